@@ -1,0 +1,138 @@
+"""What the contract is made of: columns, cells and tables as dataclasses carry them.
+
+    class StepCell(Cell):
+        context: int = required("Context", "tokens", "Tokens of each sequence.")
+
+`runner.schema` is where they are put to use. Standard library only.
+"""
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from uuid import UUID
+
+SQL_TYPES: Mapping[type, str] = {
+    UUID: "UUID",
+    int: "BIGINT",
+    float: "DOUBLE",
+    str: "VARCHAR",
+    bool: "BOOLEAN",
+    datetime: "TIMESTAMP",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column of a table. `unit` is empty for names, counts of nothing in particular and times of day."""
+
+    name: str
+    type: type
+    choices: tuple[str, ...]
+    label: str
+    unit: str
+    doc: str
+
+    @property
+    def sql_type(self) -> str:
+        return SQL_TYPES[self.type]
+
+    @property
+    def title(self) -> str:
+        """The label with its unit, as an axis or a table heading shows it."""
+        return f"{self.label} ({self.unit})" if self.unit else self.label
+
+
+def column(label: str, unit: str, doc: str, default: Any = None) -> Any:
+    """A dataclass field that carries the label, unit and meaning of its column. `default=MISSING` makes it required."""
+    return field(default=default, metadata={"label": label, "unit": unit, "doc": doc})
+
+
+def required(label: str, unit: str, doc: str) -> Any:
+    return column(label, unit, doc, default=MISSING)
+
+
+def utc_now() -> datetime:
+    """The time of day as every table stores it: UTC, without a zone attached."""
+    return datetime.now(UTC).replace(tzinfo=None)
+
+
+def new_id() -> UUID:
+    """A UUIDv7: sorts by the millisecond it was made in (RFC 9562, section 5.7)."""
+    milliseconds = time.time_ns() // 1_000_000
+    random = int.from_bytes(os.urandom(10), "big")
+    version, variant = 0x7 << 76, 0b10 << 62
+    return UUID(
+        int=(milliseconds << 80) | version | ((random >> 62 & 0xFFF) << 64) | variant | (random & (1 << 62) - 1)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """What is asked for. Keyed on numbers, never on a name: sizes of one name differ between editions."""
+
+    @property
+    def key(self) -> str:
+        """16 hex digits that name this question. Only fields that differ from their default count, so that an axis
+        added later leaves every older key as it was."""
+        asked = {
+            item.name: getattr(self, item.name)
+            for item in fields(self)
+            if item.name in self.names() and (item.default is MISSING or getattr(self, item.name) != item.default)
+        }
+        text = json.dumps([_cell_type(type(self)).__name__, asked], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The names of the key's fields, also when asked of a row."""
+        return tuple(item.name for item in fields(_cell_type(cls)))
+
+
+def _cell_type(kind: type[Cell]) -> type[Cell]:
+    """The cell class that `kind` is or, for a row, was made from."""
+    return next(base for base in kind.__mro__ if Cell in base.__bases__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table of the file. `unique` are the columns that name a row; `stored` is False for what lives in the spool."""
+
+    name: str
+    row: type
+    unique: tuple[str, ...]
+    doc: str
+    stored: bool = True
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        hints = get_type_hints(self.row)
+        return tuple(
+            Column(
+                name=item.name, type=_plain(hints[item.name])[0], choices=_plain(hints[item.name])[1], **item.metadata
+            )
+            for item in fields(self.row)
+        )
+
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        """The columns of what was asked for; empty for a table whose rows are not cells."""
+        return self.row.names() if issubclass(self.row, Cell) else ()
+
+    def column(self, name: str) -> Column:
+        return next(column for column in self.columns if column.name == name)
+
+
+def _plain(hint: Any) -> tuple[type, tuple[str, ...]]:
+    """The plain type and the choices of an annotation: `Literal[...]` is a str, `X | None` is an X."""
+    if get_origin(hint) is Literal:
+        return str, get_args(hint)
+    if get_origin(hint) is Union or type(hint).__name__ == "UnionType":
+        return _plain(next(part for part in get_args(hint) if part is not type(None)))
+    assert isinstance(hint, type), hint
+    return hint, ()

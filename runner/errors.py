@@ -1,0 +1,48 @@
+"""What can go wrong, as exceptions. The library raises them; `cli.py` and `pages/parts` explain them.
+
+    StepscopeError                exit code 2 unless stated
+    ├── UsageError                a value, name or combination that cannot be asked for
+    ├── StoreError                the file
+    │   ├── DatabaseMissing       there is none yet
+    │   ├── DatabaseBusy          another program holds it open for writing
+    │   └── DatabaseForeign       it is not DuckDB's, or not Stepscope's, or from a newer Stepscope
+    └── Skipped                   a cell that this machine cannot measure; becomes a row, never a failure
+
+Every message says what was got, what was expected and what to do, in this order.
+"""
+
+
+class StepscopeError(Exception):
+    """Something Stepscope can explain. `str(error)` is the whole message for the person who sees it."""
+
+    exit_code = 2
+
+    def __init__(self, got: str, *, expected: str = "", do: str = "") -> None:
+        self.got, self.expected, self.do = got, expected, do
+        expectation = f" Expected {expected}." if expected else ""
+        advice = f" {do}" if do else ""
+        super().__init__(f"{got}{expectation}{advice}")
+
+
+class UsageError(StepscopeError):
+    """A value, name or combination that cannot be asked for."""
+
+
+class StoreError(StepscopeError):
+    """The results file cannot be used as it is."""
+
+
+class DatabaseMissing(StoreError):
+    """There is no results file yet."""
+
+
+class DatabaseBusy(StoreError):
+    """Another program holds the results file open for writing."""
+
+
+class DatabaseForeign(StoreError):
+    """The file is not a DuckDB database, not a Stepscope file, or was made by a newer Stepscope."""
+
+
+class Skipped(StepscopeError):
+    """This machine cannot measure the cell; the message is the reason and becomes the row's."""
