@@ -1,0 +1,193 @@
+"""The language model that is measured, whole: what one training step computes can be read from here.
+
+A pre-norm decoder-only Transformer: token embedding; blocks of (RMSNorm, causal multi-head self-attention with rotary
+positions, residual; RMSNorm, SwiGLU, residual); a final RMSNorm; an output head of its own. No biases, no dropout.
+Parameters: 2 V d + L (4 d^2 + 3 d d_ff + 2 d) + d, the embedding's V d included.
+
+    >>> model = Transformer(cell, device="cuda")        # cell: runner.schema.StepCell
+    >>> logits_btv = model(tokens_bt)                   # int64 (batch, time) -> (batch, time, vocabulary)
+
+Axes in tensor names: b batch, t time, d model width, h head, e head width, p pair within e, v vocabulary.
+The cell gives the shape, the attention implementation, the dtype of the weights and the checkpointing; autocast and
+torch.compile (of the whole model or of each of `model.blocks`) are the caller's. Limits: no key/value cache, no padding
+mask. Casting a built model with `.to(dtype)` would round the rotary tables: ask for the dtype in the cell instead.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader knows)
+from einops import rearrange
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from runner.errors import UsageError
+from runner.models.attention import implementation
+from runner.schema import StepCell
+from runner.sizes import check_shape
+
+ROPE_BASE = 10_000.0
+NORM_EPSILON = 1e-5
+CUT = 3.0  # initial weights are redrawn beyond this many standard deviations
+WEIGHTS_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+class RMSNorm(nn.Module):
+    """x / rms(x), times a learned gain (Zhang and Sennrich 2019). In float32, whatever the dtype of x; returns x's."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.empty(width))
+
+    def forward(self, x_btd: Tensor) -> Tensor:
+        wide_btd = x_btd.float()
+        inverse_rms_bt1 = torch.rsqrt(wide_btd.square().mean(dim=-1, keepdim=True) + NORM_EPSILON)
+        return (wide_btd * inverse_rms_bt1 * self.gain).to(x_btd.dtype)
+
+
+def rotary_tables(*, context: int, head_width: int) -> Tensor:
+    """Cosine and sine of position x frequency, float32 of shape (2, context, head_width / 2).
+
+    Frequency i is base^(-2 i / head_width) (Su et al. 2021, "RoFormer", section 3.2.2). Worked out in float64 on the
+    CPU, because a float32 product of position and frequency is off by more than a table entry's last digits.
+    """
+    exponents_p = torch.arange(0, head_width, 2, dtype=torch.float64, device="cpu") / head_width
+    positions_t = torch.arange(context, dtype=torch.float64, device="cpu")
+    angles_tp = torch.outer(positions_t, ROPE_BASE**-exponents_p)
+    return torch.stack((angles_tp.cos(), angles_tp.sin())).float()
+
+
+def rotate(x_bhte: Tensor, rope_2tp: Tensor) -> Tensor:
+    """Turn each adjacent pair (x[2i], x[2i+1]) of position t by its angle. In float32; returns x's dtype."""
+    cosine_tp, sine_tp = rope_2tp
+    even_bhtp, odd_bhtp = rearrange(x_bhte, "b h t (p two) -> two b h t p", two=2)
+    turned_even_bhtp = even_bhtp * cosine_tp - odd_bhtp * sine_tp
+    turned_odd_bhtp = even_bhtp * sine_tp + odd_bhtp * cosine_tp
+    pairs_bhtp2 = torch.stack((turned_even_bhtp, turned_odd_bhtp), dim=-1)
+    return rearrange(pairs_bhtp2, "b h t p two -> b h t (p two)").to(x_bhte.dtype)
+
+
+class SelfAttention(nn.Module):
+    """Causal multi-head self-attention; queries and keys carry their position by rotation."""
+
+    def __init__(self, d_model: int, *, heads: int, attention: str) -> None:
+        super().__init__()
+        self.heads = heads
+        self.attend = implementation(attention)
+        self.query = nn.Linear(d_model, d_model, bias=False)
+        self.key = nn.Linear(d_model, d_model, bias=False)
+        self.value = nn.Linear(d_model, d_model, bias=False)
+        self.output = nn.Linear(d_model, d_model, bias=False)
+
+    def forward(self, x_btd: Tensor, rope_2tp: Tensor) -> Tensor:
+        q_bhte = rearrange(self.query(x_btd), "b t (h e) -> b h t e", h=self.heads)
+        k_bhte = rearrange(self.key(x_btd), "b t (h e) -> b h t e", h=self.heads)
+        v_bhte = rearrange(self.value(x_btd), "b t (h e) -> b h t e", h=self.heads)
+        mixed_bhte = self.attend(rotate(q_bhte, rope_2tp), rotate(k_bhte, rope_2tp), v_bhte, causal=True)
+        output_btd: Tensor = self.output(rearrange(mixed_bhte, "b h t e -> b t (h e)"))
+        return output_btd
+
+
+class SwiGLU(nn.Module):
+    """down(silu(gate(x)) * up(x)) (Shazeer 2020, "GLU Variants Improve Transformer")."""
+
+    def __init__(self, d_model: int, *, d_ff: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(d_model, d_ff, bias=False)
+        self.up = nn.Linear(d_model, d_ff, bias=False)
+        self.down = nn.Linear(d_ff, d_model, bias=False)
+
+    def forward(self, x_btd: Tensor) -> Tensor:
+        output_btd: Tensor = self.down(F.silu(self.gate(x_btd)) * self.up(x_btd))
+        return output_btd
+
+
+class Block(nn.Module):
+    """One layer: attention, then the feed-forward network, each on a normalized copy and added to the stream."""
+
+    def __init__(self, cell: StepCell) -> None:
+        super().__init__()
+        self.attention_norm = RMSNorm(cell.d_model)
+        self.attention = SelfAttention(cell.d_model, heads=cell.heads, attention=cell.attention)
+        self.feed_forward_norm = RMSNorm(cell.d_model)
+        self.feed_forward = SwiGLU(cell.d_model, d_ff=cell.d_ff)
+
+    def forward(self, x_btd: Tensor, rope_2tp: Tensor) -> Tensor:
+        attended_btd = x_btd + self.attention(self.attention_norm(x_btd), rope_2tp)
+        fed_btd: Tensor = attended_btd + self.feed_forward(self.feed_forward_norm(attended_btd))
+        return fed_btd
+
+
+class Transformer(nn.Module):
+    """The model of a cell, with initial weights, on `device` (torch's default device where none is given).
+
+    Built on the meta device first, so that every weight is allocated once, where it belongs and in its final dtype.
+    Raises UsageError for a shape that cannot be built.
+    """
+
+    rope_2tp: Tensor
+
+    def __init__(self, cell: StepCell, *, device: torch.device | str | None = None) -> None:
+        check_shape(cell)
+        super().__init__()
+        device = torch.device(device) if device is not None else torch.get_default_device()
+        self.checkpoint_blocks = cell.checkpoint_blocks
+        with torch.device("meta"):
+            self.embedding = nn.Embedding(cell.vocabulary, cell.d_model)
+            self.blocks = nn.ModuleList(Block(cell) for _ in range(cell.layers))
+            self.final_norm = RMSNorm(cell.d_model)
+            self.head = nn.Linear(cell.d_model, cell.vocabulary, bias=False)
+        self.to(WEIGHTS_DTYPES[cell.weights_dtype]).to_empty(device=device)
+        rope_2tp = rotary_tables(context=cell.context, head_width=cell.d_model // cell.heads)
+        self.register_buffer("rope_2tp", rope_2tp.to(device), persistent=False)
+        self.initialize()
+
+    @torch.no_grad()
+    def initialize(self) -> None:
+        """Normal weights cut at 3 std: linear of variance 2 / (inputs + outputs), embedding of variance 1. Gains 1."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                fill_truncated_normal(module.weight, std=math.sqrt(2 / (module.in_features + module.out_features)))
+            elif isinstance(module, nn.Embedding):
+                fill_truncated_normal(module.weight, std=1.0)
+            elif isinstance(module, RMSNorm):
+                module.gain.fill_(1.0)
+
+    def forward(self, tokens_bt: Tensor) -> Tensor:
+        time = tokens_bt.shape[1]
+        if time > self.rope_2tp.shape[1]:
+            raise UsageError(
+                f"Got {time} tokens a sequence.",
+                expected=f"at most {self.rope_2tp.shape[1]}, the context this model was built for",
+                do="Build it with a longer context.",
+            )
+        rope_2tp = self.rope_2tp[:, :time]
+        x_btd = self.embedding(tokens_bt)
+        together = self.checkpoint_blocks or len(self.blocks)
+        for first in range(0, len(self.blocks), together):
+            x_btd = self.run_blocks(x_btd, rope_2tp, self.blocks[first : first + together])
+        logits_btv: Tensor = self.head(self.final_norm(x_btd))
+        return logits_btv
+
+    def run_blocks(self, x_btd: Tensor, rope_2tp: Tensor, blocks: nn.ModuleList) -> Tensor:
+        """The stream after `blocks`; with checkpointing, backward keeps only what enters them and runs them again."""
+
+        def run(x_btd: Tensor) -> Tensor:
+            for block in blocks:
+                x_btd = block(x_btd, rope_2tp)
+            return x_btd
+
+        if self.checkpoint_blocks and torch.is_grad_enabled():
+            # No dropout, so no random state to bring back for the second run.
+            x_btd = checkpoint(run, x_btd, use_reentrant=False, preserve_rng_state=False)
+        else:
+            x_btd = run(x_btd)
+        return x_btd
+
+
+def fill_truncated_normal(weight: Tensor, *, std: float) -> None:
+    """Draw in float32, because uniform bfloat16 numbers are too few to give the tails; store in weight's dtype."""
+    wide = weight if weight.dtype == torch.float32 else torch.empty_like(weight, dtype=torch.float32)
+    nn.init.trunc_normal_(wide, std=std, a=-CUT * std, b=CUT * std)
+    if wide is not weight:
+        weight.copy_(wide)

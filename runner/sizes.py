@@ -1,0 +1,104 @@
+"""Shapes that have a name, and shapes written out. Names are for people: rows are keyed on the numbers.
+
+    >>> size_named("small").d_model
+    768
+
+Standard library only.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from runner.errors import UsageError
+from runner.schema import StepCell
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """A shape that has a name. The name is for people; rows are keyed on the numbers."""
+
+    name: str
+    d_model: int
+    d_ff: int
+    layers: int
+    heads: int
+    vocabulary: int = 10_000
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "name"}
+
+
+SIZES: Mapping[str, Size] = {
+    size.name: size
+    for size in (
+        Size(name="toy-64", d_model=64, d_ff=192, layers=2, heads=2, vocabulary=2048),
+        Size(name="toy-128", d_model=128, d_ff=384, layers=3, heads=4, vocabulary=2048),
+        Size(name="toy-256", d_model=256, d_ff=768, layers=4, heads=8, vocabulary=2048),
+        Size(name="small", d_model=768, d_ff=3072, layers=12, heads=12),
+        Size(name="medium", d_model=1024, d_ff=4096, layers=24, heads=16),
+        Size(name="large", d_model=1280, d_ff=5120, layers=36, heads=20),
+        Size(name="xl@2025", d_model=1600, d_ff=6400, layers=48, heads=25),
+        Size(name="xl@2026", d_model=2560, d_ff=10240, layers=32, heads=32),
+        Size(name="10B", d_model=4608, d_ff=12288, layers=50, heads=36),
+    )
+}
+ALIASES: Mapping[str, str] = {"2.7B": "xl@2026", "xl@2024": "xl@2025"}
+
+
+def size_named(name: str) -> Size:
+    """The shape called `name`; `xl` alone is refused, because its editions are different shapes."""
+    found = SIZES.get(ALIASES.get(name, name))
+    if found is not None:
+        return found
+    if name == "xl":
+        raise UsageError(
+            "'xl' means two different shapes.", do="Say which: xl@2025 (1600 wide) or xl@2026 (2560 wide)."
+        )
+    raise UsageError(
+        f"There is no size called {name!r}.",
+        expected=f"one of {', '.join(SIZES)}",
+        do="For any other shape use --shape d_model=512,d_ff=2048,layers=8,heads=8.",
+    )
+
+
+def shape_given(text: str) -> Size:
+    """A shape written out as `d_model=512,d_ff=2048,layers=8,heads=8[,vocabulary=10000]`."""
+    names = [item.name for item in fields(Size) if item.name != "name"]
+    expected = "d_model=512,d_ff=2048,layers=8,heads=8 and, if wanted, vocabulary=10000"
+    try:
+        numbers = {name.strip(): int(value) for name, value in (part.split("=") for part in text.split(","))}
+    except ValueError:
+        raise UsageError(f"The shape {text!r} cannot be read.", expected=expected) from None
+    missing = set(names) - {"vocabulary"} - set(numbers)
+    if missing or set(numbers) - set(names) or min(numbers.values()) < 1:
+        raise UsageError(
+            f"The shape {text!r} is not whole: every name once, every number at least 1.", expected=expected
+        )
+    return Size(name="", **numbers)
+
+
+def shape_name(*, d_model: int, d_ff: int, layers: int, heads: int, vocabulary: int) -> str:
+    """The name of a shape where it has one; else `512×8`, its width and depth."""
+    numbers = {"d_model": d_model, "d_ff": d_ff, "layers": layers, "heads": heads, "vocabulary": vocabulary}
+    return next((size.name for size in SIZES.values() if size.numbers == numbers), f"{d_model}×{layers}")
+
+
+def check_shape(cell: StepCell) -> None:
+    """Raises UsageError for a shape that no model can have."""
+    for name in ("d_model", "d_ff", "layers", "heads", "vocabulary", "context"):
+        if getattr(cell, name) < 1:
+            raise UsageError(f"{name} is {getattr(cell, name)}.", expected="at least 1")
+    if cell.d_model % cell.heads:
+        raise UsageError(
+            f"A model width of {cell.d_model} does not divide into {cell.heads} heads.",
+            expected="d_model to be a multiple of heads",
+        )
+    if cell.d_model // cell.heads % 2:
+        raise UsageError(
+            f"{cell.heads} heads of a model width of {cell.d_model} are {cell.d_model // cell.heads} wide.",
+            expected="an even head width",
+            do="Rotary positions turn pairs: change d_model or heads.",
+        )
+    if cell.checkpoint_blocks < 0:
+        raise UsageError(f"checkpoint_blocks is {cell.checkpoint_blocks}.", expected="0 (keep everything) or more")

@@ -1,0 +1,206 @@
+"""The cost formulas against what PyTorch counts: parameters, FLOPs, saved tensors, peak memory."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from torch.profiler import ProfilerActivity, profile
+from torch.utils.flop_counter import FlopCounterMode
+
+from runner.analysis import activations, costs
+from runner.models.transformer import Transformer
+from runner.schema import StepCell
+
+
+def make_cell(**changes: Any) -> StepCell:
+    shape = {"d_model": 64, "d_ff": 96, "layers": 3, "heads": 4, "vocabulary": 100, "batch": 3, "context": 48}
+    return StepCell(**{**shape, "mode": "train", "precision": "fp32", **changes})
+
+
+def small(**changes: Any) -> StepCell:
+    """`small` of both editions at its default context."""
+    return make_cell(
+        **{"d_model": 768, "d_ff": 3072, "layers": 12, "heads": 12, "vocabulary": 10_000, "batch": 4, "context": 512}
+        | changes
+    )
+
+
+def random_tokens(cell: StepCell) -> Tensor:
+    return torch.randint(cell.vocabulary, (cell.batch, cell.context))
+
+
+def autocast(cell: StepCell) -> torch.autocast:
+    return torch.autocast("cpu", torch.bfloat16, enabled=cell.precision == "bf16")
+
+
+# ---------------------------------------------------------------------------------------------------- parameters, FLOPs
+
+
+def test_parameters() -> None:
+    assert costs.parameter_count(small()) == 128_625_408
+    cell = make_cell()
+    assert costs.parameter_count(cell) == sum(parameter.numel() for parameter in Transformer(cell).parameters())
+
+
+def test_flops_of_small_worked_out_by_hand() -> None:
+    """2,048 tokens. A layer: 4 projections of 768 x 768, SwiGLU of 3 x 768 x 3,072, scores of 12 heads 64 wide."""
+    flops = costs.forward_flops(small())
+    assert flops.projections == 12 * 2 * 2048 * 4 * 768 * 768 == 115_964_116_992
+    assert flops.feed_forward == 12 * 2 * 2048 * 3 * 768 * 3072 == 347_892_350_976
+    assert flops.attention == 12 * 2 * 2 * (4 * 12 * 512 * 512 * 64) == 38_654_705_664
+    assert flops.head == 2 * 2048 * 768 * 10_000 == 31_457_280_000
+    assert flops.total == 533_968_453_632
+    assert costs.step_flops(small(mode="inference")) == costs.step_flops(small(mode="forward")) == flops.total
+    assert costs.step_flops(small(mode="backward")) == costs.step_flops(small(mode="train")) == 3 * flops.total
+
+
+@pytest.mark.parametrize("attention", ["naive", "sdpa-math"])
+@pytest.mark.parametrize("checkpoint_blocks", [0, 1, 2, 3, 5])
+def test_flops_equal_pytorch_counter(attention: str, checkpoint_blocks: int) -> None:
+    """Fused attention is left out: the counter knows no FLOPs of the CPU's flash kernel, and counts CUDA's backward as
+    five products where the formula counts the four of the derivative."""
+    cell = make_cell(attention=attention, checkpoint_blocks=checkpoint_blocks)
+    model, tokens = Transformer(cell), random_tokens(cell)
+    with FlopCounterMode(display=False) as forward:
+        logits = model(tokens)
+    assert costs.forward_flops(cell).total == forward.get_total_flops()
+    with FlopCounterMode(display=False) as backward:
+        logits.sum().backward()
+    assert costs.step_flops(cell) == forward.get_total_flops() + backward.get_total_flops()
+
+
+# ---------------------------------------------------------------------------------------------------------------- bytes
+
+
+def test_stream_and_state_of_small_worked_out_by_hand() -> None:
+    assert activations.residual_stream_bytes(small(context=128)) == 4 * 128 * 768 * 4 == 1_572_864
+    assert activations.residual_stream_bytes(small(precision="bf16")) == 4 * 512 * 768 * 4
+    assert activations.residual_stream_bytes(small(weights_dtype="bf16")) == 4 * 512 * 768 * 2
+    assert costs.parameter_bytes(small()) == costs.gradient_bytes(small()) == 514_501_632
+    assert costs.optimizer_state_bytes(small()) == 2 * 514_501_632
+    assert costs.optimizer_state_bytes(small(mode="backward")) == 0
+    assert costs.parameter_bytes(small(weights_dtype="bf16")) == 257_250_816
+
+
+def bytes_saved_by_autograd(cell: StepCell) -> int:
+    """Every storage that the hooks see, once, but for the model's own parameters."""
+    model, tokens = Transformer(cell), random_tokens(cell)
+    own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+    seen: dict[int, torch.UntypedStorage] = {}  # holding the storages, so that no address is used twice
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            seen[storage.data_ptr()] = storage
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), autocast(cell):
+        logits = model(tokens)
+    assert logits.requires_grad
+    return sum(storage.nbytes() for storage in seen.values())
+
+
+@pytest.mark.parametrize("attention", ["naive", "sdpa-flash", "sdpa-math"])
+@pytest.mark.parametrize("kind", [{}, {"precision": "bf16"}, {"weights_dtype": "bf16"}])
+def test_saved_bytes_equal_what_autograd_saves(attention: str, kind: dict[str, str]) -> None:
+    """To the byte; the formula reads no dtype or shape from the model."""
+    cell = make_cell(attention=attention, **kind)
+    assert activations.saved_bytes(cell, device="cpu").total == bytes_saved_by_autograd(cell)
+
+
+def test_cuda_autocast_keeps_softmax_twice() -> None:
+    """Float32 weights and their half-width copy instead of half-width ones: 4 bytes more a score."""
+    naive = {device: activations.saved_bytes(small(precision="bf16"), device=device) for device in ("cpu", "cuda")}
+    assert naive["cuda"].attention - naive["cpu"].attention == 4 * (4 * 12 * 512 * 512)
+    fused = small(precision="bf16", attention="sdpa-flash")
+    assert activations.saved_bytes(fused, device="cpu") == activations.saved_bytes(fused, device="cuda")
+
+
+# ----------------------------------------------------------------------------------------------------------------- peak
+
+
+def measured_peak_bytes(cell: StepCell) -> int:
+    """Parameters, optimizer state, and the most that one step's allocations add up to, by PyTorch's profiler."""
+    model, tokens, targets = Transformer(cell), random_tokens(cell), random_tokens(cell).flatten()
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=cell.optimizer == "foreach")
+    step = make_step(cell, model, tokens, targets, optimizer)
+    step()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
+        step()
+    allocations, waiting = [], list(recorded.profiler.kineto_results.experimental_event_tree())
+    while waiting:
+        event = waiting.pop()
+        waiting.extend(event.children)
+        if event.tag == torch._C._profiler._EventType.Allocation:
+            allocations.append((event.start_time_ns, event.extra_fields.alloc_size))
+    held: list[int] = [0]
+    for _, size in sorted(allocations):
+        held.append(held[-1] + size)
+    before = sum(parameter.nbytes for parameter in model.parameters())
+    state: int = sum(value.nbytes for values in optimizer.state.values() for value in values.values())
+    return before + state + max(held)
+
+
+def make_step(
+    cell: StepCell, model: Transformer, tokens: Tensor, targets: Tensor, optimizer: torch.optim.Optimizer
+) -> Callable[[], None]:
+    """A training loop's step by the book, gradients freed at its end."""
+
+    def step() -> None:
+        with torch.set_grad_enabled(cell.mode != "inference"), autocast(cell):
+            logits = model(tokens)
+        if cell.mode in ("inference", "forward"):
+            return
+        with autocast(cell):
+            loss = cross_entropy(logits.flatten(0, 1), targets)
+        loss.backward()  # type: ignore[no-untyped-call]
+        if cell.mode == "train":
+            optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+#: One cell for each moment that can be the peak: a long context, a large vocabulary, many parameters.
+LONG = {"context": 256, "layers": 4}
+WORDY = {"vocabulary": 2000}
+WIDE = {"d_model": 192, "d_ff": 768, "context": 24}
+
+
+@pytest.mark.parametrize(
+    ("changes", "moment", "tolerance"),
+    [
+        ({**LONG, "mode": "inference"}, "forward", 0.01),
+        ({**LONG, "mode": "forward"}, "forward", 0.02),
+        ({**LONG, "mode": "train"}, "last block", 0.04),
+        ({**WORDY, "mode": "inference"}, "forward", 0.01),
+        ({**WORDY, "mode": "backward"}, "loss", 0.01),
+        ({**WORDY, "mode": "train", "precision": "bf16", "attention": "sdpa-flash"}, "loss", 0.02),
+        ({**WIDE, "mode": "backward"}, "end", 0.03),
+        ({**WIDE, "mode": "backward", "checkpoint_blocks": 2, "layers": 6, "context": 64}, "first block", 0.02),
+        ({**WIDE, "mode": "train"}, "end", 0.01),
+        ({**WIDE, "mode": "train", "optimizer": "for-loop"}, "end", 0.01),
+        ({**LONG, "mode": "train", "checkpoint_blocks": 1}, "last block", 0.05),
+        ({**LONG, "mode": "train", "checkpoint_blocks": 2, "precision": "bf16"}, "last block", 0.1),
+    ],
+)
+def test_predicted_peak(changes: dict[str, Any], moment: str, tolerance: float) -> None:
+    cell = make_cell(**changes)
+    predicted = costs.predicted_peak(cell, device="cpu")
+    assert predicted.moment == moment
+    assert predicted.total == costs.predicted_peak_bytes(cell, device="cpu")
+    assert predicted.total == pytest.approx(measured_peak_bytes(cell), rel=tolerance)
+
+
+def test_what_saves_memory_is_predicted_to() -> None:
+    peak = costs.predicted_peak_bytes(small(context=1024))
+    assert costs.predicted_peak_bytes(small(context=1024, attention="sdpa-flash")) < peak
+    assert costs.predicted_peak_bytes(small(context=1024, checkpoint_blocks=1)) < peak
+    assert costs.predicted_peak_bytes(small(context=1024, mode="inference")) < peak / 4
+    # Autocast's copies of the weights: higher in half precision where there is little else.
+    assert costs.predicted_peak_bytes(small(context=32, mode="inference", precision="bf16")) > (
+        costs.predicted_peak_bytes(small(context=32, mode="inference"))
+    )
