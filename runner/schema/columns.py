@@ -3,7 +3,7 @@
     class StepCell(Cell):
         context: int = required("Context", "tokens", "Tokens of each sequence.")
 
-`runner.schema` is where they are put to use. Standard library only.
+The files beside this one are where they are put to use. Standard library only.
 """
 
 import hashlib

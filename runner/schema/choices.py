@@ -1,0 +1,28 @@
+"""The words a column may hold. Each is a `Literal`, so that a misspelt one is a type error."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+Mode = Literal["inference", "forward", "backward", "train"]
+Precision = Literal["fp32", "tf32", "bf16", "fp16"]
+WeightsDtype = Literal["fp32", "bf16"]
+Backend = Literal["eager", "compiled", "compiled-block", "compiled-reduce-overhead", "compiled-max-autotune"]
+Attention = Literal["naive", "sdpa", "sdpa-math", "sdpa-flash", "sdpa-efficient", "sdpa-cudnn"]
+Optimizer = Literal["foreach", "for-loop", "fused"]
+Phase = Literal["forward", "loss", "backward", "optimizer", "forward_backward", "step"]
+Status = Literal["ok", "oom", "timeout", "crashed", "error", "skipped"]
+StoppedBy = Literal["interval", "max_steps", "max_seconds"]
+Source = Literal["measured", "published"]
+PlanState = Literal["waiting", "running", "done"]
+
+#: The phases that one step of each mode passes through, in order. `forward_backward` and `step` are sums of them,
+#: kept as phases of their own because medians do not add.
+PHASES: Mapping[Mode, tuple[Phase, ...]] = {
+    "inference": ("forward",),
+    "forward": ("forward",),
+    "backward": ("forward", "loss", "backward"),
+    "train": ("forward", "loss", "backward", "optimizer"),
+}
+
+#: Statuses after which a cell counts as done; the others are tried again by the next sweep.
+DONE: frozenset[Status] = frozenset({"ok", "oom", "skipped"})
