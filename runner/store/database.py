@@ -1,0 +1,253 @@
+"""The results file: how rows get in, and how they are read, at any time, by anybody.
+
+    >>> ingest("data/results.duckdb")                        # what the spool holds -> the file; never waits for readers
+    1
+    >>> with open_reader("data/results.duckdb") as con:      # file and spool as one, every cell exactly once
+    ...     con.execute("SELECT count(*) FROM steps").fetchone()
+    (44,)
+
+Whoever reads opens, queries and closes: a connection kept open keeps the rows of a running sweep out of the file (they
+wait in the spool and are seen all the same). Nothing here opens the file except through DuckDB: in a process that has
+it open, closing a second handle would drop the first one's lock. Limits: one machine, a local file system.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import duckdb
+
+from runner.errors import DatabaseBusy, DatabaseMissing, StoreError
+from runner.schema import TABLES, Table, utc_now
+from runner.store.attached import attached, busy, connected, foreign, is_stepscope, present, reason
+from runner.store.spool import Spool, sync_folder
+from runner.store.staging import UNREADABLE, Document, is_newer, read, row_id, stage
+
+#: How long a reader waits for whoever writes (an ingest takes about 50 ms).
+READER_PATIENCE_S = 2.0
+#: How long one ingest may keep readers out; what is left then is for the next one.
+INGEST_S = 1.0
+
+_STORED = [table for table in TABLES.values() if table.stored]
+
+
+def default_path() -> Path:
+    """The file that is meant when none is named: `STEPSCOPE_DB`, else `data/results.duckdb`."""
+    return Path(os.environ.get("STEPSCOPE_DB") or "data/results.duckdb")
+
+
+def fingerprint(db_path: Path | str) -> str:
+    """16 hex digits that change whenever a reader could see other rows. Opens nothing; plans do not count."""
+    path = Path(db_path).absolute()
+    return _fingerprint([path, path.with_name(path.name + ".wal"), *Spool(path).files()])
+
+
+def plan_fingerprint(db_path: Path | str) -> str:
+    """The same for `plan`: changes with every heartbeat of a running sweep."""
+    return _fingerprint(Spool(db_path).plans())
+
+
+def _fingerprint(paths: Sequence[Path]) -> str:
+    states = []
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            state = path.stat()
+            states.append((path.name, state.st_ino, state.st_size, state.st_mtime_ns))
+    return hashlib.sha256(json.dumps(states).encode()).hexdigest()[:16]
+
+
+# -------------------------------------------------------------------------------------------------------------- writing
+
+
+def ingest(db_path: Path | str, *, patience_s: float = 0.05) -> int:
+    """Move the finished cells of the spool into the file, one transaction each; returns how many.
+
+    Tries for `patience_s` to be alone with the file; 0 if readers or another writer hold it for longer, and the cells
+    wait for the next call. Makes the file, and adds tables and columns that the schema has and the file lacks. Stops
+    after `INGEST_S`, so after a long backlog call it until it returns 0. A spool file that is not of ours becomes
+    `*.bad`, with a warning; one from a newer Stepscope stays for that one to take. Raises DatabaseForeign, having
+    changed nothing, when the file is not Stepscope's; StoreError when it cannot be written, such as on a full disk:
+    then nothing has left the spool that is not in the file.
+    """
+    path, deadline = Path(db_path).absolute(), time.monotonic() + patience_s
+    spool = Spool(path)
+    if not path.exists() and not spool.files():
+        return 0
+    bad: list[str] = []
+    try:
+        with spool.lock("exclusive", patience_s=patience_s) as alone:
+            if not alone:
+                return 0
+            with connected() as con:  # within the lock, where no reader competes for the cores
+                if not path.exists():
+                    _create(con, path, spool)
+                with attached(con, path, access="READ_WRITE", deadline=deadline):
+                    ingested = _ingest(con, path, spool, bad=bad)
+    except DatabaseBusy:
+        return 0
+    except (duckdb.IOException, duckdb.TransactionException, duckdb.FatalException, OSError) as error:
+        raise StoreError(
+            f"{path} cannot be written: {reason(error)}.",
+            expected="room on the disk and the right to write there",
+            do=f"Nothing is lost: the measured cells wait in {spool.folder}.",
+        ) from error
+    if bad:
+        message = f"Not finished cells of Stepscope, set aside as *.bad in {spool.folder}: {', '.join(bad)}"
+        warnings.warn(message, stacklevel=2)
+    return ingested
+
+
+def _ingest(con: duckdb.DuckDBPyConnection, path: Path, spool: Spool, *, bad: list[str]) -> int:
+    ingested, end = 0, time.monotonic() + INGEST_S
+    _upgrade(con, path)
+    spool.remove_leftovers()
+    for file in spool.files():
+        if time.monotonic() > end:
+            break
+        try:
+            document = read(file)
+            if is_newer(document):
+                continue
+            _insert(con, document)
+        except UNREADABLE:
+            spool.set_aside(file)
+            bad.append(file.name)
+        else:
+            file.unlink()
+            ingested += 1
+    return ingested
+
+
+def _insert(con: duckdb.DuckDBPyConnection, document: Document) -> None:
+    """Add one file's rows in one transaction; no change when one of `UNREADABLE` is raised."""
+    con.begin()
+    try:
+        for table in stage(con, [document], _STORED, present=TABLES):
+            names = [column.name for column in table.columns]
+            values = ("$now" if name == "ingested_at" else name for name in names)
+            con.execute(
+                f"INSERT INTO file.main.{table.name} ({', '.join(names)}) "
+                f"SELECT {', '.join(values)} FROM temp.main.spool_{table.name}",
+                {"now": utc_now()} if "ingested_at" in names else {},
+            )
+    except UNREADABLE:
+        con.rollback()
+        raise
+    con.commit()
+
+
+def _create(con: duckdb.DuckDBPyConnection, path: Path, spool: Spool) -> None:
+    """Make the file whole under another name, so that a kill never leaves half a file. Needs the spool's lock."""
+    half = spool.folder / ".new.duckdb"
+    for leftover in (half, half.with_name(half.name + ".wal")):
+        leftover.unlink(missing_ok=True)
+    with attached(con, half, access="STORAGE_VERSION 'v1.2.0'", deadline=0.0):
+        _upgrade(con, half)
+    half.rename(path)
+    sync_folder(path.parent)
+
+
+def _upgrade(con: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Add the tables and columns that the schema has and the file lacks. Refuses a file of somebody else's tables."""
+    stored = present(con)
+    if not is_stepscope(stored) and con.execute("SELECT 1 FROM duckdb_tables() WHERE NOT temporary").fetchone():
+        raise foreign(path, "it holds other tables")
+    con.begin()
+    for table in _STORED:
+        if table.name not in stored:
+            con.execute(_ddl(table))
+            continue
+        for column in table.columns:
+            if column.name not in stored[table.name]:
+                con.execute(f"ALTER TABLE file.main.{table.name} ADD COLUMN {column.name} {column.sql_type}")
+    con.commit()
+
+
+def _ddl(table: Table) -> str:
+    """Only tables of one row a cell or run have a primary key: an index on `samples` would weigh more than its data."""
+    ids = {"run_id", row_id(table)}
+    parts = [f"{c.name} {c.sql_type}{' NOT NULL' if c.name in ids else ''}" for c in table.columns]
+    if len(table.unique) == 1:
+        parts.append(f"PRIMARY KEY ({table.unique[0]})")
+    return f"CREATE TABLE file.main.{table.name} ({', '.join(parts)})"
+
+
+# -------------------------------------------------------------------------------------------------------------- reading
+
+
+@contextlib.contextmanager
+def open_reader(db_path: Path | str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection with one view for each table of the schema: the file's rows and the spool's, each exactly once.
+
+    Every view has all columns of its table, NULL where the file is older; what the schema does not know is left out.
+    The rows are those of one moment. Waits up to `READER_PATIENCE_S` for whoever writes, then raises DatabaseBusy;
+    DatabaseMissing when there is neither file nor spool; DatabaseForeign when the file is not one to read.
+    """
+    path = Path(db_path).absolute()
+    spool, deadline = Spool(path), time.monotonic() + READER_PATIENCE_S
+    # Nothing can leave the spool while its lock is shared, so no row is missed between the file and the spool.
+    with connected() as con, spool.lock("shared", patience_s=READER_PATIENCE_S) as held:
+        if not held:
+            raise busy(path)
+        if not path.exists():
+            if not _make_views(con, spool, {}):
+                raise DatabaseMissing(f"{path} does not exist.", do="Measure something: python -m runner sweep.")
+            yield con
+            return
+        with attached(con, path, access="READ_ONLY", deadline=deadline):
+            stored = present(con)
+            if not is_stepscope(stored):
+                raise foreign(path, "it holds no results")
+            _make_views(con, spool, stored)
+            try:
+                yield con
+            except (duckdb.IOException, duckdb.SerializationException) as error:
+                raise foreign(path, reason(error)) from error
+
+
+def _make_views(con: duckdb.DuckDBPyConnection, spool: Spool, stored: Mapping[str, set[str]]) -> bool:
+    """One view a table; False when the spool is empty."""
+    waiting = _read_spool(con, spool, stored)
+    for table in TABLES.values():
+        view = _view(table, stored.get(table.name), waiting=table in (waiting or ()))
+        con.execute(f"CREATE VIEW memory.main.{table.name} AS {view}")
+    return waiting is not None
+
+
+def _read_spool(con: duckdb.DuckDBPyConnection, spool: Spool, stored: Mapping[str, set[str]]) -> list[Table] | None:
+    """Stage the spool's rows that the file lacks; returns the tables that have some, or None for an empty spool."""
+    documents, tables = [], list(TABLES.values())
+    for file in spool.files() + spool.plans():
+        with contextlib.suppress(ValueError, FileNotFoundError):  # broken, or a plan that has just been taken away
+            documents.append(read(file))
+    if not documents:
+        return None
+    try:
+        return stage(con, documents, tables, present=stored)
+    except UNREADABLE:
+        return stage(con, [d for d in documents if _is_readable(con, d)], tables, present=stored)
+
+
+def _is_readable(con: duckdb.DuckDBPyConnection, document: Document) -> bool:
+    try:
+        stage(con, [document], list(TABLES.values()), present={})
+    except UNREADABLE:
+        return False
+    return True
+
+
+def _view(table: Table, stored: set[str] | None, *, waiting: bool) -> str:
+    parts = []
+    if stored is not None:
+        values = (c.name if c.name in stored else f"NULL::{c.sql_type} AS {c.name}" for c in table.columns)
+        parts.append(f"SELECT {', '.join(values)} FROM file.main.{table.name}")
+    if waiting:
+        parts.append(f"SELECT {', '.join(c.name for c in table.columns)} FROM temp.main.spool_{table.name}")
+    if not parts:
+        parts.append("SELECT " + ", ".join(f"NULL::{c.sql_type} AS {c.name}" for c in table.columns) + " WHERE false")
+    return " UNION ALL ".join(parts)

@@ -1,0 +1,43 @@
+"""Cells without meaning in a results file, for the tests of the store: only their ids count."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from runner.schema import RunRow, StepRow, new_id
+from runner.store.database import ingest, open_reader
+from runner.store.spool import Spool
+from tests.bench.store import cell_rows
+
+RUN = RunRow(run_id=new_id(), sweep_key="test", host="bench1")
+
+
+def write_cell(db: Path, **values: Any) -> StepRow:
+    """One cell with three samples into the spool."""
+    rows = cell_rows(RUN, new_id(), samples=3)
+    (step,) = rows["steps"]
+    assert isinstance(step, StepRow)
+    step = replace(step, **values)
+    Spool(db).write({**rows, "steps": [step]}, str(step.cell_id))
+    return step
+
+
+def made(db: Path) -> bytes:
+    """A results file of three cells; returns what is in it."""
+    for _ in range(3):
+        write_cell(db)
+    ingest(db)
+    return db.read_bytes()
+
+
+def read(db: Path, query: str) -> list[tuple[Any, ...]]:
+    """What a reader who opens the file now gets."""
+    with open_reader(db) as con:
+        return con.execute(query).fetchall()
+
+
+def counts(db: Path) -> tuple[int, ...]:
+    """Rows and different rows of `steps`, rows of `samples`, rows of `runs`."""
+    query = """SELECT count(*), count(DISTINCT cell_id), (SELECT count(*) FROM samples), (SELECT count(*) FROM runs)
+               FROM steps"""
+    return read(db, query)[0]
