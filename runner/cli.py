@@ -1,0 +1,170 @@
+"""The commands: parse, call, print. The only place that exits.
+
+    python -m runner sweep | list | show | doctor
+
+Exit codes: 0 all cells ended ok, oom or skipped; 1 some cell crashed, timed out or failed, or the budget ran out;
+2 wrong usage or a file that cannot be used; 130 interrupted.
+"""
+
+import signal
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+
+from runner import doctor, show
+from runner.engines.local import LocalEngine
+from runner.errors import StepscopeError
+from runner.presets import PRESETS
+from runner.progress import PlainLines, TerminalBar
+from runner.request import CHOICES, read
+from runner.store.database import default_path
+from runner.sweep import prepare, sweep
+
+#: Columns of a table that goes to a pipe or a file.
+PIPED_WIDTH = 160
+
+console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
+errors = Console(stderr=True)
+
+
+class Commands(TyperGroup):
+    """The commands, with every error turned into one clear message and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except StepscopeError as error:
+            errors.print("error:", style="red", end=" ")
+            errors.print(str(error), highlight=False, markup=False, soft_wrap=True)
+            raise typer.Exit(error.exit_code) from None
+        except (KeyboardInterrupt, RuntimeError) as error:
+            # In the middle of a query DuckDB makes an error of its own of a Ctrl-C.
+            if isinstance(error, RuntimeError) and str(error) != "Query interrupted":
+                raise
+            errors.print("Interrupted. Finished cells are kept; the same command goes on where it stopped.")
+            raise typer.Exit(130) from None
+
+
+app = typer.Typer(
+    name="runner",
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    help="Measures Transformer training steps on this machine and appends rows to a DuckDB file.\n\n"
+    "Example: [bold]python -m runner sweep[/] then [bold]streamlit run app.py[/]",
+)
+
+DB_HELP = "The results file. [default: STEPSCOPE_DB or data/results.duckdb]"
+Db = Annotated[Path | None, typer.Option("--db", help=DB_HELP, show_default=False)]
+
+
+def _what(text: str, *, metavar: str = "A,B,…") -> Any:
+    return typer.Option(help=text, show_default=False, metavar=metavar, rich_help_panel="What to measure")
+
+
+def _how(text: str, *, least: float) -> Any:
+    return typer.Option(help=text, show_default=False, min=least, rich_help_panel="How carefully")
+
+
+def _where(text: str) -> Any:
+    return typer.Option(help=text, show_default=False, rich_help_panel="Where and how long")
+
+
+_SHAPE = "d_model=512,d_ff=2048,layers=8,heads=8[,vocabulary=N]"
+_PRESETS = f"One of {', '.join(PRESETS)}. [default: standard on CUDA, else laptop]"
+
+
+@app.command(
+    name="sweep", epilog="Example: python -m runner sweep --sizes small,medium --precisions fp32,bf16 --contexts 512"
+)
+def sweep_command(
+    preset: Annotated[str | None, _what(_PRESETS, metavar="NAME")] = None,
+    experiment: Annotated[list[str] | None, _what("Only this experiment; repeatable.", metavar="NAME")] = None,
+    sizes: Annotated[str | None, _what("Shapes by name; see `python -m runner list sizes`.")] = None,
+    shape: Annotated[list[str] | None, _what("A shape of your own; repeatable.", metavar=_SHAPE)] = None,
+    contexts: Annotated[str | None, _what("Tokens of each sequence.")] = None,
+    batch: Annotated[str | None, _what("Sequences in one step.")] = None,
+    modes: Annotated[str | None, _what(f"Of {', '.join(CHOICES['modes'])}.")] = None,
+    precisions: Annotated[str | None, _what(f"Of {', '.join(CHOICES['precisions'])}.")] = None,
+    backends: Annotated[str | None, _what(f"Of {', '.join(CHOICES['backends'])}.")] = None,
+    attention: Annotated[str | None, _what(f"Of {', '.join(CHOICES['attention'])}.")] = None,
+    optimizers: Annotated[str | None, _what(f"AdamW implementations, of {', '.join(CHOICES['optimizers'])}.")] = None,
+    weights: Annotated[str | None, _what("Dtype the parameters are held in, of fp32, bf16.")] = None,
+    checkpoint: Annotated[str | None, _what("Blocks recomputed together in the backward pass; 0 for none.")] = None,
+    warmup: Annotated[str | None, _what("Warm-up steps; several make an ablation.")] = None,
+    steps: Annotated[int | None, _how("Measured steps, at least.", least=1)] = None,
+    max_steps: Annotated[int | None, _how("Measured steps, at most.", least=1)] = None,
+    max_seconds: Annotated[float | None, _how("Measuring time of a cell, at most.", least=0)] = None,
+    rounds: Annotated[int | None, _how("Measure every cell this often, interleaved. [default: 1]", least=1)] = None,
+    config: Annotated[Path | None, _where("A TOML file with the same names; flags given here win.")] = None,
+    db: Annotated[Path | None, _where(DB_HELP)] = None,
+    label: Annotated[str | None, _where("A name for this run.")] = None,
+    device: Annotated[str | None, _where("auto, cuda, cuda:1, mps or cpu. [default: auto]")] = None,
+    timeout: Annotated[str | None, _where("Limit for one cell, such as 90s or 10m. [default: 10m]")] = None,
+    budget: Annotated[str | None, _where("No new cell is started after this time, such as 15m or 2h.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure finished cells again.")] = False,
+    skip_predicted_oom: Annotated[
+        bool, typer.Option("--skip-predicted-oom", help="Do not try cells that are predicted not to fit.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan with predicted FLOPs, memory and time; measure nothing.")
+    ] = False,
+) -> None:
+    """Measure, and append rows to the results file. With no options it does the right thing for this machine.
+
+    A finished cell is not measured again: an interrupted sweep goes on where it stopped.
+    """
+    given = {name: value for name, value in locals().items() if name not in ("config", "dry_run")}
+    request, settings = read(given, config=config)
+    if dry_run:
+        show.print_plan(console, prepare(request, settings, LocalEngine()))
+        return
+    with closing((TerminalBar if console.is_terminal else PlainLines)(console, db=settings.db)) as watcher:
+        raise typer.Exit(sweep(request, settings, watcher=watcher))
+
+
+@app.command(name="list", epilog="Example: python -m runner list runs")
+def list_command(
+    what: Annotated[
+        str, typer.Argument(help="presets, experiments, sizes, runs, columns or all", metavar="[WHAT]")
+    ] = "all",
+    db: Db = None,
+) -> None:
+    """List the presets, experiments and sizes there are, and the runs in the file; or every column, as Markdown."""
+    show.print_lists(console, what, db=db or default_path())
+
+
+@app.command(name="show", epilog="Example: python -m runner show 0192f3 --db other.duckdb")
+def show_command(
+    run: Annotated[
+        str, typer.Argument(help="A run's id, its beginning, or its label. [default: the latest]", show_default=False)
+    ] = "",
+    db: Db = None,
+) -> None:
+    """Show the rows of a run as a table."""
+    show.print_run(console, run, db=db or default_path())
+
+
+@app.command(name="doctor", epilog="Example: python -m runner doctor --device cpu")
+def doctor_command(
+    device: Annotated[str, typer.Option(help="auto, cuda, cuda:1, mps or cpu.")] = "auto",
+) -> None:
+    """Say what this machine is, and what can and cannot be measured on it, and why."""
+    doctor.print_report(console, LocalEngine().describe(device))
+
+
+def main() -> None:
+    """Runs the command line. SIGTERM stops a sweep as Ctrl-C does: what is finished is kept."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    app()
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt

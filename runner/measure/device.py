@@ -1,0 +1,76 @@
+"""A device to measure on: how to wait for it, how to mark a moment on its clock, what it is called.
+
+    device = Device("cuda"); mark = device.mark(); ...; device.synchronize(); device.milliseconds(mark, later_mark)
+
+CUDA and MPS mark moments with events, because their work goes on after the call that issued it has returned. On a CPU
+the work is done when the call returns, so the host's clock marks the moment. MPS has not been tried on real hardware.
+"""
+
+import time
+from dataclasses import dataclass
+
+import torch
+
+from runner.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A moment: by the host's clock always (ns), and by the device's own where it has one."""
+
+    host_ns: int
+    event: torch.cuda.Event | torch.mps.Event | None
+
+
+class Device:
+    """One device. `name` is a torch device string; its index matters only on CUDA."""
+
+    def __init__(self, name: str) -> None:
+        self.torch = torch.device(name)
+        self.type: str = self.torch.type
+        self.clock = {"cuda": "cuda-event", "mps": "mps-event"}.get(self.type, "host")
+        if self.type == "cuda":
+            torch.cuda.set_device(self.torch)
+
+    def synchronize(self) -> None:
+        """Waits until everything issued so far is done."""
+        if self.type == "cuda":
+            torch.cuda.synchronize(self.torch)
+        elif self.type == "mps":
+            torch.mps.synchronize()
+
+    def mark(self) -> Mark:
+        """This moment, in the order of the device's work; costs a microsecond and waits for nothing."""
+        event: torch.cuda.Event | torch.mps.Event | None = None
+        if self.type == "cuda":
+            event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        elif self.type == "mps":
+            event = torch.mps.Event(enable_timing=True)
+        if event is not None:
+            event.record()
+        return Mark(time.perf_counter_ns(), event)
+
+    def milliseconds(self, begin: Mark, end: Mark) -> float:
+        """Time between two marks by the device's clock. Both must have been reached: synchronize first."""
+        if begin.event is None or end.event is None:
+            return (end.host_ns - begin.host_ns) / 1e6
+        return float(begin.event.elapsed_time(end.event))  # type: ignore[arg-type]
+
+
+def choose(asked: str) -> str:
+    """The torch device string for `auto`, `cuda`, `cuda:1`, `mps` or `cpu`; `auto` takes CUDA, then MPS, then the CPU.
+
+    Raises UsageError for a device that this machine has not."""
+    present = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if asked == "auto":
+        return next(name for name, there in present.items() if there)
+    kind, _, index = asked.partition(":")
+    count = torch.cuda.device_count() if kind == "cuda" else 1
+    if not present.get(kind) or (index and (not index.isdigit() or int(index) >= count)):
+        here = ", ".join(name for name, there in present.items() if there)
+        raise UsageError(
+            f"This machine has no device {asked!r}.",
+            expected=f"one of {here}",
+            do="Leave out --device to take the best one, or see `python -m runner doctor`.",
+        )
+    return asked

@@ -1,0 +1,207 @@
+"""One real step of a Transformer, phase by phase, and the row that its measurement becomes.
+
+    measurement = measure_step(job, report=print)
+
+The step is what a training loop does: forward under the cell's precision, loss, backward, optimizer and zero_grad. What
+is warmed up is exactly what is timed.
+"""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+
+import psutil
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from runner.analysis import costs, hardware
+from runner.engines.job import Job, Measurement
+from runner.errors import Skipped
+from runner.measure import memory, precision
+from runner.measure.compilation import CompilerLog, compile_model
+from runner.measure.device import Device
+from runner.measure.timing import Limits, Steps, interval_share, measure
+from runner.models.attention import unavailable
+from runner.models.transformer import Transformer
+from runner.schema import PHASES, StepCell
+
+SEED = 0
+
+
+class ModelStep:
+    """The model, optimizer and data of one cell; calling it runs one step and marks the end of each phase.
+
+    `phase` names what is running, for the row of a cell that fails; `loss` and `logits_dtype` are of the last step."""
+
+    def __init__(self, cell: StepCell, device: Device) -> None:
+        torch.manual_seed(SEED)
+        self.cell, self.device, self.phase = cell, device, ""
+        self.model = Transformer(cell, device=device.torch)
+        self.model.train(cell.mode != "inference")
+        self.run = compile_model(self.model, cell.backend, device)
+        self.autocast = precision.autocast(cell, device)
+        tokens = torch.randint(cell.vocabulary, (cell.batch, cell.context + 1), device=device.torch)
+        self.inputs, self.targets = tokens[:, :-1].contiguous(), tokens[:, 1:].reshape(-1)
+        self.optimizer = _adamw(self.model, cell) if cell.mode == "train" else None
+        scaled = cell.precision == "fp16" and cell.mode in ("backward", "train")
+        self.scaler = torch.amp.GradScaler(device.type, enabled=scaled)
+        self.loss: Tensor | None = None
+        self.logits_dtype = ""
+
+    def __call__(self, mark: Callable[[], None]) -> None:
+        self.phase = "forward"
+        if self.cell.mode == "inference":
+            with torch.no_grad():
+                logits = self.forward()
+            mark()
+        else:
+            logits = self.forward()
+            mark()
+            if self.cell.mode != "forward":
+                self.backward(logits, mark)
+        self.logits_dtype = str(logits.dtype).removeprefix("torch.")
+
+    def forward(self) -> Tensor:
+        """Logits of shape (batch, context, vocabulary)."""
+        with self.autocast:
+            logits: Tensor = self.run(self.inputs)
+        return logits
+
+    def backward(self, logits: Tensor, mark: Callable[[], None]) -> None:
+        """Loss, backward and, in training, the optimizer's update with zero_grad."""
+        self.phase = "loss"
+        with self.autocast:
+            self.loss = functional.cross_entropy(logits.flatten(0, 1), self.targets)
+        mark()
+        self.phase = "backward"
+        self.scaler.scale(self.loss).backward()  # type: ignore[no-untyped-call]
+        mark()
+        if self.optimizer is not None:
+            self.phase = "optimizer"
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+            self.optimizer.zero_grad()
+            mark()
+
+    def between(self) -> None:
+        """What a step needs before it starts and is no part of it: gradients of a mode without an optimizer go."""
+        if self.optimizer is None:
+            self.model.zero_grad()
+        if self.cell.backend == "compiled-reduce-overhead":
+            torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
+
+
+def measure_step(job: Job, report: Callable[[str], None]) -> Measurement:
+    """Builds, warms up and measures one cell. `report` is told what is being done.
+
+    Raises Skipped where this machine cannot run the cell; whatever torch raises goes through."""
+    cell, device = job.cell, Device(job.device)
+    reason = unavailable(cell.attention, device.type, dtype=precision.product_dtype(cell))
+    if reason:
+        raise Skipped(reason)
+    precision.apply(cell, device)
+    report("build")
+    began = time.perf_counter()
+    memory.reset_peaks(device)
+    step = ModelStep(cell, device)
+    device.synchronize()
+    build_seconds = time.perf_counter() - began
+    compiler, others = CompilerLog(), OtherProcesses()
+
+    def between(number: int) -> None:
+        step.between()
+        if number in (0, cell.warmup_steps):
+            report("warm-up" if number < cell.warmup_steps else "measure")
+            compiler.warmed_up()
+
+    try:
+        steps = measure(step, device, phases=PHASES[cell.mode], limits=_limits(cell), between=between)
+    except BaseException:
+        report(step.phase)
+        raise
+    values = {
+        "parameters": sum(parameter.numel() for parameter in step.model.parameters()),
+        "build_seconds": build_seconds,
+        "loss": None if step.loss is None else step.loss.item(),
+        "logits_dtype": step.logits_dtype,
+        "matmul_precision": precision.read_back(device),
+        **(_cpu(others) if device.type == "cpu" else {}),
+        **_rates(job, steps),
+        **memory.peaks(device),
+        **(compiler.values(steps) if cell.backend != "eager" else {}),
+    }
+    details: dict[str, Sequence[object]] = {
+        "timings": steps.timings(job.run_id, job.cell_id),
+        "samples": steps.rows(job.run_id, job.cell_id),
+    }
+    return Measurement(values=values, details=details)
+
+
+class OtherProcesses:
+    """The share of the machine's CPU time that other processes have used since this object was made."""
+
+    def __init__(self) -> None:
+        self.began, self.busy, self.own = time.perf_counter(), _busy_seconds(), _own_seconds()
+
+    def share(self) -> float:
+        available = (time.perf_counter() - self.began) * (psutil.cpu_count() or 1)
+        others = (_busy_seconds() - self.busy) - (_own_seconds() - self.own)
+        return min(max(others / available, 0.0), 1.0)
+
+
+def _cpu(others: OtherProcesses) -> dict[str, object]:
+    """What makes two CPU rows of the same cell differ."""
+    return {
+        "threads": torch.get_num_threads(),
+        "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY"),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "other_cpu_share": others.share(),
+    }
+
+
+def _busy_seconds() -> float:
+    """CPU seconds that the machine has spent on anything, time taken by its host included."""
+    times = psutil.cpu_times()
+    idle = times.idle + getattr(times, "iowait", 0.0) + getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
+    return float(sum(times) - idle)
+
+
+def _own_seconds() -> float:
+    """CPU seconds of this process and of the children it has waited for (the compiler's)."""
+    return float(sum(psutil.Process().cpu_times()[:4]))
+
+
+def _rates(job: Job, steps: Steps) -> dict[str, object]:
+    cell, seconds = job.cell, steps.summary.median / 1e3
+    flops = costs.step_flops(cell)
+    peak = hardware.peak_flops(job.device_name, cell.precision)
+    return {
+        "steps": len(steps.measured),
+        "stopped_by": steps.stopped_by,
+        "interval_share": interval_share(steps.summary),
+        "tokens_per_s": cell.batch * cell.context / seconds,
+        "step_flops": flops,
+        "flops_per_s": flops / seconds,
+        "mfu": (flops - costs.recomputed_flops(cell)) / seconds / peak if peak else None,
+        "phase_sum_share": steps.phase_sum_share,
+        "warmup_seconds": steps.warmup_seconds,
+        "measure_seconds": steps.measure_seconds,
+    }
+
+
+def _limits(cell: StepCell) -> Limits:
+    return Limits(warmup=cell.warmup_steps, least=cell.min_steps, most=cell.max_steps, seconds=cell.max_seconds)
+
+
+def _adamw(model: Transformer, cell: StepCell) -> torch.optim.AdamW:
+    """AdamW with the settings of the design; `foreach` is what PyTorch would choose on CUDA."""
+    return torch.optim.AdamW(
+        model.parameters(),
+        lr=1e-3,
+        betas=(0.9, 0.999),
+        eps=1e-8,
+        weight_decay=0.01,
+        foreach=cell.optimizer == "foreach",
+        fused=cell.optimizer == "fused",
+    )

@@ -1,0 +1,130 @@
+"""What a person sees while a sweep runs: a live bar on a terminal, plain lines elsewhere.
+
+watcher = TerminalBar(console) if console.is_terminal else PlainLines(console)
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.text import Text
+
+from runner.plan import title
+from runner.schema import DONE, StepRow, TimingRow
+from runner.sweep import Forecast, Prepared
+
+STATUS_STYLES = {
+    "ok": "green",
+    "skipped": "yellow",
+    "oom": "magenta",
+    "timeout": "red",
+    "crashed": "red",
+    "error": "red",
+}
+
+
+class PlainLines:
+    """One line a cell: for logs, pipes and CI."""
+
+    def __init__(self, console: Console, *, db: Path) -> None:
+        self.console, self.db = console, db
+        self.number = self.total = 0
+
+    def waiting(self, reason: str) -> None:
+        self._print(reason)
+
+    def began(self, prepared: Prepared, *, total: int) -> None:
+        self.total = total
+        machine, done = prepared.machine, len(prepared.cells) - total
+        kept = f", {done} of them measured before (--fresh measures them again)" if done else ""
+        where = f"{machine['device_name']} · torch {machine['torch']}"
+        self._print(f"{where} · preset {prepared.preset} · {len(prepared.cells)} cells{kept}")
+        if total:
+            self._print(f"about {duration(sum(item.seconds for item in prepared.owed))} · rows go to {self.db}")
+
+    def doing(self, item: Forecast, phase: str, *, left_s: float) -> None:
+        """Nothing: a line a cell is enough."""
+
+    def finished(self, row: StepRow, timings: list[TimingRow], *, left_s: float) -> None:
+        self.number += 1
+        width = len(str(self.total))
+        left = f" · {duration(left_s)} left" if self.number < self.total else ""
+        style = STATUS_STYLES[row.status]
+        line = Text.assemble(
+            f"[{self.number:>{width}}/{self.total}] {title(row)}  ",
+            (row.status, style),
+            f"  {result(row, timings)}",
+            (left, "dim"),
+        )
+        self._print(line)
+
+    def ended(self, *, statuses: Mapping[str, int], out_of_budget: int) -> None:
+        if not statuses and not out_of_budget:
+            self._print("Nothing to measure: every cell is done. --fresh measures them again.")
+            return
+        counts = ", ".join(f"{number} {status}" for status, number in sorted(statuses.items())) or "nothing"
+        self._print(f"Measured: {counts}. Look at them: streamlit run app.py")
+        if out_of_budget:
+            self._print(f"The budget ran out with {out_of_budget} cells to go; the same command goes on with them.")
+        elif set(statuses) - DONE:
+            self._print("The same command tries the failed cells again; `python -m runner show` says why they failed.")
+
+    def close(self) -> None:
+        """Nothing: lines stay as they are."""
+
+    def _print(self, line: str | Text) -> None:
+        self.console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+class TerminalBar(PlainLines):
+    """The same lines scrolling above a bar that shows the cell, what is being done to it and the time left."""
+
+    def __init__(self, console: Console, *, db: Path) -> None:
+        super().__init__(console, db=db)
+        self.bar = Progress(
+            BarColumn(24),
+            MofNCompleteColumn(),
+            TextColumn("{task.description}", markup=False),
+            console=console,
+            transient=True,
+        )
+        self.task = self.bar.add_task("", total=None)
+
+    def began(self, prepared: Prepared, *, total: int) -> None:
+        super().began(prepared, total=total)
+        self.bar.update(self.task, total=total)
+        if total:
+            self.bar.start()
+
+    def doing(self, item: Forecast, phase: str, *, left_s: float) -> None:
+        self.bar.update(self.task, description=f"{title(item.planned.cell)}: {phase} · {duration(left_s)} left")
+
+    def finished(self, row: StepRow, timings: list[TimingRow], *, left_s: float) -> None:
+        super().finished(row, timings, left_s=left_s)
+        self.bar.update(self.task, advance=1)
+
+    def ended(self, *, statuses: Mapping[str, int], out_of_budget: int) -> None:
+        self.bar.stop()
+        super().ended(statuses=statuses, out_of_budget=out_of_budget)
+
+    def close(self) -> None:
+        """Takes the bar away and gives the cursor back, however the sweep ended."""
+        self.bar.stop()
+
+
+def result(row: StepRow, timings: list[TimingRow]) -> str:
+    """What came of a cell, in a few words: the median of its step and how sure that is, or why there is none."""
+    step = next((timing for timing in timings if timing.phase == "step"), None)
+    if step is None or step.median_ms is None:
+        return " ".join((row.message or "").split())[:160]
+    spread = f" ±{row.interval_share * 50:.1f} %" if row.interval_share is not None else ""
+    return f"{step.median_ms:,.2f} ms{spread}, n {step.n}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit a person would say: `42 s`, `3 min`, `1 h 20 min`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"

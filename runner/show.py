@@ -1,0 +1,210 @@
+"""Tables for the terminal: the plan of a sweep, what there is to ask for, and the rows of a run.
+
+python -m runner show            python -m runner list            python -m runner sweep --dry-run
+"""
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table as Grid
+
+from runner.analysis import costs
+from runner.analysis.audit import Finding, audit, grade
+from runner.errors import UsageError
+from runner.plan import title
+from runner.presets import PRESETS, QUESTIONS
+from runner.progress import STATUS_STYLES, duration
+from runner.schema import TABLES, StepCell, StepRow
+from runner.sizes import SIZES
+from runner.store import history
+from runner.sweep import Prepared
+
+
+def print_plan(console: Console, prepared: Prepared) -> None:
+    """The cells of a sweep in the order of measuring, with what is predicted of each."""
+    machine, memory = prepared.machine, prepared.machine["device_memory_bytes"]
+    grid = _grid("cell", "round", "FLOPs a step", "peak memory", "time", "")
+    for item in prepared.cells:
+        planned = item.planned
+        done = prepared.done.get((planned.cell.key, planned.round))
+        fits = "" if not memory or item.peak_bytes < memory else "will not fit"
+        grid.add_row(
+            title(planned.cell),
+            str(planned.round),
+            quantity(item.step_flops, "FLOP"),
+            size(item.peak_bytes),
+            duration(item.seconds),
+            f"done: {done}" if done else fits,
+        )
+    console.print(grid)
+    flops = sum(item.step_flops for item in prepared.cells)
+    console.print(
+        f"{len(prepared.cells)} cells on {machine['device_name']}, {len(prepared.owed)} to measure, about "
+        f"{duration(sum(item.seconds for item in prepared.owed))}; one step of each is {quantity(flops, 'FLOP')}. "
+        "Nothing was measured.",
+        highlight=False,
+    )
+
+
+def print_lists(console: Console, what: str, *, db: Path) -> None:
+    """What there is to ask for, and what was asked: presets, experiments, sizes, runs, or all of them."""
+    parts = {"presets": _presets, "experiments": _experiments, "sizes": _sizes}
+    if what == "columns":
+        print(columns_markdown(), end="")
+        return
+    if what not in (*parts, "runs", "all"):
+        raise UsageError(f"There is no list of {what!r}.", expected="presets, experiments, sizes, runs, columns or all")
+    for name, part in parts.items():
+        if what in (name, "all"):
+            console.print(part())
+    if what in ("runs", "all"):
+        found = history.runs(db)
+        console.print(_runs(found) if found else f"No runs in {db} yet: python -m runner sweep", highlight=False)
+
+
+def columns_markdown() -> str:
+    """Every table and column as Markdown: the text of `data/README.md`."""
+    lines = [
+        "# The results file",
+        "",
+        "Written by `python -m runner list columns`; a test keeps it equal to the schema. Times of day are UTC.",
+        "NULL means unknown. `reference/` holds published tables as they were transcribed.",
+    ]
+    for table in TABLES.values():
+        lines += ["", f"## {table.name}", "", table.doc, "", "| column | type | unit | meaning |", "|---|---|---|---|"]
+        for column in table.columns:
+            choices = f" One of {', '.join(f'`{choice}`' for choice in column.choices)}." if column.choices else ""
+            key = " *Key.*" if column.name in table.key else ""
+            meaning = f"{column.doc}{choices}{key}"
+            lines.append(f"| `{column.name}` | {column.sql_type} | {column.unit} | {meaning} |")
+    return "\n".join(lines) + "\n"
+
+
+def print_run(console: Console, run: str, *, db: Path) -> None:
+    """The rows of one run: by the beginning of its id or by its label; the latest if neither is given."""
+    known = history.runs(db)
+    if not known:
+        raise UsageError(f"There are no runs in {db}.", do="Measure some: python -m runner sweep")
+    found = next((item for item in known if run == item.label or str(item.run_id).startswith(run)), None)
+    if found is None:
+        labels = ", ".join(item.label or str(item.run_id) for item in known[:5])
+        raise UsageError(f"No run is called {run!r}.", expected=f"an id, its beginning or a label, such as {labels}")
+    measured = sorted(history.cells_of(db, found.run_id), key=lambda item: _order(item.row))
+    findings = [audit(item.row, step_ms=item.step_ms) for item in measured]
+    console.print(_runs([found]), "")
+    console.print(_cells(measured, findings), "")
+    said = [finding for of_cell in findings for finding in of_cell]
+    for code in sorted({finding.code for finding in said}):
+        sentences = [finding.sentence for finding in said if finding.code == code]
+        console.print(f"{code}, {len(sentences)} cells. For one: {sentences[0]}", style="dim", highlight=False)
+    for item in measured:
+        if item.row.status != "ok":
+            doing = f" during {item.row.failed_phase}" if item.row.failed_phase else ""
+            reason = f"{title(item.row)}: {item.row.status}{doing}. {item.row.message or ''}"
+            console.print(reason, style="dim", markup=False, highlight=False, soft_wrap=True)
+
+
+def _order(row: StepRow) -> tuple[object, ...]:
+    return row.layers * row.d_model**2, row.context, row.mode, row.backend, row.precision, row.warmup_steps, row.cell_id
+
+
+def _cells(measured: list[history.Measured], findings: list[list[Finding]]) -> Grid:
+    """One line a cell: the median of each phase, how sure the step's is, and the row's grade with its reasons."""
+    phases = ("forward", "loss", "backward", "optimizer", "step")
+    grid = _grid("cell", "status", *phases, "±", "n", "tokens/s", "grade", "findings")
+    for item, found in zip(measured, findings, strict=True):
+        row, medians = item.row, item.medians_ms
+        grid.add_row(
+            title(row),
+            f"[{STATUS_STYLES[row.status]}]{row.status}[/]",
+            *(f"{medians[phase]:,.2f}" if phase in medians else "" for phase in phases),
+            "" if row.interval_share is None else f"{row.interval_share * 50:.1f} %",
+            "" if row.steps is None else str(row.steps),
+            "" if row.tokens_per_s is None else f"{row.tokens_per_s:,.0f}",
+            grade(found) if row.status == "ok" else "",
+            ", ".join(finding.code for finding in found),
+        )
+    grid.caption = "Medians in ms; ± is half the 95 % interval of the median step, n the measured steps."
+    return grid
+
+
+def quantity(number: float, unit: str) -> str:
+    """A number with an SI prefix: `1.24 TFLOP`."""
+    for power, prefix in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
+        if abs(number) >= 10**power:
+            return f"{number / 10**power:.3g} {prefix}{unit}"
+    return f"{number:.3g} {unit}"
+
+
+def size(number: float) -> str:
+    """Bytes with a binary prefix: `1.5 GiB`."""
+    for power, prefix in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if number >= 2**power:
+            return f"{number / 2**power:.3g} {prefix}"
+    return f"{number:.0f} B"
+
+
+def _presets() -> Grid:
+    grid = _grid("preset", "what it measures")
+    for preset in PRESETS.values():
+        grid.add_row(preset.name, preset.doc)
+    return grid
+
+
+def _experiments() -> Grid:
+    grid = _grid("experiment", "question")
+    for name, question in QUESTIONS.items():
+        grid.add_row(name, question)
+    return grid
+
+
+def _sizes() -> Grid:
+    grid = _grid("size", "d_model", "d_ff", "layers", "heads", "vocabulary", "parameters")
+    for found in SIZES.values():
+        shape: dict[str, Any] = dict(found.numbers)
+        cell = StepCell(**shape, context=1, mode="inference", precision="fp32")
+        grid.add_row(
+            found.name, *(f"{number:,}" for number in found.numbers.values()), f"{costs.parameter_count(cell):,}"
+        )
+    return grid
+
+
+def _runs(found: list[history.RunSummary]) -> Grid:
+    grid = _grid("run", "started (UTC)", "label", "preset", "device", "torch", "cells", "not ok")
+    for run in found:
+        started = f"{run.started_at:%Y-%m-%d %H:%M}" if run.started_at else ""
+        grid.add_row(
+            str(run.run_id),
+            started,
+            run.label or "",
+            run.preset or "",
+            run.device_name or "",
+            run.torch or "",
+            str(run.cells),
+            str(run.failed),
+        )
+    return grid
+
+
+def _grid(*names: str) -> Grid:
+    grid = Grid(box=None, header_style="bold", pad_edge=False)
+    text = {
+        "cell",
+        "status",
+        "why",
+        "preset",
+        "what it measures",
+        "experiment",
+        "question",
+        "size",
+        "run",
+        "label",
+        "device",
+        "torch",
+        "started (UTC)",
+        "",
+    }
+    for name in names:
+        grid.add_column(name, justify="left" if name in text else "right", overflow="fold")
+    return grid
