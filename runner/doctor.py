@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table as Grid
 
 from runner.analysis import hardware
@@ -117,11 +118,13 @@ def print_report(console: Console, machine: Mapping[str, Any]) -> None:
             if value is None
             else str(value)
         )
-        grid.add_row(f"[dim]{column.label}[/]", shown)
+        grid.add_row(f"[dim]{column.label}[/]", escape(shown))
     console.print(grid, "")
     table = Grid(box=None, show_header=False, pad_edge=False)
     for check in checks(machine):
-        table.add_row("[green]yes[/]" if check.possible else "[yellow]no[/]", check.what, f"[dim]{check.reason}[/]")
+        table.add_row(
+            "[green]yes[/]" if check.possible else "[yellow]no[/]", check.what, f"[dim]{escape(check.reason)}[/]"
+        )
     console.print(table)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table as Grid
 
 from runner.analysis import costs
@@ -43,6 +44,7 @@ def print_plan(console: Console, prepared: Prepared) -> None:
         f"{len(prepared.cells)} cells on {machine['device_name']}, {len(prepared.owed)} to measure, about "
         f"{duration(sum(item.seconds for item in prepared.owed))}; one step of each is {quantity(flops, 'FLOP')}. "
         "Nothing was measured.",
+        markup=False,
         highlight=False,
     )
 
@@ -60,7 +62,9 @@ def print_lists(console: Console, what: str, *, db: Path) -> None:
             console.print(part())
     if what in ("runs", "all"):
         found = history.runs(db)
-        console.print(_runs(found) if found else f"No runs in {db} yet: python -m runner sweep", highlight=False)
+        console.print(
+            _runs(found) if found else f"No runs in {escape(str(db))} yet: python -m runner sweep", highlight=False
+        )
 
 
 def columns_markdown() -> str:
@@ -97,7 +101,9 @@ def print_run(console: Console, run: str, *, db: Path) -> None:
     said = [finding for of_cell in findings for finding in of_cell]
     for code in sorted({finding.code for finding in said}):
         sentences = [finding.sentence for finding in said if finding.code == code]
-        console.print(f"{code}, {len(sentences)} cells. For one: {sentences[0]}", style="dim", highlight=False)
+        console.print(
+            f"{code}, {len(sentences)} cells. For one: {sentences[0]}", style="dim", markup=False, highlight=False
+        )
     for item in measured:
         if item.row.status != "ok":
             doing = f" during {item.row.failed_phase}" if item.row.failed_phase else ""
@@ -177,9 +183,9 @@ def _runs(found: list[history.RunSummary]) -> Grid:
         grid.add_row(
             str(run.run_id),
             started,
-            run.label or "",
+            escape(run.label or ""),
             run.preset or "",
-            run.device_name or "",
+            escape(run.device_name or ""),
             run.torch or "",
             str(run.cells),
             str(run.failed),

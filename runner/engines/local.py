@@ -30,7 +30,8 @@ from runner.errors import StepscopeError
 #: How often the caller of a long job is told that it is still running.
 BEAT_SECONDS = 1.0
 
-_ENVIRONMENT = {
+#: What every worker is started with; it has to be there before torch is imported.
+ENVIRONMENT = {
     "OMP_WAIT_POLICY": "PASSIVE",
     "KINETO_LOG_LEVEL": "99",
     "TORCHINDUCTOR_COMPILE_THREADS": "1",  # compile in the worker itself: no pool of processes that outlives it
@@ -42,7 +43,7 @@ class LocalEngine:
     """Fresh processes on this machine, one at a time."""
 
     def __init__(self) -> None:
-        for name, value in _ENVIRONMENT.items():
+        for name, value in ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         self.context: ForkServerContext | SpawnContext
         if sys.platform == "linux":

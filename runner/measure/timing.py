@@ -147,7 +147,7 @@ def measure(
             between(len(samples))
             if len(samples) == limits.warmup:
                 steady = time.perf_counter()
-            samples.append(_timed(step, device, phases=len(phases)))
+            samples.append(timed(step, device, phases=len(phases)))
             measured = [sample.step_ms for sample in samples[limits.warmup :]]
             stopped_by = _stop(measured, limits=limits, seconds=time.perf_counter() - steady)
         ended = time.perf_counter()
@@ -171,7 +171,7 @@ def interval_share(summary: statistics.Summary) -> float | None:
     return (summary.high - summary.low) / summary.median
 
 
-def _timed(step: Step, device: Device, *, phases: int) -> Sample:
+def timed(step: Step, device: Device, *, phases: int) -> Sample:
     """One step between two synchronizations."""
     marks: list[Mark] = []
 

@@ -1,0 +1,145 @@
+"""Does the runner's step cost more than the step itself? Against a bare loop, as anyone would write it.
+
+    python -m tests.bench.step
+
+The same model and cell, built twice in one process with a worker's settings, in ABBA order: the runner's step, the bare
+one, the bare one, the runner's. Then the instrumentation alone, around a step that does nothing. Limits: a CPU; on CUDA
+a mark is an event, which costs some microseconds more.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+from torch.nn import functional
+
+from runner.analysis.statistics import ratio_interval
+from runner.engines.local import ENVIRONMENT
+from runner.measure import timing
+from runner.measure.device import Device
+from runner.measure.step import ModelStep
+from runner.models.transformer import Transformer
+from runner.schema import PHASES, StepCell
+from runner.sizes import SIZES
+from tests.bench.result import Result
+
+PAIRS, WARMUP, EMPTY = 200, 10, 2_000
+#: The upper end of the ratio's interval, and the share of a step that our own work may take.
+GOAL_RATIO, GOAL_SHARE = 1.05, 0.01
+
+
+def cell() -> StepCell:
+    shape = SIZES["toy-128"]
+    return StepCell(
+        d_model=shape.d_model,
+        d_ff=shape.d_ff,
+        layers=shape.layers,
+        heads=shape.heads,
+        context=64,
+        vocabulary=shape.vocabulary,
+        mode="train",
+        precision="fp32",
+    )
+
+
+def bare_step(asked: StepCell) -> Callable[[], float]:
+    """A training loop's body between two calls of a clock, with nothing of the runner's but the model; in seconds."""
+    torch.manual_seed(0)
+    model = Transformer(asked, device="cpu")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01, foreach=True)
+    tokens = torch.randint(asked.vocabulary, (asked.batch, asked.context + 1))
+    inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].reshape(-1)
+
+    def step() -> float:
+        began = time.perf_counter()
+        loss = functional.cross_entropy(model(inputs).flatten(0, 1), targets)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        optimizer.zero_grad()
+        return time.perf_counter() - began
+
+    return step
+
+
+def runner_step(asked: StepCell) -> Callable[[], float]:
+    """The step as a worker measures it, with its marks and what happens between steps; in seconds."""
+    device = Device("cpu")
+    step = ModelStep(asked, device)
+
+    def timed() -> float:
+        step.between()
+        return timing.timed(step, device, phases=len(PHASES[asked.mode])).step_ms / 1e3
+
+    return timed
+
+
+def instrumentation() -> float:
+    """Seconds that a step of four phases takes when it does nothing but mark them."""
+    device = Device("cpu")
+
+    def empty(mark: Callable[[], None]) -> None:
+        for _ in range(4):
+            mark()
+
+    return statistics.median(elapsed(lambda: timing.timed(empty, device, phases=4)) for _ in range(EMPTY))
+
+
+def elapsed(action: Callable[[], object]) -> float:
+    """Seconds by a clock outside, so that what each side tidies up after its own last look at a clock counts too."""
+    began = time.perf_counter()
+    action()
+    return time.perf_counter() - began
+
+
+def measured() -> list[list[float]]:
+    """Seconds of the runner's steps, of the bare ones, and of the instrumentation alone."""
+    ours, bare = runner_step(cell()), bare_step(cell())
+    for _ in range(WARMUP):
+        ours()
+        bare()
+    times: dict[Callable[[], float], list[float]] = {ours: [], bare: []}
+    for _ in range(PAIRS // 2):
+        for step in (ours, bare, bare, ours):
+            times[step].append(elapsed(step))
+    return [times[ours], times[bare], [instrumentation()]]
+
+
+def run() -> list[Result]:
+    """Measures in a process with a worker's environment: it has to be there before torch is."""
+    command = [sys.executable, "-m", "tests.bench.step", "--inside"]
+    done = subprocess.run(command, env={**os.environ, **ENVIRONMENT}, stdout=subprocess.PIPE, text=True, check=True)
+    ours, bare, (alone,) = json.loads(done.stdout)
+    ratio = ratio_interval([ours], [bare])
+    assert ratio.low is not None
+    assert ratio.high is not None
+    share = alone / statistics.median(bare)
+    return [
+        Result(
+            name="runner's step / bare loop",
+            figure=f"{ratio.ratio:.3f} [{ratio.low:.3f}, {ratio.high:.3f}], {PAIRS} pairs",
+            goal=f"upper end at most {GOAL_RATIO}",
+            met=ratio.high <= GOAL_RATIO,
+        ),
+        Result(
+            name="instrumentation alone",
+            figure=f"{share:.2%} of a step ({alone * 1e6:.0f} µs of {statistics.median(bare) * 1e3:.1f} ms)",
+            goal=f"under {GOAL_SHARE:.0%}",
+            met=share < GOAL_SHARE,
+        ),
+    ]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="The runner's step against a bare loop.")
+    parser.add_argument("--inside", action="store_true", help="measure in this very process and print the times")
+    if parser.parse_args().inside:
+        print(json.dumps(measured()))
+    else:
+        for result in run():
+            print(result)

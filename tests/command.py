@@ -1,0 +1,115 @@
+"""The command line as a person uses it, in a process of its own, and the rows it left in the file.
+
+    done = run("sweep", *TINY, "--contexts", "16,32", db=path)
+    cells = rows(path, "SELECT cell_key, status FROM steps")
+
+`TINY` makes every cell a matter of a tenth of a second; what a test wants otherwise goes behind it, the last one wins.
+"""
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import psutil
+import pytest
+
+from runner.cli import app
+from runner.plan import Planned, Request, plan
+from runner.request import read
+from runner.schema import StepCell
+from runner.sizes import size_named
+from runner.store.database import open_reader
+from runner.sweep import Settings
+
+ROOT = Path(__file__).parent.parent
+TINY = shlex.split(
+    "--experiment benchmark --sizes toy-64 --contexts 16 --batch 1 --modes train --precisions fp32 --backends eager "
+    "--warmup 1 --steps 3 --max-steps 3 --device cpu"
+)
+
+
+def tiny(**asked: Any) -> StepCell:
+    """The cell that `TINY` asks for, or one beside it."""
+    values: dict[str, Any] = {
+        **size_named("toy-64").numbers, "context": 16, "batch": 1, "mode": "train", "precision": "fp32",
+        "warmup_steps": 1, "min_steps": 3, "max_steps": 3,
+    }  # fmt: skip
+    return StepCell(**(values | asked))
+
+
+def start(*words: str, db: Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    """`python -m runner WORDS --db DB`, started; its output is read from the pipe at the end."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "runner", *words, "--db", str(db)],
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": "300", **(env or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def run(*words: str, db: Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """The same, run to its end; both outputs in one."""
+    process = start(*words, db=db, env=env)
+    try:
+        output, _ = process.communicate(timeout=250)
+    finally:
+        process.kill()
+    return subprocess.CompletedProcess(process.args, process.returncode, stdout=output)
+
+
+def rows(db: Path, sql: str) -> list[dict[str, Any]]:
+    """What a reader sees now, as dictionaries by column."""
+    with open_reader(db) as connection:
+        cursor = connection.execute(sql)
+        names = [column[0] for column in cursor.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+def parsed(*words: str) -> tuple[Request, Settings]:
+    """What the words of a `sweep` command ask for: parsed by the real command, which is stopped there."""
+    with patch("runner.cli.read", side_effect=_Parsed) as stopped, pytest.raises(_Parsed):
+        app(["sweep", *words], standalone_mode=False)
+    return read(*stopped.call_args.args, **stopped.call_args.kwargs)
+
+
+class _Parsed(Exception):
+    """Raised in place of going on."""
+
+
+def planned(*words: str, device: str = "cpu", memory: int | None = None) -> list[Planned]:
+    """The cells that the words of a `sweep` command make."""
+    return plan(parsed(*words)[0], device=device, device_memory_bytes=memory)
+
+
+def family(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """Everything below a running command: fork server, resource tracker, worker, compilers."""
+    try:
+        return psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def workers(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """The processes that measure: children of the fork server, each the leader of a group of its own."""
+    found = []
+    for child in family(process):
+        try:
+            parent = child.parent()
+            if parent is not None and parent.pid != process.pid and os.getpgid(child.pid) == child.pid:
+                found.append(child)
+        except (psutil.NoSuchProcess, ProcessLookupError):
+            continue
+    return found
+
+
+def gone(processes: Sequence[psutil.Process], *, within_s: float = 15.0) -> bool:
+    """Whether all of them end in time. A zombie has ended; whoever started it has yet to notice."""
+    _, alive = psutil.wait_procs(list(processes), timeout=within_s)
+    return all(process.status() == psutil.STATUS_ZOMBIE for process in alive if process.is_running())

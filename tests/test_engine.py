@@ -1,0 +1,200 @@
+"""Every way in which a worker can end becomes a status with a reason, and nothing of it stays behind."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import psutil
+import pytest
+
+from runner.engines.job import Job, Outcome
+from runner.engines.local import LocalEngine
+from runner.errors import UsageError
+from runner.schema import RunRow, StepCell, new_id
+from tests.command import TINY, family, gone, rows, run, start, tiny, workers
+
+#: A cell that would measure for ten minutes.
+ENDLESS = tiny(min_steps=10_000_000, max_steps=10_000_000, max_seconds=600.0)
+#: One whose first matrix of scores is 2 x 300,000 x 300,000 x 4 bytes: refused at once wherever this is run.
+TOO_LARGE = tiny(context=300_000)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[LocalEngine]:
+    """What it sets in the environment, it sets for its workers; other tests get theirs back."""
+    before = dict(os.environ)
+    yield LocalEngine()
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def below() -> list[psutil.Process]:
+    """The workers of this very process: children of its fork server."""
+    here = psutil.Process()
+    return [child for child in here.children(recursive=True) if child.ppid() != here.pid]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left() -> Iterator[None]:
+    yield
+    assert gone(below())
+
+
+def measure(
+    engine: LocalEngine, cell: StepCell, *, timeout_s: float = 100.0, beat: Callable[[str], None] = lambda doing: None
+) -> Outcome:
+    job = Job(experiment="benchmark", cell=cell, run_id=new_id(), cell_id=new_id(), device="cpu", device_name="")
+    return engine.measure(job, timeout_s=timeout_s, beat=beat)
+
+
+def test_a_cell_that_works(engine: LocalEngine) -> None:
+    said: list[str] = []
+    outcome = measure(engine, tiny(), beat=said.append)
+    assert (outcome.status, outcome.failed_phase, outcome.message) == ("ok", None, None)
+    assert outcome.measurement.values["steps"] == 3
+    assert list(dict.fromkeys(said)) == ["start", "build", "warm-up", "measure"]
+
+
+def test_each_cell_gets_a_process_of_its_own(engine: LocalEngine) -> None:
+    seen: set[int] = set()
+    for _ in range(3):
+        measure(engine, tiny(), beat=lambda doing: seen.update(child.pid for child in below()))
+    assert len(seen) == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
+def test_a_killed_worker_is_crashed(engine: LocalEngine, number: signal.Signals) -> None:
+    def kill(doing: str) -> None:
+        if doing == "measure":
+            for child in below():
+                child.send_signal(number)
+
+    outcome = measure(engine, ENDLESS, beat=kill)
+    assert (outcome.status, outcome.failed_phase) == ("crashed", "measure")
+    assert number.name in (outcome.message or "")
+    assert outcome.measurement.values == {}
+
+
+def test_a_worker_that_dies_before_its_first_word(engine: LocalEngine) -> None:
+    def kill(doing: str) -> None:
+        for child in below():
+            child.kill()
+
+    outcome = measure(engine, ENDLESS, beat=kill)
+    assert outcome.status == "crashed"
+    assert "SIGKILL" in (outcome.message or "")
+
+
+def test_a_cell_that_takes_too_long(engine: LocalEngine) -> None:
+    began = time.monotonic()
+    outcome = measure(engine, ENDLESS, timeout_s=4.0)
+    assert time.monotonic() - began >= 4.0
+    assert outcome.status == "timeout"
+    assert outcome.failed_phase in ("warm-up", "measure")
+    assert "4 s" in (outcome.message or "")
+    assert "--timeout" in (outcome.message or "")
+
+
+def test_out_of_memory_on_a_cpu_is_a_row_with_its_phase_and_bytes(engine: LocalEngine) -> None:
+    outcome = measure(engine, TOO_LARGE)
+    assert (outcome.status, outcome.failed_phase) == ("oom", "forward")
+    asked = [int(word) for word in (outcome.message or "").replace(".", " ").split() if word.isdigit()]
+    assert max(asked) >= 300_000**2, "the bytes that were asked for"
+
+
+def test_an_error_while_building_says_so(engine: LocalEngine) -> None:
+    outcome = measure(engine, tiny(heads=3))
+    assert (outcome.status, outcome.failed_phase) == ("error", "build")
+    assert "does not divide into 3 heads" in (outcome.message or "")
+
+
+@pytest.mark.parametrize(
+    ("cell", "reason"),
+    [
+        (tiny(precision="tf32"), "TF32 needs an NVIDIA GPU"),
+        (tiny(backend="compiled-reduce-overhead"), "CUDA graphs"),
+        (tiny(attention="sdpa-cudnn"), "no sdpa-cudnn kernel for cpu"),
+    ],
+)
+def test_what_this_machine_cannot_do_is_skipped_with_the_reason(
+    engine: LocalEngine, cell: StepCell, reason: str
+) -> None:
+    outcome = measure(engine, cell)
+    assert (outcome.status, outcome.failed_phase) == ("skipped", None)
+    assert reason in (outcome.message or "")
+
+
+def test_a_failure_does_not_spoil_the_next_cell(engine: LocalEngine) -> None:
+    assert [measure(engine, cell).status for cell in (TOO_LARGE, tiny(), tiny(heads=3), tiny())] == [
+        "oom",
+        "ok",
+        "error",
+        "ok",
+    ]
+
+
+def test_a_machine_is_described_by_the_columns_of_a_run(engine: LocalEngine) -> None:
+    columns = engine.describe("cpu")
+    assert set(columns) <= {item.name for item in fields(RunRow)}
+    assert columns["device"] == "cpu"
+    assert columns["omp_wait_policy"] == "PASSIVE"
+    assert columns["device_memory_bytes"] == columns["memory_bytes"] == psutil.virtual_memory().total
+
+
+@pytest.mark.parametrize("device", ["tpu", "cpu:x", "cuda:99", ""])
+def test_a_device_that_is_not_there_is_refused(engine: LocalEngine, device: str) -> None:
+    with pytest.raises(UsageError, match=r"This machine has no device.*Expected one of .*cpu"):
+        engine.describe(device)
+
+
+def test_without_a_compiler_compiled_cells_are_skipped(tmp_path: Path) -> None:
+    db = tmp_path / "r.duckdb"
+    done = run(
+        "sweep", *TINY, "--backends", "compiled,compiled-block,eager", db=db, env={"PATH": "", "CXX": "/nonexistent"}
+    )
+    assert done.returncode == 0, done.stdout
+    found = {row["backend"]: row for row in rows(db, "SELECT backend, status, message, failed_phase FROM steps")}
+    assert {name: row["status"] for name, row in found.items()} == {
+        "compiled": "skipped",
+        "compiled-block": "skipped",
+        "eager": "ok",
+    }
+    assert "needs a C++ compiler" in found["compiled"]["message"]
+    assert rows(db, "SELECT compiler FROM runs") == [{"compiler": None}]
+
+
+@pytest.mark.parametrize("killed", ["worker", "runner"])
+def test_compilers_end_with_the_worker_and_the_worker_with_the_sweep(tmp_path: Path, killed: str) -> None:
+    cold = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor")}
+    process = start("sweep", *TINY, "--backends", "compiled-block", db=tmp_path / "r.duckdb", env=cold)
+    try:
+        everyone = []
+        while not (compilers := _compilers(process)):
+            assert process.poll() is None, process.communicate()[0]
+            everyone = family(process)
+            time.sleep(0.02)
+        everyone += family(process) + compilers
+        victims = workers(process) if killed == "worker" else [psutil.Process(process.pid)]
+        for victim in victims:
+            victim.kill()
+        output, _ = process.communicate(timeout=60)
+        assert gone(everyone)
+    finally:
+        process.kill()
+    assert process.returncode == (1 if killed == "worker" else -signal.SIGKILL), output
+
+
+def _compilers(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """What the worker has started to compile with."""
+    return [below for worker in workers(process) for below in _children(worker)]
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return process.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []

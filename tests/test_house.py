@@ -1,0 +1,132 @@
+"""The rules of the house: who imports whom, what a column must say, what the documents must name."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runner.experiments import EXPERIMENTS
+from runner.presets import PRESETS, QUESTIONS
+from runner.schema import TABLES, Table
+from runner.schema.columns import SQL_TYPES
+from runner.show import columns_markdown
+
+ROOT = Path(__file__).parent.parent
+MODULES = sorted(path.relative_to(ROOT) for folder in ("runner", "pages") for path in (ROOT / folder).rglob("*.py"))
+OUTSIDE = {"torch", "duckdb", "einops", "numpy", "typer", "rich", "psutil", "pynvml"}
+PAGES_MAY = (
+    "runner.schema",
+    "runner.errors",
+    "runner.plan",
+    "runner.presets",
+    "runner.sizes",
+    "runner.store",
+    "runner.analysis",
+)
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The modules that a file names in its import statements, wherever they stand."""
+    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (
+                [node.module] if node.module.count(".") > 1 else [f"{node.module}.{item.name}" for item in node.names]
+            )
+
+
+def named(path: Path, *modules: str) -> set[str]:
+    """Which of `modules` the file imports, itself or something inside."""
+    return {module for module in modules for name in imported(path) if name == module or name.startswith(f"{module}.")}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_imports(path: Path) -> None:
+    parts = path.parts
+    if parts[0] == "runner":
+        foreign = {name.split(".")[0] for name in imported(path)} - set(sys.stdlib_module_names) - {"runner"}
+        assert foreign <= OUTSIDE
+        if parts[1] in ("analysis", "store") or parts[1] in ("plan.py", "presets.py", "sizes.py", "sweep.py", "cli.py"):
+            assert not named(path, "torch", "runner.measure", "runner.models", "runner.experiments", "runner.worker")
+        if parts[1] in ("schema", "errors.py", "plan.py", "presets.py", "sizes.py"):
+            assert not foreign
+        if parts[1] == "experiments" and parts[-1] not in ("__init__.py", "experiment.py"):
+            others = {f"runner.experiments.{file.stem}" for file in (ROOT / "runner/experiments").glob("*.py")}
+            assert named(path, *others) <= {"runner.experiments.experiment"}
+        if parts[1] != "store":
+            assert not named(path, "duckdb"), "SQL lives in runner/store"
+    else:
+        assert not named(path, "torch", "duckdb")
+        assert all(name.startswith(PAGES_MAY) for name in imported(path) if name.startswith("runner"))
+        if parts[1] == "charts":
+            assert not named(path, "streamlit", "pages.parts", "runner.store.database")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_a_file_says_what_it_is_for_and_is_one_thing(path: Path) -> None:
+    text = (ROOT / path).read_text()
+    assert path.stem not in {"utils", "util", "common", "helpers", "misc"}
+    assert len(text.splitlines()) <= 310
+    assert not text or ast.get_docstring(ast.parse(text)), "a docstring that says what the file answers"
+
+
+@pytest.mark.parametrize("module", ["runner.schema", "runner.cli", "runner.store.history"])
+def test_who_reads_rows_or_asks_for_help_needs_no_torch(module: str) -> None:
+    check = f"import sys, {module}; sys.exit('torch' in sys.modules or 'pandas' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], cwd=ROOT, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=list(TABLES))
+def test_every_column_has_a_label_a_unit_and_a_meaning(table: Table) -> None:
+    units = {"ms": "_ms", "bytes": "_bytes", "s": "_seconds", "tokens/s": "_per_s", "FLOP/s": "_per_s"}
+    for column in table.columns:
+        assert column.label, column.name
+        assert column.doc.endswith("."), column.name
+        assert column.type in SQL_TYPES
+        for unit, suffix in units.items():
+            named_so = column.name.endswith(suffix) or column.name == "seconds"
+            assert not (column.unit == unit and not named_so), f"{column.name} is in {unit}"
+        assert not column.name.endswith(("_ms", "_bytes", "_seconds")) or column.unit, column.name
+    assert set(table.unique) <= {column.name for column in table.columns}
+
+
+def test_a_label_means_one_thing_in_a_table() -> None:
+    for table in TABLES.values():
+        labels = [column.title for column in table.columns]
+        assert len(labels) == len(set(labels)), table.name
+
+
+def test_experiments_questions_and_presets_name_the_same() -> None:
+    names = [experiment.name for experiment in EXPERIMENTS]
+    assert names == list(QUESTIONS)
+    assert all(list(preset.grids) == names for preset in PRESETS.values())
+
+
+def test_the_column_documentation_is_the_schema() -> None:
+    assert (ROOT / "data/README.md").read_text() == columns_markdown(), "python -m runner list columns > data/README.md"
+
+
+def test_the_readme_names_every_command_and_preset() -> None:
+    readme = (ROOT / "README.md").read_text()
+    for command in (
+        "make demo",
+        "make test",
+        "streamlit run app.py",
+        *(f"runner {name}" for name in ("sweep", "list", "show", "doctor")),
+    ):
+        assert command in readme, command
+    assert all(f"`{name}`" in readme for name in PRESETS)
+
+
+def test_the_readmes_tree_is_true() -> None:
+    tree = (ROOT / "README.md").read_text().split("```tree\n")[1].split("```")[0]
+    named_in_tree = {line.split()[0].rstrip("/") for line in tree.splitlines() if line.strip()}
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    tops = {name.split("/")[0] for name in tracked if not name.startswith(".")}
+    assert tops <= named_in_tree, tops - named_in_tree
+    for name in named_in_tree:
+        assert any((ROOT / folder / name).exists() for folder in ("", "runner", "pages")), name

@@ -1,0 +1,299 @@
+"""Which cells a sweep asks for: presets worked out by hand, axes, rounds, keys, and the command that asks again."""
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import field, fields, make_dataclass, replace
+from typing import Any
+
+import pytest
+
+from runner.analysis import costs
+from runner.errors import UsageError
+from runner.experiments import EXPERIMENTS
+from runner.plan import Planned, Request, check, plan, sweep_command, title
+from runner.presets import AXES, PRESETS, QUESTIONS, Grid, preset_for
+from runner.schema import StepCell
+from runner.schema.columns import Cell, column
+from runner.sizes import SIZES, shape_given, size_named
+from tests.command import planned, tiny
+
+GIB = 2**30
+#: What tells the cells of a preset apart: width, context, mode, precision, backend, warm-up, exactly ten steps.
+Short = tuple[int, int, str, str, str, int, bool]
+
+
+def short(cells: Iterable[Planned]) -> list[Short]:
+    return sorted(
+        (c.d_model, c.context, c.mode, c.precision, c.backend, c.warmup_steps, c.max_steps == 10)
+        for c in (item.cell for item in cells)
+    )
+
+
+def test_laptop_is_these_27_cells() -> None:
+    trained = [
+        (width, context, "train", precision, "eager", 5, False)
+        for width in (64, 128, 256)
+        for context in (64, 128, 256)
+        for precision in ("fp32", "bf16")
+    ]
+    inference = [(width, 128, "inference", "fp32", "eager", 5, False) for width in (64, 128, 256)]
+    ablation = [(256, 128, "train", "fp32", "eager", warmup, True) for warmup in (0, 1, 2, 5)]
+    compiled = [(256, 128, "train", precision, "compiled-block", 5, False) for precision in ("fp32", "bf16")]
+    cells = planned()
+    assert short(cells) == sorted(trained + inference + ablation + compiled)
+    assert len(cells) == 27
+    assert {(c.cell.batch, c.cell.vocabulary, c.cell.min_steps, c.cell.max_seconds) for c in cells} == {
+        (4, 2048, 10, 0.5)
+    }
+
+
+def test_standard_asks_at_most_54_cells_and_compares_tf32() -> None:
+    # benchmark: 5 sizes x 3 contexts, 5 inference, 3 new of the ablation, 12 new of 2 sizes x 2 modes x 2 precisions x
+    # 2 backends; mixed precision: 13 new in bf16, 5 in tf32.
+    cells = planned("--preset", "standard")
+    assert len(cells) == 15 + 5 + 4 + 12 + 13 + 5 == 54
+    assert Counter(item.experiment for item in cells) == {"benchmark": 36, "mixed-precision": 18}
+    assert Counter(item.cell.precision for item in cells)["tf32"] == 5
+    assert {item.cell.backend for item in cells} == {"eager", "compiled"}
+
+
+@pytest.mark.parametrize(
+    ("preset", "shapes", "contexts", "count"),
+    [
+        (
+            "cs336-2025",
+            [(768, 12), (1024, 24), (1280, 36), (1600, 48), (2560, 32)],
+            {128, 256, 512, 1024},
+            40 + 3 + 8 + 20,
+        ),
+        ("cs336-2026", [(768, 12), (1024, 24), (1280, 36), (2560, 32), (4608, 50)], {512}, 10 + 3 + 8 + 5),
+    ],
+)
+def test_editions_of_the_assignment(preset: str, shapes: list[tuple[int, int]], contexts: set[int], count: int) -> None:
+    cells = [item.cell for item in planned("--preset", preset, device="cuda", memory=80 * GIB)]
+    assert sorted({(cell.d_model, cell.layers) for cell in cells}) == shapes
+    assert {cell.context for cell in cells} == contexts
+    assert len(cells) == count
+    assert {(cell.vocabulary, cell.batch, cell.min_steps, cell.max_steps) for cell in cells} == {(10_000, 4, 10, 10)}
+    assert "train" in {cell.mode for cell in cells}, "the optimizer step is timed too"
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_has_the_warmup_ablation(preset: str) -> None:
+    """0, 1, 2 and 5 warm-up steps of cells that differ in nothing else."""
+    groups: dict[str, set[int]] = {}
+    for item in plan(Request(preset=preset), device="cuda", device_memory_bytes=16 * GIB):
+        groups.setdefault(replace(item.cell, warmup_steps=5).key, set()).add(item.cell.warmup_steps)
+    assert {0, 1, 2, 5} in groups.values()
+
+
+def test_a_cell_that_two_experiments_ask_for_is_measured_once() -> None:
+    both, alone = planned(), planned("--experiment", "mixed-precision")
+    keys = [item.cell.key for item in both]
+    assert len(keys) == len(set(keys))
+    assert Counter(item.experiment for item in both) == {"benchmark": 17, "mixed-precision": 10}
+    assert len(alone) == 20, "18 eager and 2 compiled ones when nobody else asks for them"
+
+
+def test_an_axis_replaces_that_axis_in_every_grid() -> None:
+    cells = planned("--contexts", "32,48", "--precisions", "bf16", "--warmup", "3")
+    assert {item.cell.context for item in cells} == {32, 48}
+    assert {item.cell.precision for item in cells} == {"bf16"}
+    assert {item.cell.warmup_steps for item in cells} == {3}
+    # What the flags do not name stays the preset's: sizes and modes, and compiled cells of the largest only.
+    assert {item.cell.d_model for item in cells} == {64, 128, 256}
+    assert {item.cell.mode for item in cells} == {"train", "inference"}
+    assert {item.cell.d_model for item in cells if item.cell.backend != "eager"} == {256}
+
+
+def test_a_shape_of_ones_own_replaces_the_sizes_and_stands_beside_named_ones() -> None:
+    own = "d_model=96,d_ff=160,layers=3,heads=6"
+    assert {item.cell.d_model for item in planned("--shape", own)} == {96}
+    both = planned("--shape", own, "--shape", f"{own},vocabulary=500", "--sizes", "small")
+    assert {(item.cell.d_model, item.cell.vocabulary) for item in both} == {(96, 10_000), (96, 500), (768, 10_000)}
+
+
+def test_more_steps_than_the_grid_allows_raise_its_limit() -> None:
+    cells = planned("--preset", "cs336-2026", "--sizes", "small", "--steps", "30")
+    assert {(item.cell.min_steps, item.cell.max_steps) for item in cells} == {(30, 30)}
+    assert {(c.cell.min_steps, c.cell.max_steps) for c in planned("--steps", "3", "--max-steps", "4")} == {(3, 4)}
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        (tiny(heads=3), "multiple of heads"),
+        (tiny(d_model=12, heads=4), "even head width"),  # 3 a head
+        (tiny(weights_dtype="bf16"), "precision bf16"),
+        (tiny(weights_dtype="bf16", precision="fp16"), "precision bf16"),
+        (tiny(context=0), "at least 1"),
+        (tiny(batch=0), "at least 1"),
+        (tiny(min_steps=0), "at least 1"),
+        (tiny(warmup_steps=-1), "at least 0"),
+        (tiny(max_seconds=-1.0), "at least 0"),
+        (tiny(max_seconds=float("nan")), "at least 0"),
+        (tiny(max_seconds=float("inf")), "at least 0"),
+    ],
+)
+def test_cells_that_make_no_sense_are_refused(cell: StepCell, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        check(cell)
+
+
+def test_cells_at_the_edge_of_sense_are_not() -> None:
+    check(tiny(context=1, batch=1, min_steps=1, warmup_steps=0, max_seconds=0.0))
+    check(tiny(weights_dtype="bf16", precision="bf16"))
+    for preset in PRESETS:
+        for item in plan(Request(preset=preset), device="cpu", device_memory_bytes=None):
+            check(item.cell)
+
+
+@pytest.mark.parametrize("gib", [8, 24, 48, 80, 141])
+def test_standard_leaves_out_what_is_predicted_not_to_fit(gib: int) -> None:
+    everything = planned("--preset", "standard")
+    kept = {item.cell.key for item in planned("--preset", "standard", device="cuda", memory=gib * GIB)}
+    fits = {
+        item.cell.key for item in everything if costs.predicted_peak_bytes(replace(item.cell, mode="train")) < gib * GIB
+    }
+    assert kept == fits
+    # By hand: weights, gradients and two moments in fp32 are 16 bytes a parameter, 54.5 GB for the widest.
+    widest = [item.cell.key for item in everything if item.cell.d_model == 2560]
+    assert gib > 48 or not kept & set(widest)
+    assert gib < 141 or kept & set(widest)
+    assert gib > 8 or {item.cell.d_model for item in everything if item.cell.key in kept} <= {768, 1024}
+
+
+def test_sizes_that_were_asked_for_are_tried_whether_they_fit_or_not() -> None:
+    cells = planned("--preset", "standard", "--sizes", "xl@2026", device="cuda", memory=8 * GIB)
+    assert {item.cell.d_model for item in cells} == {2560}
+    editions = planned("--preset", "cs336-2026", device="cuda", memory=8 * GIB)
+    assert 4608 in {item.cell.d_model for item in editions}, "an edition is the same everywhere"
+
+
+def test_each_round_is_every_cell_once_in_an_order_of_its_own() -> None:
+    def asked(seed: str) -> list[Planned]:
+        return plan(Request(rounds=3), device="cpu", device_memory_bytes=None, seed=seed)
+
+    cells = asked("host")
+    rounds = [[item.cell.key for item in cells if item.round == number] for number in range(3)]
+    assert [item.round for item in cells] == [0] * 27 + [1] * 27 + [2] * 27
+    assert all(sorted(keys) == sorted(rounds[0]) for keys in rounds)
+    assert len({tuple(keys) for keys in rounds}) == 3, "shuffled anew each round"
+    assert asked("host") == cells, "an interrupted sweep must find its order again"
+    assert asked("another") != cells
+    assert rounds[0] != [item.cell.key for item in asked("another")[:27]]
+
+
+@pytest.mark.parametrize(("device", "preset"), [("cpu", "laptop"), ("mps", "laptop"), ("cuda", "standard")])
+def test_the_device_chooses_the_preset_where_none_is_named(device: str, preset: str) -> None:
+    assert preset_for(device) == preset
+    assert planned(device=device) == planned("--preset", preset, device=device)
+
+
+def test_keys_are_what_they_were() -> None:
+    """If this fails, every file in the world measures its cells again: give a new field a default instead."""
+    assert tiny().key == "cf1a926dd61b0479"
+    full = tiny(precision="bf16", weights_dtype="bf16", backend="compiled", attention="sdpa", optimizer="fused")
+    assert full.key == "45dee767deafc078"
+
+
+def test_a_new_field_with_a_default_leaves_old_keys_alone() -> None:
+    old = [(item.name, item.type, field(default=item.default, metadata=item.metadata)) for item in fields(StepCell)]
+    new = ("window", "int", column("Window", "tokens", "How far attention looks back.", 0))
+    later = make_dataclass("StepCell", [*old, new], bases=(Cell,), frozen=True, kw_only=True)
+    numbers = {name: getattr(tiny(), name) for name in StepCell.names()}
+    assert later(**numbers).key == tiny().key
+    assert later(**numbers, window=0).key == tiny().key
+    assert later(**numbers, window=128).key != tiny().key
+
+
+def test_the_name_of_a_size_is_no_part_of_a_key() -> None:
+    assert [item.cell.key for item in planned("--sizes", "2.7B")] == [
+        item.cell.key for item in planned("--sizes", "xl@2026")
+    ]
+    assert tiny(**size_named("xl@2025").numbers).key != tiny(**size_named("xl@2026").numbers).key
+
+
+def test_title_says_what_is_not_the_default() -> None:
+    small: dict[str, Any] = {**size_named("small").numbers}
+    cell = StepCell(**small, context=512, mode="train", precision="bf16", backend="compiled")
+    assert title(cell) == "small · 512 · train · bf16 · compiled"
+    assert title(replace(cell, batch=8, attention="sdpa")).endswith("compiled · batch 8 · attention sdpa")
+    assert title(replace(cell, warmup_steps=0, min_steps=10, max_steps=10)).endswith("exactly 10 steps · warm-up 0")
+    assert title(replace(cell, d_model=512, layers=8)).startswith("512×8 · 512 · train")
+    titles = [title(item.cell) for item in planned()]
+    assert len(set(titles)) == 27, "cells of one plan can be told apart"
+
+
+def returned(cells: list[StepCell]) -> list[str]:
+    """The keys that the command for `cells` would measure."""
+    words = shlex.split(sweep_command(cells))
+    assert words[:4] == ["python", "-m", "runner", "sweep"]
+    return sorted(item.cell.key for item in planned(*words[4:]))
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        tiny(),
+        tiny(d_model=96, heads=6, vocabulary=500),
+        tiny(mode="inference", precision="fp16", attention="sdpa-math", backend="compiled-max-autotune"),
+        tiny(precision="bf16", weights_dtype="bf16", optimizer="fused", checkpoint_blocks=2, batch=3),
+        tiny(warmup_steps=0, min_steps=20, max_steps=4000, max_seconds=0.125),
+        tiny(max_seconds=0.0, max_steps=2_000_000),
+    ],
+)
+def test_the_command_for_one_cell_gives_back_that_cell(cell: StepCell) -> None:
+    assert returned([cell]) == [cell.key]
+
+
+def test_the_command_for_a_product_gives_back_the_product() -> None:
+    grid = Grid(
+        sizes=("toy-64", "small"),
+        shape=("d_model=96,d_ff=160,layers=3,heads=6", "d_model=8,d_ff=8,layers=1,heads=2"),
+        contexts=(16, 128),
+        modes=("inference", "train"),
+        precisions=("fp32", "bf16"),
+        warmup=(0, 5),
+    )
+    cells = list(grid.cells())
+    assert len(cells) == 4 * 2 * 2 * 2 * 2
+    assert returned(cells) == sorted(cell.key for cell in cells)
+
+
+def test_sizes_by_name_and_by_numbers() -> None:
+    assert size_named("2.7B") is size_named("xl@2026") is SIZES["xl@2026"]
+    for size in SIZES.values():
+        text = ",".join(f"{name}={number}" for name, number in size.numbers.items())
+        assert shape_given(text).numbers == size.numbers
+    assert shape_given("heads=8, layers=8, d_ff=2048, d_model=512").vocabulary == 10_000
+
+
+def test_xl_alone_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"two different shapes.*xl@2025.*xl@2026"):
+        size_named("xl")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "d_model=8",
+        "d_model=8,d_ff=8,layers=1,heads=0",
+        "d_model=8,d_ff=8,layers=1,heads=x",
+        "d_model=8,d_ff=8,layers=1,heads=1,depth=2",
+        "8,8,1,1",
+    ],
+)
+def test_a_shape_that_is_not_whole_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"Expected d_model=512"):
+        shape_given(text)
+
+
+def test_registries_agree() -> None:
+    names = [experiment.name for experiment in EXPERIMENTS]
+    assert list(QUESTIONS) == names
+    assert all(list(preset.grids) == names for preset in PRESETS.values())
+    assert set(AXES) < set(StepCell.names())
+    assert set(AXES.values()) < set(Grid.__dataclass_fields__)

@@ -1,0 +1,165 @@
+"""Does a real step do what its mode and precision say, and does its row say what it did?"""
+
+import statistics
+from collections.abc import Iterator
+from typing import get_args
+from uuid import UUID
+
+import pytest
+import torch
+
+from runner.analysis.costs import parameter_count
+from runner.engines.job import Job, Measurement
+from runner.errors import Skipped
+from runner.measure import precision
+from runner.measure.device import Device
+from runner.measure.step import ModelStep, measure_step
+from runner.schema import PHASES, Mode, SampleRow, StepCell, TimingRow, new_id
+from tests.command import tiny
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Several spin while they wait, which here only slows the neighbors down."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def measured(cell: StepCell) -> Measurement:
+    return measure_step(
+        Job(
+            experiment="benchmark",
+            cell=cell,
+            run_id=new_id(),
+            cell_id=new_id(),
+            device="cpu",
+            device_name="a CPU without a datasheet",
+        ),
+        report=lambda doing: None,
+    )
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("mode", get_args(Mode))
+def test_a_real_cell(mode: Mode, dtype: str) -> None:
+    cell = tiny(mode=mode, precision=dtype, batch=3, context=8)
+    measurement = measured(cell)
+    values = dict(measurement.values)
+    timings = {row.phase: row for row in measurement.details["timings"] if isinstance(row, TimingRow)}
+    samples = [row for row in measurement.details["samples"] if isinstance(row, SampleRow)]
+    sums = ("forward_backward", "step") if mode in ("backward", "train") else ("step",)
+    assert tuple(timings) == PHASES[mode] + sums
+    assert len(samples) == len(timings) * 4, "one warm-up and three measured steps of each"
+    assert values["parameters"] == parameter_count(cell) == 2 * 2048 * 64 + 2 * (4 * 64**2 + 3 * 64 * 192 + 2 * 64) + 64
+    median = statistics.median(row.duration_ms for row in samples if row.phase == "step" and not row.is_warmup)
+    assert timings["step"].median_ms == pytest.approx(median)
+    assert values["tokens_per_s"] == pytest.approx(3 * 8 / median * 1e3)
+    assert values["flops_per_s"] == pytest.approx(values["step_flops"] / median * 1e3)
+    assert values["logits_dtype"] == {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}[dtype]
+    assert values["matmul_precision"] == "ieee"
+    assert (values["steps"], values["stopped_by"], values["mfu"]) == (3, "max_steps", None)
+    assert 0.0 < values["phase_sum_share"] <= 1.0
+    assert (values["loss"] is None) == (mode in ("inference", "forward"))
+    assert mode in ("inference", "forward") or 6.0 < values["loss"] < 9.0, "ln 2048 is 7.6"
+    assert "compile_seconds" not in values
+    assert values["peak_allocated_bytes"] is values["peak_reserved_bytes"] is None, "nobody counts them on a CPU"
+    assert values["threads"] == torch.get_num_threads()
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16", "fp16"])
+def test_a_training_step_lowers_the_loss_and_leaves_no_gradients(dtype: str) -> None:
+    step = ModelStep(tiny(precision=dtype), Device("cpu"))
+    losses = []
+    for _ in range(6):
+        step(lambda: None)
+        assert step.loss is not None
+        losses.append(step.loss.item())
+    assert losses == sorted(losses, reverse=True), "the same tokens again and again are learnt"
+    assert losses[0] - losses[-1] > 0.5
+    assert all(parameter.grad is None for parameter in step.model.parameters()), (
+        "zero_grad is counted with the optimizer"
+    )
+
+
+def test_modes_do_what_their_names_say() -> None:
+    def after(mode: Mode) -> tuple[ModelStep, bool, bool]:
+        step = ModelStep(tiny(mode=mode), Device("cpu"))
+        before = [parameter.clone() for parameter in step.model.parameters()]
+        step(lambda: None)
+        changed = any(not torch.equal(a, b) for a, b in zip(before, step.model.parameters(), strict=True))
+        return step, changed, all(parameter.grad is not None for parameter in step.model.parameters())
+
+    for mode in ("inference", "forward"):
+        step, changed, has_gradients = after(mode)
+        assert (step.loss, changed, has_gradients) == (None, False, False)
+    step, changed, has_gradients = after("backward")
+    assert (changed, has_gradients) == (False, True)
+    step.between()
+    assert all(parameter.grad is None for parameter in step.model.parameters())
+    assert after("train")[1]
+
+
+def test_inference_keeps_no_graph_and_forward_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    outputs: list[torch.Tensor] = []
+    forward = ModelStep.forward
+
+    def kept(step: ModelStep) -> torch.Tensor:
+        outputs.append(forward(step))
+        return outputs[-1]
+
+    monkeypatch.setattr(ModelStep, "forward", kept)
+    for mode in get_args(Mode):
+        ModelStep(tiny(mode=mode), Device("cpu"))(lambda: None)
+    assert [output.requires_grad for output in outputs] == [False, True, True, True]
+
+
+def test_the_same_cell_starts_from_the_same_weights_and_tokens() -> None:
+    one, other = (ModelStep(tiny(), Device("cpu")) for _ in range(2))
+    assert torch.equal(one.inputs, other.inputs)
+    assert all(torch.equal(a, b) for a, b in zip(one.model.parameters(), other.model.parameters(), strict=True))
+
+
+def test_the_optimizer_is_adamw_as_designed() -> None:
+    for name, foreach, fused in (("foreach", True, False), ("for-loop", False, False), ("fused", False, True)):
+        optimizer = ModelStep(tiny(optimizer=name), Device("cpu")).optimizer
+        assert isinstance(optimizer, torch.optim.AdamW)
+        settings = optimizer.param_groups[0]
+        assert (settings["lr"], settings["betas"], settings["eps"]) == (1e-3, (0.9, 0.999), 1e-8)
+        assert (settings["weight_decay"], settings["foreach"], settings["fused"]) == (0.01, foreach, fused)
+
+
+def test_weights_in_bf16_need_no_autocast() -> None:
+    cell = tiny(precision="bf16", weights_dtype="bf16")
+    assert measured(cell).values["logits_dtype"] == "bfloat16"
+    assert {parameter.dtype for parameter in ModelStep(cell, Device("cpu")).model.parameters()} == {torch.bfloat16}
+    assert not isinstance(precision.autocast(cell, Device("cpu")), torch.autocast)
+
+
+def test_tf32_is_skipped_on_a_cpu() -> None:
+    with pytest.raises(Skipped, match=r"compute capability 8\.0"):
+        measured(tiny(precision="tf32"))
+
+
+def test_what_the_cell_is_doing_is_reported_in_order() -> None:
+    said: list[str] = []
+    cell = tiny(warmup_steps=2)
+    measure_step(
+        Job(experiment="benchmark", cell=cell, run_id=UUID(int=1), cell_id=UUID(int=2), device="cpu", device_name=""),
+        report=said.append,
+    )
+    assert said == ["build", "warm-up", "measure"]
+    said.clear()
+    measure_step(
+        Job(
+            experiment="benchmark",
+            cell=tiny(warmup_steps=0),
+            run_id=UUID(int=1),
+            cell_id=UUID(int=2),
+            device="cpu",
+            device_name="",
+        ),
+        report=said.append,
+    )
+    assert said == ["build", "measure"]

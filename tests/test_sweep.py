@@ -1,0 +1,293 @@
+"""Real sweeps of tiny cells, in processes of their own: what lands in the file, and what happens the second time."""
+
+import os
+import platform
+import signal
+import statistics
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from runner.errors import DatabaseMissing
+from runner.plan import plan
+from runner.schema import PHASES
+from runner.store.spool import Spool
+from tests.command import TINY, family, gone, parsed, rows, run, start
+
+#: 3 modes and 2 precisions in 3 rounds.
+WORDS = (
+    *TINY,
+    "--modes",
+    "inference,backward,train",
+    "--precisions",
+    "fp32,bf16",
+    "--rounds",
+    "3",
+    "--warmup",
+    "2",
+    "--steps",
+    "7",
+    "--max-steps",
+    "7",
+    "--label",
+    "three rounds",
+)
+#: 12 cells, for whoever wants to come in between.
+TWELVE = (*TINY, "--contexts", "8,12,16,20,24,28", "--precisions", "fp32,bf16")
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file after the sweep `WORDS`."""
+    path = tmp_path_factory.mktemp("sweep") / "new folder" / "results.duckdb"
+    done = run("sweep", *WORDS, db=path)
+    assert done.returncode == 0, done.stdout
+    assert "Measured: 18 ok" in done.stdout
+    return path
+
+
+def test_the_run_says_what_was_asked_and_where(db: Path) -> None:
+    (found,) = rows(db, "FROM runs")
+    assert (found["label"], found["preset"], found["source"]) == ("three rounds", "laptop", "measured")
+    assert found["argv"].startswith("python -m runner sweep --experiment benchmark")
+    assert (found["host"], found["device"], found["python"]) == (platform.node(), "cpu", platform.python_version())
+    assert found["omp_wait_policy"] == "PASSIVE"
+
+
+def test_every_cell_is_a_row_in_the_order_of_its_rounds(db: Path) -> None:
+    found = rows(db, "SELECT cell_key, round, status, run_id, ingested_at FROM steps ORDER BY cell_id")
+    wanted = plan(parsed(*WORDS)[0], device="cpu", device_memory_bytes=None, seed=platform.node())
+    assert [(row["cell_key"], row["round"]) for row in found] == [(item.cell.key, item.round) for item in wanted]
+    assert [row["round"] for row in found] == [0] * 6 + [1] * 6 + [2] * 6, "one round after the other"
+    assert Counter(row["cell_key"] for row in found) == dict.fromkeys({row["cell_key"] for row in found}, 3)
+    assert {row["status"] for row in found} == {"ok"}
+    assert len({row["run_id"] for row in found}) == 1
+    assert all(row["ingested_at"] for row in found)
+
+
+def test_timings_are_those_of_the_samples(db: Path) -> None:
+    samples = rows(db, "FROM samples")
+    timings = rows(db, "FROM timings")
+    for timing in timings:
+        times = [
+            row["duration_ms"]
+            for row in samples
+            if (row["cell_id"], row["phase"]) == (timing["cell_id"], timing["phase"]) and not row["is_warmup"]
+        ]
+        assert timing["n"] == len(times) == 7
+        assert timing["median_ms"] == pytest.approx(statistics.median(times))
+        assert timing["mean_ms"] == pytest.approx(statistics.fmean(times))
+        assert timing["std_ms"] == pytest.approx(statistics.stdev(times))
+        assert (timing["low_ms"], timing["high_ms"]) == (min(times), max(times)), "of 7, the ends are the interval"
+    assert len(samples) == len(timings) * 9, "2 warm-up steps each are kept"
+    assert len(timings) == 6 * (2 + 5 + 6)
+
+
+def test_phases_are_those_of_the_mode_and_sums_of_one_another(db: Path) -> None:
+    for row in rows(db, "SELECT cell_id, mode, tokens_per_s, batch, context, phase_sum_share FROM steps"):
+        of_cell = rows(
+            db, f"SELECT phase, step, duration_ms, is_warmup FROM samples WHERE cell_id = '{row['cell_id']}'"
+        )
+        by_step: dict[int, dict[str, float]] = {}
+        for item in of_cell:
+            by_step.setdefault(item["step"], {})[item["phase"]] = item["duration_ms"]
+        phases = PHASES[row["mode"]]
+        sums = {"forward_backward", "step"} if "backward" in phases else {"step"}
+        assert all(set(times) == {*phases, *sums} for times in by_step.values())
+        for times in by_step.values():
+            assert sum(times[phase] for phase in phases) <= times["step"]
+            if "backward" in phases:
+                parts = times["forward"] + times["loss"] + times["backward"]
+                assert times["forward_backward"] == pytest.approx(parts)
+        steady = [by_step[number] for number in range(2, 9)]
+        median = statistics.median(times["step"] for times in steady)
+        assert row["tokens_per_s"] == pytest.approx(row["batch"] * row["context"] / median * 1e3)
+        shares = [sum(times[phase] for phase in phases) / times["step"] for times in steady]
+        assert row["phase_sum_share"] == pytest.approx(statistics.median(shares))
+
+
+def test_the_time_of_a_cell_holds_all_that_was_done(db: Path) -> None:
+    for row in rows(db, "FROM steps"):
+        assert row["build_seconds"] + row["warmup_seconds"] + row["measure_seconds"] < row["cell_seconds"]
+        assert row["omp_wait_policy"] == "PASSIVE"
+        assert 0.0 <= row["other_cpu_share"] <= 1.0
+        assert row["peak_resident_bytes"] is None or row["peak_resident_bytes"] > 2**20
+        assert row["compile_seconds"] is row["recompiles"] is row["compiler_fallback"] is None
+
+
+def test_nothing_is_left_beside_the_file(db: Path) -> None:
+    assert Spool(db).files() == Spool(db).plans() == []
+    assert rows(db, "FROM plan") == []
+
+
+def test_a_second_time_there_is_nothing_to_measure_unless_fresh(db: Path) -> None:
+    before, words = db.read_bytes(), (*WORDS, "--modes", "train", "--rounds", "1")
+    done = run("sweep", *words, db=db)
+    assert (done.returncode, "Nothing to measure" in done.stdout) == (0, True), "two of the 18 cells"
+    assert db.read_bytes() == before
+    assert Spool(db).files() == Spool(db).plans() == []
+    assert run("sweep", *words, "--fresh", db=db).returncode == 0
+    found = rows(db, "SELECT run_id, count(*) AS cells FROM steps GROUP BY run_id ORDER BY run_id")
+    assert [row["cells"] for row in found] == [18, 2], "measured again, under a run of its own"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_and_started_again_it_goes_on_under_its_run(tmp_path: Path, number: signal.Signals) -> None:
+    db = tmp_path / "results.duckdb"
+    process = start("sweep", *TWELVE, db=db)
+    while len(seen(db)) < 2:
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.02)
+    everyone = family(process)
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert "Interrupted" in output
+    assert "Traceback" not in output
+    assert gone(everyone)
+    kept = seen(db)
+    assert 2 <= len(kept) < 12
+    states = Counter(row["state"] for row in rows(db, "SELECT state FROM plan"))
+    assert states["done"] <= len(kept)
+    assert states.total() == 12, "what it still owes stays to be seen"
+    if number == signal.SIGTERM:
+        return  # no need to see twice how it goes on
+    done = run("sweep", *TWELVE, db=db)
+    assert done.returncode == 0, done.stdout
+    assert f"{len(kept)} of them measured before" in done.stdout
+    every = rows(db, "SELECT cell_key, status, cell_id FROM steps ORDER BY cell_id")
+    assert [row["cell_id"] for row in every[: len(kept)]] == [row["cell_id"] for row in kept]
+    assert Counter(row["cell_key"] for row in every).most_common(1)[0][1] == 1
+    assert [row["status"] for row in every] == ["ok"] * 12
+    assert (
+        rows(db, "SELECT count(DISTINCT run_id) AS n FROM steps UNION ALL SELECT count(*) FROM runs") == [{"n": 1}] * 2
+    )
+    assert rows(db, "FROM plan") == []
+
+
+def seen(db: Path) -> list[dict[str, Any]]:
+    """The cells that a reader sees; none before there is a file."""
+    try:
+        return rows(db, "SELECT cell_id FROM steps ORDER BY cell_id")
+    except DatabaseMissing:
+        return []
+
+
+def test_out_of_budget_is_exit_1_and_who_reads_while_it_goes_on_sees_whole_cells(tmp_path: Path) -> None:
+    db = tmp_path / "results.duckdb"
+    done = run("sweep", *TWELVE, "--budget", "0.3s", db=db)
+    assert done.returncode == 1
+    assert "The budget ran out" in done.stdout
+    kept = len(seen(db))
+    assert kept < 12
+    process = start("sweep", *TWELVE, db=db)
+    count, beats = 0, set()
+    while process.poll() is None:
+        try:
+            cells = rows(
+                db,
+                "SELECT cell_id, (SELECT count(*) FROM timings t WHERE t.cell_id = s.cell_id) AS timings,"
+                "(SELECT count(*) FROM samples t WHERE t.cell_id = s.cell_id) AS samples FROM steps s",
+            )
+        except DatabaseMissing:
+            continue
+        assert all((row["timings"], row["samples"]) == (6, 6 * 4) for row in cells), (
+            "a cell is there whole or not at all"
+        )
+        assert len(cells) >= count, "nothing that was seen goes away"
+        count = len(cells)
+        owed = rows(db, "FROM plan ORDER BY position")
+        if owed:
+            assert [row["position"] for row in owed] == list(range(12))
+            assert [row["state"] for row in owed] == sorted(
+                (row["state"] for row in owed), key=["done", "running", "waiting"].index
+            )
+            assert sum(row["state"] == "running" for row in owed) <= 1
+            assert all(row["status"] == "ok" for row in owed if row["state"] == "done")
+            beats.add(owed[0]["heartbeat_at"])
+    assert process.communicate()[0].count(" ok ") == 12 - kept
+    assert len(beats) > 3, "the plan is renewed while the sweep runs"
+    assert None not in beats
+    assert rows(db, "SELECT count(*) AS cells, count(DISTINCT run_id) AS runs FROM steps") == [{"cells": 12, "runs": 1}]
+
+
+def test_a_cell_that_times_out_is_exit_1_and_tried_again(tmp_path: Path) -> None:
+    db = tmp_path / "results.duckdb"
+    words = (*TINY, "--steps", "10000000", "--max-seconds", "500", "--timeout", "2s")
+    for tries in (1, 2):
+        done = run("sweep", *words, db=db)
+        assert done.returncode == 1, done.stdout
+        found = rows(db, "SELECT status, failed_phase, context, message, steps FROM steps")
+        assert [row["status"] for row in found] == ["timeout"] * tries
+    assert found[0]["context"] == 16, "a failure keeps its whole key"
+    assert found[0]["failed_phase"] in ("build", "warm-up", "measure")
+    assert (found[0]["steps"], "2 s" in found[0]["message"]) == (None, True)
+    assert rows(db, "SELECT count(*) AS n FROM runs") == [{"n": 1}]
+
+
+def test_skipped_and_out_of_memory_cells_are_done(tmp_path: Path) -> None:
+    db = tmp_path / "results.duckdb"
+    words = (*TINY, "--precisions", "tf32,fp32", "--contexts", "300000")
+    assert run("sweep", *words, db=db).returncode == 0
+    found = rows(db, "SELECT precision, status, message FROM steps ORDER BY precision")
+    assert [(row["precision"], row["status"]) for row in found] == [("fp32", "oom"), ("tf32", "skipped")]
+    other = run("sweep", *words, "--contexts", "300000,400000", "--skip-predicted-oom", db=db)
+    assert other.returncode == 0, other.stdout
+    assert "4 cells, 2 of them measured before" in other.stdout
+    (row,) = rows(db, "SELECT status, message, build_seconds FROM steps WHERE context = 400000 AND precision = 'fp32'")
+    assert (row["status"], row["build_seconds"]) == ("skipped", None)
+    assert "Predicted to need" in row["message"]
+
+
+def test_a_compiled_cell_says_what_compiling_cost(tmp_path: Path) -> None:
+    db = tmp_path / "results.duckdb"
+    done = run("sweep", *TINY, "--backends", "compiled-block", "--warmup", "2", db=db)
+    assert done.returncode == 0, done.stdout
+    (row,) = rows(db, "FROM steps")
+    if row["status"] == "skipped":
+        pytest.skip(row["message"])
+    assert (row["status"], row["recompiles"], row["compiler_fallback"]) == ("ok", 0, False)
+    first = rows(db, "SELECT duration_ms FROM samples WHERE phase = 'step' AND step = 0")[0]["duration_ms"]
+    median = rows(db, "SELECT median_ms FROM timings WHERE phase = 'step'")[0]["median_ms"]
+    assert row["compile_seconds"] == pytest.approx((first - median) / 1e3)
+    assert row["compile_seconds"] > 0.05
+
+
+@pytest.mark.parametrize("kind", ["text", "other tables"])
+def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path, kind: str) -> None:
+    db = tmp_path / "mine.duckdb"
+    if kind == "text":
+        db.write_text("not a database, but mine\n" * 1000)
+    else:
+        with duckdb.connect(db) as connection:
+            connection.execute("CREATE TABLE steps_of_a_stair AS SELECT 17 AS height")
+    before = db.read_bytes()
+    done = run("sweep", *TINY, db=db)
+    assert done.returncode == 2
+    assert "error:" in done.stdout
+    assert "Traceback" not in done.stdout
+    assert db.read_bytes() == before
+    assert os.listdir(tmp_path) == ["mine.duckdb"]
+
+
+def test_two_sweeps_measure_one_after_the_other(tmp_path: Path) -> None:
+    files = [tmp_path / "one.duckdb", tmp_path / "two.duckdb"]
+    both = [start("sweep", *TWELVE, "--contexts", "8,16,24", db=db) for db in files]
+    outputs = [process.communicate(timeout=200)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0], outputs
+    assert any("waiting for it to end" in output for output in outputs)
+    spans = sorted(
+        (row["began"], row["ended"])
+        for db in files
+        for row in rows(
+            db,
+            """
+        SELECT min(started_at) AS began, max(started_at + to_milliseconds(CAST(cell_seconds * 1000 AS BIGINT))) AS ended
+        FROM steps""",
+        )
+    )
+    assert spans[0][1] <= spans[1][0]
