@@ -1,0 +1,84 @@
+"""What all charts share: axis titles from the schema, quiet guides, words for entities, room for labels.
+
+figure.update_layout(**layout(height=300, state="phases"))
+figure.update_xaxes(title=title_of("timings", "median_ms"))
+"""
+
+import math
+from typing import Any
+
+from runner.schema import TABLES
+
+#: Words for what the schema abbreviates.
+WORDS = {
+    "oom": "out of memory",
+    "timeout": "timed out",
+    "crashed": "crashed",
+    "error": "error",
+    "skipped": "skipped",
+    "forward": "forward",
+    "loss": "loss",
+    "backward": "backward",
+    "optimizer": "optimizer",
+    "forward_backward": "forward + backward",
+    "step": "whole step",
+}
+
+
+def title_of(table: str, column: str) -> str:
+    """The label and unit of a column."""
+    return TABLES[table].column(column).title
+
+
+def unit_of(table: str, column: str) -> str:
+    return TABLES[table].column(column).unit
+
+
+def label_of(table: str, column: str) -> str:
+    return TABLES[table].column(column).label
+
+
+def layout(*, height: int, state: str, legend: bool = True) -> dict[str, Any]:
+    """The layout of every chart. While `state` stays the same, zoom and hidden traces survive new data."""
+    return {
+        "height": height,
+        "uirevision": state,
+        "showlegend": legend,
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "xanchor": "left",
+            "y": 1.0,
+            "yanchor": "bottom",
+            "title": "",
+            "traceorder": "normal",
+        },
+        "margin": {"l": 8, "r": 8, "t": 36 if legend else 12, "b": 8},
+        "hoverlabel": {"align": "left"},
+        "bargap": 0.28,
+        "dragmode": "zoom",
+        "clickmode": "event+select",
+    }
+
+
+def number(value: float) -> str:
+    """Three significant digits, without an exponent: 0.0123, 4.56, 78.9, 1,230."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.{max(0, 2 - math.floor(math.log10(abs(rounded))))}f}"
+
+
+def short(value: float) -> str:
+    """98.3k, 3.15M, 1.2B."""
+    for factor, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if value >= factor:
+            return f"{value / factor:.3g}{letter}"
+    return f"{value:g}"
+
+
+def interval(low: float | None, high: float | None, *, unit: str = "") -> str:
+    """`1.22–1.27`, or a word where there is none."""
+    if low is None or high is None:
+        return "no interval: too few samples"
+    return f"{number(low)}–{number(high)}{' ' + unit if unit else ''}"

@@ -1,0 +1,46 @@
+"""What is in this file? Machines and runs, the headline of each experiment, and how far the grid is covered."""
+
+from typing import Any
+
+import streamlit as st
+
+from pages.parts.coverage import draw_coverage
+from pages.parts.filters import run_name
+from pages.parts.frame import Frame
+from pages.parts.headlines import headlines
+
+
+def page(frame: Frame) -> None:
+    st.title("What is in this file?", anchor=False)
+    runs, held = frame.contents.runs, frame.contents
+    ok, failed, skipped = (sum(getattr(run, name) for run in runs) for name in ("ok", "failed", "skipped"))
+    st.markdown(
+        f"**{ok:,} measured cells** from {_count(len(runs), 'run')} on {_count(len(held.machines), 'machine')}"
+        + (f"; {failed:,} ended without a result" if failed else "")
+        + (f", {skipped:,} were skipped" if skipped else "")
+        + "."
+    )
+    headlines(frame)
+    draw_coverage(frame)
+    st.header("Runs", anchor="runs")
+    st.dataframe(_runs(frame), hide_index=True, key="runs-table")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def _runs(frame: Frame) -> list[dict[str, Any]]:
+    return [
+        {
+            "Run": run_name(run),
+            "Machine": run.machine,
+            "Measured": run.ok,
+            "Failed": run.failed,
+            "Skipped": run.skipped,
+            "torch": run.torch,
+            "Commit": (run.git_commit or "")[:7] + (" (changed)" if run.git_dirty else ""),
+            "Command": run.argv,
+        }
+        for run in frame.contents.runs
+    ]

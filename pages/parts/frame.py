@@ -1,0 +1,79 @@
+"""What every page is given: the file, the state of its data, and what the reader has selected.
+
+    cells = frame.ask(steps.measured, frame.selection)
+
+`ask` runs a query once for each state of the data, whoever asks; a change of the file is a new state.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import streamlit as st
+
+from runner.schema import TABLES, StepCell
+from runner.sizes import shape_name
+from runner.store.queries.overview import Contents
+from runner.store.queries.selection import QUESTION, Selection, Shape
+from runner.store.queries.steps import Measured, measured
+
+T = TypeVar("T")
+_SAID = {*Shape.__dataclass_fields__, "context", "mode", "precision", "backend"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """One reader's view of one state of one file. `pages` are the others, by address, for links to them."""
+
+    path: Path
+    state: str
+    contents: Contents
+    selection: Selection
+    pages: dict[str, Any] = field(default_factory=dict)
+
+    def ask(self, query: Callable[..., T], *arguments: Any) -> T:
+        """The answer of a function of `runner.store.queries`, or of anything that takes a path first; cached."""
+        return cached(self.path, self.state, query, *arguments)
+
+    def measured(self) -> list[Measured]:
+        """The selected cells. The file is asked once for all filters, so that a change of filter costs no query."""
+        return [row for row in self.ask(measured, self.selection.broad()) if self.selection.holds(row.cell)]
+
+    @cached_property
+    def sizes(self) -> Mapping[Shape, str]:
+        return size_names(self.contents.shapes)
+
+    def size_of(self, cell: StepCell) -> str:
+        """The name of the cell's size, with whatever else about it is not the default: `small · attention sdpa`."""
+        columns = [TABLES["steps"].column(name) for name in QUESTION if name not in _SAID]
+        defaults = {name: StepCell.__dataclass_fields__[name].default for name in QUESTION}
+        rest = [
+            f"{c.label.lower()} {getattr(cell, c.name)}" for c in columns if getattr(cell, c.name) != defaults[c.name]
+        ]
+        return " · ".join([self.sizes[Shape.of(cell)], *rest])
+
+
+def cached(path: Path, state: str, query: Callable[..., T], *arguments: Any) -> T:
+    """`query(path, *arguments)`, remembered for this `state` of the file."""
+    answer: T = _answer(f"{query.__module__}.{query.__qualname__}", str(path), state, arguments, _query=query)
+    return answer
+
+
+# Shared, not copied: rows are frozen, and copying a few thousand of them takes longer than drawing them.
+@st.cache_resource(max_entries=128, show_spinner=False)
+def _answer(name: str, path: str, state: str, arguments: tuple[Any, ...], *, _query: Callable[..., Any]) -> Any:
+    return _query(Path(path), *arguments)
+
+
+@lru_cache
+def size_names(shapes: tuple[Shape, ...]) -> dict[Shape, str]:
+    """A name for each shape; those that would share one say in which numbers they differ."""
+    names = {shape: shape_name(**asdict(shape)) for shape in shapes}
+    shared = {name for name, count in Counter(names.values()).items() if count > 1}
+    rest = "d_ff {d_ff}, {heads} heads, vocabulary {vocabulary}"
+    return {
+        shape: f"{name} ({rest.format(**asdict(shape))})" if name in shared else name for shape, name in names.items()
+    }

@@ -1,0 +1,37 @@
+"""Rows of a table of the file, as the Data page shows them and gives them away.
+
+show(frame, TABLES["steps"], Window(limit=200))
+"""
+
+import pandas as pd
+import streamlit as st
+
+from pages.parts.frame import Frame
+from runner.schema import Table
+from runner.store.queries import tables
+from runner.store.queries.tables import Window
+
+
+def frame_of(frame: Frame, table: Table, window: Window) -> pd.DataFrame:
+    """The rows in the schema's columns, under their own names."""
+    rows = frame.ask(tables.page, table.name, frame.selection, window).rows
+    return pd.DataFrame(rows, columns=[column.name for column in table.columns])
+
+
+def show(frame: Frame, table: Table, window: Window) -> None:
+    """The rows under the schema's labels; hovering a heading shows what it means. Empty columns come last."""
+    rows = frame_of(frame, table, window)
+    rows = rows.astype({column.name: str for column in table.columns if column.sql_type == "UUID"})
+    ids = {column.name for column in table.columns if column.sql_type == "UUID" or column.name.endswith("_key")}
+    order = sorted(rows.columns, key=lambda name: 2 * bool(len(rows) and rows[name].isna().all()) + (name in ids))
+    config = {c.name: st.column_config.Column(c.title, help=f"`{c.name}`: {c.doc}") for c in table.columns}
+    st.dataframe(
+        rows,
+        hide_index=True,
+        column_config=config,
+        column_order=order,
+        key=f"rows-{table.name}",
+        height=520,
+        placeholder="",
+        alt=f"Rows of {table.name}.",
+    )

@@ -1,0 +1,52 @@
+"""What a page says when there is nothing to draw: no file yet, a busy one, a foreign one, an empty one, no such rows.
+
+try: ...
+except StoreError as error: explain(error, path)
+"""
+
+from pathlib import Path
+
+import streamlit as st
+
+from pages.parts.filters import clear
+from runner.errors import DatabaseBusy, DatabaseForeign, DatabaseMissing, StoreError
+
+_TITLES: dict[type[StoreError], str] = {
+    DatabaseMissing: "Nothing has been measured yet",
+    DatabaseBusy: "The results file is busy",
+    DatabaseForeign: "This is not a results file of Stepscope",
+}
+
+
+def explain(error: StoreError, path: Path) -> None:
+    """A whole page for a file that cannot be read."""
+    st.title(_TITLES.get(type(error), "The results file cannot be read"), anchor=False)
+    st.markdown(f"The dashboard reads `{path}`. {error}")
+    if isinstance(error, DatabaseMissing):
+        _how_to_measure()
+    elif isinstance(error, DatabaseBusy):
+        st.markdown("This page tries again by itself every few seconds. Nothing is lost meanwhile.")
+    else:
+        st.markdown("Nothing in the file was changed. To look at another file, name it and start the dashboard again:")
+        st.code("STEPSCOPE_DB=path/to/results.duckdb streamlit run app.py", language="bash")
+
+
+def empty() -> None:
+    """A whole page for a file without rows."""
+    st.title("The results file is empty", anchor=False)
+    st.markdown("It is a results file, but no cell has been measured into it.")
+    _how_to_measure()
+
+
+def _how_to_measure() -> None:
+    st.markdown("Measure something, on this machine or on one with a GPU. On a CPU this takes less than a minute:")
+    st.code("python -m runner sweep", language="bash")
+    st.markdown("This page fills by itself as soon as the first cell is there. If the file is somewhere else, name it:")
+    st.code("STEPSCOPE_DB=path/to/results.duckdb streamlit run app.py", language="bash")
+
+
+def no_rows(what: str, do: str) -> None:
+    """In place of a chart: what is not there and what would bring it."""
+    with st.container(border=True):
+        st.markdown(f"**{what}** {do}")
+        st.button("Clear filters", on_click=clear, key=f"clear {what}", type="tertiary")

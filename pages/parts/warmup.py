@@ -1,0 +1,98 @@
+"""The card of the warm-up ablation: the same cell after 0, 1, 2 and 5 warm-up steps."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import fmean, median
+from typing import Any
+
+import streamlit as st
+
+from pages.charts.frame import number
+from pages.charts.warmup import WarmupStep, warmup_steps
+from pages.parts.card import Card, draw
+from pages.parts.frame import Frame
+from runner.plan import title
+from runner.schema import StepCell
+from runner.store.queries.steps import EarlyStep, early_steps
+
+
+def draw_warmup(frame: Frame) -> None:
+    """The sentence and the card; a hint where nothing was measured after several warm-up counts."""
+    st.header("What does warm-up change?", anchor="warm-up")
+    families = _families(
+        [row for row in frame.ask(early_steps, frame.selection.broad()) if frame.selection.holds(row.cell)]
+    )
+    if not families:
+        st.caption(
+            "No cell here was measured after several of 0, 1, 2 and 5 warm-up steps. Measure one: "
+            "`python -m runner sweep --warmup 0,1,2,5 --steps 10 --max-steps 10`."
+        )
+        return
+    family = next(iter(families))
+    if len(families) > 1:
+        family = st.selectbox(
+            "Cell measured after several warm-up counts", list(families), key="ablation", bind="query-params"
+        )
+    rows = families[family]
+    dots = [
+        WarmupStep(warmup=row.cell.warmup_steps, step=row.step, is_warmup=row.is_warmup, step_ms=row.step_ms)
+        for row in rows
+    ]
+    cells: list[StepCell] = list(dict.fromkeys(row.cell for row in rows))
+    answer = _answer(rows)
+    st.markdown(answer)
+    draw(
+        frame,
+        Card(
+            key="warmup",
+            title=family,
+            note="Each panel is a process of its own, after so many warm-up steps, the hollow dots. "
+            "Mean and median count the filled ones.",
+            alt=f"Time of every early step after different warm-up counts. {answer}",
+            rows=_table(rows),
+            cells=cells,
+        ),
+        lambda: warmup_steps(dots),
+    )
+
+
+def _families(rows: Sequence[EarlyStep]) -> dict[str, list[EarlyStep]]:
+    found: dict[str, list[EarlyStep]] = {}
+    for row in rows:
+        found.setdefault(title(replace(row.cell, warmup_steps=5)), []).append(row)
+    return found
+
+
+def _answer(rows: Sequence[EarlyStep]) -> str:
+    """What the first step costs, and what measuring it does to the mean and to the median."""
+    by_count = _measured(rows)
+    least, most = by_count[min(by_count)], by_count[max(by_count)]
+    steady = median(most)
+    return (
+        f"After {min(by_count)} warm-up steps the first measured step takes **{number(least[0] / steady)}×** "
+        f"the steady {number(steady)} ms: the mean becomes {fmean(least) / steady - 1:+.0%}, "
+        f"the median {median(least) / steady - 1:+.0%}. "
+        f"After {max(by_count)} it takes {number(most[0] / steady)}×."
+    )
+
+
+def _measured(rows: Sequence[EarlyStep]) -> dict[int, list[float]]:
+    found: dict[int, list[float]] = {}
+    for row in sorted(rows, key=lambda row: row.step):
+        if not row.is_warmup:
+            found.setdefault(row.cell.warmup_steps, []).append(row.step_ms)
+    return found
+
+
+def _table(rows: Sequence[EarlyStep]) -> list[dict[str, Any]]:
+    return [
+        {
+            "Warm-up (steps)": count,
+            "Mean (ms)": fmean(values),
+            "Median (ms)": median(values),
+            "First measured step (ms)": values[0],
+            "Slowest (ms)": max(values),
+            "Samples": len(values),
+        }
+        for count, values in sorted(_measured(rows).items())
+    ]

@@ -1,0 +1,52 @@
+"""How much faster is mixed precision? The same cells in fp32 and in bf16, fp16 or tf32, by phase and by size."""
+
+import streamlit as st
+
+from pages.charts.speedups import speedup_trend
+from pages.parts import marks
+from pages.parts.answers import speedup_answer, trend_answer
+from pages.parts.card import Card, draw
+from pages.parts.comparison import choose_variant, comparison, draw_dots, list_left_out, variants
+from pages.parts.frame import Frame
+from pages.parts.samples import draw_samples
+from pages.parts.states import no_rows
+
+BASELINE = "fp32"
+
+
+def page(frame: Frame) -> None:
+    st.title("How much faster is mixed precision?", anchor=False)
+    names = variants(frame, "precision", baseline=BASELINE)
+    if not names:
+        no_rows(
+            "There is only one precision here.", "Measure another: `python -m runner sweep --precisions fp32,bf16`."
+        )
+        return
+    lead = st.empty()
+    variant = choose_variant(names, key="against", label="Compared with fp32")
+    compared = comparison(frame, "precision", baseline=BASELINE, variant=variant)
+    answer = speedup_answer(compared, baseline=BASELINE, variant=variant)
+    lead.markdown(f"{answer} {trend_answer(compared.speedups)}")
+    draw_dots(frame, compared, axis="precision", variant=variant, baseline=BASELINE)
+    if compared.speedups:
+        _trend(frame, variant)
+    list_left_out(frame, compared, axis="precision")
+    if compared.speedups:
+        draw_samples(frame, frame.measured())
+
+
+def _trend(frame: Frame, variant: str) -> None:
+    compared = comparison(frame, "precision", baseline=BASELINE, variant=variant)
+    dots = marks.speedup_dots_of(frame, compared, axis="precision")
+    draw(
+        frame,
+        Card(
+            key="trend",
+            title="Trend with size",
+            note="Every pair over its number of parameters; lines join the geometric means.",
+            alt=f"Speedup of {variant} over the number of parameters. {trend_answer(compared.speedups)}",
+            rows=marks.speedup_table(frame, compared),
+            cells=[side.cell for found in compared.speedups for side in (found.base, found.other)],
+        ),
+        lambda: speedup_trend(dots, variant=variant),
+    )

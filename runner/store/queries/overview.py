@@ -1,0 +1,148 @@
+"""What is in this file: its machines and runs, what can be chosen in it, and how far the grid is covered.
+
+summary = contents(path)
+print([run.label for run in summary.runs], summary.shapes)
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from uuid import UUID
+
+from runner.store.database import open_reader
+from runner.store.queries.selection import MACHINE, Selection, Shape
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSummary:
+    """One run and how its cells ended."""
+
+    run_id: UUID
+    machine: str
+    started_at: datetime | None
+    label: str | None
+    preset: str | None
+    argv: str | None
+    torch: str | None
+    device: str | None
+    device_memory_bytes: int | None
+    git_commit: str | None
+    git_dirty: bool | None
+    source: str | None
+    ok: int
+    failed: int
+    skipped: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """Everything that the file's end-to-end cells can be narrowed to. `edition` names this state of the data: it is
+    the same for a copy of the file on another machine."""
+
+    runs: tuple[RunSummary, ...]
+    shapes: tuple[Shape, ...]
+    contexts: tuple[int, ...]
+    precisions: tuple[str, ...]
+    backends: tuple[str, ...]
+    modes: tuple[str, ...]
+    edition: str
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """The machines, the one with the latest run first."""
+        return tuple(dict.fromkeys(run.machine for run in self.runs))
+
+
+_RUNS = f"""
+    SELECT r.run_id, {MACHINE}, r.started_at, r.label, r.preset, r.argv, r.torch, r.device, r.device_memory_bytes,
+        r.git_commit, r.git_dirty, r.source, count(s.cell_id) FILTER (s.status = 'ok'),
+        count(s.cell_id) FILTER (s.status NOT IN ('ok', 'skipped')), count(s.cell_id) FILTER (s.status = 'skipped')
+    FROM runs r LEFT JOIN steps s USING (run_id) GROUP BY ALL ORDER BY r.run_id DESC"""
+
+_RUN_FIELDS = (
+    "run_id",
+    "machine",
+    "started_at",
+    "label",
+    "preset",
+    "argv",
+    "torch",
+    "device",
+    "device_memory_bytes",
+    "git_commit",
+    "git_dirty",
+    "source",
+    "ok",
+    "failed",
+    "skipped",
+)
+
+_SHAPES = """
+    SELECT DISTINCT d_model, d_ff, layers, heads, vocabulary FROM steps
+    ORDER BY d_model * d_model * layers, d_model, layers, d_ff, heads, vocabulary"""
+
+_CHOICES = """
+    SELECT list_sort(list(DISTINCT context)), list(DISTINCT precision), list(DISTINCT backend), list(DISTINCT mode),
+        substr(md5(count(*) || ' ' || coalesce(max(cell_id)::VARCHAR, '') || ' ' || (SELECT count(*) FROM runs)), 1, 8)
+    FROM steps"""
+
+
+def contents(path: Path) -> Contents:
+    """What the file holds; lists are ordered as they are shown."""
+    with open_reader(path) as reader:
+        runs = reader.execute(_RUNS).fetchall()
+        shapes = reader.execute(_SHAPES).fetchall()
+        choices = reader.execute(_CHOICES).fetchone()
+    assert choices is not None
+    contexts, precisions, backends, modes, edition = choices
+    numbers = ("d_model", "d_ff", "layers", "heads", "vocabulary")
+    return Contents(
+        runs=tuple(RunSummary(**dict(zip(_RUN_FIELDS, row, strict=True))) for row in runs),
+        shapes=tuple(Shape(**dict(zip(numbers, row, strict=True))) for row in shapes),
+        contexts=tuple(contexts or ()),
+        precisions=tuple(precisions or ()),
+        backends=tuple(backends or ()),
+        modes=tuple(modes or ()),
+        edition=edition,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coverage:
+    """How the chosen cells of one place in the grid ended, over modes and rounds."""
+
+    shape: Shape
+    context: int
+    precision: str
+    backend: str
+    ok: int
+    failures: dict[str, int]
+    median_ms: float | None
+
+
+_COVERAGE = """
+    SELECT d_model, d_ff, layers, heads, vocabulary, context, precision, backend, count(*) FILTER (status = 'ok'),
+        histogram(status) FILTER (status <> 'ok'), median(t.median_ms)
+    FROM chosen c LEFT JOIN timings t ON t.cell_id = c.cell_id AND t.phase = 'step' AND c.status = 'ok'
+    GROUP BY ALL ORDER BY ALL"""
+
+
+def coverage(path: Path, selection: Selection) -> list[Coverage]:
+    """One row for each size, context, precision and backend that was tried. `median_ms` is that of the whole step."""
+    chosen, parameters = selection.chosen()
+    with open_reader(path) as reader:
+        reader.execute(f"CREATE TEMP TABLE chosen AS {chosen}", parameters)
+        rows = reader.execute(_COVERAGE).fetchall()
+    numbers = ("d_model", "d_ff", "layers", "heads", "vocabulary")
+    return [
+        Coverage(
+            shape=Shape(**dict(zip(numbers, row[:5], strict=True))),
+            context=row[5],
+            precision=row[6],
+            backend=row[7],
+            ok=row[8],
+            failures=row[9] or {},
+            median_ms=row[10],
+        )
+        for row in rows
+    ]

@@ -1,0 +1,69 @@
+"""How far the running (or interrupted) sweeps are: what the live parts of the pages show.
+
+    for sweep in progress(path):
+        print(sweep.done, "of", sweep.total, "· now:", sweep.current)
+
+A sweep whose last heartbeat is older than `STALE_S` is taken to be dead.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from uuid import UUID
+
+from runner.schema import utc_now
+from runner.store.database import open_reader
+
+#: A heartbeat older than this means that the sweep was interrupted.
+STALE_S = 15.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepProgress:
+    """One sweep that still owes cells. `seconds_left` is its own prediction, scaled by how its predictions went."""
+
+    run_id: UUID
+    done: int
+    total: int
+    failed: int
+    current: str | None
+    waiting: tuple[str, ...]
+    seconds_left: float | None
+    heartbeat_at: datetime | None
+
+    def is_alive(self, *, now: datetime | None = None) -> bool:
+        """Whether the last heartbeat is recent."""
+        if self.heartbeat_at is None:
+            return False
+        return ((now or utc_now()) - self.heartbeat_at).total_seconds() <= STALE_S
+
+
+_PROGRESS = """
+    SELECT run_id, count(*) FILTER (state = 'done'), count(*),
+        count(*) FILTER (state = 'done' AND status NOT IN ('ok', 'skipped')),
+        any_value(title) FILTER (state = 'running'),
+        list(title ORDER BY position) FILTER (state = 'waiting'),
+        CASE WHEN count(*) FILTER (state <> 'done' AND seconds IS NULL) = 0
+            THEN sum(seconds) FILTER (state <> 'done')
+            ELSE avg(seconds) FILTER (state = 'done') * count(*) FILTER (state <> 'done') END,
+        max(heartbeat_at)
+    FROM plan GROUP BY run_id HAVING count(*) FILTER (state <> 'done') > 0 ORDER BY max(heartbeat_at) DESC"""
+
+
+def progress(path: Path) -> list[SweepProgress]:
+    """Every sweep that still owes cells, the most lively first."""
+    with open_reader(path) as reader:
+        rows = reader.execute(_PROGRESS).fetchall()
+    return [
+        SweepProgress(
+            run_id=row[0],
+            done=row[1],
+            total=row[2],
+            failed=row[3],
+            current=row[4],
+            waiting=tuple(row[5] or ()),
+            seconds_left=row[6],
+            heartbeat_at=row[7],
+        )
+        for row in rows
+    ]

@@ -1,0 +1,110 @@
+"""A real server and a real browser for tests: `streamlit run app.py` in a process of its own, headless Chromium.
+
+    with served(database) as address, chromium() as browser: ...
+
+The browser is the system's Chromium or Chrome, else Playwright's own download.
+"""
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
+
+ROOT = Path(__file__).parent.parent
+#: On a deep link Streamlit looks for its own server below the page's path before it looks at the root; both answers are
+#: right, but the browser reports the first.
+OWN_NOISE = ("_stcore/health", "_stcore/host-config")
+
+
+@contextlib.contextmanager
+def served(database: Path, *, script: str = "app.py") -> Iterator[str]:
+    """The address of a fresh server over this file. Nothing has been asked of it yet but whether it is alive."""
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "streamlit", "run", script, "--server.port", str(port)]
+    log = database.with_suffix(".log").open("wb")
+    server = subprocess.Popen(
+        command, cwd=ROOT, env={**os.environ, "STEPSCOPE_DB": str(database)}, stdout=log, stderr=log
+    )
+    address = f"http://localhost:{port}"
+    try:
+        _await_health(address, server)
+        yield address
+    finally:
+        server.terminate()
+        server.wait(timeout=20)
+        log.close()
+
+
+def _await_health(address: str, server: "subprocess.Popen[bytes]") -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and server.poll() is None:
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/_stcore/health", timeout=2) as answer:
+            if answer.status == 200:
+                return
+        time.sleep(0.1)
+    raise TimeoutError(f"the server at {address} did not come up")
+
+
+@contextlib.contextmanager
+def chromium() -> Iterator[Browser]:
+    """A headless browser."""
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    found = next((path for name in names if (path := shutil.which(name))), None)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@dataclass
+class Watched:
+    """A page of which everything that should not happen is written down."""
+
+    page: Page
+    outside: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def check(self) -> None:
+        """Fails when a request left the machine or the console reported an error."""
+        assert not self.outside, f"requests to the outside: {self.outside}"
+        assert not self.errors, f"errors in the browser's console: {self.errors}"
+
+
+@contextlib.contextmanager
+def opened(browser: Browser, address: str, *, width: int = 1440, height: int = 900) -> Iterator[Watched]:
+    """A new visitor at `address`; checked when left."""
+    context = browser.new_context(viewport={"width": width, "height": height}, locale="en-US")
+    page = context.new_page()
+    page.set_default_timeout(30_000)
+    watched = Watched(page=page)
+
+    def asked(request: Request) -> None:
+        if not request.url.startswith(("http://localhost:", "ws://localhost:", "data:", "blob:")):
+            watched.outside.append(request.url)
+
+    def said(message: ConsoleMessage) -> None:
+        if message.type == "error" and not any(path in message.location.get("url", "") for path in OWN_NOISE):
+            watched.errors.append(f"{message.text} {message.location.get('url', '')}")
+
+    page.on("request", asked)
+    page.on("console", said)
+    page.on("pageerror", lambda error: watched.errors.append(str(error)))
+    try:
+        page.goto(address)
+        yield watched
+        watched.check()
+    finally:
+        context.close()

@@ -1,0 +1,232 @@
+"""Synthetic rows for tests of what reads them: they look like measurements and are none.
+
+    store(path, [run(), *cell(some_run, mode="train", precision="bf16", factor=0.5)])
+
+Times follow simple formulas (`step_ms`), so that a test can work out by hand what a chart must show. Written through
+the real spool and the real ingest.
+"""
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from pathlib import Path
+from statistics import fmean, median, stdev
+from typing import Any
+from uuid import UUID
+
+from runner.schema import (
+    PHASES,
+    Phase,
+    PlanRow,
+    PlanState,
+    RunRow,
+    SampleRow,
+    StepCell,
+    StepRow,
+    TimingRow,
+    new_id,
+    utc_now,
+)
+from runner.store.database import ingest
+from runner.store.spool import Spool
+
+TOYS = {
+    "toy-64": {"d_model": 64, "d_ff": 192, "layers": 2, "heads": 2, "vocabulary": 2048},
+    "toy-128": {"d_model": 128, "d_ff": 384, "layers": 3, "heads": 4, "vocabulary": 2048},
+    "toy-256": {"d_model": 256, "d_ff": 768, "layers": 4, "heads": 8, "vocabulary": 2048},
+}
+#: How the time of a step is shared out, and how fast each precision and backend is against fp32 and eager.
+SHARES: dict[Phase, float] = {"forward": 0.30, "loss": 0.02, "backward": 0.56, "optimizer": 0.12}
+FASTER = {"fp32": 1.0, "tf32": 1.6, "bf16": 2.0, "fp16": 1.9, "eager": 1.0, "compiled": 1.25, "compiled-block": 1.2}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Everything one cell brings."""
+
+    step: StepRow
+    timings: tuple[TimingRow, ...] = ()
+    samples: tuple[SampleRow, ...] = ()
+
+
+def run(**values: Any) -> RunRow:
+    """One sweep on a machine that does not exist."""
+    rest: dict[str, Any] = {
+        "sweep_key": "0" * 16,
+        "preset": "laptop",
+        "argv": "python -m runner sweep",
+        "started_at": utc_now(),
+        "host": "bench1",
+        "os": "Linux 6.12",
+        "device": "cpu",
+        "device_name": "Example CPU",
+        "torch": "2.13.0",
+        "device_memory_bytes": 8 * 2**30,
+        "python": "3.11.9",
+        "git_commit": "abcdef1",
+        "git_dirty": False,
+        **values,
+    }
+    return RunRow(run_id=rest.pop("run_id", None) or new_id(), **rest)
+
+
+def asked(size: str = "toy-64", **values: Any) -> StepCell:
+    """A cell of a toy size."""
+    rest = {"context": 128, "mode": "train", "precision": "fp32", **TOYS[size], **values}
+    return StepCell(**rest)
+
+
+def step_ms(cell: StepCell) -> float:
+    """The median time that a synthetic cell is given: its work over what its precision and backend gain."""
+    work: float = cell.layers * cell.d_model**1.5 * cell.context / 20_000
+    return work / FASTER[cell.precision] / FASTER.get(cell.backend, 1.1)
+
+
+def ok(of: RunRow, cell: StepCell, *, round: int = 0, steps: int = 11) -> Rows:
+    """A cell that worked: `steps` measured steps, symmetric about `step_ms`, the first warm-up step 6 times as long."""
+    cell_id, phases = new_id(), PHASES[cell.mode]
+    noise = random.Random(f"{cell.key} {round}")
+    whole = sum(SHARES[phase] for phase in phases)
+    samples = []
+    for step in range(cell.warmup_steps + steps):
+        cold = {0: 6.0, 1: 1.3}.get(step, 1.0)
+        place = (step - cell.warmup_steps) - (steps - 1) / 2
+        factor = cold if step < 2 else 1 + 0.004 * place + noise.uniform(-1e-4, 1e-4) * (place != 0)
+        for phase in phases:
+            milliseconds = step_ms(cell) * SHARES[phase] / whole * factor
+            samples.append(_sample(of, cell_id, phase=phase, step=step, milliseconds=milliseconds, cell=cell))
+    timings = tuple(_timings(samples, phases))
+    total = next(timing for timing in timings if timing.phase == "step").median_ms or 0.0
+    row = _row(
+        of,
+        cell,
+        cell_id=cell_id,
+        round=round,
+        status="ok",
+        steps=steps,
+        parameters=12 * cell.layers * cell.d_model**2,
+        tokens_per_s=cell.batch * cell.context / total * 1e3,
+        phase_sum_share=0.999,
+        compile_seconds=8.5 if cell.backend != "eager" else None,
+        cell_seconds=1.5,
+    )
+    return Rows(step=row, timings=timings, samples=tuple(samples))
+
+
+def failed(of: RunRow, cell: StepCell, *, status: str = "oom", phase: str = "backward", message: str = "") -> Rows:
+    """A cell without a result."""
+    message = message or "tried to allocate 2.5 GiB; 1.1 GiB are free"
+    return Rows(step=_row(of, cell, cell_id=new_id(), status=status, failed_phase=phase, message=message))
+
+
+def _row(of: RunRow, cell: StepCell, **values: Any) -> StepRow:
+    key = {item.name: getattr(cell, item.name) for item in fields(StepCell)}
+    return StepRow(**key, run_id=of.run_id, cell_key=cell.key, started_at=utc_now(), **values)
+
+
+def _sample(of: RunRow, cell_id: UUID, *, phase: Phase, step: int, milliseconds: float, cell: StepCell) -> SampleRow:
+    return SampleRow(
+        run_id=of.run_id,
+        cell_id=cell_id,
+        phase=phase,
+        step=step,
+        duration_ms=milliseconds,
+        is_warmup=step < cell.warmup_steps,
+    )
+
+
+def _timings(samples: Sequence[SampleRow], phases: Sequence[Phase]) -> Iterable[TimingRow]:
+    by_phase = {
+        phase: [row.duration_ms for row in samples if row.phase == phase and not row.is_warmup] for phase in phases
+    }
+    by_phase["step"] = [sum(values) for values in zip(*by_phase.values(), strict=True)]
+    if "backward" in by_phase:
+        by_phase["forward_backward"] = [sum(v) for v in zip(by_phase["forward"], by_phase["backward"], strict=True)]
+    for phase, values in by_phase.items():
+        ordered = sorted(values)
+        yield TimingRow(
+            run_id=samples[0].run_id,
+            cell_id=samples[0].cell_id,
+            phase=phase,
+            n=len(values),
+            clock="host",
+            median_ms=median(values),
+            mean_ms=fmean(values),
+            std_ms=stdev(values),
+            low_ms=ordered[1],
+            high_ms=ordered[-2],
+        )
+
+
+def laptop(of: RunRow) -> list[Rows]:
+    """A whole small sweep: three sizes, three contexts, two precisions, some compiled, a warm-up ablation, failures."""
+    cells = [
+        asked(size, context=context, precision=precision)
+        for size in TOYS
+        for context in (64, 128, 256)
+        for precision in ("fp32", "bf16")
+    ]
+    cells += [
+        asked(size, context=128, precision=precision, backend="compiled-block")
+        for size in ("toy-128", "toy-256")
+        for precision in ("fp32", "bf16")
+    ]
+    cells += [asked(size, context=128, mode="inference") for size in TOYS]
+    rows = [ok(of, cell) for cell in cells if not (cell.d_model == 256 and cell.context == 256)]
+    rows += [
+        ok(of, asked("toy-256", warmup_steps=warmup, min_steps=10, max_steps=10), steps=10) for warmup in (0, 1, 2, 5)
+    ]
+    rows.append(failed(of, asked("toy-256", context=256)))
+    rows.append(
+        failed(
+            of,
+            asked("toy-256", context=256, precision="bf16"),
+            status="timeout",
+            phase="warmup",
+            message="no result within 60 s",
+        )
+    )
+    return rows
+
+
+def store(path: Path, of: RunRow, cells: Sequence[Rows]) -> Path:
+    """Write the run and its cells into the file, through the spool."""
+    for rows in cells:
+        spooled(path, of, rows)
+    while ingest(path):
+        pass
+    return path
+
+
+def spooled(path: Path, of: RunRow, rows: Rows) -> None:
+    """Write one finished cell where a running sweep would."""
+    tables: dict[str, Sequence[object]] = {
+        "runs": [of],
+        "steps": [rows.step],
+        "timings": rows.timings,
+        "samples": rows.samples,
+    }
+    Spool(path).write(tables, str(rows.step.cell_id))
+
+
+def plan(of: RunRow, titles: Sequence[str], *, done: int, age_s: float = 0.0) -> list[PlanRow]:
+    """What a sweep says of itself while it runs: `done` cells behind it, one being measured, the rest waiting."""
+    beat = utc_now() - timedelta(seconds=age_s)
+    states: list[PlanState] = ["running" if place == done else "waiting" for place in range(len(titles))]
+    states[:done] = ["done"] * done
+    return [
+        PlanRow(
+            run_id=of.run_id,
+            position=position,
+            experiment="benchmark",
+            cell_key=f"{position:016x}",
+            round=0,
+            title=title,
+            state=state,
+            status="ok" if state == "done" else None,
+            seconds=2.0,
+            heartbeat_at=beat,
+        )
+        for position, (title, state) in enumerate(zip(titles, states, strict=True))
+    ]

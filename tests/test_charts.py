@@ -1,0 +1,239 @@
+"""What the charts show, against values worked out by hand; and that their colors can be told apart by everybody."""
+
+import ast
+import itertools
+import math
+from pathlib import Path
+from typing import Any, get_args
+
+import plotly.graph_objects as go
+import pytest
+
+from pages.charts import colors, coverage, frame, phases, samples, speedups, warmup
+from pages.charts.phases import PhaseBar
+from pages.charts.speedups import SpeedupDot
+from runner.schema import Backend, Phase, Precision, Status
+
+CHARTS = Path(coverage.__file__).parent
+
+
+def bars() -> list[PhaseBar]:
+    """Two cells, of 1 + 3 = 4 ms and of 10 + 30 = 40 ms, and one that ran out of memory."""
+    found = [PhaseBar(size="small", context=64, phase="step", cell_id="c", failure="out of memory in backward")]
+    for context, scale in ((128, 1.0), (1024, 10.0)):
+        times: dict[Phase, float] = {"forward": 1.0, "backward": 3.0, "step": 4.5}
+        for phase, milliseconds in times.items():
+            value = milliseconds * scale
+            found.append(
+                PhaseBar(
+                    size="small",
+                    context=context,
+                    phase=phase,
+                    cell_id=f"{context}",
+                    median_ms=value,
+                    low_ms=value * 0.9,
+                    high_ms=value * 1.2,
+                    n=10,
+                )
+            )
+    return found
+
+
+def traces(figure: go.Figure, **wanted: Any) -> list[Any]:
+    return [trace for trace in figure.data if all(trace[key] == value for key, value in wanted.items())]
+
+
+def test_phase_bars_of_time() -> None:
+    figure = phases.phase_bars(bars(), view="time")
+    forward, backward = traces(figure, type="bar")
+    assert (forward.name, list(forward.x), list(backward.x)) == ("forward", [1.0, 10.0], [3.0, 30.0])
+    assert list(backward.error_x.array) == pytest.approx([0.6, 6.0])
+    assert list(backward.error_x.arrayminus) == pytest.approx([0.3, 3.0])
+    assert forward.marker.color == colors.color_of("forward")
+    assert [point[0] for point in forward.customdata] == ["128", "1024"]
+    (words,) = traces(figure, type="scatter")
+    assert [text.strip() for text in words.text] == ["✕ out of memory in backward", "4.50 ms", "45.0 ms"]
+    assert list(words.x) == [0.0, 4.0, 40.0]
+    assert list(words.y[1]) == ["64", "128", "1,024"]
+    assert figure.layout.xaxis.title.text == "Median of each phase (ms)"
+
+
+def test_phase_bars_of_shares() -> None:
+    figure = phases.phase_bars(bars(), view="share")
+    assert [list(trace.x) for trace in traces(figure, type="bar")] == [[25.0, 25.0], [75.0, 75.0]]
+
+
+def test_phase_scaling() -> None:
+    """Guides begin at the first point: over eight times the context, 8 times the time, and 64 times."""
+    line, linear, square = phases.phase_bars(bars(), view="scaling").data
+    assert (list(line.x), list(line.y)) == ([128, 1024], [4.5, 45.0])
+    assert (list(linear.y), list(square.y)) == ([4.5, 36.0], [4.5, 288.0])
+
+
+def dots() -> list[SpeedupDot]:
+    return [
+        SpeedupDot(place="a", size="a", phase="step", cell_id="1", ratio=2.0, low=1.8, high=2.5, parameters=1_000),
+        SpeedupDot(place="b", size="b", phase="step", cell_id="2", ratio=0.5, low=0.4, high=0.6, parameters=10_000),
+        SpeedupDot(place="c", size="b", phase="step", cell_id="3", ratio=2.0, parameters=10_000),
+        SpeedupDot(place="d", size="c", phase="step", cell_id="4", failure="bf16 out of memory"),
+    ]
+
+
+def test_speedups_are_centered_on_one() -> None:
+    figure = speedups.speedup_dots(dots(), variant="bf16")
+    (measured,) = traces(figure, name="whole step")
+    assert (list(measured.x), list(measured.y)) == ([2.0, 0.5, 2.0], [0.0, 1.0, 2.0])
+    assert list(measured.error_x.array) == pytest.approx([0.5, 0.1, 0.0])
+    assert list(measured.error_x.arrayminus) == pytest.approx([0.2, 0.1, 0.0])
+    low, high = figure.layout.xaxis.range
+    assert low == -high
+    assert high > math.log10(2.5)
+    assert figure.layout.xaxis.type == "log"
+    assert 1 in figure.layout.xaxis.tickvals
+    assert [text.strip() for text in figure.data[-1].text] == ["bf16 out of memory"]
+    assert list(figure.layout.yaxis.ticktext) == ["a", "b", "c", "d"]
+
+
+def test_speedup_trend_joins_geometric_means() -> None:
+    """2 and ½ cancel."""
+    figure = speedups.speedup_trend(dots(), variant="bf16")
+    line = traces(figure, mode="lines")[0]
+    assert list(line.x) == [1_000, 10_000]
+    assert list(line.y) == pytest.approx([2.0, 1.0])
+
+
+def test_warmup_means_and_medians() -> None:
+    """A cold step of 100 among nine of 10 makes the mean 19 and leaves the median at 10."""
+    rows = [
+        warmup.WarmupStep(warmup=0, step=step, is_warmup=False, step_ms=100.0 if step == 0 else 10.0)
+        for step in range(10)
+    ]
+    rows += [
+        warmup.WarmupStep(warmup=1, step=step, is_warmup=step == 0, step_ms=100.0 if step == 0 else 10.0)
+        for step in range(11)
+    ]
+    figure = warmup.warmup_steps(rows)
+    assert [trace.y[0] for trace in traces(figure, name="mean")] == [19.0, 10.0]
+    assert [trace.y[0] for trace in traces(figure, name="median")] == [10.0, 10.0]
+    assert [list(trace.x) for trace in traces(figure, name="warm-up step")] == [[], [0]]
+
+
+def test_samples_of_rounds_follow_one_another() -> None:
+    rows = [
+        samples.SampleDot(round=r, phase="forward", step=s, is_warmup=s == 0, duration_ms=1.0 + s)
+        for r in (0, 1)
+        for s in range(3)
+    ]
+    figure = samples.sample_steps(rows, state="x")
+    assert list(figure.data[0].x) == [0, 1, 2, 3, 4, 5]
+    assert list(figure.data[0].marker.symbol) == ["circle-open", "circle", "circle"] * 2
+
+
+def test_coverage_tiles() -> None:
+    """A failed cell says how it ended, one that nobody asked for is a dot; neither looks like a measured one."""
+    tile = coverage.CoverageTile
+    figure = coverage.coverage_grid(
+        [
+            tile(size="s", context=64, variant="v", ok=1, failures={}, median_ms=12.345),
+            tile(size="s", context=128, variant="v", ok=0, failures={"oom": 1}),
+            tile(size="s", context=64, variant="w", ok=1, failures={"timeout": 2}, median_ms=1.0),
+        ]
+    )
+    heat, words = figure.data
+    assert list(words.text) == ["12.3", "✕ oom", "1.00 ✕ timeout", "·"]
+    assert [list(line) for line in heat.z] == [[None, None], [4, 2], [3, 0]]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.01234, "0.0123"),
+        (1.0, "1.00"),
+        (78.94, "78.9"),
+        (123.4, "123"),
+        (12_345.0, "12,300"),
+        (0.0, "0"),
+        (99.96, "100"),
+        (9.999, "10.0"),
+    ],
+)
+def test_numbers(value: float, text: str) -> None:
+    assert frame.number(value) == text
+
+
+# --------------------------------------------------------------------------------------------------------------- colors
+
+
+def test_every_entity_has_a_color() -> None:
+    for kind in (Phase, Precision, Backend, Status):
+        assert all(colors.color_of(name) in colors.PALETTE for name in get_args(kind))
+
+
+@pytest.mark.parametrize("family", colors.FAMILIES)
+@pytest.mark.parametrize("eye", ["normal", "protanopia", "deuteranopia"])
+def test_colors_of_a_family_stay_apart(family: str, eye: str) -> None:
+    """At least 12 apart in CIELAB (2 is just noticeable), also as red- and green-blind readers see them."""
+    seen = {name: _lab(_seen(color, eye)) for name, color in colors.FAMILIES[family].items()}
+    close = {
+        (a, b): math.dist(seen[a], seen[b])
+        for a, b in itertools.combinations(seen, 2)
+        if math.dist(seen[a], seen[b]) < 12
+    }
+    assert not close
+
+
+@pytest.mark.parametrize("page", ["#FFFFFF", "#10151C"])
+def test_colors_stand_out(page: str) -> None:
+    """Contrast of at least 3:1 with the light and the dark page (WCAG 2.2, 1.4.11)."""
+    for color in (*colors.PALETTE, colors.QUIET):
+        light, dark = sorted((_luminance(_linear(color)), _luminance(_linear(page))), reverse=True)
+        assert (light + 0.05) / (dark + 0.05) >= 3, color
+
+
+Vector = tuple[float, float, float]
+
+#: Machado, Oliveira, Fernandes 2009, "A Physiologically-based Model for Simulation of Color Vision Deficiency".
+_EYES: dict[str, tuple[Vector, Vector, Vector]] = {
+    "normal": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+    "deuteranopia": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
+}
+
+
+def _linear(color: str) -> Vector:
+    parts = (int(color[start : start + 2], 16) / 255 for start in (1, 3, 5))
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return red, green, blue
+
+
+def _product(matrix: tuple[Vector, Vector, Vector], vector: Vector) -> Vector:
+    x, y, z = (sum(a * b for a, b in zip(row, vector, strict=True)) for row in matrix)
+    return x, y, z
+
+
+def _seen(color: str, eye: str) -> Vector:
+    return _product(_EYES[eye], _linear(color))
+
+
+def _luminance(linear: Vector) -> float:
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def _lab(linear: Vector) -> Vector:
+    """CIELAB under D65."""
+    to_xyz = ((0.4124, 0.3576, 0.1805), (0.2126, 0.7152, 0.0722), (0.0193, 0.1192, 0.9505))
+    relative = zip(_product(to_xyz, linear), (0.9505, 1.0, 1.089), strict=True)
+    f = [max(v / w, 0) ** (1 / 3) if v / w > 0.008856 else 7.787 * v / w + 16 / 116 for v, w in relative]
+    return 116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])
+
+
+def test_charts_know_only_plotly_and_the_schema() -> None:
+    for file in CHARTS.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for name in names:
+                root = name.split(".")[0]
+                assert root not in {"streamlit", "duckdb", "torch", "pandas"}
+                assert root != "runner" or name == "runner.schema"
+                assert root != "pages" or name.startswith("pages.charts")
