@@ -2,7 +2,7 @@
 
     with served(database) as address, chromium() as browser: ...
 
-The browser is the system's Chromium or Chrome, else Playwright's own download.
+The browser is the system's Chromium or Chrome, else Playwright's own download, which `python -m tests.browser` fetches.
 """
 
 import contextlib
@@ -56,13 +56,17 @@ def _await_health(address: str, server: "subprocess.Popen[bytes]") -> None:
     raise TimeoutError(f"the server at {address} did not come up")
 
 
+def installed() -> str | None:
+    """The system's Chromium or Chrome."""
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    return next((path for name in names if (path := shutil.which(name))), None)
+
+
 @contextlib.contextmanager
 def chromium() -> Iterator[Browser]:
     """A headless browser."""
-    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-    found = next((path for name in names if (path := shutil.which(name))), None)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found)
+        browser = playwright.chromium.launch(executable_path=installed())
         try:
             yield browser
         finally:
@@ -108,3 +112,7 @@ def opened(browser: Browser, address: str, *, width: int = 1440, height: int = 9
         watched.check()
     finally:
         context.close()
+
+
+if __name__ == "__main__" and installed() is None:
+    sys.exit(subprocess.call([sys.executable, "-m", "playwright", "install", "chromium"]))

@@ -147,6 +147,7 @@ def test_a_click_pins_the_cell(browser: Browser, address: str) -> None:
         visit.page.locator(".st-key-card-phases .bars .point").first.click(force=True)
         expect(visit.page).to_have_url(re.compile("cell=[0-9a-f-]{36}"))
         expect(visit.page.locator(".st-key-card-samples h3")).to_contain_text("toy-64 · 64 · train · fp32")
+        expect(visit.page.get_by_text("The audit found nothing against this row.")).to_be_visible()
         visit.page.reload()
         expect(visit.page.locator(".st-key-card-samples h3")).to_contain_text("toy-64 · 64 · train · fp32")
     with opened(browser, f"{address}/training-step?cell=00000000-0000-7000-8000-000000000000") as visit:

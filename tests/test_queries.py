@@ -15,6 +15,7 @@ from runner.schema import TABLES, StepCell, utc_now
 from runner.store.queries import overview, progress, steps, tables
 from runner.store.queries.selection import Selection, Shape
 from runner.store.queries.tables import MOST_ROWS, Window
+from runner.store.queries.trust import audited
 from runner.store.spool import Spool
 from tests import rows
 
@@ -222,3 +223,15 @@ def test_a_cell_is_a_cell_again(laptop: Path) -> None:
     for measured in steps.measured(laptop, Selection()):
         assert isinstance(measured.cell, StepCell)
         assert measured.cell.key == measured.cell_key
+
+
+def test_the_audit_reads_the_steps_of_each_cell(laptop: Path) -> None:
+    """A synthetic cell without warm-up begins with a step six times as long; with five it has nothing against it."""
+    cells = steps.measured(laptop, Selection(mode="train", settled=False))
+    of_warmup = {cell.cell.warmup_steps: cell.cell_id for cell in cells if cell.cell.min_steps == cell.cell.max_steps}
+    out_of_memory = next(cell.cell_id for cell in cells if cell.status == "oom")
+    findings = audited(laptop, (of_warmup[0], of_warmup[5], out_of_memory))
+    (cold,) = findings[of_warmup[0]]
+    assert cold.code == "cold_step"
+    assert float(cold.evidence["first_ms"]) / float(cold.evidence["median_ms"]) == pytest.approx(6, rel=0.02)
+    assert (findings[of_warmup[5]], findings[out_of_memory]) == ([], [])

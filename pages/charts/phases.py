@@ -62,13 +62,14 @@ def _stacked(rows: Sequence[PhaseBar], *, view: View) -> go.Figure:
             error_x=_errors(chosen) if view == "time" else None,
             hovertemplate="<b>%{customdata[1]}</b><br>%{customdata[2]:.0f} % of the phases<extra></extra>",
         )
-    _annotate(figure, [totals[place] for place in places if place in totals], sums=sums, view=view)
+    ends = _ends(parts)
+    _annotate(figure, [totals[place] for place in places if place in totals], ends_of=ends, view=view)
     figure.update_layout(**layout(height=max(200, 96 + 27 * len(places)), state=f"phases-{view}"), barmode="stack")
     title = f"{label_of('timings', 'median_ms')} of each phase ({unit_of('timings', 'median_ms')})"
     figure.update_xaxes(
         title=title if view == "time" else "Share of the phases (%)",
         rangemode="tozero",
-        range=_range(sums) if view == "time" else [0, 100],
+        range=_range(ends) if view == "time" else [0, 100],
         automargin=True,
     )
     figure.update_yaxes(
@@ -110,18 +111,31 @@ def _hover(row: PhaseBar) -> str:
     )
 
 
-def _range(sums: dict[tuple[str, int], float]) -> list[float]:
-    return [0, max(sums.values(), default=1.0) * 1.22]
+def _range(ends: dict[tuple[str, int], float]) -> list[float]:
+    return [0, max(ends.values(), default=1.0) * 1.22]
 
 
-def _annotate(figure: go.Figure, totals: Sequence[PhaseBar], *, sums: dict[tuple[str, int], float], view: View) -> None:
+def _ends(parts: Sequence[PhaseBar]) -> dict[tuple[str, int], float]:
+    """How far each stack reaches, its intervals included: where there is room for a label."""
+    sums: dict[tuple[str, int], float] = {}
+    ends: dict[tuple[str, int], float] = {}
+    for row in parts:
+        place = row.size, row.context
+        sums[place] = sums.get(place, 0.0) + row.median_ms
+        ends[place] = max(ends.get(place, 0.0), sums[place] + (row.high_ms or row.median_ms) - row.median_ms)
+    return ends
+
+
+def _annotate(
+    figure: go.Figure, totals: Sequence[PhaseBar], *, ends_of: dict[tuple[str, int], float], view: View
+) -> None:
     """The step's own median at the end of its bar; for a failed cell, how it ended."""
     unit = unit_of("timings", "median_ms")
     texts, ends, colors = [], [], []
     for row in totals:
         failed = row.failure is not None
         texts.append(f" ✕ {row.failure}" if failed else f"   {number(row.median_ms)} {unit}")
-        ends.append(0.0 if failed else sums.get((row.size, row.context), row.median_ms))
+        ends.append(0.0 if failed else ends_of.get((row.size, row.context), row.median_ms))
         colors.append(RED if failed else None)
     shown = [index for index, row in enumerate(totals) if view == "time" or row.failure]
     figure.add_scatter(

@@ -13,6 +13,7 @@ from pages.charts.samples import SampleDot, sample_steps
 from pages.parts.card import Card, draw
 from pages.parts.frame import Frame
 from pages.parts.pin import choose
+from pages.parts.trust import draw_grade
 from runner.plan import title
 from runner.schema import TABLES
 from runner.store.queries.steps import Measured, Sample, samples
@@ -29,6 +30,7 @@ def draw_samples(frame: Frame, cells: Sequence[Measured]) -> None:
         failure = f"{WORDS[cell.status]}" + (f" in {cell.failed_phase}" if cell.failed_phase else "")
         st.error(f"{title(cell.cell)}: {failure}. {cell.message or ''}", icon=":material/error:")
         return
+    draw_grade(frame, cell)
     _numbers(cell)
     rows = frame.ask(samples, cell.cell_id)
     dots = [SampleDot(**{name: getattr(row, name) for name in SampleDot.__dataclass_fields__}) for row in rows]

@@ -10,6 +10,7 @@ from pages.parts.comparison import choose_variant, comparison, draw_dots, list_l
 from pages.parts.frame import Frame
 from pages.parts.samples import draw_samples
 from pages.parts.states import no_rows
+from pages.parts.trust import draw_trust
 
 BASELINE = "fp32"
 
@@ -32,6 +33,7 @@ def page(frame: Frame) -> None:
         _trend(frame, variant)
     list_left_out(frame, compared, axis="precision")
     if compared.speedups:
+        draw_trust(frame, [side for found in compared.speedups for side in (found.base, found.other)])
         draw_samples(frame, frame.measured())
 
 

@@ -13,6 +13,7 @@ from pages.parts.frame import Frame
 from pages.parts.pin import pin
 from pages.parts.samples import draw_samples
 from pages.parts.states import no_rows
+from pages.parts.trust import draw_trust
 from pages.parts.warmup import draw_warmup
 from runner.store.queries.steps import Measured
 
@@ -57,6 +58,7 @@ def _phases(frame: Frame, cells: list[Measured]) -> None:
         lambda: phase_bars(bars, view=cast(View, view)),
         on_click=pin,
     )
+    draw_trust(frame, shown)
 
 
 def _compiled(frame: Frame) -> None:

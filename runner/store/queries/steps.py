@@ -136,14 +136,16 @@ def _measured(row: tuple[Any, ...], times: dict[Phase, PhaseTime]) -> Measured:
     return Measured(machine=row[0], cell_key=row[1], cell=cell, times=times, **rest)
 
 
-# A step's sum is recorded, or else is the sum of its phases; either way it is taken step by step.
-_ROUNDS = """
+#: Time of one whole step, of samples grouped by cell and step: as recorded, or else the sum of its phases.
+STEP_MS = """coalesce(max(duration_ms) FILTER (phase = 'step'),
+    sum(duration_ms) FILTER (phase IN ('forward', 'loss', 'backward', 'optimizer')))"""
+
+_ROUNDS = f"""
     WITH steps_ms AS (
         SELECT c.machine, c.cell_key, c.round, m.step,
             max(duration_ms) FILTER (phase = 'forward') AS forward,
             max(duration_ms) FILTER (phase = 'backward') AS backward,
-            coalesce(max(duration_ms) FILTER (phase = 'step'),
-                sum(duration_ms) FILTER (phase IN ('forward', 'loss', 'backward', 'optimizer'))) AS step_ms
+            {STEP_MS} AS step_ms
         FROM chosen c JOIN samples m USING (cell_id) WHERE c.status = 'ok' AND NOT m.is_warmup GROUP BY ALL)
     SELECT machine, cell_key, list(forward ORDER BY step) FILTER (forward IS NOT NULL),
         list(backward ORDER BY step) FILTER (backward IS NOT NULL),
@@ -209,8 +211,7 @@ _ABLATION = """
         SELECT * FROM chosen WHERE status = 'ok' AND min_steps = max_steps AND list_contains([0, 1, 2, 5], warmup_steps)
         WINDOW family AS (PARTITION BY machine, run_id, {family})
         QUALIFY min(warmup_steps) OVER family < max(warmup_steps) OVER family AND round = min(round) OVER family)
-    SELECT {key}, m.step, bool_or(m.is_warmup), coalesce(max(duration_ms) FILTER (phase = 'step'),
-        sum(duration_ms) FILTER (phase IN ('forward', 'loss', 'backward', 'optimizer')))
+    SELECT {key}, m.step, bool_or(m.is_warmup), {step_ms}
     FROM ablation a JOIN samples m USING (cell_id) GROUP BY ALL ORDER BY {key}, m.step"""
 
 
@@ -220,7 +221,7 @@ def early_steps(path: Path, selection: Selection) -> list[EarlyStep]:
     family = ", ".join(name for name in KEY if name != "warmup_steps")
     with open_reader(path) as reader:
         reader.execute(f"CREATE TEMP TABLE chosen AS {chosen}", parameters)
-        rows = reader.execute(_ABLATION.format(family=family, key=", ".join(KEY))).fetchall()
+        rows = reader.execute(_ABLATION.format(family=family, key=", ".join(KEY), step_ms=STEP_MS)).fetchall()
     return [
         EarlyStep(
             cell=StepCell(**dict(zip(KEY, row[: len(KEY)], strict=True))),
