@@ -1,6 +1,6 @@
 """The commands: parse, call, print. The only place that exits.
 
-    python -m runner sweep | list | show | doctor
+    python -m runner sweep | frontier | import | list | show | doctor
 
 Exit codes: 0 all cells ended ok, oom or skipped; 1 some cell crashed, timed out or failed, or the budget ran out;
 2 wrong usage or a file that cannot be used; 130 interrupted.
@@ -14,16 +14,19 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from typer.core import TyperGroup
 
 from runner import doctor, show
 from runner.engines.local import LocalEngine
 from runner.errors import StepscopeError
+from runner.frontier import FrontierSettings, explore
 from runner.presets import PRESETS
-from runner.progress import PlainLines, TerminalBar
-from runner.request import CHOICES, read
+from runner.progress import PlainLines, TerminalBar, size
+from runner.request import CHOICES, read, seconds
 from runner.store.database import default_path
 from runner.sweep import prepare, sweep
+from runner.timeline.importing import import_snapshot
 
 #: Columns of a table that goes to a pipe or a file.
 PIPED_WIDTH = 160
@@ -62,21 +65,27 @@ app = typer.Typer(
 )
 
 DB_HELP = "The results file. [default: STEPSCOPE_DB or data/results.duckdb]"
-Db = Annotated[Path | None, typer.Option("--db", help=DB_HELP, show_default=False)]
+Db = Annotated[Path | None, typer.Option("--db", help=escape(DB_HELP), show_default=False)]
 
 
 def _what(text: str, *, metavar: str = "A,B,…") -> Any:
-    return typer.Option(help=text, show_default=False, metavar=metavar, rich_help_panel="What to measure")
+    return typer.Option(help=escape(text), show_default=False, metavar=metavar, rich_help_panel="What to measure")
 
 
 def _how(text: str, *, least: float) -> Any:
-    return typer.Option(help=text, show_default=False, min=least, rich_help_panel="How carefully")
+    return typer.Option(help=escape(text), show_default=False, min=least, rich_help_panel="How carefully")
 
 
 def _where(text: str) -> Any:
-    return typer.Option(help=text, show_default=False, rich_help_panel="Where and how long")
+    return typer.Option(help=escape(text), show_default=False, rich_help_panel="Where and how long")
 
 
+def _flag(name: str, text: str) -> Any:
+    return typer.Option(name, help=text, show_default=False)
+
+
+_TIMELINE = "Record every allocation of the memory cells, with its Python stack."
+_SKIP = "Do not try cells that are predicted not to fit."
 _SHAPE = "d_model=512,d_ff=2048,layers=8,heads=8[,vocabulary=N]"
 _PRESETS = f"One of {', '.join(PRESETS)}. [default: standard on CUDA, else laptop]"
 
@@ -94,6 +103,10 @@ def sweep_command(
     modes: Annotated[str | None, _what(f"Of {', '.join(CHOICES['modes'])}.")] = None,
     precisions: Annotated[str | None, _what(f"Of {', '.join(CHOICES['precisions'])}.")] = None,
     backends: Annotated[str | None, _what(f"Of {', '.join(CHOICES['backends'])}.")] = None,
+    seq_lens: Annotated[str | None, _what("Sequence lengths of single-head attention.")] = None,
+    d_heads: Annotated[str | None, _what("Head widths of single-head attention.")] = None,
+    causal: Annotated[str | None, _what("Of true, false, for single-head attention.")] = None,
+    cache: Annotated[str | None, _what("Of hot, cold: whether attention finds its tensors in the L2 cache.")] = None,
     attention: Annotated[str | None, _what(f"Of {', '.join(CHOICES['attention'])}.")] = None,
     optimizers: Annotated[str | None, _what(f"AdamW implementations, of {', '.join(CHOICES['optimizers'])}.")] = None,
     weights: Annotated[str | None, _what("Dtype the parameters are held in, of fp32, bf16.")] = None,
@@ -109,10 +122,9 @@ def sweep_command(
     device: Annotated[str | None, _where("auto, cuda, cuda:1, mps or cpu. [default: auto]")] = None,
     timeout: Annotated[str | None, _where("Limit for one cell, such as 90s or 10m. [default: 10m]")] = None,
     budget: Annotated[str | None, _where("No new cell is started after this time, such as 15m or 2h.")] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Measure finished cells again.")] = False,
-    skip_predicted_oom: Annotated[
-        bool, typer.Option("--skip-predicted-oom", help="Do not try cells that are predicted not to fit.")
-    ] = False,
+    timeline: Annotated[bool | None, _flag("--timeline/--no-timeline", _TIMELINE)] = None,
+    fresh: Annotated[bool | None, _flag("--fresh", "Measure finished cells again.")] = None,
+    skip_predicted_oom: Annotated[bool | None, _flag("--skip-predicted-oom", _SKIP)] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan with predicted FLOPs, memory and time; measure nothing.")
     ] = False,
@@ -128,6 +140,46 @@ def sweep_command(
         return
     with closing((TerminalBar if console.is_terminal else PlainLines)(console, db=settings.db)) as watcher:
         raise typer.Exit(sweep(request, settings, watcher=watcher))
+
+
+@app.command(name="frontier", epilog="Example: python -m runner frontier --d-heads 16,64 --limit 2GiB")
+def frontier_command(
+    attention: Annotated[str | None, _what(f"Of {', '.join(CHOICES['attention'])}. [default: naive]")] = None,
+    d_heads: Annotated[str | None, _what("Head widths of single-head attention. [default: 16,32,64,128]")] = None,
+    precisions: Annotated[str | None, _what(f"Of {', '.join(CHOICES['precisions'])}. [default: fp32]")] = None,
+    causal: Annotated[str | None, _what("Of true, false, for single-head attention. [default: true]")] = None,
+    batch: Annotated[str | None, _what("Sequences together. [default: 8; 4 for a model]")] = None,
+    sizes: Annotated[str | None, _what("Models by name, instead of single-head attention; with --grow.")] = None,
+    grow: Annotated[str | None, _what("What of a model's step grows.", metavar="context|batch")] = None,
+    modes: Annotated[str | None, _what("A model's step: what has to fit. [default: train]")] = None,
+    contexts: Annotated[str | None, _what("Tokens of each sequence, where the batch grows. [default: 512]")] = None,
+    limit: Annotated[
+        str | None, _where("What it has to fit in, such as 2GiB. [default: the GPU's memory; what is free, on a CPU]")
+    ] = None,
+    step: Annotated[int | None, _how("Resolution of the answer. [default: 64; 1 for the batch]", least=1)] = None,
+    db: Annotated[Path | None, _where(DB_HELP)] = None,
+    label: Annotated[str | None, _where("A name for this run.")] = None,
+    device: Annotated[str | None, _where("auto, cuda, cuda:1, mps or cpu. [default: auto]")] = None,
+    timeout: Annotated[str | None, _where("Limit for one trial, such as 90s or 10m. [default: 10m]")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ask again what was answered before.")] = False,
+) -> None:
+    """Find the longest sequence, or a model's largest context or batch, that fits in memory.
+
+    By prediction, then by real steps in fresh processes that may take no more than the limit.
+    """
+    given = dict(locals())
+
+    def say(line: str) -> None:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    settings = FrontierSettings(
+        db=db or default_path(),
+        device=device or "auto",
+        label=label,
+        timeout_s=seconds("timeout", timeout or "10m"),
+        fresh=fresh,
+    )
+    raise typer.Exit(explore(given, settings, say=say))
 
 
 @app.command(name="list", epilog="Example: python -m runner list runs")
@@ -150,6 +202,19 @@ def show_command(
 ) -> None:
     """Show the rows of a run as a table."""
     show.print_run(console, run, db=db or default_path())
+
+
+@app.command(name="import", epilog="Example: python -m runner import snapshot.pickle --label 'their run'")
+def import_command(
+    file: Annotated[Path, typer.Argument(help="The pickle of a torch.cuda.memory snapshot.", metavar="FILE.pickle")],
+    db: Db = None,
+    label: Annotated[str | None, typer.Option(help=r"A name for it. \[default: the file's name]")] = None,
+) -> None:
+    """Add a CUDA memory snapshot that somebody else made, as a timeline. Nothing in the file is executed."""
+    for found in import_snapshot(file, db=db or default_path(), label=label).timelines:
+        lost = f", {found.lost_events:,} events lost by the recorder" if found.lost_events else ""
+        line = f"{found.title}: {found.allocations:,} allocations, peak {size(found.peak_bytes)}{lost}."
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 @app.command(name="doctor", epilog="Example: python -m runner doctor --device cpu")

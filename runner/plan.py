@@ -6,24 +6,22 @@ An axis that is set by the user replaces that axis in every grid of the preset, 
 measured once. Standard library only.
 """
 
-import itertools
 import random
-import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runner.analysis import costs
 from runner.errors import UsageError
-from runner.presets import AXES, PRESETS, QUESTIONS, preset_for
-from runner.schema import StepCell
-from runner.sizes import SIZES, check_shape, shape_name
+from runner.presets import PRESETS, QUESTIONS, preset_for
+from runner.schema import AttentionCell, MemoryCell, StepCell, SweepCell
+from runner.sizes import check_shape
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a sweep was asked for, before the machine is known. `axes` are fields of `Grid` set by the user; a shape
-    of one's own replaces the preset's sizes, so it comes with `sizes`."""
+    """What a sweep was asked for, before the machine is known. `axes` are axes of the grids set by the user; a
+    shape of one's own replaces the preset's sizes, so it comes with `sizes`."""
 
     preset: str | None = None
     experiments: tuple[str, ...] = tuple(QUESTIONS)
@@ -36,7 +34,7 @@ class Planned:
     """One cell of a sweep, in the order of measuring."""
 
     experiment: str
-    cell: StepCell
+    cell: SweepCell
     round: int
 
 
@@ -47,7 +45,7 @@ def plan(request: Request, *, device: str, device_memory_bytes: int | None, seed
     wanted: dict[str, Planned] = {}
     for name in request.experiments:
         for grid in preset.grids[name]:
-            for cell in replace(grid, **request.axes).cells():
+            for cell in grid.over(request.axes).cells():
                 wanted.setdefault(cell.key, Planned(experiment=name, cell=cell, round=0))
     named = "sizes" in request.axes or "shape" in request.axes
     if preset.fitting and not named and device_memory_bytes:
@@ -57,69 +55,29 @@ def plan(request: Request, *, device: str, device_memory_bytes: int | None, seed
     return [replace(item, round=number) for number, items in enumerate(rounds) for item in items]
 
 
-def _fits(cell: StepCell, memory_bytes: int) -> bool:
-    """Whether the cell's shape can be trained on a device of that memory; one rule for all of a size's modes."""
-    return costs.predicted_peak_bytes(replace(cell, mode="train")) < memory_bytes
+def _fits(cell: SweepCell, memory_bytes: int) -> bool:
+    """Whether the cell's shape can be trained on a device of that memory; one rule for all of a size's modes. Attention
+    is measured until it runs out."""
+    if isinstance(cell, StepCell | MemoryCell):
+        return costs.predicted_peak_bytes(replace(cell, mode="train")) < memory_bytes
+    return True
 
 
-def check(cell: StepCell) -> None:
+def check(cell: SweepCell) -> None:
     """Raises UsageError for a cell that makes no sense on any machine."""
-    check_shape(cell)
-    if cell.weights_dtype == "bf16" and cell.precision != "bf16":
-        raise UsageError(
-            f"Weights held in bf16 with precision {cell.precision}.",
-            expected="precision bf16",
-            do="Add --precisions bf16.",
-        )
-    counts = min(cell.context, cell.batch, cell.min_steps)
-    if counts < 1 or cell.warmup_steps < 0 or not 0 <= cell.max_seconds < float("inf"):
-        raise UsageError("Batch and steps must be at least 1, warm-up and seconds at least 0.")
-
-
-def title(cell: StepCell) -> str:
-    """A cell in a few words: `small · 512 · train · bf16 · compiled`, and what else is not the default."""
-    name = shape_name(
-        d_model=cell.d_model, d_ff=cell.d_ff, layers=cell.layers, heads=cell.heads, vocabulary=cell.vocabulary
-    )
-    parts = [name, str(cell.context), cell.mode, cell.precision, cell.backend]
-    shown = {
-        "d_model",
-        "d_ff",
-        "layers",
-        "heads",
-        "vocabulary",
-        "context",
-        "mode",
-        "precision",
-        "backend",
-        "max_seconds",
-        "max_steps",
-        "min_steps",
-    }
-    rest = [item for item in fields(StepCell) if item.name not in shown and getattr(cell, item.name) != item.default]
-    if cell.min_steps == cell.max_steps:
-        parts.append(f"exactly {cell.min_steps} steps")
-    return " · ".join(parts + [f"{item.metadata['label'].lower()} {getattr(cell, item.name)}" for item in rest])
-
-
-def sweep_command(cells: Sequence[StepCell]) -> str:
-    """The shell command that measures these cells again, with whatever else their axes span."""
-    words = ["python", "-m", "runner", "sweep", "--experiment", "benchmark", "--fresh"]
-    for flag, texts in itertools.groupby(sorted({_shape_flag(cell) for cell in cells}), key=lambda pair: pair[0]):
-        joined = [text for _, text in texts]
-        words += [flag, ",".join(joined)] if flag == "--sizes" else [word for text in joined for word in (flag, text)]
-    for name, axis in AXES.items():
-        words += [f"--{axis}", ",".join(str(value) for value in sorted({getattr(cell, name) for cell in cells}))]
-    for name, flag in (("min_steps", "--steps"), ("max_steps", "--max-steps"), ("max_seconds", "--max-seconds")):
-        words += [flag, f"{max(getattr(cell, name) for cell in cells):.15g}"]
-    return shlex.join(words)
-
-
-def _shape_flag(cell: StepCell) -> tuple[str, str]:
-    numbers = {name: getattr(cell, name) for name in ("d_model", "d_ff", "layers", "heads", "vocabulary")}
-    name = shape_name(**numbers)
-    return (
-        ("--sizes", name)
-        if name in SIZES
-        else ("--shape", ",".join(f"{key}={value}" for key, value in numbers.items()))
-    )
+    if isinstance(cell, StepCell | MemoryCell):
+        check_shape(cell)
+        if cell.weights_dtype == "bf16" and cell.precision != "bf16":
+            raise UsageError(
+                f"Weights held in bf16 with precision {cell.precision}.",
+                expected="precision bf16",
+                do="Add --precisions bf16.",
+            )
+        if min(cell.batch, cell.context) < 1:
+            raise UsageError("Batch and context must be at least 1.")
+    if isinstance(cell, AttentionCell) and min(cell.batch, cell.seq_len, cell.d_head) < 1:
+        raise UsageError("Batch, sequence length and head width must be at least 1.")
+    if isinstance(cell, StepCell | AttentionCell):
+        too_small = cell.min_steps < 1 or cell.warmup_steps < 0
+        if too_small or not 0 <= cell.max_seconds < float("inf"):
+            raise UsageError("Steps must be at least 1, warm-up and seconds at least 0.")

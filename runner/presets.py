@@ -2,64 +2,33 @@
 
     python -m runner list presets
 
-A grid is a product of axes. A preset holds, for each experiment, one or more of them. Standard library only.
+A preset holds, for each experiment, one or more grids. Standard library only.
 """
 
-import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
-from runner.schema import StepCell
-from runner.sizes import shape_given, size_named
-
-#: Which axis of a grid, of the command line and of `sweep.toml` sets which field of a cell.
-AXES: Mapping[str, str] = {
-    "context": "contexts",
-    "mode": "modes",
-    "precision": "precisions",
-    "backend": "backends",
-    "attention": "attention",
-    "optimizer": "optimizers",
-    "weights_dtype": "weights",
-    "checkpoint_blocks": "checkpoint",
-    "batch": "batch",
-    "warmup_steps": "warmup",
-}
+from runner.grids import AttentionGrid, Grid, MemoryGrid, StepGrid
 
 
-@dataclass(frozen=True, kw_only=True)
-class Grid:
-    """Axes whose product is a set of `steps` cells. Their names are those of the command line and of `sweep.toml`."""
-
-    sizes: tuple[str, ...] = ()
-    shape: tuple[str, ...] = ()
-    contexts: tuple[int, ...] = ()
-    modes: tuple[str, ...] = ("train",)
-    precisions: tuple[str, ...] = ("fp32",)
-    backends: tuple[str, ...] = ("eager",)
-    attention: tuple[str, ...] = ("naive",)
-    optimizers: tuple[str, ...] = ("foreach",)
-    weights: tuple[str, ...] = ("fp32",)
-    checkpoint: tuple[int, ...] = (0,)
-    batch: tuple[int, ...] = (4,)
-    warmup: tuple[int, ...] = (5,)
-    steps: int = 10
-    max_steps: int = 200  # or `steps`, if that is more
-    max_seconds: float = 10.0
-
-    def cells(self) -> Iterator[StepCell]:
-        shapes = [size_named(name) for name in self.sizes] + [shape_given(text) for text in self.shape]
-        for shape in shapes:
-            for values in itertools.product(*(getattr(self, axis) for axis in AXES.values())):
-                asked: dict[str, Any] = {**shape.numbers, **dict(zip(AXES, values, strict=True))}
-                asked |= {"min_steps": self.steps, "max_steps": max(self.steps, self.max_steps)}
-                yield StepCell(**asked, max_seconds=self.max_seconds)
-
-
-def _ablation(grid: Grid) -> Grid:
+def _ablation(grid: StepGrid) -> StepGrid:
     """The same cells after 0, 1, 2 and 5 warm-up steps, with exactly ten measured ones, to compare."""
     return replace(grid, warmup=(0, 1, 2, 5), steps=10, max_steps=0)
+
+
+def _recorded(grid: MemoryGrid) -> MemoryGrid:
+    """A timeline of one inference and one training step of each size."""
+    return replace(
+        grid, modes=("inference", "train"), precisions=("fp32",), contexts=grid.contexts[:1], timeline=(True,)
+    )
+
+
+def _fused(grid: AttentionGrid) -> tuple[AttentionGrid, ...]:
+    """The fused kernels where each exists, and beside them the naive cells that they are compared with."""
+    return (
+        replace(grid, attention=("naive", "sdpa-efficient")),
+        replace(grid, attention=("naive", "sdpa-flash"), precisions=("bf16",)),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,16 +41,23 @@ class Preset:
     fitting: bool = False
 
 
-_TOYS = Grid(sizes=("toy-64", "toy-128", "toy-256"), contexts=(64, 128, 256), max_seconds=0.5)
+_TOYS = StepGrid(sizes=("toy-64", "toy-128", "toy-256"), contexts=(64, 128, 256), max_seconds=0.3)
 _TOY = replace(_TOYS, sizes=("toy-256",), contexts=(128,))
-_FITTING = Grid(sizes=("small", "medium", "large", "xl@2025", "xl@2026"), contexts=(128, 512, 1024), max_seconds=3.0)
-_2025 = Grid(sizes=("small", "medium", "large", "xl@2025", "2.7B"), contexts=(128, 256, 512, 1024), max_steps=0)
-_2026 = Grid(sizes=("small", "medium", "large", "xl@2026", "10B"), contexts=(512,), max_steps=0)
+_TOY_ATTENTION = AttentionGrid(
+    attention=("naive", "sdpa-flash"), seq_lens=(128, 256, 512, 1024), d_heads=(16, 64), steps=10, max_seconds=0.3
+)
+_TOY_MEMORY = MemoryGrid(sizes=_TOYS.sizes, contexts=(128,), precisions=("fp32", "bf16"))
+_ATTENTION = AttentionGrid(max_seconds=2.0)
+_SIZES = ("small", "medium", "large", "xl@2025", "xl@2026")
+_FITTING = StepGrid(sizes=_SIZES, contexts=(128, 512, 1024), max_seconds=3.0)
+_2025 = StepGrid(sizes=("small", "medium", "large", "xl@2025", "2.7B"), contexts=(128, 256, 512, 1024), max_steps=0)
+_2026 = StepGrid(sizes=("small", "medium", "large", "xl@2026", "10B"), contexts=(512,), max_steps=0)
 
 
-def _edition(grid: Grid) -> Mapping[str, tuple[Grid, ...]]:
+def _edition(grid: StepGrid) -> Mapping[str, tuple[Grid, ...]]:
     """The questions of one edition of the assignment, over its sizes and contexts."""
     small = replace(grid, sizes=("small",), contexts=grid.contexts[:1])
+    memory = MemoryGrid(sizes=grid.sizes, contexts=grid.contexts)
     return {
         "benchmark": (
             replace(grid, modes=("inference", "train")),
@@ -95,6 +71,11 @@ def _edition(grid: Grid) -> Mapping[str, tuple[Grid, ...]]:
             ),
         ),
         "mixed-precision": (replace(grid, precisions=("fp32", "bf16")),),
+        "attention": (replace(_ATTENTION, backends=("eager", "compiled")), *_fused(_ATTENTION)),
+        "memory": (
+            replace(memory, modes=("forward", "train"), precisions=("fp32", "bf16")),
+            _recorded(memory),
+        ),
     }
 
 
@@ -103,18 +84,23 @@ PRESETS: Mapping[str, Preset] = {
     for preset in (
         Preset(
             name="laptop",
-            doc="Three toy shapes, fp32 and bf16, eager; the largest also compiled block by block. About 30 s.",
+            doc="Three toy shapes, fp32 and bf16, eager; the largest also compiled block by block. About 90 s.",
             grids={
                 "benchmark": (
                     _TOYS,
                     replace(_TOYS, contexts=(128,), modes=("inference",)),
-                    _ablation(_TOY),
+                    _ablation(replace(_TOY, sizes=("toy-128",))),
                     replace(_TOY, backends=("eager", "compiled-block")),
                 ),
                 "mixed-precision": (
                     replace(_TOYS, precisions=("fp32", "bf16")),
                     replace(_TOY, precisions=("fp32", "bf16"), backends=("eager", "compiled-block")),
                 ),
+                "attention": (
+                    _TOY_ATTENTION,
+                    replace(_TOY_ATTENTION, attention=("naive",), seq_lens=(512,), backends=("eager", "compiled")),
+                ),
+                "memory": (_TOY_MEMORY, replace(_TOY_MEMORY, contexts=(256,)), _recorded(_TOY_MEMORY)),
             },
         ),
         Preset(
@@ -139,6 +125,25 @@ PRESETS: Mapping[str, Preset] = {
                     replace(_FITTING, precisions=("fp32", "bf16")),
                     replace(_FITTING, contexts=(512,), precisions=("fp32", "tf32", "bf16")),
                 ),
+                "attention": (
+                    _ATTENTION,
+                    replace(_ATTENTION, d_heads=(64,), backends=("eager", "compiled")),
+                    *_fused(replace(_ATTENTION, d_heads=(64, 128))),
+                    # Small enough for the L2 cache, so that what it is worth can be seen; on CUDA only.
+                    replace(
+                        _ATTENTION,
+                        attention=("naive", "sdpa-flash"),
+                        seq_lens=(256, 1024),
+                        d_heads=(64,),
+                        precisions=("bf16",),
+                        cache=("hot", "cold"),
+                    ),
+                ),
+                "memory": (
+                    MemoryGrid(sizes=_SIZES, contexts=(512,), precisions=("fp32", "bf16")),
+                    MemoryGrid(sizes=_SIZES, contexts=(128, 1024), modes=("train",), precisions=("fp32", "bf16")),
+                    _recorded(MemoryGrid(sizes=_SIZES, contexts=(512,))),
+                ),
             },
         ),
         Preset(
@@ -158,6 +163,8 @@ PRESETS: Mapping[str, Preset] = {
 QUESTIONS: Mapping[str, str] = {
     "benchmark": "How long do the forward pass, the backward pass and the optimizer take?",
     "mixed-precision": "What do bf16, fp16 and TF32 buy at each size?",
+    "attention": "At what sequence length does attention run out, of time and of memory?",
+    "memory": "What fills the memory, and when?",
 }
 
 

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
-from runner.plan import title
-from runner.schema import DONE, StepRow, TimingRow
+from runner.schema import DONE, AttentionRow, MemoryRow, SweepRow, TimingRow
 from runner.sweep import Forecast, Prepared
+from runner.words import title
 
 STATUS_STYLES = {
     "ok": "green",
@@ -41,12 +41,14 @@ class PlainLines:
         where = f"{machine['device_name']} · torch {machine['torch']}"
         self._print(f"{where} · preset {prepared.preset} · {len(prepared.cells)} cells{kept}")
         if total:
-            self._print(f"about {duration(sum(item.seconds for item in prepared.owed))} · rows go to {self.db}")
+            self._print(
+                f"about {duration(sum(item.predicted.seconds for item in prepared.owed))} · rows go to {self.db}"
+            )
 
     def doing(self, item: Forecast, phase: str, *, left_s: float) -> None:
         """Nothing: a line a cell is enough."""
 
-    def finished(self, row: StepRow, timings: list[TimingRow], *, left_s: float) -> None:
+    def finished(self, row: SweepRow, timings: list[TimingRow], *, left_s: float) -> None:
         self.number += 1
         width = len(str(self.total))
         left = f" · {duration(left_s)} left" if self.number < self.total else ""
@@ -100,7 +102,7 @@ class TerminalBar(PlainLines):
     def doing(self, item: Forecast, phase: str, *, left_s: float) -> None:
         self.bar.update(self.task, description=f"{title(item.planned.cell)}: {phase} · {duration(left_s)} left")
 
-    def finished(self, row: StepRow, timings: list[TimingRow], *, left_s: float) -> None:
+    def finished(self, row: SweepRow, timings: list[TimingRow], *, left_s: float) -> None:
         super().finished(row, timings, left_s=left_s)
         self.bar.update(self.task, advance=1)
 
@@ -113,13 +115,30 @@ class TerminalBar(PlainLines):
         self.bar.stop()
 
 
-def result(row: StepRow, timings: list[TimingRow]) -> str:
-    """What came of a cell, in a few words: the median of its step and how sure that is, or why there is none."""
-    step = next((timing for timing in timings if timing.phase == "step"), None)
-    if step is None or step.median_ms is None:
+def result(row: SweepRow, timings: list[TimingRow]) -> str:
+    """What came of a cell, in a few words: its median and how sure that is, or its peak, or why there is none."""
+    if isinstance(row, AttentionRow) and row.asked_bytes:
+        phase, in_use = row.failed_phase, size(row.in_use_bytes or 0)
+        return f"{phase} asked for {size(row.asked_bytes)} more than the {in_use} in use"
+    if row.status != "ok":
         return " ".join((row.message or "").split())[:160]
-    spread = f" ±{row.interval_share * 50:.1f} %" if row.interval_share is not None else ""
+    if isinstance(row, MemoryRow):
+        return f"peak {size(row.peak_allocated_bytes or 0)} in {row.peak_phase}"
+    medians = {timing.phase: timing for timing in timings}
+    if isinstance(row, AttentionRow):
+        times = ", ".join(f"{phase} {medians[phase].median_ms:,.3f} ms" for phase in ("forward", "backward"))
+        return f"{times}, n {row.steps}, peak {size(row.peak_allocated_bytes or 0)}"
+    step, share = medians["step"], getattr(row, "interval_share", None)
+    spread = f" ±{share * 50:.1f} %" if share is not None else ""
     return f"{step.median_ms:,.2f} ms{spread}, n {step.n}"
+
+
+def size(number: float) -> str:
+    """Bytes with a binary prefix: `1.5 GiB`."""
+    for power, prefix in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if number >= 2**power:
+            return f"{number / 2**power:.3g} {prefix}"
+    return f"{number:.0f} B"
 
 
 def duration(seconds: float) -> str:

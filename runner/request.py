@@ -13,7 +13,7 @@ from typing import Any, get_args
 from runner.errors import UsageError
 from runner.plan import Request
 from runner.presets import PRESETS, QUESTIONS
-from runner.schema import Attention, Backend, Mode, Optimizer, Precision, WeightsDtype
+from runner.schema import Attention, Backend, Cache, Mode, Optimizer, Precision, WeightsDtype
 from runner.sizes import size_named
 from runner.store.database import default_path
 from runner.sweep import Settings
@@ -25,14 +25,16 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "attention": get_args(Attention),
     "optimizers": get_args(Optimizer),
     "weights": get_args(WeightsDtype),
+    "cache": get_args(Cache),
+    "causal": ("true", "false"),
 }
-NUMBERS = ("contexts", "batch", "warmup", "checkpoint")
+NUMBERS = ("contexts", "batch", "warmup", "checkpoint", "seq_lens", "d_heads")
 #: What a config file may give for the names that take one value; the others take one or a list.
 TYPES: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("preset", "label", "device", "db"), (str,)),
     **dict.fromkeys(("steps", "max_steps", "rounds"), (int,)),
     **dict.fromkeys(("timeout", "budget"), (str, int, float)),
-    **dict.fromkeys(("fresh", "skip_predicted_oom"), (bool,)),
+    **dict.fromkeys(("fresh", "skip_predicted_oom", "timeline"), (bool,)),
     "max_seconds": (int, float),
 }
 
@@ -65,7 +67,7 @@ def _merged(given: Mapping[str, Any], file: Mapping[str, Any]) -> dict[str, Any]
         raise UsageError(f"The config names {', '.join(unknown)}.", expected=f"names among {', '.join(given)}")
     for name, value in named.items():
         _check_type(name, value)
-    return {name: named.get(name) if value is None or value is False else value for name, value in given.items()}
+    return {name: named.get(name) if value is None else value for name, value in given.items()}
 
 
 def _check_type(name: str, value: object) -> None:
@@ -82,13 +84,15 @@ def _request(asked: Mapping[str, Any]) -> Request:
     axes: dict[str, Any] = {}
     for name in (*CHOICES, *NUMBERS, "sizes"):
         if asked[name] is not None:
-            axes[name] = _values(name, asked[name])
+            axes[name] = values(name, asked[name])
     if asked["shape"]:
         shapes = [asked["shape"]] if isinstance(asked["shape"], str) else asked["shape"]
         axes |= {"shape": _strings(shapes), "sizes": axes.get("sizes", ())}
     axes |= {name: asked[name] for name in ("steps", "max_steps") if asked[name] is not None}
     if asked["max_seconds"] is not None:
         axes["max_seconds"] = float(asked["max_seconds"])  # a key tells 5 from 5.0
+    if asked["timeline"] is not None:
+        axes["timeline"] = (asked["timeline"],)
     _check_choice("preset", asked["preset"], tuple(PRESETS))
     experiments = _strings(asked["experiment"] or QUESTIONS)
     for name in experiments:
@@ -102,8 +106,8 @@ def _settings(asked: Mapping[str, Any]) -> Settings:
         db=Path(asked["db"] or default_path()),
         device=asked["device"] or "auto",
         label=asked["label"],
-        timeout_s=_seconds("timeout", "10m" if asked["timeout"] is None else asked["timeout"]),
-        budget_s=None if budget is None else _seconds("budget", budget),
+        timeout_s=seconds("timeout", "10m" if asked["timeout"] is None else asked["timeout"]),
+        budget_s=None if budget is None else seconds("budget", budget),
         fresh=bool(asked["fresh"]),
         skip_predicted_oom=bool(asked["skip_predicted_oom"]),
     )
@@ -114,18 +118,21 @@ def _strings(value: Any) -> tuple[str, ...]:
     return tuple(str(item).strip() for item in (value.split(",") if isinstance(value, str) else value))
 
 
-def _values(name: str, value: Any) -> tuple[Any, ...]:
+def values(name: str, value: Any) -> tuple[Any, ...]:
     """The values of one axis, checked."""
     texts = _strings([value] if isinstance(value, int) else value)
+    if name == "causal":
+        texts = tuple(text.lower() for text in texts)
     if name == "sizes":
         return tuple(size_named(text).name for text in texts)
     if name in CHOICES:
         for text in texts:
             _check_choice(name, text, CHOICES[name])
-        return texts
+        return tuple(text == "true" for text in texts) if name == "causal" else texts
     wrong = next((text for text in texts if not text.isdecimal()), None)
     if wrong is not None:
-        raise UsageError(f"--{name} got {wrong!r}.", expected="whole numbers, such as 128,256")
+        flag = name.replace("_", "-")
+        raise UsageError(f"--{flag} got {wrong!r}.", expected="whole numbers, such as 128,256")
     return tuple(int(text) for text in texts)
 
 
@@ -134,14 +141,14 @@ def _check_choice(name: str, value: str | None, choices: tuple[str, ...]) -> Non
         raise UsageError(f"--{name} got {value!r}.", expected=f"one of {', '.join(choices)}")
 
 
-def _seconds(name: str, text: Any) -> float:
+def seconds(name: str, text: Any) -> float:
     """`90`, `90s`, `15m` or `2h` in seconds."""
     units = {"s": 1, "m": 60, "h": 3600}
     digits, unit = (str(text)[:-1], units[str(text)[-1]]) if str(text)[-1:] in units else (str(text), 1)
     try:
-        seconds = float(digits) * unit
+        length = float(digits) * unit
     except ValueError:
         raise UsageError(f"--{name} got {text!r}.", expected="a time such as 90s, 15m or 2h") from None
-    if not 0 < seconds < float("inf"):
+    if not 0 < length < float("inf"):
         raise UsageError(f"--{name} got {text!r}.", expected="a time above zero, such as 90s, 15m or 2h")
-    return seconds
+    return length

@@ -3,6 +3,7 @@
 python -m runner show            python -m runner list            python -m runner sweep --dry-run
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
+from runner import frontier
 from runner.analysis import costs
 from runner.analysis.audit import Finding, audit, grade
 from runner.errors import UsageError
-from runner.plan import title
 from runner.presets import PRESETS, QUESTIONS
-from runner.progress import STATUS_STYLES, duration
-from runner.schema import TABLES, StepCell, StepRow
+from runner.progress import STATUS_STYLES, duration, size
+from runner.schema import TABLES, AttentionRow, StepCell, StepRow
 from runner.sizes import SIZES
 from runner.store import history
 from runner.sweep import Prepared
+from runner.words import title
 
 
 def print_plan(console: Console, prepared: Prepared) -> None:
@@ -29,20 +31,21 @@ def print_plan(console: Console, prepared: Prepared) -> None:
     for item in prepared.cells:
         planned = item.planned
         done = prepared.done.get((planned.cell.key, planned.round))
-        fits = "" if not memory or item.peak_bytes < memory else "will not fit"
+        fits = "" if not memory or item.predicted.peak_bytes < memory else "will not fit"
         grid.add_row(
             title(planned.cell),
             str(planned.round),
-            quantity(item.step_flops, "FLOP"),
-            size(item.peak_bytes),
-            duration(item.seconds),
+            quantity(item.predicted.step_flops, "FLOP"),
+            size(item.predicted.peak_bytes),
+            duration(item.predicted.seconds),
             f"done: {done}" if done else fits,
         )
     console.print(grid)
-    flops = sum(item.step_flops for item in prepared.cells)
+    seconds = sum(item.predicted.seconds for item in prepared.owed)
+    flops = sum(item.predicted.step_flops for item in prepared.cells)
     console.print(
         f"{len(prepared.cells)} cells on {machine['device_name']}, {len(prepared.owed)} to measure, about "
-        f"{duration(sum(item.seconds for item in prepared.owed))}; one step of each is {quantity(flops, 'FLOP')}. "
+        f"{duration(seconds)}; one step of each is {quantity(flops, 'FLOP')}. "
         "Nothing was measured.",
         markup=False,
         highlight=False,
@@ -97,17 +100,25 @@ def print_run(console: Console, run: str, *, db: Path) -> None:
     measured = sorted(history.cells_of(db, found.run_id), key=lambda item: _order(item.row))
     findings = [audit(item.row, step_ms=item.step_ms) for item in measured]
     console.print(_runs([found]), "")
-    console.print(_cells(measured, findings), "")
+    if measured:
+        console.print(_cells(measured, findings), "")
+    attention = sorted(history.attention_of(db, found.run_id), key=lambda pair: _attention_order(pair[0]))
+    if attention:
+        console.print(_attention(attention), "")
+    for answered in history.frontier_of(db, found.run_id):
+        line = f"{frontier.title(answered)}: {frontier.answer(answered)}"
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     said = [finding for of_cell in findings for finding in of_cell]
     for code in sorted({finding.code for finding in said}):
         sentences = [finding.sentence for finding in said if finding.code == code]
         console.print(
             f"{code}, {len(sentences)} cells. For one: {sentences[0]}", style="dim", markup=False, highlight=False
         )
-    for item in measured:
-        if item.row.status != "ok":
-            doing = f" during {item.row.failed_phase}" if item.row.failed_phase else ""
-            reason = f"{title(item.row)}: {item.row.status}{doing}. {item.row.message or ''}"
+    rows: list[StepRow | AttentionRow] = [*(item.row for item in measured), *(row for row, _ in attention)]
+    for row in rows:
+        if row.status != "ok":
+            doing = f" during {row.failed_phase}" if row.failed_phase else ""
+            reason = f"{title(row)}: {row.status}{doing}. {row.message or ''}"
             console.print(reason, style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -135,20 +146,35 @@ def _cells(measured: list[history.Measured], findings: list[list[Finding]]) -> G
     return grid
 
 
+def _attention_order(row: AttentionRow) -> tuple[object, ...]:
+    return row.d_head, row.seq_len, row.precision, row.implementation, row.backend, row.causal, row.cell_id
+
+
+def _attention(measured: list[tuple[AttentionRow, Mapping[str, float]]]) -> Grid:
+    """One line an attention cell: times, rate, memory as measured and as predicted, errors against float64."""
+    grid = _grid("cell", "status", "forward", "backward", "n", "rate", "before backward", "peak", "predicted", "error")
+    for row, medians in measured:
+        bytes_shown = (row.before_backward_bytes, row.peak_allocated_bytes, row.predicted_peak_bytes)
+        worst = None if row.output_error is None else max(row.output_error, row.gradient_error or 0)
+        grid.add_row(
+            title(row),
+            f"[{STATUS_STYLES[row.status]}]{row.status}[/]",
+            *(f"{medians[phase]:,.3f}" if phase in medians else "" for phase in ("forward", "backward")),
+            "" if row.steps is None else str(row.steps),
+            "" if row.forward_flops_per_s is None else quantity(row.forward_flops_per_s, "FLOP/s"),
+            *("" if number is None else size(number) for number in bytes_shown),
+            "" if worst is None else f"{worst:.0e}",
+        )
+    grid.caption = "Medians in ms; rate and error are of the forward pass and of the worst of output and gradients."
+    return grid
+
+
 def quantity(number: float, unit: str) -> str:
     """A number with an SI prefix: `1.24 TFLOP`."""
     for power, prefix in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
         if abs(number) >= 10**power:
             return f"{number / 10**power:.3g} {prefix}{unit}"
     return f"{number:.3g} {unit}"
-
-
-def size(number: float) -> str:
-    """Bytes with a binary prefix: `1.5 GiB`."""
-    for power, prefix in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if number >= 2**power:
-            return f"{number / 2**power:.3g} {prefix}"
-    return f"{number:.0f} B"
 
 
 def _presets() -> Grid:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from runner.errors import UsageError
-from runner.schema import StepCell
+from runner.schema import ModelCell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ def shape_name(*, d_model: int, d_ff: int, layers: int, heads: int, vocabulary: 
     return next((size.name for size in SIZES.values() if size.numbers == numbers), f"{d_model}×{layers}")
 
 
-def check_shape(cell: StepCell) -> None:
+def check_shape(cell: ModelCell) -> None:
     """Raises UsageError for a shape that no model can have."""
     for name in ("d_model", "d_ff", "layers", "heads", "vocabulary", "context"):
         if getattr(cell, name) < 1:

@@ -16,22 +16,22 @@ import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
 
-from runner.analysis import costs
-from runner.analysis.prediction import predicted_seconds, rate
+from runner.analysis.prediction import Prediction, predict, rate
 from runner.engines.job import Job, Outcome
 from runner.engines.local import LocalEngine
-from runner.plan import Planned, Request, check, plan, title
+from runner.plan import Planned, Request, check, plan
 from runner.presets import preset_for
-from runner.schema import DONE, PlanRow, RunRow, StepRow, TimingRow, new_id, table_of, utc_now
+from runner.schema import DONE, PlanRow, RunRow, SweepRow, TimingRow, new_id, table_of, utc_now
 from runner.store import history
 from runner.store.database import ingest
 from runner.store.spool import Spool
+from runner.words import title
 
 #: How often a running sweep says that it is alive, and how long its last ingest may wait for readers (s).
 HEARTBEAT_SECONDS = 4.0
@@ -56,9 +56,7 @@ class Forecast:
     """A planned cell with what is predicted of it."""
 
     planned: Planned
-    step_flops: int
-    peak_bytes: int
-    seconds: float
+    predicted: Prediction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +86,7 @@ class Watcher(Protocol):
     def waiting(self, reason: str) -> None: ...
     def began(self, prepared: Prepared, *, total: int) -> None: ...
     def doing(self, item: Forecast, phase: str, *, left_s: float) -> None: ...
-    def finished(self, row: StepRow, timings: list[TimingRow], *, left_s: float) -> None: ...
+    def finished(self, row: SweepRow, timings: list[TimingRow], *, left_s: float) -> None: ...
     def ended(self, *, statuses: Mapping[str, int], out_of_budget: int) -> None: ...
 
 
@@ -104,15 +102,7 @@ def prepare(request: Request, settings: Settings, engine: LocalEngine) -> Prepar
     forecasts = []
     for item in cells:
         speed = rate(machine, item.cell.precision, measured=rates)
-        seconds = predicted_seconds(item.cell, device=device, flops_per_s=speed)
-        forecasts.append(
-            Forecast(
-                planned=item,
-                step_flops=costs.step_flops(item.cell),
-                peak_bytes=costs.predicted_peak_bytes(item.cell, device=device),
-                seconds=seconds,
-            )
-        )
+        forecasts.append(Forecast(planned=item, predicted=predict(item.cell, device=device, flops_per_s=speed)))
     preset = request.preset or preset_for(device)
     return Prepared(preset=preset, machine=machine, cells=tuple(forecasts), done=done)
 
@@ -120,7 +110,7 @@ def prepare(request: Request, settings: Settings, engine: LocalEngine) -> Prepar
 def sweep(request: Request, settings: Settings, *, watcher: Watcher) -> int:
     """Measures what is owed and returns the exit code: 0 if every cell is done, 1 if some failed or time ran out."""
     engine = LocalEngine()
-    with _alone_on_this_machine(watcher):
+    with alone_on_this_machine(watcher.waiting):
         prepared = prepare(request, settings, engine)
         return _Sweep(prepared, settings, engine=engine, watcher=watcher).run()
 
@@ -155,7 +145,7 @@ class _Sweep:
         self.watcher.ended(statuses=counts, out_of_budget=len(left))
         return 1 if left or set(counts) - DONE else 0
 
-    def _measure(self, item: Forecast, rest: list[Forecast]) -> StepRow:
+    def _measure(self, item: Forecast, rest: list[Forecast]) -> SweepRow:
         """Measures one cell and stores its row and its details."""
         position = self.prepared.cells.index(item)
         started, began, cell_id = utc_now(), time.monotonic(), new_id()
@@ -167,7 +157,7 @@ class _Sweep:
 
         outcome = self._outcome(item, cell_id, beat=beat)
         seconds = time.monotonic() - began
-        row = StepRow(
+        row: SweepRow = table_of(item.planned.cell).row(
             **asdict(item.planned.cell),
             run_id=self.run_id,
             cell_id=cell_id,
@@ -178,13 +168,13 @@ class _Sweep:
             message=outcome.message,
             started_at=started,
             cell_seconds=seconds,
-            predicted_peak_bytes=item.peak_bytes,
+            predicted_peak_bytes=item.predicted.peak_bytes,
             **outcome.measurement.values,
         )
         details = outcome.measurement.details
         self.spool.write({table_of(item.planned.cell).name: [row], **details}, name=str(cell_id))
         self._store()
-        self.predicted, self.taken = self.predicted + item.seconds, self.taken + seconds
+        self.predicted, self.taken = self.predicted + item.predicted.seconds, self.taken + seconds
         self._say(position, state="done", status=outcome.status, seconds=seconds)
         timings = [timing for timing in details.get("timings", ()) if isinstance(timing, TimingRow)]
         self.watcher.finished(row, timings, left_s=self._left(rest))
@@ -192,8 +182,8 @@ class _Sweep:
 
     def _outcome(self, item: Forecast, cell_id: UUID, *, beat: Any) -> Outcome:
         memory = self.prepared.machine["device_memory_bytes"]
-        if self.settings.skip_predicted_oom and memory and item.peak_bytes > memory:
-            sizes = f"{item.peak_bytes / 2**30:.1f} GiB on a device of {memory / 2**30:.1f} GiB"
+        if self.settings.skip_predicted_oom and memory and item.predicted.peak_bytes > memory:
+            sizes = f"{item.predicted.peak_bytes / 2**30:.1f} GiB on a device of {memory / 2**30:.1f} GiB"
             return Outcome(status="skipped", message=f"Predicted to need {sizes} (--skip-predicted-oom).")
         machine = self.prepared.machine
         name = self.settings.device if self.settings.device != "auto" else machine["device"]
@@ -220,7 +210,7 @@ class _Sweep:
     def _left(self, rest: list[Forecast]) -> float:
         """Seconds still to go: what is predicted, corrected by how the predictions so far turned out."""
         correction = self.taken / self.predicted if self.predicted else 1.0
-        return sum(item.seconds for item in rest) * correction
+        return sum(item.predicted.seconds for item in rest) * correction
 
     def _out_of_budget(self) -> bool:
         return self.settings.budget_s is not None and time.monotonic() - self.began >= self.settings.budget_s
@@ -236,7 +226,7 @@ class _Sweep:
             title=title(item.planned.cell),
             state="done" if status else "waiting",
             status=status,
-            seconds=None if status else item.seconds,
+            seconds=None if status else item.predicted.seconds,
         )
 
     def _run_row(self) -> RunRow:
@@ -256,13 +246,13 @@ def _name(item: Forecast) -> tuple[str, int]:
 
 
 @contextlib.contextmanager
-def _alone_on_this_machine(watcher: Watcher) -> Iterator[None]:
+def alone_on_this_machine(waiting: Callable[[str], None]) -> Iterator[None]:
     """Waits until no other sweep measures here: two at once would time each other. The lock ends with the process."""
     path = Path(tempfile.gettempdir(), f"stepscope-{os.getuid()}.lock")
     with path.open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            watcher.waiting("Another sweep is measuring on this machine; waiting for it to end.")
+            waiting("Another sweep is measuring on this machine; waiting for it to end.")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -3,9 +3,9 @@
     Process(target=work, args=(pipe, job))
 
 Messages are tuples: ("doing", phase), then one of ("measured", Measurement), ("described", columns),
-("failed", status, message) or ("refused", error). A process that dies says nothing more, and the engine tells from
-its exit what happened. The process leads its own group, so that the compilers it starts end with it, and it ends when
-the sweep does, however the sweep ended.
+("failed", status, message, values) or ("refused", error). A process that dies says nothing more, and the engine tells
+from its exit what happened. The process leads its own group, so that the compilers it starts end with it, and it ends
+when the sweep does, however the sweep ended.
 """
 
 import multiprocessing
@@ -14,15 +14,15 @@ import signal
 import sys
 import threading
 import traceback
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
-import torch
-
-from runner.engines.job import Job
+from runner.engines.job import Job, RanOut
 from runner.errors import Skipped, StepscopeError
-from runner.experiments import EXPERIMENTS
+from runner.experiments import EXPERIMENTS, TRIAL
 from runner.measure import memory
+from runner.measure.allocations import is_out_of_memory
 from runner.measure.environment import describe
 
 
@@ -40,25 +40,19 @@ def work(pipe: Connection, job: Job | str, log: str) -> None:
 
 def _measure(pipe: Connection, job: Job) -> tuple[Any, ...]:
     """The last message of a cell. The one place that catches everything: each way to fail is a status."""
-    experiment = next(item for item in EXPERIMENTS if item.name == job.experiment)
+    experiment = next(item for item in (*EXPERIMENTS, TRIAL) if item.name == job.experiment)
     try:
-        if job.device == "cpu":
-            memory.limit_to_what_is_free()
+        job = replace(job, limit_bytes=memory.limit(job.device, job.limit_bytes))
         return "measured", experiment.measure(job, lambda phase: pipe.send(("doing", phase)))
     except Skipped as reason:
-        return "failed", "skipped", str(reason)
+        return "failed", "skipped", str(reason), {}
+    except RanOut as error:
+        return "failed", "oom", str(error), error.values
     except MemoryError:
-        return "failed", "oom", "Python could not allocate memory."
+        return "failed", "oom", "Python could not allocate memory.", {}
     except Exception as error:  # noqa: BLE001
         traceback.print_exc()
-        return "failed", "oom" if _is_out_of_memory(error) else "error", f"{type(error).__name__}: {error}"
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    """Whether the error, or what caused it, says that memory ran out. On a CPU torch raises a plain RuntimeError."""
-    words = ("can't allocate memory", "out of memory", "bad_alloc", "Cannot allocate memory")
-    own = isinstance(error, torch.OutOfMemoryError | MemoryError) or any(word in str(error) for word in words)
-    return own or (error.__cause__ is not None and _is_out_of_memory(error.__cause__))
+        return "failed", "oom" if is_out_of_memory(error) else "error", f"{type(error).__name__}: {error}", {}
 
 
 def _isolate(log: str) -> None:

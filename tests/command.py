@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from runner.cli import app
-from runner.plan import Planned, Request, plan
+from runner.plan import Request, plan
 from runner.request import read
 from runner.schema import StepCell
 from runner.sizes import size_named
@@ -83,9 +83,14 @@ class _Parsed(Exception):
     """Raised in place of going on."""
 
 
-def planned(*words: str, device: str = "cpu", memory: int | None = None) -> list[Planned]:
-    """The cells that the words of a `sweep` command make."""
-    return plan(parsed(*words)[0], device=device, device_memory_bytes=memory)
+#: The experiments whose cells are end-to-end steps.
+STEPS = ("--experiment", "benchmark", "--experiment", "mixed-precision")
+
+
+def planned(*words: str, device: str = "cpu", memory: int | None = None) -> list[Any]:
+    """The cells that the words of a `sweep` command make; of the experiments on steps, where the words name none."""
+    experiments = () if "--experiment" in words else STEPS
+    return list(plan(parsed(*experiments, *words)[0], device=device, device_memory_bytes=memory))
 
 
 def family(process: subprocess.Popen[str]) -> list[psutil.Process]:

@@ -107,11 +107,13 @@ def test_attention_agrees_with_naive_in_outputs_and_gradients(name: str, causal:
         torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
 
 
+# flex compiles itself, and the compiler's own imports warn.
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
 def test_what_a_device_lacks_is_said_and_true() -> None:
     for name in set(ATTENTION) - set(HERE):
         assert "only for cuda" in (unavailable(name, "cpu") or "")
-        with pytest.raises(RuntimeError, match="No viable backend"):
-            ATTENTION[name](*torch.randn(3, 1, 1, 8, 8), causal=True)
+        with pytest.raises(RuntimeError, match=r"No viable backend|does not support backward"):
+            ATTENTION[name](*(torch.randn(1, 1, 8, 8, requires_grad=True) for _ in range(3)), causal=True)
     assert unavailable("sdpa-flash", "cuda", dtype=torch.bfloat16) is None
     assert "not float32" in (unavailable("sdpa-flash", "cuda", dtype=torch.float32) or "")
     with pytest.raises(UsageError, match="No attention implementation is called 'flash'"):

@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import field, fields, make_dataclass, replace
 from typing import Any
 
@@ -11,11 +11,13 @@ import pytest
 from runner.analysis import costs
 from runner.errors import UsageError
 from runner.experiments import EXPERIMENTS
-from runner.plan import Planned, Request, check, plan, sweep_command, title
-from runner.presets import AXES, PRESETS, QUESTIONS, Grid, preset_for
-from runner.schema import StepCell
+from runner.grids import GRIDS, StepGrid
+from runner.plan import Planned, Request, check, plan
+from runner.presets import PRESETS, QUESTIONS, preset_for
+from runner.schema import AttentionCell, MemoryCell, StepCell, SweepCell
 from runner.schema.columns import Cell, column
 from runner.sizes import SIZES, shape_given, size_named
+from runner.words import sweep_command, title
 from tests.command import planned, tiny
 
 GIB = 2**30
@@ -23,7 +25,7 @@ GIB = 2**30
 Short = tuple[int, int, str, str, str, int, bool]
 
 
-def short(cells: Iterable[Planned]) -> list[Short]:
+def short(cells: Iterable[Any]) -> list[Short]:
     return sorted(
         (c.d_model, c.context, c.mode, c.precision, c.backend, c.warmup_steps, c.max_steps == 10)
         for c in (item.cell for item in cells)
@@ -38,14 +40,33 @@ def test_laptop_is_these_27_cells() -> None:
         for precision in ("fp32", "bf16")
     ]
     inference = [(width, 128, "inference", "fp32", "eager", 5, False) for width in (64, 128, 256)]
-    ablation = [(256, 128, "train", "fp32", "eager", warmup, True) for warmup in (0, 1, 2, 5)]
+    ablation = [(128, 128, "train", "fp32", "eager", warmup, True) for warmup in (0, 1, 2, 5)]
     compiled = [(256, 128, "train", precision, "compiled-block", 5, False) for precision in ("fp32", "bf16")]
     cells = planned()
     assert short(cells) == sorted(trained + inference + ablation + compiled)
     assert len(cells) == 27
     assert {(c.cell.batch, c.cell.vocabulary, c.cell.min_steps, c.cell.max_seconds) for c in cells} == {
-        (4, 2048, 10, 0.5)
+        (4, 2048, 10, 0.3)
     }
+
+
+def test_laptop_attention_and_memory() -> None:
+    """Two implementations x 4 lengths x 2 widths, and two of them compiled; 3 sizes x 3 modes x 2 precisions x 2
+    contexts, and 3 sizes x 2 modes with a timeline."""
+    attention = [item.cell for item in planned("--experiment", "attention")]
+    assert len(attention) == 2 * 4 * 2 + 2
+    assert {(cell.implementation, cell.seq_len) for cell in attention if cell.backend == "compiled"} == {("naive", 512)}
+    memory = [item.cell for item in planned("--experiment", "memory")]
+    assert len(memory) == 3 * 3 * 2 * 2 + 3 * 2
+    assert {(cell.mode, cell.context) for cell in memory if cell.timeline} == {("inference", 128), ("train", 128)}
+
+
+def test_titles_of_attention_and_memory() -> None:
+    cell = AttentionCell(implementation="sdpa-flash", seq_len=256, d_head=64, precision="fp16", causal=False)
+    assert title(cell) == "sdpa-flash · S 256 · d 64 · fp16 · eager · not causal"
+    small: dict[str, Any] = {**size_named("small").numbers}
+    recorded = MemoryCell(**small, context=512, mode="train", precision="bf16", timeline=True)
+    assert title(recorded) == "small · 512 · train · bf16 · timeline"
 
 
 def test_standard_asks_at_most_54_cells_and_compares_tf32() -> None:
@@ -83,7 +104,7 @@ def test_editions_of_the_assignment(preset: str, shapes: list[tuple[int, int]], 
 def test_every_preset_has_the_warmup_ablation(preset: str) -> None:
     """0, 1, 2 and 5 warm-up steps of cells that differ in nothing else."""
     groups: dict[str, set[int]] = {}
-    for item in plan(Request(preset=preset), device="cuda", device_memory_bytes=16 * GIB):
+    for item in planned("--preset", preset, device="cuda", memory=16 * GIB):
         groups.setdefault(replace(item.cell, warmup_steps=5).key, set()).add(item.cell.warmup_steps)
     assert {0, 1, 2, 5} in groups.values()
 
@@ -173,7 +194,8 @@ def test_sizes_that_were_asked_for_are_tried_whether_they_fit_or_not() -> None:
 
 def test_each_round_is_every_cell_once_in_an_order_of_its_own() -> None:
     def asked(seed: str) -> list[Planned]:
-        return plan(Request(rounds=3), device="cpu", device_memory_bytes=None, seed=seed)
+        steps = ("benchmark", "mixed-precision")
+        return plan(Request(experiments=steps, rounds=3), device="cpu", device_memory_bytes=None, seed=seed)
 
     cells = asked("host")
     rounds = [[item.cell.key for item in cells if item.round == number] for number in range(3)]
@@ -226,7 +248,10 @@ def test_title_says_what_is_not_the_default() -> None:
     assert len(set(titles)) == 27, "cells of one plan can be told apart"
 
 
-def returned(cells: list[StepCell]) -> list[str]:
+SHAPE: dict[str, Any] = {"d_model": 8, "d_ff": 16, "layers": 1, "heads": 2, "vocabulary": 32}
+
+
+def returned(cells: Sequence[SweepCell]) -> list[str]:
     """The keys that the command for `cells` would measure."""
     words = shlex.split(sweep_command(cells))
     assert words[:4] == ["python", "-m", "runner", "sweep"]
@@ -242,14 +267,22 @@ def returned(cells: list[StepCell]) -> list[str]:
         tiny(precision="bf16", weights_dtype="bf16", optimizer="fused", checkpoint_blocks=2, batch=3),
         tiny(warmup_steps=0, min_steps=20, max_steps=4000, max_seconds=0.125),
         tiny(max_seconds=0.0, max_steps=2_000_000),
+        AttentionCell(
+            implementation="naive", seq_len=96, d_head=16, precision="bf16", backend="compiled", causal=False
+        ),
+        AttentionCell(
+            implementation="sdpa", seq_len=96, d_head=16, precision="fp32", batch=2, min_steps=3, max_steps=7
+        ),
+        MemoryCell(**SHAPE, context=16, mode="forward", precision="bf16", checkpoint_blocks=1),
+        MemoryCell(**SHAPE, context=16, mode="train", precision="fp32", timeline=True),
     ],
 )
-def test_the_command_for_one_cell_gives_back_that_cell(cell: StepCell) -> None:
+def test_the_command_for_one_cell_gives_back_that_cell(cell: SweepCell) -> None:
     assert returned([cell]) == [cell.key]
 
 
 def test_the_command_for_a_product_gives_back_the_product() -> None:
-    grid = Grid(
+    grid = StepGrid(
         sizes=("toy-64", "small"),
         shape=("d_model=96,d_ff=160,layers=3,heads=6", "d_model=8,d_ff=8,layers=1,heads=2"),
         contexts=(16, 128),
@@ -257,7 +290,7 @@ def test_the_command_for_a_product_gives_back_the_product() -> None:
         precisions=("fp32", "bf16"),
         warmup=(0, 5),
     )
-    cells = list(grid.cells())
+    cells: list[Any] = list(grid.cells())
     assert len(cells) == 4 * 2 * 2 * 2 * 2
     assert returned(cells) == sorted(cell.key for cell in cells)
 
@@ -295,5 +328,6 @@ def test_registries_agree() -> None:
     names = [experiment.name for experiment in EXPERIMENTS]
     assert list(QUESTIONS) == names
     assert all(list(preset.grids) == names for preset in PRESETS.values())
-    assert set(AXES) < set(StepCell.names())
-    assert set(AXES.values()) < set(Grid.__dataclass_fields__)
+    for cell, grid in GRIDS.items():
+        assert set(grid.AXES) < set(cell.names())
+        assert set(grid.AXES.values()) < set(grid.__dataclass_fields__)

@@ -74,7 +74,9 @@ def warmup_steps(rows: Sequence[WarmupStep]) -> go.Figure:
     figure.update_annotations(font={"size": 13})
     figure.update_xaxes(title="", nticks=4, zeroline=False, range=[-1, max((row.step for row in rows), default=1) + 1])
     figure.update_xaxes(title="Step since the start", col=(len(counts) + 1) // 2)
-    figure.update_yaxes(type="log", dtick="D2", tickformat=",~g", automargin=True)
+    times = [row.step_ms for row in rows] or [1.0]
+    ticks = "D2" if max(times) > 4 * min(times) else "D1"  # every digit, where 1, 2 and 5 may all be out of sight
+    figure.update_yaxes(type="log", dtick=ticks, tickformat=",~g", automargin=True)
     figure.update_yaxes(
         title=f"{label_of('samples', 'duration_ms')} of a step ({unit_of('samples', 'duration_ms')}, log)", col=1
     )

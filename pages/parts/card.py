@@ -14,8 +14,8 @@ import streamlit as st
 
 from pages.parts.frame import Frame
 from pages.parts.permalink import link
-from runner.plan import sweep_command
-from runner.schema import StepCell
+from runner.schema import SweepCell
+from runner.words import sweep_command
 
 CONFIG = {
     "displaylogo": False,
@@ -35,7 +35,7 @@ class Card:
     note: str = ""
     alt: str = ""
     rows: Sequence[dict[str, Any]] = field(default_factory=list)
-    cells: Sequence[StepCell] = ()
+    cells: Sequence[SweepCell] = ()
 
 
 def draw(

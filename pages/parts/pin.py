@@ -11,9 +11,9 @@ from uuid import UUID
 import streamlit as st
 
 from pages.parts.frame import Frame
-from runner.plan import title
 from runner.schema import StepCell
 from runner.store.queries.steps import Measured, find
+from runner.words import title
 
 _PARAMETER, _WIDGET = "cell", "cell-chosen"
 

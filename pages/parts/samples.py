@@ -14,9 +14,9 @@ from pages.parts.card import Card, draw
 from pages.parts.frame import Frame
 from pages.parts.pin import choose
 from pages.parts.trust import draw_grade
-from runner.plan import title
 from runner.schema import TABLES
 from runner.store.queries.steps import Measured, Sample, samples
+from runner.words import title
 
 
 def draw_samples(frame: Frame, cells: Sequence[Measured]) -> None:

@@ -11,9 +11,9 @@ from pages.charts.frame import number
 from pages.charts.warmup import WarmupStep, warmup_steps
 from pages.parts.card import Card, draw
 from pages.parts.frame import Frame
-from runner.plan import title
 from runner.schema import StepCell
 from runner.store.queries.steps import EarlyStep, early_steps
+from runner.words import title
 
 
 def draw_warmup(frame: Frame) -> None:

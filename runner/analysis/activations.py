@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from runner.schema import StepCell
+from runner.schema import ModelCell
 
 Device = Literal["cuda", "cpu", "mps"]
 
@@ -21,39 +21,39 @@ TOKEN_BYTES = 8
 FLOAT_BYTES = 4
 
 
-def is_autocast(cell: StepCell) -> bool:
+def is_autocast(cell: ModelCell) -> bool:
     """Whether autocast copies weights and inputs to a dtype of half the width before each product."""
     return cell.precision in ("bf16", "fp16") and cell.weights_dtype == "fp32"
 
 
-def is_unfused(cell: StepCell) -> bool:
+def is_unfused(cell: ModelCell) -> bool:
     """Whether attention writes its B H T^2 scores to memory."""
     return cell.attention in ("naive", "sdpa-math")
 
 
-def weight_bytes(cell: StepCell) -> int:
+def weight_bytes(cell: ModelCell) -> int:
     """Bytes of one number of a parameter, its gradient, its moments, and of the residual stream."""
     return 2 if cell.weights_dtype == "bf16" else 4
 
 
-def product_bytes(cell: StepCell) -> int:
+def product_bytes(cell: ModelCell) -> int:
     """Bytes of one number that goes into or comes out of a matrix product."""
     return 2 if is_autocast(cell) else weight_bytes(cell)
 
 
-def residual_stream_bytes(cell: StepCell) -> int:
+def residual_stream_bytes(cell: ModelCell) -> int:
     """One activation of the residual stream, N d numbers. Float32 under autocast too: the embedding is not cast."""
     return cell.batch * cell.context * cell.d_model * weight_bytes(cell)
 
 
-def softmax_bytes(cell: StepCell, *, device: Device = "cuda") -> int:
+def softmax_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
     """Bytes of one attention weight as softmax returns it. CUDA's autocast computes softmax in float32, CPU's does not;
     `sdpa-math` computes everything in float32."""
     wide = cell.attention == "sdpa-math" or (is_autocast(cell) and device == "cuda")
     return FLOAT_BYTES if wide else product_bytes(cell)
 
 
-def scores_bytes(cell: StepCell, *, number_bytes: int) -> int:
+def scores_bytes(cell: ModelCell, *, number_bytes: int) -> int:
     """One tensor of attention scores of one layer: B H T^2 numbers."""
     return cell.batch * cell.heads * cell.context**2 * number_bytes
 
@@ -78,7 +78,7 @@ class SavedBytes:
         return self.layers * self.block + self.outside
 
 
-def saved_bytes(cell: StepCell, *, device: Device = "cuda") -> SavedBytes:
+def saved_bytes(cell: ModelCell, *, device: Device = "cuda") -> SavedBytes:
     """What autograd saves when nothing is checkpointed; each piece of memory once. `total` agrees with
     torch.autograd.graph.saved_tensors_hooks to the byte on CPU, in fp32 and bf16, naive, sdpa-math and fused.
 
@@ -111,7 +111,7 @@ def saved_bytes(cell: StepCell, *, device: Device = "cuda") -> SavedBytes:
     )
 
 
-def _saved_inside_attention(cell: StepCell, device: Device) -> int:
+def _saved_inside_attention(cell: ModelCell, device: Device) -> int:
     """Queries, keys, values and what the implementation keeps between its two products."""
     stream, narrow = cell.batch * cell.context * cell.d_model, product_bytes(cell)
     softmax = softmax_bytes(cell, device=device)
@@ -123,17 +123,17 @@ def _saved_inside_attention(cell: StepCell, device: Device) -> int:
     return 4 * stream * narrow + cell.batch * cell.heads * cell.context * FLOAT_BYTES
 
 
-def checkpoint_groups(cell: StepCell) -> int:
+def checkpoint_groups(cell: ModelCell) -> int:
     """Into how many groups checkpointing divides the blocks; the last may be smaller. Needs checkpoint_blocks > 0."""
     return math.ceil(cell.layers / cell.checkpoint_blocks)
 
 
-def checkpointed_stream_bytes(cell: StepCell) -> int:
+def checkpointed_stream_bytes(cell: ModelCell) -> int:
     """The stream at the start of each group of checkpointed blocks. Needs checkpoint_blocks > 0."""
     return checkpoint_groups(cell) * residual_stream_bytes(cell)
 
 
-def kept_bytes(cell: StepCell, *, device: Device = "cuda") -> int:
+def kept_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
     """What the end of the forward pass holds for backward: all that autograd saves or, with checkpointing, the stream
     at the start of each group of blocks, what lies outside the blocks, and autocast's copies of all weights."""
     saved = saved_bytes(cell, device=device)
@@ -142,7 +142,7 @@ def kept_bytes(cell: StepCell, *, device: Device = "cuda") -> int:
     return checkpointed_stream_bytes(cell) + saved.outside + saved.layers * saved.weight_copies
 
 
-def forward_temporary_bytes(cell: StepCell, *, device: Device = "cuda") -> int:
+def forward_temporary_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
     """The most that the last block adds to what is saved in the end: for `naive` the masked scores, while softmax reads
     them; SwiGLU's activations are not there yet. A checkpointed block saves nothing while forward runs, so there it is
     all that inference holds."""
@@ -152,7 +152,7 @@ def forward_temporary_bytes(cell: StepCell, *, device: Device = "cuda") -> int:
     return max(scores - saved_bytes(cell, device=device).feed_forward, 0)
 
 
-def inference_temporary_bytes(cell: StepCell, *, device: Device = "cuda") -> int:
+def inference_temporary_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
     """The most that one block holds when nothing is saved. In attention: the embedding's output, the stream, its
     normalized copy, q, k, v, the turned q and k, the output, for `naive` a contiguous v, scores, weights and the mask.
     In SwiGLU: the stream before and after attention and three inner activations."""
@@ -166,7 +166,7 @@ def inference_temporary_bytes(cell: StepCell, *, device: Device = "cuda") -> int
     return max(attention, feed_forward)
 
 
-def backward_temporary_bytes(cell: StepCell, *, device: Device = "cuda") -> int:
+def backward_temporary_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
     """The most that one block's backward adds to what that block saved: the gradients of SwiGLU's three inner
     activations or, once these are gone, for `naive` the gradients of softmax's output and input."""
     feed_forward = 3 * cell.batch * cell.context * cell.d_ff * product_bytes(cell)

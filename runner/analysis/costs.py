@@ -26,19 +26,19 @@ from runner.analysis.activations import (
     saved_bytes,
     weight_bytes,
 )
-from runner.schema import StepCell
+from runner.schema import ModelCell
 
 #: AdamW keeps two moments of each parameter, in the parameter's dtype.
 ADAMW_MOMENTS = 2
 
 
-def matrix_parameters(cell: StepCell) -> int:
+def matrix_parameters(cell: ModelCell) -> int:
     """Weights that multiply: L (4 d^2 + 3 d f) + V d. The embedding is looked up, the norms' gains scale."""
     d = cell.d_model
     return cell.layers * (4 * d * d + 3 * d * cell.d_ff) + cell.vocabulary * d
 
 
-def parameter_count(cell: StepCell) -> int:
+def parameter_count(cell: ModelCell) -> int:
     """All trainable parameters: 2 V d + L (4 d^2 + 3 d f + 2 d) + d."""
     return matrix_parameters(cell) + cell.vocabulary * cell.d_model + (2 * cell.layers + 1) * cell.d_model
 
@@ -57,7 +57,7 @@ class Flops:
         return self.projections + self.attention + self.feed_forward + self.head
 
 
-def forward_flops(cell: StepCell) -> Flops:
+def forward_flops(cell: ModelCell) -> Flops:
     """One forward pass. A product of (m, k) and (k, n) is 2 m n k; attention is two such, 4 B H T^2 (d / H) in all.
 
     The square of scores is counted whole, although half of it is masked: `naive` computes it whole, and a rate in
@@ -73,7 +73,7 @@ def forward_flops(cell: StepCell) -> Flops:
     )
 
 
-def recomputed_flops(cell: StepCell) -> int:
+def recomputed_flops(cell: ModelCell) -> int:
     """What checkpointing adds: every block's forward once more, less one down projection for each group of blocks.
 
     PyTorch ends the second forward as soon as the last tensor that backward needs is there: before the group's last
@@ -86,7 +86,7 @@ def recomputed_flops(cell: StepCell) -> int:
     return forward.total - forward.head - checkpoint_groups(cell) * down_projection
 
 
-def step_flops(cell: StepCell) -> int:
+def step_flops(cell: ModelCell) -> int:
     """One step of the cell's mode. Backward is twice forward: each product y = x w needs one for dx and one for dw.
 
     Work that a fused attention backward repeats (it computes the scores again) is not counted, nor is the optimizer.
@@ -97,17 +97,17 @@ def step_flops(cell: StepCell) -> int:
     return 3 * forward + recomputed_flops(cell)
 
 
-def parameter_bytes(cell: StepCell) -> int:
+def parameter_bytes(cell: ModelCell) -> int:
     """The parameters as they are held; autocast's copies of them are part of the activations."""
     return parameter_count(cell) * weight_bytes(cell)
 
 
-def gradient_bytes(cell: StepCell) -> int:
+def gradient_bytes(cell: ModelCell) -> int:
     """One gradient for each parameter, in the parameter's dtype."""
     return parameter_bytes(cell)
 
 
-def optimizer_state_bytes(cell: StepCell) -> int:
+def optimizer_state_bytes(cell: ModelCell) -> int:
     """AdamW's two moments (Loshchilov and Hutter 2019) from its first step on; 0 in modes without an optimizer."""
     return ADAMW_MOMENTS * parameter_bytes(cell) if cell.mode == "train" else 0
 
@@ -134,7 +134,7 @@ class PeakBytes:
         return self.parameters + self.gradients + self.optimizer_state + self.activations + self.temporaries
 
 
-def predicted_peak(cell: StepCell, *, device: Device = "cuda") -> PeakBytes:
+def predicted_peak(cell: ModelCell, *, device: Device = "cuda") -> PeakBytes:
     """The peak of a step that is not the first of its process: the greatest of a few moments, worked out one by one.
 
     While backward runs, activations are given back as gradients appear, block by block, so what both hold together is
@@ -148,7 +148,7 @@ def predicted_peak(cell: StepCell, *, device: Device = "cuda") -> PeakBytes:
     return max(moments, key=lambda moment: moment.total)
 
 
-def _forward_moment(cell: StepCell, device: Device) -> PeakBytes:
+def _forward_moment(cell: ModelCell, device: Device) -> PeakBytes:
     logits = logits_bytes(cell)
     if cell.mode == "inference":
         # Autocast keeps its copies of the weights until its context ends; the head reads a stream and its norm.
@@ -167,7 +167,7 @@ def _forward_moment(cell: StepCell, device: Device) -> PeakBytes:
     )
 
 
-def _backward_moments(cell: StepCell, device: Device) -> list[PeakBytes]:
+def _backward_moments(cell: ModelCell, device: Device) -> list[PeakBytes]:
     """The loss's backward; that of the last block, which comes first; that of the first block; the end of the step."""
     logits = logits_bytes(cell)
     working = logits + backward_temporary_bytes(cell, device=device)
@@ -201,25 +201,25 @@ def _backward_moments(cell: StepCell, device: Device) -> list[PeakBytes]:
     ]
 
 
-def logits_bytes(cell: StepCell) -> int:
+def logits_bytes(cell: ModelCell) -> int:
     """The model's output: N V numbers, in half precision under autocast."""
     return cell.batch * cell.context * cell.vocabulary * product_bytes(cell)
 
 
-def loss_bytes(cell: StepCell) -> int:
+def loss_bytes(cell: ModelCell) -> int:
     """What cross-entropy holds when backward begins: log-softmax, its gradient and the logits' (N V each), in float32
     under autocast."""
     number_bytes = FLOAT_BYTES if is_autocast(cell) else product_bytes(cell)
     return 3 * cell.batch * cell.context * cell.vocabulary * number_bytes
 
 
-def optimizer_temporary_bytes(cell: StepCell) -> int:
+def optimizer_temporary_bytes(cell: ModelCell) -> int:
     """AdamW's denominator: of all parameters at once (foreach), in registers (fused), or of one parameter, as its root,
     its quotient and the previous parameter's (for-loop)."""
     largest = max(cell.vocabulary, cell.d_ff, cell.d_model) * cell.d_model * weight_bytes(cell)
     return {"foreach": parameter_bytes(cell), "for-loop": 3 * largest, "fused": 0}[cell.optimizer]
 
 
-def predicted_peak_bytes(cell: StepCell, *, device: Device = "cuda") -> int:
+def predicted_peak_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
     """`predicted_peak(cell).total`, in bytes."""
     return predicted_peak(cell, device=device).total

@@ -1,24 +1,30 @@
 """How long will a cell take? A rough figure before anything is measured, for `--dry-run`, progress and time left.
 
-    seconds = predicted_seconds(cell, flops_per_s=rate(machine, "bf16", measured={}))
+    predict(cell, device="cuda", flops_per_s=rate(machine, "bf16", measured={})).seconds
 
 The rate is what this device reached in earlier rows of the file, by precision; without any, a share of the datasheet's
 peak or, on a CPU, a figure per core. Limits: nothing here knows about launch overhead, so small cells take longer.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from runner.analysis import costs, hardware
-from runner.schema import StepCell
+from runner.analysis import attention, costs, hardware
+from runner.analysis.activations import Device
+from runner.schema import AttentionCell, MemoryCell, StepCell, SweepCell
 
 #: Share of the datasheet's dense peak that an eager step reaches, and what one CPU core reaches in fp32 (FLOP/s). Both
 #: are assumptions, replaced by the file's own rows as soon as there are any.
 ASSUMED_SHARE_OF_PEAK = 0.3
 ASSUMED_CORE_FLOPS = 40e9
 #: Starting a process, building a model and starting CUDA in it, by device (s).
-START_SECONDS: Mapping[str, float] = {"cuda": 5.0, "mps": 3.0, "cpu": 0.3}
+START_SECONDS: Mapping[str, float] = {"cuda": 2.0, "mps": 3.0, "cpu": 0.3}
 COMPILE_SECONDS_PER_BLOCK = 8.0
+MOST_COMPILED_BLOCKS = 8
+#: A memory cell runs a few steps, and looks at what they allocated (s).
+MEMORY_STEPS = 4
+MEMORY_SECONDS = 0.5
 
 
 def rate(machine: Mapping[str, Any], precision: str, *, measured: Mapping[str, float]) -> float:
@@ -33,10 +39,36 @@ def rate(machine: Mapping[str, Any], precision: str, *, measured: Mapping[str, f
     return peak * ASSUMED_SHARE_OF_PEAK if peak else ASSUMED_CORE_FLOPS * (machine["cpu_cores"] or 1)
 
 
-def predicted_seconds(cell: StepCell, *, device: str, flops_per_s: float) -> float:
-    """Seconds from the start of the cell's process to its row."""
-    step = costs.step_flops(cell) / flops_per_s
-    measuring = max(cell.min_steps * step, min(cell.max_seconds, cell.max_steps * step) / 2)
-    compiled_blocks = {"eager": 0, "compiled-block": 1}.get(cell.backend, cell.layers)
-    compiling = COMPILE_SECONDS_PER_BLOCK * min(compiled_blocks, 8)
-    return START_SECONDS.get(device, 1.0) + compiling + cell.warmup_steps * step + measuring
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """What is expected of a cell: operations of one step, bytes at its peak, seconds from its process to its row."""
+
+    step_flops: int
+    peak_bytes: int
+    seconds: float
+
+
+def predict(cell: SweepCell, *, device: Device, flops_per_s: float) -> Prediction:
+    """What to expect of a cell on a device that reaches `flops_per_s` in its precision."""
+    start = START_SECONDS[device]
+    if isinstance(cell, AttentionCell):
+        flops = attention.forward_flops(cell) + attention.backward_flops(cell)
+        compiling = COMPILE_SECONDS_PER_BLOCK if cell.backend == "compiled" else 0
+        seconds = start + compiling + _measuring(cell, flops / flops_per_s)
+        return Prediction(step_flops=flops, peak_bytes=attention.predicted_peak_bytes(cell), seconds=seconds)
+    flops, peak = costs.step_flops(cell), costs.predicted_peak_bytes(cell, device=device)
+    if isinstance(cell, MemoryCell):
+        seconds = start + MEMORY_SECONDS + MEMORY_STEPS * flops / flops_per_s
+    else:
+        compiled_blocks = {"eager": 0, "compiled-block": 1}.get(cell.backend, cell.layers)
+        compiling = COMPILE_SECONDS_PER_BLOCK * min(compiled_blocks, MOST_COMPILED_BLOCKS)
+        seconds = start + compiling + _measuring(cell, flops / flops_per_s)
+    return Prediction(step_flops=flops, peak_bytes=peak, seconds=seconds)
+
+
+def _measuring(cell: StepCell | AttentionCell, step_seconds: float) -> float:
+    """Warm-up and measured steps; how many of the latter the interval will need is not known, so half of the most."""
+    if isinstance(cell, AttentionCell):  # its time limit comes before its least number of iterations
+        return cell.warmup_steps * step_seconds + min(cell.max_seconds, cell.max_steps * step_seconds)
+    measured = max(cell.min_steps * step_seconds, min(cell.max_seconds, cell.max_steps * step_seconds) / 2)
+    return cell.warmup_steps * step_seconds + measured

@@ -8,19 +8,30 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from runner.schema import Status, StepCell
+from runner.errors import StepscopeError
+from runner.schema import Status, SweepCell
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One cell to measure, as it reaches a worker. `device` is a torch device string; `device_name` the hardware's."""
+    """One cell to measure, as it reaches a worker. `device` is a torch device string; `device_name` the hardware's.
+    `limit_bytes` is what the worker may take; None lets it take what is free, which the worker then fills in."""
 
     experiment: str
-    cell: StepCell
+    cell: SweepCell
     run_id: UUID
     cell_id: UUID
     device: str
     device_name: str
+    limit_bytes: int | None = None
+
+
+class RanOut(StepscopeError):
+    """A cell that ran out of memory and knows values of its row all the same, such as the bytes it asked for."""
+
+    def __init__(self, message: str, *, values: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.values = values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +44,8 @@ class Measurement:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a cell ended: with a measurement, or with a status, the phase and the reason."""
+    """How a cell ended: with a measurement, or with a status, the phase and the reason. A failure's measurement holds
+    what is known of its row all the same."""
 
     status: Status
     measurement: Measurement = field(default_factory=lambda: Measurement(values={}, details={}))

@@ -83,7 +83,8 @@ class LocalEngine:
             return Outcome(status="ok", measurement=_with(message[1], telemetry))
         if message[0] == "failed":
             phase = None if message[1] == "skipped" else doing
-            return Outcome(status=message[1], failed_phase=phase, message=message[2])
+            known = Measurement(values=message[3], details={})
+            return Outcome(status=message[1], failed_phase=phase, message=message[2], measurement=known)
         if _kernel_kills() > killed_before:
             return Outcome(
                 status="oom", failed_phase=doing, message="The kernel's out-of-memory killer ended the process."

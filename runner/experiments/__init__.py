@@ -1,6 +1,14 @@
 """The experiments. A new one is a file beside these and a line here; its question and grids are in `runner.presets`."""
 
-from runner.experiments import benchmark, mixed_precision
+from runner.experiments import attention, benchmark, memory, mixed_precision
 from runner.experiments.experiment import Experiment
+from runner.measure.frontier import measure_trial
 
-EXPERIMENTS: tuple[Experiment, ...] = (benchmark.EXPERIMENT, mixed_precision.EXPERIMENT)
+EXPERIMENTS: tuple[Experiment, ...] = (
+    benchmark.EXPERIMENT,
+    mixed_precision.EXPERIMENT,
+    attention.EXPERIMENT,
+    memory.EXPERIMENT,
+)
+#: What `python -m runner frontier` asks of a worker, again and again; no sweep asks it.
+TRIAL = Experiment(name="frontier", measure=measure_trial)

@@ -26,8 +26,7 @@ def compile_model(model: Transformer, backend: Backend, device: Device) -> Calla
     where the backend cannot work."""
     if backend == "eager":
         return model
-    if cpp_compiler() is None:
-        raise Skipped("torch.compile needs a C++ compiler and Python's headers, and this machine has not got both.")
+    require_compiler()
     if backend == "compiled-reduce-overhead" and device.type != "cuda":
         raise Skipped("Mode reduce-overhead is CUDA graphs, which need an NVIDIA GPU.")
     if backend == "compiled-block":
@@ -37,6 +36,12 @@ def compile_model(model: Transformer, backend: Backend, device: Device) -> Calla
     mode = {"compiled": "default"}.get(backend, backend.removeprefix("compiled-"))
     compiled: Callable[[Tensor], Tensor] = torch.compile(model, mode=mode)
     return compiled
+
+
+def require_compiler() -> None:
+    """Raises Skipped with the reason where nothing can be compiled."""
+    if cpp_compiler() is None:
+        raise Skipped("torch.compile needs a C++ compiler and Python's headers, and this machine has not got both.")
 
 
 class CompilerLog:

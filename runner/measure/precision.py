@@ -13,10 +13,10 @@ import torch
 
 from runner.errors import Skipped
 from runner.measure.device import Device
-from runner.schema import StepCell
+from runner.schema import StepCell, SweepCell
 
 
-def apply(cell: StepCell, device: Device) -> None:
+def apply(cell: SweepCell, device: Device) -> None:
     """Sets how float32 matrix products are computed in this process. Raises Skipped where TF32 does not exist."""
     has_tf32 = device.type == "cuda" and torch.cuda.get_device_capability(device.torch) >= (8, 0)
     if cell.precision == "tf32" and not has_tf32:
@@ -30,7 +30,7 @@ def read_back(device: Device) -> str:
     return "tf32" if backend.fp32_precision == "tf32" else "ieee"
 
 
-def product_dtype(cell: StepCell) -> torch.dtype:
+def product_dtype(cell: SweepCell) -> torch.dtype:
     """The dtype in which the cell's matrix products are computed."""
     return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(cell.precision, torch.float32)
 

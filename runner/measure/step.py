@@ -97,6 +97,7 @@ def measure_step(job: Job, report: Callable[[str], None]) -> Measurement:
 
     Raises Skipped where this machine cannot run the cell; whatever torch raises goes through."""
     cell, device = job.cell, Device(job.device)
+    assert isinstance(cell, StepCell)
     reason = unavailable(cell.attention, device.type, dtype=precision.product_dtype(cell))
     if reason:
         raise Skipped(reason)
@@ -127,7 +128,7 @@ def measure_step(job: Job, report: Callable[[str], None]) -> Measurement:
         "logits_dtype": step.logits_dtype,
         "matmul_precision": precision.read_back(device),
         **(_cpu(others) if device.type == "cpu" else {}),
-        **_rates(job, steps),
+        **_rates(cell, steps, device_name=job.device_name),
         **memory.peaks(device),
         **(compiler.values(steps) if cell.backend != "eager" else {}),
     }
@@ -172,10 +173,10 @@ def _own_seconds() -> float:
     return float(sum(psutil.Process().cpu_times()[:4]))
 
 
-def _rates(job: Job, steps: Steps) -> dict[str, object]:
-    cell, seconds = job.cell, steps.summary.median / 1e3
+def _rates(cell: StepCell, steps: Steps, *, device_name: str) -> dict[str, object]:
+    seconds = steps.summary.median / 1e3
     flops = costs.step_flops(cell)
-    peak = hardware.peak_flops(job.device_name, cell.precision)
+    peak = hardware.peak_flops(device_name, cell.precision)
     return {
         "steps": len(steps.measured),
         "stopped_by": steps.stopped_by,

@@ -30,12 +30,14 @@ Step = Callable[[Callable[[], None]], None]
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """`warmup` steps first, then at least `least` measured ones; then until the interval of the median is narrow
-    enough, `most` steps have been measured, or `seconds` have gone by."""
+    enough, `most` steps have been measured, or `seconds` have gone by. With `fewest`, `seconds` may end it after that
+    many already."""
 
     warmup: int
     least: int
     most: int
     seconds: float
+    fewest: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +81,7 @@ class Steps:
         if phase == "step":
             return [(sample.step_ms, sample.step_ms) for sample in self.samples]
         names = ("forward", "loss", "backward") if phase == "forward_backward" else (phase,)
-        places = [self.phases.index(name) for name in names]
+        places = [self.phases.index(name) for name in names if name in self.phases]
         return [
             (sum(sample.device_ms[place] for place in places), sum(sample.host_ms[place] for place in places))
             for sample in self.samples
@@ -194,6 +196,8 @@ def timed(step: Step, device: Device, *, phases: int) -> Sample:
 
 
 def _stop(measured_ms: Sequence[float], *, limits: Limits, seconds: float) -> StoppedBy | None:
+    if limits.fewest is not None and len(measured_ms) >= limits.fewest and seconds >= limits.seconds:
+        return "max_seconds"
     if len(measured_ms) < limits.least:
         return None
     if len(measured_ms) >= limits.most:

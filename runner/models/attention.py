@@ -11,12 +11,14 @@ does too, in kernels of PyTorch's choosing. Causal masks assume as many queries 
 
 import math
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 import torch
 import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader knows)
 from einops import einsum
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 from runner.errors import UsageError
 
@@ -60,6 +62,30 @@ def sdpa_cudnn(q_bhqd: Tensor, k_bhkd: Tensor, v_bhkd: Tensor, *, causal: bool) 
         return sdpa(q_bhqd, k_bhkd, v_bhkd, causal=causal)
 
 
+def flex(q_bhqd: Tensor, k_bhkd: Tensor, v_bhkd: Tensor, *, causal: bool) -> Tensor:
+    """FlexAttention (Dong et al. 2024): a fused kernel compiled for this mask, which skips the blocks that it hides.
+    Always compiled: uncompiled it would write the scores out."""
+    blocks = _causal_blocks(q_bhqd.shape[-2], q_bhqd.device) if causal else None
+    output: Tensor = _compiled_flex()(q_bhqd, k_bhkd, v_bhkd, block_mask=blocks)
+    return output
+
+
+@lru_cache(maxsize=1)
+def _compiled_flex() -> Callable[..., Tensor]:
+    compiled: Callable[..., Tensor] = torch.compile(flex_attention)
+    return compiled
+
+
+@lru_cache(maxsize=1)
+def _causal_blocks(length: int, device: torch.device) -> BlockMask:
+    """Which blocks of the scores are seen. Made once a length: making it writes a mask of S x S booleans."""
+
+    def visible(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return query >= key
+
+    return create_block_mask(visible, None, None, length, length, device=str(device))
+
+
 ATTENTION: Mapping[str, Callable[..., Tensor]] = {
     "naive": naive,
     "sdpa": sdpa,
@@ -67,6 +93,7 @@ ATTENTION: Mapping[str, Callable[..., Tensor]] = {
     "sdpa-flash": sdpa_flash,
     "sdpa-efficient": sdpa_efficient,
     "sdpa-cudnn": sdpa_cudnn,
+    "flex": flex,
 }
 
 #: Where each fused kernel exists; the implementations not named here run everywhere.
@@ -74,6 +101,7 @@ _DEVICES: Mapping[str, tuple[str, ...]] = {
     "sdpa-flash": ("cpu", "cuda"),
     "sdpa-efficient": ("cuda",),
     "sdpa-cudnn": ("cuda",),
+    "flex": ("cuda",),  # PyTorch 2.13 compiles its forward pass for a CPU too, but has no backward pass there
 }
 
 #: Kernels that on CUDA exist in half precision only. The CPU's flash kernel takes float32 too.

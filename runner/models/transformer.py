@@ -23,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 
 from runner.errors import UsageError
 from runner.models.attention import implementation
-from runner.schema import StepCell
+from runner.schema import ModelCell
 from runner.sizes import check_shape
 
 ROPE_BASE = 10_000.0
@@ -105,7 +105,7 @@ class SwiGLU(nn.Module):
 class Block(nn.Module):
     """One layer: attention, then the feed-forward network, each on a normalized copy and added to the stream."""
 
-    def __init__(self, cell: StepCell) -> None:
+    def __init__(self, cell: ModelCell) -> None:
         super().__init__()
         self.attention_norm = RMSNorm(cell.d_model)
         self.attention = SelfAttention(cell.d_model, heads=cell.heads, attention=cell.attention)
@@ -127,7 +127,7 @@ class Transformer(nn.Module):
 
     rope_2tp: Tensor
 
-    def __init__(self, cell: StepCell, *, device: torch.device | str | None = None) -> None:
+    def __init__(self, cell: ModelCell, *, device: torch.device | str | None = None) -> None:
         check_shape(cell)
         super().__init__()
         device = torch.device(device) if device is not None else torch.get_default_device()

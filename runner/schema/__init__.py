@@ -13,10 +13,16 @@ renamed, removed or retyped. Unknown is None (NULL), never 0, -1 or NaN. Times o
 
 from collections.abc import Mapping
 
+from runner.schema.attention import AttentionCell as AttentionCell
+from runner.schema.attention import AttentionRow as AttentionRow
 from runner.schema.choices import DONE as DONE
 from runner.schema.choices import PHASES as PHASES
 from runner.schema.choices import Attention as Attention
+from runner.schema.choices import AttentionBackend as AttentionBackend
 from runner.schema.choices import Backend as Backend
+from runner.schema.choices import Cache as Cache
+from runner.schema.choices import Category as Category
+from runner.schema.choices import Limited as Limited
 from runner.schema.choices import Mode as Mode
 from runner.schema.choices import Optimizer as Optimizer
 from runner.schema.choices import Phase as Phase
@@ -25,12 +31,23 @@ from runner.schema.choices import Precision as Precision
 from runner.schema.choices import Source as Source
 from runner.schema.choices import Status as Status
 from runner.schema.choices import StoppedBy as StoppedBy
+from runner.schema.choices import TimelineOrigin as TimelineOrigin
 from runner.schema.choices import WeightsDtype as WeightsDtype
 from runner.schema.columns import Cell as Cell
 from runner.schema.columns import Column as Column
 from runner.schema.columns import Table as Table
 from runner.schema.columns import new_id as new_id
 from runner.schema.columns import utc_now as utc_now
+from runner.schema.memory import AllocationRow as AllocationRow
+from runner.schema.memory import FrontierCell as FrontierCell
+from runner.schema.memory import FrontierRow as FrontierRow
+from runner.schema.memory import MarkRow as MarkRow
+from runner.schema.memory import MemoryCell as MemoryCell
+from runner.schema.memory import MemoryRow as MemoryRow
+from runner.schema.memory import PhasePeakRow as PhasePeakRow
+from runner.schema.memory import SavedTensorRow as SavedTensorRow
+from runner.schema.memory import StackRow as StackRow
+from runner.schema.memory import TimelineRow as TimelineRow
 from runner.schema.runs import PlanRow as PlanRow
 from runner.schema.runs import Row as Row
 from runner.schema.runs import RunRow as RunRow
@@ -39,6 +56,12 @@ from runner.schema.runs import TelemetryRow as TelemetryRow
 from runner.schema.runs import TimingRow as TimingRow
 from runner.schema.steps import StepCell as StepCell
 from runner.schema.steps import StepRow as StepRow
+
+#: A question about a whole Transformer step, whether of its time or of its memory.
+ModelCell = StepCell | MemoryCell
+#: A question that a sweep asks, and its answer.
+SweepCell = StepCell | AttentionCell | MemoryCell
+SweepRow = StepRow | AttentionRow | MemoryRow
 
 TABLES: Mapping[str, Table] = {
     table.name: table
@@ -52,6 +75,35 @@ TABLES: Mapping[str, Table] = {
             unique=("cell_id", "phase", "step"),
             doc="Every step of every phase, warm-up included.",
         ),
+        Table(name="attention", row=AttentionRow, unique=("cell_id",), doc="One single-head attention cell."),
+        Table(name="memory", row=MemoryRow, unique=("cell_id",), doc="The memory of one Transformer step."),
+        Table(
+            name="phase_peaks",
+            row=PhasePeakRow,
+            unique=("cell_id", "phase"),
+            doc="Peaks within each phase of a memory cell.",
+        ),
+        Table(
+            name="saved_tensors",
+            row=SavedTensorRow,
+            unique=("cell_id", "position"),
+            doc="What each operation of one block saves for backward.",
+        ),
+        Table(name="timelines", row=TimelineRow, unique=("cell_id",), doc="One recorded memory timeline."),
+        Table(
+            name="allocations",
+            row=AllocationRow,
+            unique=("cell_id", "allocation"),
+            doc="Every allocation of a timeline, from birth to death.",
+        ),
+        Table(
+            name="stacks",
+            row=StackRow,
+            unique=("cell_id", "stack"),
+            doc="The Python stacks of a timeline's allocations.",
+        ),
+        Table(name="marks", row=MarkRow, unique=("cell_id", "at_us"), doc="Where the phases of a timeline begin."),
+        Table(name="frontier", row=FrontierRow, unique=("cell_id",), doc="The largest size that fits in memory."),
         Table(
             name="telemetry",
             row=TelemetryRow,

@@ -7,12 +7,27 @@ Mode = Literal["inference", "forward", "backward", "train"]
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 WeightsDtype = Literal["fp32", "bf16"]
 Backend = Literal["eager", "compiled", "compiled-block", "compiled-reduce-overhead", "compiled-max-autotune"]
-Attention = Literal["naive", "sdpa", "sdpa-math", "sdpa-flash", "sdpa-efficient", "sdpa-cudnn"]
+Attention = Literal["naive", "sdpa", "sdpa-math", "sdpa-flash", "sdpa-efficient", "sdpa-cudnn", "flex"]
+AttentionBackend = Literal["eager", "compiled"]
+Cache = Literal["hot", "cold"]
 Optimizer = Literal["foreach", "for-loop", "fused"]
 Phase = Literal["forward", "loss", "backward", "optimizer", "forward_backward", "step"]
 Status = Literal["ok", "oom", "timeout", "crashed", "error", "skipped"]
 StoppedBy = Literal["interval", "max_steps", "max_seconds"]
-Source = Literal["measured", "published"]
+Source = Literal["measured", "published", "imported"]
+Limited = Literal["seq_len", "context", "batch"]
+TimelineOrigin = Literal["cuda-allocator", "cpu-profiler", "imported"]
+Category = Literal[
+    "parameter",
+    "gradient",
+    "optimizer state",
+    "activation",
+    "autocast copy",
+    "input",
+    "temporary",
+    "workspace",
+    "unknown",
+]
 PlanState = Literal["waiting", "running", "done"]
 
 #: The phases that one step of each mode passes through, in order. `forward_backward` and `step` are sums of them,

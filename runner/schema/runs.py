@@ -30,7 +30,7 @@ class RunRow:
 
     run_id: UUID = required("Run", "", "This sweep (UUIDv7).")
     sweep_key: str = required("Sweep key", "", "Hash of what was asked and where; a sweep started again finds its run.")
-    source: Source = column("Source", "", "measured here, or transcribed from a published table.", "measured")
+    source: Source = column("Source", "", "measured here, transcribed from a published table, or imported.", "measured")
     label: str | None = column("Label", "", "What the person who ran it called it.")
     preset: str | None = column("Preset", "", "The named plan it started from.")
     argv: str | None = column("Command", "", "The command line that ran it.")

@@ -13,7 +13,8 @@ from typing import Any
 from uuid import UUID
 
 from runner.errors import DatabaseMissing
-from runner.schema import DONE, TABLES, Status, StepRow
+from runner.schema import DONE, TABLES, AttentionRow, FrontierRow, Status, StepRow, Table
+from runner.store.cells import EVERY_CELL
 from runner.store.database import open_reader
 
 #: Cells and rounds are told apart by key and round.
@@ -50,7 +51,7 @@ def done_cells(db: Path, machine: Mapping[str, Any]) -> Done:
     rows = _query(
         db,
         f"""
-        SELECT cell_key, round, status FROM steps JOIN runs USING (run_id)
+        SELECT cell_key, round, status FROM ({EVERY_CELL}) JOIN runs USING (run_id)
         WHERE {_HERE} AND git_commit IS NOT DISTINCT FROM $git_commit AND list_contains($done, status)
         ORDER BY cell_id
         """,
@@ -82,10 +83,10 @@ def runs(db: Path) -> list[RunSummary]:
     """Every run in the file, newest first."""
     rows = _query(
         db,
-        """
+        f"""
         SELECT run_id, any_value(runs.started_at), any_value(label), any_value(preset), any_value(device_name),
                any_value(torch), count(cell_id), count(cell_id) FILTER (status != 'ok')
-        FROM runs LEFT JOIN steps USING (run_id) GROUP BY run_id ORDER BY run_id DESC
+        FROM runs LEFT JOIN ({EVERY_CELL}) USING (run_id) GROUP BY run_id ORDER BY run_id DESC
         """,
         {},
     )
@@ -94,8 +95,27 @@ def runs(db: Path) -> list[RunSummary]:
 
 
 def cells_of(db: Path, run_id: UUID) -> list[Measured]:
-    """Every cell of a run in the order of measuring."""
-    names = [column.name for column in TABLES["steps"].columns]
+    """Every end-to-end cell of a run in the order of measuring."""
+    return [
+        Measured(row=StepRow(**values), medians_ms=medians or {}, step_ms=step_ms or ())
+        for values, medians, step_ms in _cells_of(db, run_id, table=TABLES["steps"])
+    ]
+
+
+def attention_of(db: Path, run_id: UUID) -> list[tuple[AttentionRow, Mapping[str, float]]]:
+    """Every attention cell of a run in the order of measuring, with the median of each of its phases (ms)."""
+    found = _cells_of(db, run_id, table=TABLES["attention"])
+    return [(AttentionRow(**values), medians or {}) for values, medians, _ in found]
+
+
+def frontier_of(db: Path, run_id: UUID) -> list[FrontierRow]:
+    """Every answer of a run in the order in which they were found."""
+    return [FrontierRow(**values) for values, _, _ in _cells_of(db, run_id, table=TABLES["frontier"])]
+
+
+def _cells_of(db: Path, run_id: UUID, *, table: Table) -> list[tuple[dict[str, Any], Any, Any]]:
+    """(the row by column, medians by phase, its measured steps in order) of each cell of a run in one table."""
+    names = [column.name for column in table.columns]
     rows = _query(
         db,
         f"""
@@ -106,16 +126,13 @@ def cells_of(db: Path, run_id: UUID) -> list[Measured]:
             SELECT cell_id, list(duration_ms ORDER BY step) AS step_ms FROM samples
             WHERE run_id = $run_id AND phase = 'step' AND NOT is_warmup GROUP BY cell_id
         )
-        SELECT {", ".join(f"steps.{name}" for name in names)}, medians, step_ms
-        FROM steps LEFT JOIN medians USING (cell_id) LEFT JOIN series USING (cell_id)
+        SELECT {", ".join(f"asked.{name}" for name in names)}, medians, step_ms
+        FROM {table.name} asked LEFT JOIN medians USING (cell_id) LEFT JOIN series USING (cell_id)
         WHERE run_id = $run_id ORDER BY cell_id
         """,
         {"run_id": run_id},
     )
-    return [
-        Measured(row=StepRow(**dict(zip(names, values, strict=True))), medians_ms=medians or {}, step_ms=step_ms or ())
-        for *values, medians, step_ms in rows
-    ]
+    return [(dict(zip(names, values, strict=True)), medians, step_ms) for *values, medians, step_ms in rows]
 
 
 def _named(machine: Mapping[str, Any], *names: str) -> dict[str, Any]:

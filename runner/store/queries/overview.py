@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from uuid import UUID
 
+from runner.store.cells import EVERY_CELL
 from runner.store.database import open_reader
 from runner.store.queries.selection import MACHINE, Selection, Shape
 
@@ -36,7 +37,7 @@ class RunSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """Everything that the file's end-to-end cells can be narrowed to. `edition` names this state of the data: it is
+    """Everything that the file's cells can be narrowed to. `edition` names this state of the data: it is
     the same for a copy of the file on another machine."""
 
     runs: tuple[RunSummary, ...]
@@ -57,7 +58,7 @@ _RUNS = f"""
     SELECT r.run_id, {MACHINE}, r.started_at, r.label, r.preset, r.argv, r.torch, r.device, r.device_memory_bytes,
         r.git_commit, r.git_dirty, r.source, count(s.cell_id) FILTER (s.status = 'ok'),
         count(s.cell_id) FILTER (s.status NOT IN ('ok', 'skipped')), count(s.cell_id) FILTER (s.status = 'skipped')
-    FROM runs r LEFT JOIN steps s USING (run_id) GROUP BY ALL ORDER BY r.run_id DESC"""
+    FROM runs r LEFT JOIN ({EVERY_CELL}) s USING (run_id) GROUP BY ALL ORDER BY r.run_id DESC"""
 
 _RUN_FIELDS = (
     "run_id",
@@ -77,13 +78,20 @@ _RUN_FIELDS = (
     "skipped",
 )
 
-_SHAPES = """
-    SELECT DISTINCT d_model, d_ff, layers, heads, vocabulary FROM steps
+_MODEL_CELLS = """
+    SELECT d_model, d_ff, layers, heads, vocabulary, context, precision FROM steps
+    UNION ALL SELECT d_model, d_ff, layers, heads, vocabulary, context, precision FROM memory"""
+
+_SHAPES = f"""
+    SELECT DISTINCT d_model, d_ff, layers, heads, vocabulary FROM ({_MODEL_CELLS})
     ORDER BY d_model * d_model * layers, d_model, layers, d_ff, heads, vocabulary"""
 
-_CHOICES = """
-    SELECT list_sort(list(DISTINCT context)), list(DISTINCT precision), list(DISTINCT backend), list(DISTINCT mode),
-        substr(md5(count(*) || ' ' || coalesce(max(cell_id)::VARCHAR, '') || ' ' || (SELECT count(*) FROM runs)), 1, 8)
+_CHOICES = f"""
+    SELECT (SELECT list_sort(list(DISTINCT context)) FROM ({_MODEL_CELLS})),
+        (SELECT list(DISTINCT precision) FROM ({_MODEL_CELLS})),
+        list(DISTINCT backend), list(DISTINCT mode),
+        (SELECT substr(md5(count(*) || ' ' || coalesce(max(cell_id)::VARCHAR, '') || ' ' ||
+            (SELECT count(*) FROM runs)), 1, 8) FROM ({EVERY_CELL}))
     FROM steps"""
 
 

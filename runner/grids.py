@@ -1,0 +1,157 @@
+"""Axes whose product is a set of cells; one class a table. Their names are those of the flags and of `sweep.toml`.
+
+    >>> len(list(StepGrid(sizes=("small",), contexts=(128, 256), precisions=("fp32", "bf16")).cells()))
+    4
+
+Standard library only.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self, get_args
+
+from runner.schema import AttentionBackend, AttentionCell, Cell, MemoryCell, StepCell, SweepCell
+from runner.sizes import shape_given, size_named
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """A product of axes. `AXES` says which axis sets which field of a cell."""
+
+    AXES: ClassVar[Mapping[str, str]]
+    CELL: ClassVar[type[SweepCell]]
+
+    def cells(self) -> Iterator[SweepCell]:
+        """Every cell of the product, in the order of the axes."""
+        for shape in self.shapes():
+            for values in itertools.product(*(getattr(self, axis) for axis in self.AXES.values())):
+                asked: dict[str, Any] = {**shape, **dict(zip(self.AXES, values, strict=True)), **self.limits()}
+                yield self.CELL(**asked)
+
+    def over(self, axes: Mapping[str, Any]) -> Self:
+        """The same grid with the axes that a user set, as far as it has them."""
+        own = {item.name for item in fields(self)}
+        return replace(self, **{name: value for name, value in axes.items() if name in own})
+
+    def shapes(self) -> list[dict[str, int]]:
+        """The numbers of each shape; one empty set for a grid without shapes."""
+        return [{}]
+
+    def limits(self) -> dict[str, Any]:
+        """What says how carefully a cell is measured."""
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shapes(Grid):
+    sizes: tuple[str, ...] = ()
+    shape: tuple[str, ...] = ()
+
+    def shapes(self) -> list[dict[str, int]]:
+        found = [size_named(name) for name in self.sizes] + [shape_given(text) for text in self.shape]
+        return [size.numbers for size in found]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Limits(Grid):
+    steps: int = 10
+    max_steps: int = 200  # or `steps`, if that is more
+    max_seconds: float = 10.0
+
+    def limits(self) -> dict[str, Any]:
+        most = max(self.steps, self.max_steps)
+        return {"min_steps": self.steps, "max_steps": most, "max_seconds": self.max_seconds}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepGrid(_Shapes, _Limits):
+    """Cells of `steps`."""
+
+    CELL = StepCell
+    AXES: ClassVar[Mapping[str, str]] = {
+        "context": "contexts",
+        "mode": "modes",
+        "precision": "precisions",
+        "backend": "backends",
+        "attention": "attention",
+        "optimizer": "optimizers",
+        "weights_dtype": "weights",
+        "checkpoint_blocks": "checkpoint",
+        "batch": "batch",
+        "warmup_steps": "warmup",
+    }
+    contexts: tuple[int, ...] = ()
+    modes: tuple[str, ...] = ("train",)
+    precisions: tuple[str, ...] = ("fp32",)
+    backends: tuple[str, ...] = ("eager",)
+    attention: tuple[str, ...] = ("naive",)
+    optimizers: tuple[str, ...] = ("foreach",)
+    weights: tuple[str, ...] = ("fp32",)
+    checkpoint: tuple[int, ...] = (0,)
+    batch: tuple[int, ...] = (4,)
+    warmup: tuple[int, ...] = (5,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionGrid(_Limits):
+    """Cells of `attention`. Backends that mean nothing for a single operation are left out."""
+
+    CELL = AttentionCell
+    AXES: ClassVar[Mapping[str, str]] = {
+        "implementation": "attention",
+        "backend": "backends",
+        "batch": "batch",
+        "seq_len": "seq_lens",
+        "d_head": "d_heads",
+        "precision": "precisions",
+        "causal": "causal",
+        "cache": "cache",
+        "warmup_steps": "warmup",
+    }
+    attention: tuple[str, ...] = ("naive",)
+    backends: tuple[str, ...] = ("eager",)
+    batch: tuple[int, ...] = (8,)
+    seq_lens: tuple[int, ...] = (256, 1024, 4096, 8192, 16384)
+    d_heads: tuple[int, ...] = (16, 32, 64, 128)
+    precisions: tuple[str, ...] = ("fp32",)
+    causal: tuple[bool, ...] = (True,)
+    cache: tuple[str, ...] = ("hot",)
+    warmup: tuple[int, ...] = (5,)
+    steps: int = 100
+    max_steps: int = 100
+
+    def over(self, axes: Mapping[str, Any]) -> Self:
+        known = [name for name in axes.get("backends", ()) if name in get_args(AttentionBackend)]
+        return super().over({**axes, "backends": tuple(known)} if "backends" in axes else axes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryGrid(_Shapes):
+    """Cells of `memory`."""
+
+    CELL = MemoryCell
+    AXES: ClassVar[Mapping[str, str]] = {
+        "context": "contexts",
+        "mode": "modes",
+        "precision": "precisions",
+        "attention": "attention",
+        "optimizer": "optimizers",
+        "weights_dtype": "weights",
+        "checkpoint_blocks": "checkpoint",
+        "batch": "batch",
+        "timeline": "timeline",
+    }
+    contexts: tuple[int, ...] = ()
+    modes: tuple[str, ...] = ("inference", "forward", "train")
+    precisions: tuple[str, ...] = ("fp32",)
+    attention: tuple[str, ...] = ("naive",)
+    optimizers: tuple[str, ...] = ("foreach",)
+    weights: tuple[str, ...] = ("fp32",)
+    checkpoint: tuple[int, ...] = (0,)
+    batch: tuple[int, ...] = (4,)
+    timeline: tuple[bool, ...] = (False,)
+
+
+#: The grid that makes a kind of cell.
+GRIDS: Mapping[type[Cell], type[Grid]] = {grid.CELL: grid for grid in (StepGrid, AttentionGrid, MemoryGrid)}

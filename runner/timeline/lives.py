@@ -1,0 +1,170 @@
+"""Every allocation of a recording, from birth to death, worked out from the allocator's events.
+
+    >>> history = follow([Event(at_ns=0, address=64, change=100), Event(at_ns=5_000, address=64, change=-100)])
+    >>> history.lives[0].died, history.peak_bytes, history.times_us
+    (1, 100, [0, 5])
+
+A mark (the beginning of a phase) is an event that changes nothing. Each event has a microsecond of its own, so that
+the order in which memory came and went survives in whole microseconds: where several fell into one, the later ones
+are moved on by as many. Standard library only.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from runner.schema import Category
+
+NS_PER_US = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Memory that came (`change` > 0 bytes) or went (< 0), or a mark (0). `source` is the recorder's number for it, or
+    -1."""
+
+    at_ns: int
+    address: int
+    change: int
+    source: int = -1
+
+
+@dataclass(slots=True)
+class Life:
+    """One allocation. `born` and `died` are positions in the events; None for before and after the recording."""
+
+    address: int
+    bytes: int
+    born: int | None
+    died: int | None = None
+    source: int = -1
+    category: Category | None = None
+    operation: str | None = None
+    module: str | None = None
+    stack: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """All allocations of a recording, what was there before first, then in order of birth.
+
+    `peak` is the position of the event after which most bytes were alive; None if that was before the first."""
+
+    lives: Sequence[Life]
+    times_us: Sequence[int]
+    baseline_bytes: int
+    peak_bytes: int
+    peak: int | None
+    lost_events: int
+
+    @property
+    def peak_at_us(self) -> int:
+        return 0 if self.peak is None else self.times_us[self.peak]
+
+    def at_peak(self) -> list[Life]:
+        """The allocations that were alive when the total was largest."""
+        return [life for life in self.lives if _alive(life, -1 if self.peak is None else self.peak)]
+
+
+@dataclass(slots=True)
+class _Follower:
+    alive: dict[int, Life]
+    before: list[Life]
+    born: list[Life] = field(default_factory=list)
+    lost: int = 0
+
+    def take(self, position: int, event: Event) -> None:
+        known = self.alive.pop(event.address, None) if event.change else None
+        if event.change > 0:
+            if known is not None:  # its free was lost; it cannot have outlived this
+                known.died = position
+                self.lost += 1
+            life = Life(event.address, event.change, position, source=event.source)
+            self.alive[event.address] = life
+            self.born.append(life)
+        elif event.change < 0:
+            if known is None:  # its birth was lost: it was there before the recording
+                known = Life(event.address, -event.change, None, source=event.source)
+                self.before.append(known)
+                self.lost += 1
+            known.died = position
+
+
+def follow(events: Sequence[Event], held: Iterable[Life] = ()) -> History:
+    """The allocations behind `events`, in the allocator's order; `held` are those known to be there before.
+
+    A free of what nobody knows counts as lost, and as an allocation that was there before."""
+    before = [Life(life.address, life.bytes, None, source=life.source) for life in held]
+    follower = _Follower(alive={life.address: life for life in before}, before=before)
+    for position, event in enumerate(events):
+        follower.take(position, event)
+    lives = [*follower.before, *follower.born]
+    baseline = sum(life.bytes for life in follower.before)
+    peak, peak_bytes = _peak(events, lives, baseline)
+    return History(
+        lives=lives,
+        times_us=own_microseconds([event.at_ns for event in events]),
+        baseline_bytes=baseline,
+        peak_bytes=peak_bytes,
+        peak=peak,
+        lost_events=follower.lost,
+    )
+
+
+def alive_after(events: Sequence[Event]) -> list[Life]:
+    """What is alive when all of `events` have happened."""
+    return [life for life in follow(events).lives if life.died is None]
+
+
+def own_microseconds(times_ns: Sequence[int]) -> list[int]:
+    """Whole microseconds since the first time, each greater than the one before it."""
+    found: list[int] = []
+    for time_ns in times_ns:
+        since = (time_ns - times_ns[0]) // NS_PER_US
+        found.append(max(since, found[-1] + 1) if found else since)
+    return found
+
+
+class Moments:
+    """Finds the allocation that lay at an address at a time, though clocks differ by microseconds."""
+
+    def __init__(self, history: History, events: Sequence[Event]) -> None:
+        self.times_ns = [event.at_ns for event in events]
+        self.at: dict[int, list[Life]] = {}
+        for life in history.lives:
+            self.at.setdefault(life.address, []).append(life)
+
+    def find(self, address: int, at_ns: int) -> Life | None:
+        """The allocation at `address` whose life is nearest to `at_ns`; None if there never was one."""
+        return min(self.at.get(address, ()), key=lambda life: self._distance(life, at_ns), default=None)
+
+    def _distance(self, life: Life, at_ns: int) -> int:
+        born = at_ns if life.born is None else self.times_ns[life.born]
+        died = at_ns if life.died is None else self.times_ns[life.died]
+        return max(born - at_ns, at_ns - died, 0)
+
+
+def phase_of(position: int | None, starts: Sequence[int], names: Sequence[str]) -> str | None:
+    """The phase in which an event fell: `starts` are the positions of the marks, in order."""
+    found = -1 if position is None else bisect_right(starts, position) - 1
+    return names[found] if found >= 0 else None
+
+
+def _alive(life: Life, position: int) -> bool:
+    return (life.born is None or life.born <= position) and (life.died is None or life.died > position)
+
+
+def _peak(events: Sequence[Event], lives: Sequence[Life], baseline: int) -> tuple[int | None, int]:
+    """The position and the bytes of the largest total, the first of equals."""
+    changes = [0] * len(events)
+    for life in lives:
+        if life.born is not None:
+            changes[life.born] += life.bytes
+        if life.died is not None:
+            changes[life.died] -= life.bytes
+    peak, peak_bytes, total = None, baseline, baseline
+    for position, change in enumerate(changes):
+        total += change
+        if total > peak_bytes:
+            peak, peak_bytes = position, total
+    return peak, peak_bytes

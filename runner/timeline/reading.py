@@ -1,0 +1,96 @@
+"""Reads a pickled snapshot that somebody else made, in a process of its own, without executing anything.
+
+    python -m runner.timeline.reading < snapshot.pickle       (the `import` command starts it so)
+
+A pickle is a program. This one's reader refuses every name it could look up, so that there is nothing to call; and the
+process may take only so much memory and time, because a few bytes can claim gigabytes. What leaves it is one line of
+JSON: `{"timelines": [...]}`, each a set of columns, or `{"refused": [got, expected]}`. Limits: PROCESS_BYTES is not
+enforced on macOS, which knows no such limit. Standard library only.
+"""
+
+import contextlib
+import gc
+import json
+import pickle
+import resource
+import sys
+from functools import partial
+from typing import IO, Any, NoReturn
+
+from runner.timeline.lives import follow
+from runner.timeline.rows import columns_of
+from runner.timeline.snapshot import BadSnapshot, Frames, Recording, category_of, recordings
+from runner.timeline.stacks import Stacks
+
+#: What the process may take, in bytes and in seconds of its own computing.
+PROCESS_BYTES, PROCESS_SECONDS = 4 * 2**30, 120
+
+#: What a pickle that is cut off, is none or asks for too much raises; whatever else happens ends the process.
+_BROKEN = (
+    pickle.UnpicklingError, EOFError, ValueError, TypeError, LookupError, AttributeError, OverflowError, MemoryError,
+    RecursionError, BufferError,
+)  # fmt: skip
+
+
+class Refusing(pickle.Unpickler):
+    """Loads plain data, and refuses whatever would look up a class, a function or an object outside the pickle."""
+
+    def find_class(self, module_name: str, global_name: str, /) -> NoReturn:
+        raise BadSnapshot(f"a pickle that names {module_name[:60]}.{global_name[:60]}", expected="plain data")
+
+    def persistent_load(self, pid: Any) -> NoReturn:
+        raise BadSnapshot("a pickle that refers to an object outside of it", expected="plain data")
+
+
+def read(file: IO[bytes]) -> list[dict[str, Any]]:
+    """The timelines of a pickled snapshot, one a device. Raises BadSnapshot."""
+    try:
+        snapshot = Refusing(file).load()
+    except BadSnapshot:
+        raise
+    except MemoryError:
+        raise BadSnapshot(
+            f"a pickle that needs more than {PROCESS_BYTES // 2**30} GiB", expected="less, or a pickle that is whole"
+        ) from None
+    except _BROKEN as error:
+        reason = f"{type(error).__name__}: {error}"[:200]
+        raise BadSnapshot(f"no pickle, or half of one ({reason})", expected="a whole pickle") from None
+    found = recordings(snapshot)
+    if not found:
+        raise BadSnapshot("a snapshot without a single allocation", expected="one with history or memory in use")
+    return [timeline(recording) for recording in found]
+
+
+def timeline(recording: Recording) -> dict[str, Any]:
+    """One device's timeline as columns."""
+    history, stacks, frames = follow(recording.events, recording.held), Stacks(), Frames()
+    for life in history.lives:
+        source = recording.sources[life.source]
+        life.category = category_of(source)
+        # A free's frames are not those of its allocation.
+        if source.get("action", "alloc") == "alloc":
+            life.stack = stacks.remember(frames.key(source), partial(frames.read, source))
+    marks = [(position, "out of memory") for position in recording.failures]
+    columns = columns_of(history, stacks=stacks.texts, marks=marks, phased=False)
+    return {"device": recording.device, **columns}
+
+
+def main() -> None:
+    """Reads standard input, writes standard output."""
+    _limit()
+    gc.disable()  # it would search millions of new objects again and again, and the process ends soon
+    try:
+        answer: dict[str, Any] = {"timelines": read(sys.stdin.buffer)}
+    except BadSnapshot as error:
+        answer = {"refused": [str(error), error.expected]}
+    json.dump(answer, sys.stdout, separators=(",", ":"))
+
+
+def _limit() -> None:
+    for kind, most in ((resource.RLIMIT_AS, PROCESS_BYTES), (resource.RLIMIT_CPU, PROCESS_SECONDS)):
+        with contextlib.suppress(ValueError, OSError):  # macOS; or a lower limit is set already
+            resource.setrlimit(kind, (most, most))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,226 @@
+"""Single-head attention: what it must cost by hand, what was counted, whether it is right, and how it runs out."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from runner.analysis import attention as accounting
+from runner.engines.job import Job
+from runner.measure import precision
+from runner.measure.allocations import refusal
+from runner.measure.attention import AttentionStep, errors, measure_attention
+from runner.measure.device import Device
+from runner.measure.reference import TOLERANCE, reference, relative_error
+from runner.models.attention import ATTENTION, naive, unavailable
+from runner.schema import AttentionCell, AttentionRow, Cell, new_id
+from tests.command import rows, run
+
+CPU = Device("cpu")
+HERE = [name for name in ATTENTION if unavailable(name, "cpu") is None]
+
+
+def cell(**asked: Any) -> AttentionCell:
+    """Two problems of eight tokens, four wide, unless asked otherwise."""
+    tiny = {"implementation": "naive", "precision": "fp32", "batch": 2, "seq_len": 8, "d_head": 4}
+    return AttentionCell(**{**tiny, "warmup_steps": 1, "min_steps": 3, "max_steps": 3, **asked})
+
+
+def measured(asked: AttentionCell) -> dict[str, Any]:
+    job = Job(
+        experiment="attention",
+        cell=asked,
+        run_id=new_id(),
+        cell_id=new_id(),
+        device="cpu",
+        device_name="",
+        limit_bytes=1,
+    )
+    return dict(measure_attention(job, lambda doing: None).values)
+
+
+# By hand. B = 2, S = 8, d = 4, float32: a vector is 2*8*4*4 = 256 bytes, a square 2*8*8*4 = 512, the mask 8*8 = 64.
+
+
+def test_flops_by_hand() -> None:
+    # Two products of 2 S S d operations each, for both problems: 2 * 2 * (2*8*8*4) = 2048; half of the squares is seen.
+    assert accounting.forward_flops(cell(causal=False)) == 2048
+    assert accounting.forward_flops(cell(causal=True)) == 1024
+    assert accounting.backward_flops(cell(causal=False)) == 5120
+    assert accounting.forward_bytes(cell()) == 4 * 256
+    # The grid's largest: 8 problems of 16384 tokens, 128 wide, as FlashAttention's benchmark counts them.
+    large = cell(batch=8, seq_len=16384, d_head=128, causal=False)
+    assert accounting.forward_flops(large) == 4 * 8 * 16384**2 * 128 == 1_099_511_627_776
+
+
+def test_saved_bytes_by_hand() -> None:
+    assert accounting.square_bytes(cell()) == 512
+    # Queries, keys, values, probabilities, and which scores are hidden.
+    assert accounting.saved_bytes(cell()) == 3 * 256 + 512 + 64
+    assert accounting.saved_bytes(cell(causal=False)) == 3 * 256 + 512
+    # Fused: queries, keys, values, output, and one float32 a row.
+    assert accounting.saved_bytes(cell(implementation="sdpa-flash")) == 4 * 256 + 2 * 8 * 4
+    # sdpa-math computes bf16 in float32: copies of float32 size, though a bf16 vector is 128 bytes.
+    assert accounting.saved_bytes(cell(implementation="sdpa-math", precision="bf16")) == 3 * 256 + 512
+
+
+def test_the_squares_of_naive_attention_by_hand() -> None:
+    """At the grid's largest, 8 problems of 16384 tokens: a square is 8 GiB, three are alive in softmax's backward."""
+    large = cell(batch=8, seq_len=16384, d_head=64)
+    worked = accounting.worked_sum(large)
+    squares = [tensor for tensor, formula, size in worked if size == 8 * 2**30]
+    assert squares == ["probabilities", "gradient of the probabilities", "gradient of softmax's input"]
+    assert {tensor: size for tensor, _, size in worked}["inverted mask"] == 16384**2
+    vectors = 6 * 8 * 16384 * 64 * 4  # q, k, v, the output, its gradient, the values' gradient
+    assert sum(size for _, _, size in worked) == 3 * 8 * 2**30 + 16384**2 + vectors + 8
+    assert accounting.predicted_peak_bytes(large) == sum(size for _, _, size in worked)
+    assert ("probabilities", "B × S² × 4 bytes", 8 * 2**30) in worked
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("name", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("shape", [(2, 128, 16), (1, 32, 64)], ids=str)
+@pytest.mark.parametrize("implementation", HERE)
+def test_accounting_agrees_with_hooks_and_counted_allocations(
+    implementation: str, shape: tuple[int, int, int], name: str, causal: bool
+) -> None:
+    """The second shape is wider than long, so that vectors decide where the peak lies."""
+    batch, seq_len, d_head = shape
+    asked = cell(
+        implementation=implementation, precision=name, causal=causal, batch=batch, seq_len=seq_len, d_head=d_head
+    )
+    found = measured(asked)
+    assert found["saved_bytes"] == found["predicted_saved_bytes"] == accounting.saved_bytes(asked)
+    assert found["before_backward_bytes"] == accounting.before_backward_bytes(asked)
+    assert found["output_error"] <= TOLERANCE[asked.precision]
+    assert found["gradient_error"] <= TOLERANCE[asked.precision]
+    scratch = found["peak_allocated_bytes"] - accounting.predicted_peak_bytes(asked)
+    if accounting.is_unfused(asked) and name != "bf16":
+        assert scratch == 0
+    else:  # oneDNN's for products in bf16, the kernel's own for fused ones
+        assert scratch >= 0
+
+
+def test_the_peak_in_bf16_is_exact_once_the_squares_outweigh_scratch() -> None:
+    asked = cell(precision="bf16", seq_len=512, d_head=16)
+    assert measured(asked)["peak_allocated_bytes"] == accounting.predicted_peak_bytes(asked)
+
+
+def test_the_reference_is_what_autograd_finds_in_float64() -> None:
+    q, k, v, grad = (torch.randn(2, 1, 200, 8, dtype=torch.float64, requires_grad=True) for _ in range(4))
+    for causal in (True, False):
+        output = naive(q, k, v, causal=causal)
+        expected = [output, *torch.autograd.grad(output, (q, k, v), grad)]
+        for found, wanted in zip(reference(q, k, v, grad, causal=causal), expected, strict=True):
+            torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-12)
+
+
+def _unscaled(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Tensor:
+    return naive(q * math.sqrt(q.shape[-1]), k, v, causal=causal)
+
+
+def _sees_one_further(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Tensor:
+    return naive(q, k.roll(-1, -2), v.roll(-1, -2), causal=causal)
+
+
+def _wrong_backward(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Tensor:
+    return naive(q, k.detach(), v, causal=causal) + 0 * k
+
+
+@pytest.mark.parametrize("name", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("wrong", [_unscaled, _sees_one_further, _wrong_backward])
+def test_a_wrong_implementation_is_caught(wrong: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = cell(precision=name, seq_len=64, d_head=16)
+    precision.apply(asked, CPU)
+    right = errors(AttentionStep(asked, CPU))
+    assert max(right.values()) <= TOLERANCE[asked.precision]
+    monkeypatch.setitem(ATTENTION, "naive", wrong)
+    assert max(errors(AttentionStep(asked, CPU)).values()) > TOLERANCE[asked.precision]
+
+
+def test_an_error_is_relative() -> None:
+    expected = torch.tensor([3.0, 4.0], dtype=torch.float64)
+    assert relative_error(torch.tensor([3.0, 4.5]), expected) == pytest.approx(0.1)
+    assert math.isnan(relative_error(torch.tensor([3.0, math.nan]), expected))
+
+
+def test_what_allocators_say_becomes_columns() -> None:
+    cuda = (
+        "CUDA out of memory. Tried to allocate 8.00 GiB. GPU 0 has a total capacity of 139.80 GiB of which 4.50 GiB is "
+        "free. Process 7 has 135.30 GiB memory in use. Of the allocated memory 130.25 GiB is allocated by PyTorch, and "
+        "4.19 GiB is reserved by PyTorch but unallocated."
+    )
+    gib = 2**30
+    assert refusal(cuda) == {
+        "asked_bytes": 8 * gib, "in_use_bytes": round(130.25 * gib), "device_bytes": round(139.80 * gib)
+    }  # fmt: skip
+    cpu = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 51200000000 bytes. Error code 12"
+    assert refusal(cpu) == {"asked_bytes": 51_200_000_000}
+    assert refusal("Something else.") == {}
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep whose longest cell asks for 8 x 120,000 x 120,000 x 4 bytes at once: refused wherever this is run."""
+    path = tmp_path_factory.mktemp("attention") / "results.duckdb"
+    grid = "--seq-lens 128,120000 --d-heads 16 --batch 8 --precisions fp32 --backends eager --attention naive,flex"
+    limits = "--cache hot,cold --causal false --steps 3 --max-steps 3 --warmup 1 --device cpu"
+    done = run("sweep", "--experiment", "attention", *grid.split(), *limits.split(), db=path)
+    assert done.returncode == 0, done.stdout
+    assert "forward asked for 429 GiB more than the 234 MiB in use" in done.stdout
+    assert "oom" in run("show", db=path).stdout
+    return path
+
+
+def test_out_of_memory_is_a_row_with_its_whole_key_and_bytes(db: Path) -> None:
+    (found,) = rows(db, "FROM attention WHERE status = 'oom'")
+    asked = AttentionCell(**{name: found[name] for name in AttentionCell.names()})
+    assert (asked.seq_len, asked.d_head, asked.batch, asked.causal) == (120_000, 16, 8, False)
+    assert found["cell_key"] == asked.key
+    assert found["failed_phase"] == "forward"
+    assert found["asked_bytes"] == found["tensor_bytes"] == 8 * 120_000**2 * 4
+    assert found["in_use_bytes"] == 4 * 8 * 120_000 * 16 * 4, "queries, keys, values, the output's gradient"
+    assert found["asked_bytes"] > found["device_bytes"] > 2**28
+    assert found["predicted_peak_bytes"] > 3 * found["tensor_bytes"]
+    assert found["forward_flops"] == 4 * 8 * 120_000**2 * 16
+    assert "tried to allocate 460800000000 bytes" in found["message"]
+    assert found["steps"] is None
+
+
+def test_the_next_cell_starts_clean_and_is_whole(db: Path) -> None:
+    (found,) = rows(db, "FROM attention WHERE status = 'ok'")
+    own = {column for column in AttentionRow.__dataclass_fields__ if column not in dir(Cell)}
+    unknown = {name for name in own if found[name] is None}
+    failures = {"failed_phase", "message", "asked_bytes", "in_use_bytes", "device_bytes"}
+    assert unknown == failures | {"peak_reserved_bytes", "compile_seconds"}
+    timings = {row["phase"]: row for row in rows(db, "FROM timings")}
+    assert set(timings) == {"forward", "backward", "forward_backward", "step"}
+    assert timings["forward"]["n"] == found["steps"] == 3
+    seconds = timings["forward"]["median_ms"] / 1e3
+    assert found["forward_flops_per_s"] == pytest.approx(found["forward_flops"] / seconds)
+    assert found["forward_bytes_per_s"] == pytest.approx(4 * 8 * 128 * 16 * 4 / seconds)
+    backward = timings["backward"]["median_ms"] / 1e3
+    assert found["backward_flops_per_s"] == pytest.approx(2.5 * found["forward_flops"] / backward)
+
+
+def test_what_a_cpu_has_not_is_skipped_with_the_reason(db: Path) -> None:
+    found = rows(db, "FROM attention WHERE status = 'skipped'")
+    assert len(found) == 6
+    for row in found:
+        reason = "no flex kernel for cpu" if row["implementation"] == "flex" else "Only on CUDA is the cache emptied"
+        assert reason in row["message"]
+
+
+def test_the_time_limit_ends_a_cell_before_its_least_number_of_iterations() -> None:
+    found = measured(cell(seq_len=256, min_steps=100, max_steps=100, max_seconds=0.0))
+    assert (found["steps"], found["stopped_by"]) == (3, "max_seconds")
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")  # the compiler's own
+def test_compiled_cells_agree_too() -> None:
+    found = measured(cell(seq_len=64, d_head=16, backend="compiled"))
+    assert max(found["output_error"], found["gradient_error"]) <= found["tolerance"]
+    assert found["compile_seconds"] > 0

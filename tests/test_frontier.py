@@ -1,0 +1,148 @@
+"""The frontier: what is predicted, how it is looked for, and that its answer is true of real allocations."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.analysis.frontier import at, predicted_largest, search
+from runner.engines.job import Job
+from runner.engines.local import LocalEngine
+from runner.errors import UsageError
+from runner.frontier import byte_count, questions
+from runner.schema import AttentionCell, FrontierCell, StepCell, new_id
+from tests.command import rows, run
+
+LIMIT = 256 * 2**20
+WORDS = ("--d-heads", "16", "--limit", "256MiB", "--device", "cpu")
+NOTHING: dict[str, Any] = dict.fromkeys(
+    ("attention", "d_heads", "precisions", "causal", "batch", "sizes", "grow", "modes", "contexts", "step")
+)
+
+
+@pytest.mark.parametrize("truth", [0, 1, 2, 17, 36, 37, 500])
+@pytest.mark.parametrize("first", [0, 1, 36, 200])
+def test_the_search_ends_between_two_neighbors_and_tries_nothing_twice(first: int, truth: int) -> None:
+    tried: list[int] = []
+
+    def fits(count: int) -> bool:
+        tried.append(count)
+        return count <= truth
+
+    assert search(first, fits) == (truth, truth + 1)
+    assert len(tried) == len(set(tried))
+    assert tried[0] == max(first, 1)
+    assert min(tried) >= 1
+
+
+def test_a_good_prediction_costs_few_trials() -> None:
+    tried: list[int] = []
+
+    def fits(count: int) -> bool:
+        tried.append(count)
+        return count <= 35
+
+    search(36, fits)
+    assert tried == [36, 34, 35]
+
+
+def test_the_prediction_by_hand() -> None:
+    """Three squares, a mask, six vectors and a number of 8 bytes: 253 MB for S = 1600, 274 MB for the next size."""
+    asked = questions({**NOTHING, "d_heads": "16"}, limit_bytes=LIMIT)
+    assert len(asked) == 1
+
+    def peak(length: int) -> int:
+        return 3 * 8 * length**2 * 4 + length**2 + 6 * 8 * length * 16 * 4 + 8
+
+    assert peak(1600) <= LIMIT < peak(1664)
+    assert predicted_largest(asked[0], device="cpu") == 1600
+    none = questions({**NOTHING, "d_heads": "16"}, limit_bytes=1000)
+    assert predicted_largest(none[0], device="cpu") == 0
+
+
+def test_questions_are_the_product_of_what_was_asked() -> None:
+    asked = questions({**NOTHING, "attention": "naive,sdpa-math", "precisions": "fp32,bf16"}, limit_bytes=LIMIT)
+    assert len(asked) == 2 * 2 * 4
+    cell = at(asked[0], 128)
+    assert isinstance(cell, AttentionCell)
+    assert (cell.seq_len, cell.batch, cell.d_head, cell.causal) == (128, 8, 16, True)
+    (model,) = questions({**NOTHING, "sizes": "small", "grow": "batch"}, limit_bytes=LIMIT)
+    step = at(model, 3)
+    assert isinstance(step, StepCell)
+    assert (step.d_model, step.batch, step.context, step.mode, model.step) == (768, 3, 512, "train", 1)
+
+
+def test_sizes_of_memory() -> None:
+    assert [byte_count(text) for text in ("2GiB", "512 mib", "1.5GiB", "1000")] == [2**31, 2**29, 3 * 2**29, 1000]
+    for text in ("", "2GB", "-1GiB", "0", "GiB"):
+        with pytest.raises(UsageError, match="2GiB or 512MiB"):
+            byte_count(text)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"sizes": "small"}, "go together"),
+        ({"grow": "batch"}, "go together"),
+        ({"sizes": "small", "grow": "layers"}, "context or batch"),
+        ({"attention": "fast"}, "one of naive"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(flags: dict[str, str], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        questions({**NOTHING, **flags}, limit_bytes=LIMIT)
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("frontier") / "results.duckdb"
+    done = run("frontier", *WORDS, db=path)
+    assert done.returncode == 0, done.stdout
+    assert "predicted 1,600" in done.stdout
+    return path
+
+
+def test_the_answer_fits_and_the_next_size_does_not(db: Path) -> None:
+    (found,) = rows(db, "FROM frontier")
+    asked = FrontierCell(**{name: found[name] for name in FrontierCell.names()})
+    assert (found["status"], found["limit_bytes"], found["cell_key"]) == ("ok", LIMIT, asked.key)
+    assert found["smallest_failing"] - found["largest"] == 64
+    assert 0.7 * LIMIT < found["largest_peak_bytes"] <= LIMIT
+    assert found["trials"] >= 2
+    assert rows(db, "SELECT count(*) AS runs FROM runs JOIN frontier USING (run_id)") == [{"runs": 1}]
+    engine = LocalEngine()
+    statuses = []
+    for size in (found["largest"], found["smallest_failing"]):
+        job = Job(
+            experiment="frontier", cell=at(asked, size), run_id=new_id(), cell_id=new_id(), device="cpu",
+            device_name="", limit_bytes=LIMIT,
+        )  # fmt: skip
+        statuses.append(engine.measure(job, timeout_s=60).status)
+    assert statuses == ["ok", "oom"]
+
+
+def test_what_was_answered_is_not_asked_again(db: Path) -> None:
+    done = run("frontier", *WORDS, db=db)
+    assert done.returncode == 0
+    assert "1 answered before" in done.stdout
+    assert len(rows(db, "FROM frontier")) == 1
+    shown = run("show", db=db)
+    assert "fits," in shown.stdout
+
+
+def test_a_models_largest_batch(tmp_path: Path) -> None:
+    words = "--sizes toy-64 --grow batch --contexts 64 --limit 192MiB --step 16 --device cpu"
+    done = run("frontier", *words.split(), db=tmp_path / "r.duckdb")
+    assert done.returncode == 0, done.stdout
+    (found,) = rows(tmp_path / "r.duckdb", "FROM frontier")
+    assert (found["d_model"], found["batch"], found["context"], found["d_head"]) == (64, None, 64, None)
+    assert found["smallest_failing"] - found["largest"] == 16
+    assert found["largest_peak_bytes"] <= 192 * 2**20
+
+
+def test_a_kernel_that_is_not_there_is_skipped(tmp_path: Path) -> None:
+    done = run("frontier", *WORDS, "--attention", "sdpa-cudnn", db=tmp_path / "r.duckdb")
+    assert done.returncode == 0, done.stdout
+    (found,) = rows(tmp_path / "r.duckdb", "FROM frontier")
+    assert (found["status"], found["largest"]) == ("skipped", None)
+    assert "no sdpa-cudnn kernel" in found["message"]
