@@ -8,6 +8,7 @@ from pathlib import Path
 import streamlit as st
 
 from pages.data import tables
+from pages.memory import attention, peak, timeline
 from pages.overview import overview
 from pages.parts import filters, live, permalink, states
 from pages.parts.frame import Frame, cached
@@ -27,6 +28,11 @@ NAVIGATION: dict[str, list[tuple[str, str, str, PageFunction]]] = {
     "Experiments": [
         ("Training step", "training-step", ":material/stacked_bar_chart:", step.page),
         ("Mixed precision", "mixed-precision", ":material/compare_arrows:", mixed_precision.page),
+    ],
+    "Memory": [
+        ("Attention", "attention", ":material/visibility:", attention.page),
+        ("Peak memory", "peak-memory", ":material/memory:", peak.page),
+        ("Memory timeline", "memory-timeline", ":material/view_timeline:", timeline.page),
     ],
     "File": [("Data", "data", ":material/table:", tables.page)],
 }

@@ -20,13 +20,16 @@ from playwright.sync_api import Browser, Page, expect
 from pages.charts.colors import PALETTE
 from runner.schema import TABLES, RunRow
 from runner.store.spool import Spool
-from tests import rows
+from tests import memory_rows, rows, timelines
 from tests.browser import ROOT, chromium, opened, served
 
 PAGES = {
     "": "What is in this file?",
     "training-step": "Where does the time of a training step go?",
     "mixed-precision": "How much faster is mixed precision?",
+    "attention": "What does attention cost as sequences grow?",
+    "peak-memory": "What fills the memory at the peak of a step?",
+    "memory-timeline": "What fills memory during a step?",
     "data": "What exactly was stored?",
 }
 expect.set_options(timeout=20_000)
@@ -41,9 +44,14 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server over a small finished sweep that nobody has visited yet."""
-    of = rows.run(label="first look")
-    with served(rows.store(tmp_path_factory.mktemp("app") / "results.duckdb", of, rows.laptop(of))) as found:
+    """A server over a small finished sweep of every experiment that nobody has visited yet."""
+    of, path = rows.run(label="first look"), tmp_path_factory.mktemp("app") / "results.duckdb"
+    rows.store(path, of, rows.laptop(of))
+    attention = [memory_rows.attention(of, seq_len=length) for length in (256, 1024)]
+    parts = {"parameters": 2**20, "activations": 2**22}
+    memory_rows.store(path, [*attention, memory_rows.memory(of, parts), memory_rows.memory(of, parts, context=256)])
+    timelines.write(path, of, timelines.step(allocations=300))
+    with served(path) as found:
         yield found
 
 
@@ -61,7 +69,9 @@ def test_every_page(browser: Browser, address: str, path: str) -> None:
     """Every page opens by its address, says its question, and asks nothing of the outside."""
     with opened(browser, f"{address}/{path}") as visit:
         expect(visit.page.get_by_role("heading", level=1)).to_have_text(PAGES[path])
-        expect(visit.page.locator(f"{CHART}, [data-testid=stDataFrame]").filter(visible=True).first).to_be_visible()
+        expect(
+            visit.page.locator(f"{CHART}, [data-testid=stDataFrame], canvas").filter(visible=True).first
+        ).to_be_visible()
         _settled(visit.page)
         assert visit.page.get_by_test_id("stException").count() == 0
         assert visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -1,4 +1,4 @@
-"""One color for each entity, everywhere: phases, precisions, backends, ways to end.
+"""One color for each entity, everywhere: phases, precisions, backends, ways to end, what memory is for.
 
     color_of("backward"), color_of("bf16"), color_of("oom")
 
@@ -36,6 +36,26 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
         "compiled-reduce-overhead": BLUE,
         "compiled-max-autotune": GREEN,
     },
+    "category": {
+        "parameter": BLUE,
+        "gradient": ORANGE,
+        "optimizer state": GREEN,
+        "activation": PURPLE,
+        "autocast copy": CYAN,
+        "input": BROWN,
+        "temporary": PINK,
+        "workspace": RED,
+        "unknown": SLATE,
+    },
+    "implementation": {
+        "naive": SLATE,
+        "sdpa": BLUE,
+        "sdpa-math": GOLD,
+        "sdpa-flash": PURPLE,
+        "sdpa-efficient": GREEN,
+        "sdpa-cudnn": CYAN,
+        "flex": PINK,
+    },
     "status": {"ok": BLUE, "oom": RED, "timeout": ORANGE, "crashed": PURPLE, "error": BROWN, "skipped": SLATE},
 }
 
@@ -47,5 +67,5 @@ def tint(color: str, *, opacity: float) -> str:
 
 
 def color_of(entity: str) -> str:
-    """The color of a phase, precision, backend or status."""
+    """The color of a phase, precision, backend, category of memory, attention implementation or status."""
     return next(family[entity] for family in FAMILIES.values() if entity in family)

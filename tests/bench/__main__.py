@@ -11,9 +11,9 @@ from types import ModuleType
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import app, cell, step, store
+from tests.bench import app, cell, snapshot, step, store, timeline
 
-BENCHES: tuple[ModuleType, ...] = (step, cell, store, app)
+BENCHES: tuple[ModuleType, ...] = (step, cell, store, app, snapshot, timeline)
 
 
 def main() -> None:

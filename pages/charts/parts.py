@@ -1,0 +1,93 @@
+"""What a peak of memory is made of, cell by cell: stacked bars, one a cell, in the colors of the categories.
+
+    figure = part_bars([PeakBar(group="toy-64", place="128 · fp32", parts={"parameter": 1.4e6}, …)], state="parts")
+
+A failed cell keeps its place, with its reason instead of a bar.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import plotly.graph_objects as go
+
+from pages.charts.bytes import in_unit, unit_for
+from pages.charts.colors import FAINT, QUIET, RED, color_of
+from pages.charts.frame import layout
+
+#: Words for the categories, many of each.
+CATEGORY_WORDS = {
+    "parameter": "parameters",
+    "gradient": "gradients",
+    "optimizer state": "optimizer state",
+    "activation": "activations",
+    "autocast copy": "autocast copies",
+    "input": "inputs",
+    "temporary": "temporaries",
+    "workspace": "workspace",
+    "fragmentation": "fragmentation",
+    "unknown": "unexplained",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeakBar:
+    """One cell. `parts` are bytes by category; `total` is the peak of live tensors."""
+
+    group: str
+    place: str
+    cell_id: str
+    parts: dict[str, int] = field(default_factory=dict)
+    total: int = 0
+    failure: str | None = None
+
+
+def part_bars(bars: Sequence[PeakBar], *, state: str) -> go.Figure:
+    """The chart. Parts without a byte in any cell are left out."""
+    ends = [sum(max(size, 0) for size in bar.parts.values()) for bar in bars]
+    factor, unit = unit_for(ends)
+    figure = go.Figure()
+    for category, words in CATEGORY_WORDS.items():
+        chosen = [bar for bar in bars if bar.parts.get(category)]
+        if not chosen:
+            continue
+        reserved = category == "fragmentation"
+        figure.add_bar(
+            name=words,
+            orientation="h",
+            y=_axis(chosen),
+            x=[bar.parts[category] / factor for bar in chosen],
+            marker={"color": FAINT if reserved else color_of(category), "line": {"width": 0},
+                    "pattern": {"shape": "/" if reserved else ""}},
+            customdata=[[bar.cell_id, _hover(bar, category)] for bar in chosen],
+            hovertemplate="%{customdata[1]}<extra></extra>",
+        )  # fmt: skip
+    figure.add_scatter(
+        mode="text",
+        y=_axis(bars),
+        x=[end / factor for end in ends],
+        text=[f" ✕ {bar.failure}" if bar.failure else f"  {in_unit(bar.total)}" for bar in bars],
+        textposition="middle right",
+        textfont={"size": 12, "color": [RED if bar.failure else QUIET for bar in bars]},
+        showlegend=False,
+        hoverinfo="skip",
+        cliponaxis=False,
+    )
+    figure.update_layout(**layout(height=max(280, 130 + 27 * len(bars)), state=state), barmode="stack")
+    figure.update_xaxes(title=f"Alive at the peak ({unit})", range=[0, max(ends, default=1) / factor * 1.28 or 1])
+    figure.update_yaxes(
+        autorange="reversed", automargin=True, title="", type="multicategory", ticks="", dividercolor=FAINT,
+        showgrid=False,
+    )  # fmt: skip
+    return figure
+
+
+def _axis(bars: Sequence[PeakBar]) -> list[list[str]]:
+    return [[bar.group for bar in bars], [bar.place for bar in bars]]
+
+
+def _hover(bar: PeakBar, category: str) -> str:
+    size = bar.parts[category]
+    return (
+        f"<b>{bar.group} · {bar.place}</b><br>{CATEGORY_WORDS[category]}: {in_unit(size)}"
+        f"<br>{size / max(bar.total, 1):.1%} of the peak of {in_unit(bar.total)}"
+    )

@@ -1,0 +1,75 @@
+"""What does attention cost as sequences grow, and where does it run out? Time, memory, speedups, and what fits."""
+
+import streamlit as st
+
+from pages.charts.frame import WORDS
+from pages.parts.attention.limits import draw_frontier, draw_worked_sum
+from pages.parts.attention.scaling import asked_of, draw_memory, draw_time
+from pages.parts.attention.speedups import draw_speedups
+from pages.parts.attention.words import agreement, answer
+from pages.parts.chosen import chosen, most_common, rows_of
+from pages.parts.frame import Frame
+from runner.store.queries.attention import Attended, attention_cells
+
+#: What else may tell cells apart: a chooser only where there is a choice.
+RARE = {"batch": "Batch", "cache": "L2 cache"}
+
+
+def page(frame: Frame) -> None:
+    st.title("What does attention cost as sequences grow?", anchor=False)
+    cells = frame.ask(attention_cells, rows_of(frame))
+    if not cells:
+        _empty()
+        return
+    lead = st.empty()
+    grid, shown = _choose(cells)
+    lead.markdown(answer(shown))
+    draw_time(frame, shown)
+    draw_memory(frame, shown)
+    st.caption(agreement(shown))
+    _failures(shown)
+    draw_speedups(frame, grid, kind="fused")
+    draw_speedups(frame, grid, kind="compiled")
+    draw_frontier(frame, [cell for cell in cells if cell.cell.causal == shown[0].cell.causal])
+    draw_worked_sum(frame, grid)
+
+
+def _choose(cells: list[Attended]) -> tuple[list[Attended], list[Attended]]:
+    """The cells of the chosen precision and mask, all head widths; those of the chosen head width."""
+    usual = most_common((cell.cell.precision, cell.cell.causal) for cell in cells)
+    with st.container(horizontal=True):
+        heads = st.container(width="content")
+        with st.container(width="content"):
+            precision = chosen("dtype", "Precision", sorted({cell.cell.precision for cell in cells}), default=usual[0])
+        with st.container(width="content"):
+            masks = sorted({_mask(cell) for cell in cells})
+            mask = chosen("mask", "Mask", masks, default="causal" if usual[1] else "full")
+        grid = [cell for cell in cells if cell.cell.precision == precision and _mask(cell) == mask] or cells
+        for name, label in RARE.items():
+            values = sorted({str(getattr(cell.cell, name)) for cell in grid}, key=lambda text: (len(text), text))
+            if len(values) > 1:
+                value = chosen(f"attention-{name}", label, values)
+                grid = [cell for cell in grid if str(getattr(cell.cell, name)) == value]
+        with heads:
+            widths = [str(width) for width in sorted({cell.cell.d_head for cell in grid})]
+            width = chosen("d-head", "Head width", widths, default=str(most_common(c.cell.d_head for c in grid)))
+    return grid, [cell for cell in grid if str(cell.cell.d_head) == width]
+
+
+def _mask(cell: Attended) -> str:
+    return "causal" if cell.cell.causal else "full"
+
+
+def _failures(cells: list[Attended]) -> None:
+    """Cells that are on no chart: skipped, timed out, crashed."""
+    rows = [{**asked_of(c), "Ended": WORDS[c.status], "Why": c.message} for c in cells if c.status not in ("ok", "oom")]
+    if rows:
+        with st.expander(f"{len(rows)} of {len(cells)} cells have neither a time nor a size"):
+            st.dataframe(rows, hide_index=True)
+
+
+def _empty() -> None:
+    with st.container(border=True):
+        st.markdown("**No attention cell has been measured here.** This measures the naive and the fused ones:")
+        st.code("python -m runner sweep --experiment attention", language="bash")
+        st.caption("If a run is chosen in the sidebar, only its cells are listed.")

@@ -1,0 +1,75 @@
+"""What fills memory during a step, and where in the code does it come from? Every allocation, from birth to death."""
+
+import streamlit as st
+
+from pages.charts.categories import category_bars
+from pages.parts.card import Card, draw
+from pages.parts.frame import Frame
+from pages.parts.timeline.pane import pane
+from pages.parts.timeline.words import answer, difference, difference_rows
+from runner.store.queries.timelines import Timeline, columns, parts_at, timelines
+
+#: Below which size blocks are folded into one, in words and bytes.
+FOLDS = {"nothing": 0, **{f"{size} KiB": size * 2**10 for size in (1, 4, 16, 64, 256)},
+         **{f"{size} MiB": size * 2**20 for size in (1, 4, 16, 64)}}  # fmt: skip
+ALONE = "nothing"
+
+
+def page(frame: Frame) -> None:
+    st.title("What fills memory during a step?", anchor=False)
+    found = {item.label: item for item in frame.ask(timelines, frame.selection.run)}
+    if not found:
+        _empty()
+        return
+    lead = st.empty()
+    shown, fold_bytes = _choose(found)
+    scale = max(item.peak_bytes for item in shown)
+    for side, place, item in zip(("left", "right"), st.columns(len(shown)), shown, strict=False):
+        with place:
+            pane(frame, item, side=side, fold_bytes=fold_bytes, scale_bytes=scale)
+    parts = [frame.ask(parts_at, item.cell_id, item.peak_at_us) for item in shown]
+    sentence = answer(shown[0], frame.ask(columns, shown[0].cell_id), parts[0])
+    if len(shown) == 1:
+        lead.markdown(sentence)
+        return
+    compared = difference(shown[0], shown[1], (parts[0], parts[1]))
+    lead.markdown(f"{sentence} {compared}")
+    rows = difference_rows(shown[0], shown[1], (parts[0], parts[1]))
+    draw(
+        frame,
+        Card(key="difference", title="What the two peaks are made of", rows=rows, alt=compared.replace("*", ""),
+             note="Each at its own peak. The curves above share one scale."),
+        lambda: category_bars([tuple(row.values())[:3] for row in rows], names=(shown[0].label, shown[1].label)),
+    )  # fmt: skip
+
+
+def _choose(found: dict[str, Timeline]) -> tuple[list[Timeline], int]:
+    """The timelines to draw, one or two, and the size below which blocks are folded."""
+    labels = list(found)
+    for asked in (value for key in ("timeline", "beside") for value in st.query_params.get_all(key)):
+        if asked not in (ALONE, *labels):
+            st.warning(
+                f"The link asks for the timeline “{asked}”, which is not in this file.", icon=":material/link_off:"
+            )
+    trained = next((label for label in labels if (cell := found[label].cell) and cell.mode == "train"), labels[0])
+    left, middle, right = st.columns(3)
+    with left:
+        first = st.selectbox("Timeline", labels, index=labels.index(trained), key="timeline", bind="query-params")
+    with middle:
+        second = st.selectbox("Beside it", [ALONE, *labels], key="beside", bind="query-params")
+    with right:
+        fold = st.select_slider("Fold blocks smaller than", list(FOLDS), value="4 KiB", key="fold", bind="query-params")
+    shown = [found[first]]
+    if second != ALONE and second != first:
+        shown.append(found[second])
+    return shown, FOLDS[fold]
+
+
+def _empty() -> None:
+    """How to get a timeline."""
+    with st.container(border=True):
+        st.markdown("**No timeline has been recorded yet.** This records steps, every allocation with its stack:")
+        st.code("python -m runner sweep --experiment memory --modes train,inference --timeline", language="bash")
+        st.markdown("Or bring a snapshot that `torch.cuda.memory._dump_snapshot` wrote:")
+        st.code("python -m runner import snapshot.pickle", language="bash")
+        st.caption("If a run is chosen in the sidebar, only its timelines are listed.")

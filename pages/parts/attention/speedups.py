@@ -1,0 +1,172 @@
+"""The cards that compare two ways of computing attention: fused against written out, compiled against eager.
+
+    draw_speedups(frame, cells, kind="fused")
+
+Only cells that differ in nothing but the way are compared: shape, precision, mask, cache, machine and torch agree.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import streamlit as st
+
+from pages.charts.frame import WORDS, interval, number
+from pages.charts.speedups import SpeedupDot, speedup_dots
+from pages.parts.answers import geometric_mean
+from pages.parts.attention.scaling import asked_of
+from pages.parts.attention.words import place_of, way_of, ways
+from pages.parts.card import Card, draw
+from pages.parts.chosen import chosen, rows_of
+from pages.parts.comparison import MOST_PLACES
+from pages.parts.frame import Frame
+from runner.analysis.statistics import ratio_interval
+from runner.schema import Phase
+from runner.store.queries.attention import QUESTION, Attended, attention_cells, attention_samples
+from runner.store.queries.latest import Rows
+from runner.store.queries.steps import Rounds
+
+Kind = Literal["fused", "compiled"]
+Samples = Mapping[tuple[str, str], Mapping[Phase, Rounds]]
+_COMPARED: tuple[Phase, ...] = ("forward", "backward", "step")
+_TITLES: dict[Kind, str] = {
+    "fused": "Is another implementation faster than the naive one?",
+    "compiled": "Is compiled attention faster than eager?",
+}
+_MISSING: dict[Kind, str] = {
+    "fused": "python -m runner sweep --experiment attention --attention naive,sdpa-flash",
+    "compiled": "python -m runner sweep --experiment attention --attention naive --backends eager,compiled",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Two cells that differ in the way alone; `ratios` are base over other by phase, with intervals."""
+
+    base: Attended
+    other: Attended
+    ratios: dict[Phase, tuple[float, float | None, float | None]]
+
+
+def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> None:
+    """A heading, the answer, the dots, and what could not be compared."""
+    st.header(_TITLES[kind], anchor=kind)
+    names = _variants(cells, kind)
+    if not names:
+        st.caption(f"Nothing here was measured that way. Measure it: `{_MISSING[kind]}`.")
+        return
+    variant = chosen(f"{kind}-way", "Compared", names)
+    baseline = "naive" if kind == "fused" else variant.split(" · ")[0]
+    shown_ids = {cell.cell_id for cell in cells}
+    pairs, left_out = frame.ask(_compared, rows_of(frame), (baseline, variant))
+    pairs = [pair for pair in pairs if pair.base.cell_id in shown_ids]
+    left_out = [(cell, reason) for cell, reason in left_out if cell.cell_id in shown_ids]
+    words = _answer(pairs, baseline=baseline, variant=variant)
+    st.markdown(words)
+    dots = [dot for pair in pairs for dot in _dots(pair)]
+    dots += [
+        SpeedupDot(place=place_of(cell.cell), size="", phase="step", cell_id=str(cell.cell_id),
+                   failure=f"{way_of(cell.cell)} {WORDS[cell.status]}")
+        for cell, _ in left_out if cell.status not in ("ok", "skipped")
+    ]  # fmt: skip
+    shown = set(list(dict.fromkeys(dot.place for dot in dots))[:MOST_PLACES])
+    asked = [side.cell for pair in pairs for side in (pair.base, pair.other)]
+    if shown:
+        draw(
+            frame,
+            Card(
+                key=f"{kind}-speedup",
+                title=f"{variant} against {baseline}",
+                note="One line a pair of cells that differ in nothing else. Bars are 95 % intervals, by bootstrap over "
+                "rounds and samples; one that crosses 1× may be chance.",
+                alt=f"Speedups as dots on a log axis. {words}",
+                rows=[row for pair in pairs for row in _rows(pair)],
+                cells=asked,
+            ),
+            lambda: speedup_dots([dot for dot in dots if dot.place in shown], variant=variant),
+        )
+    if left_out:
+        expander = st.expander(f"Left out: {len(left_out)} without a partner or a result", key=f"left-out-{kind}")
+        expander.dataframe([{**asked_of(cell), "Why": reason} for cell, reason in left_out], hide_index=True)
+
+
+def _variants(cells: Sequence[Attended], kind: Kind) -> list[str]:
+    present = ways([cell for cell in cells if cell.status != "skipped"])
+    if kind == "compiled":
+        return [way for way in present if " · " in way and way.split(" · ")[0] in present]
+    return [way for way in present if " · " not in way and way != "naive"] if "naive" in present else []
+
+
+def _compared(path: Path, of: Rows, ways: tuple[str, str]) -> tuple[list[Pair], list[tuple[Attended, str]]]:
+    """All pairs in the file, worked out once for each state of the data, whatever is chosen on the page."""
+    return compare(attention_cells(path, of), attention_samples(path, of), ways=ways)
+
+
+def compare(
+    cells: Sequence[Attended], samples: Samples, *, ways: tuple[str, str]
+) -> tuple[list[Pair], list[tuple[Attended, str]]]:
+    """All pairs of the two ways, and the cells that are in none, with the reason."""
+    sides = [{_partner(cell): cell for cell in cells if way_of(cell.cell) == way} for way in ways]
+    pairs, left_out = [], []
+    for key in dict.fromkeys(key for side in sides for key in side):
+        found = [side.get(key) for side in sides]
+        base, other = found
+        if base is None or other is None:
+            alone = next(cell for cell in found if cell)
+            left_out.append((alone, f"not measured as {ways[found.index(None)]}"))
+        elif base.status != "ok" or other.status != "ok":
+            bad = [cell for cell in (base, other) if cell.status != "ok"]
+            left_out.append((bad[0], ", ".join(f"{way_of(c.cell)} {WORDS[c.status]}" for c in bad)))
+        else:
+            pairs.append(Pair(base=base, other=other, ratios=_ratios(base, other, samples)))
+    return sorted(pairs, key=lambda pair: (pair.base.cell.d_head, pair.base.cell.seq_len)), left_out
+
+
+def _partner(cell: Attended) -> tuple[object, ...]:
+    rest = (getattr(cell.cell, name) for name in QUESTION if name not in ("implementation", "backend"))
+    return (cell.machine, cell.torch, *rest)
+
+
+def _ratios(base: Attended, other: Attended, samples: Samples) -> dict[Phase, tuple[float, float | None, float | None]]:
+    rounds = [samples.get((cell.machine, cell.cell_key), {}) for cell in (base, other)]
+    found = {}
+    for phase in _COMPARED:
+        if phase in rounds[0] and phase in rounds[1]:
+            ratio = ratio_interval(rounds[0][phase], rounds[1][phase])
+            found[phase] = (ratio.ratio, ratio.low, ratio.high)
+    return found
+
+
+def _dots(pair: Pair) -> list[SpeedupDot]:
+    return [
+        SpeedupDot(place=place_of(pair.base.cell), size="", phase=phase, cell_id=str(pair.other.cell_id),
+                   ratio=ratio, low=low, high=high)
+        for phase, (ratio, low, high) in pair.ratios.items()
+    ]  # fmt: skip
+
+
+def _rows(pair: Pair) -> list[dict[str, Any]]:
+    return [
+        {**asked_of(pair.other), "Baseline": way_of(pair.base.cell), "Phase": WORDS[phase], "Speedup (×)": ratio,
+         "Low (×)": low, "High (×)": high}
+        for phase, (ratio, low, high) in pair.ratios.items()
+    ]  # fmt: skip
+
+
+def _answer(pairs: Sequence[Pair], *, baseline: str, variant: str) -> str:
+    found = [pair.ratios["step"] for pair in pairs if "step" in pair.ratios]
+    if not found:
+        return f"Nothing here was measured both as {baseline} and as {variant}."
+    typical = geometric_mean([ratio for ratio, _, _ in found])
+    times, word = (typical, "faster") if typical >= 1 else (1 / typical, "slower")
+    start = f"**{variant}** is **{number(times)}× {word}** than {baseline}, forward and backward"
+    if len(found) == 1:
+        return f"{start} (95 % interval {interval(found[0][1], found[0][2], unit='×')}; one pair)."
+    least, most = (pick(ratio for ratio, _, _ in found) for pick in (min, max))
+    sure = sum((low or 0) > 1 for _, low, _ in found)
+    few = sum(low is None for _, low, _ in found)
+    return (
+        f"{start} (geometric mean of {len(found)} pairs, {number(least)}× to {number(most)}×); {sure} of them "
+        f"beyond doubt" + (f", {few} with too few samples to say." if few else ".")
+    )

@@ -1,0 +1,144 @@
+// What Python packed, as typed columns, and what is worked out from them once: addresses without unused gaps, births and
+// deaths in the order of time, the exact total. Times are whole microseconds; alive at t is born <= t < died.
+
+const ARRAYS = {int32: Int32Array, float64: Float64Array, uint8: Uint8Array}
+
+function headOf(data) {
+  const size = new DataView(data.buffer, data.byteOffset).getUint32(0, true)
+  return {...JSON.parse(new TextDecoder().decode(data.subarray(4, 4 + size))), start: Math.ceil((4 + size) / 8) * 8}
+}
+
+class Model {
+  constructor(data, head) {
+    const buffer = data.slice(head.start).buffer
+    for (const [name, type, offset, length] of head.columns) this[name] = new ARRAYS[type](buffer, offset, length)
+    this.head = head
+    this.count = this.bytes.length
+    this.end = Math.max(1, head.duration)
+    this.#orderEvents()
+    this.fold(head.fold)
+  }
+
+  // Births (block number) and deaths (its complement), both sorted before they came, merged by time.
+  #orderEvents() {
+    const {born, died, byDeath, count} = this
+    const deaths = byDeath.length
+    this.events = new Int32Array(count + deaths)
+    this.at = new Int32Array(count + deaths)
+    for (let b = 0, d = 0, e = 0; e < count + deaths; e++) {
+      const dies = d < deaths && (b === count || died[byDeath[d]] < born[b])
+      this.at[e] = dies ? died[byDeath[d]] : born[b]
+      this.events[e] = dies ? ~byDeath[d++] : b++
+    }
+    for (let i = 0; i < count; i++) if (died[i] < 0) died[i] = 0x7fffffff
+  }
+
+  // Blocks below `least` bytes lie together at the bottom; above it are the others, by address, without unused gaps.
+  fold(least) {
+    this.least = least
+    this.place = new Float64Array(this.count)
+    const {bytes, address} = this
+    let total = 0, most = 0
+    for (let e = 0; e < this.events.length; e++) {
+      const event = this.events[e], block = event < 0 ? ~event : event
+      if (bytes[block] >= least) continue
+      total += event < 0 ? -bytes[block] : bytes[block]
+      if (e + 1 === this.events.length || this.at[e + 1] > this.at[e]) most = Math.max(most, total)
+    }
+    this.foldedHeight = most
+    let reached = -1, gap = 0
+    for (const block of this.byAddress) {
+      if (bytes[block] < least) continue
+      if (reached < 0) { reached = address[block]; gap = reached - most }
+      if (address[block] > reached) gap += address[block] - reached
+      this.place[block] = address[block] - gap
+      reached = Math.max(reached, address[block] + bytes[block])
+    }
+    this.height = Math.max(1, reached < 0 ? most : reached - gap)
+  }
+
+  // For each of `width` columns the largest total in it, what it is made of by category, and the largest folded total.
+  // A column holds the moments of its own span and what it began with, so that no peak is lost between two pixels.
+  columns(from, to, width) {
+    const kinds = this.head.categories.length, {events, at, bytes, category, least, head} = this
+    const tops = new Float64Array(width), parts = new Float64Array(width * kinds), folds = new Float64Array(width)
+    const now = new Float64Array(kinds)
+    let total = 0, small = 0, event = 0
+    const apply = until => {
+      while (event < events.length && at[event] <= until) {
+        const next = events[event++], block = next < 0 ? ~next : next, size = next < 0 ? -bytes[block] : bytes[block]
+        now[category[block]] += size
+        total += size
+        if (bytes[block] < least) small += size
+      }
+    }
+    apply(Math.floor(from))
+    for (let x = 0; x < width; x++) {
+      const until = from + (to - from) * (x + 1) / width
+      tops[x] = -1
+      for (;;) {
+        if (total > tops[x]) { tops[x] = total; parts.set(now, x * kinds) }
+        if (small > folds[x]) folds[x] = small
+        if (event >= events.length || at[event] >= until) break
+        apply(at[event])
+      }
+      const start = from + (to - from) * x / width
+      if (head.peakAt >= start && head.peakAt < until) tops[x] = Math.max(tops[x], head.peak)
+    }
+    return {tops, parts, folds}
+  }
+
+  aliveAt(time) {
+    const parts = new Float64Array(this.head.categories.length)
+    let largest = -1
+    for (let i = 0; i < this.count && this.born[i] <= time; i++) {
+      if (this.died[i] <= time) continue
+      parts[this.category[i]] += this.bytes[i]
+      if (largest < 0 || this.bytes[i] > this.bytes[largest]) largest = i
+    }
+    return {parts, largest}
+  }
+
+  phaseAt(time) { return this.head.marks.findLast(([at]) => at <= time)?.[1] }
+
+  // The moment of the event before (-1) or after (1) a time.
+  eventBeside(time, direction) {
+    const {at} = this
+    if (direction > 0) return at.find(moment => moment > time) ?? time
+    return at.findLast(moment => moment < time) ?? time
+  }
+
+  // Which blocks name the text in their module, operation or stack: 1 for each that does; null for no text.
+  search(text) {
+    const wanted = text.trim().toLowerCase()
+    if (!wanted) return null
+    const has = names => names.map(name => name.toLowerCase().includes(wanted))
+    const frames = has(this.head.frames), stacks = this.head.stacks.map(numbers => numbers.some(number => frames[number]))
+    const modules = has(this.head.modules), operations = has(this.head.operations)
+    const mask = new Uint8Array(this.count)
+    for (let i = 0; i < this.count; i++)
+      mask[i] = modules[this.module[i]] || operations[this.operation[i]] || stacks[this.stack[i]] ? 1 : 0
+    return mask
+  }
+
+  // What there is to say of one block.
+  about(block) {
+    const {head} = this, died = this.died[block]
+    return {
+      size: bytesInWords(this.bytes[block]), category: head.categories[this.category[block]],
+      phase: head.phases[this.phase[block]] && `born in ${head.phases[this.phase[block]]}`,
+      module: head.modules[this.module[block]], operation: head.operations[this.operation[block]],
+      life: `${timeInWords(this.born[block])} – ${died > this.end ? "the end" : timeInWords(died)}`,
+      frames: (head.stacks[this.stack[block]] ?? []).map(number => head.frames[number]),
+    }
+  }
+}
+
+function bytesInWords(bytes) {
+  for (const [power, unit] of [[30, "GiB"], [20, "MiB"], [10, "KiB"]])
+    if (bytes >= 2 ** power) return `${threeDigits(bytes / 2 ** power)} ${unit}`
+  return `${Math.round(bytes)} B`
+}
+
+const threeDigits = value => value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2)
+const timeInWords = microseconds => microseconds >= 1e6 ? `${(microseconds / 1e6).toFixed(3)} s` : `${(microseconds / 1e3).toFixed(3)} ms`

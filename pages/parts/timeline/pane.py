@@ -1,0 +1,96 @@
+"""One timeline with what belongs to it: the drawing, and the largest allocations alive at the cursor.
+
+    pane(frame, about, fold_bytes=65536, scale_bytes=peak)
+
+A fragment: moving the cursor draws this pane again, not the page.
+"""
+
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from pages.parts.frame import Frame
+from pages.parts.permalink import link
+from pages.parts.timeline import Drawing, timeline
+from pages.parts.timeline.words import alive_rows, alt, answer, in_bytes, in_ms, phase_at
+from runner.errors import DatabaseBusy
+from runner.store.queries.timelines import Timeline, columns, largest_at, parts_at
+from runner.words import sweep_command
+
+MOST_SHOWN = 25
+
+
+@st.fragment
+def pane(frame: Frame, about: Timeline, *, side: str, fold_bytes: int, scale_bytes: int) -> None:
+    """Draw it. `side` tells the panes of a page apart."""
+    held = frame.ask(columns, about.cell_id)
+    sentence = answer(about, held, frame.ask(parts_at, about.cell_id, about.peak_at_us))
+    with st.container(border=True, key=f"card-timeline-{side}"):
+        with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+            st.subheader(about.label, anchor=f"timeline-{side}", width="stretch")
+            share = st.popover("Share", icon=":material/share:", key=f"timeline-{side}-share", on_change="rerun")
+        st.caption(_facts(about))
+        drawing = Drawing(
+            columns=held, about=about, fold_bytes=fold_bytes, scale_bytes=scale_bytes, alt=alt(about, sentence)
+        )
+        cursor = timeline(drawing, key=f"timeline-{side}-canvas", on_cursor=lambda: None)
+        at_us = about.peak_at_us
+        if cursor and cursor["timeline"] == str(about.cell_id):
+            at_us = int(cursor["at"])
+        try:
+            rows = _alive(frame, about, side=side, at_us=at_us, phase=phase_at(held, at_us))
+        except DatabaseBusy:
+            st.caption("The results file is busy; move the cursor once more for what is alive there.")
+            return
+        if share.open:
+            with share:
+                _share(frame, about, side=side, rows=rows)
+
+
+def _facts(about: Timeline) -> str:
+    facts = [about.machine, f"{about.allocations:,} allocations", f"{in_bytes(about.baseline_bytes)} held before"]
+    if about.device_bytes:
+        facts.append(f"device memory {in_bytes(about.device_bytes)}")
+    if about.lost_events:
+        facts.append(f"{about.lost_events:,} frees of blocks whose allocation was not recorded")
+    return " · ".join(facts)
+
+
+def _share(frame: Frame, about: Timeline, *, side: str, rows: pd.DataFrame) -> None:
+    st.download_button(
+        "Download CSV of the largest", data=lambda: rows.to_csv(index=False), file_name="stepscope-alive.csv",
+        mime="text/csv", key=f"timeline-{side}-csv", icon=":material/download:", on_click="ignore",
+    )  # fmt: skip
+    st.caption("Link to this timeline, with every filter written out")
+    st.code(link(frame, f"timeline-{side}"), language=None, wrap_lines=True)
+    if about.cell:
+        st.caption("Record it again")
+        st.code(sweep_command([about.cell]), language="bash", wrap_lines=True)
+
+
+def _alive(frame: Frame, about: Timeline, *, side: str, at_us: int, phase: str | None) -> pd.DataFrame:
+    alive = frame.ask(largest_at, about.cell_id, at_us, MOST_SHOWN)
+    parts = frame.ask(parts_at, about.cell_id, at_us)
+    total, count = sum(part.held_bytes for part in parts), sum(part.allocations for part in parts)
+    when = "At the peak" if at_us == about.peak_at_us else "At the cursor"
+    where = f"{in_ms(at_us)}{f', {phase}' if phase else ''}"
+    st.markdown(
+        f"**{when}** ({where}): {count:,} allocations hold **{in_bytes(total)}**. "
+        f"The {len(alive)} largest, with the code that made them:"
+    )
+    rows = pd.DataFrame(alive_rows(alive, total_bytes=total))
+    st.dataframe(rows, hide_index=True, key=f"alive-{side}", height=300, column_config=_COLUMNS, placeholder="",
+                 alt=f"The largest allocations alive at {in_ms(at_us)}.")  # fmt: skip
+    return rows
+
+
+_COLUMNS: dict[str, Any] = {
+    "Size (MiB)": st.column_config.NumberColumn(format="%.3f"),
+    "Share": st.column_config.ProgressColumn(
+        format="percent", width="small", help="Of all bytes alive at this moment."
+    ),
+    "Born (ms)": st.column_config.NumberColumn(format="%.3f"),
+    "Died (ms)": st.column_config.NumberColumn(format="%.3f"),
+    "Stack, innermost first": st.column_config.TextColumn(width="large"),
+}

@@ -1,0 +1,120 @@
+"""What a memory timeline says, in words and rows: the sentence above it, its alt text, what is alive at the cursor.
+
+    in_bytes(127_074_304)        # '121 MiB'
+
+Standard library and typed rows only.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from runner.schema import TABLES
+from runner.store.queries.timelines import Alive, Columns, Part, Timeline
+
+#: What two timelines hold, each at its own peak.
+Pair = tuple[Sequence[Part], Sequence[Part]]
+
+
+def in_bytes(size: float) -> str:
+    """Bytes with a binary prefix and three digits."""
+    for power, prefix in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if abs(size) >= 2**power:
+            return f"{size / 2**power:,.{0 if abs(size) >= 99.95 * 2**power else 1}f} {prefix}"
+    return f"{size:.0f} B"
+
+
+def in_ms(microseconds: float) -> str:
+    return f"{microseconds / 1e3:,.2f} ms"
+
+
+def phase_at(columns: Columns, at_us: int) -> str | None:
+    """The phase of the step at a moment; none before the first mark."""
+    return next((name for begins, name in reversed(columns.marks) if begins <= at_us), None)
+
+
+def answer(about: Timeline, columns: Columns, parts: Sequence[Part]) -> str:
+    """Where the peak falls and what it is made of."""
+    phase = phase_at(columns, about.peak_at_us)
+    where = f"in the **{phase}** phase" if phase else "before the first phase"
+    largest = [f"{_share(part, about)} of it are {_plural(part.category)}" for part in parts[:1]]
+    rest = [f"{_share(part, about)} {_plural(part.category)}" for part in parts[1:3]]
+    made = ", ".join(largest + rest)
+    moment = f"{in_ms(about.peak_at_us)} into the {in_ms(about.duration_us)} recorded"
+    return f"The peak of **{in_bytes(about.peak_bytes)}** falls {where}, {moment}" + (f"; {made}." if made else ".")
+
+
+def difference(left: Timeline, right: Timeline, parts: Pair) -> str:
+    """Which of two peaks is higher, by how much, and which category makes most of it."""
+    high, low = sorted((left, right), key=lambda item: -item.peak_bytes)
+    if high.peak_bytes == low.peak_bytes:
+        return f"Both peaks are {in_bytes(high.peak_bytes)}."
+    gap = high.peak_bytes - low.peak_bytes
+    sign = 1 if high is left else -1
+    by_category = {row["Category"]: sign * (row["left"] - row["right"]) for row in _both(parts)}
+    most = max(by_category, key=lambda name: by_category[name])
+    return (
+        f"The peak of {high.label} is **{in_bytes(gap)}** higher than that of {low.label} "
+        f"({in_bytes(high.peak_bytes)} against {in_bytes(low.peak_bytes)}); "
+        f"{_plural(most)} differ most, by {in_bytes(by_category[most])}."
+    )
+
+
+def difference_rows(left: Timeline, right: Timeline, parts: Pair) -> list[dict[str, Any]]:
+    """One row a category: what it holds at each one's own peak (MiB), and the difference."""
+    return [
+        {
+            "Category": row["Category"],
+            f"{left.label} (MiB)": row["left"] / 2**20,
+            f"{right.label} (MiB)": row["right"] / 2**20,
+            "Difference (MiB)": (row["left"] - row["right"]) / 2**20,
+        }
+        for row in _both(parts)
+    ]
+
+
+def _both(parts: Pair) -> list[dict[str, Any]]:
+    held = [{part.category: part.held_bytes for part in side} for side in parts]
+    names = sorted(held[0].keys() | held[1].keys(), key=lambda name: -max(side.get(name, 0) for side in held))
+    return [{"Category": name, "left": held[0].get(name, 0), "right": held[1].get(name, 0)} for name in names]
+
+
+def alive_rows(alive: Sequence[Alive], *, total_bytes: int) -> list[dict[str, Any]]:
+    """The rows of the table of the largest allocations at a moment, under the schema's labels."""
+    columns = TABLES["allocations"]
+    return [
+        {
+            "Size (MiB)": item.allocated_bytes / 2**20,
+            "Share": item.allocated_bytes / max(1, total_bytes),
+            columns.column("category").label: item.category,
+            columns.column("module").label: item.module,
+            columns.column("operation").label: item.operation,
+            "Stack, innermost first": _one_line(item),
+            "Born in": item.phase,
+            "Born (ms)": item.born_us / 1e3,
+            "Died (ms)": None if item.died_us is None else item.died_us / 1e3,
+        }
+        for item in alive
+    ]
+
+
+def alt(about: Timeline, sentence: str) -> str:
+    """What the drawing shows, for those who do not see it."""
+    return (
+        f"Memory timeline of {about.label}: {about.allocations:,} allocations, each a block from birth to death at its "
+        f"address, below the exact total. {sentence.replace('*', '')}"
+    )
+
+
+def _one_line(item: Alive) -> str:
+    if item.frames:
+        return " ← ".join(item.frames.split("\n"))
+    return "" if item.born_us else "held before the recording"
+
+
+def _share(part: Part, about: Timeline) -> str:
+    return f"{part.held_bytes / max(1, about.peak_bytes):.0%}".replace("%", " %")
+
+
+def _plural(category: str) -> str:
+    return {"optimizer state": "optimizer state", "autocast copy": "autocast copies", "temporary": "temporaries",
+            "workspace": "workspace", "unknown": "of unknown purpose"}.get(category, f"{category}s")  # fmt: skip

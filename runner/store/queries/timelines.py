@@ -1,0 +1,162 @@
+"""What a memory timeline holds: which there are, every allocation of one as columns, and what is alive at a moment.
+
+    for timeline in timelines(path):
+        print(timeline.title, timeline.peak_bytes, parts_at(path, timeline.cell_id, timeline.peak_at_us))
+
+An allocation is alive at `t` when `born_us <= t` and it is not freed, or only after `t`. Limits: moments are whole
+microseconds, so a block freed within the microsecond of the peak counts as gone; `peak_bytes` is the recorder's own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+from uuid import UUID
+
+import duckdb
+
+from runner.schema import Category, MemoryCell
+from runner.store.database import open_reader
+from runner.store.queries.selection import MACHINE
+
+CATEGORIES: tuple[str, ...] = get_args(Category)
+
+_ALIVE = "cell_id = ? AND born_us <= ? AND (died_us IS NULL OR died_us > ?)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline:
+    """One recorded timeline. `label` names it alone in the file; `cell` is what was asked for, None if imported."""
+
+    cell_id: UUID
+    run_id: UUID
+    title: str
+    label: str
+    machine: str
+    origin: str
+    allocations: int
+    duration_us: int
+    baseline_bytes: int
+    peak_bytes: int
+    peak_at_us: int
+    lost_events: int
+    device_bytes: int | None
+    cell: MemoryCell | None = None
+
+
+_KEY = MemoryCell.names()
+_TIMELINES = f"""
+    WITH recorded AS (
+        SELECT t.*, {MACHINE} AS machine, replace(t.title, ' · timeline', '') AS words
+        FROM timelines t LEFT JOIN runs r USING (run_id) WHERE $run IS NULL OR t.run_id = $run
+        QUALIFY t.cell_id = max(t.cell_id) OVER (PARTITION BY t.title, machine))
+    SELECT t.cell_id, t.run_id, t.title,
+        words || CASE WHEN count(*) OVER (PARTITION BY words) > 1 THEN ' · ' || machine ELSE '' END, machine, origin,
+        t.allocations, duration_us, baseline_bytes, t.peak_bytes, peak_at_us, lost_events, device_bytes,
+        {", ".join(f"m.{name}" for name in _KEY)}
+    FROM recorded t LEFT JOIN memory m USING (cell_id) ORDER BY t.cell_id DESC"""
+
+
+def timelines(path: Path, run: UUID | None = None) -> list[Timeline]:
+    """Every timeline of the file, or of one run, the newest first. Of those with one title the newest counts, on each
+    machine."""
+    with open_reader(path) as reader:
+        rows = reader.execute(_TIMELINES, {"run": run}).fetchall()
+    return [_timeline(row) for row in rows]
+
+
+def _timeline(row: tuple[Any, ...]) -> Timeline:
+    of_itself, key = row[: -len(_KEY)], dict(zip(_KEY, row[-len(_KEY) :], strict=True))
+    cell = None if key["d_model"] is None else MemoryCell(**key)
+    return Timeline(**dict(zip(Timeline.__dataclass_fields__, of_itself, strict=False)), cell=cell)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """The allocations of one timeline in order of birth, as NumPy arrays of one length.
+
+    `born` and `died` (µs; -1 for what outlived the recording), `address`, `bytes` are int64. `category` counts in
+    `CATEGORIES`, `phase`, `operation` and `module` in `names[…]`, `stack` in `stacks`: int32, -1 where unknown. `marks`
+    are the beginnings of the phases, in order.
+    """
+
+    arrays: Mapping[str, Any]
+    names: Mapping[str, tuple[str, ...]]
+    stacks: tuple[str, ...]
+    marks: tuple[tuple[int, str], ...]
+
+
+_NAMED = ("phase", "operation", "module")
+
+
+def columns(path: Path, cell_id: UUID) -> Columns:
+    """Everything that a drawing of this timeline needs."""
+    rank = "CASE WHEN {0} IS NOT NULL THEN dense_rank() OVER (ORDER BY {0} NULLS LAST) - 1 ELSE -1 END::INTEGER AS {0}"
+    named = ", ".join(rank.format(name) for name in _NAMED)
+    query = f"""
+        SELECT born_us AS born, coalesce(died_us, -1) AS died, address, allocated_bytes AS bytes,
+            (coalesce(list_position(?, category), {len(CATEGORIES)}) - 1)::INTEGER AS category,
+            coalesce(stack, -1)::INTEGER AS stack, {named}
+        FROM allocations WHERE cell_id = ? ORDER BY born_us, allocation"""
+    with open_reader(path) as reader:
+        arrays = reader.execute(query, [list(CATEGORIES), cell_id]).fetchnumpy()
+        names = {name: _names(reader, name, cell_id) for name in _NAMED}
+        stacks = dict(reader.execute("SELECT stack, frames FROM stacks WHERE cell_id = ?", [cell_id]).fetchall())
+        marks = reader.execute("SELECT at_us, name FROM marks WHERE cell_id = ? ORDER BY at_us", [cell_id]).fetchall()
+    return Columns(
+        arrays={name: array.filled() if hasattr(array, "filled") else array for name, array in arrays.items()},
+        names=names,
+        stacks=tuple(stacks.get(number, "") for number in range(max(stacks, default=-1) + 1)),
+        marks=tuple(marks),
+    )
+
+
+def _names(reader: duckdb.DuckDBPyConnection, name: str, cell_id: UUID) -> tuple[str, ...]:
+    """The names that a column's numbers stand for, in the order of `dense_rank`."""
+    query = f"SELECT DISTINCT {name} FROM allocations WHERE cell_id = ? AND {name} IS NOT NULL ORDER BY 1"
+    return tuple(row[0] for row in reader.execute(query, [cell_id]).fetchall())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """What one category holds at a moment."""
+
+    category: str
+    held_bytes: int
+    allocations: int
+
+
+def parts_at(path: Path, cell_id: UUID, at_us: int) -> list[Part]:
+    """What is alive at a moment, by category, the largest first."""
+    query = f"""SELECT category, sum(allocated_bytes)::BIGINT, count(*) FROM allocations WHERE {_ALIVE}
+        GROUP BY category ORDER BY 2 DESC, category"""
+    with open_reader(path) as reader:
+        rows = reader.execute(query, [cell_id, at_us, at_us]).fetchall()
+    return [Part(category=row[0], held_bytes=row[1], allocations=row[2]) for row in rows]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alive:
+    """One allocation that is alive at a moment, with the stack that made it."""
+
+    allocation: int
+    allocated_bytes: int
+    category: str
+    phase: str | None
+    module: str | None
+    operation: str | None
+    born_us: int
+    died_us: int | None
+    frames: str | None
+
+
+def largest_at(path: Path, cell_id: UUID, at_us: int, limit: int = 25) -> list[Alive]:
+    """The largest allocations alive at a moment, the largest first."""
+    query = f"""
+        SELECT allocation, allocated_bytes, category, phase, module, operation, born_us, died_us, frames
+        FROM (SELECT * FROM allocations WHERE {_ALIVE} ORDER BY allocated_bytes DESC, allocation LIMIT {int(limit)})
+        LEFT JOIN (SELECT stack, frames FROM stacks WHERE cell_id = ?) USING (stack)
+        ORDER BY allocated_bytes DESC, allocation"""
+    with open_reader(path) as reader:
+        rows = reader.execute(query, [cell_id, at_us, at_us, cell_id]).fetchall()
+    return [Alive(**dict(zip(Alive.__dataclass_fields__, row, strict=True))) for row in rows]

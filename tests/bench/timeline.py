@@ -1,0 +1,111 @@
+"""How fast is a timeline of 100,000 allocations drawn, first and on zoom, in headless Chromium?
+
+    python -m tests.bench.timeline
+
+First: from the component's being given its data to the end of its first drawing. Zoom: from the event's own time stamp
+to the task after the frame that shows it, 100 times by the wheel and 100 by keys, at changing places, every block drawn
+(nothing folded). The component leaves these marks in `data-first-draw-ms` and `data-frames-ms`, and in `data-draws-ms`
+its own part of each. Chromium hands a turn of the wheel to a page only with the next frame, so that the same is
+measured for a listener that draws nothing. Limits: a synthetic timeline; wants a machine that does nothing else.
+"""
+
+import tempfile
+from pathlib import Path
+from statistics import median, quantiles
+
+from playwright.sync_api import Locator, Page
+
+from tests import rows, timelines
+from tests.bench.result import Result
+from tests.browser import chromium, opened, served
+
+ALLOCATIONS, ZOOMS, OPENINGS = 100_000, 100, 3
+GOAL_FIRST_MS, GOAL_ZOOM_MS = 500.0, 33.0
+
+#: What the component does on a turn of the wheel, without the drawing.
+_IDLE = """found => {
+    found.idle = []
+    found.addEventListener("wheel", event => {
+        event.preventDefault()
+        requestAnimationFrame(() => {
+            const channel = new MessageChannel()
+            channel.port1.onmessage = () => {
+                found.idle.push(performance.now() - event.timeStamp)
+                channel.port1.close()
+            }
+            channel.port2.postMessage(0)
+        })
+    }, {passive: false})
+}"""
+
+
+def run() -> list[Result]:
+    """The longest first drawing of a few openings, and the 95th percentile of the zooms."""
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
+        path = Path(folder, "results.duckdb")
+        held = timelines.write(path, rows.run(), timelines.step(allocations=ALLOCATIONS)).allocations
+        first: list[float] = []
+        with served(path) as address:
+            for _ in range(OPENINGS):
+                with opened(browser, f"{address}/memory-timeline?fold=nothing") as visitor:
+                    first.append(_first_ms(visitor.page))
+                    if len(first) == OPENINGS:
+                        zooms = _zooms(visitor.page)
+    longest, name = max(first), f"timeline of {held:,} allocations"
+    return [
+        Result(name=f"{name}, first drawing", figure=f"{longest:.0f} ms", goal=f"under {GOAL_FIRST_MS:.0f} ms",
+               met=longest < GOAL_FIRST_MS),
+        *(_result(f"its redraw on zoom by {way}", zooms[way], goal_ms=GOAL_ZOOM_MS) for way in ("wheel", "keys")),
+        _result("the drawing's part of it", zooms["drawing"]),
+        _result("a wheel listener that draws nothing", zooms["idle"]),
+    ]  # fmt: skip
+
+
+def _result(name: str, times_ms: list[float], *, goal_ms: float | None = None) -> Result:
+    p95 = quantiles(times_ms, n=20, method="inclusive")[-1]
+    return Result(name=name, figure=f"p95 of {len(times_ms)} {p95:.1f} ms, median {median(times_ms):.1f} ms",
+                  goal=f"p95 under {goal_ms:.0f} ms" if goal_ms else "",
+                  met=p95 < goal_ms if goal_ms else None)  # fmt: skip
+
+
+def _first_ms(page: Page) -> float:
+    page.wait_for_selector(".timeline[data-first-draw-ms]")
+    page.wait_for_timeout(1_000)
+    return float(page.locator(".timeline").get_attribute("data-first-draw-ms") or "nan")
+
+
+def _zooms(page: Page) -> dict[str, list[float]]:
+    """Times (ms) by way of zooming; `drawing` is the script's part of all of them, `idle` the wheel over the title."""
+    found, title = page.locator(".timeline"), page.locator("h1")
+    found.locator(".plot").focus()
+    _turn(page, found.locator(".plot"))
+    wheel = _marks(found, "frames")
+    for turn in range(ZOOMS):
+        page.keyboard.press("+" if turn % 10 < 6 else "-")
+        page.wait_for_timeout(60)
+    keys, drawing = _marks(found, "frames")[len(wheel) :], _marks(found, "draws")
+    title.evaluate(_IDLE)
+    _turn(page, title)
+    return {"wheel": wheel, "keys": keys, "drawing": drawing, "idle": title.evaluate("found => found.idle")}
+
+
+def _turn(page: Page, over: Locator) -> None:
+    """Turn the wheel in and out, at another place after every ten turns."""
+    box = over.bounding_box()
+    assert box is not None
+    for turn in range(ZOOMS):
+        if turn % 10 == 0:
+            page.mouse.move(box["x"] + box["width"] * (0.2 + 0.06 * (turn // 10)), box["y"] + box["height"] * 0.6)
+            page.wait_for_timeout(100)
+        page.mouse.wheel(0, -160 if turn % 10 < 6 else 200)
+        page.wait_for_timeout(60)
+
+
+def _marks(found: Locator, name: str) -> list[float]:
+    return [float(value) for value in (found.get_attribute(f"data-{name}-ms") or "").split(",")]
+
+
+if __name__ == "__main__":
+    for result in run():
+        goal = f" (goal: {result.goal}, {'met' if result.met else 'NOT MET'})" if result.goal else ""
+        print(f"{result.name}: {result.figure}{goal}")

@@ -1,0 +1,136 @@
+"""Synthetic attention, memory and frontier rows: they look like measurements and are none.
+
+    store(path, of, [attention(of, seq_len=1024), attention(of, implementation="sdpa-flash", seq_len=1024)])
+
+Values follow simple formulas, so that a test can work out by hand what a chart must show. Written through the real
+spool and the real ingest.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.schema import (
+    AttentionCell,
+    AttentionRow,
+    FrontierCell,
+    FrontierRow,
+    MemoryCell,
+    MemoryRow,
+    Phase,
+    PhasePeakRow,
+    RunRow,
+    SampleRow,
+    SavedTensorRow,
+    TimingRow,
+    new_id,
+)
+from runner.store.database import ingest
+from runner.store.spool import Spool
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+#: Forward time in ms at 1024 tokens; it grows with the square, and backward takes twice as long.
+FORWARD_MS = {"naive": 4.0, "sdpa-flash": 1.0, "sdpa-math": 8.0}
+STEPS = 11
+SHAPE = {"d_model": 64, "d_ff": 192, "layers": 2, "heads": 2, "vocabulary": 2048}
+Tables = dict[str, Sequence[object]]
+
+
+def forward_ms(cell: AttentionCell) -> float:
+    """The median forward time that a synthetic cell is given; compiled ways take half."""
+    half = 0.5 if cell.backend == "compiled" else 1.0
+    return FORWARD_MS[cell.implementation] * half * (cell.seq_len / 1024) ** 2
+
+
+def peak_bytes(cell: AttentionCell) -> int:
+    """Naive grows with the square, the others with the length."""
+    squares = 3 * cell.seq_len if cell.implementation == "naive" else 8 * cell.d_head
+    return squares * cell.batch * cell.seq_len * 4
+
+
+def attention(of: RunRow, *, seq_len: int, status: str = "ok", values: Mapping[str, Any] | None = None, **asked: Any
+              ) -> Tables:  # fmt: skip
+    """One attention cell. `values` are columns of its row beyond what follows from the cell."""
+    rest = {"implementation": "naive", "d_head": 64, "precision": "fp32", **asked}
+    cell = AttentionCell(seq_len=seq_len, **rest)
+    ids: dict[str, Any] = {"run_id": of.run_id, "cell_id": new_id()}
+    own: dict[str, Any] = {"status": status, "predicted_peak_bytes": peak_bytes(cell)}
+    if status == "ok":
+        own |= {"peak_allocated_bytes": peak_bytes(cell), "saved_bytes": peak_bytes(cell) // 3,
+                "output_error": 1e-7, "gradient_error": 2e-7, "tolerance": 5e-6}  # fmt: skip
+    row = AttentionRow(**_key(cell), **ids, cell_key=cell.key, **{**own, **(values or {})})
+    found: Tables = {"runs": [of], "attention": [row]}
+    return {**found, **_times(ids, forward_ms(cell))} if status == "ok" else found
+
+
+def _times(ids: dict[str, Any], forward: float) -> Tables:
+    """Samples symmetric about their median, and their summaries."""
+    medians: dict[Phase, float] = {
+        "forward": forward,
+        "backward": 2 * forward,
+        "forward_backward": 3 * forward,
+        "step": 3 * forward,
+    }
+    spread = [1 + 0.01 * (step - STEPS // 2) for step in range(STEPS)]
+    return {
+        "timings": [
+            TimingRow(**ids, phase=phase, n=STEPS, median_ms=value, mean_ms=value, std_ms=0.03 * value,
+                      low_ms=0.96 * value, high_ms=1.04 * value, clock="host")
+            for phase, value in medians.items()
+        ],
+        "samples": [
+            SampleRow(**ids, phase=phase, step=step, is_warmup=False, duration_ms=value * factor)
+            for phase, value in medians.items() for step, factor in enumerate(spread)
+        ],
+    }  # fmt: skip
+
+
+def frontier(of: RunRow, *, largest: int, limit_bytes: int = GIB, **asked: Any) -> Tables:
+    """An answer of `runner frontier`: it fits at `largest`, not 64 further; predicted 64 too far."""
+    rest = {"limited": "seq_len", "implementation": "naive", "precision": "fp32", "d_head": 64, "batch": 8, **asked}
+    cell = FrontierCell(limit_bytes=limit_bytes, **rest)
+    row = FrontierRow(**_key(cell), run_id=of.run_id, cell_id=new_id(), cell_key=cell.key, status="ok",
+                      predicted=largest + 64, largest=largest, smallest_failing=largest + 64, trials=3)  # fmt: skip
+    return {"runs": [of], "frontier": [row]}
+
+
+def memory(of: RunRow, parts: Mapping[str, int], *, values: Mapping[str, Any] | None = None, **asked: Any) -> Tables:
+    """One memory cell whose peak is the sum of `parts` (bytes by column without `_bytes`)."""
+    of_cell: dict[str, Any] = {**SHAPE, "context": 128, "mode": "train", "precision": "fp32", **asked}
+    cell = MemoryCell(**of_cell)
+    ids: dict[str, Any] = {"run_id": of.run_id, "cell_id": new_id()}
+    held = {f"{name}_bytes": size for name, size in parts.items()}
+    own: dict[str, Any] = {
+        "status": "ok", "peak_phase": "backward", "peak_allocated_bytes": sum(parts.values()), "residual_bytes": 0,
+        "predicted_peak_bytes": sum(parts.values()), **held,
+        "residual_stream_bytes": cell.batch * cell.context * cell.d_model * 4, **(values or {}),
+    }  # fmt: skip
+    row = MemoryRow(**_key(cell), **ids, cell_key=cell.key, **own)
+    peaks = [PhasePeakRow(**ids, phase="backward", peak_allocated_bytes=own["peak_allocated_bytes"])]
+    return {"runs": [of], "memory": [row], "phase_peaks": peaks}
+
+
+def saved(tables: Tables, kept: Iterable[tuple[str, str, int]]) -> Tables:
+    """The same cell with what its first block keeps: (operation, module, bytes), in order of saving."""
+    (row,) = tables["memory"]
+    assert isinstance(row, MemoryRow)
+    found = [
+        SavedTensorRow(run_id=row.run_id, cell_id=row.cell_id, position=position, operation=operation, module=module,
+                       shape="4×128×64", dtype="float32", storage_bytes=size)
+        for position, (operation, module, size) in enumerate(kept)
+    ]  # fmt: skip
+    return {**tables, "saved_tensors": found}
+
+
+def _key(cell: Any) -> dict[str, Any]:
+    return {name: getattr(cell, name) for name in type(cell).names()}
+
+
+def store(path: Path, cells: Iterable[Tables]) -> Path:
+    """Write them into the file as a sweep would."""
+    for tables in cells:
+        (row,) = tables.get("attention") or tables.get("memory") or tables["frontier"]
+        Spool(path).write(tables, str(row.cell_id))  # type: ignore[attr-defined]
+    while ingest(path):
+        pass
+    return path
