@@ -31,7 +31,7 @@ from runner.store.staging import UNREADABLE, Document, is_newer, read, row_id, s
 #: How long a reader waits for whoever writes (an ingest takes about 50 ms).
 READER_PATIENCE_S = 2.0
 #: How long one ingest may keep readers out; what is left then is for the next one.
-INGEST_S = 1.0
+INGEST_S = 0.03
 
 _STORED = [table for table in TABLES.values() if table.stored]
 
@@ -64,7 +64,7 @@ def _fingerprint(paths: Sequence[Path]) -> str:
 # -------------------------------------------------------------------------------------------------------------- writing
 
 
-def ingest(db_path: Path | str, *, patience_s: float = 0.05) -> int:
+def ingest(db_path: Path | str, *, patience_s: float = 0.03) -> int:
     """Move the finished cells of the spool into the file, one transaction each; returns how many.
 
     Tries for `patience_s` to be alone with the file; 0 if readers or another writer hold it for longer, and the cells
