@@ -29,7 +29,7 @@ from runner.plan import Planned, Request, check, plan
 from runner.presets import preset_for
 from runner.schema import DONE, PlanRow, RunRow, SweepRow, TimingRow, new_id, table_of, utc_now
 from runner.store import history
-from runner.store.database import ingest
+from runner.store.database import QUICK, ingest
 from runner.store.spool import Spool
 from runner.words import title
 
@@ -199,7 +199,7 @@ class _Sweep:
 
     def _store(self) -> None:
         """Moves the spool into the file if nobody is reading right now."""
-        ingest(self.settings.db)
+        ingest(self.settings.db, **QUICK)
 
     def _say(self, position: int, **news: Any) -> None:
         """Writes the plan with what is new about one cell, and a heartbeat."""

@@ -78,7 +78,7 @@ def test_stacks_are_kept_once_and_name_no_folder_of_the_machine() -> None:
     assert stacks.number(frames[:1]) == 1
     assert stacks.number(()) is None
     assert stacks.texts[0] == "runner/models/transformer.py:85 forward\ntorch/nn/functional.py:9 linear"
-    assert shown("/home/somebody/secret/work/project/src/model.py") == "project/src/model.py"
+    assert shown("/home/somebody/secret/code/project/src/model.py") == "project/src/model.py"
     assert shown("C:\\Users\\somebody\\project\\src\\model.py") == "project/src/model.py"
     assert shown("??") == "??"
     assert stacks.number((("a\nb.py", 1, "f\x1b[31m"),)) == 2

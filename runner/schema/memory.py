@@ -1,11 +1,10 @@
 """Where memory goes in a step: peaks and their parts, what is saved for backward, timelines, and what still fits."""
 
 from dataclasses import dataclass
-from uuid import UUID
 
 from runner.schema.choices import Attention, Category, Limited, Mode, Optimizer, Precision, TimelineOrigin, WeightsDtype
 from runner.schema.columns import Cell, column, required
-from runner.schema.runs import Row
+from runner.schema.runs import Detail, Row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,11 +64,9 @@ class MemoryRow(MemoryCell, Row):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PhasePeakRow:
+class PhasePeakRow(Detail):
     """Peaks of memory within one phase of a memory cell's step."""
 
-    run_id: UUID = required("Run", "", "The sweep that measured it.")
-    cell_id: UUID = required("Cell", "", "The cell it belongs to.")
     phase: str = required("Phase", "", "forward, loss, backward or optimizer.")
     peak_allocated_bytes: int | None = column("Peak allocated", "bytes", "Peak of live tensors within the phase.")
     peak_reserved_bytes: int | None = column("Peak reserved", "bytes", "Held by the caching allocator; CUDA only.")
@@ -78,11 +75,9 @@ class PhasePeakRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SavedTensorRow:
+class SavedTensorRow(Detail):
     """What one operation of the first block keeps for backward."""
 
-    run_id: UUID = required("Run", "", "The sweep that measured it.")
-    cell_id: UUID = required("Cell", "", "The cell it belongs to.")
     position: int = required("Position", "", "Order of saving, from 0.")
     operation: str = required("Operation", "", "The operation whose backward needs it.")
     module: str | None = column("Module", "", "Path of the module that ran the operation.")
@@ -92,11 +87,9 @@ class SavedTensorRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimelineRow:
+class TimelineRow(Detail):
     """One recorded memory timeline: a memory cell's, or one that somebody else recorded."""
 
-    run_id: UUID = required("Run", "", "The sweep, or the import, that brought it.")
-    cell_id: UUID = required("Cell", "", "The memory cell it belongs to; its own id where it was imported.")
     origin: TimelineOrigin = required("Origin", "", "Who recorded it.")
     title: str = required("Title", "", "The cell in words, or the imported file's name.")
     allocations: int = required("Allocations", "", "Number of allocations recorded.")
@@ -109,12 +102,10 @@ class TimelineRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AllocationRow:
+class AllocationRow(Detail):
     """One allocation of a timeline, from birth to death. Times are since the beginning of the timeline. Each event has
     a microsecond of its own, so that sums over rows come to the peak."""
 
-    run_id: UUID = required("Run", "", "As its timeline's.")
-    cell_id: UUID = required("Cell", "", "The timeline it belongs to.")
     allocation: int = required("Allocation", "", "Order of birth, from 0.")
     address: int = required("Address", "", "Where it lies in the device's memory.")
     allocated_bytes: int = required(
@@ -130,21 +121,17 @@ class AllocationRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StackRow:
+class StackRow(Detail):
     """A Python stack that allocations of a timeline share."""
 
-    run_id: UUID = required("Run", "", "As its timeline's.")
-    cell_id: UUID = required("Cell", "", "The timeline it belongs to.")
     stack: int = required("Stack", "", "Its number within the timeline.")
     frames: str = required("Frames", "", "One `file:line function` a line, innermost first.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class MarkRow:
+class MarkRow(Detail):
     """The beginning of a phase on a timeline."""
 
-    run_id: UUID = required("Run", "", "As its timeline's.")
-    cell_id: UUID = required("Cell", "", "The timeline it belongs to.")
     at_us: int = required("At", "µs", "When it began, since the first event.")
     name: str = required("Phase", "", "The phase that begins here.")
 

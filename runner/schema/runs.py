@@ -62,11 +62,17 @@ class RunRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimingRow:
+class Detail:
+    """A row that belongs to a cell and came with it: its times, its samples, its allocations."""
+
+    run_id: UUID = required("Run", "", "The run of the cell that it belongs to.")
+    cell_id: UUID = required("Cell", "", "The cell, or the imported timeline, that it belongs to.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimingRow(Detail):
     """One phase of one cell, summed up over its measured steps."""
 
-    run_id: UUID = required("Run", "", "The sweep that measured it.")
-    cell_id: UUID = required("Cell", "", "The cell it belongs to.")
     phase: Phase = required("Phase", "", "Phase of the step; forward_backward and step are sums taken step by step.")
     n: int | None = column("Samples", "steps", "Measured steps; warm-up not counted.")
     median_ms: float | None = column("Median", "ms", "Median over the measured steps.")
@@ -86,11 +92,9 @@ class TimingRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SampleRow:
+class SampleRow(Detail):
     """One phase of one step, warm-up steps included."""
 
-    run_id: UUID = required("Run", "", "The sweep that measured it.")
-    cell_id: UUID = required("Cell", "", "The cell it belongs to.")
     phase: Phase = required("Phase", "", "Phase of the step.")
     step: int = required("Step", "", "Which step since the process began, from 0; warm-up counts.")
     is_warmup: bool = required("Warm-up", "", "Whether the step was one of the warm-up steps.")
@@ -99,11 +103,9 @@ class SampleRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TelemetryRow:
+class TelemetryRow(Detail):
     """The GPU at one moment of a cell, as the driver sees it; NVIDIA only."""
 
-    run_id: UUID = required("Run", "", "The sweep that measured it.")
-    cell_id: UUID = required("Cell", "", "The cell it belongs to.")
     at_seconds: float = required("Time into the cell", "s", "Seconds since the cell's process was started.")
     sm_clock_mhz: int | None = column("SM clock", "MHz", "Clock of the multiprocessors.")
     memory_clock_mhz: int | None = column("Memory clock", "MHz", "Clock of the memory.")

@@ -30,8 +30,9 @@ from runner.store.staging import UNREADABLE, Document, is_newer, read, row_id, s
 
 #: How long a reader waits for whoever writes (an ingest takes about 50 ms).
 READER_PATIENCE_S = 2.0
-#: How long one ingest may keep readers out; what is left then is for the next one.
-INGEST_S = 0.03
+#: Beside a sweep: how long an ingest waits for readers, and when it leaves the rest to the next one. It takes
+#: a file in any case. What waits in the spool is seen all the same.
+QUICK: Mapping[str, float] = {"patience_s": 0.03, "most_s": 0.03}
 
 _STORED = [table for table in TABLES.values() if table.stored]
 
@@ -64,12 +65,12 @@ def _fingerprint(paths: Sequence[Path]) -> str:
 # -------------------------------------------------------------------------------------------------------------- writing
 
 
-def ingest(db_path: Path | str, *, patience_s: float = 0.03) -> int:
+def ingest(db_path: Path | str, *, patience_s: float = 0.1, most_s: float = 1.0) -> int:
     """Move the finished cells of the spool into the file, one transaction each; returns how many.
 
     Tries for `patience_s` to be alone with the file; 0 if readers or another writer hold it for longer, and the cells
     wait for the next call. Makes the file, and adds tables and columns that the schema has and the file lacks. Stops
-    after `INGEST_S`, so after a long backlog call it until it returns 0. A spool file that is not of ours becomes
+    after `most_s`, so after a long backlog call it until it returns 0. A spool file that is not of ours becomes
     `*.bad`, with a warning; one from a newer Stepscope stays for that one to take. Raises DatabaseForeign, having
     changed nothing, when the file is not Stepscope's; StoreError when it cannot be written, such as on a full disk:
     then nothing has left the spool that is not in the file.
@@ -87,7 +88,7 @@ def ingest(db_path: Path | str, *, patience_s: float = 0.03) -> int:
                 if not path.exists():
                     _create(con, path, spool)
                 with attached(con, path, access="READ_WRITE", deadline=deadline):
-                    ingested = _ingest(con, path, spool, bad=bad)
+                    ingested = _ingest(con, path, spool, most_s=most_s, bad=bad)
     except DatabaseBusy:
         return 0
     except (duckdb.IOException, duckdb.TransactionException, duckdb.FatalException, OSError) as error:
@@ -102,8 +103,8 @@ def ingest(db_path: Path | str, *, patience_s: float = 0.03) -> int:
     return ingested
 
 
-def _ingest(con: duckdb.DuckDBPyConnection, path: Path, spool: Spool, *, bad: list[str]) -> int:
-    ingested, end = 0, time.monotonic() + INGEST_S
+def _ingest(con: duckdb.DuckDBPyConnection, path: Path, spool: Spool, *, most_s: float, bad: list[str]) -> int:
+    ingested, end = 0, time.monotonic() + most_s
     _upgrade(con, path)
     spool.remove_leftovers()
     for file in spool.files():
