@@ -212,8 +212,8 @@ def import_command(
 ) -> None:
     """Add a CUDA memory snapshot that somebody else made, as a timeline. Nothing in the file is executed."""
     for found in import_snapshot(file, db=db or default_path(), label=label).timelines:
-        lost = f", {found.lost_events:,} events lost by the recorder" if found.lost_events else ""
-        line = f"{found.title}: {found.allocations:,} allocations, peak {size(found.peak_bytes)}{lost}."
+        early = f", {found.lost_events:,} of them older than the recording" if found.lost_events else ""
+        line = f"{found.title}: {found.allocations:,} allocations{early}, peak {size(found.peak_bytes)}."
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 

@@ -23,13 +23,15 @@ class Mark:
 
 
 class Device:
-    """One device. `name` is a torch device string; its index matters only on CUDA."""
+    """One device. `name` is a torch device string; `torch` always has an index on CUDA."""
 
     def __init__(self, name: str) -> None:
         self.torch = torch.device(name)
         self.type: str = self.torch.type
         self.clock = {"cuda": "cuda-event", "mps": "mps-event"}.get(self.type, "host")
         if self.type == "cuda":
+            if self.torch.index is None:  # half of torch.cuda takes no device without one
+                self.torch = torch.device("cuda", torch.cuda.current_device())
             torch.cuda.set_device(self.torch)
 
     def synchronize(self) -> None:

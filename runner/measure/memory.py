@@ -49,8 +49,9 @@ def limit(device: str, limit_bytes: int | None) -> int | None:
     if device == "cpu":
         return _limit_data(limit_bytes)
     if device.startswith("cuda") and limit_bytes is not None:
-        total = torch.cuda.get_device_properties(device).total_memory
-        torch.cuda.set_per_process_memory_fraction(min(limit_bytes / total, 1.0), device)
+        card = Device(device).torch
+        total = torch.cuda.get_device_properties(card).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(limit_bytes / total, 1.0), card)
         return limit_bytes
     return None
 

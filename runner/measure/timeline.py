@@ -141,8 +141,7 @@ class CudaRecorder:
         return mark
 
     def recorded(self) -> Recorded:
-        index = self.device.index if self.device.index is not None else torch.cuda.current_device()
-        found = next((item for item in recordings(self._snapshot) if item.device == index), None)
+        found = next((item for item in recordings(self._snapshot) if item.device == self.device.index), None)
         return Recorded(events=found.events, reserved=found.reserved) if found else Recorded(events=[])
 
 
