@@ -18,7 +18,7 @@ endif
 
 test: $(VENV)/.test
 	$(BIN)/python -m tests.browser
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 --dist loadfile
 
 check: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -1,8 +1,9 @@
 """The commands: parse, call, print. The only place that exits.
 
-    python -m runner sweep | frontier | import | list | show | doctor
+    python -m runner sweep | frontier | import | list | show | compare | doctor
 
-Exit codes: 0 all cells ended ok, oom or skipped; 1 some cell crashed, timed out or failed, or the budget ran out;
+Exit codes: 0 all cells ended ok, oom or skipped; 1 some cell crashed, timed out or failed, or the budget ran out,
+or `compare --fail-on-regression` found one;
 2 wrong usage or a file that cannot be used; 130 interrupted.
 """
 
@@ -17,16 +18,16 @@ from rich.console import Console
 from rich.markup import escape
 from typer.core import TyperGroup
 
-from runner import doctor, show
+from runner import compare, doctor, show
 from runner.engines.local import LocalEngine
 from runner.errors import StepscopeError
 from runner.frontier import FrontierSettings, explore
+from runner.importing import import_file
 from runner.presets import PRESETS
-from runner.progress import PlainLines, TerminalBar, size
+from runner.progress import PlainLines, TerminalBar
 from runner.request import CHOICES, read, seconds
 from runner.store.database import default_path
 from runner.sweep import prepare, sweep
-from runner.timeline.importing import import_snapshot
 
 #: Columns of a table that goes to a pipe or a file.
 PIPED_WIDTH = 160
@@ -86,6 +87,7 @@ def _flag(name: str, text: str) -> Any:
 
 _TIMELINE = "Record every allocation of the memory cells, with its Python stack."
 _SKIP = "Do not try cells that are predicted not to fit."
+_CEILINGS = "Measure at its start and end what this machine can do at most. [default: --ceilings]"
 _SHAPE = "d_model=512,d_ff=2048,layers=8,heads=8[,vocabulary=N]"
 _PRESETS = f"One of {', '.join(PRESETS)}. [default: standard on CUDA, else laptop]"
 
@@ -107,6 +109,7 @@ def sweep_command(
     d_heads: Annotated[str | None, _what("Head widths of single-head attention.")] = None,
     causal: Annotated[str | None, _what("Of true, false, for single-head attention.")] = None,
     cache: Annotated[str | None, _what("Of hot, cold: whether attention finds its tensors in the L2 cache.")] = None,
+    compile_cache: Annotated[str | None, _what("Of shared, empty: whether the compiler finds earlier work.")] = None,
     attention: Annotated[str | None, _what(f"Of {', '.join(CHOICES['attention'])}.")] = None,
     optimizers: Annotated[str | None, _what(f"AdamW implementations, of {', '.join(CHOICES['optimizers'])}.")] = None,
     weights: Annotated[str | None, _what("Dtype the parameters are held in, of fp32, bf16.")] = None,
@@ -125,6 +128,7 @@ def sweep_command(
     timeline: Annotated[bool | None, _flag("--timeline/--no-timeline", _TIMELINE)] = None,
     fresh: Annotated[bool | None, _flag("--fresh", "Measure finished cells again.")] = None,
     skip_predicted_oom: Annotated[bool | None, _flag("--skip-predicted-oom", _SKIP)] = None,
+    ceilings: Annotated[bool | None, _flag("--ceilings/--no-ceilings", escape(_CEILINGS))] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan with predicted FLOPs, memory and time; measure nothing.")
     ] = False,
@@ -204,17 +208,48 @@ def show_command(
     show.print_run(console, run, db=db or default_path())
 
 
-@app.command(name="import", epilog="Example: python -m runner import snapshot.pickle --label 'their run'")
+@app.command(
+    name="compare", epilog="Example: python -m runner compare before after --fail-on-regression --threshold 5%"
+)
+def compare_command(
+    a: Annotated[str, typer.Argument(help=f"The baseline: {compare.SPECS}.", metavar="A")],
+    b: Annotated[str, typer.Argument(help="What is compared with it, named in the same ways.", metavar="B")],
+    within: Annotated[list[str] | None, typer.Option(help="Only rows of this run, label, machine or commit.")] = None,
+    phase: Annotated[str, typer.Option(help="Of step, forward, backward: which times.")] = "step",
+    form: Annotated[str, typer.Option("--format", help="text, or markdown for a pull request.")] = "text",
+    fail_on_regression: Annotated[
+        bool, typer.Option("--fail-on-regression", help="Exit with 1 if some cell of B is worse beyond the threshold.")
+    ] = False,
+    threshold: Annotated[str, typer.Option(help="How much slower or larger is a regression.")] = "5%",
+    db: Db = None,
+) -> None:
+    """Compare A with B: runs, labels, machines, commits, precisions or backends. Their cells differ in nothing else.
+
+    A regression takes more than the threshold longer, its 95 % interval excluding 1, or needs as much more memory at
+    its peak; or it worked in A and not in B. Exit codes: 0 none, 1 some, 2 nothing could be compared.
+    """
+    limit = compare.percent(threshold)
+    asked = compare.Asked(
+        a=a, b=b, within=within or (), phase=phase, form=form, threshold=limit if fail_on_regression else None
+    )
+    raise typer.Exit(compare.compare(console, asked, db=db or default_path()))
+
+
+@app.command(name="import", epilog="Example: python -m runner import report.sqlite --label 'their run'")
 def import_command(
-    file: Annotated[Path, typer.Argument(help="The pickle of a torch.cuda.memory snapshot.", metavar="FILE.pickle")],
+    file: Annotated[Path, typer.Argument(help="A memory snapshot, or an nsys export or statistics.", metavar="FILE")],
     db: Db = None,
     label: Annotated[str | None, typer.Option(help=r"A name for it. \[default: the file's name]")] = None,
 ) -> None:
-    """Add a CUDA memory snapshot that somebody else made, as a timeline. Nothing in the file is executed."""
-    for found in import_snapshot(file, db=db or default_path(), label=label).timelines:
-        early = f", {found.lost_events:,} of them older than the recording" if found.lost_events else ""
-        line = f"{found.title}: {found.allocations:,} allocations{early}, peak {size(found.peak_bytes)}."
+    """Add what somebody else recorded: the pickle of a torch.cuda.memory snapshot, the SQLite export of an Nsight
+    Systems report, or the CSV of `nsys stats`. Nothing in the file is executed.
+    """
+    report = import_file(file, db=db or default_path(), label=label)
+    for line in report.lines:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if report.warning:
+        errors.print("warning:", style="yellow", end=" ")
+        errors.print(report.warning, highlight=False, markup=False, soft_wrap=True)
 
 
 @app.command(name="doctor", epilog="Example: python -m runner doctor --device cpu")

@@ -3,9 +3,9 @@
     code = explore(flags, settings, say=print)
 
 Each trial is a real step in a fresh process that may take no more than the limit. The first size tried is the one that
-the closed formulas predict; from there the loop steps outward until one size fits and another does not, then halves the
-distance down to the resolution. A question is done when its key, device name, torch version and commit agree with a row
-that ended `ok` or `skipped`.
+the closed formulas predict (an estimate on CUDA, where what the allocator reserves decides); from there the loop steps
+outward until one size fits and another does not, then halves the distance down to the resolution. A question is done
+when its key, device name, torch version and commit agree with a row that ended `ok` or `skipped`.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from typing import Any
 
 import psutil
 
-from runner.analysis.frontier import SHAPE, at, predicted_largest, search
+from runner.analysis.frontier import SHAPE, Room, at, predicted_largest, search
 from runner.engines.job import Job, Outcome
 from runner.engines.local import LocalEngine
 from runner.errors import UsageError
@@ -143,7 +143,8 @@ class _Explorer:
         self, run: RunRow, settings: FrontierSettings, *, engine: LocalEngine, say: Callable[[str], None]
     ) -> None:
         self.run, self.settings, self.engine, self.say = run, settings, engine, say
-        self.kind: Any = run.device
+        kind: Any = run.device
+        self.room = Room(device=kind, gpu=run.device_name or "", card_bytes=run.device_memory_bytes)
         self.device = (run.device or "") if settings.device == "auto" else settings.device
         self.spool = Spool(settings.db)
         self.spool.write({"runs": [run]}, name=f"run-{run.run_id}")  # a run that goes on is in the file already
@@ -152,7 +153,7 @@ class _Explorer:
     def answer(self, question: FrontierCell) -> str:
         """Looks for the frontier of one question, stores its row and says what was found."""
         started, began, cell_id = utc_now(), time.monotonic(), new_id()
-        predicted = predicted_largest(question, device=self.kind)
+        predicted = predicted_largest(question, self.room)
         self.say(f"{title(question)}: predicted {predicted:,}")
         peaks: dict[int, int | None] = {}
         tried: dict[int, bool] = {}

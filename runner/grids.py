@@ -11,7 +11,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self, get_args
 
-from runner.schema import AttentionBackend, AttentionCell, Cell, MemoryCell, StepCell, SweepCell
+from runner.schema import (
+    AccumulationCell,
+    AttentionBackend,
+    AttentionCell,
+    Cell,
+    MemoryCell,
+    NumericsCell,
+    ProfileCell,
+    StepCell,
+    SweepCell,
+)
 from runner.sizes import shape_given, size_named
 
 
@@ -80,6 +90,7 @@ class StepGrid(_Shapes, _Limits):
         "checkpoint_blocks": "checkpoint",
         "batch": "batch",
         "warmup_steps": "warmup",
+        "compile_cache": "compile_cache",
     }
     contexts: tuple[int, ...] = ()
     modes: tuple[str, ...] = ("train",)
@@ -91,6 +102,13 @@ class StepGrid(_Shapes, _Limits):
     checkpoint: tuple[int, ...] = (0,)
     batch: tuple[int, ...] = (4,)
     warmup: tuple[int, ...] = (5,)
+    compile_cache: tuple[str, ...] = ("shared",)
+
+    def cells(self) -> Iterator[SweepCell]:
+        """A cell that is not compiled has no compiler's cache."""
+        for cell in super().cells():
+            assert isinstance(cell, StepCell)
+            yield cell if cell.backend.startswith("compiled") else replace(cell, compile_cache="shared")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,5 +171,67 @@ class MemoryGrid(_Shapes):
     timeline: tuple[bool, ...] = (False,)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ProfileGrid(_Shapes):
+    """Cells of `profiles`."""
+
+    CELL = ProfileCell
+    AXES: ClassVar[Mapping[str, str]] = {
+        "context": "contexts",
+        "mode": "modes",
+        "precision": "precisions",
+        "backend": "backends",
+        "attention": "attention",
+        "optimizer": "optimizers",
+        "weights_dtype": "weights",
+        "checkpoint_blocks": "checkpoint",
+        "batch": "batch",
+    }
+    contexts: tuple[int, ...] = ()
+    modes: tuple[str, ...] = ("inference", "train")
+    precisions: tuple[str, ...] = ("fp32",)
+    backends: tuple[str, ...] = ("eager",)
+    attention: tuple[str, ...] = ("naive",)
+    optimizers: tuple[str, ...] = ("foreach",)
+    weights: tuple[str, ...] = ("fp32",)
+    checkpoint: tuple[int, ...] = (0,)
+    batch: tuple[int, ...] = (4,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumericsGrid(_Shapes):
+    """Cells of `numerics`."""
+
+    CELL = NumericsCell
+    AXES: ClassVar[Mapping[str, str]] = {
+        "context": "contexts",
+        "precision": "precisions",
+        "attention": "attention",
+        "weights_dtype": "weights",
+        "batch": "batch",
+    }
+    contexts: tuple[int, ...] = ()
+    precisions: tuple[str, ...] = ("fp32", "tf32", "bf16", "fp16")
+    attention: tuple[str, ...] = ("naive",)
+    weights: tuple[str, ...] = ("fp32",)
+    batch: tuple[int, ...] = (4,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccumulationGrid(Grid):
+    """Cells of `accumulation`: the four ways in which people add a thousand hundredths."""
+
+    CELL = AccumulationCell
+    AXES: ClassVar[Mapping[str, str]] = {}
+
+    def cells(self) -> Iterator[SweepCell]:
+        yield AccumulationCell(accumulator="fp32", addend="fp32")
+        yield AccumulationCell(accumulator="fp16", addend="fp16")
+        yield AccumulationCell(accumulator="fp32", addend="fp16")
+        yield AccumulationCell(accumulator="fp32", addend="fp16", upcast=True)
+
+
 #: The grid that makes a kind of cell.
-GRIDS: Mapping[type[Cell], type[Grid]] = {grid.CELL: grid for grid in (StepGrid, AttentionGrid, MemoryGrid)}
+GRIDS: Mapping[type[Cell], type[Grid]] = {
+    grid.CELL: grid for grid in (StepGrid, AttentionGrid, MemoryGrid, ProfileGrid, NumericsGrid, AccumulationGrid)
+}

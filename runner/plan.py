@@ -14,7 +14,7 @@ from typing import Any
 from runner.analysis import costs
 from runner.errors import UsageError
 from runner.presets import PRESETS, QUESTIONS, preset_for
-from runner.schema import AttentionCell, MemoryCell, StepCell, SweepCell
+from runner.schema import AttentionCell, MemoryCell, NumericsCell, ProfileCell, StepCell, SweepCell
 from runner.sizes import check_shape
 
 
@@ -58,14 +58,16 @@ def plan(request: Request, *, device: str, device_memory_bytes: int | None, seed
 def _fits(cell: SweepCell, memory_bytes: int) -> bool:
     """Whether the cell's shape can be trained on a device of that memory; one rule for all of a size's modes. Attention
     is measured until it runs out."""
-    if isinstance(cell, StepCell | MemoryCell):
+    if isinstance(cell, StepCell | MemoryCell | ProfileCell):
         return costs.predicted_peak_bytes(replace(cell, mode="train")) < memory_bytes
     return True
 
 
 def check(cell: SweepCell) -> None:
     """Raises UsageError for a cell that makes no sense on any machine."""
-    if isinstance(cell, StepCell | MemoryCell):
+    if isinstance(cell, NumericsCell):
+        check(cell.step())
+    if isinstance(cell, StepCell | MemoryCell | ProfileCell):
         check_shape(cell)
         if cell.weights_dtype == "bf16" and cell.precision != "bf16":
             raise UsageError(

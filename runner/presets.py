@@ -8,7 +8,7 @@ A preset holds, for each experiment, one or more grids. Standard library only.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from runner.grids import AttentionGrid, Grid, MemoryGrid, StepGrid
+from runner.grids import AccumulationGrid, AttentionGrid, Grid, MemoryGrid, NumericsGrid, ProfileGrid, StepGrid
 
 
 def _ablation(grid: StepGrid) -> StepGrid:
@@ -31,6 +31,21 @@ def _fused(grid: AttentionGrid) -> tuple[AttentionGrid, ...]:
     )
 
 
+def _changed(grid: StepGrid) -> tuple[StepGrid, ...]:
+    """The same step with one thing changed at a time, and with everything that may help at once. What is not compiled
+    comes first; the grid itself is among them."""
+    half = replace(grid, precisions=("bf16",))
+    fused = replace(half, attention=("sdpa",), optimizers=("fused",), weights=("fp32",))
+    return (
+        replace(grid, precisions=("fp32", "tf32", "bf16")),
+        replace(half, weights=("bf16",)),
+        replace(grid, attention=("sdpa",)),
+        replace(grid, optimizers=("fused",)),
+        replace(grid, backends=("cuda-graphs",)),
+        fused,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Preset:
     """A named plan: for each experiment, its grids. `fitting` leaves out the sizes predicted not to fit the device."""
@@ -47,6 +62,7 @@ _TOY_ATTENTION = AttentionGrid(
     attention=("naive", "sdpa-flash"), seq_lens=(128, 256, 512, 1024), d_heads=(16, 64), steps=10, max_seconds=0.3
 )
 _TOY_MEMORY = MemoryGrid(sizes=_TOYS.sizes, contexts=(128,), precisions=("fp32", "bf16"))
+_TOY_PROFILE = ProfileGrid(sizes=("toy-256",), contexts=(128,))
 _ATTENTION = AttentionGrid(max_seconds=2.0)
 _SIZES = ("small", "medium", "large", "xl@2025", "xl@2026")
 _FITTING = StepGrid(sizes=_SIZES, contexts=(128, 512, 1024), max_seconds=3.0)
@@ -62,13 +78,6 @@ def _edition(grid: StepGrid) -> Mapping[str, tuple[Grid, ...]]:
         "benchmark": (
             replace(grid, modes=("inference", "train")),
             _ablation(small),
-            replace(
-                grid,
-                sizes=grid.sizes[:4],
-                contexts=grid.contexts[:1],
-                modes=("inference", "train"),
-                backends=("eager", "compiled"),
-            ),
         ),
         "mixed-precision": (replace(grid, precisions=("fp32", "bf16")),),
         "attention": (replace(_ATTENTION, backends=("eager", "compiled")), *_fused(_ATTENTION)),
@@ -76,6 +85,19 @@ def _edition(grid: StepGrid) -> Mapping[str, tuple[Grid, ...]]:
             replace(memory, modes=("forward", "train"), precisions=("fp32", "bf16")),
             _recorded(memory),
         ),
+        "kernels": (ProfileGrid(sizes=grid.sizes, contexts=grid.contexts, modes=("inference", "backward", "train")),),
+        "compile": (
+            replace(
+                grid,
+                sizes=grid.sizes[:4],
+                contexts=grid.contexts[:1],
+                modes=("inference", "train"),
+                backends=("eager", "compiled"),
+                compile_cache=("empty",),
+            ),
+        ),
+        "numerics": (AccumulationGrid(), NumericsGrid(sizes=("toy-256", "small"), contexts=grid.contexts[:1])),
+        "counterfactuals": _changed(small),
     }
 
 
@@ -90,7 +112,7 @@ PRESETS: Mapping[str, Preset] = {
                     _TOYS,
                     replace(_TOYS, contexts=(128,), modes=("inference",)),
                     _ablation(replace(_TOY, sizes=("toy-128",))),
-                    replace(_TOY, backends=("eager", "compiled-block")),
+                    _TOY,
                 ),
                 "mixed-precision": (
                     replace(_TOYS, precisions=("fp32", "bf16")),
@@ -101,6 +123,14 @@ PRESETS: Mapping[str, Preset] = {
                     replace(_TOY_ATTENTION, attention=("naive",), seq_lens=(512,), backends=("eager", "compiled")),
                 ),
                 "memory": (_TOY_MEMORY, replace(_TOY_MEMORY, contexts=(256,)), _recorded(_TOY_MEMORY)),
+                "kernels": (
+                    replace(_TOY_PROFILE, sizes=_TOYS.sizes),
+                    replace(_TOY_PROFILE, contexts=(64, 256)),
+                    replace(_TOY_PROFILE, modes=("train",), precisions=("bf16",)),
+                ),
+                "compile": (replace(_TOY, backends=("eager", "compiled-block"), compile_cache=("empty",)),),
+                "numerics": (AccumulationGrid(), NumericsGrid(sizes=("toy-256",), contexts=(128,))),
+                "counterfactuals": _changed(_TOY),
             },
         ),
         Preset(
@@ -112,14 +142,6 @@ PRESETS: Mapping[str, Preset] = {
                     _FITTING,
                     replace(_FITTING, contexts=(512,), modes=("inference",)),
                     _ablation(replace(_FITTING, sizes=("small",), contexts=(512,))),
-                    replace(
-                        _FITTING,
-                        sizes=("small", "medium"),
-                        contexts=(512,),
-                        modes=("inference", "train"),
-                        precisions=("fp32", "bf16"),
-                        backends=("eager", "compiled"),
-                    ),
                 ),
                 "mixed-precision": (
                     replace(_FITTING, precisions=("fp32", "bf16")),
@@ -144,6 +166,49 @@ PRESETS: Mapping[str, Preset] = {
                     MemoryGrid(sizes=_SIZES, contexts=(128, 1024), modes=("train",), precisions=("fp32", "bf16")),
                     _recorded(MemoryGrid(sizes=_SIZES, contexts=(512,))),
                 ),
+                "kernels": (
+                    ProfileGrid(sizes=_SIZES, contexts=(512,), modes=("inference", "backward", "train")),
+                    ProfileGrid(sizes=("small", "large"), contexts=(128, 1024)),
+                    ProfileGrid(
+                        sizes=("small", "large"), contexts=(512,), modes=("train",), precisions=("tf32", "bf16")
+                    ),
+                    ProfileGrid(sizes=("small",), contexts=(512,), precisions=("bf16",), backends=("compiled",)),
+                    ProfileGrid(
+                        sizes=("small",), contexts=(512,), precisions=("bf16",), attention=("sdpa",), modes=("train",)
+                    ),
+                ),
+                "compile": (
+                    replace(
+                        _FITTING,
+                        sizes=("small", "medium"),
+                        contexts=(512,),
+                        modes=("inference", "train"),
+                        precisions=("fp32", "bf16"),
+                        backends=("eager", "compiled"),
+                        compile_cache=("empty",),
+                    ),
+                    replace(
+                        _FITTING,
+                        sizes=("small",),
+                        contexts=(512,),
+                        precisions=("bf16",),
+                        backends=("compiled-block", "compiled-reduce-overhead", "compiled-max-autotune"),
+                        compile_cache=("empty",),
+                    ),
+                ),
+                "numerics": (AccumulationGrid(), NumericsGrid(sizes=("toy-256", "small"), contexts=(512,))),
+                "counterfactuals": (
+                    *_changed(replace(_FITTING, contexts=(512,))),
+                    replace(
+                        _FITTING,
+                        sizes=("small", "medium"),
+                        contexts=(512,),
+                        precisions=("bf16",),
+                        attention=("sdpa",),
+                        optimizers=("fused",),
+                        backends=("compiled", "compiled-reduce-overhead"),
+                    ),
+                ),
             },
         ),
         Preset(
@@ -165,6 +230,10 @@ QUESTIONS: Mapping[str, str] = {
     "mixed-precision": "What do bf16, fp16 and TF32 buy at each size?",
     "attention": "At what sequence length does attention run out, of time and of memory?",
     "memory": "What fills the memory, and when?",
+    "kernels": "What is the time of a step made of?",
+    "compile": "What does torch.compile buy, and when has it paid for itself?",
+    "numerics": "What does a lower precision cost in accuracy, and where?",
+    "counterfactuals": "What would make the step faster, and by how much?",
 }
 
 

@@ -10,7 +10,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
-from runner.schema import DONE, AttentionRow, MemoryRow, SweepRow, TimingRow
+from runner.schema import (
+    DONE,
+    AccumulationRow,
+    AttentionRow,
+    MemoryRow,
+    NumericsRow,
+    ProfileRow,
+    SweepRow,
+    TimingRow,
+)
 from runner.sweep import Forecast, Prepared
 from runner.words import title
 
@@ -124,6 +133,15 @@ def result(row: SweepRow, timings: list[TimingRow]) -> str:
         return " ".join((row.message or "").split())[:160]
     if isinstance(row, MemoryRow):
         return f"peak {size(row.peak_allocated_bytes or 0)} in {row.peak_phase}"
+    if isinstance(row, ProfileRow):
+        cost = f"{row.overhead_share or 0:+.0%} under the profiler"
+        what = "operators" if row.host_bound_share is None else "kernels"
+        return f"{row.unprofiled_step_ms or 0:,.2f} ms, {cost}, {row.kernel_calls} {what} {row.kernel_ms or 0:,.2f} ms"
+    if isinstance(row, AccumulationRow):
+        return f"{row.total or float('nan'):.9g} for {row.exact or float('nan'):g}"
+    if isinstance(row, NumericsRow):
+        off = "" if row.gradient_error is None else f", gradients off by {row.gradient_error:.1e}"
+        return f"loss {row.loss or float('nan'):.6g}{off} ({row.reference})"
     medians = {timing.phase: timing for timing in timings}
     if isinstance(row, AttentionRow):
         times = ", ".join(f"{phase} {medians[phase].median_ms:,.3f} ms" for phase in ("forward", "backward"))

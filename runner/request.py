@@ -13,7 +13,7 @@ from typing import Any, get_args
 from runner.errors import UsageError
 from runner.plan import Request
 from runner.presets import PRESETS, QUESTIONS
-from runner.schema import Attention, Backend, Cache, Mode, Optimizer, Precision, WeightsDtype
+from runner.schema import Attention, Backend, Cache, CompileCache, Mode, Optimizer, Precision, WeightsDtype
 from runner.sizes import size_named
 from runner.store.database import default_path
 from runner.sweep import Settings
@@ -26,6 +26,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "optimizers": get_args(Optimizer),
     "weights": get_args(WeightsDtype),
     "cache": get_args(Cache),
+    "compile_cache": get_args(CompileCache),
     "causal": ("true", "false"),
 }
 NUMBERS = ("contexts", "batch", "warmup", "checkpoint", "seq_lens", "d_heads")
@@ -34,7 +35,7 @@ TYPES: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("preset", "label", "device", "db"), (str,)),
     **dict.fromkeys(("steps", "max_steps", "rounds"), (int,)),
     **dict.fromkeys(("timeout", "budget"), (str, int, float)),
-    **dict.fromkeys(("fresh", "skip_predicted_oom", "timeline"), (bool,)),
+    **dict.fromkeys(("fresh", "skip_predicted_oom", "timeline", "ceilings"), (bool,)),
     "max_seconds": (int, float),
 }
 
@@ -110,6 +111,7 @@ def _settings(asked: Mapping[str, Any]) -> Settings:
         budget_s=None if budget is None else seconds("budget", budget),
         fresh=bool(asked["fresh"]),
         skip_predicted_oom=bool(asked["skip_predicted_oom"]),
+        ceilings=asked["ceilings"] is not False,
     )
 
 
@@ -127,7 +129,7 @@ def values(name: str, value: Any) -> tuple[Any, ...]:
         return tuple(size_named(text).name for text in texts)
     if name in CHOICES:
         for text in texts:
-            _check_choice(name, text, CHOICES[name])
+            _check_choice(name.replace("_", "-"), text, CHOICES[name])
         return tuple(text == "true" for text in texts) if name == "causal" else texts
     wrong = next((text for text in texts if not text.isdecimal()), None)
     if wrong is not None:

@@ -14,12 +14,15 @@ from rich.table import Table as Grid
 from runner import frontier
 from runner.analysis import costs
 from runner.analysis.audit import Finding, audit, grade
+from runner.ceilings import print_ceilings
 from runner.errors import UsageError
 from runner.presets import PRESETS, QUESTIONS
 from runner.progress import STATUS_STYLES, duration, size
-from runner.schema import TABLES, AttentionRow, StepCell, StepRow
+from runner.schema import TABLES, AttentionRow, StepCell, StepRow, SweepRow
 from runner.sizes import SIZES
 from runner.store import history
+from runner.store.queries import kernels, numerics
+from runner.store.queries.latest import Rows
 from runner.sweep import Prepared
 from runner.words import title
 
@@ -105,6 +108,9 @@ def print_run(console: Console, run: str, *, db: Path) -> None:
     attention = sorted(history.attention_of(db, found.run_id), key=lambda pair: _attention_order(pair[0]))
     if attention:
         console.print(_attention(attention), "")
+    precise = _print_numerics(console, db, Rows(run=found.run_id))
+    _print_profiles(console, db, Rows(run=found.run_id))
+    print_ceilings(console, db, Rows(run=found.run_id))
     for answered in history.frontier_of(db, found.run_id):
         line = f"{frontier.title(answered)}: {frontier.answer(answered)}"
         console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -114,7 +120,8 @@ def print_run(console: Console, run: str, *, db: Path) -> None:
         console.print(
             f"{code}, {len(sentences)} cells. For one: {sentences[0]}", style="dim", markup=False, highlight=False
         )
-    rows: list[StepRow | AttentionRow] = [*(item.row for item in measured), *(row for row, _ in attention)]
+    rows: list[SweepRow] = [*(item.row for item in measured), *(row for row, _ in attention)]
+    rows += precise
     for row in rows:
         if row.status != "ok":
             doing = f" during {row.failed_phase}" if row.failed_phase else ""
@@ -166,6 +173,60 @@ def _attention(measured: list[tuple[AttentionRow, Mapping[str, float]]]) -> Grid
             "" if worst is None else f"{worst:.0e}",
         )
     grid.caption = "Medians in ms; rate and error are of the forward pass and of the worst of output and gradients."
+    return grid
+
+
+def _print_profiles(console: Console, db: Path, of: Rows) -> None:
+    """One line a profiled cell: what profiling cost, and how much of the step the device worked."""
+    grid = _grid("cell", "status", "step", "overhead", "kernels", "kernel time", "busy", "attributed")
+    for trace in kernels.traces(db, of):
+        if trace.cell is None:
+            continue
+        times = (f"{ms:,.2f}" if ms is not None else "" for ms in (trace.unprofiled_step_ms, trace.kernel_ms))
+        asked = (trace.overhead_share, trace.busy_share, trace.attributed_share)
+        overhead, busy, known = (f"{share:.0%}" if share is not None else "" for share in asked)
+        step, kernel_time = times
+        status = f"[{STATUS_STYLES[trace.status]}]{trace.status}[/]"
+        grid.add_row(title(trace.cell), status, step, overhead, str(trace.kernel_calls or ""), kernel_time, busy, known)
+    if grid.row_count:
+        console.print(grid, "")
+
+
+def _print_numerics(console: Console, db: Path, of: Rows) -> list[SweepRow]:
+    """What a run says of precision, as tables; returns the rows."""
+    sums, precise = numerics.accumulations(db, of), numerics.precisions(db, of)
+    if sums:
+        console.print(_sums(sums), "")
+    if precise:
+        console.print(_errors(precise), "")
+    return [*(item.row for item in sums), *(item.row for item in precise)]
+
+
+def _sums(found: list[numerics.Accumulated]) -> Grid:
+    """One line a sum, with what makes it what it is."""
+    grid = _grid("cell", "status", "sum", "error", "addend as held", "spacing there", "last increment", "slips at")
+    for item in found:
+        row = item.row
+        shown = (row.total, row.error, row.rounded_value, row.spacing, row.last_increment, row.slips_at)
+        status = f"[{STATUS_STYLES[row.status]}]{row.status}[/]"
+        grid.add_row(title(row), status, *("" if number is None else f"{number:.9g}" for number in shown))
+    return grid
+
+
+def _errors(found: list[numerics.Precise]) -> Grid:
+    """One line a precision: its relative errors against the reference."""
+    grid = _grid("cell", "status", "reference", "loss", "loss error", "logits", "gradients", "worst of one")
+    for item in found:
+        row = item.row
+        shown = (row.loss_error, row.logits_error, row.gradient_error, row.worst_gradient_error)
+        grid.add_row(
+            title(row),
+            f"[{STATUS_STYLES[row.status]}]{row.status}[/]",
+            row.reference or "",
+            "" if row.loss is None else f"{row.loss:.6f}",
+            *("" if error is None else f"{error:.1e}" for error in shown),
+        )
+    grid.caption = "Errors are relative: ‖x − reference‖ / ‖reference‖."
     return grid
 
 

@@ -23,11 +23,22 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from runner.analysis.prediction import Prediction, predict, rate
-from runner.engines.job import Job, Outcome
+from runner.engines.job import CeilingJob, Job, Outcome
 from runner.engines.local import LocalEngine
 from runner.plan import Planned, Request, check, plan
 from runner.presets import preset_for
-from runner.schema import DONE, PlanRow, RunRow, SweepRow, TimingRow, new_id, table_of, utc_now
+from runner.schema import (
+    DONE,
+    AccumulationCell,
+    Moment,
+    PlanRow,
+    RunRow,
+    SweepRow,
+    TimingRow,
+    new_id,
+    table_of,
+    utc_now,
+)
 from runner.store import history
 from runner.store.database import QUICK, ingest
 from runner.store.spool import Spool
@@ -49,6 +60,7 @@ class Settings:
     budget_s: float | None = None
     fresh: bool = False
     skip_predicted_oom: bool = False
+    ceilings: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +113,10 @@ def prepare(request: Request, settings: Settings, engine: LocalEngine) -> Prepar
     done = {} if settings.fresh else history.done_cells(settings.db, machine)
     forecasts = []
     for item in cells:
-        speed = rate(machine, item.cell.precision, measured=rates)
-        forecasts.append(Forecast(planned=item, predicted=predict(item.cell, device=device, flops_per_s=speed)))
+        precision = "fp32" if isinstance(item.cell, AccumulationCell) else item.cell.precision
+        speed = rate(machine, precision, measured=rates)
+        expected = predict(item.cell, device=device, flops_per_s=speed, gpu=machine["device_name"] or "")
+        forecasts.append(Forecast(planned=item, predicted=expected))
     preset = request.preset or preset_for(device)
     return Prepared(preset=preset, machine=machine, cells=tuple(forecasts), done=done)
 
@@ -133,11 +147,14 @@ class _Sweep:
         if self.is_new and self.prepared.owed:
             self.spool.write({"runs": [self._run_row()]}, name=f"run-{self.run_id}")
             self._store()
+            self._measure_ceilings("start")
         counts: dict[str, int] = {}
         left = list(self.prepared.owed)
         while left and not self._out_of_budget():
             row = self._measure(left.pop(0), left)
             counts[row.status] = counts.get(row.status, 0) + 1
+        if counts and not left:
+            self._measure_ceilings("end")
         while ingest(self.settings.db, patience_s=LAST_INGEST_SECONDS):
             pass
         if not left:
@@ -180,20 +197,39 @@ class _Sweep:
         self.watcher.finished(row, timings, left_s=self._left(rest))
         return row
 
+    def _measure_ceilings(self, moment: Moment) -> None:
+        """What the machine can do at most, to hold its steps against. A sweep that is interrupted has only the start's;
+        ones that cannot be measured are left out, and the sweep goes on."""
+        if not self.settings.ceilings:
+            return
+        name = self.prepared.machine["device_name"] or ""
+        job = CeilingJob(run_id=self.run_id, moment=moment, device=self._device, device_name=name)
+        found = self.engine.ceilings(job)
+        if found.missing:
+            reasons = "; ".join(f"{ceiling} ({reason})" for ceiling, reason in found.missing.items())
+            self.watcher.waiting(f"What this machine can do at most was not measured for {reasons}.")
+        if found.rows:
+            self.spool.write({"ceilings": found.rows}, name=f"ceilings-{self.run_id}-{moment}")
+            self._store()
+
+    @property
+    def _device(self) -> str:
+        """The torch device string that the workers are given."""
+        asked: str = self.settings.device
+        return asked if asked != "auto" else str(self.prepared.machine["device"])
+
     def _outcome(self, item: Forecast, cell_id: UUID, *, beat: Any) -> Outcome:
         memory = self.prepared.machine["device_memory_bytes"]
         if self.settings.skip_predicted_oom and memory and item.predicted.peak_bytes > memory:
             sizes = f"{item.predicted.peak_bytes / 2**30:.1f} GiB on a device of {memory / 2**30:.1f} GiB"
             return Outcome(status="skipped", message=f"Predicted to need {sizes} (--skip-predicted-oom).")
-        machine = self.prepared.machine
-        name = self.settings.device if self.settings.device != "auto" else machine["device"]
         job = Job(
             experiment=item.planned.experiment,
             cell=item.planned.cell,
             run_id=self.run_id,
             cell_id=cell_id,
-            device=name,
-            device_name=machine["device_name"] or "",
+            device=self._device,
+            device_name=self.prepared.machine["device_name"] or "",
         )
         return self.engine.measure(job, timeout_s=self.settings.timeout_s, beat=beat)
 

@@ -13,7 +13,16 @@ from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from runner.grids import GRIDS
-from runner.schema import AttentionCell, Cell, MemoryCell, StepCell, SweepCell
+from runner.schema import (
+    AccumulationCell,
+    AttentionCell,
+    Cell,
+    MemoryCell,
+    NumericsCell,
+    ProfileCell,
+    StepCell,
+    SweepCell,
+)
 from runner.sizes import SIZES, shape_name
 
 _SHAPE = ("d_model", "d_ff", "layers", "heads", "vocabulary")
@@ -22,9 +31,22 @@ _LEAD: dict[type[Cell], tuple[str, ...]] = {
     StepCell: ("context", "mode", "precision", "backend"),
     MemoryCell: ("context", "mode", "precision"),
     AttentionCell: ("implementation", "seq_len", "d_head", "precision", "backend"),
+    ProfileCell: ("context", "mode", "precision", "backend"),
+    NumericsCell: ("context", "precision"),
+    AccumulationCell: ("accumulator", "addend"),
 }
+_LEADING = {"seq_len": "S {}", "d_head": "d {}", "accumulator": "sum in {}", "addend": "of {}"}
 _LIMITS = ("min_steps", "max_steps", "max_seconds")
-_EXPERIMENT: dict[type[Cell], str] = {StepCell: "benchmark", MemoryCell: "memory", AttentionCell: "attention"}
+_EXPERIMENT: dict[type[Cell], str] = {
+    StepCell: "benchmark",
+    MemoryCell: "memory",
+    AttentionCell: "attention",
+    ProfileCell: "kernels",
+    NumericsCell: "numerics",
+    AccumulationCell: "numerics",
+}
+#: Kinds of cells without a Transformer's shape, and kinds that are measured until a limit.
+_SHAPELESS, _LIMITED = (AttentionCell, AccumulationCell), (StepCell, AttentionCell)
 
 
 def kind(cell: SweepCell) -> type[Cell]:
@@ -35,10 +57,10 @@ def kind(cell: SweepCell) -> type[Cell]:
 def title(cell: SweepCell) -> str:
     """A cell in a few words, and what of it is not the default."""
     asked = kind(cell)
-    parts = [] if asked is AttentionCell else [shape_of(cell)]
+    parts = [] if asked in _SHAPELESS else [shape_of(cell)]
     for name in _LEAD[asked]:
         value = str(getattr(cell, name))
-        parts.append({"seq_len": f"S {value}", "d_head": f"d {value}"}.get(name, value))
+        parts.append(_LEADING.get(name, "{}").format(value))
     if isinstance(cell, StepCell) and cell.min_steps == cell.max_steps:
         parts.append(f"exactly {cell.min_steps} steps")
     known = {*_SHAPE, *_LEAD[asked], *_LIMITS}
@@ -66,7 +88,7 @@ def sweep_command(cells: Sequence[SweepCell]) -> str:
     """The shell command that measures these cells again, with whatever else their axes span. All of one kind."""
     asked = kind(cells[0])
     words = ["python", "-m", "runner", "sweep", "--experiment", _EXPERIMENT[asked], "--fresh"]
-    shapes = set() if asked is AttentionCell else {_shape_flag(cell) for cell in cells}
+    shapes = set() if asked in _SHAPELESS else {_shape_flag(cell) for cell in cells}
     for flag, texts in itertools.groupby(sorted(shapes), key=lambda pair: pair[0]):
         joined = [text for _, text in texts]
         words += [flag, ",".join(joined)] if flag == "--sizes" else [word for text in joined for word in (flag, text)]
@@ -76,7 +98,7 @@ def sweep_command(cells: Sequence[SweepCell]) -> str:
             words.append("--timeline" if any(values) else "--no-timeline")
             continue
         words += [f"--{axis.replace('_', '-')}", ",".join(str(value).lower() for value in values)]
-    for name in _LIMITS if asked is not MemoryCell else ():
+    for name in _LIMITS if asked in _LIMITED else ():
         flag = {"min_steps": "--steps"}.get(name, f"--{name.replace('_', '-')}")
         words += [flag, f"{max(getattr(cell, name) for cell in cells):.15g}"]
     return shlex.join(words)

@@ -3,9 +3,9 @@
     Process(target=work, args=(pipe, job))
 
 Messages are tuples: ("doing", phase), then one of ("measured", Measurement), ("described", columns),
-("failed", status, message, values) or ("refused", error). A process that dies says nothing more, and the engine tells
-from its exit what happened. The process leads its own group, so that the compilers it starts end with it, and it ends
-when the sweep does, however the sweep ended.
+("ceilings", Ceilings), ("failed", status, message, values) or ("refused", error). A process that dies says nothing
+more, and the engine tells from its exit what happened. The process leads its own group, so that the compilers it starts
+end with it, and it ends when the sweep does, however the sweep ended.
 """
 
 import multiprocessing
@@ -18,20 +18,24 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
-from runner.engines.job import Job, RanOut
+from runner.engines.job import CeilingJob, Job, RanOut
 from runner.errors import Skipped, StepscopeError
 from runner.experiments import EXPERIMENTS, TRIAL
 from runner.measure import memory
 from runner.measure.allocations import is_out_of_memory
+from runner.measure.ceilings import measure_ceilings
 from runner.measure.environment import describe
 
 
-def work(pipe: Connection, job: Job | str, log: str) -> None:
+def work(pipe: Connection, job: Job | CeilingJob | str, log: str) -> None:
     """Measures `job`, or describes the machine where `job` names a device. `log` is a file for whatever is printed."""
     _isolate(log)
     try:
         if isinstance(job, str):
             pipe.send(("described", describe(job)))
+        elif isinstance(job, CeilingJob):
+            memory.limit(job.device, None)
+            pipe.send(("ceilings", measure_ceilings(job)))
         else:
             pipe.send(_measure(pipe, job))
     except StepscopeError as error:

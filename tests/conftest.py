@@ -1,15 +1,22 @@
 """What every test shares."""
 
+import re
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
 # A machine that only measures has none of what the pages need, and can run all the other tests.
+_PAGES_NEED = ("playwright", "plotly", "streamlit")
 collect_ignore = (
     []
-    if find_spec("playwright") and find_spec("streamlit")
-    else ["test_app.py", "test_charts.py", "test_memory_pages.py", "test_timeline_page.py"]
+    if all(map(find_spec, _PAGES_NEED))
+    else [
+        path.name
+        for path in Path(__file__).parent.glob("test_*.py")
+        if re.search(rf"^(from|import) (tests\.browser|{'|'.join(_PAGES_NEED)})\b", path.read_text(), re.MULTILINE)
+    ]
 )
 
 

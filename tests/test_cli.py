@@ -21,7 +21,7 @@ from tests.command import ROOT, TINY, run
 from tests.rows import asked, failed, ok, store
 from tests.rows import run as a_run
 
-COMMANDS = ("sweep", "list", "show", "doctor")
+COMMANDS = ("sweep", "list", "show", "frontier", "compare", "import", "doctor")
 
 
 def runner(*words: str) -> subprocess.CompletedProcess[str]:

@@ -123,7 +123,8 @@ def test_cuda_autocast_keeps_softmax_twice() -> None:
 
 
 def measured_peak_bytes(cell: StepCell) -> int:
-    """Parameters, optimizer state, and the most that one step's allocations add up to, by PyTorch's profiler."""
+    """Parameters, optimizer state, data and tables, and the most that one step's allocations add up to, by PyTorch's
+    profiler."""
     model, tokens, targets = Transformer(cell), random_tokens(cell), random_tokens(cell).flatten()
     optimizer = torch.optim.AdamW(model.parameters(), foreach=cell.optimizer == "foreach")
     step = make_step(cell, model, tokens, targets, optimizer)
@@ -139,7 +140,7 @@ def measured_peak_bytes(cell: StepCell) -> int:
     held: list[int] = [0]
     for _, size in sorted(allocations):
         held.append(held[-1] + size)
-    before = sum(parameter.nbytes for parameter in model.parameters())
+    before = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers(), tokens, targets))
     state: int = sum(value.nbytes for values in optimizer.state.values() for value in values.values())
     return before + state + max(held)
 
@@ -164,6 +165,8 @@ def make_step(
     return step
 
 
+#: A few numbers of 8 bytes, such as what the scores of a layer are divided by, are in no formula.
+EXACT = 5e-5
 #: One cell for each moment that can be the peak: a long context, a large vocabulary, many parameters.
 LONG = {"context": 256, "layers": 4}
 WORDY = {"vocabulary": 2000}
@@ -173,18 +176,23 @@ WIDE = {"d_model": 192, "d_ff": 768, "context": 24}
 @pytest.mark.parametrize(
     ("changes", "moment", "tolerance"),
     [
-        ({**LONG, "mode": "inference"}, "forward", 0.01),
+        ({**LONG, "mode": "inference"}, "forward", EXACT),
+        ({**LONG, "mode": "inference", "precision": "bf16"}, "forward", 0.02),  # oneDNN's scratch
         ({**LONG, "mode": "forward"}, "forward", 0.02),
-        ({**LONG, "mode": "train"}, "last block", 0.04),
-        ({**WORDY, "mode": "inference"}, "forward", 0.01),
-        ({**WORDY, "mode": "backward"}, "loss", 0.01),
-        ({**WORDY, "mode": "train", "precision": "bf16", "attention": "sdpa-flash"}, "loss", 0.02),
-        ({**WIDE, "mode": "backward"}, "end", 0.03),
-        ({**WIDE, "mode": "backward", "checkpoint_blocks": 2, "layers": 6, "context": 64}, "first block", 0.02),
-        ({**WIDE, "mode": "train"}, "end", 0.01),
-        ({**WIDE, "mode": "train", "optimizer": "for-loop"}, "end", 0.01),
-        ({**LONG, "mode": "train", "checkpoint_blocks": 1}, "last block", 0.05),
-        ({**LONG, "mode": "train", "checkpoint_blocks": 2, "precision": "bf16"}, "last block", 0.1),
+        ({**LONG, "mode": "forward", "checkpoint_blocks": 3}, "forward", EXACT),
+        ({**LONG, "mode": "train"}, "last block", EXACT),
+        ({**LONG, "mode": "train", "attention": "sdpa-math"}, "last block", EXACT),
+        ({**LONG, "mode": "train", "d_ff": 1024, "precision": "bf16"}, "last block", EXACT),
+        ({**WORDY, "mode": "inference"}, "forward", EXACT),
+        ({**WORDY, "mode": "backward"}, "loss", EXACT),
+        ({**WORDY, "mode": "train", "precision": "bf16", "attention": "sdpa-flash"}, "loss", EXACT),
+        ({**WIDE, "mode": "backward"}, "first block", 0.02),
+        ({**WIDE, "mode": "backward", "checkpoint_blocks": 2, "layers": 6, "context": 64}, "first block", EXACT),
+        ({**WIDE, "mode": "train"}, "end", EXACT),
+        ({**WIDE, "mode": "train", "optimizer": "for-loop"}, "end", EXACT),
+        ({**LONG, "mode": "train", "checkpoint_blocks": 1}, "last block", EXACT),
+        ({**LONG, "mode": "train", "checkpoint_blocks": 3}, "first block", EXACT),
+        ({**LONG, "mode": "train", "checkpoint_blocks": 2, "precision": "bf16"}, "first block", EXACT),
     ],
 )
 def test_predicted_peak(changes: dict[str, Any], moment: str, tolerance: float) -> None:
@@ -193,6 +201,44 @@ def test_predicted_peak(changes: dict[str, Any], moment: str, tolerance: float) 
     assert predicted.moment == moment
     assert predicted.total == costs.predicted_peak_bytes(cell, device="cpu")
     assert predicted.total == pytest.approx(measured_peak_bytes(cell), rel=tolerance)
+
+
+H200 = "NVIDIA H200"
+#: Measured on an NVIDIA H200 (torch 2.11, CUDA 13.0), `small`, batch 4: context, mode, precision, the sum of what was
+#: alive at the peak (bytes asked for; the allocator rounds them up by 0.6 to 4 %), and its moment.
+ALIVE_ON_AN_H200 = [
+    (128, "inference", "fp32", 573_262_848, "forward"),
+    (128, "inference", "bf16", 804_121_600, "forward"),
+    (128, "forward", "fp32", 1_102_025_728, "forward"),
+    (128, "forward", "bf16", 1_173_992_448, "forward"),
+    (128, "train", "fp32", 2_660_137_988, "end"),
+    (128, "train", "bf16", 2_649_897_988, "end"),
+]
+
+
+@pytest.mark.parametrize(("context", "mode", "precision", "alive", "moment"), ALIVE_ON_AN_H200)
+def test_peaks_measured_on_an_h200(context: int, mode: str, precision: str, alive: int, moment: str) -> None:
+    """To the byte, but for the loss, which is one number."""
+    cell = small(context=context, mode=mode, precision=precision)
+    predicted = costs.predicted_peak(cell, device="cuda", gpu=H200)
+    assert predicted.moment == moment
+    assert 0 <= alive - predicted.total <= 4
+    assert predicted.workspace == (2 if mode == "train" else 1) * 32 * 2**20
+
+
+@pytest.mark.parametrize(("precision", "allocated"), [("fp32", 4_532_758_528), ("bf16", 4_318_661_120)])
+def test_training_peaks_measured_on_an_h200(precision: str, allocated: int) -> None:
+    """By the allocator's own count, what it rounds up included."""
+    assert costs.predicted_peak_bytes(small(precision=precision), gpu=H200) == pytest.approx(allocated, rel=0.002)
+
+
+def test_the_workspace_follows_the_device() -> None:
+    cell = small(mode="inference")
+    sizes = {
+        gpu: costs.predicted_peak(cell, device="cuda", gpu=gpu).workspace for gpu in (H200, "NVIDIA A100 80GB PCIe")
+    }
+    assert sizes == {H200: 33_554_432, "NVIDIA A100 80GB PCIe": 8_519_680}
+    assert costs.predicted_peak(cell, device="cpu", gpu="AMD EPYC").workspace == 0
 
 
 def test_what_saves_memory_is_predicted_to() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from runner.analysis.costs import parameter_count
+from runner.analysis.costs import parameter_count, step_flops
+from runner.schema import ProfileCell
 from runner.sizes import SIZES
 from tests.command import rows, run, tiny
 
@@ -18,7 +19,10 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no NVIDIA GPU"),
     pytest.mark.timeout(900),
 ]
+#: The plan with the fewest grids, whatever the device: what a test asks for is then all there is.
+LAPTOP = ("--preset", "laptop")
 WORDS = (
+    *LAPTOP,
     "--experiment",
     "benchmark",
     "--modes",
@@ -35,6 +39,8 @@ WORDS = (
     "60",
     "--max-seconds",
     "3",
+    "--warmup",
+    "5",
 )
 
 
@@ -102,6 +108,7 @@ def test_the_machine_is_the_gpu(swept: Path) -> None:
 
 def test_more_than_the_device_has_is_a_row(tmp_path: Path) -> None:
     words = (
+        *LAPTOP,
         "--experiment",
         "benchmark",
         "--sizes",
@@ -118,8 +125,130 @@ def test_more_than_the_device_has_is_a_row(tmp_path: Path) -> None:
         "eager",
         "--device",
         "cuda",
+        "--warmup",
+        "5",
+        "--max-steps",
+        "10",
     )
     assert run("sweep", *words, db=tmp_path / "r.duckdb").returncode == 0
     (row,) = rows(tmp_path / "r.duckdb", "SELECT status, failed_phase, message FROM steps")
     assert (row["status"], row["failed_phase"]) == ("oom", "forward")
     assert "out of memory" in row["message"]
+
+
+def test_numerics_on_cuda(tmp_path: Path) -> None:
+    """The four sums come out as on a CPU; each precision is coarser than the one before; autocast's rules for CUDA."""
+    words = (*LAPTOP, "--experiment", "numerics", "--sizes", "toy-256", "--contexts", "128", "--device", "cuda")
+    done = run("sweep", *words, "--precisions", "fp32,tf32,bf16,fp16", db=tmp_path / "r.duckdb")
+    assert done.returncode == 0, done.stdout
+    totals = rows(tmp_path / "r.duckdb", "SELECT total FROM accumulation ORDER BY accumulator, addend DESC, upcast")
+    assert [f"{row['total']:.9g}" for row in totals] == ["9.953125", "10.0001335", "10.0021362", "10.0021362"]
+    found = {row["precision"]: row for row in rows(tmp_path / "r.duckdb", "FROM numerics")}
+    assert {row["reference"] for row in found.values()} == {"fp64"}
+    errors = [found[name]["gradient_error"] for name in ("fp32", "tf32", "bf16")]
+    assert 0 < errors[0] < 1e-5 < errors[1] < errors[2] < 0.1
+    assert 1e-5 < found["fp16"]["gradient_error"] < found["bf16"]["gradient_error"]
+    query = "SELECT module, dtype FROM dtypes JOIN numerics USING (cell_id) WHERE precision = 'fp16' AND model = 'toy'"
+    read = {row["module"]: row["dtype"] for row in rows(tmp_path / "r.duckdb", f"{query} AND part = 'output'")}
+    assert read == {"first": "float16", "relu": "float16", "layer_norm": "float32", "last": "float16"}
+    wide = rows(tmp_path / "r.duckdb", f"{query} AND part IN ('parameter', 'loss', 'gradient')")
+    assert {row["dtype"] for row in wide} == {"float32"}
+
+
+def test_kernels_on_cuda(tmp_path: Path) -> None:
+    """Kernels are traced to who launched them, from autograd's thread too, and their FLOPs are those of the formula."""
+    words = (
+        *LAPTOP,
+        "--experiment",
+        "kernels",
+        "--sizes",
+        "toy-256",
+        "--contexts",
+        "512",
+        "--modes",
+        "inference,train",
+    )
+    axes = ("--precisions", "fp32,bf16", "--backends", "eager,compiled", "--device", "cuda")
+    done = run("sweep", *words, *axes, db=tmp_path / "r.duckdb")
+    assert done.returncode == 0, done.stdout
+    found = rows(tmp_path / "r.duckdb", "FROM profiles")
+    assert [row["status"] for row in found] == ["ok"] * 8, [row["message"] for row in found]
+    for row in found:
+        cell = ProfileCell(**{name: row[name] for name in ProfileCell.names()})
+        kernels = rows(tmp_path / "r.duckdb", f"FROM kernels WHERE cell_id = '{row['cell_id']}'")
+        phases = {"forward"} if cell.mode == "inference" else {"forward", "loss", "backward", "optimizer"}
+        assert {kernel["phase"] for kernel in kernels} - {"unknown"} == phases
+        assert row["attributed_share"] > 0.99
+        assert row["kernel_ms"] == pytest.approx(sum(kernel["device_ms"] for kernel in kernels))
+        assert 0 < row["busy_ms"] <= min(1.001 * row["kernel_ms"], 1.1 * row["profiled_step_ms"])
+        assert row["host_bound_share"] == pytest.approx(max(1 - row["busy_ms"] / row["unprofiled_step_ms"], 0))
+        products = [kernel for kernel in kernels if kernel["operator"] in ("aten::mm", "aten::bmm")]
+        assert sum(kernel["flops"] or 0 for kernel in products) == step_flops(cell)
+        if cell.backend == "eager":
+            softmax = {
+                (kernel["phase"], kernel["scope"]): kernel["calls"]
+                for kernel in kernels
+                if kernel["kernel_class"] == "softmax" and kernel["scope"] == "attention softmax"
+            }
+            backward = {} if cell.mode == "inference" else {("backward", "attention softmax"): cell.layers}
+            assert softmax == {("forward", "attention softmax"): cell.layers, **backward}
+
+
+GRAPHS = (
+    *LAPTOP, "--experiment", "benchmark", "--sizes", "toy-256", "--contexts", "128", "--device", "cuda", "--backends",
+    "eager,cuda-graphs", "--warmup", "3", "--steps", "10", "--max-steps", "10",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--modes", "inference,forward,backward,train", "--precisions", "fp32,bf16"),
+        ("--modes", "train", "--precisions", "bf16", "--attention", "sdpa", "--optimizers", "fused,for-loop"),
+        ("--modes", "train", "--precisions", "fp32", "--checkpoint", "1"),
+    ],
+)
+def test_cuda_graphs_are_the_eager_step(words: tuple[str, ...], tmp_path: Path) -> None:
+    """After as many steps from the same weights the loss is the same, and each phase is there."""
+    db = tmp_path / "r.duckdb"
+    done = run("sweep", *GRAPHS, *words, db=db)
+    assert done.returncode == 0, done.stdout
+    found = rows(db, "FROM steps")
+    assert {row["status"] for row in found} == {"ok"}, [row["message"] for row in found]
+    key = ("mode", "precision", "optimizer", "checkpoint_blocks")
+    pairs: dict[Any, dict[str, dict[str, Any]]] = {}
+    for row in found:
+        pairs.setdefault(tuple(row[name] for name in key), {})[row["backend"]] = row
+    for pair in pairs.values():
+        eager, graphs = pair["eager"], pair["cuda-graphs"]
+        assert graphs["loss"] == pytest.approx(eager["loss"], rel=2e-3) if eager["loss"] else graphs["loss"] is None
+        assert graphs["logits_dtype"] == eager["logits_dtype"]
+        phases = [{row["phase"] for row in rows(db, f"FROM timings WHERE cell_id = '{side['cell_id']}'")}
+                  for side in (eager, graphs)]  # fmt: skip
+        assert phases[0] == phases[1]
+    steps = "FROM timings JOIN steps USING (cell_id) WHERE phase = 'step'"
+    medians = rows(db, f"SELECT backend, median(median_ms) AS ms {steps} GROUP BY backend")
+    ms = {row["backend"]: row["ms"] for row in medians}
+    assert ms["cuda-graphs"] < ms["eager"], "a toy's step is bound by the host"
+
+
+def test_the_scaler_of_fp16_cannot_be_captured(tmp_path: Path) -> None:
+    done = run("sweep", *GRAPHS, "--modes", "forward,train", "--precisions", "fp16", db=tmp_path / "r.duckdb")
+    assert done.returncode == 0, done.stdout
+    ended = rows(tmp_path / "r.duckdb", "SELECT mode, status FROM steps WHERE backend = 'cuda-graphs' ORDER BY mode")
+    assert [(row["mode"], row["status"]) for row in ended] == [("forward", "ok"), ("train", "skipped")]
+
+
+def test_every_mode_of_compiling_knows_its_cold_and_its_warm_time(tmp_path: Path) -> None:
+    words = (
+        *LAPTOP, "--experiment", "compile", "--sizes", "toy-64", "--contexts", "128", "--modes", "train",
+        "--precisions", "bf16",
+        "--backends", "compiled,compiled-block,compiled-reduce-overhead", "--compile-cache", "empty",
+        "--steps", "10", "--max-steps", "10", "--device", "cuda",
+    )  # fmt: skip
+    done = run("sweep", *words, db=tmp_path / "r.duckdb")
+    assert done.returncode == 0, done.stdout
+    for row in rows(tmp_path / "r.duckdb", "FROM steps"):
+        assert row["status"] == "ok", row["message"]
+        assert row["compile_cold_seconds"] > row["compile_warm_seconds"] > 0
+        assert (row["graph_breaks"], row["recompiles"], row["compiler_fallback"]) == (0, 0, False)

@@ -12,7 +12,8 @@ import pytest
 from runner.analysis.comparison import compare
 from runner.errors import DatabaseMissing
 from runner.schema import TABLES, StepCell, utc_now
-from runner.store.queries import overview, progress, steps, tables
+from runner.store.queries import overview, progress, raw, steps, tables
+from runner.store.queries import rows as stored
 from runner.store.queries.selection import Selection, Shape
 from runner.store.queries.tables import MOST_ROWS, Window
 from runner.store.queries.trust import audited
@@ -100,7 +101,7 @@ def test_rounds_are_pooled(tmp_path: Path) -> None:
     assert found.times["forward"].median_ms == pytest.approx(median(t.median_ms or 0 for t in timings))
     assert found.times["forward"].low_ms == min(t.low_ms or 0 for t in timings)
     assert found.times["forward"].high_ms == max(t.high_ms or 0 for t in timings)
-    assert {sample.round for sample in steps.samples(path, found.cell_id)} == {0, 1, 2}
+    assert {sample.round for sample in raw.samples(path, "steps", found.cell_id)} == {0, 1, 2}
     by_round = steps.samples_by_round(path, Selection())[found.machine or "", found.cell_key]
     assert [len(values) for values in by_round["step"]] == [11, 11, 11]
     spans = [[s.duration_ms for s in item.samples if s.step == 7] for item in rounds]
@@ -184,20 +185,20 @@ def test_coverage(laptop: Path) -> None:
 @pytest.mark.parametrize("table", TABLES)
 def test_tables_page_by_page(laptop: Path, table: str) -> None:
     """All pages together are the whole table, each row once, in the schema's columns."""
-    whole = tables.page(laptop, table, Selection(), Window(limit=MOST_ROWS))
+    whole = stored.page(laptop, table, Selection(), Window(limit=MOST_ROWS))
     assert whole.total == len(whole.rows) == tables.sizes(laptop)[table]
     starts = range(0, whole.total, 500)
-    pages = [tables.page(laptop, table, Selection(), Window(limit=500, offset=start)).rows for start in starts]
+    pages = [stored.page(laptop, table, Selection(), Window(limit=500, offset=start)).rows for start in starts]
     assert [row for page in pages for row in page] == whole.rows
     assert all(len(row) == len(TABLES[table].columns) for row in whole.rows)
 
 
 def test_tables_follow_the_selection(laptop: Path) -> None:
-    oom = tables.page(laptop, "steps", Selection(), Window(statuses=("oom",)))
+    oom = stored.page(laptop, "steps", Selection(), Window(statuses=("oom",)))
     assert oom.total == 1
     one = Selection(mode="train", contexts=(64,), shapes=(Shape(**rows.TOYS["toy-64"]),), precisions=("bf16",))
-    assert tables.page(laptop, "timings", one, Window()).total == 6
-    assert tables.page(laptop, "samples", one, Window()).total == 4 * (5 + 11)
+    assert stored.page(laptop, "timings", one, Window()).total == 6
+    assert stored.page(laptop, "samples", one, Window()).total == 4 * (5 + 11)
 
 
 def test_progress(tmp_path: Path) -> None:

@@ -117,15 +117,16 @@ def test_a_first_file_is_readable_by_duckdb_1_2(db: Path) -> None:
     assert {path.name for path in db.parent.iterdir()} == {"results.duckdb", "results.duckdb.spool"}
 
 
-def test_an_older_file_reads_with_nulls_and_gains_the_columns(db: Path) -> None:
+def test_an_older_file_reads_with_an_axis_at_its_default_else_nulls_and_gains_the_columns(db: Path) -> None:
     with duckdb.connect(str(db)) as con:
         con.execute("CREATE TABLE runs (run_id UUID PRIMARY KEY, sweep_key VARCHAR NOT NULL, from_a_newer_one INTEGER)")
         con.execute("CREATE TABLE steps (run_id UUID NOT NULL, cell_id UUID PRIMARY KEY, status VARCHAR)")
         con.execute("CREATE TABLE from_a_newer_one (x INTEGER)")
         con.execute("INSERT INTO runs VALUES (?, 'old', 7)", [new_id()])
         con.execute("INSERT INTO steps VALUES (?, ?, 'ok')", [new_id(), new_id()])
-    before = read(db, "SELECT status, d_model, message FROM steps")
-    assert before == [("ok", None, None)]
+    axes = "SELECT backend, warmup_steps, max_seconds, compile_cache FROM steps WHERE d_model IS NULL"
+    assert read(db, axes) == [("eager", 5, 10.0, "shared")], "what there was no choice of is what was measured"
+    assert read(db, "SELECT status, d_model, message FROM steps") == [("ok", None, None)]
     assert counts(db) == (1, 1, 0, 1)
     assert read(db, "SELECT * FROM timings") == []
     write_cell(db, message="new")
@@ -134,6 +135,7 @@ def test_an_older_file_reads_with_nulls_and_gains_the_columns(db: Path) -> None:
     assert read(db, query) == expected
     assert ingest(db) == 1
     assert read(db, query) == expected
+    assert read(db, axes) == [("eager", 5, 10.0, "shared")]
     with open_reader(db) as con:
         for name, table in TABLES.items():
             names = [column[0] for column in con.execute(f"FROM {name}").description]

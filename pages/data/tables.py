@@ -8,6 +8,7 @@ from pages.parts.frame import Frame
 from pages.parts.permalink import link
 from pages.parts.rows import frame_of, show
 from runner.schema import TABLES, Status, Table
+from runner.store.queries import rows as stored
 from runner.store.queries import tables
 from runner.store.queries.tables import MOST_ROWS, Window
 
@@ -25,7 +26,7 @@ def page(frame: Frame) -> None:
     )
     table = TABLES[name or "steps"]
     window = Window(statuses=_statuses(table), limit=PAGE_ROWS)
-    total = frame.ask(tables.page, table.name, frame.selection, Window(statuses=window.statuses, limit=0)).total
+    total = frame.ask(stored.page, table.name, frame.selection, Window(statuses=window.statuses, limit=0)).total
     st.caption(f"{table.doc} {total:,} of {counts[table.name]:,} rows match, newest first.")
     pages = max(1, -(-total // PAGE_ROWS))
     number = st.pagination(pages, key=f"page-{table.name}") if pages > 1 else 1

@@ -8,13 +8,13 @@ import streamlit as st
 
 from pages.parts.frame import Frame
 from runner.schema import Table
-from runner.store.queries import tables
+from runner.store.queries import rows as stored
 from runner.store.queries.tables import Window
 
 
 def frame_of(frame: Frame, table: Table, window: Window) -> pd.DataFrame:
     """The rows in the schema's columns, under their own names."""
-    rows = frame.ask(tables.page, table.name, frame.selection, window).rows
+    rows = frame.ask(stored.page, table.name, frame.selection, window).rows
     return pd.DataFrame(rows, columns=[column.name for column in table.columns])
 
 

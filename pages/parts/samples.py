@@ -15,7 +15,8 @@ from pages.parts.frame import Frame
 from pages.parts.pin import choose
 from pages.parts.trust import draw_grade
 from runner.schema import TABLES
-from runner.store.queries.steps import Measured, Sample, samples
+from runner.store.queries.raw import Sample, samples
+from runner.store.queries.steps import Measured
 from runner.words import title
 
 
@@ -32,7 +33,7 @@ def draw_samples(frame: Frame, cells: Sequence[Measured]) -> None:
         return
     draw_grade(frame, cell)
     _numbers(cell)
-    rows = frame.ask(samples, cell.cell_id)
+    rows = frame.ask(samples, "steps", cell.cell_id)
     dots = [SampleDot(**{name: getattr(row, name) for name in SampleDot.__dataclass_fields__}) for row in rows]
     draw(
         frame,

@@ -8,18 +8,26 @@ backward, half of both if causal (Dao 2023, "FlashAttention-2", section 4.1: the
 2 B S² d each, the backward pass five).
 
 Bytes: `naive` and `sdpa-math` run eagerly agree to the byte with the allocations of PyTorch 2.13 on a CPU, scratch of
-the matrix-product library aside. Estimates: compiled cells (the compiler decides what to keep), and the peak of fused
-ones, whose scratch is left out: it grows with S, as do FlashAttention-2's float32 sums of the queries' gradient. CUDA
-rounds each tensor up to 512 bytes.
+the matrix-product library aside, and with those of 2.11 on an H200; fused ones on the H200 to a few KiB, because CUDA
+rounds each tensor up to 512 bytes. Estimates: compiled cells (the compiler decides what to keep), the peak of fused
+ones on a CPU, whose scratch is left out, and `predicted_reserved_bytes`.
+
+On CUDA (`device`) there are besides: cuBLAS's workspaces, whose size the device's name (`gpu`) decides; a product that
+softmax's backward writes to memory; fused kernels' float32 sums of the queries' gradient; the mask of `flex` in blocks.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from runner.analysis.activations import Device
+from runner.analysis.allocator import Lifetime, reserved_bytes, workspace_bytes
+from runner.analysis.tensors import PredictedTensor, size_of
 from runner.schema import AttentionCell
 
 ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 FLOAT_BYTES = 4
+#: Queries and keys of one block of FlexAttention's mask.
+FLEX_BLOCK = 128
 
 #: The moments of one iteration, in order. `between` is after the forward pass and before the backward pass.
 _NAIVE = (
@@ -65,37 +73,56 @@ def square_bytes(cell: AttentionCell) -> int:
     return cell.batch * cell.seq_len**2 * ELEMENT_BYTES[cell.precision]
 
 
-def saved_bytes(cell: AttentionCell) -> int:
+def saved_bytes(cell: AttentionCell, *, device: Device = "cpu") -> int:
     """What autograd keeps for the backward pass: what torch.autograd.graph.saved_tensors_hooks sees, each once."""
-    return sum(held.size for held in tensors(cell) if held.is_saved)
+    return sum(item.size for item in saved_tensors(cell, device=device))
 
 
-def before_backward_bytes(cell: AttentionCell) -> int:
+def saved_tensors(cell: AttentionCell, *, device: Device = "cpu") -> list[PredictedTensor]:
+    """The same, one by one."""
+    saved = [held for held in tensors(cell, device=device) if held.is_saved]
+    return [PredictedTensor(tensor=held.tensor, formula=held.formula, size=held.size) for held in saved]
+
+
+def before_backward_bytes(cell: AttentionCell, *, device: Device = "cpu", gpu: str = "") -> int:
     """All that is alive between the passes: inputs, output, the output's gradient, and what is saved."""
-    return _alive(tensors(cell), _moments(cell).index("between"))
+    return _alive(tensors(cell, device=device, gpu=gpu), _moments(cell).index("between"))
 
 
-def predicted_peak_bytes(cell: AttentionCell) -> int:
+def predicted_peak_bytes(cell: AttentionCell, *, device: Device = "cpu", gpu: str = "") -> int:
     """The most that is alive at once in one iteration, gradients of the iteration before gone."""
-    return sum(size for _, _, size in worked_sum(cell))
+    return sum(size for _, _, size in worked_sum(cell, device=device, gpu=gpu))
 
 
-def worked_sum(cell: AttentionCell) -> list[tuple[str, str, int]]:
+def predicted_reserved_bytes(cell: AttentionCell, *, gpu: str = "") -> int:
+    """What CUDA's caching allocator must take for one iteration: an estimate, within 2 % of an H200's count for what is
+    written out, which holds a square more than is ever alive. A freed square that a mask was put into is whole no more.
+    """
+    lives = [
+        Lifetime(size=held.size, first=held.first, last=held.last) for held in tensors(cell, device="cuda", gpu=gpu)
+    ]
+    return reserved_bytes(lives, moments=len(_moments(cell)))
+
+
+def worked_sum(cell: AttentionCell, *, device: Device = "cpu", gpu: str = "") -> list[tuple[str, str, int]]:
     """(tensor, its formula in words, bytes) of all that is alive at the peak; the sum is the predicted peak."""
-    held = tensors(cell)
+    held = tensors(cell, device=device, gpu=gpu)
     peak = max(range(len(_moments(cell))), key=lambda moment: _alive(held, moment))
     return [(item.tensor, item.formula, item.size) for item in held if item.first <= peak <= item.last]
 
 
-def tensors(cell: AttentionCell) -> list[Held]:
+def tensors(cell: AttentionCell, *, device: Device = "cpu", gpu: str = "") -> list[Held]:
     """Every tensor of one iteration in the order of birth. Which are saved follows PyTorch's derivative formulas: a
     product saves its factors, softmax its result, masked_fill its mask."""
-    life = _Life(cell, _moments(cell))
+    life = _Life(cell, _moments(cell), device=device)
     if not is_unfused(cell):
         return _fused(life)
-    if cell.backend == "compiled":
-        return _compiled(life)
-    return _naive(life) if cell.implementation == "naive" else _math(life)
+    written_out = _naive if cell.implementation == "naive" else _math
+    held = _compiled(life) if cell.backend == "compiled" else written_out(life)
+    if device != "cuda":
+        return held
+    workspaces = f"2 × {workspace_bytes(gpu):,} bytes"  # of the main thread and of autograd's
+    return [life.one("workspaces of cuBLAS", workspaces, life=(life.moments[0],)), *held]
 
 
 def is_unfused(cell: AttentionCell) -> bool:
@@ -116,16 +143,16 @@ def _alive(held: Sequence[Held], moment: int) -> int:
 class _Life:
     """Makes `Held` tensors of one cell. Lives are given by the names of moments; without an end they last."""
 
-    def __init__(self, cell: AttentionCell, moments: tuple[str, ...]) -> None:
-        self.cell, self.moments = cell, moments
+    def __init__(self, cell: AttentionCell, moments: tuple[str, ...], *, device: Device) -> None:
+        self.cell, self.moments, self.on_cuda = cell, moments, device == "cuda"
         self.bytes = ELEMENT_BYTES[cell.precision]
+        blocks = -(-cell.seq_len // FLEX_BLOCK)
+        self.numbers = {"B": cell.batch, "S": cell.seq_len, "S²": cell.seq_len**2, "d": cell.d_head,
+                        f"S/{FLEX_BLOCK}": blocks, f"(S/{FLEX_BLOCK})²": blocks**2}  # fmt: skip
 
     def one(self, tensor: str, formula: str, *, life: tuple[str, ...], saved: bool = False) -> Held:
         """`formula` is a product of B, S, d and numbers, the way it is shown: `B × S² × 4 bytes`."""
-        numbers = {"B": self.cell.batch, "S": self.cell.seq_len, "S²": self.cell.seq_len**2, "d": self.cell.d_head}
-        size = 1
-        for factor in formula.removesuffix("s").removesuffix(" byte").split(" × "):
-            size *= numbers.get(factor) or int(factor)
+        size = size_of(formula, self.numbers)
         first, last = (
             self.moments.index(life[0]),
             len(self.moments) - 1 if len(life) == 1 else self.moments.index(life[1]),
@@ -141,6 +168,11 @@ class _Life:
         """A tensor like the scores; `wide` in float32."""
         number = FLOAT_BYTES if wide else self.bytes
         return self.one(tensor, f"B × S² × {number} bytes", life=life, saved=saved)
+
+    def softmax_product(self, *, wide: bool = False) -> list[Held]:
+        """Output times its gradient, which CUDA's softmax backward writes to memory (softmax_backward_cuda_out)."""
+        name = "probabilities × their gradient"
+        return [self.square(name, "d softmax", "d softmax", wide=wide)] if self.on_cuda else []
 
     def given(self, *saved: str) -> list[Held]:
         """What is there all the time."""
@@ -163,7 +195,7 @@ def _naive(life: _Life) -> list[Held]:
     return [
         *life.given("queries", "keys", "values"),
         life.square("scores", "scores", "scale"),
-        life.one("root of d", "8 bytes", life=("scale", "d scale")),
+        *(() if life.on_cuda else (life.one("root of d", "8 bytes", life=("scale", "d scale")),)),
         life.square("scaled scores", "scale", "masked" if causal else "output"),
         *(masks if causal else ()),
         life.square("probabilities", "softmax", "d softmax", saved=True),
@@ -171,6 +203,7 @@ def _naive(life: _Life) -> list[Held]:
         life.vector("gradient of the values", "d probabilities"),
         life.square("gradient of the probabilities", "d probabilities", "d softmax"),
         life.square("gradient of softmax's input", "d softmax", "d mask" if causal else "d scale"),
+        *life.softmax_product(),
         *(masks_backward if causal else ()),
         life.square("gradient of the scores", "d scale", "d inputs"),
         life.vector("gradient of the queries", "d inputs"),
@@ -213,6 +246,7 @@ def _math(life: _Life) -> list[Held]:
         life.vector("gradient of the values", "d probabilities", wide=True),
         life.square("gradient of the probabilities", "d probabilities", "d softmax", wide=True),
         life.square("gradient of the scores", "d softmax", "d inputs", wide=True),
+        *life.softmax_product(wide=True),
         life.vector("gradient of the scaled queries", "d inputs", wide=True),
         life.vector("gradient of the scaled keys", "d inputs", wide=True),
     ]
@@ -237,7 +271,29 @@ def _fused(life: _Life) -> list[Held]:
     """FlashAttention and its kind keep the output and one number a row, and work the squares out again in tiles."""
     return [
         *life.given("queries", "keys", "values"),
+        *(_fused_forward(life) if life.on_cuda else ()),
         life.vector("output", "output", saved=True),
         life.one("log-sum-exp of each row", "B × S × 4 bytes", life=("output",), saved=True),
+        *(_fused_backward(life) if life.on_cuda else ()),
         *(life.vector(f"gradient of the {name}", "d inputs") for name in ("queries", "keys", "values")),
     ]
+
+
+def _fused_forward(life: _Life) -> list[Held]:
+    """What else CUDA's kernels keep: the state of dropout's random numbers; of `flex`, which blocks the mask shows."""
+    if life.cell.implementation != "flex":
+        state = "24 bytes" if life.cell.implementation == "sdpa-flash" else "16 bytes"
+        return [life.one("random state", state, life=("output",), saved=True)]
+    if not life.cell.causal:
+        return []
+    counts, indices = f"4 × S/{FLEX_BLOCK} × 4 bytes", f"4 × (S/{FLEX_BLOCK})² × 4 bytes"
+    return [life.one("blocks shown: how many", counts, life=(life.moments[0],), saved=True),
+            life.one("blocks shown: which", indices, life=(life.moments[0],), saved=True)]  # fmt: skip
+
+
+def _fused_backward(life: _Life) -> list[Held]:
+    """The gradient of the queries is summed up in float32, but for `flex`; output times its gradient once a row."""
+    sums = life.one("output × its gradient, row by row", "B × S × 4 bytes", life=("d inputs",))
+    if life.cell.implementation == "flex":
+        return [sums]
+    return [sums, life.vector("gradient of the queries in float32", "d inputs", wide=True)]

@@ -1,7 +1,7 @@
 """What a step must cost, from its shape alone: parameters, matrix-product FLOPs, bytes.
 
     >>> step_flops(cell)                    # cell: runner.schema.StepCell
-    >>> predicted_peak(cell).total_bytes    # and its parts: parameters, gradients, optimizer state, activations, ...
+    >>> predicted_peak(cell).total          # and its parts: parameters, gradients, optimizer state, activations, ...
 
 Letters: B batch, T context, d model width, f feed-forward width, L layers, H heads, V vocabulary, N = B T tokens.
 FLOPs count matrix products only (a multiply and an add are two), so softmax, norms and the optimizer cost nothing here.
@@ -9,27 +9,18 @@ The model is runner/models/transformer.py, run eagerly; activations have a file 
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
-from runner.analysis.activations import (
-    FLOAT_BYTES,
-    Device,
-    backward_temporary_bytes,
-    checkpoint_groups,
-    checkpointed_stream_bytes,
-    forward_temporary_bytes,
-    inference_temporary_bytes,
-    is_autocast,
-    kept_bytes,
-    product_bytes,
-    residual_stream_bytes,
-    saved_bytes,
-    weight_bytes,
-)
+from runner.analysis.activations import TOKEN_BYTES, Device, checkpoint_groups, rotary_bytes, weight_bytes
+from runner.analysis.activations import logits_bytes as logits_bytes
+from runner.analysis.allocator import workspace_bytes
+from runner.analysis.moments import PeakBytes as PeakBytes
+from runner.analysis.moments import backward_moments, forward_moments
 from runner.schema import ModelCell
 
 #: AdamW keeps two moments of each parameter, in the parameter's dtype.
 ADAMW_MOMENTS = 2
+#: AdamW counts the steps of each parameter tensor in a number of its own (bytes); how many tensors there are.
+STEP_BYTES, TENSORS_IN_BLOCK, TENSORS_OUTSIDE = 4, 9, 3
 
 
 def matrix_parameters(cell: ModelCell) -> int:
@@ -112,105 +103,37 @@ def optimizer_state_bytes(cell: ModelCell) -> int:
     return ADAMW_MOMENTS * parameter_bytes(cell) if cell.mode == "train" else 0
 
 
-#: When a step's memory can peak. `last block` and `first block` are moments of the backward pass, which begins with the
-#: last block; `end` is the end of backward or, in train, the optimizer.
-Moment = Literal["forward", "loss", "last block", "first block", "end"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PeakBytes:
-    """What is held at the moment of the peak. `temporaries` are logits, and what the loss, a block's backward or the
-    optimizer needs for a while."""
-
-    moment: Moment
-    parameters: int
-    gradients: int
-    optimizer_state: int
-    activations: int
-    temporaries: int
-
-    @property
-    def total(self) -> int:
-        return self.parameters + self.gradients + self.optimizer_state + self.activations + self.temporaries
-
-
-def predicted_peak(cell: ModelCell, *, device: Device = "cuda") -> PeakBytes:
+def predicted_peak(cell: ModelCell, *, device: Device = "cuda", gpu: str = "") -> PeakBytes:
     """The peak of a step that is not the first of its process: the greatest of a few moments, worked out one by one.
+    `gpu` is the device's name, which decides how large the matrix library's workspace is.
 
     While backward runs, activations are given back as gradients appear, block by block, so what both hold together is
     greatest at the start or at the end. Logits live until the step ends; gradients are freed between steps. Left out:
-    what the allocator rounds up and fragments, workspaces of matrix products (tens of MB), the CUDA context (hundreds
-    of MB, outside the allocator), scratch of fused kernels, and all that a compiler saves.
+    what the allocator rounds up and fragments, scratch of oneDNN and of fused kernels, the CUDA context (hundreds
+    of MB, outside the allocator), and all that a compiler saves.
     """
-    moments = [_forward_moment(cell, device)]
+    held = PeakBytes(
+        moment="forward",
+        parameters=parameter_bytes(cell),
+        optimizer_state=optimizer_state_bytes(cell),
+        inputs=2 * cell.batch * cell.context * TOKEN_BYTES + rotary_bytes(cell),
+        workspace=_workspace_bytes(cell, device, gpu),
+    )
+    moments = forward_moments(cell, device, held)
     if cell.mode in ("backward", "train"):
-        moments += _backward_moments(cell, device)
+        ending = optimizer_temporary_bytes(cell) if cell.mode == "train" else 0
+        moments += backward_moments(cell, device, held, ending=ending)
     return max(moments, key=lambda moment: moment.total)
 
 
-def _forward_moment(cell: ModelCell, device: Device) -> PeakBytes:
-    logits = logits_bytes(cell)
-    if cell.mode == "inference":
-        # Autocast keeps its copies of the weights until its context ends; the head reads a stream and its norm.
-        kept = matrix_parameters(cell) * product_bytes(cell) if is_autocast(cell) else 0
-        temporaries = max(logits + 2 * residual_stream_bytes(cell), inference_temporary_bytes(cell, device=device))
-    else:
-        kept = kept_bytes(cell, device=device)
-        temporaries = max(logits, forward_temporary_bytes(cell, device=device))
-    return PeakBytes(
-        moment="forward",
-        parameters=parameter_bytes(cell),
-        gradients=0,
-        optimizer_state=optimizer_state_bytes(cell),
-        activations=kept,
-        temporaries=temporaries,
-    )
-
-
-def _backward_moments(cell: ModelCell, device: Device) -> list[PeakBytes]:
-    """The loss's backward; that of the last block, which comes first; that of the first block; the end of the step."""
-    logits = logits_bytes(cell)
-    working = logits + backward_temporary_bytes(cell, device=device)
-    gradients, table = gradient_bytes(cell), cell.vocabulary * cell.d_model * weight_bytes(cell)
-    together = min(cell.checkpoint_blocks or 1, cell.layers)
-    group = together * saved_bytes(cell, device=device).block
-    kept = kept_bytes(cell, device=device)
-    first_pending = table + together * (gradients - 2 * table) // cell.layers
-    ending = optimizer_temporary_bytes(cell) if cell.mode == "train" else 0
-
-    def moment(name: Moment, *, gradients: int, activations: int, temporaries: int) -> PeakBytes:
-        return PeakBytes(
-            moment=name,
-            parameters=parameter_bytes(cell),
-            gradients=gradients,
-            optimizer_state=optimizer_state_bytes(cell),
-            activations=activations,
-            temporaries=temporaries,
-        )
-
-    return [
-        moment("loss", gradients=0, activations=kept, temporaries=logits + loss_bytes(cell)),
-        moment(
-            "last block",
-            gradients=table,
-            activations=checkpointed_stream_bytes(cell) + group if cell.checkpoint_blocks else kept,
-            temporaries=working,
-        ),
-        moment("first block", gradients=gradients - first_pending, activations=group, temporaries=working),
-        moment("end", gradients=gradients, activations=0, temporaries=logits + ending),
-    ]
-
-
-def logits_bytes(cell: ModelCell) -> int:
-    """The model's output: N V numbers, in half precision under autocast."""
-    return cell.batch * cell.context * cell.vocabulary * product_bytes(cell)
-
-
-def loss_bytes(cell: ModelCell) -> int:
-    """What cross-entropy holds when backward begins: log-softmax, its gradient and the logits' (N V each), in float32
-    under autocast."""
-    number_bytes = FLOAT_BYTES if is_autocast(cell) else product_bytes(cell)
-    return 3 * cell.batch * cell.context * cell.vocabulary * number_bytes
+def _workspace_bytes(cell: ModelCell, device: Device, gpu: str) -> int:
+    """One of cuBLAS's for each thread that multiplies, and autograd's is a second one. AdamW's step counters (4 bytes a
+    parameter tensor) lie on the CPU, unless it is fused."""
+    counters = STEP_BYTES * (TENSORS_IN_BLOCK * cell.layers + TENSORS_OUTSIDE) if cell.mode == "train" else 0
+    if device != "cuda":
+        return counters
+    threads = 1 if cell.mode in ("inference", "forward") else 2
+    return threads * workspace_bytes(gpu) + (counters if cell.optimizer == "fused" else 0)
 
 
 def optimizer_temporary_bytes(cell: ModelCell) -> int:
@@ -220,6 +143,6 @@ def optimizer_temporary_bytes(cell: ModelCell) -> int:
     return {"foreach": parameter_bytes(cell), "for-loop": 3 * largest, "fused": 0}[cell.optimizer]
 
 
-def predicted_peak_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
+def predicted_peak_bytes(cell: ModelCell, *, device: Device = "cuda", gpu: str = "") -> int:
     """`predicted_peak(cell).total`, in bytes."""
-    return predicted_peak(cell, device=device).total
+    return predicted_peak(cell, device=device, gpu=gpu).total

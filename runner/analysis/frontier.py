@@ -1,6 +1,6 @@
 """How large may it be and still fit in memory? What is predicted of that, and how it is looked for by trying.
 
-    >>> predicted_largest(question, device="cpu")      # question: runner.schema.FrontierCell
+    >>> predicted_largest(question, Room(device="cpu"))     # question: runner.schema.FrontierCell
     2304
     >>> search(36, lambda count: count <= 35)          # in multiples of the resolution
     (35, 36)
@@ -9,15 +9,20 @@ Limits: both take for granted that what fits still fits when it is smaller.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from runner.analysis import attention, costs
 from runner.analysis.activations import Device
+from runner.analysis.allocator import CONTEXT_BYTES
 from runner.schema import AttentionCell, FrontierCell, StepCell
 
 SHAPE = ("d_model", "d_ff", "layers", "heads", "vocabulary")
 #: How far the search steps away from the prediction at first, as a share of it.
 FIRST_STEP = 1 / 16
+#: What CUDA's allocator reserves for a model's step, over what is alive at its peak: 1.03 (bf16) and 1.055 (fp32) for
+#: `small` at context 512 on an H200.
+RESERVED_SHARE = 1.05
 
 
 def at(question: FrontierCell, size: int) -> AttentionCell | StepCell:
@@ -36,18 +41,41 @@ def at(question: FrontierCell, size: int) -> AttentionCell | StepCell:
     return StepCell(**shape, **context, mode=question.mode, attention=question.implementation, **asked)
 
 
-def predicted_bytes(cell: AttentionCell | StepCell, *, device: Device) -> int:
-    """Peak by the closed formulas."""
+def predicted_bytes(cell: AttentionCell | StepCell, *, device: Device, gpu: str = "") -> int:
+    """What it needs by the closed formulas: the peak of what is alive or, on CUDA, what the allocator must reserve."""
+    if device != "cuda":
+        return attention.predicted_peak_bytes(cell) if isinstance(cell, AttentionCell) else _peak(cell, device, gpu)
     if isinstance(cell, AttentionCell):
-        return attention.predicted_peak_bytes(cell)
-    return costs.predicted_peak_bytes(cell, device=device)
+        return attention.predicted_reserved_bytes(cell, gpu=gpu)
+    return round(_peak(cell, device, gpu) * RESERVED_SHARE)
 
 
-def predicted_largest(question: FrontierCell, *, device: Device) -> int:
-    """The largest multiple of the resolution that is predicted to fit; 0 if none is."""
+def _peak(cell: StepCell, device: Device, gpu: str) -> int:
+    return costs.predicted_peak_bytes(cell, device=device, gpu=gpu)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """Where a question is asked: the kind of device, its name and, if known, how much memory the card has in all."""
+
+    device: Device
+    gpu: str = ""
+    card_bytes: int | None = None
+
+    def bytes_within(self, limit_bytes: int) -> int:
+        """What tensors may take of a limit: CUDA's context takes its part of the card first."""
+        if self.device != "cuda" or self.card_bytes is None:
+            return limit_bytes
+        return min(limit_bytes, self.card_bytes - CONTEXT_BYTES)
+
+
+def predicted_largest(question: FrontierCell, room: Room) -> int:
+    """The largest multiple of the resolution that is predicted to fit; 0 if none is. On CUDA an estimate."""
+    limit = room.bytes_within(question.limit_bytes)
 
     def fits(count: int) -> bool:
-        return predicted_bytes(at(question, count * question.step), device=device) <= question.limit_bytes
+        cell = at(question, count * question.step)
+        return predicted_bytes(cell, device=room.device, gpu=room.gpu) <= limit
 
     high = 1
     while fits(high):

@@ -12,7 +12,7 @@ from typing import Any
 
 from runner.analysis import attention, costs, hardware
 from runner.analysis.activations import Device
-from runner.schema import AttentionCell, MemoryCell, StepCell, SweepCell
+from runner.schema import AccumulationCell, AttentionCell, MemoryCell, NumericsCell, ProfileCell, StepCell, SweepCell
 
 #: Share of the datasheet's dense peak that an eager step reaches, and what one CPU core reaches in fp32 (FLOP/s). Both
 #: are assumptions, replaced by the file's own rows as soon as there are any.
@@ -25,6 +25,12 @@ MOST_COMPILED_BLOCKS = 8
 #: A memory cell runs a few steps, and looks at what they allocated (s).
 MEMORY_STEPS = 4
 MEMORY_SECONDS = 0.5
+#: A profiled cell runs steps without and with the profiler, and reads its events (s).
+PROFILE_STEPS = 20
+PROFILE_SECONDS = 1.0
+#: What a pass in float64 costs beside one in the cell's precision, and what else a cell of `numerics` does (s).
+REFERENCE_COST = 8
+NUMERICS_SECONDS = 0.5
 
 
 def rate(machine: Mapping[str, Any], precision: str, *, measured: Mapping[str, float]) -> float:
@@ -48,22 +54,42 @@ class Prediction:
     seconds: float
 
 
-def predict(cell: SweepCell, *, device: Device, flops_per_s: float) -> Prediction:
-    """What to expect of a cell on a device that reaches `flops_per_s` in its precision."""
+def predict(cell: SweepCell, *, device: Device, flops_per_s: float, gpu: str = "") -> Prediction:
+    """What to expect of a cell on a device that reaches `flops_per_s` in its precision; `gpu` is the device's name."""
     start = START_SECONDS[device]
     if isinstance(cell, AttentionCell):
         flops = attention.forward_flops(cell) + attention.backward_flops(cell)
         compiling = COMPILE_SECONDS_PER_BLOCK if cell.backend == "compiled" else 0
         seconds = start + compiling + _measuring(cell, flops / flops_per_s)
-        return Prediction(step_flops=flops, peak_bytes=attention.predicted_peak_bytes(cell), seconds=seconds)
-    flops, peak = costs.step_flops(cell), costs.predicted_peak_bytes(cell, device=device)
+        peak = attention.predicted_peak_bytes(cell, device=device, gpu=gpu)
+        return Prediction(step_flops=flops, peak_bytes=peak, seconds=seconds)
+    if isinstance(cell, AccumulationCell):
+        return Prediction(step_flops=0, peak_bytes=0, seconds=start)
+    if isinstance(cell, NumericsCell):
+        return _numerics(cell, device=device, flops_per_s=flops_per_s)
+    flops, peak = costs.step_flops(cell), costs.predicted_peak_bytes(cell, device=device, gpu=gpu)
     if isinstance(cell, MemoryCell):
         seconds = start + MEMORY_SECONDS + MEMORY_STEPS * flops / flops_per_s
+    elif isinstance(cell, ProfileCell):
+        seconds = start + _compiling(cell) + PROFILE_SECONDS + PROFILE_STEPS * flops / flops_per_s
     else:
-        compiled_blocks = {"eager": 0, "compiled-block": 1}.get(cell.backend, cell.layers)
-        compiling = COMPILE_SECONDS_PER_BLOCK * min(compiled_blocks, MOST_COMPILED_BLOCKS)
-        seconds = start + compiling + _measuring(cell, flops / flops_per_s)
+        seconds = start + _compiling(cell) + _measuring(cell, flops / flops_per_s)
     return Prediction(step_flops=flops, peak_bytes=peak, seconds=seconds)
+
+
+def _compiling(cell: StepCell | ProfileCell) -> float:
+    compiled_blocks = {"eager": 0, "cuda-graphs": 0, "compiled-block": 1}.get(cell.backend, cell.layers)
+    return COMPILE_SECONDS_PER_BLOCK * min(compiled_blocks, MOST_COMPILED_BLOCKS)
+
+
+def _numerics(cell: NumericsCell, *, device: Device, flops_per_s: float) -> Prediction:
+    """Two models in one process, the reference at twice the width of fp32."""
+    flops, peak = costs.step_flops(cell.step()), costs.predicted_peak_bytes(cell.step(), device=device)
+    return Prediction(
+        step_flops=flops,
+        peak_bytes=3 * peak,
+        seconds=START_SECONDS[device] + NUMERICS_SECONDS + REFERENCE_COST * flops / flops_per_s,
+    )
 
 
 def _measuring(cell: StepCell | AttentionCell, step_seconds: float) -> float:

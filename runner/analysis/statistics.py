@@ -115,39 +115,62 @@ def ratio_interval(
     ratio = float(np.median(np.concatenate(a)) / np.median(np.concatenate(b)))
     if min(sum(map(len, a)), sum(map(len, b))) < LEAST_SAMPLES:
         return Ratio(ratio=ratio, low=None, high=None)
-    generator = np.random.default_rng(seed)
-    a_drawn = generator.integers(len(a), size=(resamples, len(a)))
-    b_drawn = a_drawn if len(a) == len(b) else generator.integers(len(b), size=(resamples, len(b)))
-    ratios = _median_draws(a, a_drawn, generator) / _median_draws(b, b_drawn, generator)
-    low, high = np.quantile(ratios, (0.025, 0.975))
+    draws = _draws(tuple(map(len, a)), tuple(map(len, b)), resamples=resamples, seed=seed)
+    low, high = np.quantile(_medians(a, draws[0]) / _medians(b, draws[1]), (0.025, 0.975))
     return Ratio(ratio=ratio, low=float(low), high=float(high))
 
 
-def _median_draws(
-    rounds: list[NDArray[np.float64]], drawn: NDArray[np.int64], generator: np.random.Generator
-) -> NDArray[np.float64]:
-    """The median of one resample for each row of `drawn`, the rounds that this resample pools."""
-    medians = np.empty(len(drawn))
+@dataclass(frozen=True, kw_only=True)
+class _Draws:
+    """The resamples of one side: the pools of rounds that are drawn, and the two places, among the sorted values of all
+    pools one after the other, whose mean is the median of each resample."""
+
+    pools: tuple[tuple[int, ...], ...]
+    lower: NDArray[np.int64]
+    upper: NDArray[np.int64]
+
+
+@lru_cache(maxsize=256)
+def _draws(a_sizes: tuple[int, ...], b_sizes: tuple[int, ...], *, resamples: int, seed: int) -> tuple[_Draws, _Draws]:
+    """What is drawn depends on how many samples there are, not on their values: cells of one sweep share it."""
+    generator = np.random.default_rng(seed)
+    a_drawn = generator.integers(len(a_sizes), size=(resamples, len(a_sizes)))
+    same = len(a_sizes) == len(b_sizes)
+    b_drawn = a_drawn if same else generator.integers(len(b_sizes), size=(resamples, len(b_sizes)))
+    return _side_draws(a_sizes, a_drawn, generator), _side_draws(b_sizes, b_drawn, generator)
+
+
+def _side_draws(sizes: tuple[int, ...], drawn: NDArray[np.int64], generator: np.random.Generator) -> _Draws:
+    """The draws of one side, whose resamples pool the rounds in the rows of `drawn`."""
+    lower, upper = np.empty(len(drawn), dtype=int), np.empty(len(drawn), dtype=int)
     # Few different pools exist (ten for three rounds): each is sorted once and serves all its resamples. The sum of its
     # rounds' random tags names a pool, whatever their order.
-    tags = generator.integers(2**50, size=len(rounds))
+    tags = generator.integers(2**50, size=len(sizes))
     _, first, which = np.unique(tags[drawn].sum(axis=1), return_index=True, return_inverse=True)
+    start = 0
     for index, pool in enumerate(drawn[first]):
         members = np.flatnonzero(which == index)
-        ordered = np.sort(np.concatenate([rounds[i] for i in pool]))
-        medians[members] = _resampled_medians(ordered, len(members), generator)
-    return medians
+        n = sum(sizes[i] for i in pool)
+        ranks = _median_ranks(n, len(members), generator)
+        lower[members], upper[members] = start + ranks[0], start + ranks[1]
+        start += n
+    return _Draws(pools=tuple(tuple(map(int, pool)) for pool in drawn[first]), lower=lower, upper=upper)
 
 
-def _resampled_medians(ordered: NDArray[np.float64], count: int, generator: np.random.Generator) -> NDArray[np.float64]:
-    """`count` medians of n draws with replacement from n sorted values, without making the draws.
+def _medians(rounds: list[NDArray[np.float64]], draws: _Draws) -> NDArray[np.float64]:
+    """The median of each resample."""
+    ordered = np.concatenate([np.sort(np.concatenate([rounds[i] for i in pool])) for pool in draws.pools])
+    return np.asarray((ordered[draws.lower] + ordered[draws.upper]) / 2)
+
+
+def _median_ranks(n: int, count: int, generator: np.random.Generator) -> list[NDArray[np.int64]]:
+    """The places, among n sorted values, of the two middle draws of n with replacement, `count` times, without making
+    the draws; for an odd n they are the same one.
 
     A draw with replacement is ordered[floor(n u)] with u uniform, so the k-th smallest draw is that of the k-th
     smallest of n uniforms, which is Beta(k, n + 1 - k) distributed. The next one lies above it by Beta(1, n - k) of the
     rest. The medians are distributed exactly as if each draw had been made.
     """
-    n = len(ordered)
     lower = generator.beta((n + 1) // 2, n + 1 - (n + 1) // 2, size=count)
     upper = lower + (1 - lower) * generator.beta(1, n - n // 2, size=count) if n % 2 == 0 else lower
-    ranks = [np.minimum((n * uniform).astype(int), n - 1) for uniform in (lower, upper)]
-    return np.asarray((ordered[ranks[0]] + ordered[ranks[1]]) / 2)
+    return [np.minimum((n * uniform).astype(int), n - 1) for uniform in (lower, upper)]

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from runner.errors import StepscopeError
-from runner.schema import Status, SweepCell
+from runner.schema import CeilingRow, Moment, Status, SweepCell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +24,24 @@ class Job:
     device: str
     device_name: str
     limit_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CeilingJob:
+    """What this machine can do at most, to be measured at one moment of a sweep."""
+
+    run_id: UUID
+    moment: Moment
+    device: str
+    device_name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ceilings:
+    """What came of it: rows, and why others are missing, by the ceiling's name."""
+
+    rows: Sequence[CeilingRow]
+    missing: Mapping[str, str]
 
 
 class RanOut(StepscopeError):

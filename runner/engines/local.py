@@ -23,12 +23,15 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from runner.engines.job import Job, Measurement, Outcome
+from runner.engines.job import CeilingJob, Ceilings, Job, Measurement, Outcome
 from runner.engines.telemetry import Telemetry, gpu_handle
 from runner.errors import StepscopeError
 
 #: How often the caller of a long job is told that it is still running.
 BEAT_SECONDS = 1.0
+
+#: How long the ceilings of a machine may take; they plan for 1 s on a CPU and 3 s on CUDA.
+CEILINGS_SECONDS = 60.0
 
 #: What every worker is started with; it has to be there before torch is imported.
 ENVIRONMENT = {
@@ -36,6 +39,8 @@ ENVIRONMENT = {
     "KINETO_LOG_LEVEL": "99",
     "TORCHINDUCTOR_COMPILE_THREADS": "1",  # compile in the worker itself: no pool of processes that outlives it
     "PYTHONUNBUFFERED": "1",
+    # A worker is killed once it has answered; that the compiler's locks are tidied up after it is no news.
+    "PYTHONWARNINGS": "ignore::UserWarning:multiprocessing.resource_tracker",
 }
 
 
@@ -62,6 +67,15 @@ class LocalEngine:
             )
         columns: dict[str, Any] = message[1]
         return columns
+
+    def ceilings(self, job: CeilingJob) -> Ceilings:
+        """What this machine can do at most. Whatever goes wrong is only a ceiling that is missing."""
+        message, _, text = self._talk(job, timeout_s=CEILINGS_SECONDS, beat=lambda doing: None)
+        if message is not None and message[0] == "ceilings":
+            found: Ceilings = message[1]
+            return found
+        how = f"no result within {CEILINGS_SECONDS:g} s" if message is None else str(message[1])
+        return Ceilings(rows=(), missing={"all": f"{how}{f': {text}' if text else ''}"})
 
     def measure(self, job: Job, *, timeout_s: float, beat: Callable[[str], None] = lambda doing: None) -> Outcome:
         """Measures one cell. `beat` is called with the phase whenever it changes and every few seconds."""
@@ -92,7 +106,7 @@ class LocalEngine:
         return Outcome(status="crashed", failed_phase=doing, message=f"{message[1]}{f': {text}' if text else '.'}")
 
     def _talk(
-        self, job: Job | str, *, timeout_s: float, beat: Callable[[str], None]
+        self, job: Job | CeilingJob | str, *, timeout_s: float, beat: Callable[[str], None]
     ) -> tuple[tuple[Any, ...] | None, str, str]:
         """(last message, what it was doing, the end of what it printed); no message if it ran out of time."""
         with tempfile.TemporaryDirectory(prefix="stepscope-") as folder:
@@ -116,7 +130,7 @@ def _with(measurement: Measurement, telemetry: Telemetry) -> Measurement:
     return replace(measurement, details={**measurement.details, "telemetry": telemetry.rows})
 
 
-def _work(pipe: Connection, job: Job | str, log: str) -> None:
+def _work(pipe: Connection, job: Job | CeilingJob | str, log: str) -> None:
     """The worker's own work. Imported over there, where torch is: the sweep needs none and starts a second sooner."""
     from runner.worker import work
 

@@ -1,6 +1,15 @@
 """The experiments. A new one is a file beside these and a line here; its question and grids are in `runner.presets`."""
 
-from runner.experiments import attention, benchmark, memory, mixed_precision
+from runner.experiments import (
+    attention,
+    benchmark,
+    compile,
+    counterfactuals,
+    kernels,
+    memory,
+    mixed_precision,
+    numerics,
+)
 from runner.experiments.experiment import Experiment
 from runner.measure.frontier import measure_trial
 
@@ -9,6 +18,10 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     mixed_precision.EXPERIMENT,
     attention.EXPERIMENT,
     memory.EXPERIMENT,
+    kernels.EXPERIMENT,
+    compile.EXPERIMENT,
+    numerics.EXPERIMENT,
+    counterfactuals.EXPERIMENT,
 )
 #: What `python -m runner frontier` asks of a worker, again and again; no sweep asks it.
 TRIAL = Experiment(name="frontier", measure=measure_trial)

@@ -4,13 +4,14 @@
 
 Timing comes first; memory, saved bytes and errors are passes of their own. An iteration is what training does: the
 implementation's forward pass, then the backward pass from a fixed random gradient; gradients of the iteration before
-are dropped between iterations, outside the clock. The CUDA paths have not been run on a GPU yet.
+are dropped between iterations, outside the clock.
 """
 
 import functools
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,6 +24,7 @@ from runner.measure.allocations import CountedAllocations, LiveTensors, is_out_o
 from runner.measure.compilation import CompilerLog, require_compiler
 from runner.measure.device import Device
 from runner.measure.reference import TOLERANCE, reference, relative_error
+from runner.measure.saved import saved_tensors
 from runner.measure.timing import Limits, Steps, measure
 from runner.models.attention import implementation, unavailable
 from runner.schema import AttentionCell
@@ -44,7 +46,7 @@ class AttentionStep:
         torch.manual_seed(SEED)
         self.cell, self.phase = cell, "build"
         self.run = functools.partial(_compiled(cell), causal=cell.causal)
-        shape, dtype = (cell.batch, 1, cell.seq_len, cell.d_head), precision.product_dtype(cell)
+        shape, dtype = (cell.batch, 1, cell.seq_len, cell.d_head), precision.product_dtype(cell.precision)
         q, k, v = (torch.randn(shape, dtype=dtype, device=device.torch, requires_grad=True) for _ in range(3))
         self.inputs = (q, k, v)
         self.grad = torch.randn(shape, dtype=dtype, device=device.torch)
@@ -75,7 +77,7 @@ def measure_attention(job: Job, report: Callable[[str], None]) -> Measurement:
     cell, device = job.cell, Device(job.device)
     assert isinstance(cell, AttentionCell)
     check(cell, device)
-    precision.apply(cell, device)
+    precision.apply(cell.precision, device)
     report("build")
     began = time.perf_counter()
     step = AttentionStep(cell, device)
@@ -90,22 +92,25 @@ def measure_attention(job: Job, report: Callable[[str], None]) -> Measurement:
         message = f"{type(error).__name__}: {error}"
     else:
         report("memory")
-        found = {**_memory(step, device), "saved_bytes": _saved(step)}
+        found = _memory(step, device)
+        kept = saved_tensors(step.run, step.inputs, job=job)
         report("errors")
         values = {
-            **_asked(cell),
+            **_asked(cell, device),
             "build_seconds": build_seconds,
             **_rates(cell, steps),
             **found,
+            "saved_bytes": sum(row.storage_bytes for row in kept),
             **_errors(step, device),
         }
         details: dict[str, Sequence[object]] = {
             "timings": steps.timings(job.run_id, job.cell_id),
             "samples": steps.rows(job.run_id, job.cell_id),
+            "saved_tensors": kept,
         }
         return Measurement(values=values, details=details)
     # Out here the error is gone, and with it the tensors that its traceback held.
-    raise RanOut(message, values={**_asked(cell), **refused(step, message, job=job)})
+    raise RanOut(message, values={**_asked(cell, device), **refused(step, message, job=job)})
 
 
 def refused(step: AttentionStep, message: str, *, job: Job) -> dict[str, int | None]:
@@ -145,7 +150,7 @@ def _compiled(cell: AttentionCell) -> Callable[..., Tensor]:
 
 def check(cell: AttentionCell, device: Device) -> None:
     """Raises Skipped with the reason for what this device has not, or what would measure something twice."""
-    reason = unavailable(cell.implementation, device.type, dtype=precision.product_dtype(cell))
+    reason = unavailable(cell.implementation, device.type, dtype=precision.product_dtype(cell.precision))
     if reason:
         raise Skipped(reason)
     if cell.implementation == "flex" and cell.backend == "compiled":
@@ -198,20 +203,6 @@ def _memory(step: AttentionStep, device: Device) -> dict[str, int | None]:
     return {"before_backward_bytes": counted.at_marks[0], "peak_allocated_bytes": counted.peak_bytes}
 
 
-def _saved(step: AttentionStep) -> int:
-    """Bytes that autograd keeps of a forward pass, each storage once."""
-    kept: list[Tensor] = []
-
-    def keep(tensor: Tensor) -> Tensor:
-        kept.append(tensor)
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        output = step.run(*step.inputs)
-    assert output.requires_grad
-    return storage_bytes(kept)
-
-
 def _errors(step: AttentionStep, device: Device) -> dict[str, float | None]:
     """How far output and gradients are from float64; unknown where comparing would take too long."""
     cell = step.cell
@@ -235,12 +226,13 @@ def errors(step: AttentionStep) -> dict[str, float]:
     return {"output_error": relative_error(output, expected.output), "gradient_error": max(gradients)}
 
 
-def _asked(cell: AttentionCell) -> dict[str, int]:
+def _asked(cell: AttentionCell, device: Device) -> dict[str, int]:
     """What is known of a cell before it is run."""
+    kind: Any = device.type
     return {
         "forward_flops": accounting.forward_flops(cell),
         "tensor_bytes": accounting.square_bytes(cell),
-        "predicted_saved_bytes": accounting.saved_bytes(cell),
+        "predicted_saved_bytes": accounting.saved_bytes(cell, device=kind),
     }
 
 

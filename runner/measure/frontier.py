@@ -3,7 +3,7 @@
     python -m runner frontier --limit 2GiB
 
 For attention one iteration; for a model the second step, because the first has no optimizer state yet. What does not
-fit raises whatever the allocator raises, which the worker turns into `oom`. CUDA has not been tried yet.
+fit raises whatever the allocator raises, which the worker turns into `oom`.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ def measure_trial(job: Job, report: Callable[[str], None]) -> Measurement:
     """Runs the job's cell once; the only value is `peak_allocated_bytes`. Raises Skipped where it cannot be run."""
     cell, device = job.cell, Device(job.device)
     assert isinstance(cell, AttentionCell | StepCell)
-    precision.apply(cell, device)
+    precision.apply(cell.precision, device)
     if device.type == "cpu":
         memory.give_back_at_once()
     report("build")

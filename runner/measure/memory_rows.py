@@ -2,8 +2,9 @@
 
     peaks = phase_peaks(found, job); values = peak_values(found, peaks)      # found: a RecordedStep
 
-Each part of the peak is the sum of the allocations of its category that were alive at the peak: none is worked out as
-the rest. The peak itself is the allocator's own count, so that `residual_bytes` says what was not found.
+Each part of the peak is the sum of the allocations of its category that were alive at the peak, and what CUDA's
+allocator rounds up is the difference of two of its counters: none is worked out as the rest. The peak itself is the
+allocator's own count, so that `residual_bytes` says what was not found.
 """
 
 from collections.abc import Sequence
@@ -82,6 +83,7 @@ def _totals(recorded: Recorded, begin_ns: int, end_ns: int) -> list[int]:
 def peak_values(found: RecordedStep, peaks: Sequence[PhasePeakRow]) -> dict[str, object]:
     """The columns of the peak and its parts."""
     highest = max(peaks, key=lambda row: row.peak_allocated_bytes or 0)
+    rounding = _rounding(highest.peak_allocated_bytes, found.marks[1 + peaks.index(highest)].peak_requested)
     assert highest.peak_allocated_bytes is not None
     parts = dict.fromkeys(_PARTS, 0)
     column_of = {category: column for column, category in _PARTS.items()}
@@ -96,9 +98,15 @@ def peak_values(found: RecordedStep, peaks: Sequence[PhasePeakRow]) -> dict[str,
         "peak_reserved_bytes": max(reserved, default=None),
         "peak_driver_bytes": max(driver, default=None),
         **parts,
+        "rounding_bytes": rounding,
         "fragmentation_bytes": _reserved_at_peak(found) - highest.peak_allocated_bytes if reserved else None,
-        "residual_bytes": highest.peak_allocated_bytes - sum(parts.values()),
+        "residual_bytes": highest.peak_allocated_bytes - sum(parts.values()) - (rounding or 0),
     }
+
+
+def _rounding(allocated: int | None, requested: int | None) -> int | None:
+    """What the allocator adds to the sizes asked for, by the peaks of its two counters in the same phase."""
+    return None if allocated is None or requested is None else allocated - requested
 
 
 def _reserved_at_peak(found: RecordedStep) -> int:
@@ -142,10 +150,10 @@ def _saved_forward(found: RecordedStep) -> list[Saved]:
 
 def _block_saved(found: RecordedStep) -> list[tuple[Saved, int]]:
     """The first block's saved tensors but for the parameters and tables that are there anyway, each with the bytes of
-    its storage; 0 from its second mention on."""
+    its storage; 0 from its second mention on. A checkpointed block keeps them when backward runs it again."""
     known = {note.address for note in found.observer.notes if note.category in ("parameter", "input")}
     listed = list[tuple[Saved, int]]()
-    for item in _saved_forward(found):
+    for item in found.observer.saved:
         if item.module and f"{item.module}.".startswith(f"{FIRST_BLOCK}."):
             if item.address not in known or any(item.address == other.address for other, _ in listed):
                 listed.append((item, 0 if item.address in known else item.bytes))

@@ -49,10 +49,10 @@ def measure_memory(job: Job, report: Callable[[str], None]) -> Measurement:
     cell, device = job.cell, Device(job.device)
     assert isinstance(cell, MemoryCell)
     asked = step_cell(cell)
-    reason = unavailable(cell.attention, device.type, dtype=precision.product_dtype(asked))
+    reason = unavailable(cell.attention, device.type, dtype=precision.product_dtype(asked.precision))
     if reason:
         raise Skipped(reason)
-    precision.apply(asked, device)
+    precision.apply(asked.precision, device)
     memory.reset_peaks(device)
     found = record(asked, device, report=report)
     peaks = phase_peaks(found, job)

@@ -5,12 +5,14 @@
 
 An operator's call is kept with its time, name, module and Python stack; backward's calls with those of the forward
 operation that they differentiate. A note says that at a time a storage at an address was of some category. Nothing that
-is looked at is kept alive, and the peak of a step is the same with and without (a test holds that). Limits: operators
-take about 20 µs longer; scratch that an operator allocates counts as its own; on CUDA, where backward runs in a thread
-that numbers its operations anew, a checkpointed block's second forward may lend its names to a few other ones.
+is looked at is kept alive, and the peak of a step is the same with and without (a test holds that). Operations are
+numbered in each thread anew, and on CUDA backward runs in one of its own, also a checkpointed block's second forward:
+so a number is kept with its thread. Limits: operators take about 20 µs longer; scratch that an operator allocates
+counts as its own.
 """
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -60,10 +62,10 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A tensor that autograd kept for the backward pass of the operation with this number in its thread's sequence."""
+    """A tensor that autograd kept for the backward pass of the operation of this thread and number."""
 
     at_ns: int
-    sequence: int
+    sequence: tuple[int, int]
     module: str | None
     shape: tuple[int, ...]
     dtype: str
@@ -80,7 +82,9 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.notes: list[Note] = []
         self.saved: list[Saved] = []
         self.stacks = Stacks()
-        self.asked: dict[int, Place] = {}
+        self.asked: dict[tuple[int, int], Place] = {}
+        self._thread = threading.get_ident()
+        self._deferred: dict[tuple[str | None, tuple[int, ...], str], tuple[int, int]] = {}
         self._model, self._modules, self._open = model, list[str](), ExitStack()
         self._parameters = {address(parameter) for parameter in model.parameters()}
 
@@ -92,13 +96,15 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def operation_of(self, saved: Saved) -> str:
         """The operation whose backward needs a saved tensor."""
         place = self.asked.get(saved.sequence)
+        if place is None:  # a second forward pass ended before it
+            place = self.asked.get(self._deferred.get((saved.module, saved.shape, saved.dtype), saved.sequence))
         return place.operation if place else "unknown"
 
     def __enter__(self) -> Self:
         for name, module in self._model.named_modules():
             if name:
                 self._watch(name, module)
-        self._open.enter_context(saved_tensors_hooks(_Packing(_as_it_is, self._keep), _as_it_is))
+        self._open.enter_context(saved_tensors_hooks(_Packing(_as_it_is, self), _as_it_is))
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
@@ -109,6 +115,8 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._open.close()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.namespace == "profiler":  # a named range begins or ends: no operation of the model's
+            return func(*args, **(kwargs or {}))
         began = time.time_ns()
         place = self._place(func)
         result = func(*args, **(kwargs or {}))
@@ -121,12 +129,16 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Forward's operations are known by the number that autograd has just given away; backward's belong to one."""
         name, node = func._schema.name, torch._C._current_autograd_node()
         if node is not None and not self._modules:
-            forward = self.asked.get(node._sequence_nr())
+            forward = self.asked.get((self._thread, node._sequence_nr()))
             return Place(name, forward.module, forward.stack) if forward else Place(name, None, self._stack())
-        place = Place(name, self._modules[-1] if self._modules else None, self._stack())
+        place = Place(name, self._module, self._stack())
         if torch.is_grad_enabled():
             self.asked.setdefault(_sequence(), place)
         return place
+
+    @property
+    def _module(self) -> str | None:
+        return self._modules[-1] if self._modules else None
 
     def _stack(self) -> int | None:
         frames = list(_frames(sys._getframe(3)))
@@ -142,7 +154,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             # Checkpointing has hooks of its own, which hide ours and which ours must not replace.
             outer = torch._C._autograd._top_saved_tensors_default_hooks(False)
             if outer and not isinstance(outer[0], _Packing):
-                nested[-1].enter_context(saved_tensors_hooks(_Packing(outer[0], self._keep), outer[1]))
+                nested[-1].enter_context(saved_tensors_hooks(_Packing(outer[0], self), outer[1]))
 
         def leave(module: nn.Module, args: Any, output: Any) -> None:
             nested.pop().close()
@@ -151,16 +163,21 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._open.callback(module.register_forward_pre_hook(enter).remove)
         self._open.callback(module.register_forward_hook(leave, always_call=True).remove)
 
-    def _keep(self, tensor: Tensor) -> None:
+    def defer(self, tensor: Tensor) -> None:
+        """Remembers which operation needs a tensor that will be computed again."""
+        self._deferred[self._module, tuple(tensor.shape), _dtype(tensor)] = _sequence()
+
+    def keep(self, tensor: Tensor) -> None:
+        """Notes a tensor that autograd keeps."""
         now, storage = time.time_ns(), tensor.untyped_storage()
         self.notes.append(Note(now, storage.data_ptr(), "activation"))
         self.saved.append(
             Saved(
                 at_ns=now,
                 sequence=_sequence(),
-                module=self._modules[-1] if self._modules else None,
+                module=self._module,
                 shape=tuple(tensor.shape),
-                dtype=str(tensor.dtype).removeprefix("torch."),
+                dtype=_dtype(tensor),
                 address=storage.data_ptr(),
                 bytes=storage.nbytes(),
             )
@@ -168,15 +185,22 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class _Packing:
-    """A hook for what autograd keeps: notes it, unless the hook `outer` keeps something else in its place."""
+    """A hook for what autograd keeps: notes it, unless the hook `outer` keeps something else in its place.
+    Checkpointing ends a second forward pass by raising at the last tensor, which it keeps all the same."""
 
-    def __init__(self, outer: Callable[[Tensor], Any], note: Callable[[Tensor], None]) -> None:
-        self.outer, self.note = outer, note
+    def __init__(self, outer: Callable[[Tensor], Any], observer: Observer) -> None:
+        self.outer, self.observer = outer, observer
 
     def __call__(self, tensor: Tensor) -> Any:
-        kept = self.outer(tensor)
+        try:
+            kept = self.outer(tensor)
+        except BaseException:
+            self.observer.keep(tensor)
+            raise
         if isinstance(kept, Tensor):
-            self.note(tensor)
+            self.observer.keep(tensor)
+        else:
+            self.observer.defer(tensor)
         return kept
 
 
@@ -185,10 +209,13 @@ def address(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def _sequence() -> int:
-    """The number of the newest operation of this thread that autograd will differentiate."""
-    newest: int = torch._C._autograd._get_sequence_nr() - 1
-    return newest
+def _sequence() -> tuple[int, int]:
+    """This thread, and the number of its newest operation that autograd will differentiate."""
+    return threading.get_ident(), torch._C._autograd._get_sequence_nr() - 1
+
+
+def _dtype(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _as_it_is(kept: Any) -> Any:

@@ -13,15 +13,15 @@ import torch
 
 from runner.errors import Skipped
 from runner.measure.device import Device
-from runner.schema import StepCell, SweepCell
+from runner.schema import Precision, StepCell
 
 
-def apply(cell: SweepCell, device: Device) -> None:
+def apply(precision: Precision, device: Device) -> None:
     """Sets how float32 matrix products are computed in this process. Raises Skipped where TF32 does not exist."""
     has_tf32 = device.type == "cuda" and torch.cuda.get_device_capability(device.torch) >= (8, 0)
-    if cell.precision == "tf32" and not has_tf32:
+    if precision == "tf32" and not has_tf32:
         raise Skipped("TF32 needs an NVIDIA GPU of compute capability 8.0 or newer.")
-    torch.backends.fp32_precision = "tf32" if cell.precision == "tf32" else "ieee"  # type: ignore[attr-defined]
+    torch.backends.fp32_precision = "tf32" if precision == "tf32" else "ieee"  # type: ignore[attr-defined]
 
 
 def read_back(device: Device) -> str:
@@ -30,13 +30,13 @@ def read_back(device: Device) -> str:
     return "tf32" if backend.fp32_precision == "tf32" else "ieee"
 
 
-def product_dtype(cell: SweepCell) -> torch.dtype:
-    """The dtype in which the cell's matrix products are computed."""
-    return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(cell.precision, torch.float32)
+def product_dtype(precision: Precision) -> torch.dtype:
+    """The dtype in which matrix products are computed."""
+    return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
 
 
 def autocast(cell: StepCell, device: Device) -> AbstractContextManager[object]:
     """The autocast context that the cell's forward pass runs in."""
     if cell.precision in ("fp32", "tf32") or cell.weights_dtype == "bf16":
         return nullcontext()
-    return torch.autocast(device.type, dtype=product_dtype(cell))
+    return torch.autocast(device.type, dtype=product_dtype(cell.precision))

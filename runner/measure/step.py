@@ -19,10 +19,12 @@ from runner.analysis import costs, hardware
 from runner.engines.job import Job, Measurement
 from runner.errors import Skipped
 from runner.measure import memory, precision
-from runner.measure.compilation import CompilerLog, compile_model
+from runner.measure.compilation import GRAPHED, CompilerLog, cold_and_warm, compile_model, compiler_cache, is_compiled
+from runner.measure.cuda_graphs import CapturedStep, require_capture
 from runner.measure.device import Device
 from runner.measure.timing import Limits, Steps, interval_share, measure
 from runner.models.attention import unavailable
+from runner.models.spans import announced, nsys_listener, span
 from runner.models.transformer import Transformer
 from runner.schema import PHASES, StepCell
 
@@ -37,6 +39,8 @@ class ModelStep:
     def __init__(self, cell: StepCell, device: Device) -> None:
         torch.manual_seed(SEED)
         self.cell, self.device, self.phase = cell, device, ""
+        if cell.backend == "cuda-graphs":
+            require_capture(cell, device)
         self.model = Transformer(cell, device=device.torch)
         self.model.train(cell.mode != "inference")
         self.run = compile_model(self.model, cell.backend, device)
@@ -48,15 +52,22 @@ class ModelStep:
         self.scaler = torch.amp.GradScaler(device.type, enabled=scaled)
         self.loss: Tensor | None = None
         self.logits_dtype = ""
+        self.captured: CapturedStep | None = None
+        if cell.backend == "cuda-graphs":
+            self.captured = CapturedStep(self, device, mode=cell.mode, between=self.between, restart=self.restart)
 
     def __call__(self, mark: Callable[[], None]) -> None:
+        if self.captured is not None:
+            self.captured.replay(mark)
+            return
         self.phase = "forward"
         if self.cell.mode == "inference":
-            with torch.no_grad():
+            with span("forward"), torch.no_grad():
                 logits = self.forward()
             mark()
         else:
-            logits = self.forward()
+            with span("forward"):
+                logits = self.forward()
             mark()
             if self.cell.mode != "forward":
                 self.backward(logits, mark)
@@ -71,25 +82,36 @@ class ModelStep:
     def backward(self, logits: Tensor, mark: Callable[[], None]) -> None:
         """Loss, backward and, in training, the optimizer's update with zero_grad."""
         self.phase = "loss"
-        with self.autocast:
+        with span("loss"), self.autocast:
             self.loss = functional.cross_entropy(logits.flatten(0, 1), self.targets)
         mark()
         self.phase = "backward"
-        self.scaler.scale(self.loss).backward()  # type: ignore[no-untyped-call]
+        with span("backward"):
+            self.scaler.scale(self.loss).backward()  # type: ignore[no-untyped-call]
         mark()
         if self.optimizer is not None:
             self.phase = "optimizer"
-            self.scaler.step(self.optimizer)
-            self.scaler.update()
-            self.optimizer.zero_grad()
+            with span("optimizer"):
+                self.scaler.step(self.optimizer)
+                self.scaler.update()
+                self.optimizer.zero_grad()
             mark()
 
     def between(self) -> None:
         """What a step needs before it starts and is no part of it: gradients of a mode without an optimizer go."""
         if self.optimizer is None:
             self.model.zero_grad()
-        if self.cell.backend == "compiled-reduce-overhead":
+        if self.cell.backend in GRAPHED:
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
+
+    def restart(self) -> None:
+        """Weights and optimizer as they were before the first step, in the same memory."""
+        self.loss = None
+        torch.manual_seed(SEED)
+        self.model.initialize()
+        for state in self.optimizer.state.values() if self.optimizer is not None else ():
+            for tensor in state.values():
+                tensor.zero_()
 
 
 def measure_step(job: Job, report: Callable[[str], None]) -> Measurement:
@@ -98,10 +120,15 @@ def measure_step(job: Job, report: Callable[[str], None]) -> Measurement:
     Raises Skipped where this machine cannot run the cell; whatever torch raises goes through."""
     cell, device = job.cell, Device(job.device)
     assert isinstance(cell, StepCell)
-    reason = unavailable(cell.attention, device.type, dtype=precision.product_dtype(cell))
+    reason = unavailable(cell.attention, device.type, dtype=precision.product_dtype(cell.precision))
     if reason:
         raise Skipped(reason)
-    precision.apply(cell, device)
+    precision.apply(cell.precision, device)
+    with compiler_cache(cell.compile_cache):
+        return _measured(job, cell, device, report=report)
+
+
+def _measured(job: Job, cell: StepCell, device: Device, *, report: Callable[[str], None]) -> Measurement:
     report("build")
     began = time.perf_counter()
     memory.reset_peaks(device)
@@ -117,7 +144,8 @@ def measure_step(job: Job, report: Callable[[str], None]) -> Measurement:
             compiler.warmed_up()
 
     try:
-        steps = measure(step, device, phases=PHASES[cell.mode], limits=_limits(cell), between=between)
+        with announced(nsys_listener(device.type)):
+            steps = measure(step, device, phases=PHASES[cell.mode], limits=_limits(cell), between=between)
     except BaseException:
         report(step.phase)
         raise
@@ -130,12 +158,15 @@ def measure_step(job: Job, report: Callable[[str], None]) -> Measurement:
         **(_cpu(others) if device.type == "cpu" else {}),
         **_rates(cell, steps, device_name=job.device_name),
         **memory.peaks(device),
-        **(compiler.values(steps) if cell.backend != "eager" else {}),
+        **(compiler.values(steps) if is_compiled(cell.backend) else {}),
     }
     details: dict[str, Sequence[object]] = {
         "timings": steps.timings(job.run_id, job.cell_id),
         "samples": steps.rows(job.run_id, job.cell_id),
     }
+    if cell.compile_cache == "empty" and is_compiled(cell.backend):
+        report("compile again")
+        values |= cold_and_warm(step, device, steps=steps, between=step.between)
     return Measurement(values=values, details=details)
 
 
@@ -205,4 +236,5 @@ def _adamw(model: Transformer, cell: StepCell) -> torch.optim.AdamW:
         weight_decay=0.01,
         foreach=cell.optimizer == "foreach",
         fused=cell.optimizer == "fused",
+        capturable=cell.backend == "cuda-graphs",
     )

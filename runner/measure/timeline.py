@@ -6,7 +6,7 @@
 
 The allocator's events come from PyTorch's profiler on a CPU and from the CUDA allocator's own history; who allocated,
 and what for, from an `Observer`. The two meet by time and address. Limits: memory that a library takes from the
-system itself is in neither; MPS has no such history. The CUDA half has not been run on a GPU yet.
+system itself is in neither; MPS has no such history.
 """
 
 import time
@@ -37,6 +37,7 @@ class Mark:
     at_ns: int
     allocated: int | None = None
     peak_allocated: int | None = None
+    peak_requested: int | None = None
     reserved: int | None = None
     driver: int | None = None
 
@@ -134,6 +135,7 @@ class CudaRecorder:
             time.time_ns(),
             allocated=torch.cuda.memory_allocated(self.device),
             peak_allocated=torch.cuda.max_memory_allocated(self.device),
+            peak_requested=torch.cuda.memory_stats(self.device).get("requested_bytes.all.peak"),
             reserved=torch.cuda.max_memory_reserved(self.device),
             driver=whole - free,
         )

@@ -15,10 +15,14 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 from uuid import UUID
+
+import torch
 
 from runner.analysis import statistics
 from runner.measure.device import Device, Mark
+from runner.models.spans import is_under_nsys, span
 from runner.schema import Phase, SampleRow, StoppedBy, TimingRow
 
 #: Measuring goes on until the 95 % interval of the median step is at most this share of the median.
@@ -148,6 +152,7 @@ def measure(
         while stopped_by is None:
             between(len(samples))
             if len(samples) == limits.warmup:
+                _capture(device, "start")
                 steady = time.perf_counter()
             samples.append(timed(step, device, phases=len(phases)))
             measured = [sample.step_ms for sample in samples[limits.warmup :]]
@@ -155,6 +160,7 @@ def measure(
         ended = time.perf_counter()
     finally:
         gc.enable()
+        _capture(device, "stop")
     return Steps(
         phases=phases,
         samples=tuple(samples),
@@ -180,12 +186,13 @@ def timed(step: Step, device: Device, *, phases: int) -> Sample:
     def mark() -> None:
         marks.append(device.mark())
 
-    device.synchronize()
-    began = time.perf_counter_ns()
-    mark()
-    step(mark)
-    device.synchronize()
-    ended = time.perf_counter_ns()
+    with span("step"):
+        device.synchronize()
+        began = time.perf_counter_ns()
+        mark()
+        step(mark)
+        device.synchronize()
+        ended = time.perf_counter_ns()
     assert len(marks) == phases + 1, f"{len(marks)} marks for {phases} phases"
     pairs = list(itertools.pairwise(marks))
     return Sample(
@@ -193,6 +200,13 @@ def timed(step: Step, device: Device, *, phases: int) -> Sample:
         host_ms=tuple((end.host_ns - begin.host_ns) / 1e6 for begin, end in pairs),
         step_ms=(ended - began) / 1e6,
     )
+
+
+def _capture(device: Device, what: Literal["start", "stop"]) -> None:
+    """The range that `nsys profile --capture-range=cudaProfilerApi` records: the measured steps. It has to end before
+    the process does, which is killed once its result is there."""
+    if device.type == "cuda" and is_under_nsys():
+        {"start": torch.cuda.profiler.start, "stop": torch.cuda.profiler.stop}[what]()  # type: ignore[no-untyped-call]
 
 
 def _stop(measured_ms: Sequence[float], *, limits: Limits, seconds: float) -> StoppedBy | None:

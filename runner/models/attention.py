@@ -21,16 +21,21 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 from runner.errors import UsageError
+from runner.models.spans import span
 
 
 def naive(q_bhqd: Tensor, k_bhkd: Tensor, v_bhkd: Tensor, *, causal: bool) -> Tensor:
     """Step by step, every S x S tensor materialized: scores, scaled, masked, weights."""
-    scores_bhqk = einsum(q_bhqd, k_bhkd, "b h q d, b h k d -> b h q k") / math.sqrt(q_bhqd.shape[-1])
+    with span("attention scores"):
+        scores_bhqk = einsum(q_bhqd, k_bhkd, "b h q d, b h k d -> b h q k") / math.sqrt(q_bhqd.shape[-1])
     if causal:
-        visible_qk = torch.ones(scores_bhqk.shape[-2:], dtype=torch.bool, device=scores_bhqk.device).tril()
-        scores_bhqk = scores_bhqk.masked_fill(~visible_qk, -math.inf)
-    weights_bhqk = torch.softmax(scores_bhqk, dim=-1)
-    return einsum(weights_bhqk, v_bhkd, "b h q k, b h k d -> b h q d")
+        with span("attention mask"):
+            visible_qk = torch.ones(scores_bhqk.shape[-2:], dtype=torch.bool, device=scores_bhqk.device).tril()
+            scores_bhqk = scores_bhqk.masked_fill(~visible_qk, -math.inf)
+    with span("attention softmax"):
+        weights_bhqk = torch.softmax(scores_bhqk, dim=-1)
+    with span("attention product"):
+        return einsum(weights_bhqk, v_bhkd, "b h q k, b h k d -> b h q d")
 
 
 def sdpa(q_bhqd: Tensor, k_bhkd: Tensor, v_bhkd: Tensor, *, causal: bool) -> Tensor:

@@ -23,6 +23,7 @@ from torch.utils.checkpoint import checkpoint
 
 from runner.errors import UsageError
 from runner.models.attention import implementation
+from runner.models.spans import span
 from runner.schema import ModelCell
 from runner.sizes import check_shape
 
@@ -40,9 +41,10 @@ class RMSNorm(nn.Module):
         self.gain = nn.Parameter(torch.empty(width))
 
     def forward(self, x_btd: Tensor) -> Tensor:
-        wide_btd = x_btd.float()
-        inverse_rms_bt1 = torch.rsqrt(wide_btd.square().mean(dim=-1, keepdim=True) + NORM_EPSILON)
-        return (wide_btd * inverse_rms_bt1 * self.gain).to(x_btd.dtype)
+        with span("normalisation"):
+            wide_btd = x_btd.float()
+            inverse_rms_bt1 = torch.rsqrt(wide_btd.square().mean(dim=-1, keepdim=True) + NORM_EPSILON)
+            return (wide_btd * inverse_rms_bt1 * self.gain).to(x_btd.dtype)
 
 
 def rotary_tables(*, context: int, head_width: int) -> Tensor:
@@ -59,12 +61,29 @@ def rotary_tables(*, context: int, head_width: int) -> Tensor:
 
 def rotate(x_bhte: Tensor, rope_2tp: Tensor) -> Tensor:
     """Turn each adjacent pair (x[2i], x[2i+1]) of position t by its angle. In float32; returns x's dtype."""
-    cosine_tp, sine_tp = rope_2tp
-    even_bhtp, odd_bhtp = rearrange(x_bhte, "b h t (p two) -> two b h t p", two=2)
-    turned_even_bhtp = even_bhtp * cosine_tp - odd_bhtp * sine_tp
-    turned_odd_bhtp = even_bhtp * sine_tp + odd_bhtp * cosine_tp
-    pairs_bhtp2 = torch.stack((turned_even_bhtp, turned_odd_bhtp), dim=-1)
-    return rearrange(pairs_bhtp2, "b h t p two -> b h t (p two)").to(x_bhte.dtype)
+    with span("rope"):
+        cosine_tp, sine_tp = rope_2tp
+        even_bhtp, odd_bhtp = rearrange(x_bhte, "b h t (p two) -> two b h t p", two=2)
+        turned_even_bhtp = even_bhtp * cosine_tp - odd_bhtp * sine_tp
+        turned_odd_bhtp = even_bhtp * sine_tp + odd_bhtp * cosine_tp
+        pairs_bhtp2 = torch.stack((turned_even_bhtp, turned_odd_bhtp), dim=-1)
+        turned_bhte = rearrange(pairs_bhtp2, "b h t p two -> b h t (p two)").to(x_bhte.dtype)
+        if torch.compiler.is_compiling():  # the same kernel then writes what fused attention need not copy
+            turned_bhte = turned_bhte.transpose(1, 2).contiguous().transpose(1, 2)
+        return turned_bhte
+
+
+def are_joined(x_btd: Tensor) -> bool:
+    """Whether layers that read the same tensor are one product: compiled under autocast."""
+    return torch.compiler.is_compiling() and torch.is_autocast_enabled(x_btd.device.type)
+
+
+def joined_products(x_btd: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
+    """The output of each layer, by one product with the layers' weights side by side: the kernel that casts the weights
+    puts them there, and the GPU has fewer and larger kernels to run."""
+    weights = torch.cat([layer.weight for layer in layers])
+    joined = F.linear(x_btd, weights)
+    return torch.split(joined, [layer.out_features for layer in layers], dim=-1)
 
 
 class SelfAttention(nn.Module):
@@ -80,11 +99,14 @@ class SelfAttention(nn.Module):
         self.output = nn.Linear(d_model, d_model, bias=False)
 
     def forward(self, x_btd: Tensor, rope_2tp: Tensor) -> Tensor:
-        q_bhte = rearrange(self.query(x_btd), "b t (h e) -> b h t e", h=self.heads)
-        k_bhte = rearrange(self.key(x_btd), "b t (h e) -> b h t e", h=self.heads)
-        v_bhte = rearrange(self.value(x_btd), "b t (h e) -> b h t e", h=self.heads)
-        mixed_bhte = self.attend(rotate(q_bhte, rope_2tp), rotate(k_bhte, rope_2tp), v_bhte, causal=True)
-        output_btd: Tensor = self.output(rearrange(mixed_bhte, "b h t e -> b t (h e)"))
+        with span("attention projections"):
+            layers = (self.query, self.key, self.value)
+            projected = joined_products(x_btd, *layers) if are_joined(x_btd) else [layer(x_btd) for layer in layers]
+            q_bhte, k_bhte, v_bhte = (rearrange(y_btd, "b t (h e) -> b h t e", h=self.heads) for y_btd in projected)
+        with span("attention"):
+            mixed_bhte = self.attend(rotate(q_bhte, rope_2tp), rotate(k_bhte, rope_2tp), v_bhte, causal=True)
+        with span("attention projections"):
+            output_btd: Tensor = self.output(rearrange(mixed_bhte, "b h t e -> b t (h e)"))
         return output_btd
 
 
@@ -98,7 +120,12 @@ class SwiGLU(nn.Module):
         self.down = nn.Linear(d_ff, d_model, bias=False)
 
     def forward(self, x_btd: Tensor) -> Tensor:
-        output_btd: Tensor = self.down(F.silu(self.gate(x_btd)) * self.up(x_btd))
+        with span("feed-forward"):
+            if are_joined(x_btd):
+                gate_btf, up_btf = joined_products(x_btd, self.gate, self.up)
+                output_btd: Tensor = self.down(F.silu(gate_btf) * up_btf)
+            else:  # unnamed, so that the gate's own output is gone before the product
+                output_btd = self.down(F.silu(self.gate(x_btd)) * self.up(x_btd))
         return output_btd
 
 
@@ -162,11 +189,13 @@ class Transformer(nn.Module):
                 do="Build it with a longer context.",
             )
         rope_2tp = self.rope_2tp[:, :time]
-        x_btd = self.embedding(tokens_bt)
+        with span("embedding"):
+            x_btd = self.embedding(tokens_bt)
         together = self.checkpoint_blocks or len(self.blocks)
         for first in range(0, len(self.blocks), together):
             x_btd = self.run_blocks(x_btd, rope_2tp, self.blocks[first : first + together])
-        logits_btv: Tensor = self.head(self.final_norm(x_btd))
+        with span("output head"):
+            logits_btv: Tensor = self.head(self.final_norm(x_btd))
         return logits_btv
 
     def run_blocks(self, x_btd: Tensor, rope_2tp: Tensor, blocks: nn.ModuleList) -> Tensor:

@@ -6,7 +6,10 @@ from typing import Literal
 Mode = Literal["inference", "forward", "backward", "train"]
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 WeightsDtype = Literal["fp32", "bf16"]
-Backend = Literal["eager", "compiled", "compiled-block", "compiled-reduce-overhead", "compiled-max-autotune"]
+Backend = Literal[
+    "eager", "compiled", "compiled-block", "compiled-reduce-overhead", "compiled-max-autotune", "cuda-graphs"
+]
+CompileCache = Literal["shared", "empty"]
 Attention = Literal["naive", "sdpa", "sdpa-math", "sdpa-flash", "sdpa-efficient", "sdpa-cudnn", "flex"]
 AttentionBackend = Literal["eager", "compiled"]
 Cache = Literal["hot", "cold"]
@@ -28,6 +31,22 @@ Category = Literal[
     "workspace",
     "unknown",
 ]
+TraceOrigin = Literal["torch-profiler", "nsys"]
+KernelClass = Literal[
+    "matmul",
+    "attention",
+    "softmax",
+    "normalisation",
+    "elementwise",
+    "reduction",
+    "optimizer",
+    "copy or cast",
+    "other",
+]
+FloatName = Literal["fp64", "fp32", "bf16", "fp16"]
+NormStatistic = Literal["mean", "variance", "mean of squares", "output"]
+Ceiling = Literal["matmul", "copy"]
+Moment = Literal["start", "end"]
 PlanState = Literal["waiting", "running", "done"]
 
 #: The phases that one step of each mode passes through, in order. `forward_backward` and `step` are sums of them,

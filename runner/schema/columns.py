@@ -29,7 +29,8 @@ SQL_TYPES: Mapping[type, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One column of a table. `unit` is empty for names, counts of nothing in particular and times of day."""
+    """One column of a table. `unit` is empty for names, counts of nothing in particular and times of day. `absent` is
+    what rows hold that are older than the column: the default of an axis, which is what they were measured with."""
 
     name: str
     type: type
@@ -37,6 +38,7 @@ class Column:
     label: str
     unit: str
     doc: str
+    absent: str | float | None = None
 
     @property
     def sql_type(self) -> str:
@@ -114,7 +116,11 @@ class Table:
         hints = get_type_hints(self.row)
         return tuple(
             Column(
-                name=item.name, type=_plain(hints[item.name])[0], choices=_plain(hints[item.name])[1], **item.metadata
+                name=item.name,
+                type=_plain(hints[item.name])[0],
+                choices=_plain(hints[item.name])[1],
+                absent=item.default if item.name in self.key and item.default is not MISSING else None,
+                **item.metadata,
             )
             for item in fields(self.row)
         )

@@ -51,14 +51,25 @@ class MemoryRow(MemoryCell, Row):
     workspace_bytes: int | None = column(
         "Workspace", "bytes", "Held before the step and not the model's: scratch of libraries, step counters."
     )
+    rounding_bytes: int | None = column(
+        "Rounding", "bytes", "What CUDA's allocator adds to the sizes asked for, by its own counters, at the peak."
+    )
     fragmentation_bytes: int | None = column(
         "Fragmentation", "bytes", "Reserved and not allocated at the peak; CUDA only."
     )
     residual_bytes: int | None = column("Unexplained", "bytes", "Peak allocated minus the parts that are tensors.")
     predicted_peak_bytes: int | None = column("Predicted peak", "bytes", "Peak by the closed formulas.")
     residual_stream_bytes: int | None = column("One residual stream", "bytes", "B T d_model elements, as measured.")
-    saved_bytes: int | None = column("Saved for backward", "bytes", "Storages that autograd kept, each counted once.")
-    block_saved_bytes: int | None = column("Saved by one block", "bytes", "The same for the first block alone.")
+    saved_bytes: int | None = column(
+        "Saved for backward",
+        "bytes",
+        "Storages that autograd kept from the forward pass to the backward pass, each counted once.",
+    )
+    block_saved_bytes: int | None = column(
+        "Saved by one block",
+        "bytes",
+        "The same for the first block alone; where it is checkpointed, what it saves when backward runs it again.",
+    )
     build_seconds: float | None = column("Build time", "s", "Making the model, the optimizer and the data.")
     measure_seconds: float | None = column("Measuring time", "s", "The recorded steps.")
 
@@ -76,11 +87,13 @@ class PhasePeakRow(Detail):
 
 @dataclass(frozen=True, kw_only=True)
 class SavedTensorRow(Detail):
-    """What one operation of the first block keeps for backward."""
+    """What one operation of a model's first block, or of an attention cell, keeps for backward. A checkpointed block
+    keeps it no longer than its own backward pass takes."""
 
     position: int = required("Position", "", "Order of saving, from 0.")
     operation: str = required("Operation", "", "The operation whose backward needs it.")
     module: str | None = column("Module", "", "Path of the module that ran the operation.")
+    tensor: str | None = column("Tensor", "", "queries, keys, values or output, where it is one; attention cells only.")
     shape: str = required("Shape", "", "Shape of the tensor, such as 4×128×768.")
     dtype: str = required("dtype", "", "dtype of the tensor.")
     storage_bytes: int = required("Size", "bytes", "Its storage; 0 where an earlier row holds the same storage.")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from runner.schema.choices import Phase, PlanState, Source, Status
+from runner.schema.choices import Ceiling, Moment, Phase, PlanState, Precision, Source, Status
 from runner.schema.columns import column, required
 
 
@@ -115,6 +115,25 @@ class TelemetryRow(Detail):
         "Throttled by", "", "Why the clocks were held down, comma separated; empty if not."
     )
     foreign_processes: int | None = column("Foreign processes", "", "Processes on the GPU that are not this cell's.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CeilingRow:
+    """The fastest that this machine was seen to multiply or to copy, at the start or the end of a sweep."""
+
+    run_id: UUID = required("Run", "", "The sweep that measured it.")
+    moment: Moment = required("Moment", "", "Before the first cell or after the last.")
+    name: str = required("Ceiling", "", "matmul and its precision, or copy.")
+    ceiling: Ceiling = required("What", "", "Matrix product of two n×n, or a copy within the device's memory.")
+    precision: Precision | None = column("Precision", "", "dtype of the matrices; none for a copy.")
+    size: int | None = column("Size", "", "n of the n×n matrices, or bytes copied, that was fastest of those tried.")
+    flops_per_s: float | None = column("Rate", "FLOP/s", "2 n³ over the median time.")
+    bytes_per_s: float | None = column("Bandwidth", "bytes/s", "Bytes read and bytes written over the median time.")
+    interval_share: float | None = column("Interval / median", "", "Width of the median's 95 % interval over it.")
+    datasheet_flops_per_s: float | None = column("Datasheet rate", "FLOP/s", "The dense peak its document states.")
+    datasheet_bytes_per_s: float | None = column("Datasheet bandwidth", "bytes/s", "What its document states.")
+    datasheet: str | None = column("Datasheet", "", "Title of that document.")
+    ingested_at: datetime | None = column("Ingested", "", "When the row reached this file (UTC).")
 
 
 @dataclass(frozen=True, kw_only=True)

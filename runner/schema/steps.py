@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from runner.schema.choices import Attention, Backend, Mode, Optimizer, Precision, StoppedBy, WeightsDtype
+from runner.schema.choices import Attention, Backend, CompileCache, Mode, Optimizer, Precision, StoppedBy, WeightsDtype
 from runner.schema.columns import Cell, column, required
 from runner.schema.runs import Row
 
@@ -43,6 +43,13 @@ class StepCell(Cell):
     max_seconds: float = column(
         "Time, at most", "s", "Measuring time after which the cell ends, once it has its least number of steps.", 10.0
     )
+    compile_cache: CompileCache = column(
+        "Compile cache",
+        "",
+        "shared: compiled with whatever earlier cells left in the compiler's cache; empty: with a cache of its own, "
+        "so that the compile time is a cold one, and then once more with it warm.",
+        "shared",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +88,16 @@ class StepRow(StepCell, Row):
     measure_seconds: float | None = column("Measuring time", "s", "The measured steps.")
     compile_seconds: float | None = column(
         "Compile time", "s", "First step minus the median measured step; compiled cells only."
+    )
+    compile_cold_seconds: float | None = column(
+        "Compile time, cold", "s", "The same, where the compiler found nothing of it in its cache."
+    )
+    compile_warm_seconds: float | None = column(
+        "Compile time, warm", "s", "The same, compiled once more with the cache that the first time filled."
+    )
+    graphs: int | None = column("Graphs", "", "Graphs compiled up to the end of the warm-up; compiled cells only.")
+    graph_breaks: int | None = column(
+        "Graph breaks", "", "Where the compiler split the model into several graphs; compiled cells only."
     )
     recompiles: int | None = column("Recompiles", "", "Graphs compiled after the warm-up; compiled cells only.")
     compiler_fallback: bool | None = column(

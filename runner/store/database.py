@@ -23,7 +23,7 @@ from pathlib import Path
 import duckdb
 
 from runner.errors import DatabaseBusy, DatabaseMissing, StoreError
-from runner.schema import TABLES, Table, utc_now
+from runner.schema import TABLES, Column, Table, utc_now
 from runner.store.attached import attached, busy, connected, foreign, is_stepscope, present, reason
 from runner.store.spool import Spool, sync_folder
 from runner.store.staging import UNREADABLE, Document, is_newer, read, row_id, stage
@@ -165,7 +165,8 @@ def _upgrade(con: duckdb.DuckDBPyConnection, path: Path) -> None:
             continue
         for column in table.columns:
             if column.name not in stored[table.name]:
-                con.execute(f"ALTER TABLE file.main.{table.name} ADD COLUMN {column.name} {column.sql_type}")
+                added = f"{column.name} {column.sql_type} DEFAULT {_absent(column)}"
+                con.execute(f"ALTER TABLE file.main.{table.name} ADD COLUMN {added}")
     con.commit()
 
 
@@ -185,7 +186,8 @@ def _ddl(table: Table) -> str:
 def open_reader(db_path: Path | str) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection with one view for each table of the schema: the file's rows and the spool's, each exactly once.
 
-    Every view has all columns of its table, NULL where the file is older; what the schema does not know is left out.
+    Every view has all columns of its table, where the file is older with the default of an axis, else NULL; what the
+    schema does not know is left out.
     The rows are those of one moment. Waits up to `READER_PATIENCE_S` for whoever writes, then raises DatabaseBusy;
     DatabaseMissing when there is neither file nor spool; DatabaseForeign when the file is not one to read.
     """
@@ -242,10 +244,18 @@ def _is_readable(con: duckdb.DuckDBPyConnection, document: Document) -> bool:
     return True
 
 
+def _absent(column: Column) -> str:
+    """What a row holds in a column that is younger than itself, as SQL."""
+    if column.absent is None:
+        return f"NULL::{column.sql_type}"
+    text = str(column.absent).replace("'", "''")
+    return f"'{text}'::{column.sql_type}"
+
+
 def _view(table: Table, stored: set[str] | None, *, waiting: bool) -> str:
     parts = []
     if stored is not None:
-        values = (c.name if c.name in stored else f"NULL::{c.sql_type} AS {c.name}" for c in table.columns)
+        values = (c.name if c.name in stored else f"{_absent(c)} AS {c.name}" for c in table.columns)
         parts.append(f"SELECT {', '.join(values)} FROM file.main.{table.name}")
     if waiting:
         parts.append(f"SELECT {', '.join(c.name for c in table.columns)} FROM temp.main.spool_{table.name}")

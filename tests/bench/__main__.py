@@ -1,26 +1,32 @@
 """What Stepscope itself costs: every bench in turn, and one table of figures and goals.
 
     python -m tests.bench            # or: make bench
+    python -m tests.bench models     # only these
 
 A bench is no test: it exits with 0 whatever it finds. Run it on a machine that does nothing else.
 """
 
+import argparse
 import sys
-from types import ModuleType
+from importlib import import_module
 
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import app, cell, snapshot, step, store, timeline
-
-BENCHES: tuple[ModuleType, ...] = (step, cell, store, app, snapshot, timeline)
+#: Files beside this one, imported when it is their turn: half of them need a browser.
+BENCHES = ("step", "models", "cell", "store", "app", "snapshot", "timeline")
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description="What Stepscope itself costs.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHES))
+    names = parser.parse_args().names or BENCHES
+    if unknown := set(names) - set(BENCHES):
+        parser.error(f"there is no bench {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
     table = Table("bench", "figure", "goal", "met", box=None, header_style="bold", pad_edge=False)
-    for bench in BENCHES:
-        print(f"{bench.__name__} …", file=sys.stderr)
-        for result in bench.run():
+    for name in names:
+        print(f"{name} …", file=sys.stderr)
+        for result in import_module(f"tests.bench.{name}").run():
             met = {True: "[green]yes[/]", False: "[red]NO[/]", None: ""}[result.met]
             table.add_row(result.name, result.figure, result.goal, met)
     Console(width=None if sys.stdout.isatty() else 160).print(table)

@@ -32,6 +32,7 @@ class Attended:
     """One cell on one machine, over its rounds. `status` is ok when any round is; `times` is empty when none is.
 
     `machine_bytes` is the memory of the device; `device_bytes`, of cells that ran out, what the worker could take.
+    `device` is its kind, such as cuda, and `device_name` what it is called.
     """
 
     cell_id: UUID
@@ -40,6 +41,8 @@ class Attended:
     machine: str
     torch: str | None
     machine_bytes: int | None
+    device: str | None
+    device_name: str | None
     status: str
     failed_phase: str | None = None
     message: str | None = None
@@ -66,10 +69,12 @@ class Attended:
 
 _CELLS = f"""
     SELECT coalesce(min(cell_id) FILTER (status = 'ok'), min(cell_id)), machine, cell_key, any_value(torch),
-        any_value(machine_bytes), CASE WHEN bool_or(status = 'ok') THEN 'ok' ELSE arg_max(status, cell_id) END,
+        any_value(machine_bytes), any_value(device), any_value(device_name),
+        CASE WHEN bool_or(status = 'ok') THEN 'ok' ELSE arg_max(status, cell_id) END,
         arg_max(failed_phase, cell_id), arg_max(message, cell_id), {", ".join(f"max({name})" for name in _LARGEST)},
         {", ".join(KEY)}
-    FROM chosen GROUP BY machine, cell_key, {", ".join(KEY)}
+    FROM chosen LEFT JOIN (SELECT run_id, device, device_name FROM runs) USING (run_id)
+    GROUP BY machine, cell_key, {", ".join(KEY)}
     ORDER BY implementation <> 'naive', implementation, backend DESC, d_head, seq_len, precision, causal"""
 
 _TIMES = """
@@ -92,7 +97,8 @@ def attention_cells(path: Path, of: Rows) -> list[Attended]:
     for machine, cell_key, phase, *numbers in timings:
         named = dict(zip(PhaseTime.__dataclass_fields__, numbers, strict=True))
         times.setdefault((machine, cell_key), {})[phase] = PhaseTime(**named)
-    names = ("cell_id", "machine", "cell_key", "torch", "machine_bytes", "status", "failed_phase", "message", *_LARGEST)
+    names = ("cell_id", "machine", "cell_key", "torch", "machine_bytes", "device", "device_name", "status",
+             "failed_phase", "message", *_LARGEST)  # fmt: skip
     return [
         Attended(
             **dict(zip(names, row, strict=False)),

@@ -3,7 +3,8 @@
     for peak in peaks(path, Rows()):
         print(peak.cell.context, peak.peak_allocated_bytes, peak.parts["activation"])
 
-A part is None where it was not counted (fragmentation on a CPU), 0 where it was counted and nothing was there.
+A part is None where it was not counted (fragmentation and rounding on a CPU), 0 where it was counted and nothing was
+there.
 """
 
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+from runner.analysis.tensors import MeasuredTensor
 from runner.schema import TABLES, MemoryCell
 from runner.store.database import open_reader
 from runner.store.queries.latest import Rows, latest
@@ -27,9 +29,12 @@ PARTS: Mapping[str, str] = {
     "input": "inputs_bytes",
     "temporary": "temporaries_bytes",
     "workspace": "workspace_bytes",
-    "fragmentation": "fragmentation_bytes",
+    "rounding": "rounding_bytes",
     "unknown": "residual_bytes",
+    "fragmentation": "fragmentation_bytes",
 }
+#: What the paths of the first block's modules begin with.
+FIRST_BLOCK = "blocks.0."
 _OWN = (
     "cell_id", "status", "failed_phase", "message", "peak_phase", "peak_allocated_bytes", "peak_reserved_bytes",
     "peak_driver_bytes", "predicted_peak_bytes", "residual_stream_bytes", "saved_bytes", "block_saved_bytes",
@@ -38,10 +43,13 @@ _OWN = (
 
 @dataclass(frozen=True, kw_only=True)
 class Peak:
-    """One memory cell on one machine. `parts` has every name of `PARTS`; `phases` are peaks of live tensors."""
+    """One memory cell on one machine, of the kind `device`, whose device is called `device_name`. `parts` has every
+    name of `PARTS`; `phases` are peaks of live tensors."""
 
     machine: str
     machine_bytes: int | None
+    device: str | None
+    device_name: str | None
     cell_id: UUID
     status: str
     failed_phase: str | None
@@ -60,8 +68,9 @@ class Peak:
 
 
 _PEAKS = f"""
-    SELECT machine, machine_bytes, {", ".join(_OWN)}, {", ".join(PARTS.values())}, {", ".join(KEY)}
-    FROM chosen QUALIFY row_number() OVER (
+    SELECT machine, machine_bytes, device, device_name, {", ".join(_OWN)}, {", ".join(PARTS.values())},
+        {", ".join(KEY)}
+    FROM chosen LEFT JOIN (SELECT run_id, device, device_name FROM runs) USING (run_id) QUALIFY row_number() OVER (
         PARTITION BY machine, {", ".join(name for name in KEY if name != "timeline")}
         ORDER BY status = 'ok' DESC, timeline, round) = 1
     ORDER BY d_model * d_model * layers, d_model, layers, context, precision <> 'fp32', precision, mode,
@@ -81,13 +90,14 @@ def peaks(path: Path, of: Rows) -> list[Peak]:
             WHERE peak_allocated_bytes IS NOT NULL"""
         ).fetchall():
             phases.setdefault(cell_id, {})[phase] = peak
-    own, part = 2 + len(_OWN), 2 + len(_OWN) + len(PARTS)
+    where = ("machine", "machine_bytes", "device", "device_name")
+    own, part = len(where) + len(_OWN), len(where) + len(_OWN) + len(PARTS)
     return [
         Peak(
-            **dict(zip(("machine", "machine_bytes", *_OWN), row, strict=False)),
+            **dict(zip((*where, *_OWN), row, strict=False)),
             parts=dict(zip(PARTS, row[own:part], strict=True)),
             cell=MemoryCell(**dict(zip(KEY, row[part:], strict=True))),
-            phases=phases.get(row[2], {}),
+            phases=phases.get(row[len(where)], {}),
         )
         for row in rows
     ]
@@ -116,3 +126,21 @@ def kept_by_block(path: Path, cell_id: UUID) -> list[Kept]:
     with open_reader(path) as reader:
         rows = reader.execute(_KEPT, [cell_id]).fetchall()
     return [Kept(**dict(zip(Kept.__dataclass_fields__, row, strict=True))) for row in rows]
+
+
+_SAVED = """
+    SELECT operation, coalesce(module, ''), tensor, shape || ' ' || dtype, storage_bytes
+    FROM saved_tensors WHERE cell_id = ? AND storage_bytes > 0 ORDER BY position"""
+
+
+def saved_tensors(path: Path, cell_id: UUID) -> list[MeasuredTensor]:
+    """Each tensor that a memory cell's first block, or an attention cell, keeps for backward, in the order of keeping.
+    The module is named from the block on."""
+    with open_reader(path) as reader:
+        rows = reader.execute(_SAVED, [cell_id]).fetchall()
+    return [
+        MeasuredTensor(
+            operation=operation, module=module.removeprefix(FIRST_BLOCK), tensor=tensor, shape=shape, size=size
+        )
+        for operation, module, tensor, shape, size in rows
+    ]

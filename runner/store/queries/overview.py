@@ -50,8 +50,9 @@ class Contents:
 
     @property
     def machines(self) -> tuple[str, ...]:
-        """The machines, the one with the latest run first."""
-        return tuple(dict.fromkeys(run.machine for run in self.runs))
+        """The machines, the one that measured last first, and behind them those whose recordings were imported."""
+        measured_first = sorted(self.runs, key=lambda run: run.source == "imported")
+        return tuple(dict.fromkeys(run.machine for run in measured_first))
 
 
 _RUNS = f"""
@@ -78,9 +79,10 @@ _RUN_FIELDS = (
     "skipped",
 )
 
-_MODEL_CELLS = """
-    SELECT d_model, d_ff, layers, heads, vocabulary, context, precision FROM steps
-    UNION ALL SELECT d_model, d_ff, layers, heads, vocabulary, context, precision FROM memory"""
+_MODEL_CELLS = " UNION ALL ".join(
+    f"SELECT d_model, d_ff, layers, heads, vocabulary, context, precision FROM {name}"
+    for name in ("steps", "memory", "profiles", "numerics")
+)
 
 _SHAPES = f"""
     SELECT DISTINCT d_model, d_ff, layers, heads, vocabulary FROM ({_MODEL_CELLS})
@@ -89,10 +91,10 @@ _SHAPES = f"""
 _CHOICES = f"""
     SELECT (SELECT list_sort(list(DISTINCT context)) FROM ({_MODEL_CELLS})),
         (SELECT list(DISTINCT precision) FROM ({_MODEL_CELLS})),
-        list(DISTINCT backend), list(DISTINCT mode),
+        (SELECT list(DISTINCT backend) FROM (SELECT backend FROM steps UNION ALL SELECT backend FROM profiles)),
+        (SELECT list(DISTINCT mode) FROM (SELECT mode FROM steps UNION ALL SELECT mode FROM profiles)),
         (SELECT substr(md5(count(*) || ' ' || coalesce(max(cell_id)::VARCHAR, '') || ' ' ||
-            (SELECT count(*) FROM runs)), 1, 8) FROM ({EVERY_CELL}))
-    FROM steps"""
+            (SELECT count(*) FROM runs)), 1, 8) FROM ({EVERY_CELL}))"""
 
 
 def contents(path: Path) -> Contents:

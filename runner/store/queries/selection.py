@@ -3,8 +3,9 @@
     Selection(machine="NVIDIA H100 80GB HBM3 · node1", mode="train", precisions=("fp32", "bf16"))
 
 Everything unset means "all". Of a cell measured by several runs on one machine the latest run counts, unless a run is
-chosen; of a round that was tried again, the last try. Cells that differ only in how long they were measured count as
-one question, and the one with the longest warm-up answers it (`settled=False` keeps them all).
+chosen; of a round that was tried again, the last try. Cells that differ only in how they were measured count as one
+question, and the one with the longest warm-up answers it, of two such the one compiled with an empty cache
+(`settled=False` keeps them all).
 """
 
 from dataclasses import dataclass, fields
@@ -16,8 +17,8 @@ from runner.schema import TABLES, StepCell
 #: How a machine is named: its device and, since two machines may hold the same device, its host.
 MACHINE = "coalesce(r.device_name, r.device, 'unknown device') || coalesce(' · ' || r.host, '')"
 
-#: The fields of a cell's key that say how long it was measured, not what was measured.
-EFFORT = ("warmup_steps", "min_steps", "max_steps", "max_seconds")
+#: The fields of a cell's key that say how it was measured, not what was measured.
+EFFORT = ("warmup_steps", "min_steps", "max_steps", "max_seconds", "compile_cache")
 QUESTION = tuple(name for name in TABLES["steps"].key if name not in EFFORT)
 
 
@@ -118,5 +119,5 @@ CARRIED = (
 _SETTLED = f""", settled AS (
     SELECT machine, cell_key FROM (SELECT DISTINCT machine, cell_key, {", ".join((*QUESTION, *EFFORT))} FROM latest)
     QUALIFY dense_rank() OVER (PARTITION BY {", ".join(("machine", *QUESTION))}
-        ORDER BY warmup_steps DESC, max_steps DESC, max_seconds DESC, min_steps DESC) = 1)
+        ORDER BY warmup_steps DESC, max_steps DESC, max_seconds DESC, min_steps DESC, compile_cache) = 1)
     FROM latest SEMI JOIN settled USING (machine, cell_key)"""

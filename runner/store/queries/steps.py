@@ -53,17 +53,6 @@ class Measured:
     times: dict[Phase, PhaseTime]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sample:
-    """One phase of one step of a cell. `step` counts from the start of the process, warm-up included."""
-
-    round: int
-    phase: Phase
-    step: int
-    is_warmup: bool
-    duration_ms: float
-
-
 Rounds = tuple[tuple[float, ...], ...]
 
 _CELLS = """
@@ -170,20 +159,6 @@ def samples_by_round(path: Path, selection: Selection) -> dict[tuple[str, str], 
             if values:
                 cell[phase] = (*cell.get(phase, ()), tuple(values))
     return found
-
-
-def samples(path: Path, cell_id: UUID) -> list[Sample]:
-    """Every step of the cell with this id and of its other rounds in the same run, warm-up included."""
-    with open_reader(path) as reader:
-        rows = reader.execute(
-            """SELECT s.round, m.phase, m.step, m.is_warmup, m.duration_ms
-            FROM steps asked JOIN steps s ON s.run_id = asked.run_id AND s.cell_key = asked.cell_key
-            JOIN samples m ON m.cell_id = s.cell_id WHERE asked.cell_id = ?
-            ORDER BY s.round, m.phase, m.step""",
-            [cell_id],
-        ).fetchall()
-    names = ("round", "phase", "step", "is_warmup", "duration_ms")
-    return [Sample(**dict(zip(names, row, strict=True))) for row in rows]
 
 
 def find(path: Path, cell_id: UUID) -> Measured | None:

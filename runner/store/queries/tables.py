@@ -1,8 +1,6 @@
-"""Whole tables, a page at a time: what the Data page shows and offers for download.
+"""The tables of a file: how many rows each holds, and what a part of one is (`runner.store.queries.rows` reads it).
 
-    rows = page(path, "timings", Selection(mode="train"), Window(limit=500, offset=0))
-
-Never reads more rows than asked for; at most `MOST_ROWS` at once.
+sizes(path)["timings"]
 """
 
 from dataclasses import dataclass
@@ -11,7 +9,6 @@ from typing import Any
 
 from runner.schema import TABLES
 from runner.store.database import open_reader
-from runner.store.queries.selection import Selection
 
 #: The most rows that one question may bring back.
 MOST_ROWS = 100_000
@@ -32,40 +29,6 @@ class TablePage:
 
     rows: list[tuple[Any, ...]]
     total: int
-
-
-def page(path: Path, table: str, selection: Selection, window: Window) -> TablePage:
-    """Rows of `table` that belong to the selected cells, newest first; `runs` follow the machine and the run only."""
-    condition, parameters = _condition(table, selection, window)
-    names = ", ".join(f"t.{column.name}" for column in TABLES[table].columns)
-    order = ", ".join(f"t.{name}{' DESC' if index == 0 else ''}" for index, name in enumerate(TABLES[table].unique))
-    limit = min(window.limit, MOST_ROWS)
-    with open_reader(path) as reader:
-        total = reader.execute(f"SELECT count(*) FROM {table} t WHERE {condition}", parameters).fetchone()
-        rows = reader.execute(
-            f"SELECT {names} FROM {table} t WHERE {condition} ORDER BY {order} "
-            f"LIMIT {limit} OFFSET {int(window.offset)}",
-            parameters,
-        ).fetchall()
-    assert total is not None
-    return TablePage(rows=rows, total=total[0])
-
-
-def _condition(table: str, selection: Selection, window: Window) -> tuple[str, list[Any]]:
-    names = {column.name for column in TABLES[table].columns}
-    where, parameters = selection.where()
-    if "cell_id" in names:
-        cells = f"SELECT s.cell_id FROM steps s LEFT JOIN runs r USING (run_id) WHERE {where}"
-        condition = f"t.cell_id IN ({cells})"
-    else:
-        of_run = Selection(machine=selection.machine, run=selection.run)
-        where, parameters = of_run.where()
-        where = where.replace("s.run_id", "r.run_id")
-        condition = f"t.run_id IN (SELECT r.run_id FROM runs r WHERE {where})"
-    if window.statuses and "status" in names:
-        condition += " AND list_contains(?, t.status)"
-        parameters = [*parameters, list(window.statuses)]
-    return condition, parameters
 
 
 def sizes(path: Path) -> dict[str, int]:

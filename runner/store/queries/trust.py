@@ -1,40 +1,87 @@
-"""What the audit says of chosen cells: their rows, their steps in order and their telemetry go through its rules.
+"""What the audit says of chosen cells: their rows, steps, summaries and telemetry go through its rules, and so do the
+rows of the same run beside them, for what only several together show.
 
-findings = audited(path, (cell_id, other_id))      ->  {cell_id: [Finding(code="cold_step", …)], other_id: []}
+findings = audited(path, (cell_id, other_id), "steps")      ->  {cell_id: [Finding(code="cold_step", …)], other_id: []}
 """
 
+from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 from uuid import UUID
 
-from runner.analysis.audit import Finding, audit
-from runner.schema import TABLES, StepRow, TelemetryRow
+import duckdb
+
+from runner.analysis.audit import judge
+from runner.analysis.findings import Audited, Finding, Seen
+from runner.analysis.pair_rules import together
+from runner.schema import TABLES, AttentionRow, MemoryRow, RunRow, StepRow, TelemetryRow, TimingRow
 from runner.store.database import open_reader
 from runner.store.queries.steps import STEP_MS
 
+T = TypeVar("T")
+
+#: Tables of cells that the audit knows -> their rows, and the columns in which the cells beside a cell agree with it.
+_KINDS: Mapping[str, tuple[type[Audited], tuple[str, ...]]] = {
+    "steps": (StepRow, ("d_model", "d_ff", "layers", "heads", "vocabulary", "mode")),
+    "attention": (AttentionRow, ("implementation", "d_head", "causal", "cache")),
+    "memory": (MemoryRow, ("d_model", "d_ff", "layers", "heads", "vocabulary", "mode", "context")),
+}
 _STEPS = f"""
     SELECT cell_id, list(step_ms ORDER BY step) FROM (
         SELECT cell_id, step, {STEP_MS} AS step_ms FROM samples
-        WHERE NOT is_warmup AND list_contains($cells, cell_id) GROUP BY ALL
+        SEMI JOIN chosen USING (cell_id) WHERE NOT is_warmup GROUP BY ALL
     ) GROUP BY cell_id"""
 
 
-def audited(path: Path, cells: tuple[UUID, ...]) -> dict[UUID, list[Finding]]:
-    """The findings of each of these cells, in the order asked for; none for a cell that has no result."""
-    rows, telemetry = (tuple(column.name for column in TABLES[name].columns) for name in ("steps", "telemetry"))
-    chosen = {"cells": list(cells)}
+#: The chosen cells, and the cells of the same run beside them.
+_SEEN = """
+    CREATE TEMP TABLE seen AS
+    SELECT run_id, cell_id FROM {table} SEMI JOIN chosen USING (cell_id)
+    UNION SELECT run_id, cell_id FROM {table}
+    SEMI JOIN (FROM {table} SEMI JOIN chosen USING (cell_id)) USING ({columns}) WHERE status = 'ok'"""
+
+
+def audited(path: Path, cells: tuple[UUID, ...], table: str = "steps") -> dict[UUID, list[Finding]]:
+    """The findings of each of these cells of one table, in the order asked for."""
+    kind, alike = _KINDS[table]
+    columns = ", ".join(("run_id", *alike))
     with open_reader(path) as reader:
-        found = reader.execute(f"SELECT {', '.join(rows)} FROM steps WHERE list_contains($cells, cell_id)", chosen)
-        measured = [StepRow(**dict(zip(rows, row, strict=True))) for row in found.fetchall()]
-        steps = dict(reader.execute(_STEPS, chosen).fetchall())
-        seen = reader.execute(
-            f"SELECT {', '.join(telemetry)} FROM telemetry WHERE list_contains($cells, cell_id)", chosen
-        ).fetchall()
-    gpu: dict[UUID, list[TelemetryRow]] = {}
-    for row in seen:
-        sample = TelemetryRow(**dict(zip(telemetry, row, strict=True)))
-        gpu.setdefault(sample.cell_id, []).append(sample)
+        # Semi-joins, because a list of thousands would be searched once for each row of the file.
+        reader.execute("CREATE TEMP TABLE chosen AS SELECT unnest($cells) AS cell_id", {"cells": list(cells)})
+        reader.execute(_SEEN.format(table=table, columns=columns))
+        found = _rows(reader, kind, f"{table} SEMI JOIN seen USING (cell_id)")
+        timings = _by_cell(_rows(reader, TimingRow, "timings SEMI JOIN seen USING (cell_id)"))
+        telemetry = _by_cell(_rows(reader, TelemetryRow, "telemetry SEMI JOIN chosen USING (cell_id)"))
+        runs = {row.run_id: row for row in _rows(reader, RunRow, "runs SEMI JOIN seen USING (run_id)")}
+        steps = dict(reader.execute(_STEPS).fetchall())
+    known = [
+        (row, Seen(
+            step_ms=steps.get(row.cell_id, ()), timings={item.phase: item for item in timings[row.cell_id]},
+            telemetry=telemetry[row.cell_id], run=runs.get(row.run_id)))
+        for row in found
+    ]  # fmt: skip
+    chosen, both = set(cells), together(known)
     said = {
-        row.cell_id: audit(row, step_ms=steps.get(row.cell_id, ()), telemetry=gpu.get(row.cell_id, ()))
-        for row in measured
+        row.cell_id: [*judge(row, seen), *both.get(row.cell_id, ())] for row, seen in known if row.cell_id in chosen
     }
-    return {cell: said[cell] for cell in cells if cell in said}
+    return {cell: _once(said[cell]) for cell in cells if cell in said}
+
+
+def _rows(reader: duckdb.DuckDBPyConnection, kind: type[T], source: str) -> list[T]:
+    """Rows of a table as the schema's dataclasses."""
+    names = next(tuple(column.name for column in table.columns) for table in TABLES.values() if table.row is kind)
+    rows = reader.execute(f"SELECT {', '.join(names)} FROM {source}").fetchall()
+    return [kind(**dict(zip(names, row, strict=True))) for row in rows]
+
+
+def _by_cell(rows: list[Any]) -> dict[UUID, list[Any]]:
+    found: dict[UUID, list[Any]] = defaultdict(list)
+    for row in rows:
+        found[row.cell_id].append(row)
+    return found
+
+
+def _once(findings: list[Finding]) -> list[Finding]:
+    """What a row and its neighbors both say is said once."""
+    return list({finding.code: finding for finding in reversed(findings)}.values())[::-1]

@@ -1,0 +1,98 @@
+"""What CUDA adds to the sizes of tensors: workspaces of its matrix library, and what its caching allocator reserves.
+
+    >>> workspace_bytes("NVIDIA H200")
+    33554432
+    >>> reserved_bytes([Lifetime(size=8 * MIB, first=0, last=1)], moments=2)
+    20971520
+
+Sources: PyTorch's aten/src/ATen/cuda/CublasHandlePool.cpp (parseChosenWorkspaceSize) and its caching allocator,
+c10/cuda/CUDACachingAllocator.cpp. Limits: CUBLAS_WORKSPACE_CONFIG and PYTORCH_CUDA_ALLOC_CONF may say otherwise and are
+not read. What is reserved is an estimate: the allocator goes on with whatever earlier iterations left it.
+"""
+
+from bisect import insort
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+KIB, MIB = 2**10, 2**20
+#: cuBLAS's workspace: `:4096:2:16:8` in its own words, KiB and how many; 32 MiB on compute capability 9.0.
+WORKSPACE_BYTES = (2 * 4096 + 8 * 16) * KIB
+HOPPER_WORKSPACE_BYTES = 32 * MIB
+_HOPPER = ("H100", "H200", "H800", "H20", "GH200")
+#: What CUDA keeps outside of the allocator, for its context and the kernels loaded: the driver's count less what was
+#: reserved, in a forward pass on an H200 (torch 2.11, CUDA 13.0).
+CONTEXT_BYTES = 720_175_104
+
+# The allocator's own constants: kMinBlockSize, kSmallSize, kSmallBuffer, kMinLargeAlloc, kLargeBuffer, kRoundLarge.
+_LEAST, _SMALL, _SMALL_SEGMENT = 512, MIB, 2 * MIB
+_LARGE, _LARGE_SEGMENT, _WHOLE = 10 * MIB, 20 * MIB, 2 * MIB
+
+
+def workspace_bytes(gpu: str) -> int:
+    """What cuBLAS is given once for each thread that multiplies, by the device's name; Hopper's takes more."""
+    return HOPPER_WORKSPACE_BYTES if set(_HOPPER) & set(gpu.split()) else WORKSPACE_BYTES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lifetime:
+    """A tensor's bytes, and the first and last moment at which it is alive."""
+
+    size: int
+    first: int
+    last: int
+
+
+@dataclass
+class _Pool:
+    """Segments of one kind. `free` holds (bytes, segment, begin) of every hole, the smallest first."""
+
+    rest: int
+    free: list[tuple[int, int, int]] = field(default_factory=list)
+    segments: int = 0
+    reserved: int = 0
+
+    def take(self, size: int) -> tuple[int, int, int]:
+        """The smallest hole that is large enough, or a new segment; what is left over stays free if it is worth it."""
+        hole = next((hole for hole in self.free if hole[0] >= size), None)
+        if hole is None:
+            hole = (_segment_bytes(size), self.segments, 0)
+            self.segments += 1
+            self.reserved += hole[0]
+        else:
+            self.free.remove(hole)
+        left = hole[0] - size
+        if left < self.rest or not left:
+            return hole
+        insort(self.free, (left, hole[1], hole[2] + size))
+        return size, hole[1], hole[2]
+
+    def give(self, block: tuple[int, int, int]) -> None:
+        """Frees a block and joins it with the holes beside it."""
+        size, segment, begin = block
+        for hole in [hole for hole in self.free if hole[1] == segment]:
+            if hole[2] + hole[0] == begin or begin + size == hole[2]:
+                self.free.remove(hole)
+                begin, size = min(begin, hole[2]), size + hole[0]
+        insort(self.free, (size, segment, begin))
+
+
+def reserved_bytes(tensors: Sequence[Lifetime], *, moments: int) -> int:
+    """What the caching allocator takes from the driver for these tensors, born in the order given within a moment and
+    freed at the moment's end: best fit, holes split and joined, nothing given back."""
+    pools = {True: _Pool(_LEAST), False: _Pool(_SMALL + 1)}
+    held: list[tuple[Lifetime, _Pool, tuple[int, int, int]]] = []
+    for moment in range(moments):
+        for tensor in (tensor for tensor in tensors if tensor.first == moment and tensor.size):
+            size = -(-tensor.size // _LEAST) * _LEAST
+            pool = pools[size <= _SMALL]
+            held.append((tensor, pool, pool.take(size)))
+        for tensor, pool, block in held:
+            if tensor.last == moment:
+                pool.give(block)
+    return sum(pool.reserved for pool in pools.values())
+
+
+def _segment_bytes(size: int) -> int:
+    if size <= _SMALL:
+        return _SMALL_SEGMENT
+    return _LARGE_SEGMENT if size < _LARGE else -(-size // _WHOLE) * _WHOLE

@@ -1,0 +1,41 @@
+"""What makes one step longer than another: the change of each part, largest first, that adds up to the whole change.
+
+    changes({"matmul": 20.0, "softmax": 4.0}, {"matmul": 9.0, "copy or cast": 2.0}, most=12)
+    # matmul -11, softmax -4, copy or cast +2: from 24 to 11
+
+Nothing is left out: what is not shown apart is summed up under REST.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+REST = "all others"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One part before and after (ms; 0 where it is absent)."""
+
+    name: str
+    before_ms: float
+    after_ms: float
+
+    @property
+    def difference_ms(self) -> float:
+        return self.after_ms - self.before_ms
+
+
+def changes(before: Mapping[str, float], after: Mapping[str, float], *, most: int) -> list[Change]:
+    """At most `most` parts, those that change most first, and REST for the others together."""
+    every = [
+        Change(name=name, before_ms=before.get(name, 0.0), after_ms=after.get(name, 0.0))
+        for name in dict.fromkeys((*before, *after))
+    ]
+    every.sort(key=lambda change: -abs(change.difference_ms))
+    shown, rest = every[:most], every[most:]
+    if rest:
+        summed = Change(
+            name=REST, before_ms=sum(item.before_ms for item in rest), after_ms=sum(item.after_ms for item in rest)
+        )
+        shown.append(summed)
+    return shown

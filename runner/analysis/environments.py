@@ -1,0 +1,89 @@
+"""In what do the environments of two sides differ: device, driver, CUDA, torch, commit, threads, …?
+
+    for found in differences(a_runs, b_runs):
+        print(found.label, found.a, found.b)       # torch 2.11.0+cu130 2.13.0+cu130
+
+A side may hold several runs; then each value that occurs is named. Limits: two checkouts with uncommitted changes may
+differ under one commit, and nothing here knows how (`uncommitted`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from runner.schema import TABLES, RunRow
+
+#: What can explain a difference of times, what explains most first.
+COLUMNS = (
+    "source", "device", "device_name", "compute_capability", "device_memory_bytes", "driver", "cuda", "torch",
+    "git_commit", "threads", "omp_wait_policy", "cpu_name", "cpu_cores", "cpu_flags", "memory_bytes", "allocator",
+    "compiler", "python", "stepscope", "os", "host",
+)  # fmt: skip
+_UNKNOWN = "–"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """One column of `runs` in which two sides differ, in words; a dash is unknown or not there."""
+
+    label: str
+    a: str
+    b: str
+
+
+def differences(a: Sequence[RunRow], b: Sequence[RunRow]) -> list[Difference]:
+    """The columns whose values are not the same on both sides."""
+    found = []
+    for name in COLUMNS:
+        values = [{_value(run, name) for run in side} for side in (a, b)]
+        if values[0] != values[1]:
+            a_words, b_words = (_words(own, other, name) for own, other in (values, reversed(values)))
+            found.append(Difference(label=TABLES["runs"].column(name).label, a=a_words, b=b_words))
+    return found
+
+
+def uncommitted(a: Sequence[RunRow], b: Sequence[RunRow]) -> bool:
+    """Whether some commit was run with uncommitted changes on both sides: the code may differ all the same."""
+    dirty = [{run.git_commit for run in side if run.git_dirty} for side in (a, b)]
+    return bool(dirty[0] & dirty[1])
+
+
+def in_a_sentence(found: Sequence[Difference]) -> str:
+    """`The environments differ in torch (2.11.0 → 2.13.0) and threads (2 → 1).`"""
+    if not found:
+        return "Both sides ran in the same environment: device, driver, torch, commit, threads and all else recorded."
+    parts = [f"{_inside(item.label)} ({item.a} → {item.b})" for item in found]
+    listed = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return f"The environments differ in {listed}."
+
+
+def in_short(runs: Sequence[RunRow]) -> str:
+    """What one side ran on: `NVIDIA H200, torch 2.11.0+cu130, commit 7b7e79900c`."""
+    parts = []
+    for name, word in (("device_name", ""), ("torch", "torch "), ("git_commit", "commit ")):
+        values = sorted({_value(run, name) for run in runs} - {_UNKNOWN})
+        parts += [word + ", ".join(values)] if values else []
+    return ", ".join(parts) or "an unknown environment"
+
+
+def _value(run: RunRow, name: str) -> str:
+    value = getattr(run, name)
+    if value is None:
+        return _UNKNOWN
+    if name.endswith("_bytes"):
+        return f"{value / 2**30:,.1f} GiB"
+    if name == "git_commit":
+        return f"{value[:10]}{' with uncommitted changes' if run.git_dirty else ''}"
+    return str(value)
+
+
+def _words(own: set[str], other: set[str], name: str) -> str:
+    """All values of one side; of instruction sets only those that the other lacks."""
+    if name == "cpu_flags":
+        theirs = {flag for value in other for flag in value.split()}
+        own = {" ".join(flag for flag in value.split() if flag not in theirs) or "none further" for value in own}
+    return ", ".join(sorted(own))
+
+
+def _inside(label: str) -> str:
+    """A label in the middle of a sentence: `device name`, but `CUDA`."""
+    return label[0].lower() + label[1:] if label[1:2].islower() and label.split()[0] != "OpenMP" else label

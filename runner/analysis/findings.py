@@ -1,0 +1,78 @@
+"""What the audit hands over: a finding, how much it weighs, and the grade that follows from several.
+
+    grade([doubt("drifting", "The steps went from 10.0 to 11.2 ms.", early_ms=10.0, late_ms=11.2)])  ->  "C"
+
+Thresholds stand beside the rules that use them. Standard library and the schema only.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from runner.schema import AttentionRow, MemoryRow, Phase, RunRow, StepRow, TelemetryRow, TimingRow
+
+Severity = Literal["note", "doubt", "fault"]
+Grade = Literal["A", "B", "C", "D"]
+Audited = StepRow | AttentionRow | MemoryRow
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing about a row that its reader should know. `evidence` are the numbers the sentence rests on."""
+
+    code: str
+    severity: Severity
+    sentence: str
+    evidence: Mapping[str, float | int | str]
+
+
+def note(code: str, sentence: str, **evidence: float | int | str) -> Finding:
+    """Good to know; the row means what it says."""
+    return Finding(code=code, severity="note", sentence=sentence, evidence=evidence)
+
+
+def doubt(code: str, sentence: str, **evidence: float | int | str) -> Finding:
+    """The row may not mean what it says, or is known too badly to decide anything."""
+    return Finding(code=code, severity="doubt", sentence=sentence, evidence=evidence)
+
+
+def fault(code: str, sentence: str, **evidence: float | int | str) -> Finding:
+    """The row does not mean what it says."""
+    return Finding(code=code, severity="fault", sentence=sentence, evidence=evidence)
+
+
+def digits(value: float) -> str:
+    """A number as a sentence gives it: 0.788, 46.3, 35,708."""
+    places = 2 - math.floor(math.log10(abs(value))) if value else 0
+    return f"{value:,.{max(0, places)}f}"
+
+
+def grade(findings: Sequence[Finding]) -> Grade:
+    """A: nothing to say. B: notes only. C: in doubt. D: the row does not mean what it says."""
+    severities = {finding.severity for finding in findings}
+    if "fault" in severities:
+        return "D"
+    return "C" if "doubt" in severities else "B" if severities else "A"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What is known of a row beside itself: its measured steps in order (ms), warm-up left out; the summary of each
+    phase; what the GPU was seen doing meanwhile; the run with its machine. Whatever is missing is unknown."""
+
+    step_ms: Sequence[float] = ()
+    timings: Mapping[Phase, TimingRow] = field(default_factory=dict)
+    telemetry: Sequence[TelemetryRow] = ()
+    run: RunRow | None = None
+
+    def typical_ms(self, phase: Phase) -> float | None:
+        """The median of a phase or, where a published table has no median, its mean."""
+        timing = self.timings.get(phase)
+        if timing is None:
+            return None
+        return timing.mean_ms if timing.median_ms is None else timing.median_ms
+
+    @property
+    def device_bytes(self) -> int | None:
+        return self.run.device_memory_bytes if self.run else None

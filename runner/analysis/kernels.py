@@ -1,0 +1,99 @@
+"""What kind of work does a kernel do? Told from its name, as PyTorch's profiler and nsys write it; or an operator's.
+
+    >>> kernel_class("ampere_sgemm_128x64_tn")
+    'matmul'
+    >>> kernel_class("aten::mul_", phase="optimizer")
+    'optimizer'
+
+A name says what the kernel was written for, no more: a kernel that a compiler made of several operations counts as the
+heaviest of them. Limits: names follow PyTorch 2.9 to 2.13 with cuBLAS, cuDNN, CUTLASS and Triton; what is not known is
+`other`.
+"""
+
+import re
+from functools import lru_cache
+
+from runner.schema import KernelClass
+
+#: Classes whose names go with any kind of kernel, hand-written, fused by a compiler, or an operator.
+_NAMED: tuple[tuple[KernelClass, str], ...] = (
+    ("attention", r"flash_?(fwd|bwd|attn)|fmha|sdpa|attention|compute_dot_do_o|convert_dq"),
+    ("optimizer", r"multi_tensor_apply|adam|_foreach_"),
+    ("softmax", r"softmax"),
+    ("normalisation", r"(layer|rms|group|batch)_?norm|gammabeta|rowwisemoments"),
+    (
+        "matmul",
+        r"gemm|gemv|nvjet|splitk|cublas|xmma|cutlass|triton_tem|(?<![a-z])(mm|bmm|addmm|matmul|linear)(?![a-z])",
+    ),
+)
+#: A class and what the names of its CUDA kernels contain, in lower case. The first that matches counts: the arguments
+#: of templates are part of the name, so the narrow patterns come before the broad ones.
+_KERNELS: tuple[tuple[KernelClass, str], ...] = (
+    ("other", r"^(torch::)?autograd::|backward\d*$"),  # nodes of the graph, on a CPU: not the work itself
+    ("copy or cast", r"^\[?(cuda )?mem(cpy|set)"),
+    *_NAMED,
+    ("matmul", r"(?<![a-z])dot_kernel"),
+    ("copy or cast", r"copy_kernel|fillfunctor|catarray|copy_device|transpose"),
+    ("reduction", r"reduce|nll_loss"),
+    ("elementwise", r"elementwise|tri[ul]_tril|dropout"),
+)
+#: Kernels that torch.compile makes: `triton_<kind>_fused_<operations>_<number>`, `cpp_fused_<operations>_<number>`.
+_FUSED = re.compile(r"(?P<kind>triton_(?:poi|red|per|for|mix|split_scan)|cpp)_fused_(?P<operations>\w*?)_?\d*$")
+_CASTS = r"_to_copy|clone|copy_?|convert_element_type|transpose|permute|_?unsafe_view|view|t"
+
+#: Whole names of operators, without `aten::` and the `_` of those that work in place.
+_OPERATORS: tuple[tuple[KernelClass, str], ...] = (
+    ("matmul", r"mm|bmm|addmm|baddbmm|addbmm|addmv|mv|dot|matmul|linear|einsum"),
+    ("softmax", r"_?(log_)?softmax(_backward_data)?"),
+    ("copy or cast", r"copy|_to_copy|to|clone|contiguous|zero|fill|zeros|zeros_like|ones|ones_like|full|cat|stack"),
+    ("reduction", r"sum|mean|max|min|amax|amin|any|all|argmax|prod|norm|linalg_vector_norm|logsumexp|var|cumsum"),
+    ("reduction", r"nll_loss(_nd|_forward|_backward)?"),
+    ("elementwise", r"add|sub|rsub|mul|div|neg|pow|square|sqrt|rsqrt|reciprocal|exp|log|sin|cos|abs|sign|lerp|addcmul"),
+    (
+        "elementwise",
+        r"addcdiv|clamp|maximum|minimum|where|masked_fill|tril|triu|bitwise_(not|and|or)|eq|ne|lt|le|gt|ge",
+    ),
+    ("elementwise", r"logical_(not|and|or)|isfinite|isnan|native_dropout|floor|round"),
+    ("elementwise", r"(tanh|sigmoid|silu|gelu|relu|threshold|native_dropout)(_backward)?"),
+)
+
+
+@lru_cache(maxsize=4096)
+def kernel_class(name: str, *, phase: str = "") -> KernelClass:
+    """The class of a CUDA kernel by its (demangled) name, or of an operator such as `aten::mm`.
+
+    In the phase `optimizer`, elementwise work and reductions are the optimizer's, whichever implementation it is."""
+    known = _operator_class(name.removeprefix("aten::")) if name.startswith("aten::") else _kernel_class(name)
+    return "optimizer" if phase == "optimizer" and known in ("elementwise", "reduction") else known
+
+
+def _operator_class(operator: str) -> KernelClass:
+    plain = operator.removesuffix("_")
+    return next(
+        (found for found, pattern in _OPERATORS if re.fullmatch(pattern, plain)), _first(_NAMED, operator) or "other"
+    )
+
+
+def _kernel_class(name: str) -> KernelClass:
+    fused = _FUSED.search(name)
+    return _fused_class(fused["kind"], fused["operations"]) if fused else _first(_KERNELS, name.lower()) or "other"
+
+
+def _fused_class(kind: str, operations: str) -> KernelClass:
+    """Of a kernel made by torch.compile; its operations are joined with `_`, as their own names may be. Root mean
+    squares are not called so once they are taken apart: there is no other reason for a reduction with `rsqrt`."""
+    if kind == "triton_for":
+        return "optimizer"
+    named = _first(_NAMED, operations)
+    if named:
+        return named
+    if kind != "triton_poi" and "rsqrt" in operations and re.search("mean|var|sum", operations):
+        return "normalisation"
+    if re.fullmatch(rf"({_CASTS})(_({_CASTS}))*", operations):
+        return "copy or cast"
+    reduces = kind == "cpp" and re.search(r"(^|_)(sum|mean|amax|var)(_|$)", operations)
+    return "elementwise" if kind == "triton_poi" or (kind == "cpp" and not reduces) else "reduction"
+
+
+def _first(patterns: tuple[tuple[KernelClass, str], ...], text: str) -> KernelClass | None:
+    return next((found for found, pattern in patterns if re.search(pattern, text)), None)

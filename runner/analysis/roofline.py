@@ -1,0 +1,202 @@
+"""How far from the limits of its machine is a step: its work, the roof above it, and what binds its kernels.
+
+    roof = measured_roof(ceilings, "bf16")             # from rows of the table `ceilings`
+    roof.attainable(intensity(cell, device="cuda"))    # FLOP/s under the roof
+    least_ms(cell, roof, device="cuda")                # of a step, if nothing else were in the way
+
+A device that multiplies at R FLOP/s and moves B bytes/s can do at most min(R, I B) FLOP/s with work of intensity I,
+its operations per byte moved; I = R / B is the ridge (Williams, Waterman and Patterson 2009, "Roofline: an insightful
+visual performance model"). The bytes here are the fewest, so that a cell's real intensity is lower. Limits: what caches
+keep from one kernel to the next is moved for nothing, so a small model may come out above the slope of its roof.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from runner.analysis import costs, hardware
+from runner.analysis.activations import Device, kept_bytes, residual_stream_bytes, saved_bytes, weight_bytes
+from runner.schema import PHASES, CeilingRow, KernelClass, KernelRow, ModelCell, Phase, ProfileRow
+
+Bound = Literal["compute", "memory", "launch", "unknown"]
+BOUNDS: tuple[Bound, ...] = ("compute", "memory", "launch", "unknown")
+#: What AdamW moves of each parameter: it reads parameter, gradient and two moments, and writes all but the gradient.
+ADAMW_MOVES = 7
+#: Kernels of these classes do a few operations for every number they read: far below any ridge.
+STREAMING: tuple[KernelClass, ...] = (
+    "softmax", "normalisation", "elementwise", "reduction", "optimizer", "copy or cast",
+)  # fmt: skip
+#: A ceiling that differs by more than this between a sweep's start and its end has moved.
+MOVED = 0.05
+
+
+# ------------------------------------------------------------------------------------------------------- work of a cell
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """Operations of matrix products, and the fewest bytes through the device's memory."""
+
+    flops: int
+    moved_bytes: int
+
+
+def work(cell: ModelCell, *, device: Device) -> dict[Phase, Work]:
+    """The work of each phase. Bytes: whatever outlives the kernel that makes it is written once and read once.
+
+    - forward: the weights that multiply are read; what backward needs is written (`kept_bytes`, autocast's copies
+      included), without a backward pass the residual stream twice a block, written and read; logits are written;
+    - loss: logits are read, their gradient is written;
+    - backward: that gradient, the weights and what was kept are read; gradients are written; what the blocks keep after
+      all when checkpointing computes them again is written and read;
+    - optimizer: AdamW's seven numbers a parameter, in the parameter's dtype.
+    """
+    forward, logits = costs.forward_flops(cell).total, costs.logits_bytes(cell)
+    weights = costs.matrix_parameters(cell) * weight_bytes(cell)
+    kept = kept_bytes(cell, device=device)
+    saved = saved_bytes(cell, device=device)
+    again = saved.layers * (saved.block - saved.weight_copies) if cell.checkpoint_blocks else 0
+    written = 4 * cell.layers * residual_stream_bytes(cell) if cell.mode == "inference" else kept
+    of_phase: dict[Phase, Work] = {
+        "forward": Work(flops=forward, moved_bytes=weights + written + logits),
+        "loss": Work(flops=0, moved_bytes=2 * logits),
+        "backward": Work(
+            flops=2 * forward + costs.recomputed_flops(cell),
+            moved_bytes=logits + weights + kept + 2 * again + costs.gradient_bytes(cell),
+        ),
+        "optimizer": Work(flops=0, moved_bytes=ADAMW_MOVES * costs.parameter_bytes(cell)),
+    }
+    return {phase: of_phase[phase] for phase in PHASES[cell.mode]}
+
+
+def whole(phases: Iterable[Work]) -> Work:
+    """The phases of a step together."""
+    found = list(phases)
+    return Work(flops=sum(part.flops for part in found), moved_bytes=sum(part.moved_bytes for part in found))
+
+
+def intensity(cell: ModelCell, *, device: Device) -> float:
+    """Operations per byte of one step (FLOP/byte): the most it can be, because the bytes are the fewest."""
+    step = whole(work(cell, device=device).values())
+    return step.flops / step.moved_bytes
+
+
+# ---------------------------------------------------------------------------------------------------------------- roofs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roof:
+    """What a device can do at most in one precision."""
+
+    flops_per_s: float
+    bytes_per_s: float
+
+    @property
+    def ridge(self) -> float:
+        """The intensity (FLOP/byte) from which on multiplying is the limit."""
+        return self.flops_per_s / self.bytes_per_s
+
+    def attainable(self, operations_per_byte: float) -> float:
+        """FLOP/s at this intensity."""
+        return min(self.flops_per_s, operations_per_byte * self.bytes_per_s)
+
+    def seconds(self, part: Work) -> float:
+        """The least time: multiplying and moving at full rate, each hidden behind the other."""
+        return max(part.flops / self.flops_per_s, part.moved_bytes / self.bytes_per_s)
+
+
+def measured_roof(ceilings: Iterable[CeilingRow], precision: str) -> Roof | None:
+    """The roof of one precision from the ceilings of a run, the higher of its start and end; None where the rate or the
+    bandwidth was not measured."""
+    rows = list(ceilings)
+    rate = max((row.flops_per_s for row in rows if row.precision == precision and row.flops_per_s), default=None)
+    width = max((row.bytes_per_s for row in rows if row.bytes_per_s), default=None)
+    return Roof(flops_per_s=rate, bytes_per_s=width) if rate and width else None
+
+
+def promised_roof(device_name: str, precision: str) -> Roof | None:
+    """The same from the device's datasheet."""
+    rate, width = hardware.peak_flops(device_name, precision), hardware.peak_bandwidth(device_name)
+    return Roof(flops_per_s=rate, bytes_per_s=width) if rate and width else None
+
+
+def least_ms(cell: ModelCell, roof: Roof, *, device: Device) -> float:
+    """The least that a step takes under a roof: its phases one after the other, each at its limit (ms)."""
+    return sum(roof.seconds(part) for part in work(cell, device=device).values()) * 1e3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A ceiling that is not at a sweep's end what it was at its start; `share` is (end − start) / start."""
+
+    name: str
+    share: float
+
+
+def changes(ceilings: Iterable[CeilingRow]) -> list[Change]:
+    """The ceilings of one run that moved by more than `MOVED` and by more than the doubt of both medians."""
+    rows = list(ceilings)
+    starts = {row.name: row for row in rows if row.moment == "start"}
+    found = []
+    for end in (row for row in rows if row.moment == "end" and row.name in starts):
+        start = starts[end.name]
+        before, after = (row.flops_per_s or row.bytes_per_s or 0.0 for row in (start, end))
+        doubt = ((start.interval_share or 0.0) + (end.interval_share or 0.0)) / 2
+        if before and abs(after / before - 1) > max(MOVED, doubt):
+            found.append(Change(name=end.name, share=after / before - 1))
+    return sorted(found, key=lambda change: change.share)
+
+
+# ---------------------------------------------------------------------------------------------------------- utilization
+
+
+@dataclass(frozen=True, kw_only=True)
+class Utilization:
+    """Shares of a peak, by convention. `mfu` counts the model's operations with the square of attention whole, as the
+    column `mfu` of `steps` does (Chowdhery et al. 2022, "PaLM", appendix B); `causal_mfu` counts half of that square,
+    which is what a causal mask leaves (Dao 2023, "FlashAttention-2", section 4.1); `hfu` adds to `mfu` what
+    checkpointing computes again (Korthikanti et al. 2022, "Reducing Activation Recomputation")."""
+
+    mfu: float
+    causal_mfu: float
+    hfu: float
+
+
+def utilization(cell: ModelCell, *, step_ms: float, peak_flops_per_s: float) -> Utilization:
+    """What part of a peak, measured or promised, a step of this length makes use of."""
+    passes = 1 if cell.mode in ("inference", "forward") else 3
+    forward, all_done = costs.forward_flops(cell), costs.step_flops(cell)
+    at_peak = peak_flops_per_s * step_ms / 1e3
+    return Utilization(
+        mfu=passes * forward.total / at_peak,
+        causal_mfu=passes * (forward.total - forward.attention / 2) / at_peak,
+        hfu=all_done / at_peak,
+    )
+
+
+# -------------------------------------------------------------------------------------------------------------- kernels
+
+
+def bound_of(kernel: KernelRow, *, ridge: float | None) -> Bound:
+    """Whether a kernel is bound by multiplying or by memory: by its own intensity where operations and bytes are known,
+    else by its class. Unknown without a ridge, and for other kernels whose shapes say nothing."""
+    if kernel.flops and kernel.moved_bytes and ridge is not None:
+        return "compute" if kernel.flops / kernel.moved_bytes >= ridge else "memory"
+    return "memory" if kernel.kernel_class in STREAMING else "unknown"
+
+
+def shares(profile: ProfileRow, kernels: Sequence[KernelRow], *, ridge: float | None) -> Mapping[Bound, float]:
+    """What a step's time goes to, as shares that add up to 1.
+
+    `launch` is the time in which no kernel ran, the device waiting for the host; the time in which kernels ran is
+    divided among them by their own times. On a CPU no such waiting is known, and what lies between operators is
+    unknown, as is everything where no share of busy time was measured."""
+    total = sum(kernel.device_ms for kernel in kernels)
+    busy = None if profile.busy_share is None else min(profile.busy_share, 1.0)
+    if not total or busy is None:
+        return {"unknown": 1.0}
+    found: dict[Bound, float] = dict.fromkeys(BOUNDS, 0.0)
+    for kernel in kernels:
+        found[bound_of(kernel, ridge=ridge)] += busy * kernel.device_ms / total
+    found["unknown" if profile.host_bound_share is None else "launch"] += 1 - busy
+    return {bound: share for bound, share in found.items() if share}

@@ -1,0 +1,89 @@
+"""Files that other tools wrote: which kind is this one, and what came of importing it, in words.
+
+    for line in import_file(Path("report.sqlite"), db=Path("data/results.duckdb")).lines:
+        print(line)
+
+The kind is told by the first bytes. Understood are a torch.cuda.memory snapshot (pickle), the SQLite export of an
+Nsight Systems report, and the CSV of `nsys stats`. Nothing in a file is executed.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from runner.errors import UsageError
+from runner.nsys import importing as nsys
+from runner.progress import size
+from runner.timeline.importing import import_snapshot
+
+_SQLITE, _PICKLE = b"SQLite format 3\0", b"\x80"
+_BEGINNING_BYTES = 65_536
+#: Endings under which a pickle of any protocol may come, and those of reports that only nsys itself can read.
+_PICKLES, _REPORTS = (".pickle", ".pkl"), (".nsys-rep", ".qdrep", ".qdstrm")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What was added, a line a thing, and what the person should know about the file."""
+
+    lines: tuple[str, ...]
+    warning: str | None = None
+
+
+def import_file(path: Path, *, db: Path, label: str | None = None) -> Report:
+    """Adds what the file holds to `db`. Raises UsageError for a file of no such kind; then nothing was added."""
+    start = _beginning(path)
+    if start.startswith(_SQLITE):
+        return _traces(nsys.import_export(path, db=db, label=label), path)
+    if path.suffix in _REPORTS:
+        raise UsageError(
+            f"{path} is a report that only Nsight Systems itself can read.",
+            expected="its export",
+            do=f"Write one with `nsys export --type sqlite {path.name}`, and import that.",
+        )
+    if start.startswith(_PICKLE) or path.suffix in _PICKLES:
+        return _timelines(path, db=db, label=label)
+    if b"Total Time" in start or path.suffix == ".csv":
+        return _traces(nsys.import_stats(path, db=db, label=label), path)
+    raise UsageError(
+        f"{path} is no file that can be imported: it begins with {start[:16]!r}.",
+        expected="a memory snapshot (.pickle), the SQLite export of an nsys report, or the CSV of `nsys stats`",
+        do="See `python -m runner import --help`.",
+    )
+
+
+def _beginning(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_BEGINNING_BYTES)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.", do="Name a file to import.") from None
+
+
+def _timelines(path: Path, *, db: Path, label: str | None) -> Report:
+    lines = []
+    for found in import_snapshot(path, db=db, label=label).timelines:
+        early = f", {found.lost_events:,} of them older than the recording" if found.lost_events else ""
+        lines.append(f"{found.title}: {found.allocations:,} allocations{early}, peak {size(found.peak_bytes)}.")
+    return Report(lines=tuple(lines))
+
+
+def _traces(found: nsys.Imported, path: Path) -> Report:
+    lines = []
+    for trace in found.traces:
+        row = trace.row
+        per = f" a step, over {row.steps} steps" if row.steps else ", over all that was recorded"
+        known = f"; {trace.attributed_share:.0%} of it in a known phase" if trace.attributed_share else ""
+        lines.append(f"{row.title}: {row.kernels:,} different kernels, {row.kernel_ms:,.3f} ms{per}{known}.")
+    return Report(lines=tuple(lines), warning=_private(found, path))
+
+
+def _private(found: nsys.Imported, path: Path) -> str | None:
+    """What else the file holds: names of tables and columns, never a value."""
+    if not found.private:
+        return None
+    return (
+        f"{path.name} also says who recorded it and where, in {'; '.join(found.private)}. Such a report names the host "
+        "and the user and holds the command line and all environment variables, secrets included. None of that was "
+        "imported. "
+        "Think twice before you give the file away: the texts are in StringIds, too."
+    )

@@ -1,0 +1,209 @@
+"""Which phase and which named range does the work of a profiled step belong to? Told by who launched it.
+
+    trace = Trace(events_of(profiler, step=0))
+    for work in trace.work(): trace.place(work.caller), work.kernel, work.device_ns
+
+On CUDA, work is a kernel, and it belongs to the operator that launched it (the profiler's correlation ids), however
+late it runs. On a CPU, work is an operator's own time, its callees' left out. An operator belongs to the ranges that it
+is nested in on its thread. Backward's operators run inside a node of the graph, on CUDA in a thread of autograd's own,
+outside of any range: their phase is `backward`, their range is that of the forward operator with the node's sequence
+number. What a checkpoint computes again runs inside a node too, and has ranges of its own.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from torch.profiler import profile
+
+from runner.models.spans import PHASE_SPANS, SPANS
+
+#: The range around one step.
+STEP = "step"
+_BACKWARD_SCOPE = 1  # at::RecordScope::BACKWARD_FUNCTION
+_NODE = "autograd::engine::evaluate_function: "
+_LAUNCHERS = ("cuda", "cu")  # of CUDA's runtime and driver: cudaLaunchKernel, cuLaunchKernelEx
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event of the profiler. `thread` is the system's id, `torch_thread` the one that backward's nodes name their
+    forward thread by; `linked` the correlation id of the operator that launched it, 0 for none."""
+
+    kind: Literal["kernel", "range", "node", "call"]
+    name: str
+    start_ns: int
+    end_ns: int
+    thread: int
+    torch_thread: int = 0
+    forward_thread: int = 0
+    correlation: int = 0
+    linked: int = 0
+    sequence: int = -1
+    shapes: Sequence[Any] = ()
+    dtypes: Sequence[str] = ()
+    values: Sequence[Any] = ()
+
+    @property
+    def is_launch(self) -> bool:
+        """Whether it is a call into CUDA, which operators make."""
+        return self.linked != 0 or self.name.startswith(_LAUNCHERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where work belongs; empty for what nothing says."""
+
+    phase: str = ""
+    scope: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Something that took the device's time. `caller` is the position of the operator it is due to, None for a kernel
+    that nobody is known to have launched; on a CPU, of itself."""
+
+    kernel: str
+    start_ns: int
+    end_ns: int
+    device_ns: int
+    caller: int | None
+
+
+def events_of(profiler: profile, *, step: int) -> list[Event]:
+    """What a profiler recorded of one step, the first being 0. Ranges on the device's own timeline are left out: they
+    repeat the host's. The device is waited for at both ends of a step, so that its kernels lie within."""
+    assert profiler.profiler is not None
+    results = profiler.profiler.kineto_results
+    assert results is not None
+    found: list[Any] = list(results.events())
+    ranges = {event.name() for event in found if event.is_user_annotation()}
+    steps = sorted((item.start_ns(), item.end_ns()) for item in found if item.name() == STEP and _is_on_host(item))
+    first_ns, last_ns = steps[step]
+    return [
+        _event(event)
+        for event in found
+        if first_ns <= event.start_ns() < last_ns and (_is_on_host(event) or event.name() not in ranges)
+    ]
+
+
+def _is_on_host(event: Any) -> bool:
+    return bool(event.device_type().name == "CPU")
+
+
+def _event(event: Any) -> Event:
+    name = event.name()
+    kind: Literal["kernel", "range", "node", "call"] = "call"
+    if not _is_on_host(event):
+        kind = "kernel"
+    elif event.is_user_annotation():
+        kind = "range"
+    elif event.scope() == _BACKWARD_SCOPE or name.startswith(_NODE):
+        kind = "node"
+    structured = getattr(event, "structured_input_shapes", event.shapes)  # which knows lists of tensors
+    return Event(
+        kind=kind,
+        name=name,
+        start_ns=event.start_ns(),
+        end_ns=event.end_ns(),
+        thread=event.device_resource_id(),
+        torch_thread=event.start_thread_id(),
+        forward_thread=event.fwd_thread_id(),
+        correlation=event.correlation_id(),
+        linked=event.linked_correlation_id(),
+        sequence=event.sequence_nr(),
+        shapes=structured() if kind == "call" else (),
+        dtypes=event.dtypes() if kind == "call" else (),
+        values=event.concrete_inputs() if kind == "call" else (),
+    )
+
+
+class Trace:
+    """The events of a profiled step, the host's put into the order in which they call one another."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        found = sorted(events, key=lambda event: (event.start_ns, -event.end_ns))
+        self.kernels = [event for event in found if event.kind == "kernel"]
+        self.host = [event for event in found if event.kind != "kernel"]
+        self.parents, self.own_ns = _nested(self.host)
+        self._places: dict[int, Place] = {}
+
+    def work(self) -> Iterator[Work]:
+        """What took the device's time: its kernels, or on a CPU the operators themselves."""
+        if self.kernels:
+            yield from (
+                Work(event.name, event.start_ns, event.end_ns, event.end_ns - event.start_ns, self._launcher(event))
+                for event in self.kernels
+            )
+            return
+        for position, event in enumerate(self.host):
+            if event.kind != "range":
+                yield Work(event.name, event.start_ns, event.end_ns, self.own_ns[position], position)
+
+    def place(self, position: int) -> Place:
+        """The phase and the innermost range of a host event."""
+        if position not in self._places:
+            self._places[position] = self._placed(position)
+        return self._places[position]
+
+    def callers(self, position: int) -> Iterator[int]:
+        """The event itself and the operators that called it, innermost first, as far as a range or a node."""
+        at = position
+        while at >= 0 and self.host[at].kind == "call":
+            if not self.host[at].is_launch:
+                yield at
+            at = self.parents[at]
+
+    def _placed(self, position: int) -> Place:
+        event, parent = self.host[position], self.parents[position]
+        outer = self.place(parent) if parent >= 0 else Place()
+        if event.kind == "range" and event.name in PHASE_SPANS:
+            outer = Place(event.name, outer.scope)
+        if event.kind == "range" and event.name in SPANS:
+            return Place(outer.phase, event.name)
+        if event.kind == "node":
+            # AccumulateGrad has no sequence number: a gradient belongs to the range of nobody.
+            forward = self._forward.get((event.forward_thread, event.sequence))
+            return Place("backward", self.place(forward).scope if forward is not None and event.sequence >= 0 else "")
+        return outer
+
+    @cached_property
+    def _forward(self) -> dict[tuple[int, int], int]:
+        """The operator whose backward has a sequence number, by its thread. Operators without a backward announce the
+        next number too, so that the last one to start with it is the one."""
+        return {
+            (event.torch_thread, event.sequence): position
+            for position, event in enumerate(self.host)
+            if event.kind == "call" and event.sequence >= 0 and event.forward_thread == 0 and not event.is_launch
+        }
+
+    @cached_property
+    def _operators(self) -> dict[int, int]:
+        return {event.correlation: position for position, event in enumerate(self.host) if not event.is_launch}
+
+    @cached_property
+    def _launches(self) -> dict[int, int]:
+        return {event.correlation: position for position, event in enumerate(self.host) if event.is_launch}
+
+    def _launcher(self, kernel: Event) -> int | None:
+        """The operator that a kernel is linked to; where it is linked to none, as one that Triton launched, the call
+        into CUDA that has its correlation id, which is nested on its thread like any other."""
+        if kernel.linked and kernel.linked in self._operators:
+            return self._operators[kernel.linked]
+        return self._launches.get(kernel.correlation)
+
+
+def _nested(host: Sequence[Event]) -> tuple[list[int], list[int]]:
+    """(the caller's position, own time in ns) of events in order of their start; -1 for what nothing calls."""
+    parents, own = [-1] * len(host), [event.end_ns - event.start_ns for event in host]
+    open_calls: dict[int, list[int]] = {}
+    for position, event in enumerate(host):
+        calls = open_calls.setdefault(event.thread, [])
+        while calls and host[calls[-1]].end_ns < event.end_ns:
+            calls.pop()
+        if calls:
+            parents[position] = calls[-1]
+            own[calls[-1]] -= event.end_ns - event.start_ns
+        calls.append(position)
+    return parents, own

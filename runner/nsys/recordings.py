@@ -1,0 +1,181 @@
+"""What ran on the GPU, each kernel in the named range that launched it, from an export of Nsight Systems.
+
+    with opened(path) as export:
+        for recording in recordings(export, path):          # one a process that used the GPU
+            print(recording.steps, len(recording.kernels))
+
+A kernel runs when the host has long left the range that launched it. So it is followed back by its correlation id to
+the call that launched it, and that call's thread and time name the range. Autograd launches the backward from threads
+of its own, on which nobody pushes ranges: a call from a thread in no phase belongs to the backward if the process was
+in one then. Limits: LAUNCHES, RANGES and KERNELS; of CUDA graphs that were traced whole, only the whole. Standard
+library only.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from runner.nsys.export import Export, cleaned, refusal
+from runner.nsys.ranges import NOWHERE, Place, ThreadRanges
+
+#: The most calls, ranges and different (kernel, range) of a process that are read.
+LAUNCHES, RANGES, KERNELS = 5_000_000, 2_000_000, 50_000
+_PUSHED_AND_POPPED = 59  # NvtxPushPopRange of ENUM_NSYS_EVENT_TYPE
+#: What a copy is called by `nsys stats`, by CUpti_ActivityMemcpyKind; a copy within the device is read and written.
+_COPIES = {1: "Host-to-Device", 2: "Device-to-Host", 8: "Device-to-Device", 10: "Peer-to-Peer"}
+_WITHIN = (8, 10)
+
+#: Table of what ran on the device -> what names it: a column of ids in StringIds, or SQL. The first column there is.
+_ACTIVITIES: Mapping[str, tuple[str, ...]] = {
+    "CUPTI_ACTIVITY_KIND_KERNEL": ("demangledName", "shortName", "name"),
+    "CUPTI_ACTIVITY_KIND_MEMCPY": ("copyKind",),
+    "CUPTI_ACTIVITY_KIND_MEMSET": ("value",),
+    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": ("graphId",),
+}
+
+
+@dataclass
+class Launched:
+    """One kernel in one place: how often, how long (ns), and the bytes that a copy moved."""
+
+    calls: int = 0
+    duration_ns: int = 0
+    moved_bytes: int | None = None
+
+    def add(self, duration_ns: int, *, calls: int = 1, moved_bytes: int | None = None) -> None:
+        self.calls += calls
+        self.duration_ns += duration_ns
+        if moved_bytes is not None:
+            self.moved_bytes = (self.moved_bytes or 0) + moved_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recording:
+    """What one process ran on the GPU: (place, kernel) -> sums. `steps` is None where no range says how many."""
+
+    steps: int | None
+    kernels: Mapping[tuple[Place, str], Launched]
+
+
+@dataclass
+class _Process:
+    """One process while its calls are read."""
+
+    threads: dict[int, ThreadRanges] = field(default_factory=dict)
+    backward: list[tuple[int, int]] = field(default_factory=list)
+    kernels: dict[tuple[Place, str], Launched] = field(default_factory=dict)
+
+    def place(self, thread: int | None, moment: int | None) -> Place:
+        """Where the call was made."""
+        if thread is None or moment is None:
+            return NOWHERE
+        found = self.threads[thread].at(moment) if thread in self.threads else NOWHERE
+        if found.phase or not self.backward:
+            return found
+        before = bisect_right(self.backward, (moment, 2**64)) - 1
+        return replace(found, phase="backward") if before >= 0 and moment < self.backward[before][1] else found
+
+    @property
+    def steps(self) -> int | None:
+        """Ranges that are a whole step; where there are none, forward passes."""
+        threads = self.threads.values()
+        whole = sum(thread.steps for thread in threads)
+        return whole or sum(len(thread.phases.get("forward", ())) for thread in threads) or None
+
+
+def recordings(export: Export, path: Path) -> list[Recording]:
+    """What each process ran, in the order of process ids. Raises UsageError (`path` is what it names)."""
+    present = [table for table in _ACTIVITIES if export.has(table, "start", "end", "correlationId")]
+    if not export.has("StringIds", "id", "value") or not present:
+        raise refusal(path, f"a database without {'StringIds' if present else 'CUPTI_ACTIVITY_KIND_KERNEL'}")
+    processes = _processes(export, path)
+    launches = 0
+    for table in present:
+        for thread, moment, pid, duration, name, moved in _launches(export, table):
+            launches += 1
+            if launches > LAUNCHES:
+                raise refusal(path, f"more than {LAUNCHES:,} calls", expected="fewer: record fewer steps")
+            if not isinstance(duration, int) or duration < 0:
+                continue  # it had not finished when the recording ended
+            process = processes.setdefault(pid or 0, _Process())
+            key = (process.place(thread, moment), name)
+            if key not in process.kernels and len(process.kernels) >= KERNELS:
+                raise refusal(path, f"more than {KERNELS:,} different kernels and ranges", expected="fewer")
+            process.kernels.setdefault(key, Launched()).add(duration, moved_bytes=moved)
+    found = [
+        Recording(steps=process.steps, kernels=process.kernels)
+        for _, process in sorted(processes.items()) if process.kernels
+    ]  # fmt: skip
+    if not found:
+        raise refusal(path, "a report in which nothing ran on a GPU")
+    return found
+
+
+def _processes(export: Export, path: Path) -> dict[int, _Process]:
+    """The ranges of every thread, by process."""
+    if not export.has("NVTX_EVENTS", "start", "end", "globalTid"):
+        return {}
+    text = _text_of(export)
+    kind = f"WHERE eventType = {_PUSHED_AND_POPPED}" if export.has("NVTX_EVENTS", "eventType") else ""
+    query = f"SELECT n.globalTid, n.start, n.end, {text} FROM NVTX_EVENTS n {kind}"
+    by_thread: dict[int, list[tuple[int, int | None, str]]] = {}
+    for count, (thread, start, end, name) in enumerate(export.connection.execute(query)):
+        if count >= RANGES:
+            raise refusal(path, f"more than {RANGES:,} NVTX ranges", expected="fewer: record fewer steps")
+        if isinstance(thread, int) and isinstance(start, int) and isinstance(name, str):
+            ended = end if isinstance(end, int) else None
+            by_thread.setdefault(thread, []).append((start, ended, cleaned(name)))
+    found: dict[int, _Process] = {}
+    for thread, ranges in by_thread.items():
+        process = found.setdefault(_process_of(thread), _Process())
+        process.threads[thread] = held = ThreadRanges(ranges)
+        process.backward = sorted(process.backward + held.phases.get("backward", []))
+    return found
+
+
+def _text_of(export: Export) -> str:
+    """SQL for a range's name: written out, or an id in StringIds."""
+    parts = ["n.text"] if export.has("NVTX_EVENTS", "text") else []
+    if export.has("NVTX_EVENTS", "textId"):
+        parts.append("(SELECT value FROM StringIds WHERE id = n.textId)")
+    return f"coalesce({', '.join([*parts, 'NULL', 'NULL'])})"
+
+
+def _process_of(thread: int) -> int:
+    """The lowest 24 bits of a serialized thread id are the thread's, the rest is the process's."""
+    return thread & ~0xFFFFFF
+
+
+def _launches(export: Export, table: str) -> Iterator[Sequence[Any]]:
+    """Everything that ran: launching thread and moment (None if not recorded), process, ns, name, bytes."""
+    columns = export.columns[table]
+    named = next((column for column in _ACTIVITIES[table] if column in columns), "NULL")
+    if table == "CUPTI_ACTIVITY_KIND_KERNEL" and named != "NULL":
+        named = f"coalesce((SELECT value FROM StringIds WHERE id = a.{named}), 'unnamed kernel')"
+    bytes_ = "a.bytes" if "bytes" in columns else "NULL"
+    own_process = "a.globalPid" if "globalPid" in columns else "NULL"
+    if export.has("CUPTI_ACTIVITY_KIND_RUNTIME", "start", "correlationId", "globalTid"):
+        calls = """SELECT correlationId, globalTid & ~0xFFFFFF AS pid, globalTid, min(start) AS start
+            FROM CUPTI_ACTIVITY_KIND_RUNTIME GROUP BY correlationId, globalTid & ~0xFFFFFF"""
+        same = f"r.correlationId = a.correlationId AND coalesce({own_process}, r.pid) = r.pid"
+        query = f"""SELECT r.globalTid, r.start, coalesce({own_process}, r.pid), a.end - a.start, {named}, {bytes_}
+            FROM {table} a LEFT JOIN ({calls}) r ON {same}"""
+    else:
+        query = f"SELECT NULL, NULL, {own_process}, a.end - a.start, {named}, {bytes_} FROM {table} a"
+    for thread, moment, pid, duration, name, moved in export.connection.execute(query):
+        yield thread, moment, pid, duration, *_named(table, name, moved)
+
+
+def _named(table: str, name: object, moved: object) -> tuple[str, int | None]:
+    """The name of what ran, as `nsys stats` writes it, and the bytes it read and wrote on the device."""
+    size = moved if isinstance(moved, int) and 0 <= moved < 2**50 else None
+    if table == "CUPTI_ACTIVITY_KIND_MEMCPY":
+        kind = name if isinstance(name, int) else 0
+        return f"[CUDA memcpy {_COPIES.get(kind, 'other')}]", None if size is None else size * (1 + (kind in _WITHIN))
+    if table == "CUPTI_ACTIVITY_KIND_MEMSET":
+        return "[CUDA memset]", size
+    if table == "CUPTI_ACTIVITY_KIND_GRAPH_TRACE":
+        return "[CUDA graph]", None
+    return cleaned(str(name)), None

@@ -1,0 +1,134 @@
+"""A reader's own SQL: asked of the results file, answered within limits, stopped at any time.
+
+    with asked(path, "SELECT mode, count(*) FROM steps GROUP BY ALL") as question:
+        while (answer := question.answer(wait_s=0.2)) is None:
+            ...                                          # leaving the block stops the query
+    print(answer.columns, answer.rows)
+
+Every query runs in a process of its own (`runner.store.sandbox` says what that may do), which is killed when its
+time is up or nobody waits for it any more: about 0.2 s more than the query itself, for an app that no query can take
+down. The query reads the file in place, as copying its tables first costs more than most queries. As long as it reads,
+what a sweep finishes waits in the spool; so while a sweep runs, a query gets no longer than any other reader may wait.
+"""
+
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runner.errors import UsageError
+from runner.store.database import READER_PATIENCE_S
+from runner.store.queries.progress import STALE_S
+from runner.store.sandbox import MEMORY
+from runner.store.spool import Spool
+
+#: The most that one query may take: seconds on its own, seconds beside a sweep, rows, and queries at once.
+MOST_SECONDS, BESIDE_A_SWEEP_S, MOST_ROWS, AT_ONCE = 10.0, READER_PATIENCE_S, 10_000, 3
+
+_ROOT = Path(__file__).parents[3]
+_turns = threading.BoundedSemaphore(AT_ONCE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What came back. `columns` are names and DuckDB's types; times are ISO texts, decimals floats, and what is neither
+    number, text nor truth is text. `cut` when there are more rows; `seconds` without the start of the process."""
+
+    columns: tuple[tuple[str, str], ...]
+    rows: tuple[tuple[Any, ...], ...]
+    cut: bool
+    seconds: float
+
+
+class Question:
+    """A query that is being answered."""
+
+    def __init__(self, path: Path, process: "subprocess.Popen[str]", *, seconds: float) -> None:
+        self._path, self._process, self._seconds = path, process, seconds
+        self._begun = time.monotonic()
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self._begun
+
+    def answer(self, *, wait_s: float) -> Answer | None:
+        """The answer if it comes within `wait_s`, else None. Raises UsageError, which says why there will be none."""
+        try:
+            said, _ = self._process.communicate(timeout=wait_s)
+        except subprocess.TimeoutExpired:
+            self._check_time()
+            return None
+        if not said:
+            got = "The process that ran the query ended without an answer."
+            raise UsageError(got, expected=f"a query that needs less than {MEMORY}", do="Ask for less at once.")
+        found = json.loads(said)
+        if "refused" in found:
+            got, expected, do = found["refused"]
+            raise UsageError(got, expected=expected, do=do)
+        return Answer(
+            columns=tuple((name, kind) for name, kind in found["columns"]),
+            rows=tuple(map(tuple, found["rows"])),
+            cut=found["cut"],
+            seconds=found["seconds"],
+        )
+
+    def _check_time(self) -> None:
+        beside = self._seconds > BESIDE_A_SWEEP_S and sweep_is_alive(self._path)
+        most = BESIDE_A_SWEEP_S if beside else self._seconds
+        if self.elapsed_s > most:
+            why = " while a sweep writes into this file" if beside else ""
+            got = f"The query was stopped after {self.elapsed_s:.0f} s."
+            raise UsageError(got, expected=f"an answer within {most:.0f} s{why}", do="Narrow it with WHERE or LIMIT.")
+
+
+@contextlib.contextmanager
+def asked(path: Path, query: str, *, seconds: float = MOST_SECONDS, most_rows: int = MOST_ROWS) -> Iterator[Question]:
+    """Have the query answered meanwhile; leaving stops it. Raises UsageError when `AT_ONCE` others run for as long as
+    this one may."""
+    if not _turns.acquire(timeout=seconds):
+        got = f"{AT_ONCE} other queries are running."
+        raise UsageError(got, expected=f"at most {AT_ONCE} at once", do="Try again in a few seconds.")
+    try:
+        process = _started(path, query, seconds=seconds, most_rows=most_rows)
+        try:
+            yield Question(path, process, seconds=seconds)
+        finally:
+            process.kill()
+            process.communicate()
+    finally:
+        _turns.release()
+
+
+def _started(path: Path, query: str, *, seconds: float, most_rows: int) -> "subprocess.Popen[str]":
+    process = subprocess.Popen(
+        [sys.executable, "-X", "utf8", "-m", "runner.store.sandbox"],
+        cwd=_ROOT,
+        env={},  # nothing of this process's secrets
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        encoding="utf-8",
+    )
+    assert process.stdin is not None
+    question = {"path": str(path.absolute()), "query": query, "seconds": seconds, "most_rows": most_rows}
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.write(json.dumps(question))
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
+    process.stdin = None
+    return process
+
+
+def sweep_is_alive(path: Path) -> bool:
+    """Whether a sweep into this file has given a sign of life lately. Opens nothing."""
+    for plan in Spool(path).plans():
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - plan.stat().st_mtime <= STALE_S:
+                return True
+    return False

@@ -1,0 +1,76 @@
+"""Which rows count, for any table of cells, as SQL that a reader can run: no placeholder is left in it.
+
+print(counted("steps", Rows(machine="Example GPU · node1")))
+
+The rules are those of `selection` (steps) and `latest` (the others), which say them.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from runner.schema import TABLES
+from runner.store.queries import attention, selection
+from runner.store.queries.latest import Rows, latest
+from runner.store.queries.selection import MACHINE, Selection
+
+#: Tables whose rows are cells with a key, an ending and numbers, and what of their key says only how they were
+#: measured.
+EFFORT: Mapping[str, tuple[str, ...]] = {
+    "steps": selection.EFFORT,
+    "attention": attention.EFFORT,
+    "memory": ("timeline",),
+    "profiles": (),
+    "numerics": (),
+}
+#: Of rows that ask the same question the first counts: a timeline is recorded in a pass of its own, and a profile
+#: explains, so that its rounds are not summed up.
+_FIRST = {"memory": "timeline, round", "profiles": "round", "numerics": "round"}
+
+
+def question(table: str) -> tuple[str, ...]:
+    """The columns that say what was asked, and not how it was measured."""
+    return tuple(name for name in TABLES[table].key if name not in EFFORT[table])
+
+
+def counted(table: str, of: Rows) -> str:
+    """A query for the rows that count, one a round, with their key, ids, status, `round` and `machine`."""
+    if table == "steps":
+        return inlined(*Selection(machine=of.machine, run=of.run).chosen())
+    effort = EFFORT[table] if table == "attention" else ()
+    ignoring = EFFORT[table] if table == "memory" else ()
+    query = inlined(*latest(table, ("status",), of=of, ignoring=ignoring, effort=effort))
+    if table not in _FIRST:
+        return query
+    same = ", ".join(("machine", *question(table)))
+    order = f"status = 'ok' DESC, {_FIRST[table]}"
+    return f"FROM ({query})\nQUALIFY row_number() OVER (PARTITION BY {same} ORDER BY {order}) = 1"
+
+
+def every(table: str) -> str:
+    """A query for all rows of the table, with the same columns."""
+    names = dict.fromkeys((*TABLES[table].key, "run_id", "cell_id", "cell_key", "round", "status"))
+    columns = ", ".join(f"s.{name}" for name in names)
+    return f"SELECT {columns}, {MACHINE} AS machine FROM {table} s LEFT JOIN runs r USING (run_id)"
+
+
+def inlined(query: str, parameters: Sequence[Any]) -> str:
+    """The query with its parameters written out."""
+    first, *rest = query.split("?")
+    assert len(rest) == len(parameters)
+    text = first + "".join(literal(value) + part for value, part in zip(parameters, rest, strict=True))
+    return "\n".join(line.strip() for line in text.splitlines() if line.strip())
+
+
+def literal(value: Any) -> str:
+    """A value as SQL writes it."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(literal, value))}]"
+    text = "'" + str(value).replace("'", "''") + "'"
+    return f"{text}::UUID" if isinstance(value, UUID) else text

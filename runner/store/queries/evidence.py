@@ -1,0 +1,280 @@
+"""How do we know? The query that gives the rows behind an answer, those rows, and which others were left out and why.
+
+    found = of_cells(path, Scope(table="steps", machine="Example GPU · node1"), (cell_id,))
+    print(found.sql, found.rows, found.left_out)
+
+The queries need nothing but the file: they can be pasted into the page SQL, or into any program that opens the file.
+"""
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import duckdb
+
+from runner.schema import TABLES
+from runner.store.database import open_reader
+from runner.store.queries.counted import counted, every, literal, question
+from runner.store.queries.latest import Rows
+from runner.store.queries.selection import MACHINE, Shape
+
+#: More rows than these are not brought back.
+MOST_ROWS = 1_000
+#: Numbers of a row that answers rest on; of the first two tables `timings` has more.
+_NUMBERS = {
+    "steps": ("tokens_per_s", "mfu", "compile_seconds", "parameters"),
+    "attention": ("peak_allocated_bytes", "saved_bytes"),
+    "memory": ("peak_allocated_bytes", "peak_reserved_bytes", "predicted_peak_bytes", "parameters_bytes",
+               "gradients_bytes", "optimizer_state_bytes", "activations_bytes", "temporaries_bytes"),
+    "profiles": ("unprofiled_step_ms", "kernel_ms", "busy_share", "host_bound_share"),
+    "numerics": ("loss_error", "logits_error", "gradient_error"),
+}  # fmt: skip
+_TIMED = ("steps", "attention")
+_SHAPE = tuple(Shape.__dataclass_fields__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """Where cells come from: the rows of a table that count on a machine or in a run; or, with `latest` off, all."""
+
+    table: str
+    machine: str | None = None
+    run: UUID | None = None
+    latest: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """A query and what it brings back, `MOST_ROWS` rows at most. `cells` of the `total` rows of the table `about` are
+    the answer's; `left_out` counts the others by reason, and `left_out_sql` is the query that does. They are None and
+    empty where the query reads everything there is."""
+
+    about: str
+    sql: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    cells: int | None = None
+    total: int | None = None
+    left_out: tuple[tuple[str, int], ...] = ()
+    left_out_sql: str = ""
+
+
+def of_cells(path: Path, scope: Scope, cells: Sequence[UUID]) -> Evidence:
+    """The rows behind these cells, with their other rounds and their times."""
+    base = counted(scope.table, Rows(machine=scope.machine, run=scope.run)) if scope.latest else every(scope.table)
+    with open_reader(path) as reader:
+        reader.execute(f"CREATE TEMP TABLE counted AS {base}")
+        reader.execute(
+            """CREATE TEMP TABLE meant AS
+            SELECT * FROM counted SEMI JOIN (SELECT DISTINCT run_id, cell_key FROM counted
+                WHERE list_contains(?, cell_id)) USING (run_id, cell_key)""",
+            [list(cells)],
+        )
+        conditions = _conditions(reader, scope.table)
+        sql, left_out_sql = _rows_sql(reader, scope.table, base, conditions), _left_out_sql(scope, base, conditions)
+        count = reader.execute(f"SELECT (SELECT count(*) FROM meant), (SELECT count(*) FROM {scope.table})").fetchone()
+        reader.execute("DROP TABLE counted")  # what is shown is what the query brings back
+        reader.execute("DROP TABLE meant")
+        names, rows = _asked(reader, sql)
+        left_out = reader.execute(left_out_sql).fetchall()
+    assert count is not None
+    return Evidence(about=scope.table, sql=sql, columns=names, rows=rows, cells=count[0], total=count[1],
+                    left_out=tuple(left_out), left_out_sql=left_out_sql)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Condition:
+    """What the answer's rows have in common, in SQL, and why a row without it was left out."""
+
+    sql: str
+    why: str
+
+
+def _conditions(reader: duckdb.DuckDBPyConnection, table: str) -> list[_Condition]:
+    """The values of the key by which the answer's rows differ from the rest; where that is not enough, the cells."""
+    names = ["machine", *question(table)]
+    sized = table != "attention"
+    plain = [name for name in names if not (sized and name in _SHAPE)]
+    listed = ", ".join(f"list_sort(list(DISTINCT {name}))" for name in plain)
+    meant, held = (reader.execute(f"SELECT {listed} FROM {name}").fetchone() for name in ("meant", "counted"))
+    assert meant is not None
+    assert held is not None
+    found = [
+        _Condition(sql=_among(f"c.{name}", values), why=f"'{name} is ' || coalesce(c.{name}::VARCHAR, 'unknown')")
+        for name, values, all_values in zip(plain, meant, held, strict=True)
+        if values != all_values and values
+    ]
+    if sized:
+        found += _shapes(reader)
+    rest: tuple[tuple[tuple[str, ...], str], ...] = (
+        (("cell_key",), "'no part of this answer'"),
+        (("run_id", "cell_key"), "'of another run'"),
+    )
+    for columns, why in rest:
+        where = " AND ".join(condition.sql for condition in found) or "true"
+        more = reader.execute(f"SELECT 1 FROM counted c ANTI JOIN meant USING (cell_id) WHERE {where} LIMIT 1")
+        if more.fetchone():
+            found.append(_Condition(sql=_tuples(reader, columns), why=why))
+    return found
+
+
+def _shapes(reader: duckdb.DuckDBPyConnection) -> list[_Condition]:
+    names = ", ".join(_SHAPE)
+    meant, held = (
+        reader.execute(f"SELECT DISTINCT {names} FROM {table} ORDER BY ALL").fetchall()
+        for table in ("meant", "counted")
+    )
+    if meant == held or not meant:
+        return []
+    why = "'size is d_model ' || c.d_model || ', ' || c.layers || ' layers'"
+    return [_Condition(sql=_tuples(reader, _SHAPE), why=why)]
+
+
+def _tuples(reader: duckdb.DuckDBPyConnection, names: Sequence[str]) -> str:
+    """The condition that several columns together are as in one of the answer's rows."""
+    rows = reader.execute(f"SELECT DISTINCT {', '.join(names)} FROM meant ORDER BY ALL").fetchall()
+    if len(names) == 1:
+        return _among(f"c.{names[0]}", [row[0] for row in rows])
+    values = ", ".join("(" + ", ".join(map(literal, row)) + ")" for row in rows)
+    return f"({', '.join(f'c.{name}' for name in names)}) IN ({values})"
+
+
+def _among(column: str, values: Sequence[Any]) -> str:
+    if len(values) == 1:
+        return f"{column} = {literal(values[0])}"
+    return f"{column} IN ({', '.join(map(literal, values))})"
+
+
+def _rows_sql(reader: duckdb.DuckDBPyConnection, table: str, base: str, conditions: Sequence[_Condition]) -> str:
+    """The cells with what differs among them first, their numbers and, where they are timed, one row a phase."""
+    names = ("machine", *question(table))
+    counts = reader.execute(f"SELECT {', '.join(f'count(DISTINCT {name})' for name in names)} FROM meant").fetchone()
+    assert counts is not None
+    varied = [name for name, count in zip(names, counts, strict=True) if count > 1]
+    fixed = [name for name in names if name not in varied and name in ("context", "seq_len", "mode", "precision")]
+    columns = [f"c.{name}" for name in (*fixed, *varied, "round", "status")]
+    timed = table in _TIMED
+    columns += [f"t.{name}" for name in ("phase", "median_ms", "low_ms", "high_ms", "n")] if timed else []
+    columns += [f"s.{name}" for name in (*_NUMBERS[table], "failed_phase", "cell_id")]
+    order = ", ".join([f"c.{name}" for name in (*varied, "round")] + (["t.phase"] if timed else []))
+    lines = [
+        f"WITH counted AS (\n{_indented(base)})",
+        *textwrap.wrap(f"SELECT {', '.join(columns)}", 100, subsequent_indent="    "),
+        f"FROM counted c JOIN {table} s USING (cell_id)" + (" LEFT JOIN timings t USING (cell_id)" if timed else ""),
+        *([f"WHERE {' AND '.join(condition.sql for condition in conditions)}"] if conditions else []),
+        f"ORDER BY {order}",
+        f"LIMIT {MOST_ROWS}",
+    ]
+    return "\n".join(lines)
+
+
+def _left_out_sql(scope: Scope, base: str, conditions: Sequence[_Condition]) -> str:
+    """Every other row of the table under the first reason that holds."""
+    machine = "coalesce(s.machine, 'unknown')"
+    reasons = []
+    if scope.latest and scope.machine is not None:
+        reasons.append((f"s.machine IS DISTINCT FROM {literal(scope.machine)}", f"'measured on ' || {machine}"))
+    if scope.latest and scope.run is not None:
+        reasons.append((f"s.run_id <> {literal(scope.run)}", "'of another run'"))
+    reasons.append(("c.cell_id IS NULL", "'asked again: a later run, another try or more warm-up counts instead'"))
+    reasons += [(f"({condition.sql}) IS NOT TRUE", condition.why) for condition in conditions]
+    cases = "\n".join(f"        WHEN {test} THEN {why}" for test, why in reasons)
+    return f"""WITH counted AS (
+{_indented(base)}),
+every AS (
+    SELECT s.cell_id, s.run_id, {MACHINE} AS machine FROM {scope.table} s LEFT JOIN runs r USING (run_id)),
+judged AS (
+    SELECT CASE
+{cases} END AS why
+    FROM every s LEFT JOIN counted c USING (cell_id))
+SELECT why, count(*) AS "rows" FROM judged WHERE why IS NOT NULL GROUP BY why ORDER BY "rows" DESC, why LIMIT 50"""
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())
+
+
+def _asked(reader: duckdb.DuckDBPyConnection, sql: str) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
+    answer = reader.execute(sql)
+    names = tuple(column[0] for column in answer.description or ())
+    return names, tuple(answer.fetchall())
+
+
+# -------------------------------------------------------------------------------------- answers that rest on other rows
+
+
+def _simple(path: Path, about: str, sql: str) -> Evidence:
+    with open_reader(path) as reader:
+        names, rows = _asked(reader, sql)
+    return Evidence(about=about, sql=sql, columns=names, rows=rows)
+
+
+def of_runs(path: Path) -> Evidence:
+    """Every run, and how its cells ended, by table."""
+    cells = "\n    UNION ALL ".join(
+        f"SELECT run_id, status, '{table.name}' AS of FROM {table.name}" for table in TABLES.values() if table.key
+    )
+    sql = f"""SELECT r.started_at, {MACHINE} AS machine, s.of AS "table",
+    count(*) FILTER (status = 'ok') AS measured,
+    count(*) FILTER (status NOT IN ('ok', 'skipped')) AS failed, count(*) FILTER (status = 'skipped') AS skipped
+FROM runs r LEFT JOIN (
+    {cells}) s USING (run_id)
+GROUP BY ALL ORDER BY r.started_at DESC, "table" """
+    return _simple(path, "runs", sql.rstrip())
+
+
+def of_tables(path: Path) -> Evidence:
+    """How many rows each table holds."""
+    counts = "\nUNION ALL ".join(f'SELECT \'{name}\' AS "table", count(*) AS "rows" FROM {name}' for name in TABLES)
+    return _simple(path, "tables", counts + '\nORDER BY "rows" DESC, "table"')
+
+
+def of_trace(path: Path, cell_id: UUID) -> Evidence:
+    """Kernel time of one trace by phase and class."""
+    sql = f"""SELECT phase, kernel_class, sum(calls) AS calls, sum(device_ms) AS device_ms
+FROM kernels WHERE cell_id = {literal(cell_id)} GROUP BY ALL ORDER BY phase, device_ms DESC"""
+    return _one_of(path, "kernels", sql, cell_id)
+
+
+def of_timelines(path: Path, cell_ids: Sequence[UUID]) -> Evidence:
+    """What was alive at the peak of each timeline, by category."""
+    sql = f"""SELECT t.title, a.category, count(*) AS blocks, sum(a.allocated_bytes)::BIGINT AS bytes
+FROM timelines t JOIN allocations a USING (cell_id)
+WHERE {_among("t.cell_id", list(cell_ids))} AND a.born_us <= t.peak_at_us
+    AND (a.died_us IS NULL OR a.died_us > t.peak_at_us)
+GROUP BY ALL ORDER BY t.title, bytes DESC"""
+    return _one_of(path, "allocations", sql, *cell_ids)
+
+
+def _one_of(path: Path, table: str, sql: str, *cell_ids: UUID) -> Evidence:
+    """Rows of a table that belong to some cells; all others are left out as those of other cells."""
+    own = _among("cell_id", cell_ids)
+    left_out = (
+        f"SELECT 'of another cell' AS why, count(*) AS \"rows\" FROM {table} WHERE NOT ({own}) HAVING count(*) > 0"
+    )
+    with open_reader(path) as reader:
+        names, rows = _asked(reader, sql)
+        total = reader.execute(f"SELECT count(*), count(*) FILTER ({own}) FROM {table}").fetchone()
+        others = reader.execute(left_out).fetchall()
+    assert total is not None
+    return Evidence(about=table, sql=sql, columns=names, rows=rows, cells=total[1], total=total[0],
+                    left_out=tuple(others), left_out_sql=left_out)  # fmt: skip
+
+
+def of_ceilings(path: Path, machine: str | None) -> Evidence:
+    """What the machine was seen to reach, in each of its sweeps."""
+    sql = f"""SELECT r.started_at, s.moment, s.name, s.flops_per_s, s.bytes_per_s, s.datasheet_flops_per_s,
+    s.datasheet_bytes_per_s
+FROM ceilings s LEFT JOIN runs r USING (run_id) WHERE {MACHINE} = {literal(machine)}
+ORDER BY r.started_at DESC, s.moment DESC, s.name"""
+    others = f"""SELECT 'measured on ' || {MACHINE} AS why, count(*) AS "rows"
+FROM ceilings s LEFT JOIN runs r USING (run_id) WHERE {MACHINE} IS DISTINCT FROM {literal(machine)} GROUP BY why"""
+    with open_reader(path) as reader:
+        names, rows = _asked(reader, sql)
+        left_out = reader.execute(others).fetchall()
+    total = len(rows) + sum(count for _, count in left_out)
+    return Evidence(about="ceilings", sql=sql, columns=names, rows=rows, cells=len(rows), total=total,
+                    left_out=tuple(left_out), left_out_sql=others)  # fmt: skip

@@ -1,0 +1,147 @@
+"""Any measured number of any kind of cell, with everything that was asked: what the page Explore draws.
+
+    for found in measures(path, "steps"):
+        print(found.name, found.title)
+    rows = explored(path, Wanted(table="steps", measure="median_ms", phase="backward"))
+
+Rows of every machine, each machine's latest answer to each question. Rounds are pooled as elsewhere: the median of
+their medians with the envelope of the intervals; of bytes and of errors the largest.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+from uuid import UUID
+
+from runner.schema import TABLES, Cell, Phase
+from runner.store.database import open_reader
+from runner.store.queries.counted import counted, question
+from runner.store.queries.latest import Rows
+
+#: The tables that can be explored, and what their rows are called.
+KINDS = {
+    "steps": "training steps",
+    "attention": "attention",
+    "memory": "memory of steps",
+    "profiles": "profiled steps",
+    "numerics": "numerics",
+}
+TIMED = ("steps", "attention")
+#: Numbers of a row that say how measuring went, not what was measured.
+_EFFORT = ("cell_seconds", "build_seconds", "warmup_seconds", "measure_seconds", "steps", "round", "threads")
+#: What of several rounds the largest of counts.
+_LARGEST = ("_bytes", "_error", "tolerance")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """One number of a row; of the time of a phase, which."""
+
+    name: str
+    title: str
+    unit: str
+    phase: Phase | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """One measure of the rows of a table. With `run` only its rows count for the machine that it ran on."""
+
+    table: str
+    measure: str
+    phase: Phase | None = None
+    machine: str | None = None
+    run: UUID | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explored:
+    """One cell on one machine over its rounds. `value` is in the measure's unit; None if it has none, which is so for
+    every `status` but ok."""
+
+    cell_id: UUID
+    machine: str
+    source: str | None
+    cell: Any
+    status: str
+    failed_phase: str | None
+    message: str | None
+    rounds: int
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+def measures(path: Path, table: str) -> list[Measure]:
+    """What has a value in any row that worked: first the times of the phases, then the columns as the schema lists
+    them."""
+    columns = [
+        column
+        for column in TABLES[table].columns
+        if column.type in (int, float) and column.name not in (*TABLES[table].key, *_EFFORT)
+    ]
+    counts = ", ".join(f"count({column.name})" for column in columns)
+    with open_reader(path) as reader:
+        found = reader.execute(f"SELECT {counts} FROM {table} WHERE status = 'ok'").fetchone()
+        phases = {
+            phase
+            for (phase,) in reader.execute(
+                f"SELECT DISTINCT phase FROM timings SEMI JOIN {table} USING (cell_id) WHERE median_ms IS NOT NULL"
+            ).fetchall()
+        }
+    assert found is not None
+    timed = [
+        Measure(name="median_ms", title="Median time", unit="ms", phase=phase)
+        for phase in sorted(get_args(Phase), key=lambda phase: phase != "step")
+        if phase in phases and table in TIMED
+    ]
+    return timed + [
+        Measure(name=column.name, title=column.label, unit=column.unit)
+        for column, count in zip(columns, found, strict=True)
+        if count
+    ]
+
+
+def explored(path: Path, wanted: Wanted) -> list[Explored]:
+    """Every cell that counts, with its value; smaller models and shorter sequences first."""
+    table, key = wanted.table, TABLES[wanted.table].key
+    phase = "NULL" if wanted.phase is None else f"'{wanted.phase}'"
+    timed = wanted.phase is not None
+    # Of the machine that the run was on only its rows; of the others what counts there.
+    query = f"SELECT * FROM ({counted(table, Rows())})"
+    if wanted.run is not None:
+        own = counted(table, Rows(machine=wanted.machine, run=wanted.run))
+        query = f"{query} WHERE machine IS DISTINCT FROM $machine UNION ALL BY NAME FROM ({own})"
+    largest = wanted.measure.endswith(_LARGEST)
+    value = f"{'max' if largest else 'median'}({'t.median_ms' if timed else f's.{wanted.measure}'})"
+    cells = f"""
+        SELECT coalesce(min(c.cell_id) FILTER (c.status = 'ok'), min(c.cell_id)), c.machine, any_value(r.source),
+            CASE WHEN bool_or(c.status = 'ok') THEN 'ok' ELSE arg_max(c.status, c.cell_id) END,
+            arg_max(s.failed_phase, s.cell_id), arg_max(s.message, s.cell_id), count(*),
+            {value} FILTER (c.status = 'ok'), min(t.low_ms) FILTER (c.status = 'ok'),
+            max(t.high_ms) FILTER (c.status = 'ok'), {", ".join(f"c.{name}" for name in key)}
+        FROM ({query}) c JOIN {table} s USING (cell_id) LEFT JOIN runs r ON r.run_id = c.run_id
+            LEFT JOIN timings t ON t.cell_id = c.cell_id AND t.phase = {phase}
+        GROUP BY c.machine, c.cell_key, {", ".join(f"c.{name}" for name in key)}
+        ORDER BY {", ".join(f"c.{name}" for name in question(table))}, c.machine"""
+    with open_reader(path) as reader:
+        rows = reader.execute(cells, {"machine": wanted.machine} if wanted.run is not None else {}).fetchall()
+    kind = cell_type(table)
+    names = ("cell_id", "machine", "source", "status", "failed_phase", "message", "rounds", "value", "low", "high")
+    return [
+        Explored(**dict(zip(names, row, strict=False)), cell=kind(**dict(zip(key, row[len(names) :], strict=True))))
+        for row in rows
+    ]
+
+
+def cell_type(table: str) -> type[Cell]:
+    """The dataclass of what such rows were asked."""
+    return next(kind for kind in TABLES[table].row.__mro__ if Cell in kind.__bases__)
+
+
+def row(path: Path, table: str, cell_id: UUID) -> dict[str, Any]:
+    """Everything that is stored of one row, by column; empty if the file has no such row."""
+    names = [column.name for column in TABLES[table].columns]
+    with open_reader(path) as reader:
+        found = reader.execute(f"SELECT {', '.join(names)} FROM {table} WHERE cell_id = ?", [cell_id]).fetchone()
+    return dict(zip(names, found, strict=True)) if found else {}

@@ -1,0 +1,148 @@
+"""Rows of any table as stored: what the Data page and the HTTP routes give away, and whether the file is well.
+
+    found = rows(path, "attention", Selection(precisions=("bf16",)), Window(limit=1000))
+    print(found.total, found.rows[0])
+
+A filter means the column of that name, whichever table has it; rows that belong to a cell (timings, samples, …) are
+those of the cells that pass. Never reads more than asked for, at most `MOST_ROWS` at once, newest first.
+"""
+
+from dataclasses import dataclass, fields
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from runner.errors import UsageError
+from runner.schema import TABLES, Table
+from runner.store.database import open_reader
+from runner.store.queries.selection import MACHINE, Selection, Shape
+from runner.store.queries.tables import MOST_ROWS, TablePage, Window
+
+_CELLS = [table for table in TABLES.values() if table.key]
+
+
+def rows(path: Path, name: str, selection: Selection, window: Window) -> TablePage:
+    """Raises UsageError for a filter that the table cannot have."""
+    table = TABLES[name]
+    condition, parameters = _condition(table, selection)
+    if window.statuses:
+        if not _has(table, "status"):
+            raise _no_such_filter(table, "status")
+        condition, parameters = f"{condition} AND list_contains(?, status)", [*parameters, list(window.statuses)]
+    columns = ", ".join(column.name for column in table.columns)
+    order = ", ".join(f"{column}{' DESC' if index == 0 else ''}" for index, column in enumerate(table.unique))
+    limit = f"LIMIT {min(window.limit, MOST_ROWS)} OFFSET {window.offset}"
+    with open_reader(path) as reader:
+        total = reader.execute(f"SELECT count(*) FROM {name} WHERE {condition}", parameters).fetchone()
+        query = f"SELECT {columns} FROM {name} WHERE {condition} ORDER BY {order} {limit}"
+        found = reader.execute(query, parameters).fetchall()
+    assert total is not None
+    return TablePage(rows=found, total=total[0])
+
+
+def page(path: Path, name: str, selection: Selection, window: Window) -> TablePage:
+    """The same, whatever the filters: those that the table cannot have count for nothing."""
+    known = filters_of(TABLES[name])
+    fitting = Selection(
+        machine=selection.machine,
+        run=selection.run,
+        mode=selection.mode if "mode" in known else None,
+        shapes=selection.shapes if "size" in known else (),
+        contexts=selection.contexts if "context" in known else (),
+        precisions=selection.precisions if "precision" in known else (),
+        backends=selection.backends if "backend" in known else (),
+    )
+    return rows(path, name, fitting, window)
+
+
+def filters_of(table: Table) -> tuple[str, ...]:
+    """The filters, by their names in a URL, that narrow this table."""
+    columns = {"mode": "mode", "size": "d_model", "context": "context", "precision": "precision", "backend": "backend"}
+    narrowing = [name for name, column in columns.items() if _of_cells(table) or _has(table, column)]
+    return ("machine", "run", *narrowing, *(["status"] if _has(table, "status") else []))
+
+
+def _condition(table: Table, selection: Selection) -> tuple[str, list[Any]]:
+    condition, parameters = _of_runs(selection)
+    asked = _asked(selection)
+    if not asked or not _of_cells(table):
+        missing = [column for column, _ in asked if not _has(table, column)]
+        if missing:
+            raise _no_such_filter(table, "size" if missing[0] == "d_model" else missing[0])
+        return _and(condition, parameters, asked)
+    able = [cells for cells in _CELLS if all(_has(cells, column) for column, _ in asked)]
+    of_cells, values = _and(condition, parameters, asked)
+    queries = " UNION ALL ".join(f"SELECT cell_id FROM {cells.name} WHERE {of_cells}" for cells in able)
+    return f"cell_id IN ({queries})", values * len(able)
+
+
+def _of_runs(selection: Selection) -> tuple[str, list[Any]]:
+    conditions: list[str] = ["true"]
+    parameters: list[Any] = []
+    if selection.machine is not None:
+        conditions.append(f"run_id IN (SELECT r.run_id FROM runs r WHERE {MACHINE} = ?)")
+        parameters.append(selection.machine)
+    if selection.run is not None:
+        conditions.append("run_id = ?")
+        parameters.append(selection.run)
+    return " AND ".join(conditions), parameters
+
+
+def _asked(selection: Selection) -> list[tuple[str, Any]]:
+    """The filters beyond machine and run: a column and its values; for the size, `d_model` and the shapes."""
+    filters: list[tuple[str, Any]] = [
+        ("mode", (selection.mode,) if selection.mode is not None else ()),
+        ("context", selection.contexts),
+        ("precision", selection.precisions),
+        ("backend", selection.backends),
+        ("d_model", selection.shapes),
+    ]
+    return [(column, values) for column, values in filters if values]
+
+
+def _and(condition: str, parameters: list[Any], asked: list[tuple[str, Any]]) -> tuple[str, list[Any]]:
+    conditions, values = [condition], list(parameters)
+    names = [item.name for item in fields(Shape)]
+    for column, wanted in asked:
+        if column == "d_model":
+            one = "(" + " AND ".join(f"{name} = ?" for name in names) + ")"
+            conditions.append("(" + " OR ".join([one] * len(wanted)) + ")")
+            values += [getattr(shape, name) for shape in wanted for name in names]
+        else:
+            conditions.append(f"list_contains(?, {column})")
+            values.append(list(wanted))
+    return " AND ".join(conditions), values
+
+
+def _of_cells(table: Table) -> bool:
+    """Whether its rows belong to cells of other tables."""
+    return not table.key and _has(table, "cell_id")
+
+
+def _has(table: Table, column: str) -> bool:
+    return any(known.name == column for known in table.columns)
+
+
+def _no_such_filter(table: Table, name: str) -> UsageError:
+    expected = f"for this table only {', '.join(filters_of(table))}"
+    return UsageError(f"Rows of {table.name} have no {name}.", expected=expected, do=f"Leave {name} out.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """How many rows the file holds, and when the latest of them came to it (UTC)."""
+
+    rows: int
+    newest_at: datetime | None
+
+
+def health(path: Path) -> Health:
+    """Reads the file; raises StoreError when that cannot be done."""
+    counts = " + ".join(f"(SELECT count(*) FROM {name})" for name in TABLES)
+    times = " UNION ALL ".join(
+        f"SELECT max(coalesce(ingested_at, started_at)) AS at_time FROM {t.name}" for t in _CELLS
+    )
+    with open_reader(path) as reader:
+        found = reader.execute(f"SELECT {counts}, (SELECT max(at_time) FROM ({times}))").fetchone()
+    assert found is not None
+    return Health(rows=found[0], newest_at=found[1])

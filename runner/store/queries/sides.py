@@ -1,0 +1,93 @@
+"""What can be compared in this file: its runs, labels, machines, commits, precisions and backends.
+
+    known = sides(path)
+    a, b = usual(path) or (known["precision"][0], known["precision"][1])
+
+Limits: labels, machines and commits may stand for several runs; `compare` says which of their rows count.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from uuid import UUID
+
+import duckdb
+
+from runner.analysis.verdict import Kind, Side
+from runner.schema import TABLES
+from runner.store.database import open_reader
+from runner.store.queries.selection import MACHINE
+
+#: Sides that are rows of runs; the others are values of a cell's key.
+OF_RUNS: tuple[Kind, ...] = ("run", "label", "machine", "commit")
+_TABLES = ("steps", "attention", "memory")
+_RUNS = f"""
+    SELECT run_id, started_at, label, preset, {MACHINE}, git_commit FROM runs r
+    SEMI JOIN ({" UNION ALL ".join(f"SELECT run_id FROM {name}" for name in _TABLES)}) USING (run_id)
+    ORDER BY run_id DESC"""
+
+
+def sides(path: Path) -> dict[Kind, tuple[Side, ...]]:
+    """Everything that can stand on a side, the latest first; precisions and backends in the schema's order."""
+    with open_reader(path) as reader:
+        runs = reader.execute(_RUNS).fetchall()
+        values = {kind: _values(reader, kind) for kind in ("precision", "backend")}
+    order = {kind: TABLES["steps"].column(kind).choices for kind in values}
+    return {
+        "run": tuple(_run(*run[:4]) for run in runs),
+        "label": _named("label", [run[2] for run in runs]),
+        "machine": _named("machine", [run[4] for run in runs]),
+        "commit": _named("commit", [run[5] for run in runs]),
+        "precision": _named("precision", sorted(values["precision"], key=order["precision"].index)),
+        "backend": _named("backend", sorted(values["backend"], key=order["backend"].index)),
+    }
+
+
+def _values(reader: duckdb.DuckDBPyConnection, kind: str) -> Counter[str]:
+    """The values of a column of the key, and how many rows have each."""
+    found: Counter[str] = Counter()
+    for table in _TABLES:
+        if kind in TABLES[table].key:
+            found.update(dict(reader.execute(f"SELECT {kind}, count(*) FROM {table} GROUP BY ALL").fetchall()))
+    return found
+
+
+def _named(kind: Kind, values: Sequence[str | None]) -> tuple[Side, ...]:
+    return tuple(
+        Side(kind=kind, value=value, title=value[:10] if kind == "commit" else value)
+        for value in dict.fromkeys(values)
+        if value
+    )
+
+
+def _run(run_id: UUID, started_at: datetime | None, label: str | None, preset: str | None) -> Side:
+    when = f"{started_at:%Y-%m-%d %H:%M}" if started_at else "undated"
+    return Side(kind="run", value=str(run_id), title=f"{label or preset or 'run'} {run_id.hex[-6:]}", when=when)
+
+
+_ASKED = " UNION ALL ".join(f"SELECT run_id, cell_key, status FROM {table}" for table in _TABLES)
+_SHARED = f"""
+    WITH asked AS MATERIALIZED (SELECT DISTINCT run_id, cell_key FROM ({_ASKED}) WHERE status = 'ok'),
+    last_shared AS (SELECT max(last_run) AS run_id FROM (
+        SELECT max(run_id) AS last_run FROM asked GROUP BY cell_key HAVING count(*) > 1))
+    SELECT a.run_id, b.run_id FROM asked a JOIN (FROM asked SEMI JOIN last_shared USING (run_id)) b
+        ON a.cell_key = b.cell_key AND a.run_id < b.run_id
+    GROUP BY ALL ORDER BY count(*) DESC, a.run_id DESC LIMIT 1"""
+
+
+def usual(path: Path) -> tuple[Side, Side] | None:
+    """What to compare unless asked otherwise: the latest run with the one it shares most cells with; where no runs
+    share any, the first precision or backend with the most frequent other; None where there is only one of each."""
+    known = sides(path)
+    with open_reader(path) as reader:
+        shared = reader.execute(_SHARED).fetchone()
+        counts = {kind: _values(reader, kind) for kind in ("precision", "backend")}
+    if shared:
+        by_id = {side.value: side for side in known["run"]}
+        return by_id[str(shared[0])], by_id[str(shared[1])]
+    for kind in ("precision", "backend"):
+        first, *others = known[kind] or (None,)
+        if first and others:
+            return first, max(others, key=lambda side: counts[side.kind][side.value])
+    return (known["run"][1], known["run"][0]) if len(known["run"]) > 1 else None

@@ -1,0 +1,229 @@
+"""Is our model fast? Its training step against the same shape written as people write it elsewhere.
+
+    python -m tests.bench.models
+
+Against a nanoGPT-style model (LayerNorm, learned positions, one product for queries, keys and values, GELU) and the
+Transformers library's Llama, of the same width, depth, heads and vocabulary. All three get the same switches: fused
+attention, torch.compile, bf16 autocast, fused AdamW; and the same loop, loss and tokens. Their matrix products cost the
+same FLOPs, counted by PyTorch and checked: a GELU network of two matrices is half again as wide as a gated one of
+three. Steps are interleaved, in an order that is turned round each time. Limits: one shape on a CPU; on CUDA `small` at
+two contexts, with and without the compiler's CUDA graphs. Without the Transformers library there is no Llama.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from runner.analysis.statistics import ratio_interval
+from runner.engines.local import ENVIRONMENT
+from runner.models.transformer import Transformer
+from runner.schema import StepCell
+from runner.sizes import SIZES
+from tests.bench.result import Result
+
+WARMUP, ROUNDS, STEPS = 5, 20, 4
+#: How far the models' FLOPs may be apart, and how much slower than another ours may be by the interval's lower end.
+SAME_FLOPS, GOAL = 0.01, 0.97
+
+#: FLOPs of a step, and the seconds of each step in each round.
+Measured = tuple[int, list[list[float]]]
+
+
+class NanoBlock(nn.Module):
+    """One layer as nanoGPT has it: LayerNorm, one product for queries, keys and values, a GELU network."""
+
+    def __init__(self, cell: StepCell) -> None:
+        super().__init__()
+        width, inner = cell.d_model, 3 * cell.d_ff // 2
+        self.heads = cell.heads
+        self.norm_1, self.norm_2 = nn.LayerNorm(width, bias=False), nn.LayerNorm(width, bias=False)
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.project = nn.Linear(width, width, bias=False)
+        self.up, self.down = nn.Linear(width, inner, bias=False), nn.Linear(inner, width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, time, width = x.shape
+        parts = self.qkv(self.norm_1(x)).split(width, dim=2)
+        q, k, v = (part.view(batch, time, self.heads, width // self.heads).transpose(1, 2) for part in parts)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.project(mixed.transpose(1, 2).contiguous().view(batch, time, width))
+        return x + torch.as_tensor(self.down(F.gelu(self.up(self.norm_2(x)))))
+
+
+class NanoGPT(nn.Module):
+    """The model around them: learned positions, a head of its own."""
+
+    def __init__(self, cell: StepCell) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(cell.vocabulary, cell.d_model)
+        self.positions = nn.Embedding(cell.context, cell.d_model)
+        self.blocks = nn.ModuleList(NanoBlock(cell) for _ in range(cell.layers))
+        self.norm = nn.LayerNorm(cell.d_model, bias=False)
+        self.head = nn.Linear(cell.d_model, cell.vocabulary, bias=False)
+        self.apply(self._initialize)
+
+    @staticmethod
+    def _initialize(module: nn.Module) -> None:
+        if isinstance(module, nn.Linear | nn.Embedding):
+            nn.init.normal_(module.weight, std=0.02)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
+        for block in self.blocks:
+            x = block(x)
+        return torch.as_tensor(self.head(self.norm(x)))
+
+
+class Llama(nn.Module):
+    """Transformers' Llama of the cell's shape; its logits."""
+
+    def __init__(self, cell: StepCell) -> None:
+        super().__init__()
+        from transformers import LlamaConfig, LlamaForCausalLM  # a GPU image may not have it
+
+        config = LlamaConfig(
+            vocab_size=cell.vocabulary,
+            hidden_size=cell.d_model,
+            intermediate_size=cell.d_ff,
+            num_hidden_layers=cell.layers,
+            num_attention_heads=cell.heads,
+            max_position_embeddings=cell.context,
+            use_cache=False,
+            tie_word_embeddings=False,
+        )
+        self.inner = LlamaForCausalLM(config)
+        assert config._attn_implementation == "sdpa", "fused attention, as the others"
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return torch.as_tensor(self.inner(tokens).logits)
+
+
+def ours(cell: StepCell) -> nn.Module:
+    return Transformer(cell, device="cpu")
+
+
+MODELS: dict[str, Callable[[StepCell], nn.Module]] = {"ours": ours, "nanoGPT": NanoGPT}
+if find_spec("transformers"):
+    MODELS["Llama"] = Llama
+
+
+def compared(device: str) -> Iterator[tuple[str, str, StepCell]]:
+    """What is measured on this device: a name, the mode of torch.compile, the shape."""
+    asked = {"mode": "train", "precision": "bf16", "attention": "sdpa"}
+    if device == "cuda":
+        for context in (512, 1024):
+            cell = StepCell(**SIZES["small"].numbers, context=context, **asked)  # type: ignore[arg-type]
+            yield f"small at {context}", "default", cell
+            yield f"small at {context}, CUDA graphs", "reduce-overhead", cell
+    else:
+        shape = {"d_model": 256, "d_ff": 704, "layers": 4, "heads": 4, "vocabulary": 2048}
+        yield "256 wide at 256", "default", StepCell(**shape, context=256, **asked)  # type: ignore[arg-type]
+
+
+def step_flops(model: nn.Module, tokens: Tensor) -> int:
+    """Matrix-product FLOPs of forward and backward, as PyTorch counts them; attention unfused, because it knows no
+    FLOPs of the CPU's fused kernel."""
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        model(tokens).sum().backward()
+    model.zero_grad()
+    return int(counter.get_total_flops())
+
+
+def training_step(model: nn.Module, tokens: Tensor, *, mode: str) -> Callable[[], float]:
+    """The loop's body with every switch on; returns its seconds."""
+    run = torch.compile(model, mode=mode)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01, fused=True)
+    inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].reshape(-1)
+    device = tokens.device.type
+
+    def step() -> float:
+        if mode == "reduce-overhead":
+            torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
+        began = time.perf_counter()
+        with torch.autocast(device, torch.bfloat16):
+            loss = F.cross_entropy(run(inputs).flatten(0, 1), targets)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        optimizer.zero_grad()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter() - began
+
+    return step
+
+
+def measured(cell: StepCell, *, device: str, mode: str) -> dict[str, Measured]:
+    """Every model's FLOPs of a step, and the seconds of its steps in rounds that all models share."""
+    torch.manual_seed(0)
+    tokens = torch.randint(cell.vocabulary, (cell.batch, cell.context + 1), device=device)
+    models = {name: build(cell).to(device) for name, build in MODELS.items()}
+    flops = {name: step_flops(model, tokens[:, :-1]) for name, model in models.items()}
+    steps = {name: training_step(model, tokens, mode=mode) for name, model in models.items()}
+    for step in steps.values():
+        for _ in range(WARMUP):
+            step()
+    rounds: dict[str, list[list[float]]] = {name: [] for name in steps}
+    names = list(steps)
+    for number in range(ROUNDS * STEPS):
+        for name in names:
+            if number % STEPS == 0:
+                rounds[name].append([])
+            rounds[name][-1].append(steps[name]())
+        names.reverse()
+    return {name: (flops[name], rounds[name]) for name in MODELS}
+
+
+def run() -> list[Result]:
+    """Measures in a process with a worker's environment: it has to be there before torch is."""
+    command = [sys.executable, "-m", "tests.bench.models", "--inside"]
+    done = subprocess.run(command, env={**os.environ, **ENVIRONMENT}, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, dict[str, Measured]] = json.loads(done.stdout.splitlines()[-1])
+    return [result for name, models in found.items() for result in results(name, models)]
+
+
+def results(name: str, models: Mapping[str, Measured]) -> Iterator[Result]:
+    """The time of each other model over ours. Fails where their FLOPs are not the same."""
+    flops, own = models["ours"]
+    for other, (other_flops, rounds) in models.items():
+        assert abs(other_flops / flops - 1) <= SAME_FLOPS, f"{other} has {other_flops} FLOPs a step, ours {flops}"
+        if other == "ours":
+            continue
+        ratio = ratio_interval(rounds, own)
+        assert ratio.low is not None
+        assert ratio.high is not None
+        ms = statistics.median(seconds for one in own for seconds in one) * 1e3
+        yield Result(
+            name=f"{other}'s step / ours, {name}",
+            figure=f"{ratio.ratio:.3f} [{ratio.low:.3f}, {ratio.high:.3f}], ours {ms:.1f} ms, {flops / 1e9:.1f} GFLOP",
+            goal=f"at least 1: lower end at least {GOAL}",
+            met=ratio.low >= GOAL,
+        )
+
+
+def inside() -> None:
+    """Measures everything in this process and prints it as JSON."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    found = {name: measured(cell, device=device, mode=mode) for name, mode, cell in compared(device)}
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Our model's training step against others of the same shape.")
+    parser.add_argument("--inside", action="store_true", help="measure in this very process and print the times")
+    if parser.parse_args().inside:
+        inside()
+    else:
+        for result in run():
+            print(result)

@@ -1,0 +1,105 @@
+"""What a machine can do at most, as a sweep measures it: when, how well, and what happens where it cannot be measured.
+
+The rates are compared with numpy's product and copy of the same kind on the same machine: another library, another
+clock, the same order of magnitude.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runner.engines.job import CeilingJob
+from runner.engines.local import LocalEngine
+from runner.measure import ceilings
+from runner.measure.ceilings import measure_ceilings
+from runner.schema import new_id
+from tests.command import TINY, parsed, rows, run
+
+ALL = ["copy", "matmul bf16", "matmul fp16", "matmul fp32"]
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep whose time is up before its first cell, and the same sweep started again."""
+    db = tmp_path_factory.mktemp("ceilings") / "results.duckdb"
+    stopped = run("sweep", *TINY, "--ceilings", "--budget", "0.01s", db=db)
+    assert stopped.returncode == 1, stopped.stdout
+    assert {row["moment"] for row in found(db)} == {"start"}, "an interrupted sweep has no end"
+    again = run("sweep", *TINY, "--ceilings", db=db)
+    assert again.returncode == 0, again.stdout
+    assert "not measured" not in again.stdout
+    return db
+
+
+def found(db: Path) -> list[dict[str, Any]]:
+    return rows(db, "FROM ceilings ORDER BY moment DESC, name")
+
+
+def test_at_the_start_and_at_the_end(swept: Path) -> None:
+    assert [(row["moment"], row["name"]) for row in found(swept)] == [
+        (moment, name) for moment in ("start", "end") for name in ALL
+    ]
+    (of,) = rows(swept, "SELECT run_id FROM runs")
+    for row in found(swept):
+        assert row["run_id"] == of["run_id"]
+        assert (row["flops_per_s"] is None) == (row["name"] == "copy") == (row["bytes_per_s"] is not None)
+        assert row["precision"] == (None if row["name"] == "copy" else row["name"].split()[1])
+        assert row["interval_share"] >= 0
+        assert row["datasheet"] is row["datasheet_flops_per_s"] is row["datasheet_bytes_per_s"] is None
+
+
+def best(work: Callable[[], object]) -> float:
+    """The shortest of a few runs (s)."""
+    times = []
+    for _ in range(5):
+        began = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def test_rates_are_those_of_this_machine(swept: Path) -> None:
+    rates = {(row["moment"], row["name"]): row["flops_per_s"] or row["bytes_per_s"] for row in found(swept)}
+    matrix = np.random.default_rng(0).standard_normal((512, 512), dtype=np.float32)
+    product = 2 * 512**3 / best(lambda: matrix @ matrix)
+    source = np.ones(2**25, dtype=np.float32)
+    target = np.zeros_like(source)
+    copied = 2 * source.nbytes / best(lambda: np.copyto(target, source))
+    for moment in ("start", "end"):
+        assert 0.1 < rates[moment, "matmul fp32"] / product < 10
+        assert 0.1 < rates[moment, "copy"] / copied < 10
+
+
+def test_show_prints_them(swept: Path) -> None:
+    printed = run("show", db=swept).stdout
+    assert all(name in printed for name in ALL)
+    assert "GB/s" in printed
+
+
+def test_the_flag() -> None:
+    assert parsed()[1].ceilings
+    assert not parsed("--no-ceilings")[1].ceilings
+    assert parsed("--ceilings")[1].ceilings
+
+
+def test_a_device_that_fails_costs_a_sweep_nothing() -> None:
+    job = CeilingJob(run_id=new_id(), moment="start", device="cuda:99", device_name="none")
+    answered = LocalEngine().ceilings(job)
+    assert not answered.rows
+    assert "exit code" in answered.missing["all"]
+
+
+def test_one_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ceilings, "COPIED_BYTES", {"cpu": 2**55})
+    monkeypatch.setattr(ceilings, "SECONDS", {"cpu": 0.001})
+    job = CeilingJob(run_id=new_id(), moment="start", device="cpu", device_name="NVIDIA H200")
+    answered = measure_ceilings(job)
+    assert sorted(row.name for row in answered.rows) == ALL[1:]
+    assert answered.missing.keys() == {"copy"}
+    promised = {row.name: row.datasheet_flops_per_s for row in answered.rows}
+    assert promised == {"matmul fp32": 67e12, "matmul bf16": 989.5e12, "matmul fp16": 989.5e12}
+    assert {row.datasheet for row in answered.rows} == {"NVIDIA H200 Tensor Core GPU datasheet"}

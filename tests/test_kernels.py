@@ -1,0 +1,456 @@
+"""What a profiled step is made of: sums against the step, FLOPs against the formula, each operator in its range."""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+from torch.profiler import ProfilerActivity, profile, record_function
+from torch.utils.flop_counter import FlopCounterMode
+
+from runner.analysis.costs import forward_flops, step_flops
+from runner.analysis.kernels import kernel_class
+from runner.analysis.operations import CAUSAL, Arguments, flops, moved_bytes
+from runner.engines.job import Job, Measurement
+from runner.measure.device import Device
+from runner.measure.kernel_rows import Key, Sum, kernel_sums, union_ns
+from runner.measure.kernels import STEPS, measure_kernels
+from runner.measure.step import ModelStep
+from runner.measure.timing import timed
+from runner.measure.trace import Event, Trace, events_of
+from runner.models.spans import announced, span
+from runner.models.transformer import Transformer
+from runner.schema import PHASES, KernelRow, ProfileCell
+from tests.command import TINY, rows, run, tiny
+
+NAMES = {
+    "matmul": (
+        "ampere_sgemm_128x64_tn",
+        "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8_stage3_warpsize2x2x1_ffma_execute_kernel__5x_cublas",
+        "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_kernel__5x_cublas",
+        "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT",
+        "nvjet_sm90_tst_192x192_64x4_2x1_v_bz_coopB_NNN",
+        "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_128x128_64x3_tn_align8>"
+        "(cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_128x128_64x3_tn_align8::Params)",
+        "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x64_8x5_tn_align1>(Params)",
+        "void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16, float, __nv_bfloat16, false>(float*)",
+        "void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16, 4, 4, false, false>(float)",
+        "void dot_kernel<float, 128, 0, cublasDotParams<cublasGemvTensor<float const> > >(float)",
+        "triton_tem_fused_mm_3",
+        "aten::bmm",
+        "aten::addmm",
+    ),
+    "attention": (
+        "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128, 128, 4, false, false, "
+        "cutlass::bfloat16_t>, false, true, false, false, true, true, false, false>(pytorch_flash::Flash_fwd_params)",
+        "void pytorch_flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<Flash_bwd_kernel_traits<64>>(Params)",
+        "void pytorch_flash::flash_bwd_dot_do_o_kernel<true, Flash_bwd_kernel_traits<64>>(Flash_bwd_params)",
+        "void pytorch_flash::flash_bwd_convert_dq_kernel<Flash_bwd_kernel_traits<64>>(Flash_bwd_params, int)",
+        "fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel<float, cutlass::arch::Sm80>)",
+        "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64_4x1x1_kernel0_0",
+        "triton_tem_fused_flex_attention_0",
+        "aten::_scaled_dot_product_flash_attention_for_cpu",
+    ),
+    "softmax": (
+        "void (anonymous namespace)::softmax_warp_forward<float, float, float, 9, false, false>(float*, float const*)",
+        "void at::native::(anonymous namespace)::cunn_SoftMaxForwardSmem<4, float, float, float, "
+        "at::native::(anonymous namespace)::LogSoftMaxForwardEpilogue, long>(float*, float const*, long)",
+        "void at::native::(anonymous namespace)::cunn_SoftMaxBackward<4, float, float, float, Epilogue>(float*)",
+        "triton_per_fused__softmax_masked_fill_2",
+        "aten::_log_softmax_backward_data",
+    ),
+    "normalisation": (
+        "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float, false>(int, float)",
+        "void at::native::(anonymous namespace)::GammaBetaBackwardCUDAKernelTemplate<float, float, 64u, 1u>(long)",
+        "triton_red_fused__to_copy_add_mean_mul_pow_rsqrt_1",
+        "aten::_fused_rms_norm",
+    ),
+    "elementwise": (
+        "void at::native::vectorized_elementwise_kernel<(int)4, at::native::BinaryFunctor<float, float, float, "
+        "at::native::binary_internal::MulFunctor<float>>, std::array<char *, (unsigned long)3>>(int, T2, T3)",
+        "void at::native::elementwise_kernel<(int)128, (int)2, void at::native::gpu_kernel_impl_nocast<"
+        "at::native::BinaryFunctor<float, float, float, at::native::binary_internal::MulFunctor<float>>>("
+        "at::TensorIteratorBase &, const T1 &)::[lambda(int) (instance 1)]>(int, T3)",
+        "void at::native::triu_tril_kernel<bool, int, false, 2, false>(Params)",
+        "triton_poi_fused_mul_silu_backward_4",
+        "aten::silu_backward",
+        "aten::mul_",
+    ),
+    "reduction": (
+        "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float, float> > >",
+        "void at::native::(anonymous namespace)::nll_loss_forward_reduce_cuda_kernel_2d<float, float, long>(float*)",
+        "triton_red_fused_sum_2",
+        "graph_0_cpp_fused_add_div_expand_mul_pow_sum_view_2",
+        "aten::sum",
+    ),
+    "optimizer": (
+        "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::"
+        "FusedOptimizerTensorListMetadata<4>, FusedAdamMathFunctor<float, 4, (at::native::ADAM_MODE)1, false> >(float)",
+        "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<TensorListMetadata<2>, "
+        "at::native::(anonymous namespace)::BinaryOpListAlphaFunctor<float, 2, 2, 0>, std::plus<float>, float>(float)",
+        "triton_for_fused_0",
+        "aten::_fused_adamw_",
+    ),
+    "copy or cast": (
+        "Memcpy DtoD (Device -> Device)",
+        "[CUDA memcpy Host-to-Device]",
+        "Memset (Device)",
+        "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1ul> >()",
+        "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)"
+        "::{lambda()#3}::operator()() const::{lambda(c10::BFloat16)#1}, std::array<char*, 2ul>, 4>(int)",
+        "void at::native::vectorized_elementwise_kernel<4, at::native::bfloat16_copy_kernel_cuda(Iterator&)>(int)",
+        "void at::native::(anonymous namespace)::CatArrayBatchedCopy<OpaqueType<4u>, unsigned int, 4, 64, 64>(char*)",
+        "triton_poi_fused__to_copy_5",
+        "aten::copy_",
+    ),
+    "other": (
+        "void at::native::(anonymous namespace)::indexSelectLargeIndex<float, long, unsigned int, 2, 2, -2, true>()",
+        "void at::native::(anonymous namespace)::embedding_backward_feature_kernel<float, float, long>(long const*)",
+        "autograd::engine::evaluate_function: SoftmaxBackward0",
+        "MmBackward0",
+        "aten::view",
+        "<script>alert(1)</script>",
+    ),
+}
+
+
+@pytest.mark.parametrize("known", NAMES)
+def test_kernels_are_classed_by_their_names(known: str) -> None:
+    assert {name: kernel_class(name) for name in NAMES[known]} == dict.fromkeys(NAMES[known], known)
+
+
+def test_what_an_optimizer_multiplies_is_the_optimizers() -> None:
+    assert kernel_class("aten::addcdiv_", phase="optimizer") == "optimizer"
+    assert kernel_class("aten::addcdiv_", phase="forward") == "elementwise"
+    assert kernel_class("Memset (Device)", phase="optimizer") == "copy or cast"
+
+
+def profiled_cell(**asked: Any) -> ProfileCell:
+    step = tiny(**{"context": 64, **asked})
+    return ProfileCell(**{name: getattr(step, name) for name in ProfileCell.names()})
+
+
+def profiled(**asked: Any) -> Measurement:
+    job = Job(
+        experiment="kernels",
+        cell=profiled_cell(**asked),
+        run_id=UUID(int=1),
+        cell_id=UUID(int=2),
+        device="cpu",
+        device_name="",
+    )
+    return measure_kernels(job, report=lambda phase: None)
+
+
+def kernels(measurement: Measurement) -> list[KernelRow]:
+    return [row for row in measurement.details["kernels"] if isinstance(row, KernelRow)]
+
+
+def calls(measurement: Measurement, kernel: str) -> dict[tuple[str, str], float]:
+    return {(row.phase, row.scope): row.calls for row in kernels(measurement) if row.kernel == kernel}
+
+
+def matmul_flops(found: Sequence[KernelRow], *phases: str) -> int:
+    return sum(row.flops or 0 for row in found if row.kernel_class == "matmul" and row.phase in phases)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Nothing here is about speed, and threads that wait for one another take long on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def training() -> Measurement:
+    """Two layers, eager, naive attention, the optimizer as one kernel."""
+    return profiled(optimizer="fused")
+
+
+def test_sums_reconcile_with_the_profiled_step(training: Measurement) -> None:
+    values, found = training.values, kernels(training)
+    assert values["kernel_ms"] == pytest.approx(sum(row.device_ms for row in found))
+    assert values["kernel_calls"] == sum(row.calls for row in found)
+    assert values["attributed_share"] == 1.0
+    assert {row.phase for row in found} == {"forward", "loss", "backward", "optimizer"}
+    # Operators of one thread do not overlap; what is left of the step is Python between them.
+    assert 0.5 * values["profiled_step_ms"] < values["kernel_ms"] <= values["busy_ms"] <= values["profiled_step_ms"]
+    assert values["busy_share"] == pytest.approx(values["busy_ms"] / values["profiled_step_ms"])
+    assert values["overhead_share"] == pytest.approx(values["profiled_step_ms"] / values["unprofiled_step_ms"] - 1)
+    assert (values["steps"], values["host_bound_share"]) == (STEPS, None)
+
+
+def test_flops_of_a_step_are_those_of_the_formula(training: Measurement) -> None:
+    cell, found = profiled_cell(), kernels(training)
+    assert matmul_flops(found, "forward", "backward") == step_flops(cell)
+    assert matmul_flops(found, "forward") == forward_flops(cell).total
+    assert matmul_flops(found, "backward") == 2 * forward_flops(cell).total
+
+
+def test_operators_and_their_backward_are_in_the_range_that_asked(training: Measurement) -> None:
+    assert calls(training, "aten::_softmax") == {("forward", "attention softmax"): 2}
+    assert calls(training, "aten::_softmax_backward_data") == {("backward", "attention softmax"): 2}
+    assert calls(training, "aten::masked_fill") == {
+        ("forward", "attention mask"): 2,
+        ("backward", "attention mask"): 2,
+    }
+    assert calls(training, "aten::_log_softmax_backward_data") == {("backward", "loss"): 1}
+    assert calls(training, "aten::_fused_adamw_") == {("optimizer", ""): 1}
+    # Per layer: two products in attention, three projections in and one out, three in the feed-forward network; the
+    # head's. Backward has two for each.
+    assert calls(training, "aten::bmm") == {
+        ("forward", "attention scores"): 2,
+        ("forward", "attention product"): 2,
+        ("backward", "attention scores"): 4,
+        ("backward", "attention product"): 4,
+    }
+    assert calls(training, "aten::mm") == {
+        ("forward", "attention projections"): 8,
+        ("forward", "feed-forward"): 6,
+        ("forward", "output head"): 1,
+        ("backward", "attention projections"): 16,
+        ("backward", "feed-forward"): 12,
+        ("backward", "output head"): 2,
+    }
+
+
+def test_bytes_of_the_optimizer_are_those_of_adamw(training: Measurement) -> None:
+    """Parameters, gradients and two moments read, all but the gradients written: 28 bytes a parameter."""
+    (step,) = (row for row in kernels(training) if row.kernel == "aten::_fused_adamw_")
+    parameters = sum(parameter.numel() for parameter in Transformer(tiny()).parameters())
+    assert step.moved_bytes == 28 * parameters
+
+
+def sums_of(step: ModelStep) -> Mapping[Key, Sum]:
+    """What the second step of a process is made of."""
+    step(lambda: None)
+    step.between()
+    with announced(record_function), profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler:
+        timed(step, Device("cpu"), phases=len(PHASES[step.cell.mode]))
+    trace = Trace(events_of(profiler, step=0))
+    return kernel_sums(trace, list(trace.work()), list_bytes=4)
+
+
+def product_flops(sums: Mapping[Key, Sum]) -> int:
+    return sum(found.total(0) or 0 for (_, _, kernel), found in sums.items() if kernel_class(kernel) == "matmul")
+
+
+def test_a_checkpointed_step_counts_what_it_computes_again() -> None:
+    cell = tiny(mode="backward", checkpoint_blocks=1)
+    sums = sums_of(ModelStep(cell, Device("cpu")))
+    # A block's last product begins, and is broken off there: nobody needs it. It is seen all the same, once a block.
+    broken_off = cell.layers * 2 * cell.batch * cell.context * cell.d_model * cell.d_ff
+    assert product_flops(sums) == step_flops(cell) + broken_off
+    # Each layer's softmax once in the forward pass, and once more in the backward pass, under its name there too.
+    for phase in ("forward", "backward"):
+        assert sums[phase, "attention softmax", "aten::_softmax"].calls == cell.layers
+
+
+def test_compiled_operators_know_their_phase_and_no_range() -> None:
+    """Traced for backward as torch.compile does it, and run without its C++: its kernels take a minute to compile."""
+    cell = tiny(mode="backward", layers=1)
+    step = ModelStep(cell, Device("cpu"))
+    step.run = torch.compile(step.model, backend="aot_eager")
+    sums = sums_of(step)
+    assert product_flops(sums) == step_flops(cell)
+    assert {phase for phase, _, kernel in sums if kernel == "aten::mm"} == {"forward", "backward"}
+    assert {scope for _, scope, _ in sums} == {"", "loss"}
+
+
+def test_flops_of_products_are_those_that_torch_counts() -> None:
+    cell = tiny(context=32, attention="sdpa")
+    with FlopCounterMode(display=False) as counter:
+        ModelStep(cell, Device("cpu"))(lambda: None)
+    sums = sums_of(ModelStep(cell, Device("cpu")))
+    counted = {str(operator): number for operator, number in counter.get_flop_counts()["Global"].items()}
+    assert product_flops(sums) == counted["aten.mm"]
+    # FlashAttention's convention halves what is masked, which torch's counter does not.
+    attention = {kernel: found.total(0) for (_, _, kernel), found in sums.items() if "scaled_dot" in kernel}
+    forward = 4 * cell.batch * cell.context**2 * cell.d_model // 2 * cell.layers
+    assert attention["aten::_scaled_dot_product_flash_attention_for_cpu"] == forward
+    assert attention["aten::_scaled_dot_product_flash_attention_for_cpu_backward"] == forward * 5 // 2
+
+
+def test_names_neither_break_a_graph_nor_compile_it_again() -> None:
+    torch._dynamo.reset()
+    counters.clear()
+    model, tokens = Transformer(tiny(layers=1)), torch.zeros((1, 16), dtype=torch.int64)
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    compiled(tokens)
+    with announced(record_function):
+        compiled(tokens)
+    assert counters["stats"]["unique_graphs"] == 1
+    assert not counters["graph_break"]
+
+
+def test_names_are_given_to_whoever_listens() -> None:
+    said: list[str] = []
+
+    class Listening:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __enter__(self) -> None:
+            said.append(self.name)
+
+        def __exit__(self, *error: object) -> None:
+            said.append(f"end of {self.name}")
+
+    with announced(Listening), span("rope"):
+        pass
+    with span("rope"):
+        pass
+    assert said == ["rope", "end of rope"]
+
+
+def on_cuda() -> Trace:
+    """A forward and a backward pass on a GPU, as the profiler would tell of it: times in ns, one kernel of 100 after
+    the other, all of them later than the host that asked for them, and one of a second stream."""
+    host, autograd = 11, 12
+    numbers = itertools.count(1)
+
+    def call(name: str, start: int, end: int, **values: Any) -> Event:
+        kind = values.pop("kind", "call")
+        thread = values.pop("thread", host)
+        given = {"torch_thread": 1 if thread == host else 2, "correlation": next(numbers), **values}
+        return Event(kind=kind, name=name, start_ns=start, end_ns=end, thread=thread, **given)
+
+    square = {"shapes": [[8, 8], [8, 8]], "dtypes": ["float", "float"], "values": [None, None]}
+    softmax = {"shapes": [[8, 8], [], []], "dtypes": ["float", "Scalar", "Scalar"], "values": [None, -1, False]}
+    forward = [
+        call("step", 0, 1000, kind="range"),
+        call("forward", 0, 100, kind="range"),
+        call("attention scores", 10, 40, kind="range"),
+        call("aten::bmm", 12, 38, sequence=5, **square),
+        call("aten::ones", 40, 41, sequence=6),  # needs no backward, and announces the next one's number
+        call("attention softmax", 50, 90, kind="range"),
+        call("aten::softmax", 52, 88, sequence=6),
+        call("aten::_softmax", 54, 86, sequence=6, **softmax),
+        call("backward", 100, 200, kind="range"),
+    ]
+    node = {"kind": "node", "thread": autograd, "forward_thread": 1}
+    backward = [
+        call("autograd::engine::evaluate_function: SoftmaxBackward0", 110, 140, sequence=6, **node),
+        call("SoftmaxBackward0", 111, 139, sequence=6, **node),
+        call("aten::_softmax_backward_data", 112, 138, thread=autograd, **softmax),
+        call("autograd::engine::evaluate_function: BmmBackward0", 140, 180, sequence=5, **node),
+        call("aten::bmm", 142, 178, thread=autograd, **square),
+        call("cudaLaunchKernel", 150, 155, thread=autograd, linked=13, correlation=900),
+        call("cuLaunchKernel", 160, 165, thread=autograd, linked=0, correlation=901),
+    ]
+    by_name = {event.name: event.correlation for event in forward + backward if event.name.startswith("aten::_")}
+    products = [event.correlation for event in forward + backward if event.name == "aten::bmm"]
+    kernels = [
+        ("sm90_gemm", 300, 400, products[0]),
+        ("splitKreduce_kernel", 350, 450, products[0]),  # overlaps by 50
+        ("softmax_warp_forward", 450, 550, by_name["aten::_softmax"]),
+        ("softmax_warp_backward", 550, 650, by_name["aten::_softmax_backward_data"]),
+        ("sm90_gemm", 650, 760, products[1]),
+        ("triton_poi_fused_add_0", 760, 860, 0),  # launched without an operator; the driver's call tells
+        ("nobody's", 860, 960, 0),
+    ]
+    correlation = {"sm90_gemm": 900, "triton_poi_fused_add_0": 901}
+    device = [
+        Event("kernel", name, start, end, thread=7, linked=linked, correlation=correlation.get(name, 999))
+        for name, start, end, linked in kernels
+    ]
+    return Trace(forward + backward + device)
+
+
+def test_kernels_belong_to_whoever_launched_them_however_late_they_run() -> None:
+    trace = on_cuda()
+    work = list(trace.work())
+    sums = kernel_sums(trace, work, list_bytes=4)
+    assert {key: (found.calls, found.ns) for key, found in sums.items()} == {
+        ("forward", "attention scores", "sm90_gemm"): (1, 100),
+        ("forward", "attention scores", "splitKreduce_kernel"): (1, 100),
+        ("forward", "attention softmax", "softmax_warp_forward"): (1, 100),
+        ("backward", "attention softmax", "softmax_warp_backward"): (1, 100),
+        ("backward", "attention scores", "sm90_gemm"): (1, 110),
+        ("backward", "attention scores", "triton_poi_fused_add_0"): (1, 100),
+        ("unknown", "", "nobody's"): (1, 100),
+    }
+    assert union_ns(work) == 960 - 300
+    assert sums["backward", "attention scores", "sm90_gemm"].operators == Counter({"aten::bmm": 110})
+
+
+def test_flops_of_an_operator_go_to_the_longest_of_its_kernels() -> None:
+    sums = kernel_sums(on_cuda(), list(on_cuda().work()), list_bytes=4)
+    counted = {(phase, kernel): found.total(0) for (phase, _, kernel), found in sums.items()}
+    assert counted == {
+        ("forward", "sm90_gemm"): 2 * 8**3,
+        ("forward", "splitKreduce_kernel"): None,
+        ("forward", "softmax_warp_forward"): 5 * 64,
+        ("backward", "softmax_warp_backward"): 4 * 64,
+        ("backward", "sm90_gemm"): 2 * 8**3,
+        ("backward", "triton_poi_fused_add_0"): None,
+        ("unknown", "nobody's"): None,
+    }
+
+
+@pytest.mark.parametrize("name", CAUSAL)
+def test_where_attention_says_that_it_is_causal(name: str) -> None:
+    for suffix, place in zip(("", "_backward"), CAUSAL[name], strict=True):
+        schema = getattr(torch.ops.aten, name + suffix).default._schema
+        assert schema.arguments[place].name == "is_causal"
+
+
+def asked(operator: str, *arguments: tuple[Any, str], values: Sequence[Any] = ()) -> Arguments:
+    return Arguments(
+        operator=operator,
+        shapes=[shape for shape, _ in arguments],
+        dtypes=[dtype for _, dtype in arguments],
+        values=values or [None] * len(arguments),
+        list_bytes=2,
+    )
+
+
+def test_bytes_are_inputs_once_and_outputs_once() -> None:
+    wide, half = ([2, 3, 4], "float"), ([4], "c10::BFloat16")
+    scalar: tuple[list[int], str] = ([], "Scalar")
+    cases = [
+        (asked("aten::mm", ([2, 3], "c10::BFloat16"), ([3, 5], "c10::BFloat16")), 2 * (6 + 15 + 10)),
+        (asked("aten::addmm", ([5], "float"), ([2, 3], "float"), ([3, 5], "float")), 4 * (5 + 6 + 15 + 10)),
+        (asked("aten::mul", wide, half), 24 * 4 + 4 * 2 + 24 * 4),
+        (asked("aten::add_", wide, scalar), 2 * 24 * 4),
+        (asked("aten::lt", wide, wide), 2 * 24 * 4 + 24),
+        (asked("aten::copy_", ([8], "float"), ([8], "c10::Half")), 8 * 4 + 8 * 2),
+        (asked("aten::fill_", wide, scalar), 24 * 4),
+        (asked("aten::mean", wide, ([], "ScalarList"), values=[None, [-1], True, None]), 24 * 4 + 6 * 4),
+        (asked("aten::sum", wide), 24 * 4 + 4),
+        (asked("aten::_softmax", ([8, 8], "c10::BFloat16"), scalar, scalar, values=[None, -1, True]), 64 * 2 + 64 * 4),
+        (asked("aten::_foreach_add_", ([[3], [5]], "TensorList"), ([[3], [5]], "TensorList")), 2 * (8 + 8 + 8)),
+        (asked("aten::einsum", ([], ""), ([[2, 3]], "TensorList")), None),
+        (asked("aten::mul", ([4], "a type of tomorrow"), scalar), None),
+    ]
+    for call, expected in cases:
+        assert moved_bytes(call) == expected, call
+    assert flops(asked("aten::mul", wide, half)) == 24
+    assert flops(asked("aten::exp", wide)) is None
+
+
+def test_a_sweep_leaves_the_rows_of_all_three_tables(tmp_path: Path) -> None:
+    db = tmp_path / "results.duckdb"
+    done = run("sweep", *TINY[2:-8], "--experiment", "kernels", "--modes", "inference", "--device", "cpu", db=db)
+    assert done.returncode == 0, done.stdout
+    (profile_row,) = rows(db, "FROM profiles")
+    (trace,) = rows(db, "FROM traces")
+    found = rows(db, "FROM kernels")
+    assert (profile_row["status"], profile_row["mode"]) == ("ok", "inference")
+    assert (trace["origin"], trace["title"]) == ("torch-profiler", "toy-64 · 16 · inference · fp32 · eager · batch 1")
+    assert (trace["kernels"], trace["steps"]) == (len(found), 1)
+    assert {row["cell_id"] for row in [trace, *found]} == {profile_row["cell_id"]}
+    assert sum(row["device_ms"] for row in found) == pytest.approx(profile_row["kernel_ms"])
+    shown = run("show", db=db)
+    assert f"{profile_row['kernel_ms']:,.2f}" in shown.stdout
+    assert {row["phase"] for row in found} == {"forward"}
+    assert sum(row["flops"] or 0 for row in found if row["kernel_class"] == "matmul") == step_flops(
+        profiled_cell(mode="inference", context=16)
+    )

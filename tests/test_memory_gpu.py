@@ -1,0 +1,67 @@
+"""What CUDA's allocator counts against what is predicted for CUDA; needs an NVIDIA GPU, and is skipped without one."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from runner.analysis import activations, attention, costs
+from runner.engines.job import Job, Outcome
+from runner.engines.local import LocalEngine
+from runner.schema import AttentionCell, MemoryCell, new_id
+from runner.sizes import size_named
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+]
+
+
+@pytest.fixture(scope="module")
+def engine() -> LocalEngine:
+    return LocalEngine()
+
+
+def outcome(engine: LocalEngine, experiment: str, cell: AttentionCell | MemoryCell) -> Outcome:
+    job = Job(experiment=experiment, cell=cell, run_id=new_id(), cell_id=new_id(), device="cuda",
+              device_name=torch.cuda.get_device_name())  # fmt: skip
+    found = engine.measure(job, timeout_s=300)
+    assert found.status == "ok", found.message
+    return found
+
+
+WAYS = [("naive", "fp32"), ("naive", "bf16"), ("sdpa-math", "bf16"), ("sdpa-flash", "bf16"), ("sdpa-efficient", "fp32")]
+
+
+@pytest.mark.parametrize(("implementation", "precision"), WAYS)
+def test_attentions_bytes_are_as_predicted(engine: LocalEngine, implementation: Any, precision: Any) -> None:
+    cell = AttentionCell(implementation=implementation, precision=precision, batch=8, seq_len=2048, d_head=64,
+                         warmup_steps=2, min_steps=3, max_steps=3)  # fmt: skip
+    found = outcome(engine, "attention", cell).measurement
+    gpu = torch.cuda.get_device_name()
+    predicted = attention.predicted_peak_bytes(cell, device="cuda", gpu=gpu)
+    assert found.values["saved_bytes"] == attention.saved_bytes(cell, device="cuda")
+    assert found.values["peak_allocated_bytes"] == pytest.approx(predicted, rel=0.001)
+    reserved = attention.predicted_reserved_bytes(cell, gpu=gpu)
+    assert found.values["peak_reserved_bytes"] == pytest.approx(reserved, rel=0.15)
+    kept: Any = found.details["saved_tensors"]
+    assert sum(row.storage_bytes for row in kept) == found.values["saved_bytes"]
+
+
+@pytest.mark.parametrize("checkpoint_blocks", [0, 1, 4])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_training_step_is_as_predicted(engine: LocalEngine, precision: Any, checkpoint_blocks: int) -> None:
+    """Every part to a few KiB; the allocator rounds up; a checkpointed block says what it saves the second time."""
+    shape: dict[str, Any] = size_named("small").numbers
+    cell = MemoryCell(**shape, context=512, mode="train", precision=precision, checkpoint_blocks=checkpoint_blocks)
+    found = outcome(engine, "memory", cell).measurement
+    values: Any = found.values
+    predicted = costs.predicted_peak(cell, device="cuda", gpu=torch.cuda.get_device_name())
+    for part, size in predicted.parts.items():
+        assert values[f"{part}_bytes"] == pytest.approx(size, abs=8192, rel=0.001), part
+    assert 0 < values["rounding_bytes"] < 0.05 * values["peak_allocated_bytes"]
+    assert abs(values["residual_bytes"]) <= 0.005 * values["peak_allocated_bytes"]
+    assert values["saved_bytes"] == activations.kept_bytes(cell, device="cuda")
+    assert values["block_saved_bytes"] == activations.saved_bytes(cell, device="cuda").block
+    rows: Any = found.details["saved_tensors"]
+    assert {row.operation for row in rows} >= {"aten::pow", "aten::_softmax", "aten::silu", "aten::mm"}

@@ -1,0 +1,83 @@
+"""Synthetic profiles and their kernels: they look like measurements and are none.
+
+    store(path, [profiled(of, mode="train"), profiled(of, mode="train", precision="bf16")])
+
+Times are whole numbers of ms per step (`KERNELS`), so that a test can work out by hand what a chart must show; bf16
+takes half of what a matrix product takes in fp32, and casts. Written through the real spool and the real ingest.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.analysis.kernels import kernel_class
+from runner.schema import KernelRow, Mode, ProfileCell, ProfileRow, RunRow, TraceRow, new_id
+from runner.store.database import ingest
+from runner.store.spool import Spool
+
+SHAPE = {"d_model": 64, "d_ff": 192, "layers": 2, "heads": 2, "vocabulary": 2048}
+HTML = "<img src=x onerror=\"document.title='owned'\">"
+GEMM, GEMM_BACK = "ampere_sgemm_128x64_tn", "ampere_sgemm_128x64_nt"
+SOFTMAX = "void cunn_SoftMaxForward<4, float, float, float>(float *, const float *, int)"
+MUL = "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<float, MulFunctor<float>>>(int)"
+ADAM = "void at::native::multi_tensor_apply_kernel<at::native::FusedAdamMathFunctor<float>>(T1)"
+CAST = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>(int)"
+#: (phase, range, kernel, calls, ms, FLOPs) of a training step in fp32. Forward 20 ms, backward 24, optimizer 6.
+KERNELS = (
+    ("forward", "feed-forward", GEMM, 6, 8.0, 6_000_000),
+    ("forward", "feed-forward", MUL, 2, 2.0, None),
+    ("forward", "attention scores", GEMM, 2, 2.0, 1_000_000),
+    ("forward", "attention mask", MUL, 2, 1.0, None),
+    ("forward", "attention softmax", SOFTMAX, 2, 4.0, None),
+    ("forward", "attention product", GEMM, 2, 3.0, 1_000_000),
+    ("backward", "feed-forward", GEMM_BACK, 12, 18.0, 12_000_000),
+    ("backward", "attention softmax", SOFTMAX, 2, 6.0, None),
+    ("optimizer", "", ADAM, 4, 6.0, None),
+)
+#: What modes run of it.
+PHASES: Mapping[str, tuple[str, ...]] = {
+    "inference": ("forward",), "forward": ("forward",), "backward": ("forward", "backward"),
+    "train": ("forward", "backward", "optimizer"),
+}  # fmt: skip
+Tables = dict[str, Sequence[object]]
+
+
+def profiled(of: RunRow, *, mode: Mode = "train", values: Mapping[str, Any] | None = None, **asked: Any) -> Tables:
+    """One profiled cell whose step takes 2 ms more than its kernels, and a tenth more with the profiler."""
+    cell = ProfileCell(**{**SHAPE, "context": 128, "precision": "fp32", "mode": mode, **asked})
+    ids: dict[str, Any] = {"run_id": of.run_id, "cell_id": new_id()}
+    key = {name: getattr(cell, name) for name in ProfileCell.names()}
+    status = (values or {}).get("status", "ok")
+    if status != "ok":
+        return {"runs": [of], "profiles": [ProfileRow(**key, **ids, cell_key=cell.key, **(values or {}))]}
+    kernels = kernel_rows(ids, cell)
+    took = sum(kernel.device_ms for kernel in kernels)
+    own: dict[str, Any] = {
+        "status": "ok", "steps": 5, "unprofiled_step_ms": took + 2, "profiled_step_ms": (took + 2) * 1.1,
+        "overhead_share": 0.1, "kernel_ms": took, "busy_ms": took, "busy_share": took / (took + 2),
+        "host_bound_share": 2 / (took + 2), "attributed_share": 1.0, "kernel_calls": len(kernels),
+    }  # fmt: skip
+    row = ProfileRow(**key, **ids, cell_key=cell.key, **{**own, **(values or {})})
+    trace = TraceRow(**ids, origin="torch-profiler", title="a cell", kernels=len(kernels), kernel_ms=took, steps=1)
+    return {"runs": [of], "profiles": [row], "traces": [trace], "kernels": kernels}
+
+
+def kernel_rows(ids: Mapping[str, Any], cell: ProfileCell) -> list[KernelRow]:
+    """The kernels of a cell; in bf16 matrix products take half as long, and 3 ms of casts come with the forward."""
+    half = 0.5 if cell.precision == "bf16" else 1.0
+    cast = [("forward", "feed-forward", CAST, 6, 3.0, None)] if half < 1 else []
+    return [
+        KernelRow(**ids, phase=phase, scope=scope, kernel=kernel, kernel_class=kernel_class(kernel, phase=phase),
+                  calls=calls, device_ms=took * (half if kernel in (GEMM, GEMM_BACK) else 1.0), flops=flops)
+        for phase, scope, kernel, calls, took, flops in (*KERNELS, *cast) if phase in PHASES[cell.mode]
+    ]  # fmt: skip
+
+
+def store(path: Path, cells: Sequence[Tables]) -> Path:
+    """Write them into the file as a sweep would."""
+    for tables in cells:
+        (row,) = tables["profiles"]
+        Spool(path).write(tables, str(row.cell_id))  # type: ignore[attr-defined]
+    while ingest(path):
+        pass
+    return path
