@@ -2,4 +2,6 @@
 
 import streamlit as st
 
-app = st.App("pages/main.py")
+from pages.api import ROUTES
+
+app = st.App("pages/main.py", routes=ROUTES)

@@ -19,6 +19,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from pages.charts.colors import PALETTE
 from runner.schema import TABLES, RunRow
+from runner.store.database import ingest
 from runner.store.spool import Spool
 from tests import memory_rows, rows, timelines
 from tests.browser import ROOT, chromium, opened, served
@@ -27,13 +28,32 @@ PAGES = {
     "": "What is in this file?",
     "training-step": "Where does the time of a training step go?",
     "mixed-precision": "How much faster is mixed precision?",
+    "torch-compile": "What does torch.compile buy, and when has it paid for itself?",
+    "kernels": "What is the time of a step made of?",
+    "roofline": "How far from the limit of this machine is this step, and what would help?",
+    "explore": "How does anything depend on anything?",
     "attention": "What does attention cost as sequences grow?",
     "peak-memory": "What fills the memory at the peak of a step?",
     "memory-timeline": "What fills memory during a step?",
+    "compare": "Is B faster than A, and why?",
     "data": "What exactly was stored?",
+    "sql": "What else do the rows say?",
 }
 expect.set_options(timeout=20_000)
 CHART = ".js-plotly-plot .main-svg"
+LIVE_CONTEXTS = (64, 128, 256, 512, 1024)
+#: Python runs this at the start of the server, whatever it is going to import, and tells it of every socket it uses.
+TELLS_WHOM_IT_ASKS = """
+import sys
+def told(event, arguments):
+    if event in ("socket.connect", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo", "socket.gethostbyname"):
+        address = arguments[0] if event.startswith("socket.get") else arguments[1]
+        host = address[0] if isinstance(address, tuple) else address
+        if host not in ("localhost", "127.0.0.1", "::1", "", None):
+            with open({log!r}, "a") as log:
+                print(event, host, file=log)
+sys.addaudithook(told)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +63,17 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where servers that are started from now on write whom they ask: every address but this machine's own."""
+    folder = tmp_path_factory.mktemp("asked")
+    (folder / "sitecustomize.py").write_text(TELLS_WHOM_IT_ASKS.format(log=str(folder / "log")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder))
+        yield folder / "log"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory, asked: Path) -> Iterator[str]:
     """A server over a small finished sweep of every experiment that nobody has visited yet."""
     of, path = rows.run(label="first look"), tmp_path_factory.mktemp("app") / "results.duckdb"
     rows.store(path, of, rows.laptop(of))
@@ -69,9 +99,8 @@ def test_every_page(browser: Browser, address: str, path: str) -> None:
     """Every page opens by its address, says its question, and asks nothing of the outside."""
     with opened(browser, f"{address}/{path}") as visit:
         expect(visit.page.get_by_role("heading", level=1)).to_have_text(PAGES[path])
-        expect(
-            visit.page.locator(f"{CHART}, [data-testid=stDataFrame], canvas").filter(visible=True).first
-        ).to_be_visible()
+        shown = f"{CHART}, [data-testid=stDataFrame], [data-testid=stCode], canvas"  # or how to measure what is missing
+        expect(visit.page.locator(shown).filter(visible=True).first).to_be_visible()
         _settled(visit.page)
         assert visit.page.get_by_test_id("stException").count() == 0
         assert visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -84,6 +113,16 @@ def test_every_page_on_a_phone(browser: Browser, address: str, path: str) -> Non
         _settled(visit.page)
         main = visit.page.get_by_test_id("stMain")
         assert main.evaluate("main => main.scrollWidth <= main.clientWidth"), "the page scrolls sideways"
+
+
+def test_the_server_asks_nobody(address: str, asked: Path) -> None:
+    """After every page has been drawn twice, the server has neither looked up nor called any other machine. That it
+    would have been seen, a process shows that is started in the same way."""
+    assert not asked.exists(), asked.read_text()
+    call = "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).connect(('192.0.2.1', 9))"
+    subprocess.run([sys.executable, "-c", call], check=False)
+    assert asked.read_text() == "socket.connect 192.0.2.1\n"
+    asked.unlink()
 
 
 def test_filters_go_to_the_url_and_back(browser: Browser, address: str) -> None:
@@ -225,13 +264,13 @@ def test_busy_file(browser: Browser, elsewhere: str, file: Path) -> None:
 
 
 def test_live_filling(browser: Browser, elsewhere: str, file: Path) -> None:
-    """While a sweep runs, charts fill by themselves; the pinned cell, the zoom and the place on the page stay."""
+    """While a sweep runs, charts fill by themselves; pinned cell, zoom and place on the page survive three ingests."""
     of = rows.run(label="live")
-    cells = [rows.asked("toy-64", context=context) for context in (64, 128, 256)]
+    cells = [rows.asked("toy-64", context=context) for context in LIVE_CONTEXTS]
     rows.spooled(file, of, rows.ok(of, cells[0]))
     _plan(file, of, done=1)
     with opened(browser, f"{elsewhere}/training-step") as visit:
-        expect(visit.page.get_by_text("Sweep running: 1 of 3 cells")).to_be_visible()
+        expect(visit.page.get_by_text("Sweep running: 1 of 5 cells")).to_be_visible()
         _settled(visit.page)
         visit.page.locator(".st-key-card-phases .bars .point").first.click(force=True)
         expect(visit.page).to_have_url(re.compile("cell="))
@@ -239,24 +278,31 @@ def test_live_filling(browser: Browser, elsewhere: str, file: Path) -> None:
         _settled(visit.page)
         zoomed = _zoom(visit.page, "phases")
         _scroll(visit.page, 120)
-        rows.spooled(file, of, rows.ok(of, cells[1]))
-        _plan(file, of, done=2)
-        expect(visit.page.get_by_text("Sweep running: 2 of 3 cells")).to_be_visible()
-        visit.page.wait_for_function("document.querySelectorAll('.st-key-card-phases .bars .point').length == 8")
-        _settled(visit.page)
-        assert visit.page.url == pinned
-        expect(visit.page.locator(".st-key-card-samples h3")).to_contain_text("toy-64 · 64 · train · fp32")
-        assert _range(visit.page, "phases") == pytest.approx(zoomed, rel=1e-6)
-        assert _scroll(visit.page) == pytest.approx(120, abs=2)
-        _plan(file, of, done=2, age_s=60)
+        for done in (2, 3, 4):
+            rows.spooled(file, of, rows.ok(of, cells[done - 1]))
+            while ingest(file):
+                pass
+            assert not Spool(file).files(), "the rows are in the file itself"
+            _plan(file, of, done=done)
+            # Each cell still owed takes the 2 s that those before it took.
+            left, now = f"about {2 * (5 - done)} s left", f"now: toy-64 · {LIVE_CONTEXTS[done]} · train"
+            expect(visit.page.get_by_text(f"Sweep running: {done} of 5 cells · {left} · {now}")).to_be_visible()
+            bars = f"document.querySelectorAll('.st-key-card-phases .bars .point').length == {4 * done}"
+            visit.page.wait_for_function(bars)
+            _settled(visit.page)
+            assert visit.page.url == pinned
+            expect(visit.page.locator(".st-key-card-samples h3")).to_contain_text("toy-64 · 64 · train · fp32")
+            assert _range(visit.page, "phases") == pytest.approx(zoomed, rel=1e-6)
+            assert _scroll(visit.page) == pytest.approx(120, abs=2)
+        _plan(file, of, done=4, age_s=60)
         expect(
-            visit.page.get_by_text("Interrupted after 2 of 3 cells: run the same command again to go on")
+            visit.page.get_by_text("Interrupted after 4 of 5 cells: run the same command again to go on")
         ).to_be_visible()
     Spool(file).remove_plan(of.run_id)
 
 
 def _plan(file: Path, of: RunRow, *, done: int, age_s: float = 0.0) -> None:
-    titles = [f"toy-64 · {context} · train · fp32 · eager" for context in (64, 128, 256)]
+    titles = [f"toy-64 · {context} · train · fp32 · eager" for context in LIVE_CONTEXTS]
     Spool(file).write_plan(rows.plan(of, titles, done=done, age_s=age_s), of.run_id)
 
 

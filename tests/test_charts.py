@@ -9,7 +9,7 @@ from typing import Any, get_args
 import plotly.graph_objects as go
 import pytest
 
-from pages.charts import colors, coverage, frame, phases, samples, speedups, warmup
+from pages.charts import colors, coverage, frame, frontier, peaks, phases, samples, speedups, warmup
 from pages.charts.phases import PhaseBar
 from pages.charts.speedups import SpeedupDot
 from runner.schema import Backend, Phase, Precision, Status
@@ -142,6 +142,46 @@ def test_coverage_tiles() -> None:
     heat, words = figure.data
     assert list(words.text) == ["12.3", "✕ oom", "1.00 ✕ timeout", "·"]
     assert [list(line) for line in heat.z] == [[None, None], [4, 2], [3, 0]]
+
+
+def test_the_ratio_axis_has_few_ticks_centered_on_one() -> None:
+    """Three up to 3×, five beyond: neighbors stay apart on a phone."""
+    for ratio, wanted in ((1.35, ["0.77×", "1×", "1.3×"]), (11.0, ["0.11×", "0.33×", "1×", "3×", "9×"])):
+        figure = speedups.speedup_dots([SpeedupDot(place="a", size="", phase="step", cell_id="1", ratio=ratio)],
+                                       variant="bf16")  # fmt: skip
+        assert list(figure.layout.xaxis.ticktext) == wanted
+        assert math.prod(figure.layout.xaxis.tickvals) == pytest.approx(1)
+
+
+def test_frontier_rows_under_their_groups() -> None:
+    """Two groups with a line each for their names: rows at 1 and 2, and at 4; what does not fit begins at its first."""
+    span = frontier.FrontierSpan
+    spans = [span(group="a", row="fp32", fits=8, fails=9, predicted=10), span(group="a", row="bf16", fits=12, fails=13),
+             span(group="b", row="fp32", fits=0, fails=1)]  # fmt: skip
+    grows = frontier.Grows(title="Batch (sequences)", unit="sequences", state="x")
+    figure = frontier.frontier_map(spans, [frontier.Tried(group="b", row="fp32", size=2, fitted=False)], grows=grows)
+    (fits,), (fails,), (lost,) = (traces(figure, name=name) for name in ("fits", "does not fit", "out of memory"))
+    assert [y for y in fits.y if y is not None][::2] == [1, 2, 4]
+    assert [x for x in fails.x if x is not None][::2] == [9, 13, 1]
+    assert (list(lost.x), list(lost.y)) == ([2], [4])
+    assert [note.text for note in figure.layout.annotations] == ["<b>a</b>", "<b>b</b>"]
+    assert figure.layout.xaxis.title.text == "Batch (sequences)"
+
+
+def test_peaks_of_phases_in_their_colors() -> None:
+    held = {"peak": 4 * 2**20, "reserved": 6 * 2**20}
+    bars = [peaks.PhasePeakBar(phase=phase, held=held) for phase in ("forward", "backward")]
+    bar, mark = peaks.phase_peak_bars(bars, state="x").data
+    assert (list(bar.x), list(bar.y), list(mark.x)) == ([4, 4], ["forward", "backward"], [6, 6])
+    assert list(bar.marker.color) == [colors.color_of("forward"), colors.color_of("backward")]
+
+
+def test_peaks_close_together_have_ticks_too() -> None:
+    """2.40 and 2.49 GiB lie between two powers of two; 16 and 256 MiB do not."""
+    for base, other, ticks in ((2.40, 2.49, ["2.4 GiB", "2.45 GiB", "2.5 GiB"]), (1 / 64, 0.25, ["16 MiB", "256 MiB"])):
+        pair = peaks.PeakPair(place="small", base=round(base * 2**30), other=round(other * 2**30))
+        found = peaks.peak_pairs([pair], names=("fp32", "bf16")).layout.xaxis.ticktext
+        assert set(ticks) <= set(found)
 
 
 @pytest.mark.parametrize(

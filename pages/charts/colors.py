@@ -35,6 +35,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
         "compiled-block": GOLD,
         "compiled-reduce-overhead": BLUE,
         "compiled-max-autotune": GREEN,
+        "cuda-graphs": BROWN,
     },
     "category": {
         "parameter": BLUE,
@@ -46,6 +47,17 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
         "temporary": PINK,
         "workspace": RED,
         "unknown": SLATE,
+    },
+    "kernel class": {
+        "matmul": BLUE,
+        "attention": PURPLE,
+        "softmax": RED,
+        "normalisation": CYAN,
+        "elementwise": PINK,
+        "reduction": BROWN,
+        "optimizer": GREEN,
+        "copy or cast": GOLD,
+        "other": SLATE,
     },
     "implementation": {
         "naive": SLATE,
@@ -67,5 +79,5 @@ def tint(color: str, *, opacity: float) -> str:
 
 
 def color_of(entity: str) -> str:
-    """The color of a phase, precision, backend, category of memory, attention implementation or status."""
+    """The color of a phase, precision, backend, category of memory, kernel class, implementation or status."""
     return next(family[entity] for family in FAMILIES.values() if entity in family)

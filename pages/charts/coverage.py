@@ -1,4 +1,4 @@
-"""How far the grid of sizes, contexts, precisions and backends is covered: measured, failed, not asked for.
+"""How far a grid of questions is covered, such as sizes by contexts: measured, failed, not asked for.
 
     figure = coverage_grid([CoverageTile(size="toy-64", context=128, variant="fp32 · eager", ok=2, …)])
 
@@ -20,7 +20,8 @@ _NOTHING, _SKIPPED, _FAILED, _PARTLY, _MEASURED = range(5)
 
 @dataclass(frozen=True, kw_only=True)
 class CoverageTile:
-    """One place of the grid. `failures` counts cells by how they ended; `median_ms` is the whole step's."""
+    """One place of the grid: block of rows (`size`), column (`context`), row. `failures` counts cells by how they
+    ended; `median_ms` is a time to show, `value` anything else in words."""
 
     size: str
     context: int
@@ -28,10 +29,12 @@ class CoverageTile:
     ok: int
     failures: dict[str, int]
     median_ms: float | None = None
+    value: str = ""
 
 
-def coverage_grid(tiles: Sequence[CoverageTile]) -> go.Figure:
-    """A block of rows a size, one row a variant; columns are context lengths. Places without a tile are pale."""
+def coverage_grid(tiles: Sequence[CoverageTile], *, x: str = "", state: str = "coverage") -> go.Figure:
+    """A block of rows a size, one row a variant; columns are context lengths, or what the title `x` says. Places
+    without a tile are pale."""
     contexts = sorted({tile.context for tile in tiles})
     places = {(tile.size, tile.variant, tile.context): tile for tile in tiles}
     rows: list[tuple[str, str | None]] = []
@@ -73,8 +76,8 @@ def coverage_grid(tiles: Sequence[CoverageTile]) -> go.Figure:
         textfont={"size": 12, "color": [word[3] for word in words]},
         hoverinfo="skip",
     )
-    figure.update_layout(**layout(height=60 + 28 * len(rows), state="coverage", legend=False))
-    figure.update_xaxes(title=title_of("steps", "context"), type="category", side="top", showgrid=False, ticks="")
+    figure.update_layout(**layout(height=60 + 28 * len(rows), state=state, legend=False))
+    figure.update_xaxes(title=x or title_of("steps", "context"), type="category", side="top", showgrid=False, ticks="")
     labels = [f"<b>{size}</b>" if name is None else name for size, name in rows]
     figure.update_yaxes(
         range=[len(rows) - 0.5, -0.5],
@@ -104,7 +107,8 @@ def _text(tile: CoverageTile | None) -> str:
     ended = f"✕ {', '.join(tile.failures)}" if tile.failures else ""
     if not tile.ok:
         return ended
-    return " ".join(part for part in (number(tile.median_ms) if tile.median_ms else "✓", ended) if part)
+    value = tile.value or (number(tile.median_ms) if tile.median_ms else "✓")
+    return " ".join(part for part in (value, ended) if part)
 
 
 def _hover(tile: CoverageTile | None) -> str:

@@ -47,6 +47,7 @@ def layout(*, height: int, state: str, legend: bool = True) -> dict[str, Any]:
         "legend": {
             "orientation": "h",
             "x": 0,
+            "xref": "paper",  # Streamlit's theme says container, for which Plotly widens the margin by the legend
             "xanchor": "left",
             "y": 1.0,
             "yanchor": "bottom",

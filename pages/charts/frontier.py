@@ -1,12 +1,12 @@
-"""Which problems fit? A map over the sequence length, a row a head width, for every implementation and precision.
+"""Which problems fit? A map over what grows (sequence length, context, batch), a row for each question.
 
-    figure = frontier_map([FrontierSpan(group="naive · fp32", d_head=64, fits=4096, fails=4160, …)], tried=[])
+    figure = frontier_map([FrontierSpan(group="naive · fp32", row="d 64", fits=4096, fails=4160)], [], grows=grows)
 
-A bar reaches as far as something was seen to fit; the pale red one begins at the first length that was seen to fail.
+A bar reaches as far as something was seen to fit; the pale red one begins at the first size that was seen to fail.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
@@ -14,13 +14,15 @@ import plotly.graph_objects as go
 from pages.charts.colors import BLUE, QUIET, RED, SLATE, tint
 from pages.charts.frame import layout
 
+Places = Mapping[tuple[str, str], int]
+
 
 @dataclass(frozen=True, kw_only=True)
 class FrontierSpan:
-    """The longest sequence that fits (0: none does) and the shortest that does not (None: none failed)."""
+    """The largest size that fits (0: none does) and the smallest that does not (None: none failed)."""
 
     group: str
-    d_head: int
+    row: str
     fits: int
     fails: int | None
     predicted: int | None = None
@@ -31,22 +33,31 @@ class Tried:
     """One measured cell: it fitted, or it ran out."""
 
     group: str
-    d_head: int
-    seq_len: int
+    row: str
+    size: int
     fitted: bool
 
 
-def frontier_map(spans: Sequence[FrontierSpan], tried: Sequence[Tried]) -> go.Figure:
-    """Bars are the answers of `runner frontier`; marks are cells that a sweep tried."""
-    present = {(span.group, span.d_head) for span in spans} | {(cell.group, cell.d_head) for cell in tried}
-    rows = sorted(present, key=lambda row: (not row[0].startswith("naive"), *row))
-    groups = list(dict.fromkeys(group for group, _ in rows))
+@dataclass(frozen=True, kw_only=True)
+class Grows:
+    """What grows along the axis. `unit` is plural: tokens, sequences."""
+
+    title: str
+    unit: str
+    state: str
+
+
+def frontier_map(spans: Sequence[FrontierSpan], tried: Sequence[Tried], *, grows: Grows) -> go.Figure:
+    """Bars are the answers of `runner frontier`; marks are cells that a sweep tried. Groups come in the order given."""
+    rows: dict[str, dict[str, None]] = {}
+    for group, row in [*((span.group, span.row) for span in spans), *((cell.group, cell.row) for cell in tried)]:
+        rows.setdefault(group, {})[row] = None
     # Each group has a line of its own for its name, above its rows.
-    places = {row: index + groups.index(row[0]) + 1 for index, row in enumerate(rows)}
-    height = len(rows) + len(groups)
-    lengths = [value for span in spans for value in (span.fits, span.fails, span.predicted) if value]
-    lengths += [cell.seq_len for cell in tried]
-    low, high = min(lengths) / 2, max(lengths) * 1.6
+    names: list[tuple[str, str | None]] = [
+        (group, row) for group, held in rows.items() for row in (None, *held)
+    ]  # fmt: skip
+    places = {(group, row): at for at, (group, row) in enumerate(names) if row is not None}
+    low, high = _ends(spans, tried)
     figure = go.Figure()
     for name, color in (("fits", tint(BLUE, opacity=0.75)), ("does not fit", tint(RED, opacity=0.3))):
         xs: list[float | None] = []
@@ -54,49 +65,73 @@ def frontier_map(spans: Sequence[FrontierSpan], tried: Sequence[Tried]) -> go.Fi
         for span in spans:
             ends = (low, span.fits or low) if name == "fits" else (span.fails or high, high)
             xs += [*ends, None]
-            ys += [places[span.group, span.d_head]] * 2 + [None]
+            ys += [places[span.group, span.row]] * 2 + [None]
         figure.add_scatter(name=name, mode="lines", x=xs, y=ys, line={"color": color, "width": 15}, hoverinfo="skip")
-    _marks(figure, spans, tried, places)
-    figure.update_layout(**layout(height=130 + 27 * height, state="frontier"))
-    ticks = [2**power for power in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)]
-    ticks = ticks[:: max(1, math.ceil(len(ticks) / 5))]
-    figure.update_xaxes(
-        type="log", title="Sequence length (tokens)", range=[math.log10(low), math.log10(high)], tickvals=ticks,
-        ticktext=[f"{tick:,}" for tick in ticks], automargin=True, tickangle=0,
-    )  # fmt: skip
-    for group in groups:
-        above = min(place for (name, _), place in places.items() if name == group) - 1
-        figure.add_annotation(text=f"<b>{group}</b>", x=0, xref="paper", xanchor="left", y=above, yshift=-4,
-                              showarrow=False)  # fmt: skip
-    figure.update_yaxes(
-        tickvals=list(places.values()), ticktext=[f"d {d_head}" for _, d_head in places], range=[height - 0.4, -0.6],
-        automargin=True, title="", showgrid=False, zeroline=False,
-    )  # fmt: skip
+    _marks(figure, spans, places, low=low, unit=grows.unit)
+    _tried(figure, tried, places, unit=grows.unit)
+    figure.update_layout(**layout(height=130 + 27 * len(names), state=grows.state))
+    _axes(figure, names, ends=(low, high), title=grows.title)
     return figure
 
 
-def _marks(
-    figure: go.Figure, spans: Sequence[FrontierSpan], tried: Sequence[Tried], places: dict[tuple[str, int], int]
-) -> None:
+def _ends(spans: Sequence[FrontierSpan], tried: Sequence[Tried]) -> tuple[float, float]:
+    """Where the axis begins and ends."""
+    sizes = [value for span in spans for value in (span.fits, span.fails, span.predicted) if value]
+    sizes += [cell.size for cell in tried]
+    return min(sizes, default=1) / 2, max(sizes, default=2) * 1.6
+
+
+def _axes(figure: go.Figure, names: Sequence[tuple[str, str | None]], *, ends: tuple[float, float], title: str) -> None:
+    low, high = ends
+    ticks = [2**power for power in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)]
+    ticks = [tick for tick in ticks[:: max(1, math.ceil(len(ticks) / 5))] if tick >= 1]
+    figure.update_xaxes(
+        type="log", title=title, range=[math.log10(low), math.log10(high)], tickvals=ticks,
+        ticktext=[f"{tick:,}" for tick in ticks], automargin=True, tickangle=0,
+    )  # fmt: skip
+    for at, (group, row) in enumerate(names):
+        if row is None:
+            figure.add_annotation(text=f"<b>{group}</b>", x=0, xref="paper", xanchor="left", y=at, yshift=-4,
+                                  showarrow=False)  # fmt: skip
+    rows = {at: row for at, (_, row) in enumerate(names) if row is not None}
+    figure.update_yaxes(
+        tickvals=list(rows), ticktext=list(rows.values()), range=[len(names) - 0.4, -0.6],
+        automargin=True, title="", showgrid=False, zeroline=False,
+    )  # fmt: skip
+
+
+def _marks(figure: go.Figure, spans: Sequence[FrontierSpan], places: Places, *, low: float, unit: str) -> None:
+    """The largest size inside its bar, beside it where the bar is short, and a line where it was predicted."""
+    fits = [span for span in spans if span.fits]
     figure.add_scatter(
-        name="longest that fits", mode="text", showlegend=False, hoverinfo="skip",
-        x=[span.fits for span in spans if span.fits], y=[places[s.group, s.d_head] for s in spans if s.fits],
-        text=[f"{span.fits:,} " for span in spans if span.fits], textposition="middle left",
+        name="largest that fits", mode="text", showlegend=False, hoverinfo="skip",
+        x=[span.fits for span in fits], y=[places[span.group, span.row] for span in fits],
+        text=[f"{span.fits:,} " for span in fits], textposition="middle left",
         textfont={"color": "#FFFFFF", "size": 12},
     )  # fmt: skip
+    nothing = [span for span in spans if not span.fits]
+    if nothing:
+        figure.add_scatter(
+            name="nothing fits", mode="text", showlegend=False, hoverinfo="skip", x=[low] * len(nothing),
+            y=[places[span.group, span.row] for span in nothing], text=["  nothing fits"] * len(nothing),
+            textposition="middle right", textfont={"color": RED, "size": 12},
+        )  # fmt: skip
     predicted = [span for span in spans if span.predicted]
     figure.add_scatter(
         name="predicted", mode="markers", x=[span.predicted for span in predicted],
-        y=[places[span.group, span.d_head] for span in predicted],
+        y=[places[span.group, span.row] for span in predicted],
         marker={"symbol": "line-ns", "size": 16, "line": {"width": 2.5, "color": QUIET}},
-        hovertemplate="predicted: %{x:,} tokens<extra></extra>",
+        hovertemplate=f"predicted: %{{x:,}} {unit}<extra></extra>",
     )  # fmt: skip
+
+
+def _tried(figure: go.Figure, tried: Sequence[Tried], places: Places, *, unit: str) -> None:
     for fitted, name, symbol, color in ((True, "measured", "circle", SLATE), (False, "out of memory", "x", RED)):
         chosen = [cell for cell in tried if cell.fitted is fitted]
         if chosen:
             figure.add_scatter(
-                name=name, mode="markers", x=[cell.seq_len for cell in chosen],
-                y=[places[cell.group, cell.d_head] for cell in chosen],
+                name=name, mode="markers", x=[cell.size for cell in chosen],
+                y=[places[cell.group, cell.row] for cell in chosen],
                 marker={"symbol": symbol, "size": 8 if fitted else 9, "color": color},
-                hovertemplate=f"%{{x:,}} tokens: {name}<extra></extra>",
+                hovertemplate=f"%{{x:,}} {unit}: {name}<extra></extra>",
             )  # fmt: skip

@@ -28,7 +28,7 @@ def kept_bars(kept: Sequence[tuple[str, int]], *, rest: int) -> go.Figure:
         hovertemplate="%{y}: %{text}<extra></extra>",
     )
     figure.update_layout(**layout(height=90 + 34 * len(rows), state="kept", legend=False))
-    figure.update_xaxes(title=f"Kept for backward by one block ({unit})", rangemode="tozero")
+    figure.update_xaxes(title=f"Kept by one block ({unit})", rangemode="tozero")
     figure.update_xaxes(range=[0, max(size for _, size in rows) / factor * 1.3])
     figure.update_yaxes(autorange="reversed", automargin=True, title="", showgrid=False)
     return figure

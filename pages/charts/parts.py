@@ -24,9 +24,12 @@ CATEGORY_WORDS = {
     "input": "inputs",
     "temporary": "temporaries",
     "workspace": "workspace",
-    "fragmentation": "fragmentation",
+    "rounding": "rounding",
     "unknown": "unexplained",
+    "fragmentation": "fragmentation",
 }
+#: What CUDA's allocator adds to the sizes asked for, and its pattern: it holds no tensor.
+ALLOCATOR = {"rounding": ".", "fragmentation": "/"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,22 +45,23 @@ class PeakBar:
 
 
 def part_bars(bars: Sequence[PeakBar], *, state: str) -> go.Figure:
-    """The chart. Parts without a byte in any cell are left out."""
+    """The chart. Parts without a byte in any cell are left out. A negative residual, where parts come to more than the
+    peak, begins at zero and goes to the left."""
     ends = [sum(max(size, 0) for size in bar.parts.values()) for bar in bars]
+    least = min((size for bar in bars for size in bar.parts.values()), default=0)
     factor, unit = unit_for(ends)
     figure = go.Figure()
     for category, words in CATEGORY_WORDS.items():
         chosen = [bar for bar in bars if bar.parts.get(category)]
         if not chosen:
             continue
-        reserved = category == "fragmentation"
         figure.add_bar(
             name=words,
             orientation="h",
             y=_axis(chosen),
             x=[bar.parts[category] / factor for bar in chosen],
-            marker={"color": FAINT if reserved else color_of(category), "line": {"width": 0},
-                    "pattern": {"shape": "/" if reserved else ""}},
+            marker={"color": FAINT if category in ALLOCATOR else color_of(category), "line": {"width": 0},
+                    "pattern": {"shape": ALLOCATOR.get(category, "")}},
             customdata=[[bar.cell_id, _hover(bar, category)] for bar in chosen],
             hovertemplate="%{customdata[1]}<extra></extra>",
         )  # fmt: skip
@@ -65,15 +69,19 @@ def part_bars(bars: Sequence[PeakBar], *, state: str) -> go.Figure:
         mode="text",
         y=_axis(bars),
         x=[end / factor for end in ends],
-        text=[f" ✕ {bar.failure}" if bar.failure else f"  {in_unit(bar.total)}" for bar in bars],
+        text=[f" ✕ {bar.failure}" if bar.failure else f"  {in_unit(bar.total)}{_excess(bar)}" for bar in bars],
         textposition="middle right",
         textfont={"size": 12, "color": [RED if bar.failure else QUIET for bar in bars]},
         showlegend=False,
         hoverinfo="skip",
         cliponaxis=False,
     )
-    figure.update_layout(**layout(height=max(280, 130 + 27 * len(bars)), state=state), barmode="stack")
-    figure.update_xaxes(title=f"Alive at the peak ({unit})", range=[0, max(ends, default=1) / factor * 1.28 or 1])
+    figure.update_layout(**layout(height=max(280, 130 + 27 * len(bars)), state=state), barmode="relative")
+    figure.update_layout(legend_maxheight=200)  # on a phone each name has a line of its own
+    figure.update_xaxes(
+        title=f"Alive at the peak ({unit})",
+        range=[min(least, 0) / factor * 1.1, max(ends, default=1) / factor * 1.28 or 1],
+    )
     figure.update_yaxes(
         autorange="reversed", automargin=True, title="", type="multicategory", ticks="", dividercolor=FAINT,
         showgrid=False,
@@ -83,6 +91,12 @@ def part_bars(bars: Sequence[PeakBar], *, state: str) -> go.Figure:
 
 def _axis(bars: Sequence[PeakBar]) -> list[list[str]]:
     return [[bar.group for bar in bars], [bar.place for bar in bars]]
+
+
+def _excess(bar: PeakBar) -> str:
+    """By how much the parts come to more than the peak, in words: at this scale it may be less than a pixel."""
+    residual = bar.parts.get("unknown", 0)
+    return f" (parts are {in_unit(-residual)} more)" if residual < 0 else ""
 
 
 def _hover(bar: PeakBar, category: str) -> str:

@@ -112,7 +112,7 @@ def _hover(row: PhaseBar) -> str:
 
 
 def _range(ends: dict[tuple[str, int], float]) -> list[float]:
-    return [0, max(ends.values(), default=1.0) * 1.22]
+    return [0, max(ends.values(), default=1.0) * 1.3]
 
 
 def _ends(parts: Sequence[PhaseBar]) -> dict[tuple[str, int], float]:

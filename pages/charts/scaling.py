@@ -143,13 +143,17 @@ def _label_ends(figure: go.Figure, done: Sequence[ScalingPoint], heights: Sequen
     """Every line's name beside its last point; names that would lie on each other are moved apart."""
     span = max(math.log10(max(heights) / min(heights)), 0.3) if heights else 0.3
     ends = {point.line: point for point in done}
+    last = max((point.length for point in done), default=0)
     below: dict[int, float] = {}
     for end in sorted(ends.values(), key=lambda point: point.value or 0):
         at = max(math.log10(end.value or 1), below.get(end.length, -math.inf) + span * 0.055)
         below[end.length] = at
+        # Where other lines go on, what tells this one apart stands below its end, not all of its name beside it.
+        inner = end.length < last
+        name = end.line.split(" · ")[-1] if inner else end.line
         figure.add_annotation(
-            x=math.log10(end.length), y=at, text=end.line, showarrow=False, xanchor="left", xshift=9,
-            font={"color": color_of(end.entity), "size": 12},
+            x=math.log10(end.length), y=at, text=name, showarrow=False, xanchor="center" if inner else "left",
+            xshift=0 if inner else 9, yshift=-13 if inner else 0, font={"color": color_of(end.entity), "size": 12},
         )  # fmt: skip
 
 

@@ -18,7 +18,10 @@ from pages.charts.frame import WORDS, interval, layout, number, short, title_of
 from runner.schema import Phase
 
 _SYMBOLS: dict[Phase, str] = {"forward": "circle", "backward": "diamond", "step": "square"}
-_TICKS = (0.05, 0.1, 0.2, 0.25, 0.33, 0.5, 0.67, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 4, 6, 8, 10, 15, 20)
+#: What the axis may be labeled with above 1×; below it are the inverses.
+_TICKS = (1.1, 1.2, 1.3, 1.5, 2, 3, 4, 9, 25, 100, 10_000)
+#: From this reach on there is room for a tick halfway, also on a narrow screen.
+_HALFWAY = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,14 +163,14 @@ def _ratio_axis(rows: Sequence[SpeedupDot]) -> dict[str, Any]:
     """A log axis with 1× in its middle, wide enough for every interval."""
     ends = [abs(math.log10(value)) for row in rows for value in (row.ratio, row.low, row.high) if value]
     reach = max([*ends, math.log10(1.25)]) * 1.12
-    ticks = [tick for tick in _TICKS if abs(math.log10(tick)) <= reach]
-    while len(ticks) > 5:
-        ticks = [tick for index, tick in enumerate(ticks) if tick == 1 or (index - ticks.index(1)) % 2 == 0]
+    end = next((tick for tick in reversed(_TICKS) if math.log10(tick) <= reach), _TICKS[0])
+    above = [math.sqrt(end), end] if end >= _HALFWAY else [end]
+    ticks = [*(1 / tick for tick in reversed(above)), 1, *above]
     return {
         "type": "log",
         "range": [-reach, reach],
         "tickvals": ticks,
-        "ticktext": [f"{tick:g}×" for tick in ticks],
+        "ticktext": [f"{tick:.2g}×" if tick < 100 else f"{tick:,.0f}×" for tick in ticks],
         "automargin": True,
         "zeroline": False,
         "tickangle": 0,

@@ -4,6 +4,7 @@ from typing import Any, get_args
 
 import streamlit as st
 
+from pages.parts.evidence import of_tables, say
 from pages.parts.frame import Frame
 from pages.parts.permalink import link
 from pages.parts.rows import frame_of, show
@@ -18,20 +19,27 @@ PAGE_ROWS = 200
 def page(frame: Frame) -> None:
     st.title("What exactly was stored?", anchor=False)
     counts = frame.ask(tables.sizes)
-    st.markdown(
-        " · ".join(f"{name} **{count:,}**" for name, count in counts.items()) + ". The filters apply to every table."
+    held = {name: count for name, count in counts.items() if count}
+    empty = f" {len(counts) - len(held)} tables are empty." if len(counts) > len(held) else ""
+    say(
+        frame,
+        " · ".join(f"{name} **{count:,}**" for name, count in held.items())
+        + f".{empty} The filters apply to every table.",
+        of_tables(frame),
     )
+    default = "steps" if counts["steps"] else next(iter(held), "runs")
     name = st.segmented_control(
-        "Table", list(TABLES), default="steps", required=True, key="table", wrap=True, bind="query-params"
+        "Table", list(TABLES), default=default, required=True, key="table", wrap=True, bind="query-params"
     )
-    table = TABLES[name or "steps"]
+    table = TABLES[name or default]
     window = Window(statuses=_statuses(table), limit=PAGE_ROWS)
     total = frame.ask(stored.page, table.name, frame.selection, Window(statuses=window.statuses, limit=0)).total
     st.caption(f"{table.doc} {total:,} of {counts[table.name]:,} rows match, newest first.")
     pages = max(1, -(-total // PAGE_ROWS))
-    number = st.pagination(pages, key=f"page-{table.name}") if pages > 1 else 1
-    show(frame, table, Window(statuses=window.statuses, limit=PAGE_ROWS, offset=(number - 1) * PAGE_ROWS))
-    _take_away(frame, table, Window(statuses=window.statuses, limit=MOST_ROWS), total=total)
+    number = st.pagination(pages, key=f"page-{table.name}".replace("_", "-"), bind="query-params") if pages > 1 else 1
+    if total:
+        show(frame, table, Window(statuses=window.statuses, limit=PAGE_ROWS, offset=(number - 1) * PAGE_ROWS))
+        _take_away(frame, table, Window(statuses=window.statuses, limit=MOST_ROWS), total=total)
     st.header("What the columns mean", anchor="columns")
     st.dataframe(_columns(table), hide_index=True, height=440, key="columns", alt=f"Columns of {table.name}.")
 

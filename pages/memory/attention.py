@@ -3,12 +3,18 @@
 import streamlit as st
 
 from pages.charts.frame import WORDS
-from pages.parts.attention.limits import draw_frontier, draw_worked_sum
+from pages.parts.attention.frontier import draw_frontier, draw_model_frontiers
+from pages.parts.attention.limits import draw_worked_sum
 from pages.parts.attention.scaling import asked_of, draw_memory, draw_time
 from pages.parts.attention.speedups import draw_speedups
+from pages.parts.attention.tensors import draw_attention_tensors
 from pages.parts.attention.words import agreement, answer
 from pages.parts.chosen import chosen, most_common, rows_of
+from pages.parts.coverage import draw_grid
+from pages.parts.evidence import of_cells, say
 from pages.parts.frame import Frame
+from pages.parts.samples import draw_attention_samples
+from pages.parts.trust import draw_trust
 from runner.store.queries.attention import Attended, attention_cells
 
 #: What else may tell cells apart: a chooser only where there is a choice.
@@ -23,15 +29,20 @@ def page(frame: Frame) -> None:
         return
     lead = st.empty()
     grid, shown = _choose(cells)
-    lead.markdown(answer(shown))
+    say(frame, answer(shown), of_cells(frame, shown), at=lead)
     draw_time(frame, shown)
     draw_memory(frame, shown)
     st.caption(agreement(shown))
     _failures(shown)
+    draw_trust(frame, shown)
+    draw_grid(frame, grid)
     draw_speedups(frame, grid, kind="fused")
     draw_speedups(frame, grid, kind="compiled")
     draw_frontier(frame, [cell for cell in cells if cell.cell.causal == shown[0].cell.causal])
     draw_worked_sum(frame, grid)
+    draw_attention_tensors(frame, shown)
+    draw_model_frontiers(frame)
+    draw_attention_samples(frame, shown)
 
 
 def _choose(cells: list[Attended]) -> tuple[list[Attended], list[Attended]]:

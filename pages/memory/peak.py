@@ -5,11 +5,15 @@ from typing import get_args
 import streamlit as st
 
 from pages.parts.chosen import chosen, most_common, rows_of
+from pages.parts.coverage import draw_grid
+from pages.parts.evidence import of_cells, say
 from pages.parts.frame import Frame, size_names
 from pages.parts.peak.cards import draw_contexts, draw_parts, draw_precisions, draw_predicted
+from pages.parts.peak.phases import draw_phases
 from pages.parts.peak.saved import draw_checkpointing, draw_kept
 from pages.parts.peak.words import Names, answer, shape_of
 from pages.parts.states import no_rows
+from pages.parts.trust import draw_trust
 from runner.schema import Mode
 from runner.store.queries.memory import Peak, peaks
 
@@ -28,13 +32,16 @@ def page(frame: Frame) -> None:
     lead = st.empty()
     shown = _choose(cells)
     plain = [cell for cell in shown if not cell.cell.checkpoint_blocks] or shown
-    lead.markdown(answer(plain, names))
+    say(frame, answer(plain, names), of_cells(frame, plain), at=lead)
     draw_parts(frame, plain, names)
+    draw_trust(frame, plain)
+    draw_grid(frame, shown)
     _growth(frame, plain, names)
     draw_precisions(frame, plain, names)
     draw_predicted(frame, shown, names)
     draw_kept(frame, shown, names)
     draw_checkpointing(frame, shown, names)
+    draw_phases(frame, shown)
 
 
 def _passes(frame: Frame, cell: Peak) -> bool:

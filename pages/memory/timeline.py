@@ -4,6 +4,7 @@ import streamlit as st
 
 from pages.charts.categories import category_bars
 from pages.parts.card import Card, draw
+from pages.parts.evidence import of_timelines, say
 from pages.parts.frame import Frame
 from pages.parts.timeline.pane import pane
 from pages.parts.timeline.words import answer, difference, difference_rows
@@ -29,11 +30,12 @@ def page(frame: Frame) -> None:
             pane(frame, item, side=side, fold_bytes=fold_bytes, scale_bytes=scale)
     parts = [frame.ask(parts_at, item.cell_id, item.peak_at_us) for item in shown]
     sentence = answer(shown[0], frame.ask(columns, shown[0].cell_id), parts[0])
+    evidence = of_timelines(frame, [item.cell_id for item in shown])
     if len(shown) == 1:
-        lead.markdown(sentence)
+        say(frame, sentence, evidence, at=lead)
         return
     compared = difference(shown[0], shown[1], (parts[0], parts[1]))
-    lead.markdown(f"{sentence} {compared}")
+    say(frame, f"{sentence} {compared}", evidence, at=lead)
     rows = difference_rows(shown[0], shown[1], (parts[0], parts[1]))
     draw(
         frame,

@@ -5,6 +5,7 @@ from typing import Any
 import streamlit as st
 
 from pages.parts.coverage import draw_coverage
+from pages.parts.evidence import of_runs, say
 from pages.parts.filters import run_name
 from pages.parts.frame import Frame
 from pages.parts.headlines import headlines
@@ -14,11 +15,13 @@ def page(frame: Frame) -> None:
     st.title("What is in this file?", anchor=False)
     runs, held = frame.contents.runs, frame.contents
     ok, failed, skipped = (sum(getattr(run, name) for run in runs) for name in ("ok", "failed", "skipped"))
-    st.markdown(
+    say(
+        frame,
         f"**{ok:,} measured cells** from {_count(len(runs), 'run')} on {_count(len(held.machines), 'machine')}"
         + (f"; {failed:,} ended without a result" if failed else "")
         + (f", {skipped:,} were skipped" if skipped else "")
-        + "."
+        + ".",
+        of_runs(frame),
     )
     headlines(frame)
     draw_coverage(frame)

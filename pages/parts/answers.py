@@ -12,6 +12,9 @@ from runner.analysis.comparison import Comparison, Speedup
 from runner.schema import Phase
 from runner.store.queries.steps import Measured
 
+#: A ratio with the ends of its 95 % interval.
+Ratio = tuple[float, float | None, float | None]
+
 
 def step_answer(frame: Frame, cells: Sequence[Measured]) -> str:
     """Which phase the time of the largest measured cell goes to."""
@@ -41,21 +44,29 @@ def speedup_answer(compared: Comparison, *, baseline: str, variant: str, phase: 
     found = [speedup for speedup in compared.speedups if speedup.phase == phase]
     if not found:
         return f"Nothing here was measured both in {baseline} and in {variant}."
-    typical = geometric_mean([speedup.ratio for speedup in found])
-    lowest, highest = min(found, key=lambda s: s.ratio), max(found, key=lambda s: s.ratio)
-    sure = sum((speedup.low or 0) > 1 for speedup in found)
-    slower = sum((speedup.high or math.inf) < 1 for speedup in found)
-    word = "faster" if typical >= 1 else "slower"
-    times = typical if typical >= 1 else 1 / typical
-    parts = [f"**{variant}** makes the {WORDS[phase]} **{number(times)}× {word}** than {baseline}"]
-    if len(found) == 1:
-        parts.append(f" (95 % interval {interval(found[0].low, found[0].high, unit='×')}; one pair)")
-    else:
-        parts.append(
-            f" (geometric mean of {len(found)} pairs, {number(lowest.ratio)}× to {number(highest.ratio)}×); "
-            + _certainty(len(found), sure=sure, slower=slower)
-        )
-    return "".join(parts) + "."
+    pairs = [(speedup.ratio, speedup.low, speedup.high) for speedup in found]
+    times, word = in_words(pairs)
+    start = f"**{variant}** makes the {WORDS[phase]} **{times}× {word}** than {baseline}"
+    if len(pairs) == 1:
+        return f"{start} {spread(pairs)}."
+    sure = sum((low or 0) > 1 for _, low, _ in pairs)
+    slower = sum((high or math.inf) < 1 for _, _, high in pairs)
+    return f"{start} {spread(pairs)}; {_certainty(len(pairs), sure=sure, slower=slower)}."
+
+
+def in_words(ratios: Sequence[Ratio]) -> tuple[str, str]:
+    """The typical ratio as a number above 1 and its word: `("2.10", "faster")`."""
+    typical = geometric_mean([ratio for ratio, _, _ in ratios])
+    return (number(typical), "faster") if typical >= 1 else (number(1 / typical), "slower")
+
+
+def spread(ratios: Sequence[Ratio]) -> str:
+    """How far the pairs lie apart or, of a single one, how certain it is; in parentheses."""
+    if len(ratios) == 1:
+        _, low, high = ratios[0]
+        return f"(95 % interval {interval(low, high, unit='×')}; one pair)"
+    least, most = (pick(ratio for ratio, _, _ in ratios) for pick in (min, max))
+    return f"(geometric mean of {len(ratios)} pairs, {number(least)}× to {number(most)}×)"
 
 
 def _certainty(pairs: int, *, sure: int, slower: int) -> str:
@@ -72,13 +83,17 @@ def trend_answer(found: Sequence[Speedup]) -> str:
     ]
     if len({x for x, _ in points}) < 3:
         return ""
-    mean_x, mean_y = (sum(values) / len(points) for values in zip(*points, strict=True))
-    slope = sum((x - mean_x) * (y - mean_y) for x, y in points) / sum((x - mean_x) ** 2 for x, _ in points)
-    factor = 10**slope
+    factor = 10 ** slope(points)
     if abs(factor - 1) < 0.03:
         return "It hardly changes with the size of the model."
     word = "grows" if factor > 1 else "shrinks"
     return f"It {word} with the model: {number(factor)}× as large for ten times the parameters."
+
+
+def slope(points: Sequence[tuple[float, float]]) -> float:
+    """By least squares; at least two points must differ in x."""
+    mean_x, mean_y = (math.fsum(values) / len(points) for values in zip(*points, strict=True))
+    return sum((x - mean_x) * (y - mean_y) for x, y in points) / sum((x - mean_x) * (x - mean_x) for x, _ in points)
 
 
 def geometric_mean(ratios: Sequence[float]) -> float:

@@ -1,19 +1,20 @@
-"""One chart with everything that belongs to it: the table, the download, the link, the command that makes its rows.
+"""One chart with everything that belongs to it: the table, the downloads, the link, the command that makes its rows.
 
-with card(frame, Card(key="phases", title="Where the time goes", note="…")) as shown: …
+draw(frame, Card(key="phases", title="Where the time goes", note="…", rows=rows), lambda: phase_bars(bars))
 """
 
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
-import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
 from pages.parts.frame import Frame
 from pages.parts.permalink import link
+from pages.parts.takeaway import Picture, downloads, pictures
+from pages.parts.takeaway.formats import table
 from runner.schema import SweepCell
 from runner.words import sweep_command
 
@@ -58,7 +59,7 @@ def draw(
                 share = st.popover("Share", icon=":material/share:", key=f"{card.key}-share", on_change="rerun")
                 if share.open:
                     with share:
-                        _share(frame, card)
+                        _share(frame, card, has_chart=view != "Table")
         if card.note:
             st.caption(card.note)
         if view == "Table":
@@ -81,30 +82,18 @@ def _chart(card: Card, figure: go.Figure, *, on_click: Callable[[str], None] | N
     st.plotly_chart(figure, key=key, config=CONFIG, alt=card.alt, on_select=clicked, selection_mode="points")
 
 
-def _share(frame: Frame, card: Card) -> None:
-    st.download_button(
-        "Download CSV",
-        data=lambda: csv(card.rows),
-        file_name=f"stepscope-{card.key}.csv",
-        mime="text/csv",
-        key=f"{card.key}-csv",
-        icon=":material/download:",
-        on_click="ignore",
-    )
+def _share(frame: Frame, card: Card, *, has_chart: bool) -> None:
+    page = urlsplit(st.context.url or "").path.strip("/").rsplit("/", 1)[-1] or "overview"
+    name = f"stepscope-{page}-{card.key}-{frame.contents.edition}"
+    st.caption("The rows")
+    with st.container(horizontal=True, gap="small"):
+        downloads(card.rows, name=name, key=card.key)
+    st.caption("The chart as you see it" if has_chart else "Show the chart to save it as a picture.")
+    if has_chart:
+        source = f"Stepscope · {frame.path.name}, edition {frame.contents.edition} · {page}"
+        pictures(Picture(card=card.key, title=card.title, alt=card.alt.replace("*", ""), name=name, source=source))
     st.caption("Link to this card, with every filter written out")
     st.code(link(frame, card.key), language=None, wrap_lines=True)
     if card.cells:
         st.caption("Measure these rows again")
         st.code(sweep_command(list(card.cells)), language="bash", wrap_lines=True)
-
-
-def table(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """The rows under their headings."""
-    return pd.DataFrame(list(rows))
-
-
-def csv(rows: Sequence[dict[str, Any]]) -> str:
-    """The rows as a spreadsheet reads them."""
-    text = io.StringIO()
-    table(rows).to_csv(text, index=False)
-    return text.getvalue()

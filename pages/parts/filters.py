@@ -67,11 +67,15 @@ def _ordered(present: Sequence[str], order: Iterable[str]) -> tuple[str, ...]:
 
 def _one(key: str, label: str, options: Sequence[str]) -> str | None:
     _notice(key, label, options)
+    if not options:
+        return None
     return st.selectbox(label, options, key=key, bind="query-params", on_change=_heard, args=(key,))
 
 
 def _some(key: str, label: str, options: Sequence[str]) -> tuple[str, ...]:
     _notice(key, label, options)
+    if not options:
+        return ()
     chosen = st.pills(
         label, options, selection_mode="multi", key=key, bind="query-params", on_change=_heard, args=(key,)
     )

@@ -26,13 +26,20 @@ _SAID = {*Shape.__dataclass_fields__, "context", "mode", "precision", "backend"}
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """One reader's view of one state of one file. `pages` are the others, by address, for links to them."""
+    """One reader's view of one state of one file. `pages` are the others, by address, for links to them; `said` is the
+    page's answer, once it has given it."""
 
     path: Path
     state: str
     contents: Contents
     selection: Selection
     pages: dict[str, Any] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
+
+    def say(self, answer: str) -> str:
+        """The sentence in which the page answers its question, to be drawn as it is; links carry the first of them."""
+        self.said.append(answer)
+        return answer
 
     def ask(self, query: Callable[..., T], *arguments: Any) -> T:
         """The answer of a function of `runner.store.queries`, or of anything that takes a path first; cached."""

@@ -17,7 +17,7 @@ def headlines(frame: Frame) -> None:
     """A short answer for each question, over what the filters leave."""
     cards = (
         ("Training step", "training-step", _step(frame)),
-        ("Eager or compiled", "training-step", _against(frame, "backend", baseline="eager")),
+        ("Eager or compiled", "torch-compile", _against(frame, "backend", baseline="eager")),
         ("Mixed precision", "mixed-precision", _against(frame, "precision", baseline="fp32")),
         ("Attention", "attention", _attention(frame)),
         ("Peak memory", "peak-memory", _memory(frame)),
@@ -42,7 +42,7 @@ def _against(frame: Frame, axis: Axis, *, baseline: str) -> str:
     """The first variant's answer; the page has the others."""
     names = variants(frame, axis, baseline=baseline)
     if not names:
-        return f"Only {baseline} was measured here."
+        return f"Only {baseline} was measured here." if frame.measured() else "Not measured here."
     compared = comparison(frame, axis, baseline=baseline, variant=names[0])
     return speedup_answer(compared, baseline=baseline, variant=names[0])
 

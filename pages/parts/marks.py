@@ -13,10 +13,12 @@ from pages.charts.speedups import SpeedupDot
 from pages.parts.frame import Frame
 from runner.analysis.comparison import Comparison
 from runner.schema import TABLES, StepCell
+from runner.store.queries.attention import Attended
+from runner.store.queries.memory import Peak
 from runner.store.queries.steps import Measured
 
 
-def failure_of(cell: Measured) -> str:
+def failure_of(cell: Measured | Attended | Peak) -> str:
     """How a cell ended without a result, in a few words."""
     return WORDS[cell.status] + (f" in {cell.failed_phase}" if cell.failed_phase else "")
 

@@ -1,21 +1,24 @@
 """The cell that the reader looks into: kept in the URL as `?cell=<id>`, so that new rows and reloads do not lose it.
 
 draw(frame, card, figure, on_click=pin)
-cell = choose(frame, cells)
+cell = choose(cells, elsewhere=lambda cell_id: frame.ask(find, cell_id))
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import TypeVar
 from uuid import UUID
 
 import streamlit as st
 
-from pages.parts.frame import Frame
-from runner.schema import StepCell
-from runner.store.queries.steps import Measured, find
+from runner.schema import SweepCell
+from runner.store.queries.attention import Attended
+from runner.store.queries.memory import Peak
+from runner.store.queries.steps import Measured
 from runner.words import title
 
-_PARAMETER, _WIDGET = "cell", "cell-chosen"
+Pinned = TypeVar("Pinned", Measured, Attended, Peak)
+_PARAMETER, _WIDGET = "cell", "_cell"
 
 
 def pin(cell_id: str) -> None:
@@ -23,23 +26,23 @@ def pin(cell_id: str) -> None:
     st.query_params[_PARAMETER] = cell_id
 
 
-def choose(frame: Frame, cells: Sequence[Measured]) -> Measured | None:
-    """The pinned cell, with a box to choose another; None if none is pinned."""
+def choose(cells: Sequence[Pinned], *, elsewhere: Callable[[UUID], Pinned | None]) -> Pinned | None:
+    """The pinned cell, with a box to choose another; None if none is pinned. `elsewhere` finds those not shown."""
     known = {str(cell.cell_id): cell for cell in cells}
     asked = st.query_params.get(_PARAMETER)
     if asked and asked not in known:
-        elsewhere = frame.ask(find, UUID(asked)) if _is_id(asked) else None
-        if elsewhere is None:
+        found = elsewhere(UUID(asked)) if _is_id(asked) else None
+        if found is None:
             st.warning(f"The link asks for the cell `{asked}`, which is not in this file.", icon=":material/link_off:")
         else:
-            known[asked] = elsewhere
+            known[asked] = found
     st.session_state[_WIDGET] = asked if asked in known else None
     chosen = st.selectbox(
         "Cell",
         list(known),
         index=None,
         key=_WIDGET,
-        format_func=lambda key: _words(known[key]),
+        format_func=lambda key: _words(known[key].cell, known[key].status),
         on_change=_chosen,
         placeholder="Click a mark above, or choose a cell",
     )
@@ -53,13 +56,9 @@ def _chosen() -> None:
         st.query_params.pop(_PARAMETER, None)
 
 
-def _words(cell: Measured) -> str:
-    return _title(cell.cell) + ("" if cell.status == "ok" else f" — {cell.status}")
-
-
 @lru_cache(maxsize=10_000)
-def _title(cell: StepCell) -> str:
-    return title(cell)
+def _words(cell: SweepCell, status: str) -> str:
+    return title(cell) + ("" if status == "ok" else f" — {status}")
 
 
 def _is_id(text: str) -> bool:

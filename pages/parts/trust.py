@@ -1,6 +1,7 @@
 """Can these rows be trusted, and why not? The audit's grades of the cells on a page, and of one cell in full.
 
-draw_trust(frame, cells)
+draw_trust(frame, cells)          # cells of steps, attention or memory, of one kind
+draw_grade(frame, cell)
 """
 
 from collections import Counter
@@ -11,20 +12,32 @@ import streamlit as st
 
 from pages.parts.frame import Frame
 from runner.analysis.audit import Finding, Grade, grade
+from runner.schema import table_of
+from runner.store.queries.attention import Attended
+from runner.store.queries.memory import Peak
 from runner.store.queries.steps import Measured
 from runner.store.queries.trust import audited
+from runner.words import title
 
+Judged = Measured | Attended | Peak
 #: More cells than this are not read in full for one sentence.
 MOST = 200
 _COLORS: dict[Grade, str] = {"A": "green", "B": "blue", "C": "orange", "D": "red"}
 
 
-def draw_trust(frame: Frame, cells: Sequence[Measured]) -> None:
+def draw_trust(frame: Frame, cells: Sequence[Judged]) -> None:
     """One line that grades the cells of a page; it opens to every finding with the cells it is about."""
-    measured = {cell.cell_id: cell for cell in cells if cell.status == "ok"}
-    if not measured or len(measured) > MOST:
+    shown = {cell.cell_id: cell for cell in cells if cell.status in ("ok", "oom")}
+    if not shown:
         return
-    findings = frame.ask(audited, tuple(measured))
+    if len(shown) > MOST:
+        st.caption(f"Can these rows be trusted? Filter them to {MOST} or fewer to see their grades.")
+        return
+    said = frame.ask(audited, tuple(shown), table_of(next(iter(shown.values())).cell).name)
+    # A cell without a result has no grade, but may have something to say.
+    findings = {cell_id: found for cell_id, found in said.items() if found or shown[cell_id].status == "ok"}
+    if not findings:
+        return
     grades = Counter(grade(found) for found in findings.values())
     counts = " · ".join(f":{_COLORS[letter]}[**{letter}**] {grades[letter]}" for letter in _COLORS if grades[letter])
     if set(grades) == {"A"}:
@@ -32,24 +45,26 @@ def draw_trust(frame: Frame, cells: Sequence[Measured]) -> None:
         return
     with st.expander(f"Can these rows be trusted? {counts}"):
         st.caption("A: nothing against it. B: a note. C: in doubt. D: it does not mean what it says.")
-        for code, said in _by_code(findings).items():
+        for code, of_code in _by_code(findings).items():
+            (cell_id, first), *_ = of_code
             st.markdown(
-                f"**{code.replace('_', ' ')}**, {len(said)} of {len(findings)} cells. For one: {said[0].sentence}"
+                f"**{code.replace('_', ' ')}**, {len(of_code)} of {len(findings)} cells. "
+                f"For one, {title(shown[cell_id].cell)}: {first.sentence}"
             )
 
 
-def draw_grade(frame: Frame, cell: Measured) -> None:
+def draw_grade(frame: Frame, cell: Judged) -> None:
     """The grade of one cell and every sentence that led to it."""
-    found = frame.ask(audited, (cell.cell_id,)).get(cell.cell_id, [])
+    found = frame.ask(audited, (cell.cell_id,), table_of(cell.cell).name).get(cell.cell_id, [])
     letter = grade(found)
     sentences = " ".join(finding.sentence for finding in found) or "The audit found nothing against this row."
     st.markdown(f":{_COLORS[letter]}-badge[Grade {letter}] {sentences}")
 
 
-def _by_code(findings: Mapping[UUID, list[Finding]]) -> dict[str, list[Finding]]:
-    """Findings of a kind together, the most frequent kind first."""
-    said = [finding for found in findings.values() for finding in found]
+def _by_code(findings: Mapping[UUID, list[Finding]]) -> dict[str, list[tuple[UUID, Finding]]]:
+    """Findings of a kind together, each with its cell; the most frequent kind first."""
+    said = [(cell_id, finding) for cell_id, found in findings.items() for finding in found]
     return {
-        code: [finding for finding in said if finding.code == code]
-        for code, _ in Counter(finding.code for finding in said).most_common()
+        code: [(cell_id, finding) for cell_id, finding in said if finding.code == code]
+        for code, _ in Counter(finding.code for _, finding in said).most_common()
     }

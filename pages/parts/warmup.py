@@ -70,8 +70,8 @@ def _answer(rows: Sequence[EarlyStep]) -> str:
     steady = median(most)
     return (
         f"After {min(by_count)} warm-up steps the first measured step takes **{number(least[0] / steady)}×** "
-        f"the steady {number(steady)} ms: the mean becomes {fmean(least) / steady - 1:+.0%}, "
-        f"the median {median(least) / steady - 1:+.0%}. "
+        f"the steady {number(steady)} ms: the mean becomes {_change(fmean(least), steady)}, "
+        f"the median {_change(median(least), steady)}. "
         f"After {max(by_count)} it takes {number(most[0] / steady)}×."
     )
 
@@ -96,3 +96,7 @@ def _table(rows: Sequence[EarlyStep]) -> list[dict[str, Any]]:
         }
         for count, values in sorted(_measured(rows).items())
     ]
+
+
+def _change(value: float, usual: float) -> str:
+    return f"{round(value / usual - 1, 2) + 0:+.0%}"  # -0.0 + 0 is 0.0

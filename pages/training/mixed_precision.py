@@ -7,7 +7,10 @@ from pages.parts import marks
 from pages.parts.answers import speedup_answer, trend_answer
 from pages.parts.card import Card, draw
 from pages.parts.comparison import choose_variant, comparison, draw_dots, list_left_out, variants
+from pages.parts.evidence import of_pairs, say
 from pages.parts.frame import Frame
+from pages.parts.numerics.accuracy import draw_accuracy
+from pages.parts.numerics.prices import price
 from pages.parts.samples import draw_samples
 from pages.parts.states import no_rows
 from pages.parts.trust import draw_trust
@@ -22,12 +25,14 @@ def page(frame: Frame) -> None:
         no_rows(
             "There is only one precision here.", "Measure another: `python -m runner sweep --precisions fp32,bf16`."
         )
+        draw_accuracy(frame)
         return
     lead = st.empty()
     variant = choose_variant(names, key="against", label="Compared with fp32")
     compared = comparison(frame, "precision", baseline=BASELINE, variant=variant)
     answer = speedup_answer(compared, baseline=BASELINE, variant=variant)
-    lead.markdown(f"{answer} {trend_answer(compared.speedups)}")
+    words = f"{answer} {trend_answer(compared.speedups)} {price(frame, variant)}"
+    say(frame, words, of_pairs(frame, compared), at=lead)
     draw_dots(frame, compared, axis="precision", variant=variant, baseline=BASELINE)
     if compared.speedups:
         _trend(frame, variant)
@@ -35,6 +40,7 @@ def page(frame: Frame) -> None:
     if compared.speedups:
         draw_trust(frame, [side for found in compared.speedups for side in (found.base, found.other)])
         draw_samples(frame, frame.measured())
+    draw_accuracy(frame)
 
 
 def _trend(frame: Frame, variant: str) -> None:

@@ -9,6 +9,8 @@ from pages.parts import marks
 from pages.parts.answers import speedup_answer, step_answer
 from pages.parts.card import Card, draw
 from pages.parts.comparison import choose_variant, comparison, draw_dots, list_left_out, variants
+from pages.parts.coverage import draw_grid
+from pages.parts.evidence import of_cells, of_pairs, say
 from pages.parts.frame import Frame
 from pages.parts.pin import pin
 from pages.parts.samples import draw_samples
@@ -43,7 +45,7 @@ def _phases(frame: Frame, cells: list[Measured]) -> None:
     shown = [cell for cell in cells if f"{cell.cell.precision} · {cell.cell.backend}" == way]
     bars = marks.phase_bars_of(frame, shown)
     answer = step_answer(frame, shown)
-    lead.markdown(answer)
+    say(frame, answer, of_cells(frame, shown), at=lead)
     draw(
         frame,
         Card(
@@ -59,6 +61,7 @@ def _phases(frame: Frame, cells: list[Measured]) -> None:
         on_click=pin,
     )
     draw_trust(frame, shown)
+    draw_grid(frame, cells)
 
 
 def _compiled(frame: Frame) -> None:
@@ -70,6 +73,7 @@ def _compiled(frame: Frame) -> None:
     lead = st.empty()
     variant = choose_variant(names, key="compiled", label="Compared with eager")
     compared = comparison(frame, "backend", baseline="eager", variant=variant)
-    lead.markdown(speedup_answer(compared, baseline="eager", variant=variant))
+    words = speedup_answer(compared, baseline="eager", variant=variant)
+    say(frame, words, of_pairs(frame, compared), at=lead, key="compiled")
     draw_dots(frame, compared, axis="backend", variant=variant, baseline="eager")
     list_left_out(frame, compared, axis="backend")

@@ -14,6 +14,7 @@ from pages.parts.attention.words import Value, growth_sentence, milliseconds, wa
 from pages.parts.card import Card, draw
 from pages.parts.chosen import chosen
 from pages.parts.frame import Frame
+from pages.parts.pin import pin
 from runner.schema import TABLES, Phase
 from runner.store.queries.attention import Attended
 
@@ -44,12 +45,14 @@ def draw_time(frame: Frame, cells: Sequence[Attended]) -> None:
         Card(
             key="attention-time",
             title=f"Time of {WORDS[phase]}",
-            note="Medians with 95 % intervals; lines of compiled ways are dashed. Dotted: growth ∝ S and ∝ S².",
+            note="Medians with 95 % intervals; lines of compiled ways are dashed. Dotted: growth ∝ S and ∝ S². "
+            "Click a point to see the cell's samples.",
             alt=f"Time against sequence length, log-log. {words}",
             rows=[row for cell in cells for row in _time_rows(cell)],
             cells=asked,
         ),
         lambda: scaling_lines(points_of(cells, value=milliseconds(phase), phase=phase), axis=axis),
+        on_click=pin,
     )
 
 
@@ -82,6 +85,7 @@ def draw_memory(frame: Frame, cells: Sequence[Attended]) -> None:
             cells=asked,
         ),
         lambda: scaling_lines(points_of(cells, value=value), axis=axis),
+        on_click=pin,
     )
 
 

@@ -12,15 +12,16 @@ from typing import Any, Literal
 
 import streamlit as st
 
-from pages.charts.frame import WORDS, interval, number
+from pages.charts.frame import WORDS
 from pages.charts.speedups import SpeedupDot, speedup_dots
-from pages.parts.answers import geometric_mean
+from pages.parts.answers import Ratio, in_words, spread
 from pages.parts.attention.scaling import asked_of
 from pages.parts.attention.words import place_of, way_of, ways
 from pages.parts.card import Card, draw
 from pages.parts.chosen import chosen, rows_of
 from pages.parts.comparison import MOST_PLACES
 from pages.parts.frame import Frame
+from pages.parts.pin import pin
 from runner.analysis.statistics import ratio_interval
 from runner.schema import Phase
 from runner.store.queries.attention import QUESTION, Attended, attention_cells, attention_samples
@@ -46,7 +47,7 @@ class Pair:
 
     base: Attended
     other: Attended
-    ratios: dict[Phase, tuple[float, float | None, float | None]]
+    ratios: dict[Phase, Ratio]
 
 
 def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> None:
@@ -56,7 +57,7 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
     if not names:
         st.caption(f"Nothing here was measured that way. Measure it: `{_MISSING[kind]}`.")
         return
-    variant = chosen(f"{kind}-way", "Compared", names)
+    variant = chosen(f"{kind}-way", "Compared", names, default="sdpa-flash")
     baseline = "naive" if kind == "fused" else variant.split(" · ")[0]
     shown_ids = {cell.cell_id for cell in cells}
     pairs, left_out = frame.ask(_compared, rows_of(frame), (baseline, variant))
@@ -79,12 +80,13 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
                 key=f"{kind}-speedup",
                 title=f"{variant} against {baseline}",
                 note="One line a pair of cells that differ in nothing else. Bars are 95 % intervals, by bootstrap over "
-                "rounds and samples; one that crosses 1× may be chance.",
+                "rounds and samples; one that crosses 1× may be chance. Click a dot to see the cell's samples.",
                 alt=f"Speedups as dots on a log axis. {words}",
                 rows=[row for pair in pairs for row in _rows(pair)],
                 cells=asked,
             ),
             lambda: speedup_dots([dot for dot in dots if dot.place in shown], variant=variant),
+            on_click=pin,
         )
     if left_out:
         expander = st.expander(f"Left out: {len(left_out)} without a partner or a result", key=f"left-out-{kind}")
@@ -128,7 +130,7 @@ def _partner(cell: Attended) -> tuple[object, ...]:
     return (cell.machine, cell.torch, *rest)
 
 
-def _ratios(base: Attended, other: Attended, samples: Samples) -> dict[Phase, tuple[float, float | None, float | None]]:
+def _ratios(base: Attended, other: Attended, samples: Samples) -> dict[Phase, Ratio]:
     rounds = [samples.get((cell.machine, cell.cell_key), {}) for cell in (base, other)]
     found = {}
     for phase in _COMPARED:
@@ -158,15 +160,11 @@ def _answer(pairs: Sequence[Pair], *, baseline: str, variant: str) -> str:
     found = [pair.ratios["step"] for pair in pairs if "step" in pair.ratios]
     if not found:
         return f"Nothing here was measured both as {baseline} and as {variant}."
-    typical = geometric_mean([ratio for ratio, _, _ in found])
-    times, word = (typical, "faster") if typical >= 1 else (1 / typical, "slower")
-    start = f"**{variant}** is **{number(times)}× {word}** than {baseline}, forward and backward"
+    times, word = in_words(found)
+    start = f"**{variant}** is **{times}× {word}** than {baseline}, forward and backward {spread(found)}"
     if len(found) == 1:
-        return f"{start} (95 % interval {interval(found[0][1], found[0][2], unit='×')}; one pair)."
-    least, most = (pick(ratio for ratio, _, _ in found) for pick in (min, max))
+        return f"{start}."
     sure = sum((low or 0) > 1 for _, low, _ in found)
     few = sum(low is None for _, low, _ in found)
-    return (
-        f"{start} (geometric mean of {len(found)} pairs, {number(least)}× to {number(most)}×); {sure} of them "
-        f"beyond doubt" + (f", {few} with too few samples to say." if few else ".")
-    )
+    doubt = f", {few} with too few samples to say" if few else ""
+    return f"{start}; {sure} of them beyond doubt{doubt}."

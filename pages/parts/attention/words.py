@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from pages.charts.bytes import in_unit
 from pages.charts.frame import number
+from pages.parts.answers import slope
 from runner.schema import AttentionCell, Phase
 from runner.store.queries.attention import Attended
 
@@ -46,9 +47,7 @@ def growth(cells: Sequence[Attended], *, value: Value) -> Growth | None:
     if len({length for length, _ in points}) < 2:
         return None
     logs = [(math.log(length), math.log(found)) for length, found in points]
-    mean_x, mean_y = (sum(values) / len(logs) for values in zip(*logs, strict=True))
-    slope = sum((x - mean_x) * (y - mean_y) for x, y in logs) / sum((x - mean_x) ** 2 for x, _ in logs)
-    return Growth(exponent=slope, low=points[0][0], high=points[-1][0])
+    return Growth(exponent=slope(logs), low=points[0][0], high=points[-1][0])
 
 
 def growth_sentence(cells: Sequence[Attended], *, what: str, value: Value) -> str:

@@ -16,7 +16,9 @@ from pages.charts.peaks import PeakPair, PredictedDot, peak_pairs, predicted_dot
 from pages.charts.scaling import Axis, ScalingPoint, scaling_lines
 from pages.parts.card import Card, draw
 from pages.parts.frame import Frame
+from pages.parts.peak.tensors import draw_part_pairs
 from pages.parts.peak.words import Names, answer, bf16_words, group_of, pairs_of, place_of, predicted_words
+from pages.parts.pin import pin
 from runner.schema import TABLES
 from runner.store.queries.memory import PARTS, Peak
 
@@ -79,6 +81,7 @@ def draw_parts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
             cells=asked,
         ),
         lambda: part_bars(bars, state="peak-parts"),
+        on_click=pin,
     )
 
 
@@ -110,6 +113,7 @@ def draw_contexts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
             cells=asked,
         ),
         lambda: scaling_lines(points, axis=axis),
+        on_click=pin,
     )
 
 
@@ -171,4 +175,6 @@ def draw_predicted(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
             cells=asked,
         ),
         lambda: predicted_dots(dots),
+        on_click=pin,
     )  # fmt: skip
+    draw_part_pairs(frame, cells, names)

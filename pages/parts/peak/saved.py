@@ -13,6 +13,7 @@ from pages.charts.parts import part_bars
 from pages.parts.card import Card, draw
 from pages.parts.frame import Frame
 from pages.parts.peak.cards import bar_of, table_of
+from pages.parts.peak.tensors import choose_cell, draw_block_tensors
 from pages.parts.peak.words import Names, checkpoint_words, kept_name, kept_words, place_of
 from runner.store.queries.memory import KEY, Peak, kept_by_block
 
@@ -23,16 +24,11 @@ _SWEEP = "python -m runner sweep --experiment memory --modes train"
 def draw_kept(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     """What one block keeps for backward: the total and its five largest contributors, of a cell of the reader's."""
     st.header("What does one block keep for backward?", anchor="kept")
-    kept_cells = {_label(cell, names): cell for cell in cells if cell.block_saved_bytes}
+    kept_cells = [cell for cell in cells if cell.block_saved_bytes]
     if not kept_cells:
         st.caption(f"No cell here keeps anything for backward. Measure one: `{_SWEEP}`.")
         return
-    labels = list(kept_cells)
-    gone = [value for value in st.query_params.get_all("block-of") if value not in kept_cells]
-    if gone:
-        st.warning(f"The link asks for the block of “{gone[0]}”, which is not shown here.", icon=":material/link_off:")
-    label = st.selectbox("Cell", labels, index=len(labels) - 1, key="block-of", bind="query-params")
-    cell = kept_cells.get(label or "", kept_cells[labels[-1]])
+    cell = choose_cell(kept_cells, names, key="block-of")
     kept = frame.ask(kept_by_block, cell.cell_id)
     words = kept_words(cell, kept, names)
     st.markdown(words)
@@ -52,7 +48,9 @@ def draw_kept(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
             key="kept",
             title="The five largest contributors",
             note="Tensors that autograd keeps until backward has used them, by the operation that needs them; "
-            "parameters are not counted, and memory that several share counts once.",
+            "parameters are not counted, and memory that several share counts once."
+            + (" Checkpointed, so they are there only while backward runs the block again."
+               if cell.cell.checkpoint_blocks else ""),
             alt=words.replace("*", ""),
             rows=rows,
             cells=asked,
@@ -60,10 +58,7 @@ def draw_kept(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
         lambda: kept_bars([(kept_name(item), item.kept_bytes) for item in kept[:LARGEST]],
                           rest=sum(item.kept_bytes for item in kept[LARGEST:])),
     )  # fmt: skip
-
-
-def _label(cell: Peak, names: Names) -> str:
-    return f"{place_of(cell.cell, names)} · {cell.cell.mode}"
+    draw_block_tensors(frame, cell, names)
 
 
 def families(cells: Sequence[Peak]) -> list[list[Peak]]:

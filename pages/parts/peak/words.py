@@ -83,15 +83,12 @@ def bf16_words(pairs: Sequence[PrecisionPair], names: Names) -> str:
     higher = [pair for pair in pairs if pair.ratio > 1]
     most, least = max(pairs, key=lambda pair: pair.ratio), min(pairs, key=lambda pair: pair.ratio)
     if not higher:
-        start = f"bf16 needs less than fp32 in {_all(len(pairs))}, {number(least.ratio)}× to {number(most.ratio)}×."
+        spread = f"all {len(pairs)} pairs, {number(least.ratio)}× to {number(most.ratio)}×"
+        start = f"bf16 needs less than fp32 in {'the only pair' if len(pairs) == 1 else spread}."
         return f"{start} {_reason(least, names)}"
     start = f"bf16 needs **more** memory than fp32 in **{len(higher)} of {len(pairs)}** pairs."
     rest = f" {_reason(least, names)}" if least.ratio <= 1 else ""
     return f"{start} {_reason(most, names)}{rest}"
-
-
-def _all(count: int) -> str:
-    return "the only pair" if count == 1 else f"all {count} pairs"
 
 
 def _reason(pair: PrecisionPair, names: Names) -> str:

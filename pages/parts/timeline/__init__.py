@@ -17,6 +17,7 @@ import numpy as np
 import streamlit as st
 
 from pages.charts.colors import color_of
+from pages.parts.timeline.words import frames_of
 from runner.store.queries.timelines import CATEGORIES, Columns, Timeline
 
 _FOLDER = Path(__file__).parent
@@ -87,7 +88,7 @@ def _arrays(columns: Columns) -> dict[str, Any]:
 def _head(drawing: Drawing) -> dict[str, Any]:
     columns, about = drawing.columns, drawing.about
     frames: dict[str, int] = {}
-    stacks = [[frames.setdefault(frame, len(frames)) for frame in text.split("\n") if frame] for text in columns.stacks]
+    stacks = [[frames.setdefault(frame, len(frames)) for frame in frames_of(text)] for text in columns.stacks]
     present = np.bincount(columns.arrays["category"], minlength=len(CATEGORIES))
     return {
         "key": str(about.cell_id), "title": about.label, "alt": drawing.alt, "duration": about.duration_us,

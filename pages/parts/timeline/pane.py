@@ -10,10 +10,11 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from pages.charts.bytes import in_unit
 from pages.parts.frame import Frame
 from pages.parts.permalink import link
 from pages.parts.timeline import Drawing, timeline
-from pages.parts.timeline.words import alive_rows, alt, answer, in_bytes, in_ms, phase_at
+from pages.parts.timeline.words import alive_rows, alt, answer, in_ms, phase_at
 from runner.errors import DatabaseBusy
 from runner.store.queries.timelines import Timeline, columns, largest_at, parts_at
 from runner.words import sweep_command
@@ -49,11 +50,12 @@ def pane(frame: Frame, about: Timeline, *, side: str, fold_bytes: int, scale_byt
 
 
 def _facts(about: Timeline) -> str:
-    facts = [about.machine, f"{about.allocations:,} allocations", f"{in_bytes(about.baseline_bytes)} held before"]
+    facts = [about.machine, f"{about.allocations:,} allocations", f"{in_unit(about.baseline_bytes)} held before"]
     if about.device_bytes:
-        facts.append(f"device memory {in_bytes(about.device_bytes)}")
+        facts.append(f"device memory {in_unit(about.device_bytes)}")
     if about.lost_events:
-        facts.append(f"{about.lost_events:,} frees of blocks whose allocation was not recorded")
+        were = "block was" if about.lost_events == 1 else "blocks were"
+        facts.append(f"{about.lost_events:,} freed {were} there before the recording began")
     return " · ".join(facts)
 
 
@@ -76,11 +78,12 @@ def _alive(frame: Frame, about: Timeline, *, side: str, at_us: int, phase: str |
     when = "At the peak" if at_us == about.peak_at_us else "At the cursor"
     where = f"{in_ms(at_us)}{f', {phase}' if phase else ''}"
     st.markdown(
-        f"**{when}** ({where}): {count:,} allocations hold **{in_bytes(total)}**. "
+        f"**{when}** ({where}): {count:,} allocations hold **{in_unit(total)}**. "
         f"The {len(alive)} largest, with the code that made them:"
     )
     rows = pd.DataFrame(alive_rows(alive, total_bytes=total))
-    st.dataframe(rows, hide_index=True, key=f"alive-{side}", height=300, column_config=_COLUMNS, placeholder="",
+    known = rows.dropna(axis=1, how="all")  # a snapshot of somebody else's knows neither module nor operation
+    st.dataframe(known, hide_index=True, key=f"alive-{side}", height=300, column_config=_COLUMNS, placeholder="",
                  alt=f"The largest allocations alive at {in_ms(at_us)}.")  # fmt: skip
     return rows
 

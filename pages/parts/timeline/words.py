@@ -1,26 +1,20 @@
 """What a memory timeline says, in words and rows: the sentence above it, its alt text, what is alive at the cursor.
 
-    in_bytes(127_074_304)        # '121 MiB'
+    answer(timeline, columns, parts)        # 'The peak of **2.48 GiB** falls in the **optimizer** phase, …'
 
 Standard library and typed rows only.
 """
 
 from collections.abc import Sequence
+from itertools import dropwhile
 from typing import Any
 
+from pages.charts.bytes import in_unit
 from runner.schema import TABLES
 from runner.store.queries.timelines import Alive, Columns, Part, Timeline
 
 #: What two timelines hold, each at its own peak.
 Pair = tuple[Sequence[Part], Sequence[Part]]
-
-
-def in_bytes(size: float) -> str:
-    """Bytes with a binary prefix and three digits."""
-    for power, prefix in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if abs(size) >= 2**power:
-            return f"{size / 2**power:,.{0 if abs(size) >= 99.95 * 2**power else 1}f} {prefix}"
-    return f"{size:.0f} B"
 
 
 def in_ms(microseconds: float) -> str:
@@ -33,29 +27,43 @@ def phase_at(columns: Columns, at_us: int) -> str | None:
 
 
 def answer(about: Timeline, columns: Columns, parts: Sequence[Part]) -> str:
-    """Where the peak falls and what it is made of."""
+    """Where the peak falls and what it is made of; a snapshot of somebody else's says of neither."""
     phase = phase_at(columns, about.peak_at_us)
-    where = f"in the **{phase}** phase" if phase else "before the first phase"
+    where = f" in the **{phase}** phase," if phase else " before the first phase," if columns.marks else ""
+    moment = f"{in_ms(about.peak_at_us)} into the {in_ms(about.duration_us)} recorded"
+    start = f"The peak of **{in_unit(about.peak_bytes)}** falls{where} {moment}"
+    if [part.category for part in parts] == ["unknown"]:
+        return f"{start}. A snapshot does not say what its blocks are for: the stacks say where they come from."
     largest = [f"{_share(part, about)} of it are {_plural(part.category)}" for part in parts[:1]]
     rest = [f"{_share(part, about)} {_plural(part.category)}" for part in parts[1:3]]
     made = ", ".join(largest + rest)
-    moment = f"{in_ms(about.peak_at_us)} into the {in_ms(about.duration_us)} recorded"
-    return f"The peak of **{in_bytes(about.peak_bytes)}** falls {where}, {moment}" + (f"; {made}." if made else ".")
+    return f"{start}; {made}." if made else f"{start}."
+
+
+#: What a recording of compiled code's frames begins with: the recorder and the allocator themselves.
+_RECORDER = ("torch::unwind", "CapturedTraceback", "gather_with_cpp", "CachingAllocator", "at::detail::empty")
+
+
+def frames_of(stack: str) -> list[str]:
+    """The frames of a stack, innermost first; those without a line (`??:0 malloc`) only if there is nothing else."""
+    frames = [frame for frame in stack.split("\n") if frame]
+    lines = [frame for frame in frames if not frame.split(" ")[0].endswith(":0")]
+    return lines or list(dropwhile(lambda frame: any(name in frame for name in _RECORDER), frames)) or frames
 
 
 def difference(left: Timeline, right: Timeline, parts: Pair) -> str:
     """Which of two peaks is higher, by how much, and which category makes most of it."""
     high, low = sorted((left, right), key=lambda item: -item.peak_bytes)
     if high.peak_bytes == low.peak_bytes:
-        return f"Both peaks are {in_bytes(high.peak_bytes)}."
+        return f"Both peaks are {in_unit(high.peak_bytes)}."
     gap = high.peak_bytes - low.peak_bytes
     sign = 1 if high is left else -1
     by_category = {row["Category"]: sign * (row["left"] - row["right"]) for row in _both(parts)}
     most = max(by_category, key=lambda name: by_category[name])
     return (
-        f"The peak of {high.label} is **{in_bytes(gap)}** higher than that of {low.label} "
-        f"({in_bytes(high.peak_bytes)} against {in_bytes(low.peak_bytes)}); "
-        f"{_plural(most)} differ most, by {in_bytes(by_category[most])}."
+        f"The peak of {high.label} is **{in_unit(gap)}** higher than that of {low.label} "
+        f"({in_unit(high.peak_bytes)} against {in_unit(low.peak_bytes)}); "
+        f"{_plural(most)} differ most, by {in_unit(by_category[most])}."
     )
 
 
@@ -107,7 +115,7 @@ def alt(about: Timeline, sentence: str) -> str:
 
 def _one_line(item: Alive) -> str:
     if item.frames:
-        return " ← ".join(item.frames.split("\n"))
+        return " ← ".join(frames_of(item.frames))
     return "" if item.born_us else "held before the recording"
 
 

@@ -1,0 +1,199 @@
+"""A against B: every pair as a dot with its interval on a log axis around 1×, and what moved, from A's value to B's.
+
+    figure = ratio_dots([RatioDot(place="toy-64 · 128", outcome="better", ratio=1.9, low=1.8, high=2.0, …)], …)
+    figure = movers([Mover(place="toy-64 · 128", outcome="better", a=12.1, b=6.4, words="1.89× faster", …)], …)
+
+Right of 1× B is better: faster, or smaller. A pair of which one side failed keeps its place, with the reason.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import plotly.graph_objects as go
+
+from pages.charts.bytes import binary_axis
+from pages.charts.colors import BLUE, FAINT, FAINTER, ORANGE, QUIET, RED
+from pages.charts.frame import interval, layout, number
+
+Outcome = Literal["better", "worse", "same"]
+_LOOKS: Mapping[Outcome, tuple[str, str]] = {
+    "worse": (ORANGE, "diamond"),
+    "same": (QUIET, "circle-open"),
+    "better": (BLUE, "circle"),
+}
+_TICKS = (1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100)
+#: The axis reaches at least this far on both sides of 1×.
+_LEAST = 1.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatioDot:
+    """One pair or, with `failure`, a cell that could not be compared. `ratio` is A over B."""
+
+    place: str
+    cell_id: str
+    outcome: Outcome = "same"
+    ratio: float = 1.0
+    low: float | None = None
+    high: float | None = None
+    values: str = ""
+    failure: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mover:
+    """One pair with the value of each side, in ms or bytes."""
+
+    place: str
+    cell_id: str
+    outcome: Outcome
+    a: float
+    b: float
+    words: str
+
+
+def ratio_dots(rows: Sequence[RatioDot], *, legend: Mapping[Outcome, str], noise: float, axis_title: str) -> go.Figure:
+    """One line a pair. `legend` names the outcomes; a ratio within `noise` of 1 lies in the band."""
+    places = list(dict.fromkeys(row.place for row in rows))
+    measured = [row for row in rows if not row.failure]
+    figure = go.Figure()
+    figure.add_vrect(x0=1 / (1 + noise), x1=1 + noise, fillcolor=FAINTER, line_width=0, layer="below")
+    figure.add_vline(x=1, line={"color": FAINT, "width": 2})
+    for outcome, (color, symbol) in _LOOKS.items():
+        chosen = [row for row in measured if row.outcome == outcome]
+        if chosen:
+            figure.add_scatter(
+                name=legend[outcome],
+                mode="markers",
+                x=[row.ratio for row in chosen],
+                y=[places.index(row.place) for row in chosen],
+                marker={"color": color, "size": 9, "symbol": symbol, "line": {"width": 1.6, "color": color}},
+                error_x=_errors(chosen),
+                customdata=[[row.cell_id, _hover(row)] for row in chosen],
+                hovertemplate="%{customdata[1]}<extra></extra>",
+                cliponaxis=False,
+            )
+    axis = _ratio_axis(measured)
+    lost = [row for row in rows if row.failure]
+    figure.add_scatter(
+        # A hair inside: at the very edge rounding may put it outside, where nothing is drawn.
+        x=[10 ** (0.995 * axis["range"][0])] * len(lost),
+        y=[places.index(row.place) for row in lost],
+        mode="markers+text",
+        showlegend=False,
+        marker={"symbol": "x", "size": 8, "color": RED},
+        text=[f"  {row.failure}" for row in lost],
+        textposition="middle right",
+        textfont={"color": RED, "size": 12},
+        hoverinfo="skip",
+        cliponaxis=False,
+    )
+    figure.update_layout(**layout(height=_height(places), state=f"ratios {axis_title}"))
+    figure.update_xaxes(**axis, title=axis_title)
+    figure.update_yaxes(**_places(places))
+    return figure
+
+
+def movers(rows: Sequence[Mover], *, names: tuple[str, str], unit: Literal["ms", "bytes"]) -> go.Figure:
+    """One line a pair from A's value, hollow, to B's, full; how many times better or worse beside it."""
+    places = [row.place for row in rows]
+    figure = go.Figure()
+    for outcome in ("worse", "better"):
+        chosen = [(place, row) for place, row in enumerate(rows) if row.outcome == outcome]
+        figure.add_scatter(
+            mode="lines", showlegend=False, hoverinfo="skip", line={"color": _LOOKS[outcome][0], "width": 2.5},
+            x=[value for _, row in chosen for value in (row.a, row.b, None)],
+            y=[value for place, _ in chosen for value in (place, place, None)],
+        )  # fmt: skip
+    colors = [_LOOKS[row.outcome][0] for row in rows]
+    for side, name in enumerate(names):
+        values = [(row.a, row.b)[side] for row in rows]
+        figure.add_scatter(
+            name=name, mode="markers", x=values, y=list(range(len(rows))), showlegend=False, cliponaxis=False,
+            marker={"color": colors, "size": 10, "symbol": "circle" if side else "circle-open",
+                    "line": {"width": 2, "color": colors}},
+            customdata=[[row.cell_id, name, row.words] for row in rows],
+            hovertemplate=f"<b>%{{customdata[1]}}</b>: %{{x:,.4~g}} {unit}<br>%{{customdata[2]}}<extra></extra>",
+        )  # fmt: skip
+        symbol = {"color": QUIET, "size": 10, "symbol": "circle" if side else "circle-open", "line": {"width": 2}}
+        figure.add_scatter(name=name, mode="markers", x=[None], y=[None], marker=symbol)
+    figure.add_scatter(
+        mode="text", showlegend=False, hoverinfo="skip", x=[max(row.a, row.b) for row in rows],
+        y=list(range(len(rows))), text=[f"\u2002 {row.words}" for row in rows], textposition="middle right",
+        textfont={"size": 12}, cliponaxis=False,
+    )  # fmt: skip
+    sizes = [value for row in rows for value in (row.a, row.b)]
+    figure.update_layout(**layout(height=_height(places), state=f"movers {names}"))
+    figure.update_layout(legend={"itemclick": False, "itemdoubleclick": False})
+    figure.update_xaxes(**_value_axis(sizes, unit=unit), automargin=True)
+    figure.update_yaxes(**_places(places))
+    return figure
+
+
+def _height(places: Sequence[str]) -> int:
+    return max(200, 100 + 32 * len(places))
+
+
+def _places(places: Sequence[str]) -> dict[str, Any]:
+    return {
+        "tickvals": list(range(len(places))),
+        "ticktext": list(places),
+        "range": [len(places) - 0.4, -0.6],
+        "automargin": True,
+        "gridcolor": FAINTER,
+        "zeroline": False,
+        "showgrid": True,
+    }
+
+
+def _value_axis(sizes: Sequence[float], *, unit: Literal["ms", "bytes"]) -> dict[str, Any]:
+    """A log axis with room for words at its right."""
+    low, high = math.log10(min(sizes)), math.log10(max(sizes))
+    reach = max(high - low, 0.3)
+    limits = {"range": [low - 0.05 * reach, high + 0.75 * reach], "zeroline": False}
+    if unit == "bytes":
+        return {**binary_axis(sizes, most=5), **limits, "title": "Peak allocated (log)"}
+    decades = range(math.floor(low) - 1, math.ceil(high) + 1)
+    every = [step * 10.0**decade for decade in decades for step in (1, 2, 5)]
+    ticks = [tick for tick in every if low - 0.05 * reach <= math.log10(tick) <= high + 0.2 * reach]
+    if len(ticks) > 4:
+        ticks = [10.0**decade for decade in decades if 10.0**decade in ticks]
+    return {"type": "log", **limits, "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks],
+            "title": "Median (ms, log)"}  # fmt: skip
+
+
+def _errors(rows: Sequence[RatioDot]) -> dict[str, Any]:
+    return {
+        "type": "data",
+        "symmetric": False,
+        "thickness": 1.4,
+        "width": 3,
+        "array": [(row.high or row.ratio) - row.ratio for row in rows],
+        "arrayminus": [row.ratio - (row.low or row.ratio) for row in rows],
+    }
+
+
+def _hover(row: RatioDot) -> str:
+    sure = f"<br>95 % interval {interval(row.low, row.high, unit='×')}" if row.low else ""
+    return f"<b>{row.place}</b><br>{row.values}<br>A / B {number(row.ratio)}×{sure}"
+
+
+def _ratio_axis(rows: Sequence[RatioDot]) -> dict[str, Any]:
+    """A log axis with 1× in its middle, wide enough for every interval, ticks alike on both sides."""
+    ends = [abs(math.log10(value)) for row in rows for value in (row.ratio, row.low, row.high) if value]
+    reach = max([*ends, math.log10(_LEAST)]) * 1.1
+    within = [tick for tick in _TICKS if math.log10(tick) <= 0.95 * reach]
+    middle = [tick for tick in within[:-1] if tick**2 <= within[-1] * 1.1][-1:]
+    above = [*middle, within[-1]]
+    ticks = [*(1 / tick for tick in reversed(above)), 1, *above]
+    return {
+        "type": "log",
+        "range": [-reach, reach],
+        "tickvals": ticks,
+        "ticktext": [f"{tick:.3g}×" if tick > 1 else f"{tick:.2g}×" for tick in ticks],
+        "automargin": True,
+        "zeroline": False,
+        "tickangle": 0,
+    }

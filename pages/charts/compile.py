@@ -1,0 +1,274 @@
+"""What compiling buys and costs: ratios by way of compiling, seconds and steps as dots, and the lines that cross.
+
+    figure = way_dots([WayDot(place="small · 512 tok", backend="compiled", ratio=2.6, low=2.5, high=2.7, …)])
+    figure = cost_dots([CostDot(place="…", backend="compiled", kind="cold", value=29.2)], unit="s")
+    figure = crossing_lines([CumulatedLine(name="eager", backend="eager", start_s=0.0, step_ms=50.1), …])
+
+Filled is cold, hollow is warm: the same compilation with an empty cache and with a full one.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import plotly.graph_objects as go
+
+from pages.charts.colors import FAINT, FAINTER, QUIET, RED, color_of
+from pages.charts.frame import interval, layout, number
+
+#: With what the compiler's cache was filled: nothing, this very cell, whatever earlier cells had left.
+Kind = Literal["cold", "warm", "as found"]
+Unit = Literal["s", "steps"]
+_SYMBOLS: Mapping[Kind, str] = {"cold": "circle", "warm": "circle-open", "as found": "diamond-wide-open"}
+_DASHES: Mapping[str, str] = {"cold": "solid", "warm": "dash", "as found": "dot"}
+_TICKS = (1.2, 1.5, 2, 3, 4, 9, 25, 100)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WayDot:
+    """The whole step of one pair: how many times faster `backend` is than eager, or why there is no ratio."""
+
+    place: str
+    backend: str
+    cell_id: str
+    ratio: float = 1.0
+    low: float | None = None
+    high: float | None = None
+    failure: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostDot:
+    """Seconds or steps of one compiled cell; an infinite value is drawn as the word "never", or "undecided" where the
+    interval allows for less."""
+
+    place: str
+    backend: str
+    kind: Kind
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CumulatedLine:
+    """Seconds over steps: `start_s` before the first one, then `step_ms` each."""
+
+    name: str
+    backend: str
+    start_s: float
+    step_ms: float
+    kind: Kind | None = None
+
+    def seconds(self, steps: float) -> float:
+        return self.start_s + steps * self.step_ms / 1e3
+
+
+def way_dots(rows: Sequence[WayDot]) -> go.Figure:
+    """One line a pair, one dot a way of compiling, on a log axis with 1× in its middle."""
+    places = list(dict.fromkeys(row.place for row in rows))
+    backends = list(dict.fromkeys(row.backend for row in rows))
+    figure = go.Figure()
+    ends = [abs(math.log10(value)) for row in rows for value in (row.ratio, row.low, row.high) if value]
+    reach = max([*ends, math.log10(1.25)]) * 1.15
+    for index, backend in enumerate(backends):
+        shift = (index - (len(backends) - 1) / 2) * 0.7 / max(len(backends), 2)
+        chosen = [row for row in rows if row.backend == backend and not row.failure]
+        lost = [row for row in rows if row.backend == backend and row.failure]
+        figure.add_scatter(
+            name=backend,
+            mode="markers",
+            x=[row.ratio for row in chosen],
+            y=[places.index(row.place) + shift for row in chosen],
+            marker={"color": color_of(backend), "size": 10},
+            error_x=_errors(chosen),
+            customdata=[[row.cell_id, _way_hover(row)] for row in chosen],
+            hovertemplate="%{customdata[1]}<extra></extra>",
+            cliponaxis=False,
+        )
+        figure.add_scatter(
+            mode="markers+text",
+            showlegend=False,
+            x=[10**-reach] * len(lost),
+            y=[places.index(row.place) + shift for row in lost],
+            marker={"color": RED, "symbol": "x", "size": 8},
+            text=[f"  {row.failure}" for row in lost],
+            textposition="middle right",
+            textfont={"color": RED, "size": 12},
+            customdata=[[row.cell_id] for row in lost],
+            hoverinfo="skip",
+            cliponaxis=False,
+        )
+    figure.add_vline(x=1, line={"color": FAINT, "width": 2})
+    height = 110 + len(places) * max(44, 16 * len(backends))
+    figure.update_layout(**layout(height=max(220, height), state="ways"))
+    end = next(tick for tick in reversed(_TICKS) if math.log10(tick) <= reach)
+    shown = [1 / end, end**-0.5, 1, end**0.5, end]
+    figure.update_xaxes(
+        type="log", range=[-reach, reach], tickvals=shown, ticktext=[f"{tick:.2g}×" for tick in shown],
+        title="Speedup of the step (×, log)", automargin=True, zeroline=False, tickangle=0,
+    )  # fmt: skip
+    _place_axis(figure, places)
+    return figure
+
+
+def cost_dots(rows: Sequence[CostDot], *, unit: Unit) -> go.Figure:
+    """One line a compiled cell in its backend's color; cold, warm and as found as different marks, each labeled."""
+    places = list(dict.fromkeys(row.place for row in rows))
+    done = [row for row in rows if math.isfinite(row.value) and row.value > 0]
+    ends = [math.log10(row.value) for row in done] or [0.0]
+    room = max(max(ends) - min(ends), 0.5)
+    span = [min(ends) - room * 0.12, max(ends) + room * 0.3]
+    figure = go.Figure()
+    for place in dict.fromkeys(row.place for row in done):
+        line = [row for row in done if row.place == place]
+        figure.add_scatter(
+            x=[row.value for row in line], y=[places.index(place)] * len(line), mode="lines", showlegend=False,
+            line={"color": color_of(line[0].backend), "width": 2}, hoverinfo="skip",
+        )  # fmt: skip
+    for kind in dict.fromkeys(row.kind for row in done):
+        _marks(figure, [row for row in done if row.kind == kind], places=places, unit=unit)
+        figure.add_scatter(  # what the legend shows: the mark, in no backend's color
+            x=[None], y=[None], mode="markers", name=_NAMES[kind],
+            marker={"color": QUIET, "size": 10, "symbol": _SYMBOLS[kind], "line": {"width": 2, "color": QUIET}},
+        )  # fmt: skip
+    lost = {row.place: row for row in rows if not math.isfinite(row.value)}
+    figure.add_scatter(
+        x=[10 ** span[1]] * len(lost), y=[places.index(place) for place in lost], mode="text", showlegend=False,
+        text=["never  " if row.low is None or math.isinf(row.low) else "undecided  " for row in lost.values()],
+        textposition="middle left", textfont={"color": RED, "size": 13}, hoverinfo="skip",
+    )  # fmt: skip
+    figure.update_layout(**layout(height=max(230, 120 + 46 * len(places)), state=f"cost-{unit}"))
+    ticks = _log_ticks(span)
+    title = {"s": "Compile time (s, log)", "steps": "Steps (log)"}[unit]
+    figure.update_xaxes(type="log", range=span, title=title, tickvals=ticks, ticktext=[f"{tick:,g}" for tick in ticks])
+    _place_axis(figure, places)
+    return figure
+
+
+def _marks(figure: go.Figure, rows: Sequence[CostDot], *, places: Sequence[str], unit: Unit) -> None:
+    """One kind of all cells: its marks, their values beside them, their intervals."""
+    colors = [color_of(row.backend) for row in rows]
+    say = {"s": number, "steps": whole}[unit]
+    figure.add_scatter(
+        x=[row.value for row in rows],
+        y=[places.index(row.place) for row in rows],
+        mode="markers+text",
+        showlegend=False,
+        marker={"color": colors, "size": 10, "symbol": _SYMBOLS[rows[0].kind], "line": {"width": 2, "color": colors}},
+        text=[say(row.value) for row in rows],
+        textposition="bottom center" if rows[0].kind == "warm" else "top center",
+        textfont={"size": 12, "color": QUIET},
+        error_x={**_errors(rows), "color": QUIET, "visible": any(row.low is not None for row in rows)},
+        customdata=[[_cost_hover(row, unit)] for row in rows],
+        hovertemplate="%{customdata[0]}<extra></extra>",
+        cliponaxis=False,
+    )
+
+
+_NAMES: Mapping[Kind, str] = {
+    "cold": "cold: with an empty cache",
+    "warm": "warm: once more, cache filled",
+    "as found": "with what earlier cells had left in the cache",
+}
+
+
+def crossings(lines: Sequence[CumulatedLine]) -> list[tuple[CumulatedLine, float]]:
+    """Where each line meets the first one, in steps; those that never do are left out."""
+    base, *others = lines
+    met = [(line, (line.start_s - base.start_s) * 1e3 / (base.step_ms - line.step_ms)) for line in others
+           if base.step_ms > line.step_ms]  # fmt: skip
+    return [(line, steps) for line, steps in met if steps >= 0]
+
+
+def crossing_lines(lines: Sequence[CumulatedLine]) -> go.Figure:
+    """Cumulated time over steps, the first line being what the others are compared with; a ring where they meet it."""
+    met = crossings(lines)
+    longest = max([steps for _, steps in met], default=0.0) * 1.9 or _far(lines)
+    top = max(line.seconds(longest) for line in lines)
+    factor, unit = _unit(top)
+    figure = go.Figure()
+    for line in lines:
+        color = color_of(line.backend)
+        figure.add_scatter(
+            name=line.name,
+            mode="lines",
+            x=[0, longest],
+            y=[line.start_s / factor, line.seconds(longest) / factor],
+            line={"color": color, "width": 2.5, "dash": _DASHES.get(line.kind or "", "solid")},
+            hovertemplate=f"{line.name}: {number(line.start_s)} s and {number(line.step_ms)} ms a step<extra></extra>",
+        )
+    for line, steps in met:
+        figure.add_scatter(
+            x=[steps], y=[line.seconds(steps) / factor], mode="markers+text", showlegend=False,
+            marker={"size": 13, "symbol": "circle-open", "color": color_of(line.backend), "line": {"width": 2.5}},
+            text=[f"  after {whole(steps)} steps"], textposition="bottom right", textfont={"size": 13},
+            hoverinfo="skip", cliponaxis=False,
+        )  # fmt: skip
+    figure.update_layout(**layout(height=380, state="crossing"))
+    figure.update_xaxes(title="Steps", range=[0, longest], tickformat=",~s", zeroline=False)
+    figure.update_yaxes(
+        title=f"Time since the start ({unit})", range=[-0.1 * top / factor, 1.04 * top / factor], automargin=True
+    )
+    return figure
+
+
+def whole(steps: float) -> str:
+    """The first whole step that is enough, in three digits: `41`, `1,130`."""
+    least = math.ceil(steps)
+    return f"{least}" if least < 1000 else number(least)
+
+
+def _far(lines: Sequence[CumulatedLine]) -> float:
+    """Steps to draw where nothing crosses: until the start is a fifth of the whole."""
+    return max(5 * max(line.start_s for line in lines) * 1e3 / max(line.step_ms for line in lines), 10.0)
+
+
+def _unit(seconds: float) -> tuple[float, str]:
+    return next((factor, unit) for limit, factor, unit in _UNITS if seconds >= limit)
+
+
+_UNITS = ((7200.0, 3600.0, "h"), (180.0, 60.0, "min"), (0.0, 1.0, "s"))
+
+
+def _log_ticks(span: Sequence[float]) -> list[float]:
+    """Round numbers between two powers of ten, at most six of them."""
+    ticks: list[float] = []
+    for steps in ((1, 1.5, 2, 3, 4, 5, 7), (1, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
+        powers = range(math.floor(span[0]), math.ceil(span[1]) + 1)
+        ticks = [step * 10.0**power for power in powers for step in steps]
+        ticks = [tick for tick in ticks if span[0] <= math.log10(tick) <= span[1]]
+        if len(ticks) <= 6:
+            break
+    return ticks
+
+
+def _place_axis(figure: go.Figure, places: Sequence[str]) -> None:
+    figure.update_yaxes(
+        tickvals=list(range(len(places))), ticktext=list(places), range=[len(places) - 0.4, -0.6], title="",
+        automargin=True, gridcolor=FAINTER, zeroline=False, showgrid=True,
+    )  # fmt: skip
+
+
+def _errors(rows: Sequence[WayDot] | Sequence[CostDot]) -> dict[str, Any]:
+    """Bars to the ends of the intervals; none to an end that is unknown or never."""
+    ends = [(row.value if isinstance(row, CostDot) else row.ratio, row.low, row.high) for row in rows]
+    return {
+        "type": "data",
+        "symmetric": False,
+        "thickness": 1.4,
+        "width": 3,
+        "array": [high - middle if high is not None and math.isfinite(high) else 0 for middle, _, high in ends],
+        "arrayminus": [middle - low if low is not None and math.isfinite(low) else 0 for middle, low, _ in ends],
+    }
+
+
+def _way_hover(row: WayDot) -> str:
+    ends = interval(row.low, row.high, unit="×")
+    return f"<b>{row.place}</b><br>{row.backend}: {number(row.ratio)}×<br>95 % interval {ends}"
+
+
+def _cost_hover(row: CostDot, unit: Unit) -> str:
+    ends = f"<br>95 % interval {interval(row.low, row.high)}" if row.low is not None else ""
+    return f"<b>{row.place}</b><br>{_NAMES[row.kind]}<br>{number(row.value)} {unit}{ends}"

@@ -1,0 +1,56 @@
+"""What named ranges take, of the time and of the FLOPs: two bars a range, so that the two shares stand side by side.
+
+figure = range_bars([RangeBar(name="softmax", entity="softmax", device_ms=1.2, flops=5_000_000)])
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+import plotly.graph_objects as go
+
+from pages.charts.colors import color_of
+from pages.charts.frame import layout, number
+
+
+@dataclass(frozen=True, kw_only=True)
+class RangeBar:
+    """One range; `entity` gives its color; `flops` is None where nobody counted."""
+
+    name: str
+    entity: str
+    device_ms: float
+    flops: int | None
+
+
+def range_bars(bars: Sequence[RangeBar]) -> go.Figure:
+    """Shares of all these ranges together; FLOPs are hatched, and left out where not every range's are known."""
+    names = [escape(bar.name, quote=False) for bar in bars]
+    colors = [color_of(bar.entity) for bar in bars]
+    total_ms, flops = sum(bar.device_ms for bar in bars) or 1.0, [bar.flops for bar in bars if bar.flops is not None]
+    figure = go.Figure()
+    figure.add_bar(
+        name="share of the time", orientation="h", y=names, x=[bar.device_ms * 100 / total_ms for bar in bars],
+        text=[f"{bar.device_ms / total_ms:.0%} · {number(bar.device_ms)} ms" for bar in bars],
+        textposition="outside", cliponaxis=False, marker={"color": colors}, hoverinfo="skip",
+    )  # fmt: skip
+    if sum(flops):
+        figure.add_bar(
+            name="share of the FLOPs", orientation="h", y=names, hoverinfo="skip", textposition="outside",
+            x=[(bar.flops or 0) * 100 / sum(flops) for bar in bars], cliponaxis=False,
+            text=["not counted" if bar.flops is None else f"{bar.flops / sum(flops):.1%} · {in_flop(bar.flops)}"
+                  for bar in bars],
+            marker={"color": colors, "pattern": {"shape": "/", "fillmode": "overlay", "size": 6}},
+        )  # fmt: skip
+    figure.update_layout(**layout(height=110 + 54 * len(bars), state="ranges"), barmode="group")
+    figure.update_xaxes(title="Share (%)", range=[0, 125], tickvals=[0, 25, 50, 75, 100])
+    figure.update_yaxes(autorange="reversed", automargin=True, title="", showgrid=False)
+    return figure
+
+
+def in_flop(count: float) -> str:
+    """Floating-point operations with a prefix: 1.23 GFLOP."""
+    for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= factor:
+            return f"{number(count / factor)} {prefix}FLOP"
+    return f"{count:,.0f} FLOP"

@@ -1,0 +1,124 @@
+"""Writes pages of the dashboard as HTML files that open offline: `python -m pages.export --help`.
+
+    python -m pages.export training-step kernels --db results.duckdb --out report --mode train --context 512
+    python -m pages.export --all --out report
+    python -m pages.export 'http://localhost:8501/attention?mask=causal&dtype=bf16#attention-time'
+
+One file a page, with everything in it: charts, tables, answers, commands. Limits: about 5 MB a page, most of it Plotly.
+"""
+
+import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+from pages.parts.takeaway.document import Origin, document
+from pages.parts.takeaway.visit import Visits
+from runner.errors import StepscopeError, UsageError
+from runner.store.database import default_path
+from runner.store.queries.overview import contents
+
+Asked = dict[str, list[str]]
+_OPTIONS = {"db": "FILE", "out": "DIR", "address": "URL"}
+_HELP = """\
+Writes pages as HTML files that open without a server and ask for nothing from outside: to mail, to archive, to attach
+to a pull request. Each file holds the page's answer, its charts (they zoom and hover), its tables, what was left out,
+the commands that measure the rows again, and the edition of the data.
+
+  python -m pages.export training-step                   one page, as it opens, into ./export
+  python -m pages.export --all --out report              every page; the files link to one another
+  python -m pages.export kernels --mode train --cell ID  filters and choices: the parameters of the page's URL
+  python -m pages.export training-step --context 128 --context 512
+  python -m pages.export 'LINK'                          what “Share” gives: the page with every filter of the link
+"""
+
+
+def main(words: Sequence[str]) -> int:
+    """The exit code; every expected failure is one line on stderr."""
+    try:
+        _export(words)
+    except StepscopeError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _export(words: Sequence[str]) -> None:
+    rest, asked = _filters(words)
+    given = _parser().parse_args(rest)
+    path = Path(given.db) if given.db else default_path()
+    edition = contents(path).edition
+    visits = Visits(path, origin=given.address)
+    targets = _targets(given, asked, list(visits.places))
+    origin = Origin(file=path.name, edition=edition, pages={name: visits.places[name] for name in targets},
+                    written=datetime.now(UTC))  # fmt: skip
+    # All before the first is written: a filter that one page does not know leaves no half of an export behind.
+    written = {address: document(visits.visit(address, asked), origin) for address, asked in targets.items()}
+    folder = Path(given.out)
+    folder.mkdir(parents=True, exist_ok=True)
+    for address, html in written.items():
+        file = folder / f"{address}.html"
+        file.write_text(html, encoding="utf-8")
+        print(f"{file}  {file.stat().st_size / 1e6:.1f} MB", flush=True)
+
+
+def _filters(words: Sequence[str]) -> tuple[list[str], Asked]:
+    """What argparse knows, and the parameters of the URL: `--context 128 --context 512` or `--context=128`."""
+    rest: list[str] = []
+    asked: Asked = {}
+    left = iter(words)
+    for word in left:
+        name, equals, value = word.removeprefix("--").partition("=")
+        if not word.startswith("--") or name in ("all", "help"):
+            rest.append(word)
+        elif name in _OPTIONS:
+            rest += [word] if equals else [word, next(left, "")]
+        else:
+            found = value if equals else next(left, None)
+            if found is None:
+                raise UsageError(f"--{name} has no value.", expected=f"--{name} VALUE", do="See --help.")
+            asked.setdefault(name, []).append(found)
+    return rest, asked
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(
+        prog="python -m pages.export",
+        usage="%(prog)s [PAGE|LINK ...] [--all] [options] [--FILTER VALUE ...]",
+        description=_HELP,
+        epilog="--FILTER is any parameter of the page's URL; one that does not exist is answered with those that do.",
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("pages", nargs="*", metavar="PAGE", help="address of a page, such as training-step, or a link")
+    parser.add_argument("--all", action="store_true", help="every page")
+    parser.add_argument(
+        "--db", metavar="FILE", help="the results file (default: STEPSCOPE_DB, else data/results.duckdb)"
+    )
+    parser.add_argument("--out", metavar="DIR", default="export", help="folder for the files (default: export)")
+    parser.add_argument("--address", metavar="URL", default="", help="where your dashboard is served, for the links")
+    return parser
+
+
+def _targets(given: Namespace, asked: Asked, known: list[str]) -> Mapping[str, Asked]:
+    """The pages to write, each with its parameters."""
+    found: dict[str, Asked] = dict.fromkeys(known, asked) if given.all else {}
+    for word in given.pages:
+        parts = urlsplit(word)
+        is_link = bool(parts.scheme or parts.query)
+        address = (parts.path.strip("/").rsplit("/", 1)[-1] or known[0]) if is_link else word
+        if address not in known:
+            raise UsageError(f"There is no page “{address}”.", expected=f"one of {', '.join(known)}")
+        if address in found:
+            raise UsageError(f"{address} is asked for twice, and would be written to one file.",
+                             do="Export it a second time into another --out.")  # fmt: skip
+        found[address] = {**parse_qs(parts.query), **asked}
+    if not found:
+        raise UsageError("No page was named.", expected=f"some of {', '.join(known)}, or --all", do="See --help.")
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,184 @@
+"""What fits? The longest sequence of attention over the head width; the longest context and largest batch of a model.
+
+    draw_frontier(frame, cells); draw_model_frontiers(frame)
+
+Bars are answers of `runner frontier`, each in the memory that it had to fit in.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import streamlit as st
+
+from pages.charts.bytes import in_unit
+from pages.charts.frame import number
+from pages.charts.frontier import FrontierSpan, Grows, Tried, frontier_map
+from pages.parts.attention.words import way_of
+from pages.parts.card import Card, draw
+from pages.parts.chosen import rows_of
+from pages.parts.frame import Frame
+from runner.schema import TABLES, FrontierCell
+from runner.sizes import shape_name
+from runner.store.queries.attention import Attended, Frontier, frontiers
+
+Model = Literal["context", "batch"]
+_COMMAND = "python -m runner frontier --attention naive,sdpa-flash --d-heads 16,32,64,128"
+_MODEL_COMMAND = "python -m runner frontier --sizes small --precisions fp32,bf16 --grow {}"
+_SHAPE = ("d_model", "d_ff", "layers", "heads", "vocabulary")
+#: What is asked besides the precision and the implementation: columns of a table.
+_ASKED = {
+    "seq_len": ("implementation", "precision", "d_head", "causal", "batch", "limit_bytes"),
+    "context": (*_SHAPE, "implementation", "precision", "mode", "batch", "limit_bytes"),
+    "batch": (*_SHAPE, "implementation", "precision", "mode", "context", "limit_bytes"),
+}
+_ANSWERS = ("predicted", "largest", "smallest_failing", "largest_peak_bytes", "trials")
+_TITLES: dict[Model, str] = {
+    "context": "Longest context by size and precision",
+    "batch": "Largest batch by size and precision",
+}
+_GROWS = {
+    "seq_len": Grows(title="Sequence length (tokens)", unit="tokens", state="frontier"),
+    "context": Grows(title="Context (tokens)", unit="tokens", state="frontier-context"),
+    "batch": Grows(title="Batch (sequences)", unit="sequences", state="frontier-batch"),
+}
+
+
+def draw_frontier(frame: Frame, cells: Sequence[Attended]) -> None:
+    """How long a sequence fits, over the head width; `cells` are the whole grid of one mask."""
+    st.header("How long a sequence fits?", anchor="frontier")
+    masks = {cell.cell.causal for cell in cells}
+    found = [row for row in _answers(frame, "seq_len") if row.cell.causal in masks]
+    lost = {_measured(cell) for cell in cells if cell.status == "oom"}
+    asked = [cell for cell in cells if cell.status in ("ok", "oom") and _measured(cell) in lost]
+    if not found:
+        st.markdown("The longest sequence that fits was not looked for. This looks for it, by prediction and trial:")
+        st.code(_COMMAND, language="bash")
+        if not asked:
+            return
+    words = _sequence_words(found)
+    if words:
+        st.markdown(words)
+    spans = [_span(row, group=_group(row.cell), row=f"d {row.cell.d_head}") for row in found]
+    tried = [
+        Tried(group=_measured(cell), row=f"d {cell.cell.d_head}", size=cell.cell.seq_len, fitted=cell.status == "ok")
+        for cell in sorted(asked, key=lambda cell: cell.cell.d_head)
+    ]
+    draw(
+        frame,
+        Card(
+            key="frontier",
+            title="What fits, by sequence length and head width",
+            note=f"Bars: `{_COMMAND}`; the memory it had to fit in stands beside the name. Dots and crosses are "
+            "cells that a sweep measured, on the whole device.",
+            alt=f"Longest sequence that fits, for each head width. {words}",
+            rows=[_table_row(row) for row in found],
+            cells=[cell.cell for cell in asked],
+        ),
+        lambda: frontier_map(spans, tried, grows=_GROWS["seq_len"]),
+    )
+
+
+def draw_model_frontiers(frame: Frame) -> None:
+    """The longest context and the largest batch of whole models: a group a size, a row a precision."""
+    st.header("How much fits of a whole model?", anchor="model-frontier")
+    found = {grows: _answers(frame, grows) for grows in _TITLES}
+    for grows, answers in found.items():
+        if answers:
+            _draw_model(frame, answers, grows)
+    missing = [f"`{_MODEL_COMMAND.format(grows)}`" for grows, answers in found.items() if not answers]
+    if missing:
+        st.caption(f"Not looked for here: {', '.join(missing)}.")
+
+
+def _draw_model(frame: Frame, found: Sequence[Frontier], grows: Model) -> None:
+    words = _model_words(found, grows)
+    st.markdown(words)
+    spans = [_span(row, group=_size(row.cell, grows), row=_way(row.cell)) for row in found]
+    draw(
+        frame,
+        Card(
+            key=f"frontier-{grows}",
+            title=_TITLES[grows],
+            note=f"Bars: `{_MODEL_COMMAND.format(grows)}`. The line says how far the closed formulas thought it goes.",
+            alt=f"Largest {grows} that fits, for each size and precision. {words}".replace("*", ""),
+            rows=[_table_row(row) for row in found],
+        ),
+        lambda: frontier_map(spans, [], grows=_GROWS[grows]),
+    )
+
+
+def _answers(frame: Frame, limited: str) -> list[Frontier]:
+    return [row for row in frame.ask(frontiers, rows_of(frame)) if row.cell.limited == limited and row.status == "ok"]
+
+
+def _span(found: Frontier, *, group: str, row: str) -> FrontierSpan:
+    return FrontierSpan(group=group, row=row, fits=found.largest or 0, fails=found.smallest_failing,
+                        predicted=found.predicted)  # fmt: skip
+
+
+def _group(cell: FrontierCell) -> str:
+    return f"{cell.implementation} · {cell.precision} · {in_unit(cell.limit_bytes)}"
+
+
+def _measured(cell: Attended) -> str:
+    """Measured cells are rows of their own: the limit they met is not the one that a frontier was looked for in."""
+    return f"{way_of(cell.cell)} · {cell.cell.precision} · measured"
+
+
+def _name(cell: FrontierCell) -> str:
+    numbers: dict[str, int] = {name: getattr(cell, name) for name in _SHAPE}
+    return shape_name(**numbers)
+
+
+def _size(cell: FrontierCell, grows: Model) -> str:
+    other = f"batch {cell.batch}" if grows == "context" else f"context {cell.context:,}"
+    return f"{_name(cell)} · {cell.mode} · {other} · {in_unit(cell.limit_bytes)}"
+
+
+def _way(cell: FrontierCell) -> str:
+    """The precision, and the implementation where it is not the plain one."""
+    return cell.precision if cell.implementation == "naive" else f"{cell.precision} · {cell.implementation}"
+
+
+def _sequence_words(found: Sequence[Frontier]) -> str:
+    """The longest of all beside the written-out implementation's, in the same memory, and how good predictions were."""
+    if not found:
+        return ""
+    best = max(found, key=lambda row: row.largest or 0)
+    limit = f"In {in_unit(best.cell.limit_bytes)}, at d {best.cell.d_head} and {best.cell.precision}"
+    words = f"{limit}, {best.cell.implementation} fits **{best.largest or 0:,} tokens**"
+    naive = _partner(found, best, implementation="naive")
+    if naive and naive.largest:
+        words += f", naive {naive.largest:,}: **{number((best.largest or 0) / naive.largest)}× as long**"
+    return words + _prediction_words(found)
+
+
+def _model_words(found: Sequence[Frontier], grows: Model) -> str:
+    """The largest model's best answer beside the same in fp32."""
+    largest = max(found, key=lambda row: (row.cell.d_model or 0) ** 2 * (row.cell.layers or 0)).cell
+    same = [row for row in found if all(getattr(row.cell, name) == getattr(largest, name) for name in _SHAPE)]
+    best = max(same, key=lambda row: row.largest or 0)
+    what = f"a {best.cell.mode} step of {_name(best.cell)} in {_way(best.cell)}"
+    words = f"In {in_unit(best.cell.limit_bytes)}, {what} fits **{best.largest or 0:,} {_GROWS[grows].unit}**"
+    plain = _partner(found, best, precision="fp32", implementation="naive")
+    if plain and plain.largest:
+        words += f", fp32 {plain.largest:,}: **{number((best.largest or 0) / plain.largest)}×** as many"
+    return words + _prediction_words(found)
+
+
+def _partner(found: Sequence[Frontier], of: Frontier, **changed: str) -> Frontier | None:
+    """The answer to the same question but for what is `changed`, in the same memory; None if that is itself."""
+    wanted = {name: getattr(of.cell, name) for name in FrontierCell.names()} | changed
+    same = (row for row in found if all(getattr(row.cell, name) == value for name, value in wanted.items()))
+    return next((row for row in same if row is not of), None)
+
+
+def _prediction_words(found: Sequence[Frontier]) -> str:
+    off = [abs((row.predicted or 0) / row.largest - 1) for row in found if row.largest and row.predicted]
+    return f". Predictions were off by at most {max(off):.0%}." if off else "."
+
+
+def _table_row(row: Frontier) -> dict[str, Any]:
+    columns = TABLES["frontier"]
+    key = {columns.column(name).title: getattr(row.cell, name) for name in _ASKED[row.cell.limited]}
+    return {**key, **{columns.column(name).title: getattr(row, name) for name in _ANSWERS}}

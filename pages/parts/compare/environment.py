@@ -1,0 +1,31 @@
+"""What the two sides are and in what their environments differ, above everything when it can explain the result.
+
+draw_environment(question, found, moved=True)
+"""
+
+import streamlit as st
+
+from runner.analysis.environments import differences, in_a_sentence, in_short, uncommitted
+from runner.store.queries.compare import Comparison, Question
+
+#: More differences than these are a table.
+MOST = 3
+
+
+def draw_environment(question: Question, found: Comparison, *, moved: bool) -> None:
+    """`moved` says that some cell is better or worse, which a difference may explain."""
+    a, b = question.sides
+    ran_on = [in_short(runs) for runs in (found.a_runs, found.b_runs)]
+    st.caption(f"A and B: {ran_on[0]}" if ran_on[0] == ran_on[1] else f"A: {ran_on[0]}  \nB: {ran_on[1]}")
+    differ = differences(found.a_runs, found.b_runs)
+    code = " Both checkouts had uncommitted changes: the same commit may be different code."
+    dirty = code if uncommitted(found.a_runs, found.b_runs) else ""
+    if not differ or not moved:
+        st.caption(in_a_sentence(differ) + dirty)
+        return
+    short = len(differ) <= MOST
+    words = in_a_sentence(differ) if short else f"The environments differ in {len(differ)} ways."
+    st.warning(f"{words} This may explain what follows.{dirty}", icon=":material/difference:")
+    if not short:
+        rows = [{"Of the environment": item.label, f"A: {a.title}": item.a, f"B: {b.title}": item.b} for item in differ]
+        st.dataframe(rows, hide_index=True, key="_environment", alt=in_a_sentence(differ))

@@ -1,0 +1,160 @@
+"""A sentence that opens to its evidence: the query that gives its rows, the rows, and what was left out and why.
+
+    say(frame, step_answer(frame, shown), of_cells(frame, shown))
+    lead = st.empty(); …; say(frame, words, of_cells(frame, shown), at=lead)
+
+Nothing is asked of the file before a reader opens it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal, Protocol
+from uuid import UUID
+
+import pandas as pd
+import streamlit as st
+
+from pages.parts.frame import Frame
+from pages.parts.sql.result import columns_of
+from runner.analysis.comparison import Comparison
+from runner.analysis.verdict import Verdict
+from runner.schema import table_of
+from runner.store.queries import evidence
+from runner.store.queries.console import Answer
+from runner.store.queries.evidence import MOST_ROWS, Evidence, Scope
+
+#: The address of the page where a query can be run.
+CONSOLE = "sql"
+#: A query of more lines than these scrolls.
+_TALL = 10
+Found = Callable[[], Evidence]
+Among = Literal["own", "latest", "all"]
+
+
+class Answered(Protocol):
+    """A row of any query whose rows are cells."""
+
+    @property
+    def cell_id(self) -> UUID: ...
+
+    @property
+    def cell(self) -> Any: ...
+
+
+def say(frame: Frame, words: str, *found: Found | None, at: Any = None, key: str = "answer") -> None:
+    """The sentence with its evidence below it, in the place `at` if one was kept. `key` names it on its page."""
+    asked = [ask for ask in found if ask]
+    with at.container() if at is not None else st.container(), st.container(gap="xsmall"):
+        st.markdown(frame.say(words))
+        if not asked:
+            return
+        opened = st.expander("How do we know?", key=f"_why-{key}", type="compact", on_change="rerun")
+        if opened.open:
+            with opened:
+                for index, ask in enumerate(asked):
+                    _show(frame, ask(), key=f"{key}-{index}")
+
+
+def of_cells(frame: Frame, cells: Sequence[Answered], *, among: Among = "own") -> Found | None:
+    """The rows of these cells, all of one table; None of no cells. They are among those of the sidebar's machine and
+    run, the latest of any machine, or all that were ever measured."""
+    if not cells:
+        return None
+    wanted, scope = frame.selection, Scope(table=table_of(cells[0].cell).name, latest=among != "all")
+    if among == "own":
+        scope = replace(scope, machine=wanted.machine, run=wanted.run)
+    return partial(frame.ask, evidence.of_cells, scope, tuple(dict.fromkeys(cell.cell_id for cell in cells)))
+
+
+def of_pairs(frame: Frame, compared: Comparison) -> Found | None:
+    """The rows of both sides of all pairs."""
+    return of_cells(frame, [side for found in compared.speedups for side in (found.base, found.other)])
+
+
+def of_sides(frame: Frame, verdict: Verdict) -> Found | None:
+    """The rows of both sides of a comparison, from any machine and run, those left out included."""
+    pairs = [(pair.a, pair.b) for pair in verdict.pairs] + [(item.a, item.b) for item in verdict.left_out]
+    return of_cells(frame, [side for pair in pairs for side in pair if side], among="all")
+
+
+def of_runs(frame: Frame) -> Found:
+    """Every run, and how its cells ended."""
+    return partial(frame.ask, evidence.of_runs)
+
+
+def of_tables(frame: Frame) -> Found:
+    """How many rows each table holds."""
+    return partial(frame.ask, evidence.of_tables)
+
+
+def of_trace(frame: Frame, cell_id: UUID) -> Found:
+    """The kernels of a trace by phase and class."""
+    return partial(frame.ask, evidence.of_trace, cell_id)
+
+
+def of_ceilings(frame: Frame) -> Found:
+    """What the machine was seen to reach."""
+    return partial(frame.ask, evidence.of_ceilings, frame.selection.machine)
+
+
+def of_timelines(frame: Frame, cell_ids: Sequence[UUID]) -> Found:
+    """What was alive at the peak of timelines."""
+    return partial(frame.ask, evidence.of_timelines, tuple(cell_ids))
+
+
+def _show(frame: Frame, found: Evidence, *, key: str) -> None:
+    st.markdown(_summary(found))
+    st.dataframe(
+        _table(found),
+        hide_index=True,
+        height=min(300, 38 + 35 * max(1, len(found.rows))),
+        key=f"_why-rows-{key}",
+        alt=f"The rows of {found.about} behind the sentence above.",
+    )
+    _link(frame, found.sql, "These lines, and nothing else, come from this query.")
+    long = found.sql.count("\n") > _TALL
+    with st.container(height=220 if long else "content", border=False):
+        st.code(found.sql, language="sql", wrap_lines=True)
+    if found.left_out:
+        left_out = [{"Left out because": why, "Rows": rows} for why, rows in found.left_out]
+        st.dataframe(left_out, hide_index=True, key=f"_why-left-out-{key}", alt="Rows that were left out, by reason.")
+        _link(frame, found.left_out_sql, "Counted by a query of its own, under the first reason that holds.")
+
+
+def of_answer(query: str, answer: Answer) -> Found:
+    """What a reader's own query brought back."""
+    columns, shown = columns_of(answer), answer.rows[:MOST_ROWS]
+    return lambda: Evidence(about="the query above", sql=query, columns=tuple(columns), rows=shown)
+
+
+def _table(found: Evidence) -> pd.DataFrame:
+    """The rows; whole numbers beside NULL stay whole."""
+    rows = pd.DataFrame(found.rows, columns=list(found.columns), dtype=object)
+    for name in found.columns:
+        known = [value for value in rows[name] if value is not None]
+        if name in ("cell_id", "run_id"):
+            rows[name] = rows[name].astype(str)
+        elif known and all(type(value) is int for value in known):
+            rows[name] = rows[name].astype("Int64")
+        elif known:
+            rows[name] = rows[name].infer_objects()
+    return rows
+
+
+def _summary(found: Evidence) -> str:
+    """How many of the table's rows speak here."""
+    cut = f" The first {MOST_ROWS:,} lines are shown." if len(found.rows) == MOST_ROWS else ""
+    if found.cells is None or found.total is None:
+        return f"**Every row of the file was there to be read**: no filter of the sidebar applies.{cut}"
+    others = sum(rows for _, rows in found.left_out)
+    rest = f"; {others:,} were left out" if others else "; none was left out"
+    return f"**{found.cells:,} of {found.total:,} rows of `{found.about}`** speak here{rest}.{cut}"
+
+
+def _link(frame: Frame, sql: str, words: str) -> None:
+    """The words with a link to the console, where the query can be run and changed."""
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.caption(words)
+        if CONSOLE in frame.pages:
+            st.page_link(frame.pages[CONSOLE], label="Run it", icon=":material/terminal:", query_params={"sql": sql})

@@ -1,0 +1,103 @@
+"""The grid that some cells span: what stands where, which places nobody measured, and the commands that would.
+
+for place in places(cells): print(place.block, place.row, place.column)
+print(commands(missing(cells)))
+
+A row is what was asked beside the length; a row's cells are wanted at every length that any of the cells has.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from runner.schema import AttentionCell, SweepCell, table_of
+from runner.store.queries.counted import question
+from runner.store.queries.selection import Shape
+from runner.words import kind, shape_of, sweep_command
+
+_SHAPE = tuple(Shape.__dataclass_fields__)
+#: What a row's name begins with, as far as its cells have it.
+_LEAD = ("implementation", "mode", "precision", "backend")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """One place: the block and the row by name, the length, and the cells that stand there."""
+
+    block: str
+    row: str
+    column: int
+    cells: tuple[Any, ...]
+
+
+def column_of(cell: SweepCell) -> str:
+    """The field of the length."""
+    return "seq_len" if isinstance(cell, AttentionCell) else "context"
+
+
+def places(cells: Sequence[Any]) -> list[Place]:
+    """Every place that holds a cell, blocks and rows in the order of the cells. `cells` are rows of queries."""
+    asked = [item.cell for item in cells]
+    names = _row_names(asked)
+    found: dict[tuple[str, str, int], list[Any]] = {}
+    for item in cells:
+        place = (_block(item.cell), _row(item.cell, names), getattr(item.cell, column_of(item.cell)))
+        found.setdefault(place, []).append(item)
+    return [Place(block=b, row=r, column=c, cells=tuple(held)) for (b, r, c), held in found.items()]
+
+
+def _row_names(asked: Sequence[SweepCell]) -> list[str]:
+    """The fields that name a row: those that lead, and what else varies."""
+    blocks = {column_of(asked[0]), "d_head", *_SHAPE}
+    names = [name for name in question(table_of(asked[0]).name) if name not in blocks]
+    varied = {name for name in names if len({getattr(cell, name) for cell in asked}) > 1}
+    lead = [name for name in _LEAD if name in names]
+    return [*lead, *(name for name in names if name in varied and name not in lead)]
+
+
+def _block(cell: SweepCell) -> str:
+    return f"head width {cell.d_head}" if isinstance(cell, AttentionCell) else shape_of(cell)
+
+
+def _row(cell: SweepCell, names: Sequence[str]) -> str:
+    labels = {item.name: str(item.metadata["label"]).lower() for item in fields(kind(cell))}
+    return " · ".join(
+        str(getattr(cell, name)) if isinstance(getattr(cell, name), str) else f"{labels[name]} {getattr(cell, name)}"
+        for name in names
+    )
+
+
+def missing(cells: Sequence[Any]) -> list[SweepCell]:
+    """What nobody measured: each row's cell at every length at which it is not."""
+    if not cells:
+        return []
+    name = column_of(cells[0].cell)
+    lengths = sorted({getattr(item.cell, name) for item in cells})
+    asked = kind(cells[0].cell)
+    effort = set(asked.names()) - set(question(table_of(cells[0].cell).name))
+    rows: dict[tuple[Any, ...], dict[int, SweepCell]] = {}
+    for item in cells:
+        key = tuple(getattr(item.cell, field) for field in asked.names() if field not in {*effort, name})
+        rows.setdefault(key, {})[getattr(item.cell, name)] = item.cell
+    return [
+        replace(next(iter(row.values())), **{name: length}) for row in rows.values() for length in lengths
+        if length not in row
+    ]  # fmt: skip
+
+
+def commands(cells: Sequence[SweepCell]) -> list[str]:
+    """Sweeps that together measure exactly these cells, all of one kind, and no other; those of most cells first."""
+    axes = [_SHAPE, *((name,) for name in kind(cells[0]).names() if name not in _SHAPE)]
+    groups = [[cell] for cell in dict.fromkeys(cells)]
+    for axis in axes:
+        merged: dict[tuple[frozenset[Any], ...], list[SweepCell]] = {}
+        for group in groups:
+            key = tuple(frozenset(_values(cell, other) for cell in group) for other in axes if other != axis)
+            merged.setdefault(key, []).extend(group)
+        groups = list(merged.values())
+    groups.sort(key=len, reverse=True)
+    return [sweep_command(group).replace(" --fresh", "") for group in groups]
+
+
+def _values(cell: SweepCell, names: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(getattr(cell, name, None) for name in names)

@@ -1,0 +1,105 @@
+"""What binds each step: shares of its time bound by multiplying, by memory, by the host, and unknown.
+
+draw_shares(frame, profiles, limits)
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import streamlit as st
+
+from pages.charts.bounds import BOUNDS, BoundBar, bound_bars
+from pages.parts.card import Card, draw
+from pages.parts.chosen import rows_of
+from pages.parts.frame import Frame
+from pages.parts.marks import asked_of
+from pages.parts.roofline.limits import Limits
+from pages.parts.roofline.words import place_of
+from runner.analysis.roofline import shares
+from runner.schema import ProfileCell, StepCell
+from runner.store.queries.roofline import Profiled, profiled
+
+COMMAND = "python -m runner sweep --experiment kernels"
+#: More bars than these are not one picture any more.
+MOST = 24
+#: Of a step with more unknown than this nothing is said in words.
+MOST_UNKNOWN = 0.1
+
+
+def profiles_of(frame: Frame) -> list[Profiled]:
+    """The profiled steps that the sidebar's filters leave."""
+    found = frame.ask(profiled, rows_of(frame))
+    mode = frame.selection.mode
+    return [one for one in found if mode in (None, one.row.mode) and frame.selection.holds(step_of(one.row))]
+
+
+def step_of(cell: ProfileCell) -> StepCell:
+    """The step that was profiled, as a cell of `steps`."""
+    asked: dict[str, Any] = {name: getattr(cell, name) for name in ProfileCell.names()}
+    return StepCell(**asked)
+
+
+def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: Limits) -> None:
+    """The card with a bar for each profiled step."""
+    st.header("What binds it?", anchor="bounds")
+    if not profiles:
+        st.markdown("No step of these was profiled, so what binds its kernels is not known. This profiles them:")
+        st.code(COMMAND, language="bash")
+        return
+    bars = []
+    for found in profiles:
+        roof = limits.roof(found.row.precision)
+        split = shares(found.row, found.kernels, ridge=roof.ridge if roof else None)
+        place = place_of(frame, step_of(found.row))
+        bars.append(
+            BoundBar(
+                place=place,
+                cell_id=str(found.row.cell_id),
+                shares={str(bound): share for bound, share in split.items()},
+            )
+        )
+    words = bound_words(bars)
+    st.markdown(words)
+    cut = f" The first {MOST} of {len(bars)} are drawn." if len(bars) > MOST else ""
+    draw(
+        frame,
+        Card(
+            key="bounds",
+            title="What the time of a step is bound by",
+            note="A kernel is bound by multiplying where its operations per byte reach the ridge of its precision's "
+            "roof, by memory below it; where they are not known, elementwise kernels, reductions, softmax, norms, "
+            "copies and the optimizer are bound by memory, because they do a few operations for each number they "
+            f"read, and others stay unknown. {_host_words(profiles)}{cut}",
+            alt=f"Bars of shares. {words.replace('*', '')}",
+            rows=[
+                {**asked_of(frame, step_of(found.row)), **_named(bar.shares)}
+                for found, bar in zip(profiles, bars, strict=True)
+            ],
+            cells=[found.row for found in profiles],
+        ),
+        lambda: bound_bars(bars[:MOST]),
+    )
+
+
+def bound_words(bars: Sequence[BoundBar]) -> str:
+    """The largest share of the smallest and of the largest step of which it is known."""
+    known = [bar for bar in bars if bar.shares.get("unknown", 0.0) <= MOST_UNKNOWN] or bars
+    ends = [known[0], known[-1]] if len(known) > 1 else [known[0]]
+    parts = []
+    for bar in ends:
+        bound, share = max(bar.shares.items(), key=lambda item: item[1])
+        words = "of unknown bound" if bound == "unknown" else BOUNDS[bound][0]
+        if bound == "launch":
+            words = "the device waiting for the host"
+        parts.append(f"**{bar.place.replace('<br>', ' · ')}** is to {share:.0%} {words}")
+    return "; ".join(parts) + "."
+
+
+def _host_words(profiles: Sequence[Profiled]) -> str:
+    if all(found.row.host_bound_share is None for found in profiles):
+        return "On a CPU nothing waits for a host; what lies between operators is unknown."
+    return "While no kernel runs, the device waits for the host to launch one."
+
+
+def _named(split: Mapping[str, float]) -> dict[str, float]:
+    return {words: split.get(bound, 0.0) for bound, (words, _) in BOUNDS.items()}

@@ -1,0 +1,79 @@
+"""How much of the peak is made use of: MFU of every step against the measured peak and the datasheet's.
+
+draw_used(frame, cells, limits)
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import streamlit as st
+
+from pages.charts.utilization import UsedShare, utilization_dots
+from pages.parts.card import Card, draw
+from pages.parts.frame import Frame
+from pages.parts.marks import asked_of
+from pages.parts.pin import pin
+from pages.parts.roofline.limits import Limits
+from pages.parts.roofline.words import place_of
+from runner.analysis.roofline import Utilization, utilization
+from runner.store.queries.steps import Measured
+
+#: More steps than these are no list any more.
+MOST_STEPS = 24
+
+
+def draw_used(frame: Frame, cells: Sequence[Measured], limits: Limits) -> None:
+    """MFU of every step against the measured peak and the datasheet's, in all conventions."""
+    known = [cell for cell in cells if limits.roof(cell.cell.precision)]
+    if not known:
+        return
+    drawn = sorted(known, key=lambda cell: -cell.times["step"].median_ms)[:MOST_STEPS]
+    shares = [
+        UsedShare(
+            place=place_of(frame, cell.cell),
+            entity=cell.cell.precision,
+            cell_id=str(cell.cell_id),
+            **{name: used.mfu if used else None for name, used in _used(cell, limits).items()},
+        )
+        for cell in drawn
+    ]
+    st.header("How much of the peak is made use of?", anchor="utilization")
+    cut = (
+        f" The {MOST_STEPS} longest of {len(known)} steps are drawn; all are in the table."
+        if len(known) > MOST_STEPS
+        else ""
+    )
+    draw(
+        frame,
+        Card(
+            key="utilization",
+            title="Model FLOPs utilization",
+            note="MFU counts the model's matrix products, the square of attention whole and nothing computed twice, as "
+            "`mfu` of the file does. The table adds causal MFU, which counts the half of that square that a causal "
+            f"mask leaves, and HFU, which counts what checkpointing computes again.{cut}",
+            alt="Share of the peak that every step makes use of.",
+            rows=[_used_row(frame, cell, limits) for cell in known],
+            cells=[cell.cell for cell in known],
+        ),
+        lambda: utilization_dots(shares),
+        on_click=pin,
+    )
+
+
+def _used(cell: Measured, limits: Limits) -> dict[str, Utilization | None]:
+    """By source; None where the peak is not known."""
+    precision, step_ms = cell.cell.precision, cell.times["step"].median_ms
+    roofs = {"measured": limits.measured(precision), "promised": limits.promised(precision)}
+    return {
+        source: utilization(cell.cell, step_ms=step_ms, peak_flops_per_s=roof.flops_per_s) if roof else None
+        for source, roof in roofs.items()
+    }
+
+
+def _used_row(frame: Frame, cell: Measured, limits: Limits) -> dict[str, Any]:
+    row = asked_of(frame, cell.cell)
+    for source, used in _used(cell, limits).items():
+        of = "of measured" if source == "measured" else "of datasheet"
+        row |= {f"{name} {of}": getattr(used, key) if used else None
+                for name, key in (("MFU", "mfu"), ("Causal MFU", "causal_mfu"), ("HFU", "hfu"))}  # fmt: skip
+    return row

@@ -1,0 +1,107 @@
+"""What has changed since a link was made: the rows that were added, and the page's answer then and now.
+
+    tell = since.arrived(frame)      # before the page is drawn: keeps a place above it
+    page(frame)
+    tell()                           # the page has said its answer
+
+Nothing is said when the file is as it was. The answers are only compared while the reader sees what the link showed.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import streamlit as st
+
+from pages.parts import permalink
+from pages.parts.filters import run_name
+from pages.parts.frame import Frame
+from runner.store.queries.changes import held, runs_since
+
+_SHOWN = "_choices of the link"
+_MOST_RUNS = 3
+
+
+def arrived(frame: Frame) -> Callable[[], None]:
+    """Keeps the place for the notice; what it returns fills it."""
+    permalink.forget_other_pages()
+    place = st.empty()
+
+    def tell() -> None:
+        meant = st.query_params.get("data")
+        if not meant:
+            return
+        same_view = _same_view(meant)
+        if meant == frame.contents.edition:
+            return
+        lines = [_rows(frame), *(_answers(frame) if same_view else ())]
+        with place.container(gap="xsmall"):
+            st.info("  \n".join(lines), icon=":material/history:")
+            st.button("Understood", on_click=_forget, key="_understood since", type="tertiary")
+
+    return tell
+
+
+def _same_view(meant: str) -> bool:
+    """Whether the reader still sees what the link showed at first."""
+    link = (st.context.url, meant, st.query_params.get("said"))
+    known = st.session_state.get(_SHOWN)
+    if known is None or known[0] != link:
+        known = st.session_state[_SHOWN] = (link, permalink.choices())
+    return bool(known[1] == permalink.choices())
+
+
+def _forget() -> None:
+    for name in permalink.THEN:
+        st.query_params.pop(name, None)
+
+
+def _rows(frame: Frame) -> str:
+    """How many cells came or went, of which tables, in which runs."""
+    then = permalink.unpacked_counts(st.query_params.get("held", ""))
+    if then is None:
+        return "This link was made when the file held other rows; the numbers below may differ from those it meant."
+    before, moment = then
+    after = frame.ask(held).cells
+    more = {name: after.get(name, 0) - before.get(name, 0) for name in {**before, **after}}
+    gained = [f"{count:,} in {name}" for name, count in more.items() if count > 0]
+    lost = [f"{-count:,} in {name}" for name, count in more.items() if count < 0]
+    if lost:
+        came = f", and has {', '.join(gained)} that it had not" if gained else ""
+        return f"**Since this link was made** the file has lost cells, or is another one: {', '.join(lost)}{came}."
+    if not gained:
+        return "**Since this link was made** the file has come to hold other rows, though not more cells."
+    total = sum(more.values())
+    return f"**Since this link was made, {_cells(total)} came in:** {', '.join(gained)}{_of_runs(frame, moment)}."
+
+
+def _of_runs(frame: Frame, moment_ms: int) -> str:
+    # The link holds whole milliseconds: the moment's own rows must not count as later.
+    moment = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=moment_ms + 1)
+    names = {run.run_id: run_name(run) for run in frame.contents.runs}
+    runs = [escaped(names[run]) for run in frame.ask(runs_since, moment.replace(tzinfo=None)) if run in names]
+    if not runs:
+        return ""
+    if len(runs) > _MOST_RUNS:
+        return f", by {len(runs)} runs, the last of them {runs[-1]}"
+    return f", by the run{'s' if len(runs) > 1 else ''} {', '.join(runs)}"
+
+
+def _answers(frame: Frame) -> list[str]:
+    """The answer then and now. A link's text is a stranger's: it is shown as text and never as Markdown."""
+    then = permalink.unpacked(st.query_params.get("said", ""))
+    if then is None or not frame.said:
+        return []
+    now = permalink.unpacked(permalink.packed(frame.said[0], longest=len(then)))
+    if then == now:
+        return ["The answer is the same."]
+    return [f"The answer then: {escaped(then)}", f"The answer now: {frame.said[0]}"]
+
+
+def escaped(text: str) -> str:
+    """Text of somebody's own (labels, what a link brings) with nothing in it that Markdown would take for its own."""
+    return re.sub(r"([\\`*_{}\[\]<>#~$:|!])", r"\\\1", text)
+
+
+def _cells(count: int) -> str:
+    return f"{count:,} cell" + ("" if count == 1 else "s")

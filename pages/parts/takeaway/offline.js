@@ -1,0 +1,44 @@
+// Draws the charts with the Plotly in this file and starts the components, in the colors of the reader's system.
+
+const held = place => JSON.parse(place.querySelector('script[type="application/json"]').textContent)
+const charts = [...document.querySelectorAll(".chart")].map(place => [place, held(place)])
+for (const [place] of charts) place.replaceChildren()
+
+function template() {
+  const style = getComputedStyle(document.documentElement), read = name => style.getPropertyValue(name).trim()
+  const [page, text, soft, line, grid, family] = ["--page", "--text", "--soft", "--line", "--grid", "--sans"].map(read)
+  const axis = {gridcolor: grid, zerolinecolor: grid, tickcolor: grid, automargin: true, tickfont: {color: soft, size: 11.5}, title: {font: {color: soft, size: 13}}}
+  return {layout: {
+    colorway: JSON.parse(document.body.dataset.palette), font: {family, color: soft, size: 11.5}, paper_bgcolor: page, plot_bgcolor: page,
+    margin: {pad: 7}, legend: {font: {color: text, size: 11.5}}, hoverlabel: {bgcolor: page, bordercolor: line, font: {color: text, family, size: 12}},
+    xaxis: {...axis, showgrid: false, zeroline: false, title: {...axis.title, standoff: 18}}, yaxis: {...axis, title: {...axis.title, standoff: 20}},
+  }}
+}
+
+function draw() {
+  for (const [place, {figure, config}] of charts)
+    Plotly.react(place, figure.data, {...figure.layout, template: template()}, {...config, responsive: true})
+}
+
+// A component is a module whose default function draws into a root of its own.
+async function start(place) {
+  const {html, css, js, bytes, json} = held(place), root = place.attachShadow({mode: "open"})
+  const address = URL.createObjectURL(new Blob([js], {type: "text/javascript"}))
+  const data = bytes === undefined ? JSON.parse(json || "null") : Uint8Array.from(atob(bytes), letter => letter.charCodeAt(0))
+  root.innerHTML = `<style>${css}</style>${html}`
+  const module = await import(address)
+  const show = () => module.default({data, parentElement: root, setStateValue() {}, setTriggerValue() {}, key: "", name: ""})
+  show()
+  return show
+}
+
+// What is drawn while it is folded away does not know its width.
+for (const [place] of charts)
+  place.closest("details")?.addEventListener("toggle", () => place.offsetWidth && Plotly.Plots.resize(place))
+
+draw()
+const components = [...document.querySelectorAll(".component")].map(start)
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  draw()
+  for (const started of components) started.then(show => show())
+})

@@ -1,0 +1,100 @@
+"""What ten readers at once see and cost: each opens another page of a large file that has just got new rows.
+
+    python -m tests.bench.readers results.duckdb
+
+Gives whether any of them saw an error, how long the last of them waited, and the most memory that the server held
+until all had their page and while all kept it open.
+"""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+from playwright.sync_api import Browser, Page, TimeoutError
+
+from tests.bench.result import Result
+from tests.browser import chromium, served
+
+PAGES = ("", "training-step", "mixed-precision", "torch-compile", "kernels", "roofline", "attention",
+         "peak-memory", "compare", "data")  # fmt: skip
+#: What a page is drawn in: rows of this file, or what it says where the file has none for it.
+SHOWN = "[data-testid=stPlotlyChart] .main-svg, [data-testid=stDataFrame] canvas, [data-testid=stCode]"
+DONE = "!document.querySelector('[data-testid=stStatusWidget], [data-testid=stSkeleton]')"
+MOST_BYTES, PATIENCE_S = 2**30, 60
+
+
+def measure(path: Path) -> list[Result]:
+    """Open all pages at once, wait for all, and look at what they say and what the server holds."""
+    with served(path) as address, chromium() as browser, _watched_bytes(_server(address)) as held:
+        started = time.perf_counter()
+        visits = [_arrive(browser, f"{address}/{name}") for name in PAGES]
+        wrong = [name or "overview" for name, page in zip(PAGES, visits, strict=True) if not _drawn(page)]
+        waited = time.perf_counter() - started
+        os.utime(path)
+        time.sleep(5)
+        wrong += [name or "overview" for name, page in zip(PAGES, visits, strict=True) if not _drawn(page)]
+    count, said = len(PAGES), f" ({', '.join(wrong)})" if wrong else ""
+    return [
+        Result(
+            name=f"{count} readers at once",
+            figure=f"{len(wrong)} errors{said}, the last page after {waited:.1f} s",
+            goal="no error",
+            met=not wrong,
+        ),
+        Result(
+            name=f"the server's memory, {count} sessions",
+            figure=f"{max(held) / 2**20:,.0f} MiB at most",
+            goal="under 1 GiB",
+            met=max(held) < MOST_BYTES,
+        ),
+    ]
+
+
+def _arrive(browser: Browser, address: str) -> Page:
+    page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
+    page.goto(address, wait_until="commit")
+    return page
+
+
+def _drawn(page: Page) -> bool:
+    """Whether the page came to show its rows, and no error."""
+    try:
+        page.wait_for_selector(SHOWN, timeout=PATIENCE_S * 1e3)
+        page.wait_for_function(DONE, timeout=PATIENCE_S * 1e3)
+    except TimeoutError:
+        return False
+    busy = page.get_by_role("heading", level=1, name="busy").count()
+    return busy + page.get_by_test_id("stException").count() == 0
+
+
+def _server(address: str) -> psutil.Process:
+    port = address.rsplit(":", 1)[1]
+    return next(child for child in psutil.Process().children() if port in child.cmdline())
+
+
+@contextmanager
+def _watched_bytes(process: psutil.Process) -> Iterator[list[int]]:
+    """The resident bytes of the process, looked at ten times a second."""
+    held, over = [process.memory_info().rss], threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.1):
+            held.append(process.memory_info().rss)
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        yield held
+    finally:
+        over.set()
+        watcher.join()
+
+
+if __name__ == "__main__":
+    for result in measure(Path(sys.argv[1])):
+        print(result)
