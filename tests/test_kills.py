@@ -25,9 +25,9 @@ from tests.command import TINY, gone, rows, run, start, workers
 from tests.rows import asked, ok, spooled
 from tests.rows import run as a_run
 
-#: 16 cells in 2 rounds.
-WORDS = (*TINY, "--contexts", "8,12,16,20", "--precisions", "fp32,bf16", "--modes", "inference,train", "--rounds", "2")
-CELLS = 32
+#: 16 cells in 3 rounds.
+WORDS = (*TINY, "--contexts", "8,12,16,20", "--precisions", "fp32,bf16", "--modes", "inference,train", "--rounds", "3")
+CELLS = 48
 #: Cells of another machine that wait in the spool at each start, so that an ingest takes a while.
 BACKLOG = 25
 Moment = Literal["starting", "measuring", "ingesting"]
@@ -95,7 +95,8 @@ class Trial:
             time.sleep(0.01)
         seen: set[int] = set()
         for more in (True, True, True, True, False):
-            while process.poll() is None and not (now := [item for item in workers(process) if item.pid not in seen]):
+            while not (now := [item for item in workers(process) if item.pid not in seen]):
+                assert process.poll() is None, f"ended before it was killed: {process.communicate()[0][-1500:]}"
                 time.sleep(0.01)
             time.sleep(self.random.uniform(0.0, 0.12))
             seen |= {worker.pid for worker in now}

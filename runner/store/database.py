@@ -104,9 +104,9 @@ def ingest(db_path: Path | str, *, patience_s: float = 0.1, most_s: float = 1.0)
 
 
 def _ingest(con: duckdb.DuckDBPyConnection, path: Path, spool: Spool, *, most_s: float, bad: list[str]) -> int:
-    ingested, end = 0, time.monotonic() + most_s
     _upgrade(con, path)
     spool.remove_leftovers()
+    ingested, end = 0, time.monotonic() + most_s
     for file in spool.files():
         if time.monotonic() > end:
             break
