@@ -106,7 +106,7 @@ PRESETS: Mapping[str, Preset] = {
     for preset in (
         Preset(
             name="laptop",
-            doc="Three toy shapes, fp32 and bf16, eager; the largest also compiled block by block. About 90 s.",
+            doc="Three toy shapes, fp32 and bf16, eager; the largest also compiled block by block. A few minutes.",
             grids={
                 "benchmark": (
                     _TOYS,
@@ -135,7 +135,7 @@ PRESETS: Mapping[str, Preset] = {
         ),
         Preset(
             name="standard",
-            doc="Every size that fits the GPU, fp32, tf32 and bf16, eager and compiled. About 15 minutes.",
+            doc="Every size that fits the GPU, fp32, tf32 and bf16, eager and compiled. About half an hour.",
             fitting=True,
             grids={
                 "benchmark": (

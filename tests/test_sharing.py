@@ -86,6 +86,10 @@ def test_a_link_shows_the_same(browser: Browser, address: str, path: str) -> Non
     assert len(link) <= MOST_CHARACTERS + len("".join(asked.get("sql", []))) * 2
     with opened(browser, link) as visit:
         _settled(visit.page)
+        for _ in range(40):  # a canvas asks for its table once it is drawn
+            if visit.page.evaluate(SEEN) == seen:
+                break
+            visit.page.wait_for_timeout(250)
         assert visit.page.evaluate(SEEN) == seen  # also without a notice
 
 
