@@ -226,10 +226,14 @@ def test_peaks_measured_on_an_h200(context: int, mode: str, precision: str, aliv
     assert predicted.workspace == (2 if mode == "train" else 1) * 32 * 2**20
 
 
-@pytest.mark.parametrize(("precision", "allocated"), [("fp32", 4_532_758_528), ("bf16", 4_318_661_120)])
-def test_training_peaks_measured_on_an_h200(precision: str, allocated: int) -> None:
-    """By the allocator's own count, what it rounds up included."""
-    assert costs.predicted_peak_bytes(small(precision=precision), gpu=H200) == pytest.approx(allocated, rel=0.002)
+@pytest.mark.parametrize(
+    ("precision", "allocated", "rounding"),
+    [("fp32", 4_533_282_816, 5_686_264), ("bf16", 4_317_219_328, 48_072_180)],
+)
+def test_training_peaks_measured_on_an_h200(precision: str, allocated: int, rounding: int) -> None:
+    """At 512 tokens, in the loss's backward: by the allocator's own counts, but for three numbers of 4 bytes."""
+    predicted = costs.predicted_peak_bytes(small(precision=precision), gpu=H200)
+    assert 0 <= allocated - rounding - predicted <= 12
 
 
 def test_the_workspace_follows_the_device() -> None:

@@ -109,7 +109,6 @@ def backward_moments(cell: ModelCell, device: Device, held: PeakBytes, *, ending
     gradients, table = held.parameters, cell.vocabulary * cell.d_model * weight_bytes(cell)
     norm = cell.d_model * weight_bytes(cell)
     in_block = (gradients - 2 * table - norm) // cell.layers
-    log_softmax = loss_bytes(cell) // LOSS_TENSORS
     # Blocks whose tensors are there when the last block's backward begins, and when the first group's does.
     together, copied = min(cell.checkpoint_blocks or 1, cell.layers), saved.layers * saved.weight_copies
     before_last, streams = cell.layers - 1, 0
@@ -124,12 +123,21 @@ def backward_moments(cell: ModelCell, device: Device, held: PeakBytes, *, ending
         return _block_moments(cell, device, beside)
 
     return [
-        replace(held, moment="loss", activations=kept + log_softmax, autocast_copies=copied + saved.head_copy,
-                temporaries=logits_bytes(cell) + loss_bytes(cell) - log_softmax),
+        _loss_moment(cell, device, replace(held, activations=kept, autocast_copies=copied + saved.head_copy)),
         *within("last block", blocks=before_last, streams=streams, gradients=table + norm),
         *within("first block", blocks=together - 1, streams=0, gradients=gradients - table - together * in_block),
         replace(held, moment="end", gradients=gradients, temporaries=logits_bytes(cell) + ending),
     ]  # fmt: skip
+
+
+def _loss_moment(cell: ModelCell, device: Device, beside: PeakBytes) -> PeakBytes:
+    """Cross-entropy's backward, `beside` what the blocks hold. On CUDA under autocast, as measured on an H200, the
+    logits are kept in their own dtype and so is their gradient; elsewhere that is as wide as log-softmax."""
+    log_softmax, logits = loss_bytes(cell) // LOSS_TENSORS, logits_bytes(cell)
+    kept, temporaries = log_softmax, logits + loss_bytes(cell) - log_softmax
+    if device == "cuda" and is_autocast(cell):
+        kept, temporaries = log_softmax + logits, log_softmax + logits
+    return replace(beside, moment="loss", activations=beside.activations + kept, temporaries=temporaries)
 
 
 def _block_moments(cell: ModelCell, device: Device, beside: PeakBytes) -> list[PeakBytes]:
