@@ -24,10 +24,12 @@ from runner.errors import UsageError
 TEXT_BYTES, SECONDS = 1_000_000, 300.0
 _NAME_LENGTH = 4_000
 
-#: Tables that say who recorded what, where and with what settings: they are not read, only counted.
+#: Tables that say who recorded what, where and with what settings: they are not read, only counted. What a process
+#: printed and how the file was made have other names in exports of 2022 than in later ones.
 PRIVATE = (
-    "TARGET_INFO_SYSTEM_ENV", "META_DATA_CAPTURE", "META_DATA_EXPORT", "ANALYSIS_FILE", "PROCESSES", "PROCESS_STREAMS",
-    "ThreadNames", "DIAGNOSTIC_EVENT", "TARGET_INFO_NIC_INFO", "NIC_ID_MAP", "OSRT_API",
+    "TARGET_INFO_SYSTEM_ENV", "META_DATA_CAPTURE", "META_DATA_EXPORT", "EXPORT_META_DATA", "ANALYSIS_FILE",
+    "PROCESSES", "PROCESS_STREAMS", "ProcessStreams", "ThreadNames", "DIAGNOSTIC_EVENT", "TARGET_INFO_NIC_INFO",
+    "NIC_ID_MAP", "OSRT_API",
 )  # fmt: skip
 
 

@@ -88,8 +88,10 @@ class _Process:
 def recordings(export: Export, path: Path) -> list[Recording]:
     """What each process ran, in the order of process ids. Raises UsageError (`path` is what it names)."""
     present = [table for table in _ACTIVITIES if export.has(table, "start", "end", "correlationId")]
-    if not export.has("StringIds", "id", "value") or not present:
-        raise refusal(path, f"a database without {'StringIds' if present else 'CUPTI_ACTIVITY_KIND_KERNEL'}")
+    if not export.has("StringIds", "id", "value"):
+        raise refusal(path, "a database of something else")
+    if not present:
+        raise refusal(path, "a report in which nothing of CUDA was recorded")
     processes = _processes(export, path)
     launches = 0
     for table in present:
