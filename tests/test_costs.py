@@ -204,6 +204,13 @@ def test_predicted_peak(changes: dict[str, Any], moment: str, tolerance: float) 
 
 
 H200 = "NVIDIA H200"
+
+
+def grown_bytes(cell: StepCell) -> int:
+    """By how much the rotary tables have grown since the H200 was measured: they were half as large."""
+    return cell.context * (cell.d_model // cell.heads) * 4
+
+
 #: Measured on an NVIDIA H200 (torch 2.11, CUDA 13.0), `small`, batch 4: context, mode, precision, the sum of what was
 #: alive at the peak (bytes asked for; the allocator rounds them up by 0.6 to 4 %), and its moment.
 ALIVE_ON_AN_H200 = [
@@ -222,7 +229,7 @@ def test_peaks_measured_on_an_h200(context: int, mode: str, precision: str, aliv
     cell = small(context=context, mode=mode, precision=precision)
     predicted = costs.predicted_peak(cell, device="cuda", gpu=H200)
     assert predicted.moment == moment
-    assert 0 <= alive - predicted.total <= 4
+    assert 0 <= alive + grown_bytes(cell) - predicted.total <= 4
     assert predicted.workspace == (2 if mode == "train" else 1) * 32 * 2**20
 
 
@@ -232,8 +239,9 @@ def test_peaks_measured_on_an_h200(context: int, mode: str, precision: str, aliv
 )
 def test_training_peaks_measured_on_an_h200(precision: str, allocated: int, rounding: int) -> None:
     """At 512 tokens, in the loss's backward: by the allocator's own counts, but for three numbers of 4 bytes."""
-    predicted = costs.predicted_peak_bytes(small(precision=precision), gpu=H200)
-    assert 0 <= allocated - rounding - predicted <= 12
+    cell = small(precision=precision)
+    predicted = costs.predicted_peak_bytes(cell, gpu=H200)
+    assert 0 <= allocated - rounding + grown_bytes(cell) - predicted <= 12
 
 
 def test_the_workspace_follows_the_device() -> None:

@@ -51,7 +51,7 @@ def test_sizes_have_the_published_number_of_parameters(
     cell = make_cell(d_model=d_model, d_ff=d_ff, layers=layers, heads=heads, vocabulary=10_000, context=128)
     model = Transformer(cell, device="meta")
     assert sum(parameter.numel() for parameter in model.parameters()) == parameters
-    assert model.rope_2tp.numel() == 2 * 128 * (d_model // heads // 2)
+    assert model.rope_2te.numel() == 2 * 128 * (d_model // heads)
 
 
 def test_logits_equal_numpy_in_float64() -> None:
@@ -156,12 +156,12 @@ def test_autocast_and_low_precision_weights() -> None:
     model, tokens = Transformer(cell), random_tokens(cell)
     with torch.autocast("cpu", torch.bfloat16):
         assert model(tokens).dtype == torch.bfloat16
-        assert model.blocks[0](model.embedding(tokens), model.rope_2tp).dtype == torch.float32
+        assert model.blocks[0](model.embedding(tokens), model.rope_2te).dtype == torch.float32
     low = Transformer(make_cell(weights_dtype="bf16"))
     assert {parameter.dtype for parameter in low.parameters()} == {torch.bfloat16}
     assert low(tokens).dtype == torch.bfloat16
-    assert low.rope_2tp.dtype == torch.float32
-    assert "rope_2tp" not in low.state_dict()
+    assert low.rope_2te.dtype == torch.float32
+    assert "rope_2te" not in low.state_dict()
     low.load_state_dict(model.state_dict())
     # Bfloat16 keeps 8 bits: 0.4 % a rounding, a few percent after three layers.
     torch.testing.assert_close(low(tokens).float(), model(tokens), rtol=0, atol=0.1)

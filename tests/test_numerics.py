@@ -123,14 +123,16 @@ def test_fp16_slips_where_its_numbers_are_too_far_apart() -> None:
 
 def exact_tables(context: int, head_width: int) -> torch.Tensor:
     angles = np.outer(np.arange(context), ROPE_BASE ** (-np.arange(0, head_width, 2) / head_width))
-    return torch.from_numpy(np.stack((np.cos(angles), np.sin(angles))))
+    cosine, sine = np.cos(angles).repeat(2, axis=-1), np.sin(angles).repeat(2, axis=-1)
+    sine[:, ::2] *= -1
+    return torch.from_numpy(np.stack((cosine, sine)))
 
 
 def test_the_reference_is_float64_throughout() -> None:
     """Against the model in NumPy, to the last digits; with float32 anywhere on the way they would differ at 1e-7."""
     step = ModelStep(cell(precision="fp32", attention="sdpa").step(), CPU)
     widen(step.model, torch.float64)
-    step.model.rope_2tp = exact_tables(6, 8)  # those of the model are rounded to float32, on purpose
+    step.model.rope_2te = exact_tables(6, 8)  # those of the model are rounded to float32, on purpose
     weights = {name: value.detach().numpy() for name, value in step.model.state_dict().items()}
     expected = reference_logits(weights, step.inputs.numpy(), heads=2)
     found = step.model(step.inputs)

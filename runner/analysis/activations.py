@@ -111,8 +111,8 @@ def saved_bytes(cell: ModelCell, *, device: Device = "cuda") -> SavedBytes:
 
 
 def rotary_bytes(cell: ModelCell) -> int:
-    """Cosine and sine of every position and frequency, in float32."""
-    return 2 * cell.context * (cell.d_model // cell.heads // 2) * FLOAT_BYTES
+    """Cosine and sine of every position and channel of a head, in float32."""
+    return 2 * cell.context * (cell.d_model // cell.heads) * FLOAT_BYTES
 
 
 NORMS = ("attention_norm", "feed_forward_norm")

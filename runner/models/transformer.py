@@ -7,7 +7,7 @@ Parameters: 2 V d + L (4 d^2 + 3 d d_ff + 2 d) + d, the embedding's V d included
     >>> model = Transformer(cell, device="cuda")        # cell: runner.schema.StepCell
     >>> logits_btv = model(tokens_bt)                   # int64 (batch, time) -> (batch, time, vocabulary)
 
-Axes in tensor names: b batch, t time, d model width, h head, e head width, p pair within e, v vocabulary.
+Axes in tensor names: b batch, t time, d model width, h head, e head width, v vocabulary.
 The cell gives the shape, the attention implementation, the dtype of the weights and the checkpointing; autocast and
 torch.compile (of the whole model or of each of `model.blocks`) are the caller's. Limits: no key/value cache, no padding
 mask. Casting a built model with `.to(dtype)` would round the rotary tables: ask for the dtype in the cell instead.
@@ -48,29 +48,29 @@ class RMSNorm(nn.Module):
 
 
 def rotary_tables(*, context: int, head_width: int) -> Tensor:
-    """Cosine and sine of position x frequency, float32 of shape (2, context, head_width / 2).
+    """What position t multiplies channel e by, and what its pair's other channel by: float32 of shape (2, context,
+    head_width), the cosine of each channel's pair and its sine, negative for the first of a pair.
 
-    Frequency i is base^(-2 i / head_width) (Su et al. 2021, "RoFormer", section 3.2.2). Worked out in float64 on the
-    CPU, because a float32 product of position and frequency is off by more than a table entry's last digits.
+    Pair i turns by position / base^(2 i / head_width) (Su et al. 2021, "RoFormer", section 3.2.2). Worked out in
+    float64 on the CPU, because a float32 product of position and frequency is off by more than an entry's last digits.
     """
     exponents_p = torch.arange(0, head_width, 2, dtype=torch.float64, device="cpu") / head_width
     positions_t = torch.arange(context, dtype=torch.float64, device="cpu")
     angles_tp = torch.outer(positions_t, ROPE_BASE**-exponents_p)
-    return torch.stack((angles_tp.cos(), angles_tp.sin())).float()
+    signs_e = torch.tensor([-1.0, 1.0], dtype=torch.float64, device="cpu").repeat(head_width // 2)
+    angles_te = angles_tp.repeat_interleave(2, dim=-1)
+    return torch.stack((angles_te.cos(), angles_te.sin() * signs_e)).float()
 
 
-def rotate(x_bhte: Tensor, rope_2tp: Tensor) -> Tensor:
+def rotate(x_bhte: Tensor, rope_2te: Tensor) -> Tensor:
     """Turn each adjacent pair (x[2i], x[2i+1]) of position t by its angle. In float32; returns x's dtype."""
     with span("rope"):
-        cosine_tp, sine_tp = rope_2tp
-        even_bhtp, odd_bhtp = rearrange(x_bhte, "b h t (p two) -> two b h t p", two=2)
-        turned_even_bhtp = even_bhtp * cosine_tp - odd_bhtp * sine_tp
-        turned_odd_bhtp = even_bhtp * sine_tp + odd_bhtp * cosine_tp
-        pairs_bhtp2 = torch.stack((turned_even_bhtp, turned_odd_bhtp), dim=-1)
-        turned_bhte = rearrange(pairs_bhtp2, "b h t p two -> b h t (p two)").to(x_bhte.dtype)
-        if torch.compiler.is_compiling():  # the same kernel then writes what fused attention need not copy
-            turned_bhte = turned_bhte.transpose(1, 2).contiguous().transpose(1, 2)
-        return turned_bhte
+        cosine_te, sine_te = rope_2te
+        swapped_bhtp2 = rearrange(x_bhte, "b h t (p two) -> b h t p two", two=2).flip(-1)
+        swapped_bhte = rearrange(swapped_bhtp2, "b h t p two -> b h t (p two)")
+        turned_bhte: Tensor = (x_bhte * cosine_te + swapped_bhte * sine_te).to(x_bhte.dtype)
+        # Compiled, it is laid out as x is: the kernel then writes what fused attention need not copy.
+        return turned_bhte if torch.compiler.is_compiling() else turned_bhte.contiguous()
 
 
 def are_joined(x_btd: Tensor) -> bool:
@@ -81,7 +81,8 @@ def are_joined(x_btd: Tensor) -> bool:
 def joined_products(x_btd: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
     """The output of each layer, by one product with the layers' weights side by side: the kernel that casts the weights
     puts them there, and the GPU has fewer and larger kernels to run."""
-    weights = torch.cat([layer.weight for layer in layers])
+    narrow = torch.get_autocast_dtype(x_btd.device.type)
+    weights = torch.cat([layer.weight.to(narrow) for layer in layers])  # cast first: else they are joined in float32
     joined = F.linear(x_btd, weights)
     return torch.split(joined, [layer.out_features for layer in layers], dim=-1)
 
@@ -98,13 +99,13 @@ class SelfAttention(nn.Module):
         self.value = nn.Linear(d_model, d_model, bias=False)
         self.output = nn.Linear(d_model, d_model, bias=False)
 
-    def forward(self, x_btd: Tensor, rope_2tp: Tensor) -> Tensor:
+    def forward(self, x_btd: Tensor, rope_2te: Tensor) -> Tensor:
         with span("attention projections"):
             layers = (self.query, self.key, self.value)
             projected = joined_products(x_btd, *layers) if are_joined(x_btd) else [layer(x_btd) for layer in layers]
             q_bhte, k_bhte, v_bhte = (rearrange(y_btd, "b t (h e) -> b h t e", h=self.heads) for y_btd in projected)
         with span("attention"):
-            mixed_bhte = self.attend(rotate(q_bhte, rope_2tp), rotate(k_bhte, rope_2tp), v_bhte, causal=True)
+            mixed_bhte = self.attend(rotate(q_bhte, rope_2te), rotate(k_bhte, rope_2te), v_bhte, causal=True)
         with span("attention projections"):
             output_btd: Tensor = self.output(rearrange(mixed_bhte, "b h t e -> b t (h e)"))
         return output_btd
@@ -139,8 +140,8 @@ class Block(nn.Module):
         self.feed_forward_norm = RMSNorm(cell.d_model)
         self.feed_forward = SwiGLU(cell.d_model, d_ff=cell.d_ff)
 
-    def forward(self, x_btd: Tensor, rope_2tp: Tensor) -> Tensor:
-        attended_btd = x_btd + self.attention(self.attention_norm(x_btd), rope_2tp)
+    def forward(self, x_btd: Tensor, rope_2te: Tensor) -> Tensor:
+        attended_btd = x_btd + self.attention(self.attention_norm(x_btd), rope_2te)
         fed_btd: Tensor = attended_btd + self.feed_forward(self.feed_forward_norm(attended_btd))
         return fed_btd
 
@@ -152,7 +153,7 @@ class Transformer(nn.Module):
     Raises UsageError for a shape that cannot be built.
     """
 
-    rope_2tp: Tensor
+    rope_2te: Tensor
 
     def __init__(self, cell: ModelCell, *, device: torch.device | str | None = None) -> None:
         check_shape(cell)
@@ -165,8 +166,8 @@ class Transformer(nn.Module):
             self.final_norm = RMSNorm(cell.d_model)
             self.head = nn.Linear(cell.d_model, cell.vocabulary, bias=False)
         self.to(WEIGHTS_DTYPES[cell.weights_dtype]).to_empty(device=device)
-        rope_2tp = rotary_tables(context=cell.context, head_width=cell.d_model // cell.heads)
-        self.register_buffer("rope_2tp", rope_2tp.to(device), persistent=False)
+        rope_2te = rotary_tables(context=cell.context, head_width=cell.d_model // cell.heads)
+        self.register_buffer("rope_2te", rope_2te.to(device), persistent=False)
         self.initialize()
 
     @torch.no_grad()
@@ -182,28 +183,28 @@ class Transformer(nn.Module):
 
     def forward(self, tokens_bt: Tensor) -> Tensor:
         time = tokens_bt.shape[1]
-        if time > self.rope_2tp.shape[1]:
+        if time > self.rope_2te.shape[1]:
             raise UsageError(
                 f"Got {time} tokens a sequence.",
-                expected=f"at most {self.rope_2tp.shape[1]}, the context this model was built for",
+                expected=f"at most {self.rope_2te.shape[1]}, the context this model was built for",
                 do="Build it with a longer context.",
             )
-        rope_2tp = self.rope_2tp[:, :time]
+        rope_2te = self.rope_2te[:, :time]
         with span("embedding"):
             x_btd = self.embedding(tokens_bt)
         together = self.checkpoint_blocks or len(self.blocks)
         for first in range(0, len(self.blocks), together):
-            x_btd = self.run_blocks(x_btd, rope_2tp, self.blocks[first : first + together])
+            x_btd = self.run_blocks(x_btd, rope_2te, self.blocks[first : first + together])
         with span("output head"):
             logits_btv: Tensor = self.head(self.final_norm(x_btd))
         return logits_btv
 
-    def run_blocks(self, x_btd: Tensor, rope_2tp: Tensor, blocks: nn.ModuleList) -> Tensor:
+    def run_blocks(self, x_btd: Tensor, rope_2te: Tensor, blocks: nn.ModuleList) -> Tensor:
         """The stream after `blocks`; with checkpointing, backward keeps only what enters them and runs them again."""
 
         def run(x_btd: Tensor) -> Tensor:
             for block in blocks:
-                x_btd = block(x_btd, rope_2tp)
+                x_btd = block(x_btd, rope_2te)
             return x_btd
 
         if self.checkpoint_blocks and torch.is_grad_enabled():
