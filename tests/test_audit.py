@@ -13,7 +13,7 @@ import pytest
 
 from runner.analysis import costs
 from runner.analysis.attention_rules import ATTENTION_RULES
-from runner.analysis.audit import audit, grade
+from runner.analysis.audit import FAULT_PHASES, audit, grade
 from runner.analysis.findings import Audited, Severity, doubt, fault, note
 from runner.analysis.memory_rules import BYTE_RULES, LOST_RULES, MEMORY_RULES
 from runner.analysis.step_rules import STEP_RULES
@@ -29,7 +29,7 @@ from runner.schema import (
     TimingRow,
     new_id,
 )
-from runner.store.queries.trust import audited
+from runner.store.queries.trust import audited, faults
 from tests import memory_rows, rows
 
 GIB = 2**30
@@ -183,6 +183,15 @@ def test_the_worst_finding_decides_the_grade() -> None:
     assert set(Severity.__args__) == {"note", "doubt", "fault"}  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if case[-1] == "D"], ids=lambda case: case[0])
+def test_a_fault_rests_on_nothing_that_comparisons_leave_unread(case: Case) -> None:
+    """Comparisons of thousands of cells read neither samples nor telemetry, and of the phases only these."""
+    code, row, broken, known, _ = case
+    timings = [timing for timing in known.get("timings", ()) if timing.phase in FAULT_PHASES]
+    found = audit(replace(row, **broken), timings=timings, run=known.get("run", H200))
+    assert code in [finding.code for finding in found if finding.severity == "fault"]
+
+
 def test_findings_carry_the_numbers_they_rest_on() -> None:
     (cold,) = audit(STEP, step_ms=[31.0, *STEADY])
     assert (cold.evidence["first_ms"], cold.evidence["median_ms"]) == (31.0, 10.0)
@@ -208,6 +217,7 @@ def test_cells_of_a_file_are_judged_beside_those_of_their_run(tmp_path: Path) ->
     ids: list[UUID] = [row.cell_id for cell in cells for row in (*cell.get("memory", ()), *cell.get("attention", ()))]  # type: ignore[attr-defined]
     found = audited(path, (ids[1],), "memory")
     assert [finding.code for finding in found[ids[1]]] == ["no_effect"]
+    assert faults(path, (ids[0], ids[1]), "memory") == {ids[1]: (found[ids[1]][0].sentence,)}
     assert audited(path, (ids[0],), "memory") == {ids[0]: []}
     assert audited(path, tuple(ids[2:]), "attention") == {ids[2]: [], ids[3]: []}
     assert audited(path, (ids[0],), "attention") == {}

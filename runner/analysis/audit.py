@@ -17,7 +17,10 @@ from runner.analysis.findings import grade as grade
 from runner.analysis.memory_rules import BYTE_RULES, LOST_RULES, MEMORY_RULES
 from runner.analysis.step_rules import STEP_RULES
 from runner.analysis.time_rules import TIME_RULES, shared_gpu
-from runner.schema import AttentionRow, MemoryRow, RunRow, StepRow, TelemetryRow, TimingRow
+from runner.schema import AttentionRow, MemoryRow, Phase, RunRow, StepRow, TelemetryRow, TimingRow
+
+#: Beside the row and its run, all that a fault rests on: what samples and telemetry show is no more than a doubt.
+FAULT_PHASES: tuple[Phase, ...] = ("forward", "backward")
 
 
 def audit(

@@ -16,6 +16,7 @@ from runner.schema import MemoryRow, Phase, StepRow
 
 Known = tuple[Audited, Seen]
 Found = Iterator[tuple[UUID, Finding]]
+PairRule = Callable[[Sequence[Known]], Found]
 #: A size and its time in ms.
 Point = tuple[int, float]
 
@@ -33,10 +34,10 @@ HALF = ("bf16", "fp16")
 _BOTH: tuple[Phase, ...] = ("forward", "backward")
 
 
-def together(known: Sequence[Known]) -> dict[UUID, list[Finding]]:
-    """The findings of each row that has any."""
+def together(known: Sequence[Known], *, rules: Sequence[PairRule] | None = None) -> dict[UUID, list[Finding]]:
+    """The findings of each row that has any, by all rules or by these."""
     found: dict[UUID, list[Finding]] = defaultdict(list)
-    for rule in PAIR_RULES:
+    for rule in rules or PAIR_RULES:
         for cell_id, finding in rule(known):
             if finding.code not in {item.code for item in found[cell_id]}:
                 found[cell_id].append(finding)
@@ -142,4 +143,6 @@ def _families(known: Sequence[Known], axis: str) -> Iterator[list[Known]]:
     yield from (family for family in found.values() if len(family) > 1)
 
 
-PAIR_RULES: tuple[Callable[[Sequence[Known]], Found], ...] = (launch_bound, no_effect)
+PAIR_RULES: tuple[PairRule, ...] = (launch_bound, no_effect)
+#: Those of them that find faults.
+FAULT_RULES: tuple[PairRule, ...] = (no_effect,)

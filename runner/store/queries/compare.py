@@ -3,7 +3,8 @@
     found = compared(path, Question(a=a, b=b))             # two of `sides`
     for verdict in found.verdicts: print(sentence(verdict))
 
-Of a cell that one side measured several times the greatest effort counts, of equals the latest run, its rounds pooled.
+Of a cell that one side measured several times the greatest effort counts (of compiled ones that with an empty cache,
+as everywhere: see `selection`), of equals the latest run, its rounds pooled.
 Cells are partners when they ask the same but for what is compared. Precisions, backends and commits are compared within
 one machine, precisions and backends also within one version of torch; runs, labels and machines wherever they ran.
 """
@@ -25,7 +26,7 @@ from runner.store.queries import attention, selection
 from runner.store.queries.selection import MACHINE
 from runner.store.queries.sides import OF_RUNS
 from runner.store.queries.steps import STEP_MS
-from runner.store.queries.trust import audited
+from runner.store.queries.trust import faults
 
 _CELLS: Mapping[Compared, type[StepCell | AttentionCell | MemoryCell]] = {
     "steps": StepCell,
@@ -112,10 +113,10 @@ def check(question: Question) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Row:
-    """One row that counts. `partner` is what it shares with the cell it is compared with."""
+    """One row that counts: the key that was `asked` for, and what of it the cell on the other side shares."""
 
     partner: tuple[Any, ...]
-    cell: StepCell | AttentionCell | MemoryCell
+    asked: Mapping[str, Any]
     run_id: UUID
     cell_id: UUID
     status: str
@@ -129,23 +130,19 @@ def _answers(path: Path, table: Compared, question: Question) -> list[dict[tuple
     with open_reader(path) as reader:
         sides = [_rows(reader, table, question, side) for side in question.sides]
     measured = tuple(row.cell_id for rows in sides for row in rows if row.status == "ok")
-    found = audited(path, measured, table) if measured else {}
-    faults = {
-        cell_id: tuple(finding.sentence for finding in said if finding.severity == "fault")
-        for cell_id, said in found.items()
-    }
+    found = faults(path, measured, table) if measured else {}
     return [
-        {partner: _answered(table, list(rows), faults) for partner, rows in groupby(side, key=lambda row: row.partner)}
+        {partner: _answered(table, list(rows), found) for partner, rows in groupby(side, key=lambda row: row.partner)}
         for side in sides
     ]
 
 
-def _answered(table: Compared, rows: Sequence[_Row], faults: Mapping[UUID, tuple[str, ...]]) -> Answered:
+def _answered(table: Compared, rows: Sequence[_Row], found: Mapping[UUID, tuple[str, ...]]) -> Answered:
     """The rounds of one cell as one: ok when any is, then only those that are count."""
     counted = [row for row in rows if row.status == "ok"] or rows[-1:]
     measured = [row.measured for row in counted if row.measured is not None]
     return Answered(
-        cell=counted[0].cell,
+        cell=_CELLS[table](**counted[0].asked),
         run_id=counted[0].run_id,
         cell_id=counted[0].cell_id,
         status=counted[0].status,
@@ -153,7 +150,7 @@ def _answered(table: Compared, rows: Sequence[_Row], faults: Mapping[UUID, tuple
         rounds=tuple(row.samples for row in counted if row.samples) if table != "memory" else (),
         peak_bytes=max(measured, default=None) if table == "memory" else None,
         matmul_precision=next(iter(measured), None) if table == "steps" else None,
-        faults=tuple(dict.fromkeys(sentence for row in counted for sentence in faults.get(row.cell_id, ()))),
+        faults=tuple(dict.fromkeys(sentence for row in counted for sentence in found.get(row.cell_id, ()))),
     )
 
 
@@ -183,7 +180,7 @@ def _rows(reader: duckdb.DuckDBPyConnection, table: Compared, question: Question
     extra = [] if measured == "NULL" else [measured]
     carried = ("run_id", "cell_id", "status", "message")
     asked = (side, *question.within)
-    order = [] if table == "memory" else [f"{name} DESC" for name in effort]
+    order = [] if table == "memory" else [name if name == "compile_cache" else f"{name} DESC" for name in effort]
     reader.execute(
         _COUNTED.format(
             columns=", ".join(f"s.{name}" for name in (*key, *carried, "cell_key", "round", *extra)),
@@ -204,7 +201,7 @@ def _rows(reader: duckdb.DuckDBPyConnection, table: Compared, question: Question
         found.append(
             _Row(
                 partner=tuple(values[name] for name in partners),
-                cell=_CELLS[table](**{name: values[name] for name in key}),
+                asked={name: values[name] for name in key},
                 measured=row[-2],
                 samples=tuple(row[-1] or ()),
                 **{name: values[name] for name in carried},

@@ -1,25 +1,27 @@
 """What the audit says of chosen cells: their rows, steps, summaries and telemetry go through its rules, and so do the
 rows of the same run beside them, for what only several together show.
 
-findings = audited(path, (cell_id, other_id), "steps")      ->  {cell_id: [Finding(code="cold_step", …)], other_id: []}
+    findings = audited(path, (cell_id, other_id), "steps")  ->  {cell_id: [Finding(code="cold_step", …)], other_id: []}
+    sentences = faults(path, (cell_id, other_id), "steps")  ->  {}
 """
 
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from uuid import UUID
 
 import duckdb
 
-from runner.analysis.audit import judge
+from runner.analysis.audit import FAULT_PHASES, judge
 from runner.analysis.findings import Audited, Finding, Seen
-from runner.analysis.pair_rules import together
+from runner.analysis.pair_rules import FAULT_RULES, PAIR_RULES, together
 from runner.schema import TABLES, AttentionRow, MemoryRow, RunRow, StepRow, TelemetryRow, TimingRow
 from runner.store.database import open_reader
 from runner.store.queries.steps import STEP_MS
 
 T = TypeVar("T")
+Depth = Literal["all", "faults"]
 
 #: Tables of cells that the audit knows -> their rows, and the columns in which the cells beside a cell agree with it.
 _KINDS: Mapping[str, tuple[type[Audited], tuple[str, ...]]] = {
@@ -32,7 +34,7 @@ _STEPS = f"""
         SELECT cell_id, step, {STEP_MS} AS step_ms FROM samples
         SEMI JOIN chosen USING (cell_id) WHERE NOT is_warmup GROUP BY ALL
     ) GROUP BY cell_id"""
-
+_PHASES: Mapping[Depth, str] = {"all": "true", "faults": f"phase IN {FAULT_PHASES}"}
 
 #: The chosen cells, and the cells of the same run beside them.
 _SEEN = """
@@ -44,6 +46,19 @@ _SEEN = """
 
 def audited(path: Path, cells: tuple[UUID, ...], table: str = "steps") -> dict[UUID, list[Finding]]:
     """The findings of each of these cells of one table, in the order asked for."""
+    return _judged(path, cells, table, depth="all")
+
+
+def faults(path: Path, cells: tuple[UUID, ...], table: str = "steps") -> dict[UUID, tuple[str, ...]]:
+    """Of those of these cells that the audit grades D, the sentences that say why. Leaves the samples unread, for which
+    thousands of cells would have to wait."""
+    found = _judged(path, cells, table, depth="faults")
+    said = {cell: tuple(item.sentence for item in of if item.severity == "fault") for cell, of in found.items()}
+    return {cell: sentences for cell, sentences in said.items() if sentences}
+
+
+def _judged(path: Path, cells: tuple[UUID, ...], table: str, *, depth: Depth) -> dict[UUID, list[Finding]]:
+    """What all rules find, or at least what those find that find faults."""
     kind, alike = _KINDS[table]
     columns = ", ".join(("run_id", *alike))
     with open_reader(path) as reader:
@@ -51,21 +66,26 @@ def audited(path: Path, cells: tuple[UUID, ...], table: str = "steps") -> dict[U
         reader.execute("CREATE TEMP TABLE chosen AS SELECT unnest($cells) AS cell_id", {"cells": list(cells)})
         reader.execute(_SEEN.format(table=table, columns=columns))
         found = _rows(reader, kind, f"{table} SEMI JOIN seen USING (cell_id)")
-        timings = _by_cell(_rows(reader, TimingRow, "timings SEMI JOIN seen USING (cell_id)"))
-        telemetry = _by_cell(_rows(reader, TelemetryRow, "telemetry SEMI JOIN chosen USING (cell_id)"))
+        timings = _by_cell(_rows(reader, TimingRow, f"timings SEMI JOIN seen USING (cell_id) WHERE {_PHASES[depth]}"))
         runs = {row.run_id: row for row in _rows(reader, RunRow, "runs SEMI JOIN seen USING (run_id)")}
-        steps = dict(reader.execute(_STEPS).fetchall())
+        telemetry, steps = _moments(reader) if depth == "all" else ({}, {})
     known = [
         (row, Seen(
-            step_ms=steps.get(row.cell_id, ()), timings={item.phase: item for item in timings[row.cell_id]},
-            telemetry=telemetry[row.cell_id], run=runs.get(row.run_id)))
+            step_ms=steps.get(row.cell_id, ()), timings={item.phase: item for item in timings.get(row.cell_id, ())},
+            telemetry=telemetry.get(row.cell_id, ()), run=runs.get(row.run_id)))
         for row in found
     ]  # fmt: skip
-    chosen, both = set(cells), together(known)
+    chosen, both = set(cells), together(known, rules=PAIR_RULES if depth == "all" else FAULT_RULES)
     said = {
         row.cell_id: [*judge(row, seen), *both.get(row.cell_id, ())] for row, seen in known if row.cell_id in chosen
     }
     return {cell: _once(said[cell]) for cell in cells if cell in said}
+
+
+def _moments(reader: duckdb.DuckDBPyConnection) -> tuple[dict[UUID, list[TelemetryRow]], dict[UUID, list[float]]]:
+    """What was seen of the chosen cells while they were measured: telemetry, and every step's time in ms."""
+    telemetry = _by_cell(_rows(reader, TelemetryRow, "telemetry SEMI JOIN chosen USING (cell_id)"))
+    return telemetry, dict(reader.execute(_STEPS).fetchall())
 
 
 def _rows(reader: duckdb.DuckDBPyConnection, kind: type[T], source: str) -> list[T]:
