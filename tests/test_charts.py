@@ -54,7 +54,8 @@ def test_phase_bars_of_time() -> None:
     (words,) = traces(figure, type="scatter")
     assert [text.strip() for text in words.text] == ["✕ out of memory in backward", "4.50 ms", "45.0 ms"]
     assert list(words.x) == pytest.approx([0.0, 4.6, 46.0]), "labels begin where the intervals end"
-    assert list(words.y[1]) == ["64", "128", "1,024"]
+    assert (list(words.y), list(forward.y)) == ([1, 2, 3], [2, 3]), "below the heading of their size"
+    assert list(figure.layout.yaxis.ticktext) == ["64", "128", "1,024"]
     assert figure.layout.xaxis.title.text == "Median of each phase (ms)"
 
 

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from pages.charts.colors import BLUE, FAINT, GREEN, ORANGE
 from pages.charts.frame import layout
+from pages.charts.rows import STACKED, chart_pixels, folded, row_pixels
 
 #: Words and color of each share, in the order of drawing.
 BOUNDS: Mapping[str, tuple[str, str]] = {
@@ -47,10 +48,15 @@ def bound_bars(bars: Sequence[BoundBar]) -> go.Figure:
             customdata=[[bar.cell_id, f"<b>{bar.place}</b><br>{words}: {bar.shares[bound]:.1%}"] for _, bar in chosen],
             hovertemplate="%{customdata[1]}<extra></extra>",
         )  # fmt: skip
-    figure.update_layout(**layout(height=120 + 36 * len(bars), state="bounds"), barmode="stack")
-    figure.update_xaxes(title="Share of the step", range=[0, 1], tickformat=".0%", tickangle=0, nticks=6)
+    labels = [folded(bar.place) for bar in bars]
+    row = row_pixels(labels, least=36)
+    height = chart_pixels(len(bars), row=row, entries=len(figure.data), squeezed=row)
+    figure.update_layout(**layout(height=height, state="bounds"), **STACKED, margin_r=18)
+    figure.update_xaxes(
+        title="Share of the step", range=[0, 1], tickformat=".0%", tickangle=0, tickvals=[0, 0.25, 0.5, 0.75, 1]
+    )
     figure.update_yaxes(
-        tickvals=list(range(len(bars))), ticktext=[bar.place for bar in bars], range=[len(bars) - 0.4, -0.6],
-        automargin=True, title="", zeroline=False, showgrid=False,
+        tickvals=list(range(len(bars))), ticktext=labels, range=[len(bars) - 0.4, -0.6],
+        automargin=True, zeroline=False, showgrid=False,
     )  # fmt: skip
     return figure

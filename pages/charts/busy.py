@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from pages.charts.colors import FAINT, QUIET, color_of
 from pages.charts.frame import layout
+from pages.charts.rows import BAR, STACKED, chart_pixels, under_headings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,26 +26,24 @@ class BusyBar:
 
 def busy_bars(bars: Sequence[BusyBar], *, names: tuple[str, str]) -> go.Figure:
     """`names` are words for the time that is counted and for the rest."""
-    axis = [[bar.group for bar in bars], [bar.place for bar in bars]]
+    rows = under_headings([bar.group for bar in bars], [bar.place for bar in bars])
     figure = go.Figure()
     for name, color, shares in (
         (names[0], color_of("step"), [min(bar.busy, 1.0) for bar in bars]),
         (names[1], FAINT, [max(0.0, 1 - bar.busy) for bar in bars]),
     ):
         figure.add_bar(
-            name=name, orientation="h", y=axis, x=[share * 100 for share in shares],
+            name=name, orientation="h", y=rows.at, x=[share * 100 for share in shares], width=BAR,
             marker={"color": color, "line": {"width": 0}}, textposition="inside", insidetextanchor="start",
             text=[f"{share:.0%}" if share >= 0.1 else "" for share in shares], textangle=0,
             customdata=[[bar.cell_id] for bar in bars], hovertemplate=f"{name}: %{{x:.1f}} %<extra></extra>",
         )  # fmt: skip
     figure.add_scatter(
-        mode="text", y=axis, x=[100] * len(bars), text=[f"  {bar.label}" for bar in bars], cliponaxis=False,
+        mode="text", y=rows.at, x=[100] * len(bars), text=[f"  {bar.label}" for bar in bars], cliponaxis=False,
         textposition="middle right", textfont={"size": 12, "color": QUIET}, showlegend=False, hoverinfo="skip",
     )  # fmt: skip
-    figure.update_layout(**layout(height=max(200, 120 + 27 * len(bars)), state="busy"), barmode="stack")
-    figure.update_xaxes(title="Share of the step (%)", range=[0, 125], tickvals=[0, 25, 50, 75, 100])
-    figure.update_yaxes(
-        autorange="reversed", automargin=True, title="", type="multicategory", ticks="", dividercolor=FAINT,
-        showgrid=False,
-    )  # fmt: skip
+    height = chart_pixels(rows.count, row=29, entries=2)
+    figure.update_layout(**layout(height=height, state="busy"), **STACKED, margin_r=56)
+    figure.update_xaxes(title="Share of the step (%)", range=[0, 100], tickvals=[0, 25, 50, 75, 100], tickangle=0)
+    rows.draw(figure)
     return figure

@@ -15,7 +15,8 @@ import plotly.graph_objects as go
 
 from pages.charts.bytes import binary_axis
 from pages.charts.colors import BLUE, FAINT, FAINTER, ORANGE, QUIET, RED
-from pages.charts.frame import interval, layout, number
+from pages.charts.frame import interval, layout, log_ticks, number
+from pages.charts.rows import folded, row_pixels
 
 Outcome = Literal["better", "worse", "same"]
 _LOOKS: Mapping[Outcome, tuple[str, str]] = {
@@ -133,13 +134,13 @@ def movers(rows: Sequence[Mover], *, names: tuple[str, str], unit: Literal["ms",
 
 
 def _height(places: Sequence[str]) -> int:
-    return max(200, 100 + 32 * len(places))
+    return max(200, 100 + row_pixels([folded(place) for place in places], least=32) * len(places))
 
 
 def _places(places: Sequence[str]) -> dict[str, Any]:
     return {
         "tickvals": list(range(len(places))),
-        "ticktext": list(places),
+        "ticktext": [folded(place) for place in places],
         "range": [len(places) - 0.4, -0.6],
         "automargin": True,
         "gridcolor": FAINTER,
@@ -155,12 +156,8 @@ def _value_axis(sizes: Sequence[float], *, unit: Literal["ms", "bytes"]) -> dict
     limits = {"range": [low - 0.05 * reach, high + 0.75 * reach], "zeroline": False}
     if unit == "bytes":
         return {**binary_axis(sizes, most=5), **limits, "title": "Peak allocated (log)"}
-    decades = range(math.floor(low) - 1, math.ceil(high) + 1)
-    every = [step * 10.0**decade for decade in decades for step in (1, 2, 5)]
-    ticks = [tick for tick in every if low - 0.05 * reach <= math.log10(tick) <= high + 0.2 * reach]
-    if len(ticks) > 4:
-        ticks = [10.0**decade for decade in decades if 10.0**decade in ticks]
-    return {"type": "log", **limits, "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks],
+    ticks = log_ticks(10 ** (low - 0.05 * reach), 10 ** (high + 0.2 * reach), most=5)
+    return {"type": "log", **limits, "tickvals": ticks, "ticktext": [f"{tick:,g}" for tick in ticks],
             "title": "Median (ms, log)"}  # fmt: skip
 
 

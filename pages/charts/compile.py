@@ -15,7 +15,8 @@ from typing import Any, Literal
 import plotly.graph_objects as go
 
 from pages.charts.colors import FAINT, FAINTER, QUIET, RED, color_of
-from pages.charts.frame import interval, layout, number
+from pages.charts.frame import interval, layout, log_ticks, number
+from pages.charts.rows import chart_pixels, folded, row_pixels
 
 #: With what the compiler's cache was filled: nothing, this very cell, whatever earlier cells had left.
 Kind = Literal["cold", "warm", "as found"]
@@ -101,7 +102,8 @@ def way_dots(rows: Sequence[WayDot]) -> go.Figure:
             cliponaxis=False,
         )
     figure.add_vline(x=1, line={"color": FAINT, "width": 2})
-    height = 110 + len(places) * max(44, 16 * len(backends))
+    row = max(row_pixels([folded(place) for place in places], least=36), 16 * len(backends))
+    height = chart_pixels(len(places), row=row, entries=len(backends), squeezed=row)
     figure.update_layout(**layout(height=max(220, height), state="ways"))
     end = next(tick for tick in reversed(_TICKS) if math.log10(tick) <= reach)
     shown = [1 / end, end**-0.5, 1, end**0.5, end]
@@ -139,8 +141,10 @@ def cost_dots(rows: Sequence[CostDot], *, unit: Unit) -> go.Figure:
         text=["never  " if row.low is None or math.isinf(row.low) else "undecided  " for row in lost.values()],
         textposition="middle left", textfont={"color": RED, "size": 13}, hoverinfo="skip",
     )  # fmt: skip
-    figure.update_layout(**layout(height=max(230, 120 + 46 * len(places)), state=f"cost-{unit}"))
-    ticks = _log_ticks(span)
+    row = row_pixels([folded(place) for place in places], least=46)
+    height = chart_pixels(len(places), row=row, entries=len({dot.kind for dot in done}), squeezed=row)
+    figure.update_layout(**layout(height=max(230, height), state=f"cost-{unit}"))
+    ticks = log_ticks(10 ** span[0], 10 ** span[1], most=6)
     title = {"s": "Compile time (s, log)", "steps": "Steps (log)"}[unit]
     figure.update_xaxes(type="log", range=span, title=title, tickvals=ticks, ticktext=[f"{tick:,g}" for tick in ticks])
     _place_axis(figure, places)
@@ -232,22 +236,10 @@ def _unit(seconds: float) -> tuple[float, str]:
 _UNITS = ((7200.0, 3600.0, "h"), (180.0, 60.0, "min"), (0.0, 1.0, "s"))
 
 
-def _log_ticks(span: Sequence[float]) -> list[float]:
-    """Round numbers between two powers of ten, at most six of them."""
-    ticks: list[float] = []
-    for steps in ((1, 1.5, 2, 3, 4, 5, 7), (1, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
-        powers = range(math.floor(span[0]), math.ceil(span[1]) + 1)
-        ticks = [step * 10.0**power for power in powers for step in steps]
-        ticks = [tick for tick in ticks if span[0] <= math.log10(tick) <= span[1]]
-        if len(ticks) <= 6:
-            break
-    return ticks
-
-
 def _place_axis(figure: go.Figure, places: Sequence[str]) -> None:
     figure.update_yaxes(
-        tickvals=list(range(len(places))), ticktext=list(places), range=[len(places) - 0.4, -0.6], title="",
-        automargin=True, gridcolor=FAINTER, zeroline=False, showgrid=True,
+        tickvals=list(range(len(places))), ticktext=[folded(place) for place in places],
+        range=[len(places) - 0.4, -0.6], automargin=True, gridcolor=FAINTER, zeroline=False, showgrid=True,
     )  # fmt: skip
 
 

@@ -15,6 +15,8 @@ from pages.charts.frame import WORDS, layout, number, title_of
 
 #: In the order of their color: nobody asked, only skipped, failed, measured in part, measured.
 _LEVELS = (tint(SLATE, opacity=0.09), SLATE, RED, BROWN, BLUE)
+#: A column takes at most this share of the width: one alone would be a band across the page.
+_COLUMN = 1 / 3
 _NOTHING, _SKIPPED, _FAILED, _PARTLY, _MEASURED = range(5)
 
 
@@ -77,7 +79,10 @@ def coverage_grid(tiles: Sequence[CoverageTile], *, x: str = "", state: str = "c
         hoverinfo="skip",
     )
     figure.update_layout(**layout(height=60 + 28 * len(rows), state=state, legend=False))
-    figure.update_xaxes(title=x or title_of("steps", "context"), type="category", side="top", showgrid=False, ticks="")
+    figure.update_xaxes(
+        title=x or title_of("steps", "context"), type="category", side="top", showgrid=False, ticks="",
+        domain=[0, min(1.0, _COLUMN * len(columns))],
+    )  # fmt: skip
     labels = [f"<b>{size}</b>" if name is None else name for size, name in rows]
     figure.update_yaxes(
         range=[len(rows) - 0.5, -0.5],
@@ -86,7 +91,6 @@ def coverage_grid(tiles: Sequence[CoverageTile], *, x: str = "", state: str = "c
         automargin=True,
         showgrid=False,
         zeroline=False,
-        title="",
         ticks="",
     )
     return figure

@@ -251,7 +251,8 @@ def _axes(figure: go.Figure, marks: Sequence[Mark], axes: Axes, y: _Y, *, column
         figure.update_xaxes(title=axes.x, showticklabels=True, row=index // columns + 1, col=index % columns + 1)
     lost = [mark for mark in marks if mark.failure]
     most = max((sum(o.x == m.x and o.panel == m.panel for o in lost) for m in lost), default=0)
-    top = y.above(most) if most else y.most * (1.25 if y.log else 1.08)
+    highest = max((mark.high / y.factor for mark in marks if mark.y is not None and mark.high), default=0.0)
+    top = max(y.above(most) if most else y.most * (1.25 if y.log else 1.08), highest * 1.05)
     limits = _range(marks, y, top)
     figure.update_yaxes(automargin=True, **limits)
     title = axes.y + (f" ({y.unit})" if y.unit else "") + (", log" if y.log else "")

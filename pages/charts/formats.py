@@ -44,8 +44,8 @@ def dtype_grid(read: Mapping[tuple[str, str], Sequence[str]]) -> go.Figure:
             if len(formats) > 1:  # no color of its own
                 figure.add_annotation(x=column, y=row, text=" + ".join(formats), showarrow=False, font={"size": 13})
     figure.update_layout(**layout(height=70 + 30 * len(parts), state="dtypes", legend=False))
-    figure.update_xaxes(side="top", title="", showgrid=False, type="category")
-    figure.update_yaxes(autorange="reversed", title="", showgrid=False, automargin=True, type="category")
+    figure.update_xaxes(side="top", showgrid=False, type="category")
+    figure.update_yaxes(autorange="reversed", showgrid=False, automargin=True, type="category")
     return figure
 
 

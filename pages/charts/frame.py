@@ -53,6 +53,7 @@ def layout(*, height: int, state: str, legend: bool = True) -> dict[str, Any]:
             "yanchor": "bottom",
             "title": "",
             "traceorder": "normal",
+            "maxheight": 220,  # pixels: on a phone each entry has a line of its own, which Plotly would cut off
         },
         "margin": {"l": 8, "r": 8, "t": 36 if legend else 12, "b": 8},
         "hoverlabel": {"align": "left"},
@@ -68,6 +69,17 @@ def number(value: float) -> str:
         return f"{value:g}"
     rounded = float(f"{value:.3g}")
     return f"{rounded:,.{max(0, 2 - math.floor(math.log10(abs(rounded))))}f}"
+
+
+def log_ticks(low: float, high: float, *, most: int) -> list[float]:
+    """Round numbers from `low` to `high`, at most `most` of them, as dense as that allows: 1 2 5, or 1 100 10,000."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks: list[float] = []
+    for steps in ((1, 1.5, 2, 3, 4, 5, 7), (1, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
+        ticks = [step * 10.0**power for power in powers for step in steps if low <= step * 10.0**power <= high]
+        if len(ticks) <= most:
+            break
+    return ticks[:: max(1, math.ceil(len(ticks) / most))]
 
 
 def short(value: float) -> str:

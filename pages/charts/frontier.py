@@ -96,7 +96,7 @@ def _axes(figure: go.Figure, names: Sequence[tuple[str, str | None]], *, ends: t
     rows = {at: row for at, (_, row) in enumerate(names) if row is not None}
     figure.update_yaxes(
         tickvals=list(rows), ticktext=list(rows.values()), range=[len(names) - 0.4, -0.6],
-        automargin=True, title="", showgrid=False, zeroline=False,
+        automargin=True, showgrid=False, zeroline=False,
     )  # fmt: skip
 
 

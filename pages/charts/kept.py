@@ -30,5 +30,5 @@ def kept_bars(kept: Sequence[tuple[str, int]], *, rest: int) -> go.Figure:
     figure.update_layout(**layout(height=90 + 34 * len(rows), state="kept", legend=False))
     figure.update_xaxes(title=f"Kept by one block ({unit})", rangemode="tozero")
     figure.update_xaxes(range=[0, max(size for _, size in rows) / factor * 1.3])
-    figure.update_yaxes(autorange="reversed", automargin=True, title="", showgrid=False)
+    figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False)
     return figure

@@ -15,8 +15,9 @@ from typing import Literal
 
 import plotly.graph_objects as go
 
-from pages.charts.colors import FAINT, QUIET, RED, color_of
+from pages.charts.colors import QUIET, RED, color_of
 from pages.charts.frame import layout, number
+from pages.charts.rows import BAR, STACKED, Rows, chart_pixels, under_headings
 from runner.schema import KernelClass
 
 View = Literal["time", "share"]
@@ -34,9 +35,10 @@ CLASS_WORDS: Mapping[KernelClass, str] = {
     "other": "other",
 }
 
-_NAMES_LENGTH = 46
-#: On a narrow screen the entries stand one below the other; half of the chart's height would not hold them.
-_LEGEND_PIXELS = 200
+#: As many letters as a phone is wide: a kernel's name stands above its bar.
+_NAMES_LENGTH = 52
+#: Names that every kernel of a library has; which one it is stands in the template's first argument.
+_GENERIC = ("Kernel", "Kernel2", "device_kernel")
 #: What a PyTorch kernel is made for stands in its template's arguments, not in its name.
 _PURPOSE = re.compile(r"(\w+?)(?:Functor|Ops|_kernel_cuda|_kernel_impl)\b")
 
@@ -70,63 +72,59 @@ class NamedKernel:
 def class_bars(bars: Sequence[ClassBar], *, view: View, state: str) -> go.Figure:
     """The chart. At the end of a bar: its time; of a share, that of the matrix products stands inside."""
     scale = [1.0 if view == "time" else 100 / (bar.whole or 1.0) for bar in bars]
+    rows = under_headings([bar.group for bar in bars], [_plain(bar.place) for bar in bars])
     figure = go.Figure()
     for name, words in CLASS_WORDS.items():
         if not any(bar.parts.get(name) for bar in bars):
             continue
-        # Every bar is in every trace, so that the places keep their order.
         shown = [bar.parts.get(name, 0.0) * factor for bar, factor in zip(bars, scale, strict=True)]
         is_share = view == "share" and name == "matmul"
         figure.add_bar(
             name=words,
             orientation="h",
-            y=_axis(bars),
+            y=rows.at,
             x=shown,
+            width=BAR,
             marker={"color": color_of(name), "line": {"width": 0}},
-            text=[f"{share:.0f} %" if share >= 5 else "" for share in shown] if is_share else None,
+            text=[f"{share:.0f}%" if share >= 5 else "" for share in shown] if is_share else None,
+            textangle=0,
             textposition="inside",
             insidetextanchor="start",
             textfont={"color": "#FFFFFF"},
             customdata=[[bar.cell_id, _hover(bar, name)] for bar in bars],
             hovertemplate="%{customdata[1]}<extra></extra>",
         )
-    _ends(figure, bars, view=view)
+    _ends(figure, bars, rows, view=view)
     most = max((bar.whole for bar in bars), default=0.0) or 1.0
-    figure.update_layout(**layout(height=170 + 27 * len(bars), state=f"{state}-{view}"), barmode="stack")
-    figure.update_layout(legend_maxheight=_LEGEND_PIXELS)
+    height = chart_pixels(rows.count, row=29, entries=len(figure.data) - 1)
+    figure.update_layout(**layout(height=height, state=f"{state}-{view}"), **STACKED)
+    figure.update_layout(margin_r=62 if view == "time" else 16)
     figure.update_xaxes(
         title="Time (ms)" if view == "time" else "Share (%)",
-        range=[0, most * 1.2] if view == "time" else [0, 102],
+        range=[0, most * 1.02] if view == "time" else [0, 100],
         tickvals=None if view == "time" else [0, 25, 50, 75, 100],
+        nticks=6,
+        tickangle=0,
         automargin=True,
     )
-    figure.update_yaxes(
-        autorange="reversed", automargin=True, title="", ticks="", showgrid=False, dividercolor=FAINT,
-        type="multicategory" if any(bar.group for bar in bars) else "category",
-    )  # fmt: skip
+    rows.draw(figure)
     return figure
 
 
-def _ends(figure: go.Figure, bars: Sequence[ClassBar], *, view: View) -> None:
+def _ends(figure: go.Figure, bars: Sequence[ClassBar], rows: Rows, *, view: View) -> None:
     """The time of every bar; for a failed cell, how it ended."""
-    shown = [bar for bar in bars if view == "time" or bar.failure]
+    shown = [(at, bar) for at, bar in zip(rows.at, bars, strict=True) if view == "time" or bar.failure]
     figure.add_scatter(
         mode="text",
-        y=_axis(shown),
-        x=[bar.whole if view == "time" else 0 for bar in shown],
-        text=[f" ✕ {bar.failure}" if bar.failure else f"  {number(bar.whole)} ms" for bar in shown],
+        y=[at for at, _ in shown],
+        x=[bar.whole if view == "time" else 0 for _, bar in shown],
+        text=[f" ✕ {bar.failure}" if bar.failure else f"  {number(bar.whole)} ms" for _, bar in shown],
         textposition="middle right",
-        textfont={"size": 12, "color": [RED if bar.failure else QUIET for bar in shown]},
+        textfont={"size": 12, "color": [RED if bar.failure else QUIET for _, bar in shown]},
         showlegend=False,
         hoverinfo="skip",
         cliponaxis=False,
     )
-
-
-def _axis(bars: Sequence[ClassBar]) -> list[list[str]] | list[str]:
-    if any(bar.group for bar in bars):
-        return [[bar.group for bar in bars], [_plain(bar.place) for bar in bars]]
-    return [_plain(bar.place) for bar in bars]
 
 
 def _hover(bar: ClassBar, name: KernelClass) -> str:
@@ -137,7 +135,7 @@ def _hover(bar: ClassBar, name: KernelClass) -> str:
 
 
 def kernel_bars(kernels: Sequence[NamedKernel]) -> go.Figure:
-    """One bar a kernel in the color of its class, with its calls and its share at the end."""
+    """One bar a kernel in the color of its class under its name, with its share and its calls at the end."""
     labels = short_names([kernel.name for kernel in kernels])
     places = list(range(len(kernels)))
     figure = go.Figure()
@@ -148,26 +146,28 @@ def kernel_bars(kernels: Sequence[NamedKernel]) -> go.Figure:
         figure.add_bar(
             name=words,
             orientation="h",
-            y=chosen,
-            width=0.72,  # Plotly would make the bars of a class as wide as the gap between them
+            y=[place + 0.2 for place in chosen],
+            width=0.42,  # Plotly would make the bars of a class as wide as the gap between them
             x=[kernels[place].device_ms for place in chosen],
             marker={"color": color_of(name), "line": {"width": 0}},
             text=[f"{kernels[place].share:.0%} · {calls(kernels[place].calls)}×" for place in chosen],
-            textposition="auto",
-            insidetextanchor="end",
-            textangle=0,
+            textposition="outside",
+            textfont={"size": 12, "color": QUIET},
             cliponaxis=False,
             customdata=[_broken(kernels[place].name) for place in chosen],
             hovertemplate="%{customdata}<br>%{x:.4g} ms<extra></extra>",
         )
     most = max((kernel.device_ms for kernel in kernels), default=0.0) or 1.0
-    figure.update_layout(**layout(height=140 + 29 * len(kernels), state="kernels"), barmode="overlay")
-    figure.update_layout(legend_maxheight=_LEGEND_PIXELS)
-    figure.update_xaxes(title="Time (ms)", range=[0, most * 1.25], automargin=True)
-    figure.update_yaxes(
-        autorange="reversed", automargin=True, title="", showgrid=False, tickvals=places,
-        ticktext=[_plain(label) for label in labels],
-    )  # fmt: skip
+    height = chart_pixels(len(kernels), row=42, entries=len(figure.data), squeezed=36)
+    for place, label in enumerate(labels):
+        figure.add_annotation(
+            text=_plain(label), x=0, xref="paper", xanchor="left", y=place - 0.2, showarrow=False,
+            font={"size": 12},
+        )  # fmt: skip
+    figure.update_layout(**layout(height=height, state="kernels"), barmode="overlay", margin_r=84)
+    figure.update_xaxes(title="Time (ms)", range=[0, most * 1.02], nticks=6, tickangle=0, automargin=True)
+    figure.update_yaxes(range=[len(kernels) - 0.5, -0.5], showticklabels=False, showgrid=False,
+                        zeroline=False)  # fmt: skip
     return figure
 
 
@@ -192,6 +192,8 @@ def short_name(name: str) -> str:
     bare, _, arguments = re.sub(r"\(anonymous namespace\)::|\(unsigned int\)|\((?:int|bool)\)", "", name).partition("<")
     base = bare.partition("(")[0].removeprefix("void ").strip()
     base = base.split("::")[-1] if not name.startswith(("aten::", "[")) else name
+    if base in _GENERIC:
+        base = re.split("[<>,(]", arguments)[0].strip() or base
     made_for = dict.fromkeys(_PURPOSE.findall(arguments))
     text = " · ".join([base or name, *list(made_for)[:2]])
     return text if len(text) <= _NAMES_LENGTH else f"{text[: _NAMES_LENGTH - 1]}…"

@@ -45,7 +45,7 @@ def price_dots(prices: Sequence[Price], *, mode: str) -> go.Figure:
     figure.update_layout(**layout(height=120 + 30 * len(lines), state="price"))
     figure.update_yaxes(range=[len(lines) - 0.4, -0.6], zeroline=False, showgrid=False, automargin=True)
     named = [at for at, (_, precision) in enumerate(lines) if precision]
-    figure.update_yaxes(tickvals=named, ticktext=[lines[at][1] for at in named], title="", col=1)
+    figure.update_yaxes(tickvals=named, ticktext=[lines[at][1] for at in named], col=1)
     for at, (place, precision) in enumerate(lines):
         if not precision:
             figure.add_annotation(

@@ -13,6 +13,7 @@ import plotly.graph_objects as go
 from pages.charts.bytes import in_unit, unit_for
 from pages.charts.colors import FAINT, QUIET, RED, color_of
 from pages.charts.frame import layout
+from pages.charts.rows import BAR, chart_pixels, under_headings
 
 #: Words for the categories, many of each.
 CATEGORY_WORDS = {
@@ -50,24 +51,26 @@ def part_bars(bars: Sequence[PeakBar], *, state: str) -> go.Figure:
     ends = [sum(max(size, 0) for size in bar.parts.values()) for bar in bars]
     least = min((size for bar in bars for size in bar.parts.values()), default=0)
     factor, unit = unit_for(ends)
+    rows = under_headings([bar.group for bar in bars], [bar.place for bar in bars])
     figure = go.Figure()
     for category, words in CATEGORY_WORDS.items():
-        chosen = [bar for bar in bars if bar.parts.get(category)]
+        chosen = [(at, bar) for at, bar in zip(rows.at, bars, strict=True) if bar.parts.get(category)]
         if not chosen:
             continue
         figure.add_bar(
             name=words,
             orientation="h",
-            y=_axis(chosen),
-            x=[bar.parts[category] / factor for bar in chosen],
+            y=[at for at, _ in chosen],
+            x=[bar.parts[category] / factor for _, bar in chosen],
+            width=BAR,
             marker={"color": FAINT if category in ALLOCATOR else color_of(category), "line": {"width": 0},
                     "pattern": {"shape": ALLOCATOR.get(category, "")}},
-            customdata=[[bar.cell_id, _hover(bar, category)] for bar in chosen],
+            customdata=[[bar.cell_id, _hover(bar, category)] for _, bar in chosen],
             hovertemplate="%{customdata[1]}<extra></extra>",
         )  # fmt: skip
     figure.add_scatter(
         mode="text",
-        y=_axis(bars),
+        y=rows.at,
         x=[end / factor for end in ends],
         text=[f" ✕ {bar.failure}" if bar.failure else f"  {in_unit(bar.total)}{_excess(bar)}" for bar in bars],
         textposition="middle right",
@@ -76,21 +79,22 @@ def part_bars(bars: Sequence[PeakBar], *, state: str) -> go.Figure:
         hoverinfo="skip",
         cliponaxis=False,
     )
-    figure.update_layout(**layout(height=max(280, 130 + 27 * len(bars)), state=state), barmode="relative")
-    figure.update_layout(legend_maxheight=200)  # on a phone each name has a line of its own
+    height = chart_pixels(rows.count, row=27, entries=len(figure.data) - 1)
+    figure.update_layout(**layout(height=height, state=state), barmode="relative")
+    figure.update_layout(margin_r=68)
     figure.update_xaxes(
         title=f"Alive at the peak ({unit})",
-        range=[min(least, 0) / factor * 1.1, max(ends, default=1) / factor * 1.28 or 1],
+        range=[min(least, 0) / factor * 1.1, max(ends, default=1) / factor * _room(bars) or 1],
+        nticks=6,
+        tickangle=0,
     )
-    figure.update_yaxes(
-        autorange="reversed", automargin=True, title="", type="multicategory", ticks="", dividercolor=FAINT,
-        showgrid=False,
-    )  # fmt: skip
+    rows.draw(figure)
     return figure
 
 
-def _axis(bars: Sequence[PeakBar]) -> list[list[str]]:
-    return [[bar.group for bar in bars], [bar.place for bar in bars]]
+def _room(bars: Sequence[PeakBar]) -> float:
+    """The longest label fits the margin, but for the one that says more than a size."""
+    return 1.6 if any(_excess(bar) for bar in bars) else 1.02
 
 
 def _excess(bar: PeakBar) -> str:

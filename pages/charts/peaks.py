@@ -69,7 +69,7 @@ def peak_pairs(pairs: Sequence[PeakPair], *, names: tuple[str, str]) -> go.Figur
     figure.update_layout(**layout(height=max(200, 110 + 27 * len(pairs)), state="peak-pairs"))
     figure.update_layout(margin_r=56)  # for the ratios
     figure.update_xaxes(**_byte_axis(sizes, most=4), title="Peak allocated", automargin=True, tickangle=0)
-    figure.update_yaxes(autorange="reversed", automargin=True, title="")
+    figure.update_yaxes(autorange="reversed", automargin=True)
     return figure
 
 
@@ -153,5 +153,5 @@ def phase_peak_bars(bars: Sequence[PhasePeakBar], *, state: str) -> go.Figure:
             )  # fmt: skip
     figure.update_layout(**layout(height=120 + 34 * len(bars), state=f"phases-{state}"))
     figure.update_xaxes(title=f"Held ({unit})", rangemode="tozero", automargin=True)
-    figure.update_yaxes(autorange="reversed", automargin=True, title="", showgrid=False)
+    figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False)
     return figure

@@ -14,6 +14,7 @@ import plotly.graph_objects as go
 
 from pages.charts.colors import FAINT, QUIET, RED, color_of
 from pages.charts.frame import WORDS, interval, label_of, layout, number, title_of, unit_of
+from pages.charts.rows import BAR, chart_pixels, under_headings
 from runner.schema import Phase
 
 View = Literal["time", "share", "scaling"]
@@ -40,12 +41,15 @@ def phase_bars(rows: Sequence[PhaseBar], *, view: View) -> go.Figure:
 
 
 def _stacked(rows: Sequence[PhaseBar], *, view: View) -> go.Figure:
-    places = list(dict.fromkeys((row.size, row.context) for row in rows))
+    order = _order([row.size for row in rows])
+    places = sorted(dict.fromkeys((row.size, row.context) for row in rows), key=lambda place: order.index(place[0]))
     totals = {(row.size, row.context): row for row in rows if row.phase == "step"}
     parts = [row for row in rows if row.phase not in ("step", "forward_backward") and not row.failure]
     sums: dict[tuple[str, int], float] = {}
     for row in parts:
         sums[row.size, row.context] = sums.get((row.size, row.context), 0.0) + row.median_ms
+    lines = under_headings([size for size, _ in places], [f"{context:,}" for _, context in places])
+    at = dict(zip(places, lines.at, strict=True))
     figure = go.Figure()
     for phase in dict.fromkeys(row.phase for row in parts):
         chosen = [row for row in parts if row.phase == phase]
@@ -54,38 +58,37 @@ def _stacked(rows: Sequence[PhaseBar], *, view: View) -> go.Figure:
             name=WORDS[phase],
             orientation="h",
             marker={"color": color_of(phase), "line": {"width": 0}},
-            y=_axis([(row.size, row.context) for row in chosen]),
+            y=[at[row.size, row.context] for row in chosen],
+            width=BAR,
             x=[row.median_ms * factor for row, factor in zip(chosen, scale, strict=True)],
             customdata=[
                 [row.cell_id, _hover(row), row.median_ms * 100 / sums[row.size, row.context]] for row in chosen
             ],
             error_x=_errors(chosen) if view == "time" else None,
-            hovertemplate="<b>%{customdata[1]}</b><br>%{customdata[2]:.0f} % of the phases<extra></extra>",
+            hovertemplate="<b>%{customdata[1]}</b><br>%{customdata[2]:.0f}% of the phases<extra></extra>",
         )
     ends = _ends(parts)
-    _annotate(figure, [totals[place] for place in places if place in totals], ends_of=ends, view=view)
-    figure.update_layout(**layout(height=max(200, 96 + 27 * len(places)), state=f"phases-{view}"), barmode="stack")
+    _annotate(figure, {at[place]: totals[place] for place in places if place in totals}, ends_of=ends, view=view)
+    height = chart_pixels(lines.count, row=27, entries=len(figure.data) - 1)
+    figure.update_layout(**layout(height=height, state=f"phases-{view}"), barmode="stack", margin_r=68)
     title = f"{label_of('timings', 'median_ms')} of each phase ({unit_of('timings', 'median_ms')})"
     figure.update_xaxes(
         title=title if view == "time" else "Share of the phases (%)",
         rangemode="tozero",
-        range=_range(ends) if view == "time" else [0, 100],
+        range=[0, max(ends.values(), default=1.0) * 1.02] if view == "time" else [0, 100],
+        nticks=6,
+        tickangle=0,
         automargin=True,
     )
-    figure.update_yaxes(
-        autorange="reversed",
-        automargin=True,
-        title="",
-        type="multicategory",
-        ticks="",
-        dividercolor=FAINT,
-        showgrid=False,
-    )
+    lines.draw(figure)
     return figure
 
 
-def _axis(places: Sequence[tuple[str, int]]) -> list[list[str]]:
-    return [[size for size, _ in places], [f"{context:,}" for _, context in places]]
+def _order(sizes: Sequence[str]) -> list[str]:
+    """Every size once, in the order given, and what differs from it, such as "small · attention sdpa", below it."""
+    names = list(dict.fromkeys(sizes))
+    bases = list(dict.fromkeys(name.split(" · ")[0] for name in names))
+    return sorted(names, key=lambda name: (bases.index(name.split(" · ")[0]), name.count(" · ")))
 
 
 def _errors(rows: Sequence[PhaseBar]) -> dict[str, Any]:
@@ -111,10 +114,6 @@ def _hover(row: PhaseBar) -> str:
     )
 
 
-def _range(ends: dict[tuple[str, int], float]) -> list[float]:
-    return [0, max(ends.values(), default=1.0) * 1.3]
-
-
 def _ends(parts: Sequence[PhaseBar]) -> dict[tuple[str, int], float]:
     """How far each stack reaches, its intervals included: where there is room for a label."""
     sums: dict[tuple[str, int], float] = {}
@@ -127,27 +126,27 @@ def _ends(parts: Sequence[PhaseBar]) -> dict[tuple[str, int], float]:
 
 
 def _annotate(
-    figure: go.Figure, totals: Sequence[PhaseBar], *, ends_of: dict[tuple[str, int], float], view: View
+    figure: go.Figure, totals: dict[int, PhaseBar], *, ends_of: dict[tuple[str, int], float], view: View
 ) -> None:
-    """The step's own median at the end of its bar; for a failed cell, how it ended."""
+    """The step's own median at the end of its bar; for a failed cell, how it ended. `totals` are by their place."""
     unit = unit_of("timings", "median_ms")
+    totals = {at: row for at, row in totals.items() if view == "time" or row.failure}
     texts, ends, colors = [], [], []
-    for row in totals:
+    for row in totals.values():
         failed = row.failure is not None
         texts.append(f" ✕ {row.failure}" if failed else f"   {number(row.median_ms)} {unit}")
         ends.append(0.0 if failed else ends_of.get((row.size, row.context), row.median_ms))
-        colors.append(RED if failed else None)
-    shown = [index for index, row in enumerate(totals) if view == "time" or row.failure]
+        colors.append(RED if failed else QUIET)
     figure.add_scatter(
-        x=[ends[i] for i in shown],
-        y=_axis([(totals[i].size, totals[i].context) for i in shown]),
+        x=ends,
+        y=list(totals),
         mode="text",
-        text=[texts[i] for i in shown],
+        text=texts,
         textposition="middle right",
         showlegend=False,
         cliponaxis=False,
-        textfont={"size": 12, "color": [colors[i] or QUIET for i in shown]},
-        customdata=[[totals[i].cell_id] for i in shown],
+        textfont={"size": 12, "color": colors},
+        customdata=[[row.cell_id] for row in totals.values()],
         hoverinfo="skip",
     )
 

@@ -44,7 +44,7 @@ def range_bars(bars: Sequence[RangeBar]) -> go.Figure:
         )  # fmt: skip
     figure.update_layout(**layout(height=110 + 54 * len(bars), state="ranges"), barmode="group")
     figure.update_xaxes(title="Share (%)", range=[0, 125], tickvals=[0, 25, 50, 75, 100])
-    figure.update_yaxes(autorange="reversed", automargin=True, title="", showgrid=False)
+    figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False)
     return figure
 
 

@@ -130,10 +130,17 @@ def _label_roofs(figure: go.Figure, roofs: Sequence[RoofLine], *, high: float, s
         rates, is_highest = _rates(roofs, entity), entity == ordered[-1]
         y = math.log10(max(rates)) + 0.012 * span if is_highest else math.log10(min(rates)) - 0.012 * span
         figure.add_annotation(
-            x=math.log10(high), y=y, text=f"{entity} {' of '.join(map(rate, rates))}", showarrow=False,
+            x=math.log10(high), y=y, text=f"{entity} {_of(rates)}", showarrow=False,
             xanchor="right", yanchor="bottom" if is_highest else "top", font={"color": color_of(entity), "size": 12},
             borderpad=0,
         )  # fmt: skip
+
+
+def _of(rates: Sequence[float]) -> str:
+    """`769 of 990 TFLOP/s`; the unit once where both have it, for a phone's width."""
+    said = [rate(value) for value in rates]
+    units = {words.split()[1] for words in said}
+    return " of ".join([words.split()[0] for words in said[:-1]] + said[-1:] if len(units) == 1 else said)
 
 
 def _rates(roofs: Sequence[RoofLine], entity: str) -> list[float]:

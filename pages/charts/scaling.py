@@ -170,7 +170,7 @@ def _guides(figure: go.Figure, done: Sequence[ScalingPoint]) -> None:
         end = min(longest, first.length * (highest * 1.05 / start) ** (1 / power))
         figure.add_scatter(
             name=name, mode="lines+text", x=[first.length, end], y=[start, start * (end / first.length) ** power],
-            text=["", f"{name} "], textposition="top left" if power == 2 else "bottom left", hoverinfo="skip",
+            text=["", f"{name} "], textposition="top left", hoverinfo="skip",
             line={"color": QUIET, "dash": "dot", "width": 1.2}, textfont={"color": QUIET},
         )  # fmt: skip
 

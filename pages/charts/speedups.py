@@ -15,6 +15,7 @@ import plotly.graph_objects as go
 
 from pages.charts.colors import FAINT, RED, color_of
 from pages.charts.frame import WORDS, interval, layout, number, short, title_of
+from pages.charts.rows import chart_pixels, folded, row_pixels
 from runner.schema import Phase
 
 _SYMBOLS: dict[Phase, str] = {"forward": "circle", "backward": "diamond", "step": "square"}
@@ -75,13 +76,15 @@ def speedup_dots(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
         customdata=[[row.cell_id] for row in lost],
     )
     figure.add_vline(x=1, line={"color": FAINT, "width": 2})
-    figure.update_layout(**layout(height=max(200, 110 + 36 * len(places)), state=f"speedups-{variant}"))
+    labels = [folded(place) for place in places]
+    row = row_pixels(labels, least=36)
+    height = chart_pixels(len(places), row=row, entries=len(phases), squeezed=row)
+    figure.update_layout(**layout(height=max(200, height), state=f"speedups-{variant}"))
     figure.update_xaxes(**axis, title=f"Speedup of {variant} (×, log)")
     figure.update_yaxes(
         tickvals=list(range(len(places))),
-        ticktext=places,
+        ticktext=labels,
         range=[len(places) - 0.4, -0.6],
-        title="",
         automargin=True,
         gridcolor="rgba(128, 138, 150, 0.14)",
         zeroline=False,
@@ -94,10 +97,14 @@ def speedup_trend(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
     """Every pair over the number of parameters; the line joins the geometric means of each size."""
     figure = go.Figure()
     usable = [row for row in rows if not row.failure and row.parameters]
-    for phase in (phase for phase in _SYMBOLS if any(row.phase == phase for row in usable)):
+    phases = [phase for phase in _SYMBOLS if any(row.phase == phase for row in usable)]
+    sizes = [row.parameters or 1 for row in usable]
+    apart = max(max(sizes, default=1) / min(sizes, default=1), 10) ** 0.02
+    for index, phase in enumerate(phases):
         chosen = [row for row in usable if row.phase == phase]
+        aside = apart ** (index - (len(phases) - 1) / 2)  # marks of one size stand beside each other
         figure.add_scatter(
-            x=[row.parameters for row in chosen],
+            x=[(row.parameters or 1) * aside for row in chosen],
             y=[row.ratio for row in chosen],
             mode="markers",
             name=WORDS[phase],
@@ -121,11 +128,14 @@ def speedup_trend(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
     figure.add_hline(y=1, line={"color": FAINT, "width": 2})
     figure.update_layout(**layout(height=360, state=f"trend-{variant}"))
     ticks = {row.parameters: row.size for row in usable if row.parameters}
+    ends = [math.log10(size) for size in (min(sizes, default=1), max(sizes, default=1))]
+    room = max(0.08 * (ends[1] - ends[0]), 0.15)
     figure.update_xaxes(
         type="log",
         title=title_of("steps", "parameters"),
         automargin=True,
         showgrid=False,
+        range=[ends[0] - room, ends[1] + room],
         tickvals=list(ticks),
         ticktext=[f"{name}<br>{short(size)}" for size, name in ticks.items()],
     )

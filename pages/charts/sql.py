@@ -14,6 +14,7 @@ import plotly.graph_objects as go
 
 from pages.charts.colors import FAMILIES, PALETTE, QUIET, color_of
 from pages.charts.frame import layout
+from pages.charts.rows import folded, row_pixels
 from runner.schema import TABLES
 
 Kind = Literal["bar", "stacked", "line", "scatter"]
@@ -62,7 +63,9 @@ def figure(columns: Mapping[str, Sequence[Any]], choice: Choice) -> go.Figure:
         if lying:
             drawn.data[-1].update(x=y, y=x, orientation="h", hovertemplate=_hover(choice, name, x="y", y="x"))
     bars = len(set(map(str, columns[choice.x]))) * (len(groups) if choice.kind == "bar" else 1)
-    height = min(max(260, 110 + 30 * bars), 1600) if lying else 420
+    places = list(dict.fromkeys(columns[choice.x]))
+    labels = [folded(_text(place)) for place in places] if lying else []
+    height = min(max(260, 110 + row_pixels(labels, least=30) * bars), 1600) if lying else 420
     drawn.update_layout(**layout(height=height, state=repr(choice), legend=len(groups) > 1))
     drawn.update_layout(barmode="stack" if choice.kind == "stacked" else "group")
     across, up = (choice.y, choice.x) if lying else (choice.x, choice.y)
@@ -74,7 +77,7 @@ def figure(columns: Mapping[str, Sequence[Any]], choice: Choice) -> go.Figure:
             else:
                 update(type="category", categoryorder="array", categoryarray=list(dict.fromkeys(columns[name])))
             if lying:
-                update(autorange="reversed", title=None)
+                update(autorange="reversed", title=None, tickvals=places, ticktext=labels)
         elif name in logarithmic(columns, choice):
             update(type="log", dtick=_log_ticks(columns[name]))
         else:

@@ -69,9 +69,9 @@ def size_pairs(pairs: Sequence[SizePair], *, state: str) -> go.Figure:
     low, high = math.log10(min(sizes)), math.log10(max(sizes))
     room = 0.12 * max(high - low, 1.0)
     figure.update_layout(**layout(height=96 + 24 * len(drawn), state=state))
-    figure.update_xaxes(**binary_axis(sizes, most=4), title="Size (log)", automargin=True, tickangle=0,
+    figure.update_xaxes(**binary_axis(sizes, most=2), title="Size (log)", automargin=True, tickangle=0,
                         range=[low - room, high + room])  # fmt: skip
-    rows = {"range": [len(drawn) - 0.4, -0.6], "tickvals": list(range(len(drawn))), "automargin": True, "title": "",
+    rows = {"range": [len(drawn) - 0.4, -0.6], "tickvals": list(range(len(drawn))), "automargin": True,
             "zeroline": False}  # fmt: skip
     right = {"overlaying": "y", "side": "right", "showgrid": False, "ticktext": [_colored(pair) for pair in drawn]}
     figure.update_layout(yaxis={**rows, "ticktext": [pair.name for pair in drawn]}, yaxis2={**rows, **right})

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from pages.charts.colors import FAINT, FAINTER, color_of
 from pages.charts.frame import layout
+from pages.charts.rows import chart_pixels, folded, row_pixels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,12 +50,14 @@ def utilization_dots(rows: Sequence[UsedShare]) -> go.Figure:
             hovertemplate="%{customdata[1]}<extra></extra>",
         )  # fmt: skip
     most = max((share for row in rows for share in (row.measured, row.promised) if share), default=1.0)
-    figure.update_layout(**layout(height=max(220, 110 + 36 * len(rows)), state="utilization"))
+    labels = [folded(row.place) for row in rows]
+    height = chart_pixels(len(rows), row=row_pixels(labels, least=36), entries=2)
+    figure.update_layout(**layout(height=max(220, height), state="utilization"), margin_r=44)
     figure.update_xaxes(
-        title="Share of the peak (MFU)", range=[0, most * 1.18], tickformat=".0%", tickangle=0, nticks=6
+        title="Share of the peak (MFU)", range=[0, most * 1.04], tickformat=".0%", tickangle=0, nticks=5
     )
     figure.update_yaxes(
-        tickvals=list(range(len(rows))), ticktext=[row.place for row in rows], range=[len(rows) - 0.4, -0.6],
-        automargin=True, title="", zeroline=False, showgrid=True, gridcolor=FAINTER,
+        tickvals=list(range(len(rows))), ticktext=labels, range=[len(rows) - 0.4, -0.6],
+        automargin=True, zeroline=False, showgrid=True, gridcolor=FAINTER,
     )  # fmt: skip
     return figure

@@ -72,7 +72,7 @@ def warmup_steps(rows: Sequence[WarmupStep]) -> go.Figure:
     figure.update_layout(**layout(height=340, state="warmup"))
     figure.update_layout(legend={"y": 1.12})
     figure.update_annotations(font={"size": 13})
-    figure.update_xaxes(title="", nticks=4, zeroline=False, range=[-1, max((row.step for row in rows), default=1) + 1])
+    figure.update_xaxes(title="", nticks=3, zeroline=False, range=[-1, max((row.step for row in rows), default=1) + 1])
     figure.update_xaxes(title="Step since the start", col=(len(counts) + 1) // 2)
     times = [row.step_ms for row in rows] or [1.0]
     ticks = "D2" if max(times) > 4 * min(times) else "D1"  # every digit, where 1, 2 and 5 may all be out of sight

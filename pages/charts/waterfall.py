@@ -48,13 +48,13 @@ def waterfall(changes: Sequence[tuple[str, str, float]], *, ends: tuple[End, End
     )  # fmt: skip
     names = [escape(name, quote=False) for name in (first, *(words for words, _, _ in changes), last)]
     labels = [f"<b>{names[0]}</b>", *names[1:-1], f"<b>{names[-1]}</b>"]
-    figure.update_layout(**layout(height=90 + 30 * len(places), state=state, legend=False))
+    figure.update_layout(**layout(height=90 + 30 * len(places), state=state, legend=False), margin_r=76)
     cut = "; the axis does not begin at 0" if begins else ""
     low = min(begins, *steps)
-    figure.update_xaxes(title=f"Time of a step (ms{cut})", range=[low, low + (max(high) - low) * 1.4])
-    figure.update_yaxes(
-        autorange="reversed", automargin=True, title="", showgrid=False, tickvals=places, ticktext=labels
+    figure.update_xaxes(
+        title=f"Time of a step (ms{cut})", range=[low, low + (max(high) - low) * 1.02], nticks=6, tickangle=0
     )
+    figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False, tickvals=places, ticktext=labels)
     return figure
 
 

@@ -26,7 +26,9 @@ def worked_sum_bars(tensors: Sequence[tuple[str, str, int]], *, limit_bytes: int
         x=[size / factor for size in (*sizes, total)],
         base=[start / factor for start in (*starts, 0)],
         text=[f" {in_unit(size)}" for size in (*sizes, total)],
-        textposition="outside",
+        textposition="auto",
+        insidetextanchor="middle",
+        textangle=0,
         cliponaxis=False,
         marker={"color": [color_of("activation")] * len(sizes) + [color_of("unknown")]},
         hovertemplate="%{y}: %{text}<extra></extra>",
@@ -39,8 +41,8 @@ def worked_sum_bars(tensors: Sequence[tuple[str, str, int]], *, limit_bytes: int
             text=f"there are {in_unit(limit_bytes)}", font={"color": RED, "size": 12},
         )  # fmt: skip
     figure.update_layout(**{**layout(height=90 + 42 * (len(sizes) + 1), state="worked-sum", legend=False),
-                            "margin": {"l": 8, "r": 8, "t": 28, "b": 8}})  # fmt: skip
+                            "margin": {"l": 8, "r": 72, "t": 28, "b": 8}})  # fmt: skip
     figure.update_xaxes(title=f"Alive at the peak ({unit})", rangemode="tozero",
-                        range=[0, max(total, limit_bytes or 0) / factor * 1.3])  # fmt: skip
-    figure.update_yaxes(autorange="reversed", automargin=True, title="", showgrid=False)
+                        range=[0, max(total, limit_bytes or 0) / factor * 1.02])  # fmt: skip
+    figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False)
     return figure

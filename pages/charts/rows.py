@@ -1,0 +1,91 @@
+"""Where the rows of a chart stand, what is written beside and above them, and how tall it all is.
+
+    rows = under_headings(["small", "small", "large"], ["128", "512", "128"])   # stand at 1, 2, 4; headings at 0, 3
+    figure.add_bar(orientation="h", y=rows.at, x=[…], width=BAR)
+    rows.draw(figure)
+
+A chart does not know how wide it will be. So long names stand above their rows or are folded into lines: beside a row
+they would leave nothing of a phone's width for it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import plotly.graph_objects as go
+
+#: How thick a bar is, of its row.
+BAR = 0.72
+#: Stacked bars; a number for which its part has no room is left out, not shrunk.
+STACKED: dict[str, Any] = {"barmode": "stack", "uniformtext": {"minsize": 9, "mode": "hide"}}
+#: Letters of a label beside a row; on a phone that is half of the card.
+MOST_LETTERS = 28
+#: Pixels of a line of a label, of an entry of a legend, and of all that is below a chart's rows.
+_LINE, _ENTRY, _BELOW = 15, 19, 64
+#: Pixels of a row where a legend above it takes a line an entry.
+_LEAST_ROW = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """`at[i]` is where the `i`th row stands, counted from the top, `headings` what stands at which place above them."""
+
+    at: tuple[int, ...]
+    places: tuple[str, ...]
+    headings: tuple[tuple[int, str], ...]
+
+    @property
+    def count(self) -> int:
+        """Rows and headings together."""
+        return len(self.at) + len(self.headings)
+
+    def draw(self, figure: go.Figure) -> None:
+        """The labels and headings; the vertical axis, from the top down."""
+        for at, heading in self.headings:
+            figure.add_annotation(
+                text=f"<b>{heading}</b>", x=0, xref="paper", xanchor="left", y=at, yshift=-4, showarrow=False,
+                font={"size": 12},
+            )  # fmt: skip
+        figure.update_yaxes(
+            tickvals=list(dict.fromkeys(self.at)), ticktext=list(dict(zip(self.at, self.places, strict=True)).values()),
+            range=[self.count - 0.5, -0.5], automargin=True, zeroline=False, showgrid=False, ticks="",
+        )  # fmt: skip
+
+
+def under_headings(groups: Sequence[str], places: Sequence[str]) -> Rows:
+    """A row for each place, in order; above the first of a group its name, where it has one. Line breaks of names
+    become dots."""
+    at: list[int] = []
+    headings: list[tuple[int, str]] = []
+    for index, group in enumerate(groups):
+        if group and (index == 0 or group != groups[index - 1]):
+            headings.append((index + len(headings), group.replace("<br>", " · ")))
+        at.append(index + len(headings))
+    return Rows(at=tuple(at), places=tuple(places), headings=tuple(headings))
+
+
+def folded(label: str) -> str:
+    """The label in lines of at most `MOST_LETTERS`, broken between its parts; as it is where its own lines fit."""
+    lines = label.split("<br>")
+    if all(len(line) <= MOST_LETTERS for line in lines):
+        return label
+    kept: list[str] = []
+    for part in " · ".join(lines).split(" · "):
+        if kept and len(kept[-1]) + 3 + len(part) <= MOST_LETTERS:
+            kept[-1] += f" · {part}"
+        else:
+            kept.append(part)
+    return "<br>".join(kept)
+
+
+def row_pixels(labels: Sequence[str], *, least: int) -> int:
+    """How tall rows are that have these labels beside them."""
+    lines = max((label.count("<br>") + 1 for label in labels), default=1)
+    return max(least, _LINE * lines + 8)
+
+
+def chart_pixels(count: int, *, row: int, entries: int = 0, squeezed: int = _LEAST_ROW) -> int:
+    """How tall a chart of `count` rows is. On a phone every entry of the legend has a line of its own: with many of
+    them and few rows the chart is taller, so that rows keep the pixels that they must at least have, `squeezed`."""
+    on_a_phone = _ENTRY * entries + 12 + squeezed * count
+    return _BELOW + max((36 if entries else 12) + row * count, on_a_phone if entries else 0)
