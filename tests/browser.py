@@ -7,6 +7,7 @@ The browser is the system's Chromium or Chrome, else Playwright's own download, 
 
 import contextlib
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -16,13 +17,21 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
 ROOT = Path(__file__).parent.parent
+#: How long a page may take to show what it is about to show. A second on a quiet machine.
+PATIENCE_S = 60.0
 #: On a deep link Streamlit looks for its own server below the page's path before it looks at the root; both answers are
 #: right, but the browser reports the first.
 OWN_NOISE = ("_stcore/health", "_stcore/host-config")
+#: Whether the script has run to its end, all of it is drawn, and nothing moves any more but what moves for ever.
+STILL = """() => document.querySelector("[data-testid=stApp]")?.dataset.testScriptState === "notRunning"
+    && document.querySelector("h1") && !document.querySelector("[data-testid=stSkeleton]")
+    && document.getAnimations().every(one =>
+        one.playState !== "running" || one.effect.getComputedTiming().endTime === Infinity)"""
 
 
 @contextlib.contextmanager
@@ -42,12 +51,12 @@ def served(database: Path, *, script: str = "app.py") -> Iterator[str]:
         yield address
     finally:
         server.terminate()
-        server.wait(timeout=20)
+        server.wait(timeout=PATIENCE_S)
         log.close()
 
 
 def _await_health(address: str, server: "subprocess.Popen[bytes]") -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline and server.poll() is None:
         with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/_stcore/health", timeout=2) as answer:
             if answer.status == 200:
@@ -64,7 +73,8 @@ def installed() -> str | None:
 
 @contextlib.contextmanager
 def chromium() -> Iterator[Browser]:
-    """A headless browser."""
+    """A headless browser, and `expect` as patient as the pages that it opens."""
+    expect.set_options(timeout=1e3 * PATIENCE_S)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=installed())
         try:
@@ -92,7 +102,7 @@ def opened(browser: Browser, address: str, *, width: int = 1440, height: int = 9
     """A new visitor at `address`; checked when left."""
     context = browser.new_context(viewport={"width": width, "height": height}, locale="en-US")
     page = context.new_page()
-    page.set_default_timeout(30_000)
+    page.set_default_timeout(1e3 * PATIENCE_S)
     watched = Watched(page=page)
 
     def asked(request: Request) -> None:
@@ -112,6 +122,49 @@ def opened(browser: Browser, address: str, *, width: int = 1440, height: int = 9
         watched.check()
     finally:
         context.close()
+
+
+def settled(page: Page) -> None:
+    """Waits until the page shows all that it is going to, and has for a moment."""
+    page.wait_for_function(STILL)
+    page.wait_for_timeout(250)
+    page.wait_for_function(STILL)
+
+
+def of_chart(page: Page, card: str, expression: str) -> Any:
+    """What a JavaScript expression says of `chart`, the Plotly chart of a card."""
+    page.wait_for_selector(f".st-key-card-{card} .js-plotly-plot .main-svg")
+    return page.evaluate(
+        f"card => (chart => {expression})(document.querySelector(`.st-key-card-${{card}} .js-plotly-plot`))", card
+    )
+
+
+def drawn(page: Page, card: str) -> list[dict[str, Any]]:
+    """The traces of a card's chart: name, and x, y, base and text as lists."""
+    found: list[dict[str, Any]] = of_chart(
+        page,
+        card,
+        """chart._fullData.map(trace => ({name: trace.name, x: [...(trace.x || [])], y: [...(trace.y || [])],
+            base: [...(trace.base || [])], text: [].concat(trace.text || [])}))""",
+    )
+    return found
+
+
+def traces(page: Page, card: str) -> dict[str, dict[str, Any]]:
+    """The same by name."""
+    return {trace["name"]: trace for trace in drawn(page, card)}
+
+
+def said(page: Page) -> str:
+    """All words of the page, once it has been drawn to its end."""
+    settled(page)
+    return re.sub(r"\s+", " ", page.get_by_test_id("stMain").inner_text())
+
+
+def fits_sideways(page: Page) -> bool:
+    """Whether nothing of the page is beyond its right edge, where a phone would have to scroll to."""
+    fits: bool = page.get_by_test_id("stMain").evaluate("main => main.scrollWidth <= main.clientWidth")
+    return fits
 
 
 if __name__ == "__main__" and installed() is None:

@@ -11,9 +11,10 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 import psutil
@@ -28,6 +29,9 @@ from runner.store.database import open_reader
 from runner.sweep import Settings
 
 ROOT = Path(__file__).parent.parent
+Found = TypeVar("Found")
+#: How long a command may take that takes seconds on a quiet machine; less than the `timeout` of a test.
+PATIENCE_S = 250.0
 TINY = shlex.split(
     "--experiment benchmark --sizes toy-64 --contexts 16 --batch 1 --modes train --precisions fp32 --backends eager "
     "--warmup 1 --steps 3 --max-steps 3 --device cpu"
@@ -59,11 +63,24 @@ def start(*words: str, db: Path, env: Mapping[str, str] | None = None) -> subpro
 def run(*words: str, db: Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """The same, run to its end; both outputs in one."""
     process = start(*words, db=db, env=env)
+    output = ended(process)
+    return subprocess.CompletedProcess(process.args, process.returncode, stdout=output)
+
+
+def ended(process: subprocess.Popen[str]) -> str:
+    """What a command has said by its end, which is waited for."""
     try:
-        output, _ = process.communicate(timeout=250)
+        return process.communicate(timeout=PATIENCE_S)[0]
     finally:
         process.kill()
-    return subprocess.CompletedProcess(process.args, process.returncode, stdout=output)
+
+
+def awaited(process: subprocess.Popen[str], look: Callable[[], Found]) -> Found:
+    """What `look` finds, once it finds anything. Fails when the command ends before, with what it said."""
+    while not (found := look()):
+        assert process.poll() is None, process.stdout and process.stdout.read()
+        time.sleep(0.02)
+    return found
 
 
 def rows(db: Path, sql: str) -> list[dict[str, Any]]:
@@ -116,7 +133,7 @@ def workers(process: subprocess.Popen[str]) -> list[psutil.Process]:
     return found
 
 
-def gone(processes: Sequence[psutil.Process], *, within_s: float = 15.0) -> bool:
+def gone(processes: Sequence[psutil.Process], *, within_s: float = 60.0) -> bool:
     """Whether all of them end in time. A zombie has ended; whoever started it has yet to notice."""
     _, alive = psutil.wait_procs(list(processes), timeout=within_s)
     return all(process.status() == psutil.STATUS_ZOMBIE for process in alive if process.is_running())

@@ -4,9 +4,33 @@ import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+#: The files that take longest begin, so that no process is left with one of them when the other has nothing to do.
+LONGEST = (
+    "test_sharing",
+    "test_app",
+    "test_export",
+    "test_kills",
+    "test_sweep",
+    "test_kernels_page",
+    "test_memory_pages",
+    "test_timeline_page",
+    "test_compile",
+    "test_evidence",
+    "test_engine",
+    "test_memory",
+    "test_compare_page",
+    "test_store_processes",
+    "test_pins",
+    "test_takeaway",
+    "test_sign_in",
+)
 # A machine that only measures has none of what the pages need, and can run all the other tests.
 _PAGES_NEED = ("playwright", "plotly", "streamlit")
 collect_ignore = (
@@ -20,9 +44,27 @@ collect_ignore = (
 )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """pytest-xdist would begin with the files of the most tests."""
+    config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def own_lock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Sweeps of the tests wait for one another, and not for a sweep that somebody runs on this machine."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("tmp")))
         yield
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    """A headless browser for the tests of one file."""
+    from tests.browser import chromium
+
+    with chromium() as found:
+        yield found

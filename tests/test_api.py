@@ -44,7 +44,7 @@ def address(db: Path) -> Iterator[str]:
 def get(url: str, *, token: str = "") -> tuple[int, bytes, Message]:
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, answer.read(), answer.headers
     except urllib.error.HTTPError as error:
         return error.code, error.read(), error.headers

@@ -1,28 +1,25 @@
 """The dashboard as its readers meet it: a real server, opened first by a deep link, in a real browser.
 
+Whether everybody can use a page, axe-core says: names, roles, contrast and landmarks, in the light and in the dark.
 The order of the tests matters for one of them: `test_cold_deep_link` must be the server's first visitor.
 """
 
-import os
 import re
 import subprocess
 import sys
-import time
 import tomllib
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Literal
 
-import duckdb
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from pages.charts.colors import PALETTE
-from runner.schema import TABLES, RunRow
-from runner.store.database import ingest
-from runner.store.spool import Spool
 from tests import memory_rows, rows, timelines
-from tests.browser import ROOT, chromium, opened, served
+from tests.browser import ROOT, fits_sideways, of_chart, opened, served, settled
 
 PAGES = {
     "": "What is in this file?",
@@ -39,9 +36,15 @@ PAGES = {
     "data": "What exactly was stored?",
     "sql": "What else do the rows say?",
 }
-expect.set_options(timeout=20_000)
+GRAVE = ("serious", "critical")
+#: Faults of what Streamlit itself draws: the rule, the `data-testid` within which it is found, and why.
+STREAMLITS_OWN = (
+    ("list", "stSidebarNavItems", "The navigation's sections are `div`s between its `ul` and its `li`s."),
+    ("listitem", "stSidebarNav", "The same, seen from the items."),
+    ("color-contrast", "stCode", "The colors of its highlighter belong to no theme."),
+)
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 CHART = ".js-plotly-plot .main-svg"
-LIVE_CONTEXTS = (64, 128, 256, 512, 1024)
 #: Python runs this at the start of the server, whatever it is going to import, and tells it of every socket it uses.
 TELLS_WHOM_IT_ASKS = """
 import sys
@@ -54,12 +57,6 @@ def told(event, arguments):
                 print(event, host, file=log)
 sys.addaudithook(told)
 """
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -96,23 +93,37 @@ def test_cold_deep_link(browser: Browser, address: str) -> None:
 
 @pytest.mark.parametrize("path", PAGES)
 def test_every_page(browser: Browser, address: str, path: str) -> None:
-    """Every page opens by its address, says its question, and asks nothing of the outside."""
+    """Every page opens by its address, says its question, asks nothing of the outside and has no serious fault."""
     with opened(browser, f"{address}/{path}") as visit:
         expect(visit.page.get_by_role("heading", level=1)).to_have_text(PAGES[path])
         shown = f"{CHART}, [data-testid=stDataFrame], [data-testid=stCode], canvas"  # or how to measure what is missing
         expect(visit.page.locator(shown).filter(visible=True).first).to_be_visible()
-        _settled(visit.page)
+        settled(visit.page)
         assert visit.page.get_by_test_id("stException").count() == 0
         assert visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        for scheme in SCHEMES:
+            visit.page.emulate_media(color_scheme=scheme)
+            settled(visit.page)
+            faults = _grave(visit.page)
+            assert not faults, "\n".join([scheme, *faults])
+
+
+def test_a_fault_is_seen(browser: Browser, address: str) -> None:
+    """A button without a name and gray words on gray are found, so that finding nothing means something."""
+    with opened(browser, f"{address}/sql") as visit:
+        settled(visit.page)
+        visit.page.get_by_test_id("stMainBlockContainer").evaluate(
+            "main => main.insertAdjacentHTML('afterbegin', '<button></button><p style=\"color: #aaa\">hardly seen</p>')"
+        )
+        assert [fault.split(":")[0] for fault in _grave(visit.page)] == ["button-name", "color-contrast"]
 
 
 @pytest.mark.parametrize("path", PAGES)
 def test_every_page_on_a_phone(browser: Browser, address: str, path: str) -> None:
     with opened(browser, f"{address}/{path}", width=390, height=844) as visit:
         expect(visit.page.get_by_role("heading", level=1)).to_be_visible()
-        _settled(visit.page)
-        main = visit.page.get_by_test_id("stMain")
-        assert main.evaluate("main => main.scrollWidth <= main.clientWidth"), "the page scrolls sideways"
+        settled(visit.page)
+        assert fits_sideways(visit.page)
 
 
 def test_the_server_asks_nobody(address: str, asked: Path) -> None:
@@ -131,15 +142,16 @@ def test_filters_go_to_the_url_and_back(browser: Browser, address: str) -> None:
         expect(visit.page.locator(CHART).first).to_be_visible()
         visit.page.get_by_test_id("stSidebar").get_by_role("button", name="toy-64", exact=True).click()
         expect(visit.page).to_have_url(re.compile("size=toy-64"))
-        _settled(visit.page)
+        settled(visit.page)
         seen, link = _labels(visit.page, "phases"), visit.page.url
+        headings = visit.page.locator(".st-key-card-phases .annotation-text").all_text_contents()
         visit.page.get_by_test_id("stSidebarNavLink").filter(has_text="Mixed precision").click()
         expect(visit.page.get_by_role("heading", level=1)).to_have_text(PAGES["mixed-precision"])
         expect(visit.page).to_have_url(re.compile("size=toy-64"))
-    assert seen == ["toy-64 64", "toy-64 128", "toy-64 256"]
+    assert (headings, seen) == (["toy-64"], ["64", "128", "256"])
     with opened(browser, link) as visit:
         expect(visit.page.locator(CHART).first).to_be_visible()
-        _settled(visit.page)
+        settled(visit.page)
         assert _labels(visit.page, "phases") == seen
 
 
@@ -170,7 +182,7 @@ def test_the_link_says_everything(browser: Browser, address: str) -> None:
         assert "toy-256" in command
     with opened(browser, link) as visit:
         expect(visit.page.get_by_role("heading", level=1)).to_have_text(PAGES["training-step"])
-        _settled(visit.page)
+        settled(visit.page)
         assert visit.page.get_by_test_id("stAlert").count() == 0
 
 
@@ -192,7 +204,7 @@ def test_table_and_download(browser: Browser, address: str) -> None:
 def test_a_click_pins_the_cell(browser: Browser, address: str) -> None:
     """Clicking a bar puts the cell into the URL; a reload still shows it; an id that is not there is reported."""
     with opened(browser, f"{address}/training-step?size=toy-64") as visit:
-        _settled(visit.page)
+        settled(visit.page)
         visit.page.locator(".st-key-card-phases .bars .point").first.click(force=True)
         expect(visit.page).to_have_url(re.compile("cell=[0-9a-f-]{36}"))
         expect(visit.page.locator(".st-key-card-samples h3")).to_contain_text("toy-64 · 64 · train · fp32")
@@ -200,164 +212,7 @@ def test_a_click_pins_the_cell(browser: Browser, address: str) -> None:
         visit.page.reload()
         expect(visit.page.locator(".st-key-card-samples h3")).to_contain_text("toy-64 · 64 · train · fp32")
     with opened(browser, f"{address}/training-step?cell=00000000-0000-7000-8000-000000000000") as visit:
-        expect(visit.page.get_by_text("which is not in this file")).to_be_visible()
-
-
-# ------------------------------------------------------------------------------------------- bad files and a live sweep
-
-
-@pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the second server looks; each test puts there what it is about."""
-    return tmp_path_factory.mktemp("states") / "results.duckdb"
-
-
-@pytest.fixture(scope="module")
-def elsewhere(file: Path) -> Iterator[str]:
-    with served(file) as found:
-        yield found
-
-
-def _says(browser: Browser, address: str, title: str, *words: str) -> None:
-    with opened(browser, f"{address}/training-step") as visit:
-        expect(visit.page.get_by_role("heading", level=1)).to_have_text(title)
-        for word in words:
-            expect(visit.page.get_by_test_id("stMain")).to_contain_text(word)
-        assert visit.page.get_by_test_id("stException").count() == 0
-
-
-def test_missing_file(browser: Browser, elsewhere: str, file: Path) -> None:
-    _says(browser, elsewhere, "Nothing has been measured yet", str(file), "python -m runner sweep")
-
-
-def test_foreign_file(browser: Browser, elsewhere: str, file: Path) -> None:
-    file.write_text("these are no results")
-    try:
-        _says(browser, elsewhere, "This is not a results file of Stepscope", "STEPSCOPE_DB")
-        assert file.read_text() == "these are no results"
-    finally:
-        file.unlink()
-
-
-def test_empty_file(browser: Browser, elsewhere: str, file: Path) -> None:
-    of = rows.run()
-    rows.store(file, of, [rows.ok(of, rows.asked())])
-    with duckdb.connect(file) as con:
-        for table in TABLES.values():
-            con.execute(f"DELETE FROM {table.name}" if table.stored else "SELECT 1")
-    _says(browser, elsewhere, "The results file is empty", "python -m runner sweep")
-
-
-def test_busy_file(browser: Browser, elsewhere: str, file: Path) -> None:
-    """Another process has the file open for writing; when it lets go, the page recovers by itself."""
-    hold = f"import duckdb, sys; con = duckdb.connect({str(file)!r}); print('held', flush=True); sys.stdin.read()"
-    with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        assert holder.stdin is not None
-        holder.stdout.readline()
-        os.utime(file)  # else the page shows what it remembers of this state of the file
-        with opened(browser, elsewhere) as visit:
-            expect(visit.page.get_by_role("heading", level=1)).to_have_text("The results file is busy")
-            holder.stdin.close()
-            holder.wait(timeout=10)
-            expect(visit.page.get_by_role("heading", level=1)).to_have_text("The results file is empty")
-
-
-def test_live_filling(browser: Browser, elsewhere: str, file: Path) -> None:
-    """While a sweep runs, charts fill by themselves; pinned cell, zoom and place on the page survive three ingests."""
-    of = rows.run(label="live")
-    cells = [rows.asked("toy-64", context=context) for context in LIVE_CONTEXTS]
-    rows.spooled(file, of, rows.ok(of, cells[0]))
-    _plan(file, of, done=1)
-    with opened(browser, f"{elsewhere}/training-step") as visit:
-        expect(visit.page.get_by_text("Sweep running: 1 of 5 cells")).to_be_visible()
-        _settled(visit.page)
-        visit.page.locator(".st-key-card-phases .bars .point").first.click(force=True)
-        expect(visit.page).to_have_url(re.compile("cell="))
-        pinned = visit.page.url
-        _settled(visit.page)
-        zoomed = _zoom(visit.page, "phases")
-        _scroll(visit.page, 120)
-        for done in (2, 3, 4):
-            rows.spooled(file, of, rows.ok(of, cells[done - 1]))
-            while ingest(file):
-                pass
-            assert not Spool(file).files(), "the rows are in the file itself"
-            _plan(file, of, done=done)
-            # Each cell still owed takes the 2 s that those before it took.
-            left, now = f"about {2 * (5 - done)} s left", f"now: toy-64 · {LIVE_CONTEXTS[done]} · train"
-            expect(visit.page.get_by_text(f"Sweep running: {done} of 5 cells · {left} · {now}")).to_be_visible()
-            bars = f"document.querySelectorAll('.st-key-card-phases .bars .point').length == {4 * done}"
-            visit.page.wait_for_function(bars)
-            _settled(visit.page)
-            assert visit.page.url == pinned
-            expect(visit.page.locator(".st-key-card-samples h3")).to_contain_text("toy-64 · 64 · train · fp32")
-            assert _range(visit.page, "phases") == pytest.approx(zoomed, rel=1e-6)
-            assert _scroll(visit.page) == pytest.approx(120, abs=2)
-        _plan(file, of, done=4, age_s=60)
-        expect(
-            visit.page.get_by_text("Interrupted after 4 of 5 cells: run the same command again to go on")
-        ).to_be_visible()
-    Spool(file).remove_plan(of.run_id)
-
-
-def _plan(file: Path, of: RunRow, *, done: int, age_s: float = 0.0) -> None:
-    titles = [f"toy-64 · {context} · train · fp32 · eager" for context in LIVE_CONTEXTS]
-    Spool(file).write_plan(rows.plan(of, titles, done=done, age_s=age_s), of.run_id)
-
-
-# ----------------------------------------------------------------------------------------------------- reading the page
-
-
-def _settled(page: Page) -> None:
-    """Wait until the script has run and the page has not changed for a moment."""
-    expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
-    expect(page.get_by_test_id("stSkeleton")).to_have_count(0)
-    time.sleep(0.6)
-
-
-def _figure(page: Page, card: str, expression: str) -> list[object]:
-    page.wait_for_selector(f".st-key-card-{card} {CHART}")
-    found: list[object] = page.evaluate(
-        f"(chart => {expression})(document.querySelector('.st-key-card-{card} .js-plotly-plot'))"
-    )
-    return found
-
-
-def _labels(page: Page, card: str) -> list[object]:
-    """The categories of the card's vertical axis, from top to bottom."""
-    return _figure(
-        page,
-        card,
-        """(chart.layout.yaxis.ticktext
-        || chart.calcdata[chart.calcdata.length - 1][0].trace._y || chart._fullLayout.yaxis._categories)
-        .map(label => Array.isArray(label) ? label.join(' ') : label)""",
-    )
-
-
-def _range(page: Page, card: str) -> list[object]:
-    return _figure(page, card, "chart._fullLayout.xaxis.range")
-
-
-def _zoom(page: Page, card: str) -> list[object]:
-    """Drag over the middle of the chart; returns the range that results."""
-    before = _range(page, card)
-    box = page.locator(f".st-key-card-{card} .nsewdrag").first.bounding_box()
-    assert box is not None
-    page.mouse.move(box["x"] + 0.2 * box["width"], box["y"] + 4)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + box["height"] - 4, steps=6)
-    page.mouse.up()
-    page.wait_for_timeout(500)
-    assert _range(page, card) != before
-    return _range(page, card)
-
-
-def _scroll(page: Page, to: int | None = None) -> float:
-    found: float = page.get_by_test_id("stMain").evaluate(
-        "(main, to) => { if (to !== null) main.scrollTop = to; return main.scrollTop }", to
-    )
-    return found
+        expect(visit.page.get_by_text("which is not here")).to_be_visible()
 
 
 def test_theme_has_the_palette() -> None:
@@ -365,3 +220,34 @@ def test_theme_has_the_palette() -> None:
     theme = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text())["theme"]
     assert tuple(theme["chartCategoricalColors"]) == PALETTE
     assert len(PALETTE) == 10
+
+
+def _labels(page: Page, card: str) -> list[object]:
+    """The categories of the card's vertical axis, from top to bottom."""
+    found: list[object] = of_chart(
+        page,
+        card,
+        """(chart.layout.yaxis.ticktext
+        || chart.calcdata[chart.calcdata.length - 1][0].trace._y || chart._fullLayout.yaxis._categories)
+        .map(label => Array.isArray(label) ? label.join(' ') : label)""",
+    )
+    return found
+
+
+def _grave(page: Page) -> list[str]:
+    """The serious faults that are not Streamlit's own: the rule, where, and what is wrong."""
+    found: list[dict[str, Any]] = Axe().run(page).response["violations"]
+    return [
+        f"{fault['id']}: {node['html']} {node['failureSummary']}"
+        for fault in found
+        if fault["impact"] in GRAVE
+        for node in fault["nodes"]
+        if not _streamlits_own(page, fault["id"], node["target"][-1])
+    ]
+
+
+def _streamlits_own(page: Page, rule: str, target: str | list[str]) -> bool:
+    return isinstance(target, str) and any(
+        rule == known and page.locator(target).first.evaluate("(it, id) => !!it.closest(`[data-testid=${id}]`)", within)
+        for known, within, _ in STREAMLITS_OWN
+    )

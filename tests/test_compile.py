@@ -6,7 +6,6 @@ as fast and costs 10 s as found: 9,155 steps. max-autotune makes it slower here,
 """
 
 import dataclasses
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page
 from torch import Tensor
 
 from pages.charts.compile import CumulatedLine, crossings
@@ -30,11 +29,10 @@ from runner.store.queries.compile import compile_costs
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import measured
 from tests import rows
-from tests.browser import chromium, opened, served
+from tests.browser import drawn, opened, said, served
 from tests.command import TINY, run, tiny
 from tests.command import rows as read
 
-expect.set_options(timeout=20_000)
 SLOWER = {"compiled-max-autotune": 0.8}
 COSTS: dict[str, dict[str, Any]] = {
     "compiled": {"compile_seconds": 20.0, "compile_cold_seconds": 20.0, "compile_warm_seconds": 2.0},
@@ -206,20 +204,9 @@ def test_a_cell_compiled_both_ways_is_one_question(file: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def page(file: Path) -> Iterator[Page]:
-    with served(file) as address, chromium() as browser, opened(browser, f"{address}/torch-compile") as visit:
+def page(file: Path, browser: Browser) -> Iterator[Page]:
+    with served(file) as address, opened(browser, f"{address}/torch-compile") as visit:
         yield visit.page
-
-
-def drawn(page: Page, card: str) -> list[dict[str, Any]]:
-    """The traces of a card's chart, with name, x and text of each point."""
-    page.wait_for_selector(f".st-key-card-{card} .js-plotly-plot .main-svg")
-    found: list[dict[str, Any]] = page.evaluate(
-        """card => document.querySelector(`.st-key-card-${card} .js-plotly-plot`)._fullData.map(trace => ({
-            name: trace.name, x: [...(trace.x || [])], text: [].concat(trace.text || [])}))""",
-        card,
-    )
-    return found
 
 
 def texts(page: Page, card: str) -> list[str]:
@@ -228,8 +215,7 @@ def texts(page: Page, card: str) -> list[str]:
 
 
 def test_the_page_says_what_compiling_buys_and_when_it_is_paid_for(page: Page) -> None:
-    expect(page.get_by_text("Raw samples")).to_be_visible()
-    words = re.sub(r"\s+", " ", page.get_by_test_id("stMain").inner_text())
+    words = said(page)
     assert "compiled makes the step 1.25× faster than eager" in words
     assert "1 of all 3 compiled cells are slower than eager beyond doubt" in words
     assert "compiling takes 20.0 s with an empty cache and 2.00 s with a full one" in words

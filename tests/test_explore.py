@@ -13,10 +13,9 @@ from pages.charts.explore import Axes, Mark, color_for, explore_chart
 from pages.charts.magnitude import SHARE, fitting, in_fitting_unit
 from runner.store.queries.explore import KINDS, Wanted, explored, measures
 from tests import memory_rows, rows, traces
-from tests.browser import chromium, opened, served
+from tests.browser import opened, served, settled
 from tests.rows import asked, step_ms
 
-expect.set_options(timeout=20_000)
 HERE, THERE = "Example CPU · bench1", "Example GPU · bench2"
 #: Data of the traces that are marks of cells, as [name, x, y, dash, symbol], in the order of drawing.
 _TRACES = """() => document.querySelector('.st-key-card-explored .js-plotly-plot').data
@@ -38,12 +37,6 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     memory_rows.store(path, [memory_rows.attention(of, seq_len=length) for length in (256, 1024)])
     traces.store(path, [traces.profiled(of)])
     return path
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -183,8 +176,7 @@ def test_a_click_pins_and_the_link_keeps_it(address: str, browser: Browser) -> N
     with opened(browser, f"{address}/explore?of=profiled+steps&steps-x=nonsense") as visit:
         page = visit.page
         point = page.locator(".st-key-card-explored .points path.point").first
-        point.wait_for()
-        page.wait_for_timeout(500)
+        settled(page)
         box = point.bounding_box()
         assert box is not None
         page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)

@@ -27,11 +27,11 @@ from runner.store.queries.latest import Rows
 from runner.store.queries.overview import contents
 from tests import rows
 from tests import traces as made
-from tests.browser import chromium, opened, served
+from tests.browser import fits_sideways, opened, said, served
+from tests.browser import traces as drawn
 from tests.test_nsys import made as report
 from tests.traces import ADAM, GEMM, GEMM_BACK, HTML, MUL, profiled
 
-expect.set_options(timeout=20_000)
 FP32, BF16 = (f"toy-64 · 128 · train · {precision} · eager" for precision in ("fp32", "bf16"))
 
 
@@ -49,12 +49,6 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     oom = {"status": "oom", "failed_phase": "backward", "message": "tried to allocate 2.5 GiB"}
     cells = [profiled(of, mode="inference"), profiled(of), profiled(of, precision="bf16")]
     return made.store(path, [*cells, profiled(of, context=4096, values=oom)])
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -78,31 +72,14 @@ def at_kernels(browser: Browser, address: str) -> Iterator[Page]:
         yield visit.page
 
 
-def drawn(page: Page, card: str) -> dict[str, dict[str, Any]]:
-    """What the chart of a card draws: the traces by name."""
-    page.wait_for_selector(f".st-key-card-{card} .js-plotly-plot .main-svg")
-    found: list[dict[str, Any]] = page.evaluate(
-        """card => document.querySelector(`.st-key-card-${card} .js-plotly-plot`)._fullData.map(trace => ({
-            name: trace.name, x: [...(trace.x || [])], y: [...(trace.y || [])], base: [...(trace.base || [])],
-            text: [].concat(trace.text || [])}))""",
-        card,
-    )
-    return {trace["name"]: trace for trace in found}
-
-
-def said(page: Page) -> str:
-    """The text of the page once everything is there."""
-    page.wait_for_selector(".st-key-card-difference .js-plotly-plot .main-svg")
-    return page.get_by_test_id("stMain").inner_text()
-
-
 def test_phases_by_class(at_kernels: Page, otherwise: Page) -> None:
     bars = drawn(at_kernels, "kernel-classes")
     assert bars["matrix products"]["x"] == pytest.approx([13, 18, 0, 31])
     assert bars["softmax"]["x"] == pytest.approx([4, 6, 0, 10])
     assert bars["elementwise"]["x"] == pytest.approx([3, 0, 0, 3])
     assert bars["optimizer"]["x"] == pytest.approx([0, 0, 6, 6])
-    assert bars["optimizer"]["y"] == ["forward", "backward", "optimizer", "whole step"]
+    rows = at_kernels.locator(".st-key-card-kernel-classes .ytick").all_text_contents()
+    assert rows == ["forward", "backward", "optimizer", "whole step"]
     words = said(at_kernels)
     assert f"In {FP32}, matrix products take 62% of the 50.0 ms that the kernels of a step take together" in words
     assert "; then come softmax 20%, optimizer 12%, elementwise 6%." in words
@@ -177,8 +154,8 @@ def test_choosers_and_filters_are_in_the_link(browser: Browser, address: str) ->
         visit.page.wait_for_function("location.search.includes('kernel-phase=backward')")
         expect(visit.page.get_by_role("heading", name="Top kernels: backward")).to_be_visible()
     with opened(browser, f"{address}?trace=gone&kernel-phase=never") as visit:
-        expect(visit.page.get_by_text("The link asks for the trace gone, which is not here.")).to_be_visible()
-        expect(visit.page.get_by_text("The link asks for phase “never”")).to_be_visible()
+        expect(visit.page.get_by_text("Trace: the link asks for “gone”, which is not here.")).to_be_visible()
+        expect(visit.page.get_by_text("Phase: the link asks for “never”")).to_be_visible()
 
 
 def test_an_imported_trace(browser: Browser, address: str) -> None:
@@ -190,7 +167,7 @@ def test_an_imported_trace(browser: Browser, address: str) -> None:
         assert "softmax takes 0.0200 ms and the matrix products around it 0.120 ms: 0.167× their time." in words
         assert "FLOPs of this trace are not known." in words
         assert "The kernels of report.sqlite · imported: 0.380 ms" in words
-        labels = visit.page.locator(".st-key-card-kernels .ytick").all_text_contents()
+        labels = visit.page.locator(".st-key-card-kernels .annotation-text").all_text_contents()
         assert any("<img src=x" in label for label in labels)
         assert visit.page.locator("img[src='x']").count() == 0
         assert visit.page.title() != "owned"
@@ -208,8 +185,7 @@ def test_the_command_measures_these_rows(at_kernels: Page) -> None:
 def test_on_a_phone(browser: Browser, address: str) -> None:
     with opened(browser, address, width=390, height=844) as visit:
         said(visit.page)
-        main = visit.page.get_by_test_id("stMain")
-        assert main.evaluate("main => main.scrollWidth <= main.clientWidth"), "the page scrolls sideways"
+        assert fits_sideways(visit.page)
 
 
 def test_nothing_measured_yet(browser: Browser, address: str, file: Path) -> None:

@@ -1,7 +1,7 @@
 """`kill -9` at any moment loses no finished cell, doubles none and leaves nothing running.
 
 30 kills at random moments of one sweep: of the runner and of the worker, while it starts, measures and ingests. After
-each kill of the runner it is started again; in the end its rows must be those of a sweep that nobody disturbed.
+each kill of the runner it is started again; in the end its rows must be those that were planned, each once.
 """
 
 import contextlib
@@ -21,16 +21,19 @@ import pytest
 
 from runner.schema import DONE, PHASES
 from runner.store.spool import Spool
-from tests.command import TINY, gone, rows, run, start, workers
+from tests.command import TINY, awaited, gone, planned, rows, run, start, workers
 from tests.rows import asked, ok, spooled
 from tests.rows import run as a_run
 
-#: 16 cells in 3 rounds.
-WORDS = (*TINY, "--contexts", "8,12,16,20", "--precisions", "fp32,bf16", "--modes", "inference,train", "--rounds", "3")
-CELLS = 48
-#: Cells of another machine that wait in the spool at each start, so that an ingest takes a while.
+#: 12 cells in 3 rounds.
+WORDS = (*TINY, "--contexts", "8,12,16", "--precisions", "fp32,bf16", "--modes", "inference,train", "--rounds", "3")
+CELLS = 36
+#: Cells of another machine that wait in the spool where an ingest is to take a while.
 BACKLOG = 25
 Moment = Literal["starting", "measuring", "ingesting"]
+#: How often the runner is killed at each, and how many workers before it while it measures.
+TIMES: dict[Moment, int] = {"starting": 4, "measuring": 3, "ingesting": 5}
+WORKERS = 6
 
 
 @pytest.fixture
@@ -65,12 +68,9 @@ class Trial:
         self.cells: set[Any] = set()
 
     def round(self, moment: Moment) -> None:
-        """Starts the sweep and kills the runner at that moment; while it measures, four workers before it."""
-        of = a_run()
-        for number in range(BACKLOG):
-            item = ok(of, asked(context=8 + 2 * number), steps=40)
-            spooled(self.db, of, item)
-            self.waiting.add(item.step.cell_id)
+        """Starts the sweep and kills the runner at that moment; while it measures, workers before it."""
+        if moment == "ingesting":
+            self.leave_backlog()
         process, began = start("sweep", *WORDS, db=self.db), time.time()
         try:
             if moment == "starting":
@@ -89,17 +89,21 @@ class Trial:
         assert now >= self.cells, "a finished cell is gone"
         self.cells = now
 
+    def leave_backlog(self) -> None:
+        of = a_run()
+        for number in range(BACKLOG):
+            item = ok(of, asked(context=8 + 2 * number), steps=40)
+            spooled(self.db, of, item)
+            self.waiting.add(item.step.cell_id)
+
     def kill_workers(self, process: subprocess.Popen[str], began: float) -> None:
-        """Four of them, each some way into its cell; comes back some way into the next one."""
-        while process.poll() is None and not self.has_plan_since(began):
-            time.sleep(0.01)
-        seen: set[int] = set()
-        for more in (True, True, True, True, False):
-            while not (now := [item for item in workers(process) if item.pid not in seen]):
-                assert process.poll() is None, f"ended before it was killed: {process.communicate()[0][-1500:]}"
-                time.sleep(0.01)
+        """`WORKERS` of them, each some way into its cell; comes back some way into the next one."""
+        awaited(process, lambda: self.has_plan_since(began))
+        seen: set[psutil.Process] = set()
+        for more in (*[True] * WORKERS, False):
+            now = awaited(process, lambda: set(workers(process)).difference(seen))
             time.sleep(self.random.uniform(0.0, 0.12))
-            seen |= {worker.pid for worker in now}
+            seen.update(now)
             for worker in now if more else []:
                 with contextlib.suppress(psutil.NoSuchProcess):  # done just before
                     worker.kill()
@@ -107,13 +111,12 @@ class Trial:
 
     def await_ingesting(self, process: subprocess.Popen[str]) -> None:
         """Until files are leaving the spool, with others to come."""
-        highest, left = 0, self.random.randint(1, 2)  # one ingest takes no more
-        while process.poll() is None:
+        highest = now = 0
+        while process.poll() is None and not 2 < now < highest:
             now = len(self.spool.files())
             highest = max(highest, now)
-            if 2 < now <= highest - left:
-                return
             time.sleep(0.002)
+        time.sleep(self.random.uniform(0.0, 0.05))
 
     def has_plan_since(self, began: float) -> bool:
         try:
@@ -128,12 +131,12 @@ def outcomes(db: Path) -> Counter[tuple[str, int, str]]:
     return Counter((row["cell_key"], row["round"], row["status"]) for row in found if row["status"] in DONE)
 
 
+@pytest.mark.timeout(900)  # it begins 13 sweeps; on a machine with much else to do that takes minutes
 def test_thirty_kills_change_nothing(tmp_path: Path, own_folder: Path) -> None:
-    undisturbed, db = tmp_path / "undisturbed.duckdb", tmp_path / "killed.duckdb"
-    assert run("sweep", *WORDS, db=undisturbed).returncode == 0
+    db = tmp_path / "killed.duckdb"
     trial = Trial(db, seed=20_261)
-    times: dict[Moment, int] = {"starting": 5, "measuring": 4, "ingesting": 5}
-    moments = [moment for moment, number in times.items() for _ in range(number)]
+    trial.leave_backlog()  # there is something to read from the beginning
+    moments = [moment for moment, number in TIMES.items() for _ in range(number)]
     trial.random.shuffle(moments)
     for moment in moments:
         trial.round(moment)
@@ -142,7 +145,7 @@ def test_thirty_kills_change_nothing(tmp_path: Path, own_folder: Path) -> None:
     final = run("sweep", *WORDS, db=db)
     assert final.returncode == 0, final.stdout
     assert gone(of_these_sweeps(own_folder))
-    assert outcomes(db) == outcomes(undisturbed)
+    assert outcomes(db) == Counter((item.cell.key, item.round, "ok") for item in planned(*WORDS))
     assert outcomes(db).total() == len(outcomes(db)) == CELLS
     assert Spool(db).files() == Spool(db).plans() == []
     assert not list(Spool(db).folder.glob("*.bad"))
@@ -178,8 +181,9 @@ def test_a_kill_before_there_is_a_file(tmp_path: Path, own_folder: Path) -> None
     """At the very first start, too, nothing half made may be in the way of the second."""
     db = tmp_path / "results.duckdb"
     process = start("sweep", *TINY, db=db)
-    while not Spool(db).files():
-        assert process.poll() is None, process.communicate()[0]
+    while process.poll() is None and not Spool(db).files() and not db.exists():
+        time.sleep(0.001)
+    assert process.poll() is None, process.communicate()[0]
     process.kill()
     process.communicate()
     assert gone(of_these_sweeps(own_folder))

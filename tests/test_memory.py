@@ -1,5 +1,6 @@
 """The memory of a step against figures worked out by hand, closed formulas, and a step that nobody looks at."""
 
+import functools
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -44,8 +45,10 @@ def outcome(engine: LocalEngine, cell: MemoryCell) -> Outcome:
     return engine.measure(job, timeout_s=120)
 
 
+@functools.cache
 def measured(engine: LocalEngine, cell: MemoryCell) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """The values and the detail rows of a cell that ended well."""
+    """The values and the detail rows of a cell that ended well. What is counted is the same every time, so that a cell
+    is measured once for all who ask."""
     found = outcome(engine, cell)
     assert found.status == "ok", found.message
     return found.measurement.values, found.measurement.details

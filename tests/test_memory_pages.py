@@ -4,10 +4,8 @@ Attention takes 4 ms forward at 1024 tokens when naive, 1 ms fused, a quarter of
 as long. Three naive squares of 8 S² float32 numbers are the peak. Peak memory has four cells of toy-64, parts in MiB.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -16,10 +14,9 @@ from runner.store.queries.attention import attention_cells, attention_samples, f
 from runner.store.queries.latest import Rows
 from runner.store.queries.memory import kept_by_block, peaks
 from tests import memory_rows, rows
-from tests.browser import chromium, opened, served
+from tests.browser import fits_sideways, opened, said, served, traces
 from tests.memory_rows import GIB, KIB, MIB, Tables, attention, frontier, memory, saved
 
-expect.set_options(timeout=20_000)
 LENGTHS = (512, 1024, 2048)
 #: MiB of the peak by context and precision.
 HELD: dict[tuple[int, str], dict[str, float]] = {
@@ -63,12 +60,6 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def address(file: Path) -> Iterator[str]:
     with served(file) as found:
         yield found
@@ -85,24 +76,6 @@ def at_attention(browser: Browser, address: str) -> Iterator[Page]:
 def at_peak(browser: Browser, address: str) -> Iterator[Page]:
     with opened(browser, f"{address}/peak-memory") as visit:
         yield visit.page
-
-
-def traces(page: Page, card: str) -> dict[str, dict[str, Any]]:
-    """What the chart of a card draws: the traces by name, with x, y, base and text."""
-    page.wait_for_selector(f".st-key-card-{card} .js-plotly-plot .main-svg")
-    found: list[dict[str, Any]] = page.evaluate(
-        """card => document.querySelector(`.st-key-card-${card} .js-plotly-plot`)._fullData.map(trace => ({
-            name: trace.name, x: [...(trace.x || [])], y: [...(trace.y || [])], base: [...(trace.base || [])],
-            text: Array.isArray(trace.text) ? [...trace.text] : trace.text}))""",
-        card,
-    )
-    return {trace["name"]: trace for trace in found}
-
-
-def said(page: Page) -> str:
-    """All words of the page, once it has been drawn to its end."""
-    expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
-    return re.sub(r"\s+", " ", page.get_by_test_id("stMain").inner_text())
 
 
 # ------------------------------------------------------------------------------------------------------------ attention
@@ -175,8 +148,8 @@ def test_choosers_are_in_the_link(browser: Browser, address: str) -> None:
         visit.page.wait_for_function("!location.search.includes('d-head=16')")
         expect(visit.page.locator(".st-key-card-attention-time .scatterlayer .trace.scatter")).not_to_have_count(1)
     with opened(browser, f"{address}/attention?d-head=99&dtype=fp8") as visit:
-        expect(visit.page.get_by_text("The link asks for head width “99”, which is not in this file.")).to_be_visible()
-        expect(visit.page.get_by_text("The link asks for precision “fp8”, which is not in this file.")).to_be_visible()
+        expect(visit.page.get_by_text("Head width: the link asks for “99”, which is not here.")).to_be_visible()
+        expect(visit.page.get_by_text("Precision: the link asks for “fp8”, which is not here.")).to_be_visible()
 
 
 def test_the_command_measures_these_rows(at_attention: Page) -> None:
@@ -245,8 +218,7 @@ def test_on_a_phone(browser: Browser, address: str, page: str) -> None:
     with opened(browser, f"{address}/{page}", width=390, height=844) as visit:
         expect(visit.page.locator(".js-plotly-plot .main-svg").first).to_be_visible()
         said(visit.page)
-        main = visit.page.get_by_test_id("stMain")
-        assert main.evaluate("main => main.scrollWidth <= main.clientWidth"), "the page scrolls sideways"
+        assert fits_sideways(visit.page)
 
 
 # -------------------------------------------------------------------------------------------------------------- queries

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from runner.analysis import floats
 from runner.engines.job import Job, Measurement
@@ -38,11 +38,10 @@ from runner.store.queries.latest import Rows
 from runner.store.queries.numerics import accumulations, precisions, sensitivities
 from runner.store.spool import Spool
 from tests import rows
-from tests.browser import chromium, opened, served
+from tests.browser import opened, said, served, traces
 from tests.command import rows as read
 from tests.command import run
 from tests.reference_model import logits as reference_logits
-from tests.test_memory_pages import said, traces
 
 CPU = Device("cpu")
 NUMPY: dict[str, Any] = {"fp16": np.float16, "fp32": np.float32, "fp64": np.float64}
@@ -356,15 +355,11 @@ def _key(asked: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def page(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[Page]:
     db = written(tmp_path_factory.mktemp("numerics") / "results.duckdb")
     toy = "dtypes-of=toy%3A+linear%2C+ReLU%2C+layer+norm%2C+linear"
-    with (
-        served(db) as address,
-        chromium() as browser,
-        opened(browser, f"{address}/mixed-precision?{toy}") as visit,
-    ):
-        expect(visit.page.get_by_role("heading", name="What in normalization")).to_be_visible(timeout=30_000)
+    with served(db) as address, opened(browser, f"{address}/mixed-precision?{toy}") as visit:
+        expect(visit.page.get_by_role("heading", name="What in normalization")).to_be_visible()
         yield visit.page
 
 

@@ -4,26 +4,17 @@ The plain step of toy-256 at 128 tokens takes 4·256^1.5·128 / 20,000 = 104.9 m
 122.9 GFLOP/s: 6.1 % of the 2 TFLOP/s that the later run measured.
 """
 
-import re
 from collections.abc import Iterator
-from typing import Any
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page
 
-from tests.browser import chromium, opened, served
+from tests.browser import opened, said, served, traces
 from tests.roofline_rows import store
 
-expect.set_options(timeout=20_000)
 #: Weights that multiply and attention, forward and twice backward, over the time of the step (FLOP/s).
 RATE = 3 * (2 * 512 * 3_932_160 + 4 * 4 * 512 * 128 * 256) / 0.1048576
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -37,24 +28,6 @@ def page(browser: Browser, address: str) -> Iterator[Page]:
     """The page as it opens; tests that only read it share it."""
     with opened(browser, f"{address}/roofline") as visit:
         yield visit.page
-
-
-def traces(page: Page, card: str) -> dict[str, dict[str, Any]]:
-    """The traces of a card's chart by name."""
-    page.wait_for_selector(f".st-key-card-{card} .js-plotly-plot .main-svg")
-    found: list[dict[str, Any]] = page.evaluate(
-        """card => document.querySelector(`.st-key-card-${card} .js-plotly-plot`)._fullData.map(trace => ({
-            name: trace.name, x: [...(trace.x || [])], y: [...(trace.y || [])]}))""",
-        card,
-    )
-    return {trace["name"]: trace for trace in found}
-
-
-def said(page: Page) -> str:
-    """All words of the page, once it has been drawn to its end."""
-    expect(page.get_by_text("Raw samples")).to_be_visible()
-    expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
-    return re.sub(r"\s+", " ", page.get_by_test_id("stMain").inner_text())
 
 
 def test_the_answer(page: Page) -> None:

@@ -22,9 +22,7 @@ from playwright.sync_api import Browser, expect
 
 from pages.parts.sign_in import may_read
 from tests import rows
-from tests.browser import ROOT, chromium, opened, served
-
-expect.set_options(timeout=20_000)
+from tests.browser import ROOT, opened, served
 
 
 class Provider(http.server.ThreadingHTTPServer):
@@ -79,12 +77,6 @@ class Answers(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def provider() -> Iterator[Provider]:
     with Provider(("localhost", 0), Answers) as found:
         threading.Thread(target=found.serve_forever, daemon=True).start()
@@ -136,7 +128,7 @@ def test_nobody_sees_anything_before_signing_in(browser: Browser, address: str) 
     assert b"toy-64" not in received
     assert b"Example CPU" not in received
     with pytest.raises(urllib.error.HTTPError, match="403"):
-        urllib.request.urlopen(f"{address}/api/v1/rows.json?table=steps", timeout=10)
+        urllib.request.urlopen(f"{address}/api/v1/rows.json?table=steps", timeout=60)
 
 
 def test_signing_in_brings_back_to_the_link(browser: Browser, address: str, provider: Provider) -> None:
@@ -165,7 +157,7 @@ def test_broken_secrets_admit_nobody(browser: Browser, tmp_path: Path) -> None:
         expect(visit.page.get_by_role("heading", level=1)).to_have_text("The server's secrets cannot be read")
         assert visit.page.get_by_test_id("stSidebarNavLink").count() == 0
         with pytest.raises(urllib.error.HTTPError, match="403"):
-            urllib.request.urlopen(f"{address}/api/v1/rows.json?table=steps", timeout=10)
+            urllib.request.urlopen(f"{address}/api/v1/rows.json?table=steps", timeout=60)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from runner.errors import DatabaseMissing
 from runner.plan import plan
 from runner.schema import PHASES
 from runner.store.spool import Spool
-from tests.command import TINY, family, gone, parsed, rows, run, start
+from tests.command import TINY, awaited, ended, family, gone, parsed, rows, run, start
 
 #: 3 modes and 2 precisions in 3 rounds.
 WORDS = (
@@ -139,12 +139,10 @@ def test_a_second_time_there_is_nothing_to_measure_unless_fresh(db: Path) -> Non
 def test_interrupted_and_started_again_it_goes_on_under_its_run(tmp_path: Path, number: signal.Signals) -> None:
     db = tmp_path / "results.duckdb"
     process = start("sweep", *TWELVE, db=db)
-    while len(seen(db)) < 2:
-        assert process.poll() is None, process.communicate()[0]
-        time.sleep(0.02)
+    awaited(process, lambda: len(seen(db)) >= 2)
     everyone = family(process)
     process.send_signal(number)
-    output, _ = process.communicate(timeout=60)
+    output = ended(process)
     assert process.returncode == 130, output
     assert "Interrupted" in output
     assert "Traceback" not in output
@@ -187,6 +185,7 @@ def test_out_of_budget_is_exit_1_and_who_reads_while_it_goes_on_sees_whole_cells
     process = start("sweep", *TWELVE, db=db)
     count, beats = 0, set()
     while process.poll() is None:
+        time.sleep(0.02)
         try:
             cells = rows(
                 db,
@@ -217,15 +216,15 @@ def test_out_of_budget_is_exit_1_and_who_reads_while_it_goes_on_sees_whole_cells
 
 def test_a_cell_that_times_out_is_exit_1_and_tried_again(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
-    words = (*TINY, "--steps", "10000000", "--max-seconds", "500", "--timeout", "2s")
+    words = (*TINY, "--steps", "10000000", "--max-seconds", "500", "--timeout", "1s")
     for tries in (1, 2):
         done = run("sweep", *words, db=db)
         assert done.returncode == 1, done.stdout
         found = rows(db, "SELECT status, failed_phase, context, message, steps FROM steps")
         assert [row["status"] for row in found] == ["timeout"] * tries
     assert found[0]["context"] == 16, "a failure keeps its whole key"
-    assert found[0]["failed_phase"] in ("build", "warm-up", "measure")
-    assert (found[0]["steps"], "2 s" in found[0]["message"]) == (None, True)
+    assert found[0]["failed_phase"] in ("start", "build", "warm-up", "measure")
+    assert (found[0]["steps"], "1 s" in found[0]["message"]) == (None, True)
     assert rows(db, "SELECT count(*) AS n FROM runs") == [{"n": 1}]
 
 
@@ -243,28 +242,10 @@ def test_skipped_and_out_of_memory_cells_are_done(tmp_path: Path) -> None:
     assert "Predicted to need" in row["message"]
 
 
-def test_a_compiled_cell_says_what_compiling_cost(tmp_path: Path) -> None:
-    db = tmp_path / "results.duckdb"
-    done = run("sweep", *TINY, "--backends", "compiled-block", "--warmup", "2", db=db)
-    assert done.returncode == 0, done.stdout
-    (row,) = rows(db, "FROM steps")
-    if row["status"] == "skipped":
-        pytest.skip(row["message"])
-    assert (row["status"], row["recompiles"], row["compiler_fallback"]) == ("ok", 0, False)
-    first = rows(db, "SELECT duration_ms FROM samples WHERE phase = 'step' AND step = 0")[0]["duration_ms"]
-    median = rows(db, "SELECT median_ms FROM timings WHERE phase = 'step'")[0]["median_ms"]
-    assert row["compile_seconds"] == pytest.approx((first - median) / 1e3)
-    assert row["compile_seconds"] > 0.05
-
-
-@pytest.mark.parametrize("kind", ["text", "other tables"])
-def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path, kind: str) -> None:
+def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     db = tmp_path / "mine.duckdb"
-    if kind == "text":
-        db.write_text("not a database, but mine\n" * 1000)
-    else:
-        with duckdb.connect(db) as connection:
-            connection.execute("CREATE TABLE steps_of_a_stair AS SELECT 17 AS height")
+    with duckdb.connect(db) as connection:
+        connection.execute("CREATE TABLE steps_of_a_stair AS SELECT 17 AS height")
     before = db.read_bytes()
     done = run("sweep", *TINY, db=db)
     assert done.returncode == 2
@@ -276,8 +257,8 @@ def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path, kind: str) -> Non
 
 def test_two_sweeps_measure_one_after_the_other(tmp_path: Path) -> None:
     files = [tmp_path / "one.duckdb", tmp_path / "two.duckdb"]
-    both = [start("sweep", *TWELVE, "--contexts", "8,16,24", db=db) for db in files]
-    outputs = [process.communicate(timeout=200)[0] for process in both]
+    both = [start("sweep", *TWELVE, "--contexts", "8,16", "--precisions", "fp32", db=db) for db in files]
+    outputs = [ended(process) for process in both]
     assert [process.returncode for process in both] == [0, 0], outputs
     assert any("waiting for it to end" in output for output in outputs)
     spans = sorted(

@@ -10,21 +10,13 @@ from playwright.sync_api import Browser, expect
 
 from runner.schema import AttentionRow, SavedTensorRow
 from tests import memory_rows, rows
-from tests.browser import chromium, opened, served
+from tests.browser import opened, said, served, traces
 from tests.memory_rows import GIB, KIB, MIB, attention, memory, saved
-from tests.test_memory_pages import said, traces
 
-expect.set_options(timeout=20_000)
 #: KiB that the first tensors of a block keep, of 4 × 128 tokens, 64 wide: N d 4 bytes, N 4 bytes, twice N d 4 bytes.
 SEEN = [("aten::pow", 128), ("aten::rsqrt", 2), ("aten::mul", 256)]
 #: Bytes that naive attention keeps over 8 × 1024 tokens, 64 wide, in float32; 512 in place of the mask's S² bytes.
 ATTENDED = [("queries", 2 * MIB), ("keys", 2 * MIB), ("values", 2 * MIB), (None, 32 * MIB), (None, 512)]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

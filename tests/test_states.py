@@ -1,0 +1,163 @@
+"""What a reader sees of files that are missing, foreign, empty or busy, and of one that a sweep is filling.
+
+The tests share one server; each puts its file there and takes it away again.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from runner.schema import TABLES, RunRow
+from runner.store.database import ingest
+from runner.store.spool import Spool
+from tests import rows
+from tests.browser import of_chart, opened, served, settled
+
+LIVE_CONTEXTS = (64, 128, 256, 512, 1024)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the server looks."""
+    return tmp_path_factory.mktemp("states") / "results.duckdb"
+
+
+@pytest.fixture(scope="module")
+def address(file: Path) -> Iterator[str]:
+    with served(file) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def _taken_away(file: Path) -> Iterator[None]:
+    yield
+    file.unlink(missing_ok=True)
+    shutil.rmtree(Spool(file).folder, ignore_errors=True)
+
+
+def _empty(file: Path) -> None:
+    """A results file with all of its tables and no row."""
+    of = rows.run()
+    rows.store(file, of, [rows.ok(of, rows.asked())])
+    with duckdb.connect(file) as con:
+        for table in TABLES.values():
+            con.execute(f"DELETE FROM {table.name}" if table.stored else "SELECT 1")
+
+
+def _says(browser: Browser, address: str, title: str, *words: str) -> None:
+    with opened(browser, f"{address}/training-step") as visit:
+        expect(visit.page.get_by_role("heading", level=1)).to_have_text(title)
+        for word in words:
+            expect(visit.page.get_by_test_id("stMain")).to_contain_text(word)
+        assert visit.page.get_by_test_id("stException").count() == 0
+
+
+def test_missing_file(browser: Browser, address: str, file: Path) -> None:
+    _says(browser, address, "Nothing has been measured yet", str(file), "python -m runner sweep")
+
+
+def test_foreign_file(browser: Browser, address: str, file: Path) -> None:
+    file.write_text("these are no results")
+    _says(browser, address, "This is not a results file of Stepscope", "STEPSCOPE_DB")
+    assert file.read_text() == "these are no results"
+
+
+def test_empty_file(browser: Browser, address: str, file: Path) -> None:
+    _empty(file)
+    _says(browser, address, "The results file is empty", "python -m runner sweep")
+
+
+def test_busy_file(browser: Browser, address: str, file: Path) -> None:
+    """Another process has the file open for writing; when it lets go, the page recovers by itself."""
+    _empty(file)
+    hold = f"import duckdb, sys; con = duckdb.connect({str(file)!r}); print('held', flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdin is not None
+        holder.stdout.readline()
+        with opened(browser, address) as visit:
+            expect(visit.page.get_by_role("heading", level=1)).to_have_text("The results file is busy")
+            holder.stdin.close()
+            holder.wait()
+            expect(visit.page.get_by_role("heading", level=1)).to_have_text("The results file is empty")
+
+
+def test_live_filling(browser: Browser, address: str, file: Path) -> None:
+    """While a sweep runs, charts fill by themselves; pinned cell, zoom and place on the page survive three ingests."""
+    _empty(file)
+    of = rows.run(label="live")
+    cells = [rows.asked("toy-64", context=context) for context in LIVE_CONTEXTS]
+    rows.spooled(file, of, rows.ok(of, cells[0]))
+    _plan(file, of, done=1)
+    with opened(browser, f"{address}/training-step") as visit:
+        expect(visit.page.get_by_text("Sweep running: 1 of 5 cells")).to_be_visible()
+        settled(visit.page)
+        visit.page.locator(".st-key-card-phases .bars .point").first.click(force=True)
+        expect(visit.page).to_have_url(re.compile("cell="))
+        pinned = _cell(visit.page)
+        settled(visit.page)
+        zoomed = _zoom(visit.page, "phases")
+        _scroll(visit.page, 120)
+        for done in (2, 3, 4):
+            rows.spooled(file, of, rows.ok(of, cells[done - 1]))
+            while ingest(file):
+                pass
+            assert not Spool(file).files(), "the rows are in the file itself"
+            _plan(file, of, done=done)
+            # Each cell still owed takes the 2 s that those before it took.
+            left, now = f"about {2 * (5 - done)} s left", f"now: toy-64 · {LIVE_CONTEXTS[done]} · train"
+            expect(visit.page.get_by_text(f"Sweep running: {done} of 5 cells · {left} · {now}")).to_be_visible()
+            bars = f"document.querySelectorAll('.st-key-card-phases .bars .point').length == {4 * done}"
+            visit.page.wait_for_function(bars)
+            settled(visit.page)
+            assert _cell(visit.page) == pinned
+            expect(visit.page.locator(".st-key-card-samples h3")).to_contain_text("toy-64 · 64 · train · fp32")
+            assert _range(visit.page, "phases") == pytest.approx(zoomed, rel=1e-6)
+            assert _scroll(visit.page) == pytest.approx(120, abs=2)
+        _plan(file, of, done=4, age_s=60)
+        expect(
+            visit.page.get_by_text("Interrupted after 4 of 5 cells: run the same command again to go on")
+        ).to_be_visible()
+
+
+def _plan(file: Path, of: RunRow, *, done: int, age_s: float = 0.0) -> None:
+    titles = [f"toy-64 · {context} · train · fp32 · eager" for context in LIVE_CONTEXTS]
+    Spool(file).write_plan(rows.plan(of, titles, done=done, age_s=age_s), of.run_id)
+
+
+def _cell(page: Page) -> list[str]:
+    return urllib.parse.parse_qs(urllib.parse.urlsplit(page.url).query)["cell"]
+
+
+def _range(page: Page, card: str) -> list[object]:
+    found: list[object] = of_chart(page, card, "chart._fullLayout.xaxis.range")
+    return found
+
+
+def _zoom(page: Page, card: str) -> list[object]:
+    """Drag over the middle of the chart; returns the range that results."""
+    before = _range(page, card)
+    box = page.locator(f".st-key-card-{card} .nsewdrag").first.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 0.2 * box["width"], box["y"] + 4)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + box["height"] - 4, steps=6)
+    page.mouse.up()
+    settled(page)
+    assert _range(page, card) != before
+    return _range(page, card)
+
+
+def _scroll(page: Page, to: int | None = None) -> float:
+    found: float = page.get_by_test_id("stMain").evaluate(
+        "(main, to) => { if (to !== null) main.scrollTop = to; return main.scrollTop }", to
+    )
+    return found
