@@ -20,10 +20,9 @@ from runner.store.queries.latest import Rows
 from runner.store.queries.memory import peaks
 from runner.store.queries.raw import phase_peaks, samples
 from tests import memory_rows, rows, timelines
-from tests.browser import chromium, opened, served
+from tests.browser import of_chart, opened, served, settled
 from tests.memory_rows import GIB, MIB, attention, frontier, memory
 
-expect.set_options(timeout=20_000)
 PARTS = {"activations": 4 * MIB, "temporaries": 2 * MIB}
 SMALL: dict[str, Any] = {"d_model": 768, "d_ff": 3072, "layers": 12, "heads": 12, "vocabulary": 10_000, "d_head": None}
 
@@ -50,19 +49,10 @@ def address(file: Path) -> Iterator[str]:
         yield found
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
-
-
 def drawn(page: Page, card: str) -> dict[str, list[float]]:
     """The x values of each trace of a card's chart, by name."""
-    page.wait_for_selector(f".st-key-card-{card} .js-plotly-plot .main-svg")
-    found: dict[str, list[float]] = page.evaluate(
-        """card => Object.fromEntries(document.querySelector(`.st-key-card-${card} .js-plotly-plot`)._fullData
-            .map(trace => [trace.name, [...trace.x]]))""",
-        card,
+    found: dict[str, list[float]] = of_chart(
+        page, card, "Object.fromEntries(chart._fullData.map(trace => [trace.name, [...trace.x]]))"
     )
     return found
 
@@ -112,8 +102,11 @@ def test_a_peak_is_pinned_to_its_phases(browser: Browser, address: str) -> None:
     """And the link of the page visited next writes its own default choices, none of this page's."""
     with opened(browser, f"{address}/peak-memory?cell=00000000-0000-7000-8000-000000000000") as visit:
         page = visit.page
-        expect(page.get_by_text("which is not in this file")).to_be_visible()
+        expect(
+            page.get_by_text("Cell: the link asks for “00000000-0000-7000-8000-000000000000”, which is not here.")
+        ).to_be_visible()
         expect(page.get_by_text("Can these rows be trusted? A 2 · D 1")).to_be_visible()
+        settled(page)
         page.locator(".st-key-card-peak-parts .bars .point").nth(1).click(force=True)
         expect(page.locator(".st-key-card-phase-peaks h3")).to_contain_text("toy-64 · 128 · train · bf16")
         expect(

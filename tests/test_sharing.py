@@ -1,7 +1,7 @@
 """Links that show a teammate the same, whatever has changed since, and what they then say of it.
 
-One server over every kind of row that the tests can make up; one visitor a page turns every chooser, another opens the
-link.
+One server over every kind of row that the tests can make up, and one browser that has loaded the app once: on each page
+a visitor turns every chooser, another opens the link, a third one that asks every chooser for what is not there.
 """
 
 import re
@@ -16,10 +16,9 @@ from pages.charts.frame import number
 from pages.parts.permalink import MOST_CHARACTERS, packed, unpacked
 from runner.store.queries.changes import held
 from tests import memory_rows, rows, timelines, traces
-from tests.browser import chromium, opened, served
+from tests.browser import Watched, of_chart, opened, served
 from tests.test_app import PAGES
 
-expect.set_options(timeout=20_000)
 #: Every chooser of the page that is part of its link: its key, and which kind of widget it is.
 CHOOSERS = """() => [...document.querySelectorAll("[data-testid=stMain] [class*=st-key-]")].flatMap(box => {
     if (box.dataset.testid !== "stElementContainer") return []
@@ -29,6 +28,8 @@ CHOOSERS = """() => [...document.querySelectorAll("[data-testid=stMain] [class*=
     const kind = kinds.find(kind => box.querySelector(`[data-testid=st${kind}]`))
     return key && kind && !key.startsWith("_") && box.checkVisibility() ? [[key, kind]] : []
 })"""
+#: The console answers what a reader asks.
+WITHOUT_ANSWER = ("sql",)
 #: What a reader sees: texts (but for how long a query took), charts with their labels, and what is chosen.
 SEEN = """() => {
     const main = document.querySelector("[data-testid=stMain]").cloneNode(true)
@@ -38,11 +39,23 @@ SEEN = """() => {
     return [main.textContent, ...active, ...typed].join("\\n").replace(/in [\\d.,]+ m?s\\./, "in some time.")
 }"""
 
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
+#: Whether the page comes to rest: the script has run, tables have their words, and nothing has changed for 0.3 s.
+AT_REST = """() => new Promise(resolve => {
+    const start = performance.now()
+    let last = start
+    const watch = new MutationObserver(() => { last = performance.now() })
+    watch.observe(document.body, {childList: true, characterData: true, subtree: true})
+    const timer = setInterval(() => {
+        const now = performance.now(), state = document.querySelector("[data-testid=stApp]")?.dataset.testScriptState
+        const tables = [...document.querySelectorAll("[data-testid=stDataFrame]")]
+        const waits = tables.some(table => table.checkVisibility() && !table.querySelector("table td, table th"))
+        if (state !== "notRunning" || waits || document.querySelector("[data-testid=stSkeleton]")) last = now
+        if (now - last < 300 && now - start < 30_000) return
+        clearInterval(timer)
+        watch.disconnect()
+        resolve(now - last >= 300)
+    }, 50)
+})"""
 
 
 @pytest.fixture(scope="module")
@@ -67,80 +80,152 @@ def address(file: Path) -> Iterator[str]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def visitor(browser: Browser, address: str) -> Iterator[Watched]:
+    """Loading an address anew makes them somebody else to the server; the app's own scripts are loaded once."""
+    with opened(browser, f"{address}/sql") as found:
+        yield found
+
+
 # ------------------------------------------------------------------------------------------------ a link shows the same
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_link_shows_the_same(browser: Browser, address: str, path: str) -> None:
-    """Every chooser turned; the link names every one, is short enough for a chat, and shows somebody else the same."""
-    with opened(browser, f"{address}/{path}?mode=train") as visit:
-        _settled(visit.page)
-        for key, kind in visit.page.evaluate(CHOOSERS):
-            _turn(visit.page, key, kind)
-        _settled(visit.page)
-        keys, seen = dict(visit.page.evaluate(CHOOSERS)), visit.page.evaluate(SEEN)
-        link = _link(visit.page)
+def test_a_link_shows_the_same(visitor: Watched, address: str, path: str) -> None:
+    """Every chooser turned; the link names every one, is short enough for a chat, and shows somebody else the same. A
+    link that asks them for what is not there is told so, once for each."""
+    page = visitor.page
+    _open(page, f"{address}/{path}?mode=train")
+    choosers = page.evaluate(CHOOSERS)
+    for key, kind in choosers:
+        _turn(page, key, kind)
+    keys, seen = dict(page.evaluate(CHOOSERS)), page.evaluate(SEEN)
+    link = _link(page)
     asked = urllib.parse.parse_qs(urllib.parse.urlsplit(link).query, keep_blank_values=True)
     assert keys.keys() <= asked.keys(), "choosers that the link does not name"
     assert {"machine", "run", "mode", "size", "context", "precision", "backend", "data", "held"} <= asked.keys()
+    assert "said" in asked or path in WITHOUT_ANSWER
     assert len(link) <= MOST_CHARACTERS + len("".join(asked.get("sql", []))) * 2
-    with opened(browser, link) as visit:
-        _settled(visit.page)
-        for _ in range(40):  # a canvas asks for its table once it is drawn
-            if visit.page.evaluate(SEEN) == seen:
-                break
-            visit.page.wait_for_timeout(250)
-        assert visit.page.evaluate(SEEN) == seen  # also without a notice
+    _open(page, link)
+    for _ in range(40):  # a canvas asks for its table once it is drawn
+        if page.evaluate(SEEN) == seen:
+            break
+        page.wait_for_timeout(250)
+    assert page.evaluate(SEEN) == seen  # also without a notice
+    _is_told_what_is_gone(page, f"{address}/{path}", [key for key, kind in choosers if kind != "TextArea"])
+    visitor.check()
+
+
+def _is_told_what_is_gone(page: Page, address: str, choosers: list[str]) -> None:
+    """Whether a card shows its chart or its table is no question of what there is."""
+    keys = [key for key in choosers if not key.endswith("-as")]
+    if not keys:
+        return
+    _open(page, f"{address}?{urllib.parse.urlencode(dict.fromkeys(keys, 'gone *by* now'))}")
+    notice = page.get_by_test_id("stAlert").filter(has_text="the link asks for")
+    expect(notice).to_have_count(1)
+    assert notice.inner_text().count("“gone *by* now”, which is not here.") == len(keys), keys
+    page.get_by_role("button", name="Understood").click()
+    expect(notice).to_have_count(0)
+
+
+def test_a_link_shows_the_same_zoom(visitor: Watched, address: str) -> None:
+    """Dragged over by one, seen by another, kept on reloading, gone after a double click; no step of "Back"."""
+    page, steps = visitor.page, f"{address}/training-step"
+    _open(page, steps)
+    whole, before = _ranges(page), page.evaluate("history.length")
+    zoomed = _zoom(page)
+    assert zoomed != whole
+    expect(page).to_have_url(re.compile("zoom=phases%3Ax%2C"))
+    assert page.evaluate("history.length") == before
+    link = _link(page)
+    _open(page, link)
+    assert _ranges(page) == pytest.approx(zoomed, rel=1e-3)
+    page.reload()
+    _settled(page)
+    assert _ranges(page) == pytest.approx(zoomed, rel=1e-3)
+    page.locator(".st-key-card-phases .nsewdrag").first.dblclick()
+    expect(page).not_to_have_url(re.compile("zoom="))
+    assert _ranges(page) == whole
+    hostile = ("phases:x,0,1e999", "phases:x,1,1,y9,0,1,__proto__,0,1,y", "<img src=x onerror=alert(1)>", "phases:")
+    _open(page, f"{steps}?{urllib.parse.urlencode({'zoom': hostile}, doseq=True)}")
+    assert _ranges(page) == whole
+    expect(page).not_to_have_url(re.compile("zoom="))
+    visitor.check()
+
+
+def _ranges(page: Page) -> list[float]:
+    found: list[float] = of_chart(page, "phases", "['xaxis', 'yaxis'].flatMap(axis => chart._fullLayout[axis].range)")
+    return found
+
+
+def _zoom(page: Page) -> list[float]:
+    """Drag over the middle of the chart."""
+    box = page.locator(".st-key-card-phases .nsewdrag").first.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 0.2 * box["width"], box["y"] + 0.2 * box["height"])
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.8 * box["height"], steps=4)
+    page.mouse.up()
+    _settled(page)
+    return _ranges(page)
 
 
 # ------------------------------------------------------------------------------------------ what has changed since then
 
 
-def test_a_link_tells_what_came_in(browser: Browser, address: str, file: Path) -> None:
-    """A sweep adds two cells, of which one takes longest: the old link says so, until the reader has understood."""
-    with opened(browser, f"{address}/training-step?machine=Example+CPU+·+bench1") as visit:
-        _settled(visit.page)
-        link = _link(visit.page)
-    before = held(file).cells
+def test_a_link_tells_what_came_in(visitor: Watched, address: str, file: Path) -> None:
+    """A sweep adds two cells, of which one takes longest: the old link says so, until the reader has understood. So
+    does one to Overview, which knows of every headline."""
+    page, before = visitor.page, held(file).cells
+    _open(page, address)
+    overview = _link(page)
+    _open(page, f"{address}/training-step?machine=Example+CPU+·+bench1")
+    link = _link(page)
     of = rows.run(label="later")
     slow = rows.asked("toy-256", context=512)
     rows.store(file, of, [rows.ok(of, slow), rows.ok(of, rows.asked("toy-64", context=512))])
     memory_rows.store(file, [memory_rows.attention(of, seq_len=4096)])
     assert held(file).cells == {**before, "steps": before["steps"] + 2, "attention": before["attention"] + 1}
-    with opened(browser, link) as visit:
-        notice = visit.page.get_by_test_id("stAlert")
-        expect(notice).to_contain_text("Since this link was made, 3 cells came in: 2 in steps, 1 in attention, by")
-        expect(notice).to_contain_text("later")
-        expect(notice).not_to_contain_text("shared")
-        then, now = (f"takes {number(rows.step_ms(c))} ms" for c in (rows.asked("toy-256"), slow))
-        expect(notice).to_contain_text(
-            re.compile(f"The answer then: .*{re.escape(then)}.*The answer now: .*{now}", re.S)
-        )
-        assert visit.page.evaluate(SEEN).count(now) > 1, "the page itself says so too"
-        visit.page.get_by_test_id("stSidebar").get_by_role("button", name="toy-64", exact=True).click()
-        expect(notice).not_to_contain_text("The answer then")  # it was about another view
-        expect(notice).to_contain_text("3 cells came in")
-        visit.page.get_by_role("button", name="Understood").click()
-        expect(notice).to_have_count(0)
-        assert "said=" not in visit.page.url
+    then, now = (f"takes {number(rows.step_ms(c))} ms" for c in (rows.asked("toy-256"), slow))
+    answers = re.compile(f"The answer then: .*{re.escape(then)}.*The answer now: .*{now}", re.S)
+    notice = page.get_by_test_id("stAlert")
+    _open(page, overview)
+    expect(notice).to_contain_text(answers)
+    _open(page, link)
+    expect(notice).to_contain_text("Since this link was made, 3 cells came in: 2 in steps, 1 in attention, by")
+    expect(notice).to_contain_text("later")
+    expect(notice).not_to_contain_text("shared")
+    expect(notice).to_contain_text(answers)
+    assert page.evaluate(SEEN).count(now) > 1, "the page itself says so too"
+    page.get_by_test_id("stSidebar").get_by_role("button", name="toy-64", exact=True).click()
+    expect(notice).not_to_contain_text("The answer then")  # it was about another view
+    expect(notice).to_contain_text("3 cells came in")
+    page.get_by_role("button", name="Understood").click()
+    expect(notice).to_have_count(0)
+    assert "said=" not in page.url
+    visitor.check()
 
 
-def test_a_link_to_another_file_and_a_damaged_one(browser: Browser, address: str, file: Path) -> None:
+def test_a_link_to_another_file_and_a_damaged_one(visitor: Watched, address: str, file: Path) -> None:
     """Fewer rows than the link knew; and a link whose text is no sentence but an attack, or nothing at all."""
     evil = packed("![x](https://example.com/x.png) <img src=https://example.com/y.png> :red[no]", longest=200)
     count = held(file).cells["steps"]
-    with opened(browser, f"{address}/training-step?data=0&held={count + 5}steps.0&said={evil}") as visit:
-        notice = visit.page.get_by_test_id("stAlert")
-        expect(notice).to_contain_text("the file has lost cells, or is another one: 5 in steps")
-        expect(notice).to_contain_text("![x](https://example.com/x.png) <img src=https://example.com/y.png> :red[no]")
-    with opened(browser, f"{address}/training-step?data=0&held=x.y&said=eJ!!") as visit:
-        expect(visit.page.get_by_test_id("stAlert")).to_contain_text("when the file held other rows")
-        expect(visit.page.get_by_test_id("stAlert")).not_to_contain_text("then")
+    notice = visitor.page.get_by_test_id("stAlert")
+    _open(visitor.page, f"{address}/training-step?data=0&held={count + 5}steps.0&said={evil}")
+    expect(notice).to_contain_text("the file has lost cells, or is another one: 5 in steps")
+    expect(notice).to_contain_text("![x](https://example.com/x.png) <img src=https://example.com/y.png> :red[no]")
+    _open(visitor.page, f"{address}/training-step?data=0&held=x.y&said=eJ!!")
+    expect(notice).to_contain_text("when the file held other rows")
+    expect(notice).not_to_contain_text("then")
+    visitor.check()
 
 
 def test_a_sentence_survives_the_link() -> None:
     """Cut to a whole word where it is long; a bomb stays small; what is no sentence is None."""
-    assert unpacked(packed("**bf16** makes it 2.10× faster", longest=100)) == "bf16 makes it 2.10× faster"
+    assert (
+        unpacked(packed("**bf16** of a\\_b makes it 2.10× faster", longest=100)) == "bf16 of a_b makes it 2.10× faster"
+    )
     long = " ".join(f"word{place}" for place in range(200))
     assert unpacked(packed(long, longest=50)) == " ".join(f"word{place}" for place in range(8)) + " …"
     assert len(unpacked(packed("word " * 100_000, longest=10**6)) or "") <= 400
@@ -188,14 +273,13 @@ def _link(page: Page) -> str:
     return shown.inner_text()
 
 
+def _open(page: Page, address: str) -> None:
+    page.goto("about:blank")  # else a link that differs in its anchor alone would load nothing
+    page.goto(address)
+    _settled(page)
+
+
 def _settled(page: Page) -> None:
     """Wait until the script has run and the page has stayed the same for a while."""
     expect(page.get_by_role("heading", level=1)).to_be_visible()
-    before = None
-    for _ in range(60):
-        page.wait_for_timeout(350)
-        page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
-        if (now := page.evaluate(SEEN)) == before and not page.get_by_test_id("stSkeleton").count():
-            return
-        before = now
-    pytest.fail("the page does not come to rest")
+    assert page.evaluate(AT_REST), "the page does not come to rest"

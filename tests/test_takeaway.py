@@ -1,8 +1,10 @@
 """What a reader takes away from a card: rows as CSV, Parquet and Markdown, the chart as SVG and PNG."""
 
 import base64
+import datetime
 import io
 import re
+import uuid
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,9 +18,8 @@ from pages.charts.colors import color_of
 from pages.parts.takeaway.formats import csv, in_words, markdown, parquet
 from pages.parts.takeaway.prose import prose
 from tests import rows
-from tests.browser import chromium, opened, served
+from tests.browser import opened, served, settled
 
-expect.set_options(timeout=20_000)
 SVG = "{http://www.w3.org/2000/svg}"
 #: `theme.dark.backgroundColor`.
 DARK = "#10151C"
@@ -53,6 +54,20 @@ def test_parquet_holds_the_rows() -> None:
     assert pd.isna(back["Median (ms)"][1])
     assert (str(back["Samples"].dtype), back["Samples"].tolist()) == ("int64", [10, 200000])
     assert (back["Size"].tolist(), back["Left"].tolist()) == (["a|b", "small"], ["1.5", "out of memory"])
+
+
+def test_parquet_keeps_times_and_whole_numbers() -> None:
+    """What the Data page gives away: a stored table, of which some cells are unknown; ids become text."""
+    key, when = uuid.uuid4(), datetime.datetime(2026, 11, 20, 15, 43)
+    rows = pd.DataFrame(
+        {"cell_id": [key, key], "started_at": [when, None], "batch": pd.array([8, None], dtype="Int64")}
+    )
+    back = pd.read_parquet(io.BytesIO(parquet(rows)))
+    assert back["cell_id"].tolist() == [str(key)] * 2
+    assert (back["started_at"][0], back["started_at"].isna().tolist()) == (pd.Timestamp(when), [False, True])
+    assert csv(rows).splitlines()[1:] == [f"{key},2026-11-20 15:43:00,8", f"{key},,"]
+    assert markdown(rows).splitlines()[2] == f"| {key} | 2026-11-20 15:43:00 | 8 |"
+    assert isinstance(rows["cell_id"][0], uuid.UUID), "the caller's rows stay as they are"
 
 
 def test_markdown_and_csv_hold_the_rows() -> None:
@@ -94,12 +109,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     path = rows.store(tmp_path_factory.mktemp("takeaway") / "results.duckdb", of, cells)
     with served(path) as found:
         yield f"{found}/training-step"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -168,3 +177,24 @@ def test_a_table_has_no_picture(browser: Browser, address: str) -> None:
         body = visit.page.get_by_test_id("stPopoverBody")
         expect(body.get_by_text("Show the chart to save it as a picture.")).to_be_visible()
         expect(body.get_by_role("button", name="PNG")).to_have_count(0)
+
+
+def test_data_and_sql_give_the_same_formats(browser: Browser, address: str) -> None:
+    """Two cells: two rows of `steps`, whose contexts both pages give as CSV, Parquet and Markdown."""
+    for page, query in (("data", "table=steps"), ("sql", "sql=FROM%20steps%20ORDER%20BY%20context%20DESC")):
+        with opened(browser, f"{address.rsplit('/', 1)[0]}/{page}?{query}") as visit:
+            expect(visit.page.get_by_role("button", name="Markdown", exact=True)).to_be_visible()
+            settled(visit.page)
+            files = [_pressed(visit.page, name) for name in ("Download CSV", "Parquet", "Markdown")]
+        by_csv, by_parquet = pd.read_csv(io.BytesIO(files[0])), pd.read_parquet(io.BytesIO(files[1]))
+        assert sorted(by_csv["context"]) == sorted(by_parquet["context"]) == [64, 128]
+        assert by_parquet["started_at"].dtype.kind == "M"
+        heading, _, *lines = files[2].decode().splitlines()
+        assert (heading.strip("| ").split(" | "), len(lines)) == (list(by_parquet.columns), 2)
+
+
+def _pressed(page: Page, name: str) -> bytes:
+    """The file that a button of the page saves."""
+    with page.expect_download() as started:
+        page.get_by_role("button", name=name, exact=True).press("Enter")
+    return Path(started.value.path()).read_bytes()

@@ -15,10 +15,10 @@ from runner.schema import Category, TimelineRow
 from runner.store.queries.timelines import CATEGORIES, columns, largest_at, parts_at
 from runner.store.queries.timelines import timelines as stored
 from tests import rows, timelines
-from tests.browser import chromium, opened, served
+from tests.browser import opened, served
 from tests.timelines import HOSTILE, KIB, MIB, Step
 
-expect.set_options(timeout=20_000)
+AT_450 = "At the cursor (0.45 ms, backward): 3 allocations hold 28.0 MiB"
 BY_HAND, TRAIN, INFERENCE = "by hand", "toy-256 · 128 · train · fp32", "toy-256 · 128 · inference · fp32"
 
 
@@ -57,12 +57,6 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TimelineRow
 def address(written: tuple[Path, TimelineRow]) -> Iterator[str]:
     with served(written[0]) as found:
         yield f"{found}/memory-timeline"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 # -------------------------------------------------------------------------------------------------------------- queries
@@ -147,8 +141,64 @@ def test_drawn_total_pin_and_cursor(browser: Browser, address: str) -> None:
         expect(found.locator(".pin")).to_contain_text("16.0 MiB")
         expect(found.locator(".pin")).to_contain_text("blocks.0.attn")
         expect(found.locator(".pin")).to_contain_text("0.100 ms – 0.700 ms")
-        expect(page.get_by_text("At the cursor (0.45 ms, backward): 3 allocations hold 28.0 MiB")).to_be_visible()
+        expect(page.get_by_text(AT_450)).to_be_visible()
         assert "activation20.0 MiB" in found.locator(".legend").inner_text().replace("\n", "")
+
+
+def test_a_link_shows_the_same_window_cursor_block_and_search(browser: Browser, address: str) -> None:
+    """Of both panes; the table is of the moment of the cursor, and what Share gives away is that table."""
+    with opened(browser, f"{address}?timeline=by+hand&beside={TRAIN}&fold=nothing") as visitor:
+        page, left, right = visitor.page, _shown(visitor.page), _shown(visitor.page, 1)
+        whole = _window(left)
+        _click(left, at_us=450, address=16 * MIB)
+        for key in ("+", "]"):
+            left.locator(".plot").press(key)
+            right.locator(".plot").press(key)
+        left.get_by_role("searchbox").fill("ffn, or not")
+        right.locator(".plot").press(".")
+        expect(page).to_have_url(re.compile(r"zoom=timeline-left.*ffn%2C\+or\+not.*zoom=timeline-right"))
+        expect(page.get_by_text(AT_450)).to_be_visible()
+        seen = [_place(side) for side in (left, right)]
+        link = _taken_away(page)
+    with opened(browser, link) as visitor:
+        page = visitor.page
+        assert [_place(_shown(page, number)) for number in range(2)] == seen
+        assert seen[0][0] != whole
+        assert seen[0][1:] == ["450", "1", "0", "ffn, or not"]
+        expect(page.get_by_text(AT_450)).to_be_visible()
+        for key in ("0", "p", "Escape"):
+            _shown(page).locator(".plot").press(key)
+        _shown(page).get_by_role("searchbox").fill("")
+        expect(page).not_to_have_url(re.compile("timeline-left"))
+
+
+def _taken_away(page: Page) -> str:
+    """The link of the left pane's Share, after its table and its picture."""
+    page.locator(".st-key-card-timeline-left").get_by_role("button", name="Share").click()
+    shared = page.get_by_test_id("stPopoverBody")
+    with page.expect_download() as table:
+        shared.get_by_role("button", name="Markdown").click()
+    lines = Path(table.value.path()).read_text().splitlines()
+    assert [float(line.split("|")[1]) for line in lines[2:]] == [16, 8, 4]
+    with page.expect_download() as picture:
+        shared.get_by_role("button", name="PNG").click()
+    assert Path(picture.value.path()).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    return shared.locator("code").first.inner_text()
+
+
+def test_a_place_in_another_recording_is_not_shown(browser: Browser, address: str) -> None:
+    """It was measured anew since, or the link is of a stranger: the timeline is whole, and the reader is told."""
+    with opened(browser, f"{address}?timeline=by+hand&zoom=timeline-left:00000000,5,6,7,8,450,1,<img>") as visitor:
+        found = _shown(visitor.page)
+        expect(visitor.page.get_by_text("cursor and pinned block are of another recording")).to_be_visible()
+        expect(visitor.page.get_by_text("At the peak (0.30 ms, forward)")).to_be_visible()
+        assert _place(found)[1:] == ["300", "-1", "", ""]
+        assert _window(found)[:2] == [0, 1000]
+
+
+def _place(found: Locator) -> list[object]:
+    data = [found.get_attribute(f"data-{name}") for name in ("cursor", "pinned", "matches")]
+    return [_window(found), *data, found.get_by_role("searchbox").input_value()]
 
 
 def test_search_finds_and_hostile_names_stay_text(browser: Browser, address: str) -> None:

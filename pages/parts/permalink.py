@@ -16,6 +16,7 @@ from urllib.parse import urlencode, urlsplit
 
 import streamlit as st
 
+from pages.parts.chosen import forget_gone
 from pages.parts.filters import FILTERS
 from pages.parts.frame import Frame
 from runner.store.queries.changes import Held
@@ -26,6 +27,7 @@ MOST_CHARACTERS = 1_500
 #: What the link knows of the file and the page, which no widget holds.
 THEN = ("data", "held", "said")
 _LONGEST_SAID = 400
+CUT = " …"
 #: A widget's key that is a parameter of the URL. Those of Streamlit itself and of what is not bound look otherwise.
 _PARAMETER = re.compile(r"[a-z][a-z0-9-]*")
 _PAGE = "_page"
@@ -46,7 +48,7 @@ def link(frame: Frame, anchor: str) -> str:
     parameters["held"] = [packed_counts(frame.ask(held_now))]
     start, end = f"{st.context.url or ''}?{_encoded(parameters)}", f"#{anchor}" if anchor else ""
     for length in range(_LONGEST_SAID, 0, -40):
-        said = f"&said={packed(frame.said[0], longest=length)}" if frame.said else ""
+        said = f"&said={packed(' '.join(frame.said), longest=length)}" if frame.said else ""
         if len(start + said + end) <= MOST_CHARACTERS:
             return start + said + end
     return start + end
@@ -80,6 +82,7 @@ def forget_other_pages() -> None:
         for name in [name for name in st.session_state if isinstance(name, str) and _PARAMETER.fullmatch(name)]:
             if name not in FILTERS:
                 del st.session_state[name]
+        forget_gone()
     st.session_state[_PAGE] = page
 
 
@@ -87,12 +90,20 @@ def forget_other_pages() -> None:
 
 
 def packed(sentence: str, *, longest: int) -> str:
-    """The sentence without its emphasis, cut to `longest` characters, in the letters of a URL."""
-    plain = sentence.replace("**", "").strip()
-    if len(plain) > longest:
-        plain = plain[: longest - 1].rsplit(" ", 1)[0] + " …"
+    """The sentence without its emphasis and escapes, cut to `longest` characters, in the letters of a URL."""
+    text = cut(plain(sentence), longest=longest)
     squeezed = zlib.compressobj(9, zdict=_OFTEN.encode())
-    return base64.urlsafe_b64encode(squeezed.compress(plain.encode()) + squeezed.flush()).decode().rstrip("=")
+    return base64.urlsafe_b64encode(squeezed.compress(text.encode()) + squeezed.flush()).decode().rstrip("=")
+
+
+def plain(sentence: str) -> str:
+    """As it is read: without what is only there for Markdown."""
+    return " ".join(re.sub(r"\\([^a-zA-Z0-9\s])", r"\1", sentence.replace("**", "")).split())
+
+
+def cut(text: str, *, longest: int) -> str:
+    """At most so many characters, in whole words."""
+    return text if len(text) <= longest else text[: longest - 1].rsplit(" ", 1)[0] + CUT
 
 
 def unpacked(said: str) -> str | None:

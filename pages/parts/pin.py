@@ -11,6 +11,7 @@ from uuid import UUID
 
 import streamlit as st
 
+from pages.parts.chosen import heard, report_gone
 from runner.schema import SweepCell
 from runner.store.queries.attention import Attended
 from runner.store.queries.memory import Peak
@@ -32,10 +33,11 @@ def choose(cells: Sequence[Pinned], *, elsewhere: Callable[[UUID], Pinned | None
     asked = st.query_params.get(_PARAMETER)
     if asked and asked not in known:
         found = elsewhere(UUID(asked)) if _is_id(asked) else None
-        if found is None:
-            st.warning(f"The link asks for the cell `{asked}`, which is not in this file.", icon=":material/link_off:")
-        else:
+        if found is not None:
             known[asked] = found
+    report_gone(_PARAMETER, "Cell", known)
+    if asked and asked not in known:
+        del st.query_params[_PARAMETER]
     st.session_state[_WIDGET] = asked if asked in known else None
     chosen = st.selectbox(
         "Cell",
@@ -50,6 +52,7 @@ def choose(cells: Sequence[Pinned], *, elsewhere: Callable[[UUID], Pinned | None
 
 
 def _chosen() -> None:
+    heard(_PARAMETER)
     if st.session_state[_WIDGET]:
         pin(st.session_state[_WIDGET])
     else:

@@ -1,25 +1,26 @@
-"""What has changed since a link was made: the rows that were added, and the page's answer then and now.
+"""What a link meets: values that are not there any more, rows that were added, and the page's answer then and now.
 
     tell = since.arrived(frame)      # before the page is drawn: keeps a place above it
     page(frame)
     tell()                           # the page has said its answer
 
-Nothing is said when the file is as it was. The answers are only compared while the reader sees what the link showed.
+Nothing is said when all is as it was. The answers are only compared while the reader sees what the link showed.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 import streamlit as st
 
 from pages.parts import permalink
+from pages.parts.chosen import forget_gone, gone
 from pages.parts.filters import run_name
 from pages.parts.frame import Frame
 from runner.store.queries.changes import held, runs_since
 
 _SHOWN = "_choices of the link"
-_MOST_RUNS = 3
+_MOST_RUNS, _MOST_LETTERS = 3, 120
 
 
 def arrived(frame: Frame) -> Callable[[], None]:
@@ -28,18 +29,38 @@ def arrived(frame: Frame) -> Callable[[], None]:
     place = st.empty()
 
     def tell() -> None:
-        meant = st.query_params.get("data")
-        if not meant:
+        missing, changed = [_missing(label, values) for label, values in gone()], _changed(frame)
+        if not missing and not changed:
             return
-        same_view = _same_view(meant)
-        if meant == frame.contents.edition:
-            return
-        lines = [_rows(frame), *(_answers(frame) if same_view else ())]
         with place.container(gap="xsmall"):
-            st.info("  \n".join(lines), icon=":material/history:")
-            st.button("Understood", on_click=_forget, key="_understood since", type="tertiary")
+            if missing:
+                st.warning("  \n".join(missing), icon=":material/link_off:")
+                st.button("Understood", on_click=forget_gone, key="_understood gone", type="tertiary")
+            if changed:
+                st.info("  \n".join(changed), icon=":material/history:")
+                st.button("Understood", on_click=_forget, key="_understood since", type="tertiary")
 
     return tell
+
+
+def _missing(label: str, values: Sequence[str]) -> str:
+    asked = "”, “".join(escaped(_shortened(value)) for value in values)
+    return f"{label}: the link asks for “{asked}”, which is not here."
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…"
+
+
+def _changed(frame: Frame) -> list[str]:
+    """Sentences about what the file has come to hold since the link was made."""
+    meant = st.query_params.get("data")
+    if not meant:
+        return []
+    same_view = _same_view(meant)
+    if meant == frame.contents.edition:
+        return []
+    return [_rows(frame), *(_answers(frame) if same_view else ())]
 
 
 def _same_view(meant: str) -> bool:
@@ -92,10 +113,10 @@ def _answers(frame: Frame) -> list[str]:
     then = permalink.unpacked(st.query_params.get("said", ""))
     if then is None or not frame.said:
         return []
-    now = permalink.unpacked(permalink.packed(frame.said[0], longest=len(then)))
-    if then == now:
+    now = permalink.plain(" ".join(frame.said))
+    if now.startswith(then.removesuffix(permalink.CUT)):
         return ["The answer is the same."]
-    return [f"The answer then: {escaped(then)}", f"The answer now: {frame.said[0]}"]
+    return [f"The answer then: {escaped(then)}", f"The answer now: {escaped(permalink.cut(now, longest=len(then)))}"]
 
 
 def escaped(text: str) -> str:

@@ -1,49 +1,44 @@
-"""Keeps the zoom of the charts while new rows arrive.
+"""Keeps what readers zoomed into while new rows arrive, and in the address, so that links show it.
 
-    keep_zoom()          # once a page
+    keep_zoom()                        # once a page, after it has been drawn
+    linked("timeline-left")            # what the address says of a card; None for nothing
 
-Streamlit builds a chart anew when its figure changes, and Plotly's `uirevision` only survives an update. This little
-script remembers the axis ranges that a reader has set, for each card and `uirevision`, and sets them again on the new
-chart. It needs the page's own Plotly and asks for nothing from outside.
+    ?zoom=phases:x,0.5,3.25,y,-0.5,2   # a card, and the two ends of each axis that was zoomed, as Plotly counts
+
+Streamlit builds a chart anew when its figure changes, and Plotly's `uirevision` only survives an update. `zoom.js`
+remembers the axis ranges that a reader has set, for each card and `uirevision`, and sets them again on the new chart.
+It writes them to the address itself, then tells the server, of which nothing but this fragment runs again. Drawings
+that are no charts (the memory timeline) say in their own words where the reader is, by `window.__stepscopeViews`.
+Limits: what is no range is ignored and leaves the address; at most `_MOST` cards.
 """
+
+import re
+from pathlib import Path
 
 import streamlit as st
 
-_SCRIPT = """
-const kept = window.__stepscopeZoom ??= new Map()
-const nameOf = chart => {
-  const card = chart.closest('[class*="st-key-card-"]')
-  const key = card && [...card.classList].find(name => name.startsWith("st-key-card-"))
-  return key && `${location.pathname} ${key} ${chart._fullLayout?.uirevision}`
-}
-const isRange = name => /^[xy]axis\\d*\\.range/.test(name)
-
-function attend(chart) {
-  if (chart.__stepscope || !chart._fullLayout || !chart.on) return
-  chart.__stepscope = true
-  const name = nameOf(chart)
-  if (!name) return
-  if (kept.has(name) && window.Plotly) window.Plotly.relayout(chart, {...kept.get(name)})
-  chart.on("plotly_relayout", change => {
-    const ranges = Object.entries(change).filter(([key]) => isRange(key))
-    if (ranges.length) kept.set(name, {...kept.get(name), ...Object.fromEntries(ranges)})
-  })
-  chart.on("plotly_doubleclick", () => setTimeout(() => kept.delete(name)))
-}
-
-let due = 0
-const look = () => { due = 0; document.querySelectorAll(".js-plotly-plot").forEach(attend) }
-const soon = () => { due ||= setTimeout(look, 60) }
-
-export default function () {
-  soon()
-  if (window.__stepscopeWatch) return
-  window.__stepscopeWatch = new MutationObserver(soon)
-  window.__stepscopeWatch.observe(document.body, {childList: true, subtree: true})
-}
-"""
+_PARAMETER, _KEY, _MOST = "zoom", "_zoom", 20
+_ONE = re.compile(r"[\w-]{1,60}:[^\x00-\x1f]{1,300}")
 
 
+@st.fragment
 def keep_zoom() -> None:
     """Start watching; further calls change nothing."""
-    st.components.v2.component("stepscope_zoom", js=_SCRIPT)(key="zoom", height=1)
+    script = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
+    st.components.v2.component("stepscope_zoom", js=script)(key=_KEY, height=1, on_zoom_change=_heard)
+
+
+def linked(card: str) -> str | None:
+    """What the address says of where the reader is in this card: a stranger's text, unless the script wrote it."""
+    start = f"{card}:"
+    found = [text for text in st.query_params.get_all(_PARAMETER) if _ONE.fullmatch(text) and text.startswith(start)]
+    return found[0].removeprefix(start) if found else None
+
+
+def _heard() -> None:
+    views = st.session_state[_KEY].zoom
+    known = [view for view in views if isinstance(view, str) and _ONE.fullmatch(view)] if views else []
+    if known:
+        st.query_params[_PARAMETER] = known[:_MOST]
+    else:
+        st.query_params.pop(_PARAMETER, None)

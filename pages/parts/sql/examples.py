@@ -1,6 +1,8 @@
 """Questions to begin with: each a title, its SQL, and how its answer is drawn.
 
 EXAMPLES[0].query
+
+Every query gives its rows one order, whatever ties there are; what decides it is summed up exactly, not in floats.
 """
 
 from dataclasses import dataclass
@@ -32,7 +34,7 @@ WITH parts AS (
     FROM steps JOIN timings t USING (cell_id)
     WHERE status = 'ok' AND phase IN ('forward', 'loss', 'backward', 'optimizer')
     GROUP BY ALL)
-FROM parts ORDER BY sum(median_ms) OVER (PARTITION BY cell) DESC, cell,
+FROM parts ORDER BY sum(median_ms::DECIMAL(18, 6)) OVER (PARTITION BY cell) DESC, cell,
     list_position(['forward', 'loss', 'backward', 'optimizer'], phase)""",
         kind="stacked",
         x="cell",
@@ -59,7 +61,7 @@ SELECT d_model, context, mode, precision, backend, round, n, median_ms,
     (high_ms - low_ms) / median_ms AS interval_share, stopped_by
 FROM timings JOIN steps USING (cell_id)
 WHERE phase = 'step' AND status = 'ok'
-ORDER BY interval_share DESC NULLS LAST LIMIT 50""",
+ORDER BY interval_share DESC NULLS LAST, cell_id LIMIT 50""",
         kind="scatter",
         x="median_ms",
         y="interval_share",
@@ -73,8 +75,8 @@ WITH cells AS (
     SELECT 'steps' AS kind, status, failed_phase, message FROM steps
     UNION ALL SELECT 'attention', status, failed_phase, message FROM attention
     UNION ALL SELECT 'memory', status, failed_phase, message FROM memory)
-SELECT kind, status, failed_phase, count(*) AS cells, any_value(message) AS message
-FROM cells GROUP BY kind, status, failed_phase ORDER BY cells DESC""",
+SELECT kind, status, failed_phase, count(*) AS cells, min(message) AS message
+FROM cells GROUP BY kind, status, failed_phase ORDER BY cells DESC, kind, status, failed_phase""",
         kind="bar",
         x="kind",
         y="cells",
@@ -104,7 +106,7 @@ FROM (UNPIVOT (
         max(autocast_copies_bytes) AS "autocast copy", max(temporaries_bytes) AS temporary
     FROM memory WHERE status = 'ok' GROUP BY cell)
 ON COLUMNS(* EXCLUDE cell) INTO NAME category VALUE held_bytes)
-ORDER BY sum(held_bytes) OVER (PARTITION BY cell) DESC, cell, held_bytes DESC""",
+ORDER BY sum(held_bytes) OVER (PARTITION BY cell) DESC, cell, held_bytes DESC, category""",
         kind="stacked",
         x="cell",
         y="held_bytes",
@@ -115,8 +117,8 @@ ORDER BY sum(held_bytes) OVER (PARTITION BY cell) DESC, cell, held_bytes DESC"""
         """
 WITH classes AS (
     SELECT kernel_class, phase, sum(calls) AS calls, sum(device_ms) AS device_ms FROM kernels GROUP BY ALL)
-FROM classes ORDER BY sum(device_ms) OVER (PARTITION BY kernel_class) DESC, kernel_class,
-    list_position(['forward', 'loss', 'backward', 'optimizer'], phase)""",
+FROM classes ORDER BY sum(device_ms::DECIMAL(18, 6)) OVER (PARTITION BY kernel_class) DESC, kernel_class,
+    list_position(['forward', 'loss', 'backward', 'optimizer'], phase), phase""",
         kind="stacked",
         x="kernel_class",
         y="device_ms",
@@ -127,7 +129,7 @@ FROM classes ORDER BY sum(device_ms) OVER (PARTITION BY kernel_class) DESC, kern
         """
 SELECT accumulator || ' + ' || addend || CASE WHEN upcast THEN ', upcast' ELSE '' END AS sum,
     value, addends, total, exact, abs(error) AS distance, slips_at
-FROM accumulation WHERE status = 'ok' ORDER BY distance""",
+FROM accumulation WHERE status = 'ok' ORDER BY distance, cell_id""",
         kind="scatter",
         x="sum",
         y="distance",
@@ -138,7 +140,7 @@ FROM accumulation WHERE status = 'ok' ORDER BY distance""",
         """
 SELECT started_at + to_microseconds((at_seconds * 1e6)::BIGINT) AS measured_at, sm_clock_mhz, power_watts,
     temperature_celsius, precision
-FROM telemetry JOIN steps USING (cell_id) ORDER BY measured_at""",
+FROM telemetry JOIN steps USING (cell_id) ORDER BY measured_at, cell_id, at_seconds""",
         kind="scatter",
         x="measured_at",
         y="power_watts",

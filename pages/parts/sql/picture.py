@@ -9,10 +9,13 @@ import streamlit as st
 
 from pages.charts.sql import OTHERS, Choice, Kind, figure, grouped, heading, is_number, logarithmic
 from pages.parts.card import Card, draw
+from pages.parts.chosen import heard, report_gone
 from pages.parts.frame import Frame
 from pages.parts.sql.examples import EXAMPLES
 
 NO_COLOR = "none"
+#: Two abreast on a phone.
+_WIDTH = 168
 _WORDS = {"bar": "Bars", "stacked": "Stacked bars", "line": "Lines", "scatter": "Points"}
 
 
@@ -58,9 +61,10 @@ def _chosen(columns: dict[str, list[Any]], numbers: list[str], *, start: Choice)
         x = _one("x", "x", names, start=start.x)
         y = _one("y", "y", numbers, start=start.y)
         color = _one("color", "Color", [NO_COLOR, *names], start=start.color or NO_COLOR)
+        report_gone("sql-log", "Logarithmic", ("x", "y"))
         scales = st.pills(
             "Logarithmic", ("x", "y"), selection_mode="multi", default=start.logarithmic, key="sql-log",
-            bind="query-params", width="content",
+            bind="query-params", width="content", on_change=heard, args=("sql-log",),
         )  # fmt: skip
     return Choice(
         kind=next(known for known in get_args(Kind) if known == kind),
@@ -73,11 +77,12 @@ def _chosen(columns: dict[str, list[Any]], numbers: list[str], *, start: Choice)
 
 def _one(name: str, label: str, options: list[str], *, start: str) -> str:
     key = f"sql-{name}"
+    report_gone(key, label, options)
     if st.session_state.get(key, start) not in options:
         st.session_state.pop(key, None)
     default = options.index(start) if start in options else 0
     chosen: str = st.selectbox(
-        label, options, index=default, key=key, bind="query-params", width=190,
+        label, options, index=default, key=key, bind="query-params", width=_WIDTH, on_change=heard, args=(key,),
         format_func=lambda value: _WORDS.get(value, value) if name == "kind" else value,
     )  # fmt: skip
     return chosen

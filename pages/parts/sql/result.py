@@ -16,6 +16,7 @@ import streamlit as st
 
 from pages.charts.sql import heading
 from pages.parts.frame import Frame
+from pages.parts.takeaway import downloads
 from runner.errors import StepscopeError
 from runner.store.queries.console import MOST_ROWS, Answer, Question, asked
 
@@ -110,28 +111,17 @@ def sentence(answer: Answer) -> str:
 
 
 def show(columns: dict[str, list[Any]], answer: Answer) -> None:
-    """The rows as a table under headings with units, and as CSV under their own names."""
+    """The rows as a table under headings with units, and as files under their own names."""
     rows = pd.DataFrame(columns)
     config = {name: st.column_config.Column(heading(name), help=f"`{name}`") for name in columns}
     height = 38 + 35 * min(len(rows), 12)
     st.dataframe(
         rows, hide_index=True, column_config=config, height=height, key="_sql-rows", alt="The rows of the answer."
     )
-    with st.container(horizontal=True, vertical_alignment="center"):
-        _download(rows)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        name = f"stepscope-sql-{time.strftime('%Y%m%d-%H%M%S')}"
+        downloads(rows, name=name, key="_sql")
         st.caption(f"Worked out in {_duration(answer.seconds)}.")
-
-
-def _download(rows: pd.DataFrame) -> None:
-    st.download_button(
-        f"Download CSV ({len(rows):,} {_plural(len(rows), 'row')})",
-        data=lambda: rows.to_csv(index=False),
-        file_name=f"stepscope-sql-{time.strftime('%Y%m%d-%H%M%S')}.csv",
-        mime="text/csv",
-        on_click="ignore",
-        icon=":material/download:",
-        key="_sql-csv",
-    )
 
 
 def _plural(count: int, word: str) -> str:

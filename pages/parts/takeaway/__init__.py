@@ -6,15 +6,14 @@
 The rows are made on a click, the picture in the browser; neither asks for anything from outside.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import streamlit as st
 
-from pages.parts.takeaway.formats import FORMATS
+from pages.parts.takeaway.formats import FORMATS, Rows
 
 _FOLDER = Path(__file__).parent
 
@@ -30,19 +29,24 @@ class Picture:
     source: str
 
 
-def downloads(rows: Sequence[dict[str, Any]], *, name: str, key: str) -> None:
-    """One button a format; the file is `name` with the format's ending."""
+def downloads(rows: Rows | Callable[[], Rows], *, name: str, key: str) -> None:
+    """One button a format; the file is `name` with the format's ending. Rows that cost something to get are only asked
+    for when a button is pressed."""
     for word, (make, ending, mime) in FORMATS.items():
         st.download_button(
             f"Download {word}" if word == "CSV" else word,
-            data=partial(make, rows),
+            data=partial(_made, make, rows),
             file_name=f"{name}.{ending}",
             mime=mime,
             key=f"{key}-{ending}",
             icon=":material/download:" if word == "CSV" else None,
             on_click="ignore",
-            help=f"The rows of this card as {word}",
+            help=f"The rows as {word}",
         )
+
+
+def _made(make: Callable[[Rows], str | bytes], rows: Rows | Callable[[], Rows]) -> str | bytes:
+    return make(rows() if callable(rows) else rows)
 
 
 def pictures(picture: Picture) -> None:

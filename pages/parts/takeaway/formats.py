@@ -2,23 +2,24 @@
 
     parquet([{"Size": "small", "Median (ms)": 63.6}])
 
-A column of numbers stays numbers in Parquet; one that mixes them with words becomes text: there a column has one type.
+A column of numbers or of times stays that in Parquet; one that mixes kinds becomes text: there a column has one type.
 """
 
 import io
 import math
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from numbers import Number
 from typing import Any
 
 import pandas as pd
 
-Rows = Sequence[dict[str, Any]]
+Rows = Sequence[dict[str, Any]] | pd.DataFrame
 
 
 def table(rows: Rows) -> pd.DataFrame:
     """The rows under their headings."""
-    return pd.DataFrame(list(rows))
+    return rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
 
 
 def csv(rows: Rows) -> str:
@@ -30,10 +31,10 @@ def csv(rows: Rows) -> str:
 
 def parquet(rows: Rows) -> bytes:
     """The rows as a data frame of another program reads them; what is not there is null."""
-    frame = table(rows)
+    frame = table(rows).copy(deep=False)
     for name in frame.columns:
         values = [value for value in frame[name] if not is_missing(value)]
-        if not all(isinstance(value, Number) for value in values):
+        if not any(all(isinstance(value, kind) for value in values) for kind in (Number, datetime)):
             frame[name] = [None if is_missing(value) else str(value) for value in frame[name]]
     held = io.BytesIO()
     frame.to_parquet(held, index=False)

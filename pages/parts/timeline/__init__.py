@@ -21,7 +21,7 @@ from pages.parts.timeline.words import frames_of
 from runner.store.queries.timelines import CATEGORIES, Columns, Timeline
 
 _FOLDER = Path(__file__).parent
-_SCRIPTS = ("model.js", "raster.js", "picture.js", "controls.js", "view.js")
+_SCRIPTS = ("model.js", "raster.js", "picture.js", "place.js", "controls.js", "view.js")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +42,17 @@ def timeline(drawing: Drawing, *, key: str, on_cursor: Callable[[], None]) -> di
     )
     cursor: dict[str, Any] | None = held.cursor
     return cursor
+
+
+def picture_button(side: str) -> None:
+    """Saves the picture of the pane as the reader sees it, like the button of its own bar."""
+    css = (_FOLDER.parent / "takeaway" / "picture.css").read_text(encoding="utf-8")
+    button = '<button type="button" title="The timeline as you see it, with its title and colors">PNG</button>'
+    html = f'<div class="pictures">{button}</div>'
+    script = """export default ({data, parentElement}) => { parentElement.querySelector("button").onclick = () =>
+        window.dispatchEvent(new CustomEvent("stepscope-save", {detail: data})) }"""
+    component = st.components.v2.component("stepscope_timeline_picture", html=html, css=css, js=script)
+    component(key=f"timeline-{side}-picture", data=f"timeline-{side}", height="content")
 
 
 @cache

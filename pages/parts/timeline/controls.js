@@ -22,9 +22,12 @@ function listen(view) {
   click("out", since => view.zoom(1 / 0.6, {since}))
   click("fit", since => view.look(view.whole(), since))
   click("peak", () => view.setCursor(view.model.head.peakAt))
-  click("save", () => view.save())
+  click("save", () => savePicture(view))
   const search = view.find("search")
-  search.addEventListener("input", () => view.searchFor(search.value))
+  search.addEventListener("input", () => {
+    view.searchFor(search.value)
+    view.report()
+  })
   search.addEventListener("keydown", event => {
     if (event.key === "Enter") view.nextMatch()
     event.stopPropagation()     // Streamlit's own keys

@@ -174,3 +174,36 @@ function drawOver(canvas, model, view, theme, {hovered, pinned, cursor, ratio}) 
     context.fillRect(Math.round(x(cursor)) - 0.75, 0, 1.5, place.axis.top + 4)
   }
 }
+
+// The picture as it is seen, with its title and what the colors mean, as a file.
+function savePicture({plot, over, ratio, theme, model}) {
+  const {width, height} = plot, top = 30 * ratio, bottom = 30 * ratio
+  const canvas = new OffscreenCanvas(width, height + top + bottom), context = canvas.getContext("2d")
+  context.fillStyle = theme.page
+  context.fillRect(0, 0, width, canvas.height)
+  context.drawImage(plot, 0, top)
+  context.drawImage(over, 0, top)
+  context.scale(ratio, ratio)
+  context.textBaseline = "middle"
+  context.fillStyle = theme.text
+  context.font = `600 13px ${theme.font}`
+  context.fillText(model.head.title, 6, 15)
+  context.font = `11px ${theme.font}`
+  let x = 6
+  const y = (height + top) / ratio + 15
+  model.head.categories.forEach((name, i) => {
+    if (!model.head.present[i]) return
+    context.fillStyle = model.head.colors[i]
+    context.fillRect(x, y - 5, 10, 10)
+    context.fillStyle = theme.text
+    context.fillText(name, x + 14, y)
+    x += 28 + context.measureText(name).width
+  })
+  canvas.convertToBlob({type: "image/png"}).then(blob => {
+    const link = document.createElement("a")
+    link.href = URL.createObjectURL(blob)
+    link.download = `stepscope-timeline-${model.head.title.replace(/[^\w.]+/g, "-")}.png`
+    link.click()
+    setTimeout(() => URL.revokeObjectURL(link.href), 10_000)
+  })
+}

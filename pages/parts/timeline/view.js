@@ -14,11 +14,12 @@ class View {
     this.text = ""
     listen(this)
     new ResizeObserver(() => this.#resize()).observe(this.find("stage"))
+    window.addEventListener("stepscope-save", event => event.detail === cardOf(root) && this.model && savePicture(this))
   }
 
   // New data, or the same with other settings. Zoom, pin and search stay while it is the same timeline.
   show(data, setStateValue) {
-    const began = performance.now(), head = headOf(data), same = this.model?.head.key === head.key
+    const began = performance.now(), head = headOf(data), first = !this.model, same = this.model?.head.key === head.key
     this.tell = setStateValue
     if (same && JSON.stringify(this.model.head) === JSON.stringify(head)) return this.redraw()
     this.model = new Model(data, head)
@@ -28,7 +29,9 @@ class View {
       this.#showPin()
     }
     if (!same || this.view.high > this.model.height) this.view = this.whole()
-    this.found = this.model.search(this.text)
+    if (first) this.#arrive()
+    else this.report()
+    this.searchFor(this.text)
     this.plot.setAttribute("aria-label", head.alt)
     this.#makeLegend()
     this.#showCursor()
@@ -43,6 +46,23 @@ class View {
   #rehearse(times) {
     const idle = window.requestIdleCallback ?? (act => setTimeout(act, 50))
     idle(() => { this.#draw(); if (times > 1) this.#rehearse(times - 1) })
+  }
+
+  // Where the address says that its reader was.
+  #arrive() {
+    forgetPlace(this.root)
+    const place = placeInAddress(this.root, this.model)
+    if (!place) return
+    Object.assign(this, {cursor: place.cursor, pinned: place.pinned, text: place.text})
+    this.look(place.view)
+    this.#showPin()
+    this.find("search").value = place.text
+  }
+
+  // Say where the reader is, once they stay there.
+  report() {
+    clearTimeout(this.reporting)
+    this.reporting = setTimeout(() => putIntoAddress(this.root, placeInWords(this, this.whole())), 250)
   }
 
   whole() { return {from: 0, to: this.model.end, low: 0, high: this.model.height} }
@@ -100,6 +120,7 @@ class View {
     const [from, to] = clamp(now.from, now.to, Math.min(FEWEST_US, end), end)
     const [low, high] = clamp(now.low, now.high, Math.min(4096, height), height)
     this.view = {from, to, low, high}
+    this.report()
     this.redraw(since)
   }
 
@@ -131,6 +152,7 @@ class View {
     this.cursor = Math.min(this.model.end, Math.max(0, Math.round(time)))
     this.#reveal(this.cursor)
     this.#showCursor()
+    this.report()
     this.redraw()
     clearTimeout(this.telling)
     this.telling = setTimeout(() => this.tell("cursor", {timeline: this.model.head.key, at: this.cursor}), 150)
@@ -139,6 +161,7 @@ class View {
   pinBlock(block) {
     this.pinned = block
     this.#showPin()
+    this.report()
     this.redraw()
   }
 
@@ -230,39 +253,6 @@ class View {
       item.hidden = !this.model.head.present[i]
       return [item]
     }))
-  }
-
-  // The picture as it is seen, with its title and what the colors mean, as a file.
-  save() {
-    const {width, height} = this.plot, {ratio, theme, model} = this, top = 30 * ratio, bottom = 30 * ratio
-    const canvas = new OffscreenCanvas(width, height + top + bottom), context = canvas.getContext("2d")
-    context.fillStyle = theme.page
-    context.fillRect(0, 0, width, canvas.height)
-    context.drawImage(this.plot, 0, top)
-    context.drawImage(this.over, 0, top)
-    context.scale(ratio, ratio)
-    context.textBaseline = "middle"
-    context.fillStyle = theme.text
-    context.font = `600 13px ${theme.font}`
-    context.fillText(model.head.title, 6, 15)
-    context.font = `11px ${theme.font}`
-    let x = 6
-    const y = (height + top) / ratio + 15
-    model.head.categories.forEach((name, i) => {
-      if (!model.head.present[i]) return
-      context.fillStyle = model.head.colors[i]
-      context.fillRect(x, y - 5, 10, 10)
-      context.fillStyle = theme.text
-      context.fillText(name, x + 14, y)
-      x += 28 + context.measureText(name).width
-    })
-    canvas.convertToBlob({type: "image/png"}).then(blob => {
-      const link = document.createElement("a")
-      link.href = URL.createObjectURL(blob)
-      link.download = `stepscope-timeline-${model.head.title.replace(/[^\w.]+/g, "-")}.png`
-      link.click()
-      setTimeout(() => URL.revokeObjectURL(link.href), 10_000)
-    })
   }
 }
 

@@ -1,0 +1,108 @@
+// Which axes of which cards a reader has zoomed: kept while charts are made anew, read from the address, written to it.
+
+const kept = window.__stepscopeZoom ??= new Map()     // "path card uirevision" -> {x: [low, high], y2: …}
+const views = window.__stepscopeViews ??= new Map()   // "path card" -> what another drawing says of itself
+const drawn = window.__stepscopeDrawn ??= new Set()   // "path card" of charts that had their zoom from the address
+const CARD = "st-key-card-"
+
+const charts = () => [...document.querySelectorAll(".js-plotly-plot")].filter(chart => chart._fullLayout && cardOf(chart))
+const cardOf = chart => {
+  const card = chart.closest(`[class*="${CARD}"]`)
+  return card && [...card.classList].find(name => name.startsWith(CARD))?.slice(CARD.length)
+}
+const nameOf = chart => `${location.pathname} ${cardOf(chart)} ${chart._fullLayout.uirevision}`
+const asked = () => new Map(new URLSearchParams(location.search).getAll("zoom")
+  .map(text => text.match(/^([\w-]{1,60}):(.{1,300})$/)).filter(Boolean).map(([, card, text]) => [card, text]))
+
+const axisOf = (chart, name) => /^[xy]\d*$/.test(name) ? chart._fullLayout[`${name[0]}axis${name.slice(1)}`] : undefined
+const isEnd = (text, axis) => axis.type === "date" ? /^\d{4}-\d\d-\d\d[\d :.]*$/.test(text)
+  : /^-?\d+(\.\d+)?(e-?\d+)?$/.test(text) && Math.abs(text) < (axis.type === "log" ? 300 : 1e15)
+
+// The ranges in a link's text, of axes that the chart has.
+function parsed(chart, text) {
+  const ranges = {}, parts = text.split(",")
+  for (let i = 0; i + 2 < parts.length; i += 3) {
+    const [name, ...ends] = parts.slice(i, i + 3), axis = axisOf(chart, name)
+    if (axis && ends.every(end => isEnd(end, axis)) && ends[0] !== ends[1])
+      ranges[name] = axis.type === "date" ? ends : ends.map(Number)
+  }
+  return Object.keys(ranges).length ? ranges : undefined
+}
+
+// To a hundred-thousandth of what is seen.
+function rounded([low, high]) {
+  if (typeof low === "string") return [low, high]
+  const places = Math.min(20, Math.max(0, 4 - Math.floor(Math.log10(Math.abs(high - low)))))
+  return [low, high].map(end => +end.toFixed(places))
+}
+
+const inWords = ranges => Object.entries(ranges).map(([axis, range]) => [axis, ...rounded(range)].join()).join()
+
+// What a link says: of what is drawn as it is now, of the rest (a card that shows its table) as the address has it.
+function shown() {
+  const found = asked(), put = (card, text) => text ? found.set(card, text) : found.delete(card)
+  for (const chart of charts()) {
+    const ranges = kept.get(nameOf(chart))
+    if (chart.__stepscope) put(cardOf(chart), ranges && inWords(ranges))
+  }
+  for (const [name, text] of views) {
+    const [path, card] = name.split(" ")
+    if (path === location.pathname && document.querySelector(`.${CARD}${card}`)) put(card, text)
+  }
+  return [...found].map(([card, text]) => `${card}:${text}`).sort()
+}
+
+function settle() {
+  const now = shown(), query = new URLSearchParams(location.search)
+  if (query.getAll("zoom").sort().join("\n") === now.join("\n")) return
+  query.delete("zoom")
+  for (const text of now) query.append("zoom", text)
+  const search = query.size ? `?${query}` : ""
+  history.replaceState(history.state, "", `${location.pathname}${search}${location.hash}`)
+  window.__stepscopeTell?.("zoom", now)
+}
+
+function attend(chart) {
+  if (chart.__stepscope || !chart.on || !window.Plotly) return
+  chart.__stepscope = true
+  const name = nameOf(chart), page = `${location.pathname} ${cardOf(chart)}`
+  if (!kept.has(name) && !drawn.has(page)) {
+    const ranges = parsed(chart, asked().get(cardOf(chart)) ?? "")
+    if (ranges) kept.set(name, ranges)
+  }
+  drawn.add(page)
+  if (kept.has(name)) {
+    const full = ([axis, range]) => [`${axis[0]}axis${axis.slice(1)}.range`, [...range]]
+    window.Plotly.relayout(chart, Object.fromEntries(Object.entries(kept.get(name)).map(full)))
+  }
+  chart.on("plotly_relayout", change => heard(chart, change))
+  chart.on("plotly_doubleclick", () => setTimeout(() => { kept.delete(nameOf(chart)); settle() }))
+}
+
+// Axes that move together are one, under the name of the first.
+function heard(chart, change) {
+  const ranges = {...kept.get(nameOf(chart))}
+  for (const key of Object.keys(change)) {
+    const [, letter, number, what] = key.match(/^([xy])axis(\d*)\.(range|autorange)/) ?? []
+    if (!letter) continue
+    const axis = axisOf(chart, letter + number)
+    if (what === "range") ranges[axis.matches ?? letter + number] = [...axis.range]
+    else if (change[key]) delete ranges[letter + number]
+  }
+  if (Object.keys(ranges).length) kept.set(nameOf(chart), ranges)
+  else kept.delete(nameOf(chart))
+  settle()
+}
+
+let due = 0
+const look = () => { due = 0; charts().forEach(attend); settle() }
+const soon = () => { due ||= setTimeout(look, 60) }
+
+export default function ({setTriggerValue}) {
+  window.__stepscopeTell = setTriggerValue
+  soon()
+  if (window.__stepscopeWatch) return
+  window.__stepscopeWatch = new MutationObserver(soon)
+  window.__stepscopeWatch.observe(document.body, {childList: true, subtree: true})
+  window.addEventListener("stepscope-view", soon)
+}
