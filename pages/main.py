@@ -22,6 +22,8 @@ from runner.store.database import default_path, fingerprint
 from runner.store.queries.overview import contents
 
 ICON, LOGO = (str(Path(__file__).parent / name) for name in ("icon.svg", "logo.svg"))
+#: Lines of text and axes longer than this are hard to follow.
+WIDEST = "<style>[data-testid=stMainBlockContainer] { max-width: 1600px; }</style>"
 
 PageFunction = Callable[[Frame], None]
 
@@ -52,6 +54,7 @@ NAVIGATION: dict[str, list[tuple[str, str, str, PageFunction]]] = {
 def main() -> None:
     """Draw one page."""
     st.set_page_config(page_title="Stepscope", page_icon=ICON, layout="wide")
+    st.html(WIDEST)
     st.logo(LOGO, icon_image=ICON, size="large")
     if closed := sign_in.closed():
         _navigation(lambda _: closed, {}, position="hidden").run()

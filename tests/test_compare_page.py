@@ -1,13 +1,17 @@
 """Compare in a real browser: A and B are chosen, the answer is the terminal's, and the link brings it to others."""
 
 import re
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from pages.parts.frame import cached
 from runner.analysis.verdict import Side, Verdict
 from runner.store.queries.compare import Question, compared
 from tests import sides as made
@@ -49,6 +53,24 @@ def drawn(page: Page, card: str) -> list[dict[str, Any]]:
     script = f"node => {named}.map(({{name, x}}) => ({{name, x: Array.from(x._inputArray || x)}}))"
     found: list[dict[str, Any]] = page.locator(f".st-key-card-{card} .js-plotly-plot").evaluate(script)
     return found
+
+
+def test_readers_who_ask_at_once_have_it_worked_out_once(path: Path) -> None:
+    """Eight readers open the same comparison of a state that nobody has asked about."""
+    asked, together = [], threading.Barrier(8)
+
+    def slow(path: Path) -> str:
+        asked.append(path)
+        time.sleep(0.3)
+        return "worked out"
+
+    def read(_: int) -> str:
+        together.wait()
+        return cached(path, "a state of this test", slow)
+
+    with ThreadPoolExecutor(8) as readers:
+        assert list(readers.map(read, range(8))) == ["worked out"] * 8
+    assert asked == [path]
 
 
 def test_the_answer_is_the_terminals(browser: Browser, address: str, path: Path) -> None:
@@ -112,7 +134,7 @@ def test_a_pinned_dot_shows_its_samples_and_what_was_left_out_is_listed(
 def test_sides_that_are_gone_or_the_same_are_reported(browser: Browser, address: str) -> None:
     with opened(browser, f"{address}/compare?compare=Labels&label-a=long+ago&label-b=before") as visit:
         alerts = visit.page.get_by_test_id("stAlert")
-        expect(alerts.filter(has_text="The link asks for “long ago”, which is not in this file.")).to_be_visible()
+        expect(alerts.filter(has_text="“long ago”, which is not here.")).to_be_visible()
     with opened(browser, f"{address}/compare?compare=Labels&label-a=after&label-b=after") as visit:
         expect(visit.page.get_by_test_id("stAlert")).to_contain_text("A and B are the same")
 

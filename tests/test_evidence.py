@@ -1,20 +1,26 @@
 """Every page's sentence opens to its rows: the query that is shown gives them, and what was left out adds up."""
 
+import ast
 import re
 import shlex
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import duckdb
 import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
+from pages.parts.evidence import WHY
 from pages.parts.grid import commands, missing, places
+from pages.parts.sql.examples import EXAMPLES, Example
+from pages.parts.takeaway.visit import nodes
 from runner.schema import RunRow, new_id
 from runner.store.database import open_reader
 from runner.store.queries.attention import attention_cells
@@ -26,10 +32,46 @@ from runner.store.queries.memory import peaks
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import measured
 from tests import memory_rows, rows, timelines, traces
+from tests.everything import store as store_everything
 
 MAIN = Path(__file__).parent.parent / "pages/main.py"
+#: Every piece of text with a number that somebody wrote into a page.
+WRITTEN = sorted(
+    {
+        part.strip()
+        for path in MAIN.parent.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(part := node.value, str)
+        if len(part) > 8 and re.search(r"\d", part)
+    },
+    key=lambda text: -len(text),
+)
 ADDRESSES = re.findall(r'\("[^"]+", "([a-z-]+)", ":material', MAIN.read_text())
 HERE, THERE = "Example CPU · bench1", "Example GPU · bench2"
+#: Pages with a cell to look into, and its table.
+PINNED = {"training-step": "steps", "torch-compile": "steps", "attention": "attention", "peak-memory": "memory"}
+#: What every page says, given the rows of `everything`.
+SAID = {
+    **{address: {"answer"} for address in ADDRESSES},
+    "overview": {"answer", "training-step", "torch-compile", "mixed-precision", "attention", "peak-memory"},
+    "training-step": {"answer", "trust", "compiled", "warmup", "grade"},
+    "mixed-precision": {"answer", "trust", "precision-price", "accumulation", "dtypes", "normalization"},
+    "torch-compile": {"answer", "trust", "compile-seconds", "paid-after", "crossing", "phases", "grade"},
+    "kernels": {"answer", "kernel-classes", "kernels", "attention-ranges", "matmul-share", "busy", "difference"},
+    "roofline": {"answer", "moved", "changes", "bounds"},
+    "attention": {"answer", "attention-time", "attention-memory", "agreement", "trust", "fused-speedup",
+                  "compiled-speedup", "frontier", "worked-sum", "attention-totals", "attention-tensors",
+                  "frontier-context", "grade"},
+    "peak-memory": {"answer", "trust", "peak-precision", "peak-predicted", "part-pairs", "kept", "block-tensors",
+                    "checkpointing", "grade"},
+    "compare": {"steps", "attention", "memory"},
+}  # fmt: skip
+#: Texts with numbers that are no answers: which rows a card is about, what is drawn of them, what limits a query.
+NO_ANSWER = (
+    "Of the residual streams that enter blocks of", "Of size ", "B = ", "Measured by `", "A and B: ", "held before",
+    "are drawn", "**At the peak** (", "rows match, newest first", "All 31 rows", "Faster or slower: ",
+    "One line a pair of cells", "Reads only · ", "Worked out in ",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -52,33 +94,124 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def everything(file: Path) -> Path:
+    """The same, and rows for every other sentence that a page can say."""
+    path = file.with_name("everything.duckdb")
+    shutil.copy(file, path)
+    return store_everything(path)
+
+
+@pytest.fixture(scope="module")
+def reversed_rows(everything: Path) -> Path:
+    """The same rows, each table from its end to its beginning."""
+    path = everything.with_name("reversed.duckdb")
+    shutil.copy(everything, path)
+    with duckdb.connect(str(path)) as writer:
+        for (table,) in writer.execute("SELECT table_name FROM duckdb_tables() WHERE NOT temporary").fetchall():
+            writer.execute(f"CREATE TEMP TABLE held AS FROM {table} ORDER BY rowid DESC")
+            writer.execute(f"DELETE FROM {table}")
+            writer.execute(f"INSERT INTO {table} FROM held")
+            writer.execute("DROP TABLE held")
+    return path
+
+
 def opened(file: Path, address: str, monkeypatch: pytest.MonkeyPatch, **state: Any) -> AppTest:
-    """A page with its evidence open."""
+    """A page with the evidence open of all that is listed for it."""
     monkeypatch.setenv("STEPSCOPE_DB", str(file))
     found = AppTest.from_file(str(MAIN), default_timeout=60)
     found._page_hash = calc_hash("" if address == "overview" else address)  # pages that are functions have no path
-    for key in ("answer", "steps", "attention", "memory"):
-        found.session_state[f"_why-{key}"] = True
-    for key, value in state.items():
+    if address in PINNED:
+        found.query_params["cell"] = str(_some_cell(file, PINNED[address]))
+    for key, value in (state | {f"_why-{name}": True for name in SAID[address]}).items():
         found.session_state[key] = value
     return found.run()
 
 
+def _some_cell(file: Path, table: str) -> UUID:
+    with open_reader(file) as reader:
+        (cell_id,) = reader.execute(f"SELECT max(cell_id) FROM {table} WHERE status = 'ok'").fetchall()[0]
+    assert isinstance(cell_id, UUID)
+    return cell_id
+
+
+def boxes_of(page: AppTest) -> list[Any]:
+    return [box for box in page.expander if box.label == WHY]
+
+
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_the_sentence_of_every_page_opens_to_the_query_that_gives_its_rows(
-    file: Path, address: str, monkeypatch: pytest.MonkeyPatch
+def test_every_sentence_of_every_page_opens_to_the_query_that_gives_its_rows(
+    everything: Path, reversed_rows: Path, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = opened(file, address, monkeypatch)
+    """What is shown comes from one file, and is compared with another in which every tie falls otherwise."""
+    page = opened(everything, address, monkeypatch)
     assert not page.exception
-    boxes = [box for box in page.expander if box.label == "How do we know?" and box.code]
-    queries = [code.value for box in boxes for code in box.code]
-    shown = [frame for box in boxes for frame in box.dataframe if "Left out because" not in frame.value.columns]
-    assert len(queries) == len(shown) == sum(len(box.markdown) for box in boxes) >= 1
-    for query, frame in zip(queries, shown, strict=True):
-        with open_reader(file) as reader:
-            expected = reader.execute(query).df()
-        assert _texts(expected) == _texts(frame.value)
-    assert not shown[0].value.empty
+    boxes = boxes_of(page)
+    assert {box.key.removeprefix("_why-") for box in boxes} == SAID[address]
+    for box in boxes:
+        tables = [table.value for table in box.dataframe]
+        queries = [code.value for code in box.code]
+        shown = [table for table in tables if "Left out because" not in table.columns]
+        assert len(queries) == len(shown) == len(box.markdown) >= 1
+        with open_reader(reversed_rows) as reader:
+            for query, table in zip(queries, shown, strict=True):
+                assert _texts(reader.execute(query).df()) == _texts(table), box.key
+                assert not table.empty, box.key
+        adds_up(box.markdown, [table for table in tables if "Left out because" in table.columns])
+    assert not computed_elsewhere(page)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.title)
+def test_an_example_gives_its_rows_in_one_order(everything: Path, reversed_rows: Path, example: Example) -> None:
+    answers = []
+    for path in (everything, reversed_rows):
+        with open_reader(path) as reader:
+            answers.append(_texts(reader.execute(example.query).df()))
+    assert answers[0] == answers[1]
+
+
+def adds_up(summaries: Sequence[Any], left_out: Sequence[pd.DataFrame]) -> None:
+    """Of so many rows some speak, and the others are all accounted for."""
+    counted = [re.search(r"\*\*([\d,]+) of ([\d,]+) rows", summary.value) for summary in summaries]
+    spoken, total = (sum(int(one[at].replace(",", "")) for one in counted if one) for at in (1, 2))
+    assert spoken + sum(int(table["Rows"].sum()) for table in left_out) == total
+
+
+def computed_elsewhere(page: AppTest) -> list[str]:
+    """Texts with a number that stands in no string of the source, and so was computed, but do not open."""
+    opening = {id(found) for found in _opening(page.main)}
+    return [
+        text
+        for node in _texts_of(page.main)
+        if id(node) not in opening and _has_computed(text := node.value) and not any(map(text.__contains__, NO_ANSWER))
+    ]
+
+
+def _opening(node: Any) -> Iterator[Any]:
+    """What stands right above a box, and all that is inside."""
+    children = list(getattr(node, "children", {}).values())
+    for before, child in pairwise(children):
+        if getattr(child, "label", None) == WHY:
+            yield before
+            yield from nodes(child)
+    for child in children:
+        yield from _opening(child)
+
+
+def _texts_of(node: Any) -> Iterator[Any]:
+    """What is written on the page; a popover's words are about the link and the command."""
+    if node.type in ("markdown", "caption", "info", "warning", "success"):
+        yield node
+    if node.type != "popover":
+        for child in getattr(node, "children", {}).values():
+            yield from _texts_of(child)
+
+
+def _has_computed(text: str) -> bool:
+    without_code = re.sub(r"`[^`]*`", "", text)
+    for written in WRITTEN:
+        without_code = without_code.replace(written, " ")
+    return bool(re.search(r"\d", without_code))
 
 
 def _texts(table: pd.DataFrame) -> list[list[str]]:
@@ -89,7 +222,7 @@ def _texts(table: pd.DataFrame) -> list[list[str]]:
 def _text(value: Any) -> str:
     if pd.isna(value):
         return ""
-    return repr(float(value)) if isinstance(value, int | float) else str(value)
+    return f"{value:.12g}" if isinstance(value, int | float) else str(value)  # sums of floats depend on their order
 
 
 def everything_adds_up(file: Path, found: Evidence) -> None:

@@ -1,6 +1,5 @@
 """Is B faster than A, and why? Two runs, labels, machines, commits, precisions or backends, over cells they share."""
 
-import re
 import shlex
 
 import streamlit as st
@@ -12,6 +11,7 @@ from pages.parts.compare.environment import draw_environment
 from pages.parts.compare.pinned import draw_pinned
 from pages.parts.evidence import of_sides, say
 from pages.parts.frame import Frame
+from pages.parts.since import escaped
 from runner.analysis.verdict import Verdict
 from runner.analysis.verdict_words import NAMES, RULE, sentence
 from runner.store.queries.compare import Question, compared
@@ -31,13 +31,14 @@ def page(frame: Frame) -> None:
     verdicts = [filtered(frame, verdict) for verdict in found.verdicts]
     verdicts = [verdict for verdict in verdicts if verdict.pairs or verdict.left_out]
     if not verdicts:
-        st.info("Neither side has a cell that passes the filters of the sidebar.", icon=":material/filter_alt_off:")
+        nothing = frame.say("Neither side has a cell that passes the filters of the sidebar.")
+        st.info(nothing, icon=":material/filter_alt_off:")
         return
     draw_environment(question, found, moved=any(set(verdict.outcomes) - {"same"} for verdict in verdicts))
     with st.container(key="verdicts"):
         for verdict in verdicts:
             name, rest = sentence(verdict).split(": ", 1)
-            say(frame, f"**{name}:** {_plain(rest)}", of_sides(frame, verdict), key=verdict.table)
+            say(frame, f"**{name}:** {escaped(rest)}", of_sides(frame, verdict), key=verdict.table)
     st.caption(RULE)
     shown = _section(verdicts)
     if shown.pairs:
@@ -55,11 +56,6 @@ def _section(verdicts: list[Verdict]) -> Verdict:
     return by_name[chosen("compare-cells", "Cells of", list(by_name), default=paired)]
 
 
-def _plain(text: str) -> str:
-    """Text of a reader's own (labels, names of machines) with nothing in it that Markdown would take for its own."""
-    return re.sub(r"([\\`*_{}\[\]<>#~$:|])", r"\\\1", text)
-
-
 def _in_a_terminal(question: Question) -> None:
     words = ["python", "-m", "runner", "compare", question.a.spec, question.b.spec]
     words += [word for side in question.within for word in ("--within", side.spec)]
@@ -75,5 +71,5 @@ def _in_a_terminal(question: Question) -> None:
 def _empty() -> None:
     with st.container(border=True):
         st.markdown("**There is only one of everything here.** Measure the same cells once more, under another name:")
-        st.code("python -m runner sweep --fresh --label after", language="bash")
+        st.code("python -m runner sweep --fresh --label after", language="bash", wrap_lines=True)
         st.caption("Or merge the rows of another machine, or measure another precision: `--precisions fp32,bf16`.")

@@ -32,7 +32,7 @@ def page(frame: Frame) -> None:
     say(frame, answer(shown), of_cells(frame, shown), at=lead)
     draw_time(frame, shown)
     draw_memory(frame, shown)
-    st.caption(agreement(shown))
+    say(frame, agreement(shown), of_cells(frame, shown), key="agreement")
     _failures(shown)
     draw_trust(frame, shown)
     draw_grid(frame, grid)
@@ -82,5 +82,5 @@ def _failures(cells: list[Attended]) -> None:
 def _empty() -> None:
     with st.container(border=True):
         st.markdown("**No attention cell has been measured here.** This measures the naive and the fused ones:")
-        st.code("python -m runner sweep --experiment attention", language="bash")
+        st.code("python -m runner sweep --experiment attention", language="bash", wrap_lines=True)
         st.caption("If a run is chosen in the sidebar, only its cells are listed.")

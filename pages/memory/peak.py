@@ -72,5 +72,5 @@ def _growth(frame: Frame, cells: list[Peak], names: Names) -> None:
 def _empty() -> None:
     with st.container(border=True):
         st.markdown("**No memory cell has been measured here.** This takes peaks apart, step by step:")
-        st.code("python -m runner sweep --experiment memory --modes inference,train", language="bash")
+        st.code("python -m runner sweep --experiment memory --modes inference,train", language="bash", wrap_lines=True)
         st.caption("If a run is chosen in the sidebar, only its cells are listed.")

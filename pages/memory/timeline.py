@@ -4,7 +4,8 @@ import streamlit as st
 
 from pages.charts.categories import category_bars
 from pages.parts.card import Card, draw
-from pages.parts.evidence import of_timelines, say
+from pages.parts.chosen import heard, picked, report_gone
+from pages.parts.evidence import of_details, say
 from pages.parts.frame import Frame
 from pages.parts.timeline.pane import pane
 from pages.parts.timeline.words import answer, difference, difference_rows
@@ -30,7 +31,7 @@ def page(frame: Frame) -> None:
             pane(frame, item, side=side, fold_bytes=fold_bytes, scale_bytes=scale)
     parts = [frame.ask(parts_at, item.cell_id, item.peak_at_us) for item in shown]
     sentence = answer(shown[0], frame.ask(columns, shown[0].cell_id), parts[0])
-    evidence = of_timelines(frame, [item.cell_id for item in shown])
+    evidence = of_details(frame, "timelines", [item.cell_id for item in shown])
     if len(shown) == 1:
         say(frame, sentence, evidence, at=lead)
         return
@@ -48,19 +49,16 @@ def page(frame: Frame) -> None:
 def _choose(found: dict[str, Timeline]) -> tuple[list[Timeline], int]:
     """The timelines to draw, one or two, and the size below which blocks are folded."""
     labels = list(found)
-    for asked in (value for key in ("timeline", "beside") for value in st.query_params.get_all(key)):
-        if asked not in (ALONE, *labels):
-            st.warning(
-                f"The link asks for the timeline “{asked}”, which is not in this file.", icon=":material/link_off:"
-            )
     trained = next((label for label in labels if (cell := found[label].cell) and cell.mode == "train"), labels[0])
     left, middle, right = st.columns(3)
     with left:
-        first = st.selectbox("Timeline", labels, index=labels.index(trained), key="timeline", bind="query-params")
+        first = picked("timeline", "Timeline", labels, default=trained)
     with middle:
-        second = st.selectbox("Beside it", [ALONE, *labels], key="beside", bind="query-params")
+        second = picked("beside", "Beside it", [ALONE, *labels])
     with right:
-        fold = st.select_slider("Fold blocks smaller than", list(FOLDS), value="4 KiB", key="fold", bind="query-params")
+        report_gone("fold", "Fold", FOLDS)
+        fold = st.select_slider("Fold blocks smaller than", list(FOLDS), value="4 KiB", key="fold",
+                                bind="query-params", on_change=heard, args=("fold",))  # fmt: skip
     shown = [found[first]]
     if second != ALONE and second != first:
         shown.append(found[second])
@@ -71,7 +69,11 @@ def _empty() -> None:
     """How to get a timeline."""
     with st.container(border=True):
         st.markdown("**No timeline has been recorded yet.** This records steps, every allocation with its stack:")
-        st.code("python -m runner sweep --experiment memory --modes train,inference --timeline", language="bash")
+        st.code(
+            "python -m runner sweep --experiment memory --modes train,inference --timeline",
+            language="bash",
+            wrap_lines=True,
+        )
         st.markdown("Or bring a snapshot that `torch.cuda.memory._dump_snapshot` wrote:")
-        st.code("python -m runner import snapshot.pickle", language="bash")
+        st.code("python -m runner import snapshot.pickle", language="bash", wrap_lines=True)
         st.caption("If a run is chosen in the sidebar, only its timelines are listed.")

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import plotly.graph_objects as go
 import streamlit as st
 
+from pages.parts.evidence import Found, say
 from pages.parts.frame import Frame
 from pages.parts.permalink import link
 from pages.parts.takeaway import Picture, downloads, pictures
@@ -29,10 +30,13 @@ CONFIG = {
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """What a card is about. `rows` are dicts of table headings to values; `alt` says in words what the chart shows."""
+    """What a card is about. `answer` is what its rows say, and opens to `evidence`; `note` says how to read the
+    picture. `rows` are dicts of table headings to values; `alt` says in words what the chart shows."""
 
     key: str
     title: str
+    answer: str = ""
+    evidence: Sequence[Found | None] = ()
     note: str = ""
     alt: str = ""
     rows: Sequence[dict[str, Any]] = field(default_factory=list)
@@ -60,6 +64,8 @@ def draw(
                 if share.open:
                     with share:
                         _share(frame, card, has_chart=view != "Table")
+        if card.answer:
+            say(frame, card.answer, *card.evidence, key=card.key)
         if card.note:
             st.caption(card.note)
         if view == "Table":

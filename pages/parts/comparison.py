@@ -13,7 +13,8 @@ from pages.charts.speedups import speedup_dots
 from pages.parts import marks
 from pages.parts.answers import speedup_answer
 from pages.parts.card import Card, draw
-from pages.parts.frame import Frame
+from pages.parts.chosen import chosen
+from pages.parts.frame import Frame, cached
 from pages.parts.pin import pin
 from runner.analysis.comparison import Axis, Comparison, compare
 from runner.store.queries.selection import Selection
@@ -34,15 +35,16 @@ def variants(frame: Frame, axis: Axis, *, baseline: str) -> list[str]:
 def comparison(frame: Frame, axis: Axis, *, baseline: str, variant: str) -> Comparison:
     """All pairs that the other filters leave; worked out once for each state of the data, whatever the filters."""
     free = replace(frame.selection, precisions=()) if axis == "precision" else replace(frame.selection, backends=())
-    whole = frame.ask(_compare, free.broad(), axis, baseline, variant)
+    whole = frame.ask(_compare, free.broad(), axis, baseline, variant, frame.state)
     return Comparison(
         speedups=[found for found in whole.speedups if free.holds(found.base.cell)],
         left_out=[item for item in whole.left_out if free.holds(item.cell.cell)],
     )
 
 
-def _compare(path: Path, selection: Selection, axis: Axis, baseline: str, variant: str) -> Comparison:
-    cells, samples = measured(path, selection), samples_by_round(path, selection)
+def _compare(path: Path, selection: Selection, axis: Axis, baseline: str, variant: str, state: str) -> Comparison:
+    """The rows are read once for all variants."""
+    cells, samples = cached(path, state, measured, selection), cached(path, state, samples_by_round, selection)
     return compare(cells, samples, axis=axis, baseline=baseline, variant=variant)
 
 
@@ -88,5 +90,4 @@ def list_left_out(frame: Frame, compared: Comparison, *, axis: Axis) -> None:
 
 def choose_variant(names: Sequence[str], *, key: str, label: str) -> str:
     """Which variant to compare, in the URL."""
-    chosen = st.segmented_control(label, names, default=names[0], required=True, key=key, bind="query-params")
-    return chosen or names[0]
+    return chosen(key, label, names)

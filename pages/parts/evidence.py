@@ -7,7 +7,7 @@ Nothing is asked of the file before a reader opens it.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Protocol
 from uuid import UUID
@@ -19,16 +19,20 @@ from pages.parts.frame import Frame
 from pages.parts.sql.result import columns_of
 from runner.analysis.comparison import Comparison
 from runner.analysis.verdict import Verdict
-from runner.schema import table_of
-from runner.store.queries import evidence
+from runner.schema import Row, table_of
+from runner.store.queries import details, evidence
 from runner.store.queries.console import Answer
+from runner.store.queries.details import Kind
 from runner.store.queries.evidence import MOST_ROWS, Evidence, Scope
 
+#: What opens a sentence.
+WHY = "How do we know?"
 #: The address of the page where a query can be run.
 CONSOLE = "sql"
 #: A query of more lines than these scrolls.
 _TALL = 10
 Found = Callable[[], Evidence]
+Drawn = Callable[[str], object]
 Among = Literal["own", "latest", "all"]
 
 
@@ -42,29 +46,63 @@ class Answered(Protocol):
     def cell(self) -> Any: ...
 
 
-def say(frame: Frame, words: str, *found: Found | None, at: Any = None, key: str = "answer") -> None:
-    """The sentence with its evidence below it, in the place `at` if one was kept. `key` names it on its page."""
+@dataclass(frozen=True, kw_only=True)
+class _Itself:
+    """A row that is its own cell."""
+
+    cell_id: UUID
+    cell: Any
+
+
+def say(
+    frame: Frame, words: str, *found: Found | None, at: Any = None, key: str = "answer", drawn_by: Drawn = st.markdown
+) -> None:
+    """The sentence with its evidence below it, in the place `at` if one was kept; nothing if there is nothing to say.
+    `key` names it on its page."""
     asked = [ask for ask in found if ask]
+    if not words.strip():
+        return
     with at.container() if at is not None else st.container(), st.container(gap="xsmall"):
-        st.markdown(frame.say(words))
+        drawn_by(frame.say(words))
         if not asked:
             return
-        opened = st.expander("How do we know?", key=f"_why-{key}", type="compact", on_change="rerun")
+        opened = st.expander(WHY, key=_box(key), type="compact", on_change="rerun")
         if opened.open:
             with opened:
                 for index, ask in enumerate(asked):
                     _show(frame, ask(), key=f"{key}-{index}")
 
 
-def of_cells(frame: Frame, cells: Sequence[Answered], *, among: Among = "own") -> Found | None:
-    """The rows of these cells, all of one table; None of no cells. They are among those of the sidebar's machine and
-    run, the latest of any machine, or all that were ever measured."""
+def is_open(key: str) -> bool:
+    """Whether a reader has opened the sentence of this name."""
+    return bool(st.session_state.get(_box(key)))
+
+
+def _box(key: str) -> str:
+    return f"_why-{key}"
+
+
+def of_cells(frame: Frame, cells: Sequence[Answered], *, among: Among = "own", run: UUID | None = None) -> Found | None:
+    """The rows of these cells, all of one table; None of no cells, and imported traces are none. They are among those
+    of the sidebar's machine and run, of `run` instead where it is given, the latest of any machine, or all that were
+    ever measured."""
+    cells = [cell for cell in cells if cell.cell is not None]
     if not cells:
         return None
-    wanted, scope = frame.selection, Scope(table=table_of(cells[0].cell).name, latest=among != "all")
-    if among == "own":
+    wanted, scope = frame.selection, Scope(table=table_of(cells[0].cell).name, run=run, latest=among != "all")
+    if among == "own" and run is None:
         scope = replace(scope, machine=wanted.machine, run=wanted.run)
     return partial(frame.ask, evidence.of_cells, scope, tuple(dict.fromkeys(cell.cell_id for cell in cells)))
+
+
+def of_rows(frame: Frame, rows: Sequence[Row]) -> Found | None:
+    """The same of rows that are cells themselves, among those of the sidebar's machine and run."""
+    return of_cells(frame, [_Itself(cell_id=row.cell_id, cell=row) for row in rows])
+
+
+def of_details(frame: Frame, kind: Kind, cells: Sequence[UUID]) -> Found | None:
+    """Rows that belong to these cells: kernels, tensors, early steps, …; None of no cells."""
+    return partial(frame.ask, details.of_details, kind, tuple(cells)) if cells else None
 
 
 def of_pairs(frame: Frame, compared: Comparison) -> Found | None:
@@ -88,19 +126,9 @@ def of_tables(frame: Frame) -> Found:
     return partial(frame.ask, evidence.of_tables)
 
 
-def of_trace(frame: Frame, cell_id: UUID) -> Found:
-    """The kernels of a trace by phase and class."""
-    return partial(frame.ask, evidence.of_trace, cell_id)
-
-
 def of_ceilings(frame: Frame) -> Found:
     """What the machine was seen to reach."""
     return partial(frame.ask, evidence.of_ceilings, frame.selection.machine)
-
-
-def of_timelines(frame: Frame, cell_ids: Sequence[UUID]) -> Found:
-    """What was alive at the peak of timelines."""
-    return partial(frame.ask, evidence.of_timelines, tuple(cell_ids))
 
 
 def _show(frame: Frame, found: Evidence, *, key: str) -> None:
@@ -148,8 +176,9 @@ def _summary(found: Evidence) -> str:
     if found.cells is None or found.total is None:
         return f"**Every row of the file was there to be read**: no filter of the sidebar applies.{cut}"
     others = sum(rows for _, rows in found.left_out)
-    rest = f"; {others:,} were left out" if others else "; none was left out"
-    return f"**{found.cells:,} of {found.total:,} rows of `{found.about}`** speak here{rest}.{cut}"
+    rest = f"{f'{others:,}' if others else 'none'} {'were' if others > 1 else 'was'} left out"
+    speak = "speaks" if found.cells == 1 else "speak"
+    return f"**{found.cells:,} of {found.total:,} rows of `{found.about}`** {speak} here; {rest}.{cut}"
 
 
 def _link(frame: Frame, sql: str, words: str) -> None:

@@ -2,7 +2,8 @@
 
     cells = frame.ask(steps.measured, frame.selection)
 
-`ask` runs a query once for each state of the data, whoever asks; a change of the file is a new state.
+`ask` runs a query once for each state of the data, whoever asks; a change of the file is a new state. Of readers
+who ask at the same moment one has it worked out and the others wait for that.
 """
 
 from collections import Counter
@@ -37,7 +38,7 @@ class Frame:
     said: list[str] = field(default_factory=list)
 
     def say(self, answer: str) -> str:
-        """The sentence in which the page answers its question, to be drawn as it is; links carry the first of them."""
+        """The sentence in which the page answers its question, to be drawn as it is; links carry what fits of it."""
         self.said.append(answer)
         return answer
 

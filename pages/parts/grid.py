@@ -74,10 +74,10 @@ def missing(cells: Sequence[Any]) -> list[SweepCell]:
     name = column_of(cells[0].cell)
     lengths = sorted({getattr(item.cell, name) for item in cells})
     asked = kind(cells[0].cell)
-    effort = set(asked.names()) - set(question(table_of(cells[0].cell).name))
+    fields = [field for field in asked.names() if field in question(table_of(cells[0].cell).name) and field != name]
     rows: dict[tuple[Any, ...], dict[int, SweepCell]] = {}
     for item in cells:
-        key = tuple(getattr(item.cell, field) for field in asked.names() if field not in {*effort, name})
+        key = tuple(getattr(item.cell, field) for field in fields)
         rows.setdefault(key, {})[getattr(item.cell, name)] = item.cell
     return [
         replace(next(iter(row.values())), **{name: length}) for row in rows.values() for length in lengths

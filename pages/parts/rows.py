@@ -13,9 +13,10 @@ from runner.store.queries.tables import Window
 
 
 def frame_of(frame: Frame, table: Table, window: Window) -> pd.DataFrame:
-    """The rows in the schema's columns, under their own names."""
+    """The rows in the schema's columns, under their own names; whole numbers stay whole where some are unknown."""
     rows = frame.ask(stored.page, table.name, frame.selection, window).rows
-    return pd.DataFrame(rows, columns=[column.name for column in table.columns])
+    found = pd.DataFrame(rows, columns=[column.name for column in table.columns])
+    return found.astype({column.name: "Int64" for column in table.columns if column.type is int})
 
 
 def show(frame: Frame, table: Table, window: Window) -> None:

@@ -28,7 +28,7 @@ def explain(error: StoreError, path: Path) -> None:
         st.markdown("This page tries again by itself every few seconds. Nothing is lost meanwhile.")
     else:
         st.markdown("Nothing in the file was changed. To look at another file, name it and start the dashboard again:")
-        st.code("STEPSCOPE_DB=path/to/results.duckdb streamlit run app.py", language="bash")
+        st.code("STEPSCOPE_DB=path/to/results.duckdb streamlit run app.py", language="bash", wrap_lines=True)
 
 
 def empty() -> None:
@@ -40,9 +40,9 @@ def empty() -> None:
 
 def _how_to_measure() -> None:
     st.markdown("Measure something, on this machine or on one with a GPU. On a CPU this takes less than a minute:")
-    st.code("python -m runner sweep", language="bash")
+    st.code("python -m runner sweep", language="bash", wrap_lines=True)
     st.markdown("This page fills by itself as soon as the first cell is there. If the file is somewhere else, name it:")
-    st.code("STEPSCOPE_DB=path/to/results.duckdb streamlit run app.py", language="bash")
+    st.code("STEPSCOPE_DB=path/to/results.duckdb streamlit run app.py", language="bash", wrap_lines=True)
 
 
 def no_rows(what: str, do: str) -> None:

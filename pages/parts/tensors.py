@@ -18,8 +18,8 @@ _WHOLE = ("attention", "feed_forward")
 
 
 def draw_tensors(frame: Frame, card: Card, found: Sequence[TensorPair]) -> None:
-    """Draws the card; what it shows is said in its note."""
-    alt = f"Predicted and measured bytes of each tensor that is kept for backward. {card.note}"
+    """Draws the card; what it shows is said in its answer."""
+    alt = f"Predicted and measured bytes of each tensor that is kept for backward. {card.answer} {card.note}"
     draw(frame, replace(card, alt=alt.replace("*", "")), lambda: size_pairs(tensor_pairs(found), state=card.key))
 
 

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import streamlit as st
 
+from pages.parts.evidence import of_cells, say
 from pages.parts.frame import Frame
 from runner.analysis.audit import Finding, Grade, grade
 from runner.schema import table_of
@@ -40,17 +41,19 @@ def draw_trust(frame: Frame, cells: Sequence[Judged]) -> None:
         return
     grades = Counter(grade(found) for found in findings.values())
     counts = " · ".join(f":{_COLORS[letter]}[**{letter}**] {grades[letter]}" for letter in _COLORS if grades[letter])
+    rows = of_cells(frame, list(shown.values()))
     if set(grades) == {"A"}:
-        st.caption(f"Can these rows be trusted? {counts}: the audit found nothing against any of them.")
+        words = f"Can these rows be trusted? {counts}: the audit found nothing against any of them."
+        say(frame, words, rows, key="trust", drawn_by=st.caption)
         return
     with st.expander(f"Can these rows be trusted? {counts}"):
         st.caption("A: nothing against it. B: a note. C: in doubt. D: it does not mean what it says.")
-        for code, of_code in _by_code(findings).items():
-            (cell_id, first), *_ = of_code
-            st.markdown(
-                f"**{code.replace('_', ' ')}**, {len(of_code)} of {len(findings)} cells. "
-                f"For one, {title(shown[cell_id].cell)}: {first.sentence}"
-            )
+        sentences = [
+            f"**{code.replace('_', ' ')}**, {len(of_code)} of {len(findings)} cells. "
+            f"For one, {title(shown[of_code[0][0]].cell)}: {of_code[0][1].sentence}"
+            for code, of_code in _by_code(findings).items()
+        ]
+        say(frame, "\n\n".join(sentences), rows, key="trust")
 
 
 def draw_grade(frame: Frame, cell: Judged) -> None:
@@ -58,7 +61,8 @@ def draw_grade(frame: Frame, cell: Judged) -> None:
     found = frame.ask(audited, (cell.cell_id,), table_of(cell.cell).name).get(cell.cell_id, [])
     letter = grade(found)
     sentences = " ".join(finding.sentence for finding in found) or "The audit found nothing against this row."
-    st.markdown(f":{_COLORS[letter]}-badge[Grade {letter}] {sentences}")
+    words = f":{_COLORS[letter]}-badge[Grade {letter}] {sentences}"
+    say(frame, words, of_cells(frame, [cell], among="all"), key="grade")
 
 
 def _by_code(findings: Mapping[UUID, list[Finding]]) -> dict[str, list[tuple[UUID, Finding]]]:

@@ -10,6 +10,8 @@ import streamlit as st
 from pages.charts.frame import number
 from pages.charts.warmup import WarmupStep, warmup_steps
 from pages.parts.card import Card, draw
+from pages.parts.chosen import picked
+from pages.parts.evidence import of_details, say
 from pages.parts.frame import Frame
 from runner.schema import StepCell
 from runner.store.queries.steps import EarlyStep, early_steps
@@ -30,9 +32,7 @@ def draw_warmup(frame: Frame) -> None:
         return
     family = next(iter(families))
     if len(families) > 1:
-        family = st.selectbox(
-            "Cell measured after several warm-up counts", list(families), key="ablation", bind="query-params"
-        )
+        family = picked("ablation", "Cell measured after several warm-up counts", list(families))
     rows = families[family]
     dots = [
         WarmupStep(warmup=row.cell.warmup_steps, step=row.step, is_warmup=row.is_warmup, step_ms=row.step_ms)
@@ -40,7 +40,7 @@ def draw_warmup(frame: Frame) -> None:
     ]
     cells: list[StepCell] = list(dict.fromkeys(row.cell for row in rows))
     answer = _answer(rows)
-    st.markdown(answer)
+    say(frame, answer, of_details(frame, "early steps", list(dict.fromkeys(row.cell_id for row in rows))), key="warmup")
     draw(
         frame,
         Card(

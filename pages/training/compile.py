@@ -5,9 +5,9 @@ import streamlit as st
 from pages.parts.answers import speedup_answer
 from pages.parts.comparison import choose_variant, comparison, draw_dots, list_left_out
 from pages.parts.compile.bought import BASELINE, bought, ways
-from pages.parts.compile.cards import draw_costs, draw_paid, draw_ways
+from pages.parts.compile.cards import draw_costs, draw_paid, draw_ways, of_bought
 from pages.parts.compile.words import answer
-from pages.parts.evidence import of_cells, of_pairs, say
+from pages.parts.evidence import of_pairs, say
 from pages.parts.frame import Frame
 from pages.parts.samples import draw_samples
 from pages.parts.states import no_rows
@@ -26,7 +26,7 @@ def page(frame: Frame) -> None:
         return
     words = answer(frame, items)
     cells = [side for item in items for side in (item.step.base, item.step.other)]
-    say(frame, words, of_cells(frame, cells))
+    say(frame, words, of_bought(frame, items))
     draw_ways(frame, items, left_out, words=words)
     draw_costs(frame, items)
     draw_paid(frame, items)

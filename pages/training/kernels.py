@@ -2,15 +2,15 @@
 
 import streamlit as st
 
-from pages.parts.chosen import rows_of
+from pages.parts.chosen import picked, rows_of
 from pages.parts.coverage import draw_grid
-from pages.parts.evidence import of_cells, of_trace, say
+from pages.parts.evidence import of_cells, of_details, say
 from pages.parts.frame import Frame
 from pages.parts.kernels.across import draw_busy, draw_shares
 from pages.parts.kernels.attention import draw_attention
 from pages.parts.kernels.difference import draw_difference
 from pages.parts.kernels.one import draw_phases, draw_top
-from pages.parts.kernels.words import answer, labels, quoted
+from pages.parts.kernels.words import answer, labels
 from pages.parts.states import no_rows
 from runner.store.queries.kernels import Trace, parts, traces
 from runner.store.queries.selection import Shape
@@ -31,8 +31,8 @@ def page(frame: Frame) -> None:
     lead = st.empty()
     name = _choose(worked)
     trace, own = worked[name], classes.get(worked[name].cell_id, [])
-    profiled = None if trace.is_imported else of_cells(frame, [trace])
-    say(frame, answer(name, trace, own), of_trace(frame, trace.cell_id), profiled, at=lead)
+    kinds = of_details(frame, "kinds of work by phase", [trace.cell_id])
+    say(frame, answer(name, trace, own), kinds, of_cells(frame, [trace]), at=lead)
     draw_phases(frame, name, trace, own)
     draw_top(frame, trace)
     draw_attention(frame, name, trace)
@@ -60,12 +60,7 @@ def _choose(worked: dict[str, Trace]) -> str:
     """The trace that the first cards are about: at first a training step run eagerly, whose kernels know their ranges,
     the one with the most time."""
     names = list(worked)
-    for gone in (value for value in st.query_params.get_all("trace") if value not in worked):
-        st.warning(f"The link asks for the trace {quoted(gone)}, which is not here.", icon=":material/link_off:")
-    first = max(names, key=lambda name: _order(worked[name]))
-    if st.session_state.get("trace", first) not in worked:
-        del st.session_state["trace"]
-    return st.selectbox("Trace", names, index=names.index(first), key="trace", bind="query-params") or first
+    return picked("trace", "Trace", names, default=max(names, key=lambda name: _order(worked[name])))
 
 
 def _order(trace: Trace) -> tuple[bool, bool, float]:
@@ -77,7 +72,7 @@ def _order(trace: Trace) -> tuple[bool, bool, float]:
 def _empty() -> None:
     with st.container(border=True):
         st.markdown("**No step has been profiled here.** This lists the kernels of some, phase by phase:")
-        st.code("python -m runner sweep --experiment kernels", language="bash")
+        st.code("python -m runner sweep --experiment kernels", language="bash", wrap_lines=True)
         st.markdown("Or bring what Nsight Systems recorded, exported or summed up:")
         st.code("nsys export --type sqlite --output report.sqlite report.nsys-rep\n"
                 "python -m runner import report.sqlite", language="bash")  # fmt: skip

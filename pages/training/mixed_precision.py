@@ -31,8 +31,9 @@ def page(frame: Frame) -> None:
     variant = choose_variant(names, key="against", label="Compared with fp32")
     compared = comparison(frame, "precision", baseline=BASELINE, variant=variant)
     answer = speedup_answer(compared, baseline=BASELINE, variant=variant)
-    words = f"{answer} {trend_answer(compared.speedups)} {price(frame, variant)}"
-    say(frame, words, of_pairs(frame, compared), at=lead)
+    cost, errors = price(frame, variant)
+    words = f"{answer} {trend_answer(compared.speedups)} {cost}"
+    say(frame, words, of_pairs(frame, compared), errors, at=lead)
     draw_dots(frame, compared, axis="precision", variant=variant, baseline=BASELINE)
     if compared.speedups:
         _trend(frame, variant)

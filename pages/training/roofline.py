@@ -22,7 +22,7 @@ def page(frame: Frame) -> None:
         return
     limits, profiles = limits_of(frame), profiles_of(frame)
     say(frame, answer(frame, cells, limits), of_cells(frame, cells), of_ceilings(frame))
-    draw_moved(limits)
+    draw_moved(frame, limits)
     draw_roof(frame, cells, profiles, limits)
     draw_changes(frame)
     draw_shares(frame, profiles, limits)

@@ -1,4 +1,4 @@
-"""Where does the time of a training step go? Phases by size and context, compiled against eager, warm-up, samples."""
+"""Where does the time of a training step go? Phases by size and context, warm-up, samples."""
 
 from typing import cast, get_args
 
@@ -6,12 +6,13 @@ import streamlit as st
 
 from pages.charts.phases import View, phase_bars
 from pages.parts import marks
-from pages.parts.answers import speedup_answer, step_answer
+from pages.parts.answers import step_answer
 from pages.parts.card import Card, draw
-from pages.parts.comparison import choose_variant, comparison, draw_dots, list_left_out, variants
+from pages.parts.chosen import chosen
 from pages.parts.coverage import draw_grid
-from pages.parts.evidence import of_cells, of_pairs, say
+from pages.parts.evidence import of_cells, say
 from pages.parts.frame import Frame
+from pages.parts.headlines import against
 from pages.parts.pin import pin
 from pages.parts.samples import draw_samples
 from pages.parts.states import no_rows
@@ -36,12 +37,8 @@ def _phases(frame: Frame, cells: list[Measured]) -> None:
     ways = list(dict.fromkeys(f"{cell.cell.precision} · {cell.cell.backend}" for cell in cells))
     lead = st.empty()
     with st.container(horizontal=True):
-        way = st.segmented_control(
-            "Precision and backend", ways, default=ways[0], required=True, key="way", wrap=True, bind="query-params"
-        )
-        view = st.segmented_control(
-            "Show as", get_args(View), default="time", required=True, key="as", bind="query-params"
-        )
+        way = chosen("way", "Precision and backend", ways)
+        view = chosen("as", "Show as", get_args(View), default="time")
     shown = [cell for cell in cells if f"{cell.cell.precision} · {cell.cell.backend}" == way]
     bars = marks.phase_bars_of(frame, shown)
     answer = step_answer(frame, shown)
@@ -65,15 +62,8 @@ def _phases(frame: Frame, cells: list[Measured]) -> None:
 
 
 def _compiled(frame: Frame) -> None:
-    names = variants(frame, "backend", baseline="eager")
+    """The answer of the page that asks; the link keeps the filters."""
     st.header("Is compiled faster than eager?", anchor="compiled")
-    if not names:
-        st.caption("Nothing here was compiled. Measure it: `python -m runner sweep --backends eager,compiled`.")
-        return
-    lead = st.empty()
-    variant = choose_variant(names, key="compiled", label="Compared with eager")
-    compared = comparison(frame, "backend", baseline="eager", variant=variant)
-    words = speedup_answer(compared, baseline="eager", variant=variant)
-    say(frame, words, of_pairs(frame, compared), at=lead, key="compiled")
-    draw_dots(frame, compared, axis="backend", variant=variant, baseline="eager")
-    list_left_out(frame, compared, axis="backend")
+    words, found = against(frame, "backend", baseline="eager")
+    say(frame, words, found, key="compiled")
+    st.page_link(frame.pages["torch-compile"], label="What torch.compile buys and costs", icon=":material/bolt:")

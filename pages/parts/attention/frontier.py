@@ -16,6 +16,7 @@ from pages.charts.frontier import FrontierSpan, Grows, Tried, frontier_map
 from pages.parts.attention.words import way_of
 from pages.parts.card import Card, draw
 from pages.parts.chosen import rows_of
+from pages.parts.evidence import of_cells, say
 from pages.parts.frame import Frame
 from runner.schema import TABLES, FrontierCell
 from runner.sizes import shape_name
@@ -52,12 +53,12 @@ def draw_frontier(frame: Frame, cells: Sequence[Attended]) -> None:
     asked = [cell for cell in cells if cell.status in ("ok", "oom") and _measured(cell) in lost]
     if not found:
         st.markdown("The longest sequence that fits was not looked for. This looks for it, by prediction and trial:")
-        st.code(_COMMAND, language="bash")
+        st.code(_COMMAND, language="bash", wrap_lines=True)
         if not asked:
             return
     words = _sequence_words(found)
     if words:
-        st.markdown(words)
+        say(frame, words, of_cells(frame, found), key="frontier")
     spans = [_span(row, group=_group(row.cell), row=f"d {row.cell.d_head}") for row in found]
     tried = [
         Tried(group=_measured(cell), row=f"d {cell.cell.d_head}", size=cell.cell.seq_len, fitted=cell.status == "ok")
@@ -92,7 +93,7 @@ def draw_model_frontiers(frame: Frame) -> None:
 
 def _draw_model(frame: Frame, found: Sequence[Frontier], grows: Model) -> None:
     words = _model_words(found, grows)
-    st.markdown(words)
+    say(frame, words, of_cells(frame, found), key=f"frontier-{grows}")
     spans = [_span(row, group=_size(row.cell, grows), row=_way(row.cell)) for row in found]
     draw(
         frame,

@@ -12,6 +12,7 @@ from pages.charts.bytes import in_unit
 from pages.charts.worked_sum import worked_sum_bars
 from pages.parts.attention.words import way_of
 from pages.parts.card import Card, draw
+from pages.parts.evidence import of_cells, say
 from pages.parts.frame import Frame
 from runner.analysis.attention import worked_sum
 from runner.store.queries.attention import Attended
@@ -29,7 +30,7 @@ def draw_worked_sum(frame: Frame, cells: Sequence[Attended]) -> None:
     device: Any = first.device or "cuda"
     tensors = worked_sum(first.cell, device=device, gpu=first.device_name or "")
     words = worked_words(first, tensors)
-    st.markdown(words)
+    say(frame, words, of_cells(frame, [first]), key="worked-sum")
     total = sum(size for _, _, size in tensors)
     rows = [{"Tensor": name, "Formula": formula, "Bytes": size, "Size": in_unit(size), "Share": size / total}
             for name, formula, size in (*tensors, ("all together", "", total))]  # fmt: skip

@@ -13,6 +13,7 @@ from pages.charts.scaling import Axis, ScalingPoint, scaling_lines
 from pages.parts.attention.words import Value, growth_sentence, milliseconds, way_of
 from pages.parts.card import Card, draw
 from pages.parts.chosen import chosen
+from pages.parts.evidence import of_cells, say
 from pages.parts.frame import Frame
 from pages.parts.pin import pin
 from runner.schema import TABLES, Phase
@@ -36,7 +37,7 @@ def draw_time(frame: Frame, cells: Sequence[Attended]) -> None:
     st.header("How does the time grow?", anchor="time")
     phase = _PHASES[chosen("phase", "Phase", list(_PHASES))]
     words = growth_sentence(cells, what=f"Time of {WORDS[phase]}", value=milliseconds(phase))
-    st.markdown(words)
+    say(frame, words, of_cells(frame, cells), key="attention-time")
     asked = [cell.cell for cell in cells]
     axis = Axis(x=title_of("attention", "seq_len"), y=title_of("timings", "median_ms"), unit="ms",
                 state=f"time-{phase}")  # fmt: skip
@@ -69,7 +70,7 @@ def draw_memory(frame: Frame, cells: Sequence[Attended]) -> None:
         return found
 
     words = growth_sentence(cells, what=TABLES["attention"].column(name).label, value=value)
-    st.markdown(words)
+    say(frame, words, of_cells(frame, cells), key="attention-memory")
     limits = [cell.limit_bytes for cell in cells if cell.limit_bytes and cell.status == "oom"]
     axis = Axis(x=title_of("attention", "seq_len"), y=TABLES["attention"].column(name).label, unit="bytes",
                 state=f"memory-{what}", limit_bytes=max(limits, default=None))  # fmt: skip

@@ -20,6 +20,7 @@ from pages.parts.attention.words import place_of, way_of, ways
 from pages.parts.card import Card, draw
 from pages.parts.chosen import chosen, rows_of
 from pages.parts.comparison import MOST_PLACES
+from pages.parts.evidence import of_cells, say
 from pages.parts.frame import Frame
 from pages.parts.pin import pin
 from runner.analysis.statistics import ratio_interval
@@ -64,7 +65,8 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
     pairs = [pair for pair in pairs if pair.base.cell_id in shown_ids]
     left_out = [(cell, reason) for cell, reason in left_out if cell.cell_id in shown_ids]
     words = _answer(pairs, baseline=baseline, variant=variant)
-    st.markdown(words)
+    sides = [side for pair in pairs for side in (pair.base, pair.other)]
+    say(frame, words, of_cells(frame, sides), key=f"{kind}-speedup")
     dots = [dot for pair in pairs for dot in _dots(pair)]
     dots += [
         SpeedupDot(place=place_of(cell.cell), size="", phase="step", cell_id=str(cell.cell_id),
@@ -72,7 +74,7 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
         for cell, _ in left_out if cell.status not in ("ok", "skipped")
     ]  # fmt: skip
     shown = set(list(dict.fromkeys(dot.place for dot in dots))[:MOST_PLACES])
-    asked = [side.cell for pair in pairs for side in (pair.base, pair.other)]
+    asked = [side.cell for side in sides]
     if shown:
         draw(
             frame,

@@ -12,6 +12,8 @@ from pages.charts.bytes import in_unit
 from pages.charts.tensors import fine
 from pages.parts.attention.words import way_of
 from pages.parts.card import Card
+from pages.parts.chosen import picked
+from pages.parts.evidence import of_cells, of_details, say
 from pages.parts.frame import Frame
 from pages.parts.tensors import draw_tensors, tensor_rows, tensor_words
 from runner.analysis import attention as accounting
@@ -28,14 +30,10 @@ def draw_attention_tensors(frame: Frame, cells: Sequence[Attended]) -> None:
         st.caption("No cell here has a result. Measure some: `python -m runner sweep --experiment attention`.")
         return
     labels = {_label(cell): cell for cell in done}
-    gone = [value for value in st.query_params.get_all("tensors-of") if value not in labels]
-    if gone:
-        st.warning(f"The link asks for the cell “{gone[0]}”, which is not shown here.", icon=":material/link_off:")
-    longest = max(range(len(done)), key=lambda index: (done[index].saved_bytes or 0, -index))
-    label = st.selectbox("Cell", list(labels), index=longest, key="tensors-of", bind="query-params")
-    cell = labels.get(label or "", done[longest])
+    longest = max(labels, key=lambda label: labels[label].saved_bytes or 0)
+    cell = labels[picked("tensors-of", "Cell", list(labels), default=longest)]
     device: Any = cell.device or "cuda"
-    st.markdown(total_words(cell, device))
+    say(frame, total_words(cell, device), of_cells(frame, [cell]), key="attention-totals")
     measured = frame.ask(saved_tensors, cell.cell_id)
     if not measured:
         st.caption("What this cell keeps was not recorded tensor by tensor: it was measured by an older version.")
@@ -46,8 +44,9 @@ def draw_attention_tensors(frame: Frame, cells: Sequence[Attended]) -> None:
         Card(
             key="attention-tensors",
             title=f"Kept for backward: {_label(cell)}",
-            note=f"{tensor_words(found)} B batch, S sequence length, d head width. What is not kept counts in the "
-            "totals above alone.",
+            answer=tensor_words(found),
+            evidence=[of_details(frame, "saved tensors", [cell.cell_id])],
+            note="B batch, S sequence length, d head width. What is not kept counts in the totals above alone.",
             rows=tensor_rows(found),
             cells=[cell.cell],
         ),

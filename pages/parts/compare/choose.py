@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import streamlit as st
 
-from pages.parts.chosen import chosen
+from pages.parts.chosen import chosen, picked
 from pages.parts.frame import Frame
 from runner.analysis.verdict import ComparedPhase, Kind, Side, Verdict
 from runner.schema import AttentionCell, MemoryCell, StepCell
@@ -45,7 +45,7 @@ def choose(frame: Frame, usual: tuple[Side, Side]) -> Question | None:
         with st.container(width="content"):
             phase = _PHASES[chosen("compare-phase", "Time of", list(_PHASES))]
     if a == b:
-        st.info("A and B are the same: choose two different ones.", icon=":material/compare_arrows:")
+        st.info(frame.say("A and B are the same: choose two different ones."), icon=":material/compare_arrows:")
         return None
     return Question(a=a, b=b, within=_within(frame, kind), phase=phase)
 
@@ -53,13 +53,7 @@ def choose(frame: Frame, usual: tuple[Side, Side]) -> Question | None:
 def _one(key: str, label: str, options: Sequence[Side], *, default: Side) -> Side:
     """One of the sides; a value of the link that is not there is reported."""
     by_words = {_words(side): side for side in options}
-    gone = [value for value in st.query_params.get_all(key) if value and value not in by_words]
-    if gone:
-        st.warning(f"The link asks for “{gone[0]}”, which is not in this file.", icon=":material/link_off:")
-    if st.session_state.get(key, _words(default)) not in by_words:
-        del st.session_state[key]
-    index = list(by_words).index(_words(default))
-    return by_words[st.selectbox(label, list(by_words), index=index, key=key, bind="query-params", width=260)]
+    return by_words[picked(key, label, list(by_words), default=_words(default), width=260)]
 
 
 def _words(side: Side) -> str:

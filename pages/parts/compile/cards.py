@@ -7,9 +7,11 @@ import streamlit as st
 
 from pages.charts.compile import CostDot, CumulatedLine, Kind, Unit, WayDot, cost_dots, crossing_lines, way_dots
 from pages.parts.card import Card, draw
+from pages.parts.chosen import picked
 from pages.parts.comparison import MOST_PLACES
 from pages.parts.compile.bought import KINDS, Bought, place
 from pages.parts.compile.words import graph_answer, name_of, paid_answer, when_answer
+from pages.parts.evidence import Found, of_cells, say
 from pages.parts.frame import Frame
 from pages.parts.marks import asked_of, failure_of, place_of
 from pages.parts.pin import pin
@@ -59,7 +61,7 @@ def draw_costs(frame: Frame, items: Sequence[Bought]) -> None:
         return
     words = graph_answer(items)
     st.header("What does compiling cost?", anchor="cost")
-    st.markdown(words)
+    say(frame, words, of_bought(frame, items), key="compile-seconds")
     _dots_card(
         frame,
         items,
@@ -88,7 +90,7 @@ def draw_paid(frame: Frame, items: Sequence[Bought]) -> None:
         for kind, _, paid in item.kinds()
     ]
     words = when_answer(known)
-    st.markdown(words)
+    say(frame, words, of_bought(frame, known), key="paid-after")
     _dots_card(
         frame,
         known,
@@ -107,10 +109,7 @@ def draw_paid(frame: Frame, items: Sequence[Bought]) -> None:
 def _crossing(frame: Frame, known: Sequence[Bought]) -> None:
     names = {f"{name_of(frame, item)}, {item.variant}": item for item in known}
     default = max(names, key=lambda name: names[name].step.ratio)
-    chosen = st.selectbox(
-        "Cell", list(names), index=list(names).index(default), key="compiled-cell", bind="query-params"
-    )
-    item = names[chosen]
+    item = names[picked("compiled-cell", "Cell", list(names), default=default)]
     step_ms = [side.times["step"].median_ms for side in (item.step.base, item.step.other)]
     lines = [CumulatedLine(name="eager", backend="eager", start_s=0.0, step_ms=step_ms[0])]
     lines += [
@@ -125,13 +124,19 @@ def _crossing(frame: Frame, known: Sequence[Bought]) -> None:
         Card(
             key="crossing",
             title="Where the lines cross",
-            note=words,
+            answer=words,
+            evidence=[of_bought(frame, [item])],
             alt=f"Time since the start over steps, eager and compiled. {words}",
             rows=[_row(frame, item)],
             cells=_cells([item]),
         ),
         lambda: crossing_lines(lines),
     )
+
+
+def of_bought(frame: Frame, items: Sequence[Bought]) -> Found | None:
+    """The rows of both sides of these pairs."""
+    return of_cells(frame, [side for item in items for side in (item.step.base, item.step.other)])
 
 
 def _dots_card(frame: Frame, items: Sequence[Bought], dots: Sequence[CostDot], card: Card, *, unit: Unit) -> None:

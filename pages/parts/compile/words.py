@@ -18,10 +18,9 @@ def name_of(frame: Frame, item: Bought) -> str:
 
 
 def answer(frame: Frame, items: Sequence[Bought]) -> str:
-    """What the best way buys over its cells, and when the cell that gains most has paid for itself."""
-    compiled = [item for item in items if item.cost is not None]
-    if not compiled:
-        return "Nothing here was measured both in eager and compiled."
+    """What the best way buys over its cells, and when the cell that gains most has paid for itself; `items` not empty.
+    CUDA graphs, which cost no compiling, speak where nothing else does."""
+    compiled = [item for item in items if item.cost is not None] or items
     names = list(dict.fromkeys(item.variant for item in compiled))
     ratios = {
         name: [(item.step.ratio, item.step.low, item.step.high) for item in compiled if item.variant == name]
@@ -33,7 +32,8 @@ def answer(frame: Frame, items: Sequence[Bought]) -> str:
     most = max(compiled, key=lambda item: item.step.ratio)
     parts = [f"**{best}** makes the step **{times}× {word}** than eager {spread(ratios[best])}."]
     if slower:
-        parts.append(f"{slower} of all {len(compiled)} compiled cells are slower than eager beyond doubt.")
+        cells = "cells" if compiled is items else "compiled cells"
+        parts.append(f"{slower} of all {len(compiled)} {cells} are slower than eager beyond doubt.")
     return " ".join([*parts, paid_answer(frame, most)])
 
 

@@ -12,7 +12,7 @@ import streamlit as st
 
 from pages.charts.explore import Scale
 from pages.charts.frame import WORDS
-from pages.parts.chosen import chosen, most_common
+from pages.parts.chosen import chosen, most_common, picked
 from pages.parts.explore.axes import MACHINE, SIZE, Choice, Value, label_of, ordered, value_of, varying
 from pages.parts.frame import Frame
 from runner.schema import TABLES
@@ -46,7 +46,7 @@ def what(frame: Frame) -> tuple[Wanted, Measure] | None:
     words = {words: table for table, words in KINDS.items() if counts[table] and frame.ask(measures, table)}
     if not words:
         return None
-    with st.container(horizontal=True, vertical_alignment="bottom"):
+    with st.container(horizontal=True, vertical_alignment="top"):
         with st.container(width="content"):
             table = words[chosen("of", "Of", list(words))]
         named = {_measure_words(measure): measure for measure in frame.ask(measures, table)}
@@ -150,12 +150,4 @@ def _usual(frame: Frame, table: str, name: str, rows: Sequence[Explored]) -> Val
 def _select(key: str, label: str, options: Sequence[str], *, default: str, known: Sequence[str] = ()) -> str:
     """A box whose value lives in the URL. What the link asks for and nobody ever measured is reported; what is only
     not there together with the other choices is shown by the box itself."""
-    gone = [value for value in st.query_params.get_all(key) if value and value not in (*options, *known)]
-    if gone:
-        st.warning(
-            f"The link asks for {label.lower()} “{gone[0]}”, which is not in this file.", icon=":material/link_off:"
-        )
-    if st.session_state.get(key, default) not in options:
-        del st.session_state[key]
-    index = list(options).index(default if default in options else options[0])
-    return st.selectbox(label, options, index=index, key=key, bind="query-params", width=_WIDTH)
+    return picked(key, label, options, default=default, width=_WIDTH, known=known)

@@ -12,6 +12,7 @@ from pages.charts.busy import BusyBar, busy_bars
 from pages.charts.frame import WORDS, title_of
 from pages.charts.kernels import CLASS_WORDS, ClassBar, class_bars
 from pages.parts.card import Card, draw
+from pages.parts.evidence import of_cells, of_details, say
 from pages.parts.frame import Frame
 from pages.parts.kernels.words import by_class, called, matmul_share
 from runner.store.queries.kernels import KEY, Part, Trace
@@ -46,7 +47,9 @@ def draw_shares(frame: Frame, traces: Mapping[str, Trace], parts: Mapping[UUID, 
         st.caption("None of these cells has a result.")
         return
     words = share_words(shares, traces)
-    st.markdown(words)
+    told = [trace for name, trace in traces.items() if name in shares]
+    kinds = of_details(frame, "kinds of work", [trace.cell_id for trace in told])
+    say(frame, words, kinds, of_cells(frame, told), key="matmul-share")
     shown = list(traces.values())[:MOST_BARS]
     bars = [
         ClassBar(group=_wrapped(group_of(trace)), place=place_of(trace), cell_id=str(trace.cell_id),
@@ -126,7 +129,7 @@ def draw_busy(frame: Frame, traces: Mapping[str, Trace]) -> None:
     is_cpu = all(trace.device == "cpu" for trace in known.values())
     st.header("What did profiling cost?" if is_cpu else "Does the GPU wait for the host?", anchor="busy")
     words = busy_words(known)
-    st.markdown(words)
+    say(frame, words, of_cells(frame, list(known.values())), key="busy")
     bars = [
         BusyBar(group=_wrapped(group_of(trace)), place=place_of(trace), cell_id=str(trace.cell_id),
                 busy=trace.busy_share or 0.0, label=_cost(trace))

@@ -16,6 +16,7 @@ from pages.charts.frame import number, title_of
 from pages.charts.ranges import RangeBar, in_flop, range_bars
 from pages.parts.card import Card, draw
 from pages.parts.chosen import chosen
+from pages.parts.evidence import of_details, say
 from pages.parts.frame import Frame
 from pages.parts.kernels.words import WHOLE, called, phase_words, phases_of
 from runner.analysis.softmax import softmax_flops
@@ -103,7 +104,7 @@ def draw_attention(frame: Frame, name: str, trace: Trace) -> None:
     picked = chosen("attention-phase", "Phase of attention", list(options)) if len(options) > 1 else next(iter(options))
     found = taken(parts, trace, phases=options[picked])
     words = attention_words(found, name, trace)
-    st.markdown(words)
+    say(frame, words, of_details(frame, "ranges", [trace.cell_id]), key="attention-ranges")
     bars = [RangeBar(name=item.role, entity=_COLORS.get(item.role, "matmul"), device_ms=item.device_ms,
                      flops=item.flops) for item in found]  # fmt: skip
     draw(

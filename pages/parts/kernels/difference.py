@@ -15,7 +15,8 @@ from pages.charts.frame import label_of, number
 from pages.charts.kernels import CLASS_WORDS, short_names
 from pages.charts.waterfall import waterfall
 from pages.parts.card import Card, draw
-from pages.parts.chosen import chosen
+from pages.parts.chosen import chosen, picked
+from pages.parts.evidence import of_cells, of_details, say
 from pages.parts.frame import Frame
 from pages.parts.kernels.one import totals
 from pages.parts.kernels.words import by_class, called, noun, per, quoted
@@ -45,7 +46,9 @@ def draw_difference(frame: Frame, one: Named, others: Mapping[str, Trace], parts
     whole = all(_has_step(trace) for _, trace in (other, one))
     found = between(other[1], one[1], sides, whole=whole)
     words = difference_words(other, one, found)
-    st.markdown(words)
+    pair = (other[1], one[1])
+    listed = of_details(frame, "kinds of work" if kinds else "kernels", [trace.cell_id for trace in pair])
+    say(frame, words, listed, of_cells(frame, pair), key="difference")
     entities = _classes(frame, (other[1], one[1]), kinds=kinds)
     named = _names(found, kinds=kinds)
     draw(
@@ -72,15 +75,9 @@ def draw_difference(frame: Frame, one: Named, others: Mapping[str, Trace], parts
 def _choose(one: Trace, others: Mapping[str, Trace]) -> Named:
     """The trace that the chosen one is compared with; at first the one that differs from it least."""
     names = list(others)
-    gone = [value for value in st.query_params.get_all("against") if value not in others]
-    if gone:
-        st.warning(f"The link asks for a comparison with {quoted(gone[0])}, which is not here.",
-                   icon=":material/link_off:")  # fmt: skip
     nearest = min(names, key=lambda name: _distance(one, others[name]))
-    if st.session_state.get("against", nearest) not in others:
-        del st.session_state["against"]
-    name = st.selectbox("Compared with", names, index=names.index(nearest), key="against", bind="query-params")
-    return name or nearest, others[name or nearest]
+    name = picked("against", "Compared with", names, default=nearest)
+    return name, others[name]
 
 
 def _distance(one: Trace, other: Trace) -> int:

@@ -20,6 +20,7 @@ from pages.charts.kernels import (
 )
 from pages.parts.card import Card, draw
 from pages.parts.chosen import chosen
+from pages.parts.evidence import of_cells, of_details, say
 from pages.parts.frame import Frame
 from pages.parts.kernels.words import WHOLE, answer, by_class, noun, per, phase_words, phases_of, quoted
 from runner.store.queries.kernels import Kernel, Part, Trace, kernels
@@ -43,7 +44,7 @@ def draw_phases(frame: Frame, name: str, trace: Trace, parts: Sequence[Part]) ->
          title_of("kernels", "flops"): part.flops}
         for part in parts
     ]  # fmt: skip
-    known = "" if trace.attributed_share is None else f" {trace.attributed_share:.0%} of it is traced to its phase."
+    traced = "" if trace.attributed_share is None else f"**{trace.attributed_share:.0%}** of it is traced to its phase."
     own = "Operators' own times, without the operators that they call." if noun(trace) == "operators" else (
         "A kernel counts where it was launched, whenever it ran.")  # fmt: skip
     draw(
@@ -51,7 +52,9 @@ def draw_phases(frame: Frame, name: str, trace: Trace, parts: Sequence[Part]) ->
         Card(
             key="kernel-classes",
             title="Each phase by kind of work",
-            note=f"Times of {per(trace)}. {own}{known}",
+            answer=traced,
+            evidence=[of_cells(frame, [trace])],
+            note=f"Times of {per(trace)}. {own}",
             alt=answer(name, trace, parts).replace("*", ""),
             rows=rows,
             cells=[trace.cell] if trace.cell else [],
@@ -73,7 +76,7 @@ def draw_top(frame: Frame, trace: Trace) -> None:
         st.caption("This trace lists none.")
         return
     words = top_words(found, trace)
-    st.markdown(words)
+    say(frame, words, of_details(frame, "kernels", [trace.cell_id]), key="kernels")
     options = {phase_words(phase): phase for phase in phases_of(kernel.phase for kernel in found)}
     phase = chosen("kernel-phase", "Phase", [*([_total(trace)] if len(options) > 1 else []), *options])
     inside = [kernel for kernel in found if options.get(phase, kernel.phase) == kernel.phase]

@@ -14,6 +14,7 @@ from pages.charts.formats import Sensitivity, dtype_grid, sensitivity_lines
 from pages.charts.numerics import Drift, drift_lines
 from pages.parts.card import Card, draw
 from pages.parts.chosen import chosen, rows_of
+from pages.parts.evidence import of_details, of_rows, say
 from pages.parts.frame import Frame
 from pages.parts.numerics.prices import Priced, draw_price, priced
 from pages.parts.numerics.words import (
@@ -40,7 +41,7 @@ def draw_accuracy(frame: Frame) -> None:
     found, sums = priced(frame), frame.ask(accumulations, rows_of(frame))
     if not found and not sums:
         st.markdown("Nobody has looked here, for these sizes and contexts. This does, in seconds:")
-        st.code("python -m runner sweep --experiment numerics", language="bash")
+        st.code("python -m runner sweep --experiment numerics", language="bash", wrap_lines=True)
         return
     if found:
         draw_price(frame, found)
@@ -66,7 +67,9 @@ def _draw_sums(frame: Frame, sums: Sequence[Accumulated]) -> None:
         return
     row = sums[0].row
     st.header(f"What do {row.addends:,} additions of {row.value:g} give?", anchor="sums")
-    st.markdown("\n".join(f"- {reason(one.row)}" for one in sums) + f"\n\n{worst_on_the_way(sums)}")
+    words = "\n".join(f"- {reason(one.row)}" for one in sums) + f"\n\n{worst_on_the_way(sums)}"
+    last = of_details(frame, "sums on their way", [sums[-1].row.cell_id])
+    say(frame, words, of_rows(frame, [one.row for one in sums]), last, key="accumulation")
     columns = TABLES["accumulation"]
     draw(
         frame,
@@ -110,7 +113,7 @@ def _draw_dtypes(frame: Frame, rows: Sequence[NumericsRow]) -> None:
         name: formats_of(row for row in read if precision[row.cell_id] == name) for name in precision.values()
     }
     words = dtypes_said({name: formats for name, formats in by_precision.items() if name in ("fp16", "bf16")})
-    st.markdown(words)
+    say(frame, words, of_details(frame, "dtypes", list(precision)), key="dtypes")
     columns = TABLES["dtypes"]
     grid = {(part, name): by_precision[name].get(part, [])
             for formats in by_precision.values() for part in formats for name in by_precision}  # fmt: skip
@@ -138,7 +141,7 @@ def _draw_normalization(frame: Frame, row: NumericsRow) -> None:
     statistic = chosen("statistic", "Statistic", _STATISTICS)
     shown = [point for point in points if point.statistic == statistic]
     words = sensitivity_said(shown, statistic=statistic)
-    st.markdown(words)
+    say(frame, words, of_details(frame, "normalization", [row.cell_id]), key="normalization")
     columns = TABLES["normalisation"]
     names = ("statistic", "computed_in", "scale", "error", "overflowed_share", "underflowed_share")
     draw(

@@ -1,19 +1,18 @@
 """What a precision costs beside what it buys: the clause above the page, and the card of errors and speedups.
 
-clause = price(frame, "bf16"); draw_price(frame, priced(frame))
+clause, found = price(frame, "bf16"); draw_price(frame, priced(frame))
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import streamlit as st
-
 from pages.charts.frame import number
 from pages.charts.numerics import Price, price_dots
 from pages.parts.card import Card, draw
 from pages.parts.chosen import rows_of
 from pages.parts.comparison import comparison
+from pages.parts.evidence import Found, of_cells, of_rows, say
 from pages.parts.frame import Frame
 from pages.parts.numerics.words import place_of, size_of
 from runner.analysis.comparison import Speedup
@@ -55,28 +54,29 @@ def _speedup(row: NumericsRow, found: Sequence[Speedup]) -> Speedup | None:
     return next((one for one in same if one.phase == "step"), None)
 
 
-def price(frame: Frame, variant: str) -> str:
-    """What `variant` costs in the largest model it was looked at in; empty if it was not."""
+def price(frame: Frame, variant: str) -> tuple[str, Found | None]:
+    """What `variant` costs in the largest model it was looked at in, with its row; empty if it was not."""
     rows = [one.row for one in priced(frame) if one.row.precision == variant and one.row.gradient_error is not None]
     if not rows:
-        return ""
+        return "", None
     row = rows[-1]
-    return (
+    words = (
         f"Its price: gradients are off by **{size_of(row.gradient_error)}** and the loss by {size_of(row.loss_error)} "
         f"(one pass of {place_of(row)} beside {row.reference})."
     )
+    return words, of_rows(frame, [row])
 
 
 def draw_price(frame: Frame, found: Sequence[Priced]) -> None:
     """The card, with the sentence that answers for the largest model."""
     done = [one for one in found if one.row.gradient_error is not None]
-    if done:
-        words = _answer([one for one in done if place_of(one.row) == place_of(done[-1].row)])
-        st.markdown(words)
-    else:
+    if not done:
         words = "None of these passes has an error: fp32 was the reference, or they failed."
-        st.markdown(words)
+        say(frame, words, of_rows(frame, [one.row for one in found]), key="precision-price")
         return
+    largest = [one for one in done if place_of(one.row) == place_of(done[-1].row)]
+    words = _answer(largest)
+    say(frame, words, *_of_priced(frame, largest), key="precision-price")
     modes = sorted({one.speedup.base.cell.mode for one in done if one.speedup})
     note = "One forward and backward pass with the same weights and tokens; errors are ‖x − reference‖ / ‖reference‖."
     if modes:
@@ -95,6 +95,12 @@ def draw_price(frame: Frame, found: Sequence[Priced]) -> None:
         ),
         lambda: price_dots([_mark(one) for one in done], mode=", ".join(modes)),
     )
+
+
+def _of_priced(frame: Frame, found: Sequence[Priced]) -> tuple[Found | None, Found | None]:
+    """The rows of the passes, and those of the steps whose speedups stand beside them."""
+    steps = [side for one in found if one.speedup for side in (one.speedup.base, one.speedup.other)]
+    return of_rows(frame, [one.row for one in found]), of_cells(frame, steps)
 
 
 def _answer(found: Sequence[Priced]) -> str:

@@ -15,6 +15,7 @@ from pages.charts.parts import PeakBar, part_bars
 from pages.charts.peaks import PeakPair, PredictedDot, peak_pairs, predicted_dots
 from pages.charts.scaling import Axis, ScalingPoint, scaling_lines
 from pages.parts.card import Card, draw
+from pages.parts.evidence import of_cells, say
 from pages.parts.frame import Frame
 from pages.parts.peak.tensors import draw_part_pairs
 from pages.parts.peak.words import Names, answer, bf16_words, group_of, pairs_of, place_of, predicted_words
@@ -126,13 +127,13 @@ def draw_precisions(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
                    "`python -m runner sweep --experiment memory --precisions fp32,bf16`.")  # fmt: skip
         return
     words = bf16_words(pairs, names)
-    st.markdown(words)
+    sides = [side for pair in pairs for side in (pair.base, pair.other)]
+    say(frame, words, of_cells(frame, sides), key="peak-precision")
     dots = [
         PeakPair(place=f"{group_of(pair.base.cell, names)} · {pair.base.cell.context:,}",
                  base=pair.base.peak_allocated_bytes or 0, other=pair.other.peak_allocated_bytes or 0)
         for pair in pairs[:MOST_BARS]
     ]  # fmt: skip
-    sides = [side for pair in pairs for side in (pair.base, pair.other)]
     asked = [side.cell for side in sides]
     rows = [{**row, "bf16 / fp32": pair.ratio}
             for pair in pairs for row in table_of([pair.base, pair.other], names)]  # fmt: skip
@@ -152,16 +153,17 @@ def draw_precisions(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
 
 def draw_predicted(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     """Predicted against measured peaks."""
+    known = [cell for cell in cells if cell.predicted_peak_bytes and cell.peak_allocated_bytes]
     dots = [
         PredictedDot(place=place_of(cell.cell, names), cell_id=str(cell.cell_id), precision=cell.cell.precision,
-                     predicted=cell.predicted_peak_bytes, measured=cell.peak_allocated_bytes)
-        for cell in cells if cell.predicted_peak_bytes and cell.peak_allocated_bytes
+                     predicted=cell.predicted_peak_bytes or 0, measured=cell.peak_allocated_bytes or 0)
+        for cell in known
     ]  # fmt: skip
     if not dots:
         return
     st.header("Was it to be expected?", anchor="predicted")
     words = predicted_words(dots)
-    st.markdown(words)
+    say(frame, words, of_cells(frame, known), key="peak-predicted")
     asked = [cell.cell for cell in cells]
     draw(
         frame,

@@ -11,6 +11,7 @@ from pages.charts.bytes import in_unit
 from pages.charts.kept import kept_bars
 from pages.charts.parts import part_bars
 from pages.parts.card import Card, draw
+from pages.parts.evidence import of_cells, of_details, say
 from pages.parts.frame import Frame
 from pages.parts.peak.cards import bar_of, table_of
 from pages.parts.peak.tensors import choose_cell, draw_block_tensors
@@ -31,7 +32,8 @@ def draw_kept(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     cell = choose_cell(kept_cells, names, key="block-of")
     kept = frame.ask(kept_by_block, cell.cell_id)
     words = kept_words(cell, kept, names)
-    st.markdown(words)
+    tensors = of_details(frame, "saved tensors", [cell.cell_id])
+    say(frame, words, tensors, of_cells(frame, [cell]), key="kept")
     total = sum(item.kept_bytes for item in kept)
     if not total:
         return
@@ -80,13 +82,13 @@ def draw_checkpointing(frame: Frame, cells: Sequence[Peak], names: Names) -> Non
         st.caption(f"Nothing here was measured both with and without checkpointing: `{_SWEEP} --checkpoint 0,1,2,4`.")
         return
     words = " ".join(checkpoint_words(family, names) for family in found[:3])
-    st.markdown(words)
+    drawn = [cell for family in found for cell in family]
+    say(frame, words, of_cells(frame, drawn), key="checkpointing")
     bars = [
         bar_of(cell, group=place_of(family[0].cell, names).replace(" · ", "<br>", 1),
                place=_blocks(cell.cell.checkpoint_blocks))
         for family in found for cell in family
     ]  # fmt: skip
-    drawn = [cell for family in found for cell in family]
     asked = [cell.cell for cell in drawn]
     draw(
         frame,

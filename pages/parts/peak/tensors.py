@@ -6,12 +6,12 @@ draw_part_pairs(frame, cells, names); draw_block_tensors(frame, cell, names)
 from collections.abc import Sequence
 from typing import Any
 
-import streamlit as st
-
 from pages.charts.colors import QUIET, color_of
 from pages.charts.parts import ALLOCATOR, CATEGORY_WORDS
 from pages.charts.tensors import NEAR, SizePair, fine, size_pairs
 from pages.parts.card import Card, draw
+from pages.parts.chosen import picked
+from pages.parts.evidence import of_cells, of_details
 from pages.parts.frame import Frame
 from pages.parts.peak.words import Names, place_of
 from pages.parts.tensors import draw_tensors, tensor_rows, tensor_words
@@ -32,11 +32,7 @@ _MOMENTS = {
 def choose_cell(cells: Sequence[Peak], names: Names, *, key: str) -> Peak:
     """One of the cells, by name; a name of the link that is not there is reported. The last one unless chosen."""
     labels = {f"{place_of(cell.cell, names)} · {cell.cell.mode}": cell for cell in cells}
-    gone = [value for value in st.query_params.get_all(key) if value not in labels]
-    if gone:
-        st.warning(f"The link asks for the cell “{gone[0]}”, which is not shown here.", icon=":material/link_off:")
-    label = st.selectbox("Cell", list(labels), index=len(labels) - 1, key=key, bind="query-params")
-    return labels.get(label or "", cells[-1])
+    return labels[picked(key, "Cell", list(labels), default=list(labels)[-1])]
 
 
 def predicted_of(cell: Peak) -> PeakBytes:
@@ -79,7 +75,9 @@ def draw_part_pairs(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
         Card(
             key="part-pairs",
             title=f"Part by part: {place_of(cell.cell, names)}",
-            note=f"{words} The table has the parts of every cell here.",
+            answer=words,
+            evidence=[of_cells(frame, [cell])],
+            note="The table has the parts of every cell here.",
             alt=f"Predicted and measured bytes of each part of the peak. {words}",
             rows=rows,
             cells=asked,
@@ -114,7 +112,9 @@ def draw_block_tensors(frame: Frame, cell: Peak, names: Names) -> None:
         Card(
             key="block-tensors",
             title=f"Tensor by tensor: {place_of(cell.cell, names)}",
-            note=f"{tensor_words(found)} {letters}{again if cell.cell.checkpoint_blocks else ''}",
+            answer=tensor_words(found),
+            evidence=[of_details(frame, "saved tensors", [cell.cell_id])],
+            note=f"{letters}{again if cell.cell.checkpoint_blocks else ''}",
             rows=tensor_rows(found),
             cells=[cell.cell],
         ),

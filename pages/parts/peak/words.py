@@ -13,6 +13,7 @@ from pages.charts.bytes import in_unit
 from pages.charts.frame import number
 from pages.charts.parts import CATEGORY_WORDS
 from pages.charts.peaks import PredictedDot
+from pages.charts.tensors import fine
 from runner.schema import TABLES, MemoryCell
 from runner.store.queries.memory import KEY, Kept, Peak
 from runner.store.queries.selection import Shape
@@ -111,14 +112,9 @@ def predicted_words(dots: Sequence[PredictedDot]) -> str:
     worst = max(dots, key=lambda dot: abs(dot.ratio - 1))
     near = sum(abs(ratio - 1) <= 0.02 for ratio in ratios)
     return (
-        f"Measured peaks are **{_fine(median(ratios))}×** the predicted ones in the median; {near} of {len(dots)} are "
-        f"within 2 %. The farthest, {worst.place}, is {_fine(worst.ratio)}×."
+        f"Measured peaks are **{fine(median(ratios))}×** the predicted ones in the median; {near} of {len(dots)} are "
+        f"within 2 %. The farthest, {worst.place}, is {fine(worst.ratio)}×."
     )
-
-
-def _fine(ratio: float) -> str:
-    """Ratios near 1 need a digit more."""
-    return f"{ratio:.3f}" if 0.9 < ratio < 1.1 else number(ratio)
 
 
 def kept_words(cell: Peak, kept: Sequence[Kept], names: Names) -> str:

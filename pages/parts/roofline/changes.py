@@ -13,7 +13,8 @@ from pages.charts.counterfactuals import counterfactual_dots
 from pages.charts.frame import WORDS, interval, number
 from pages.charts.speedups import SpeedupDot
 from pages.parts.card import Card, draw
-from pages.parts.chosen import rows_of
+from pages.parts.chosen import picked, rows_of
+from pages.parts.evidence import of_cells, say
 from pages.parts.frame import Frame
 from pages.parts.pin import pin
 from pages.parts.roofline.words import change_name
@@ -33,7 +34,7 @@ def draw_changes(frame: Frame) -> None:
     run = frame.ask(varied_run, rows_of(frame), mode)
     if run is None:
         st.markdown("No step here was measured in more than one way. This measures one change at a time:")
-        st.code(COMMAND, language="bash")
+        st.code(COMMAND, language="bash", wrap_lines=True)
         return
     asked = Selection(run=run, mode=mode)
     cells, samples = frame.ask(measured, asked), frame.ask(samples_by_round, asked)
@@ -41,7 +42,8 @@ def draw_changes(frame: Frame) -> None:
     base = _choose(known)
     found = counterfactuals(base, cells, samples)
     words = ranking(found)
-    st.markdown(words)
+    said = "\n\n".join(text for text in (words, _reasons(found)) if text)
+    say(frame, said, of_cells(frame, [base, *(change.cell for change in found)], run=run), key="changes")
     draw(
         frame,
         Card(
@@ -56,19 +58,11 @@ def draw_changes(frame: Frame) -> None:
         lambda: counterfactual_dots([_dot(c) for c in found], singles=sum(c.kind == "one" for c in found)),
         on_click=pin,
     )
-    if reasons := _reasons(found):
-        st.caption(reasons)
 
 
 def _choose(known: dict[str, Measured]) -> Measured:
     """The step that is changed, in the URL; the largest plain one unless the reader says otherwise."""
-    gone = [value for value in st.query_params.get_all("base") if value and value not in known]
-    if gone:
-        st.warning(f"The link asks for the step “{gone[0]}”, which was not changed here.", icon=":material/link_off:")
-    if st.session_state.get("base") not in (None, *known):
-        del st.session_state["base"]
-    chosen = st.selectbox("Step", list(known), key="base", bind="query-params")
-    return known[chosen or next(iter(known))]
+    return known[picked("base", "Step", list(known))]
 
 
 def ranking(found: Sequence[Counterfactual]) -> str:

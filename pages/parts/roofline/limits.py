@@ -5,6 +5,7 @@ limits = limits_of(frame); limits.roof("bf16"); draw_ceilings(limits)
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, get_args
 
 import streamlit as st
@@ -12,6 +13,7 @@ import streamlit as st
 from pages.charts.bytes import in_unit
 from pages.charts.roofline import rate
 from pages.parts.chosen import rows_of
+from pages.parts.evidence import of_ceilings, say
 from pages.parts.frame import Frame
 from runner.analysis import hardware
 from runner.analysis.activations import Device
@@ -52,11 +54,12 @@ def limits_of(frame: Frame) -> Limits:
     return Limits(device=device, device_name=found.device_name or "", rows=own or latest)
 
 
-def draw_moved(limits: Limits) -> None:
+def draw_moved(frame: Frame, limits: Limits) -> None:
     """Say so where the machine was not at the sweep's end what it was at its start."""
     moved = changes(limits.rows)
     if moved:
-        st.warning(moved_words(moved), icon=":material/speed:")
+        warning = partial(st.warning, icon=":material/speed:")
+        say(frame, moved_words(moved), of_ceilings(frame), key="moved", drawn_by=warning)
 
 
 def moved_words(moved: Sequence[Change]) -> str:
@@ -75,7 +78,7 @@ def draw_ceilings(limits: Limits) -> None:
     st.header("What can this machine do at most?", anchor="ceilings")
     if not limits.rows:
         st.markdown("That was not measured here. Every sweep measures it, at its start and at its end:")
-        st.code(COMMAND, language="bash")
+        st.code(COMMAND, language="bash", wrap_lines=True)
         return
     sheet = hardware.datasheet(limits.device_name)
     source = f"Datasheet: {sheet.source}; dense rates." if sheet else f"No datasheet of {limits.device_name} is known."

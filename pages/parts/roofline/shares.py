@@ -11,6 +11,7 @@ import streamlit as st
 from pages.charts.bounds import BOUNDS, BoundBar, bound_bars
 from pages.parts.card import Card, draw
 from pages.parts.chosen import rows_of
+from pages.parts.evidence import of_details, of_rows, say
 from pages.parts.frame import Frame
 from pages.parts.marks import asked_of
 from pages.parts.roofline.limits import Limits
@@ -44,7 +45,7 @@ def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: Limits) -> N
     st.header("What binds it?", anchor="bounds")
     if not profiles:
         st.markdown("No step of these was profiled, so what binds its kernels is not known. This profiles them:")
-        st.code(COMMAND, language="bash")
+        st.code(COMMAND, language="bash", wrap_lines=True)
         return
     bars = []
     for found in profiles:
@@ -59,7 +60,8 @@ def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: Limits) -> N
             )
         )
     words = bound_words(bars)
-    st.markdown(words)
+    listed = of_details(frame, "kinds of work", [found.row.cell_id for found in profiles])
+    say(frame, words, listed, of_rows(frame, [found.row for found in profiles]), key="bounds")
     cut = f" The first {MOST} of {len(bars)} are drawn." if len(bars) > MOST else ""
     draw(
         frame,

@@ -22,10 +22,12 @@ EFFORT: Mapping[str, tuple[str, ...]] = {
     "memory": ("timeline",),
     "profiles": (),
     "numerics": (),
+    "accumulation": (),
+    "frontier": (),
 }
 #: Of rows that ask the same question the first counts: a timeline is recorded in a pass of its own, and a profile
 #: explains, so that its rounds are not summed up.
-_FIRST = {"memory": "timeline, round", "profiles": "round", "numerics": "round"}
+_FIRST = {"memory": "timeline, round", "profiles": "round", "numerics": "round", "accumulation": "round"}
 
 
 def question(table: str) -> tuple[str, ...]:
@@ -60,6 +62,15 @@ def inlined(query: str, parameters: Sequence[Any]) -> str:
     assert len(rest) == len(parameters)
     text = first + "".join(literal(value) + part for value, part in zip(parameters, rest, strict=True))
     return "\n".join(line.strip() for line in text.splitlines() if line.strip())
+
+
+def among(column: str, values: Sequence[Any]) -> str:
+    """The condition that the column holds one of these values, NULL being one like any other."""
+    known = [literal(value) for value in values if value is not None]
+    equal = f"{column} = {known[0]}" if len(known) == 1 else f"{column} IN ({', '.join(known)})"
+    if len(known) == len(values):
+        return equal if known else "false"
+    return f"({equal} OR {column} IS NULL)" if known else f"{column} IS NULL"
 
 
 def literal(value: Any) -> str:

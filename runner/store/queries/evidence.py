@@ -17,22 +17,31 @@ import duckdb
 
 from runner.schema import TABLES
 from runner.store.database import open_reader
-from runner.store.queries.counted import counted, every, literal, question
+from runner.store.queries.counted import among, counted, every, literal, question
 from runner.store.queries.latest import Rows
+from runner.store.queries.memory import PARTS
 from runner.store.queries.selection import MACHINE, Shape
 
 #: More rows than these are not brought back.
 MOST_ROWS = 1_000
-#: Numbers of a row that answers rest on; of the first two tables `timings` has more.
+#: Numbers of a row that answers rest on; of the first two tables `timings` has more. What no row knows is not shown.
 _NUMBERS = {
-    "steps": ("tokens_per_s", "mfu", "compile_seconds", "parameters"),
-    "attention": ("peak_allocated_bytes", "saved_bytes"),
-    "memory": ("peak_allocated_bytes", "peak_reserved_bytes", "predicted_peak_bytes", "parameters_bytes",
-               "gradients_bytes", "optimizer_state_bytes", "activations_bytes", "temporaries_bytes"),
-    "profiles": ("unprofiled_step_ms", "kernel_ms", "busy_share", "host_bound_share"),
-    "numerics": ("loss_error", "logits_error", "gradient_error"),
+    "steps": ("tokens_per_s", "mfu", "compile_seconds", "compile_cold_seconds", "compile_warm_seconds", "graphs",
+              "graph_breaks", "recompiles", "compiler_fallback", "parameters"),
+    "attention": ("peak_allocated_bytes", "saved_bytes", "before_backward_bytes", "predicted_peak_bytes",
+                  "device_bytes", "in_use_bytes", "asked_bytes", "output_error", "gradient_error", "tolerance"),
+    "memory": ("peak_phase", "peak_allocated_bytes", "peak_reserved_bytes", "predicted_peak_bytes",
+               *PARTS.values(), "block_saved_bytes", "residual_stream_bytes"),
+    "profiles": ("unprofiled_step_ms", "profiled_step_ms", "overhead_share", "kernel_ms", "busy_share",
+                 "host_bound_share", "attributed_share"),
+    "numerics": ("reference", "loss_error", "logits_error", "gradient_error", "zero_gradient_share",
+                 "unscaled_zero_gradient_share"),
+    "accumulation": ("total", "exact", "error", "rounded_value", "spacing", "last_increment", "slips_at"),
+    "frontier": ("predicted", "largest", "smallest_failing", "largest_peak_bytes", "trials"),
 }  # fmt: skip
 _TIMED = ("steps", "attention")
+#: Tables whose cells are of a model, so that its shape says which.
+_SIZED = ("steps", "memory", "profiles", "numerics")
 _SHAPE = tuple(Shape.__dataclass_fields__)
 
 
@@ -78,7 +87,7 @@ def of_cells(path: Path, scope: Scope, cells: Sequence[UUID]) -> Evidence:
         count = reader.execute(f"SELECT (SELECT count(*) FROM meant), (SELECT count(*) FROM {scope.table})").fetchone()
         reader.execute("DROP TABLE counted")  # what is shown is what the query brings back
         reader.execute("DROP TABLE meant")
-        names, rows = _asked(reader, sql)
+        names, rows = asked(reader, sql)
         left_out = reader.execute(left_out_sql).fetchall()
     assert count is not None
     return Evidence(about=scope.table, sql=sql, columns=names, rows=rows, cells=count[0], total=count[1],
@@ -96,14 +105,14 @@ class _Condition:
 def _conditions(reader: duckdb.DuckDBPyConnection, table: str) -> list[_Condition]:
     """The values of the key by which the answer's rows differ from the rest; where that is not enough, the cells."""
     names = ["machine", *question(table)]
-    sized = table != "attention"
+    sized = table in _SIZED
     plain = [name for name in names if not (sized and name in _SHAPE)]
     listed = ", ".join(f"list_sort(list(DISTINCT {name}))" for name in plain)
     meant, held = (reader.execute(f"SELECT {listed} FROM {name}").fetchone() for name in ("meant", "counted"))
     assert meant is not None
     assert held is not None
     found = [
-        _Condition(sql=_among(f"c.{name}", values), why=f"'{name} is ' || coalesce(c.{name}::VARCHAR, 'unknown')")
+        _Condition(sql=among(f"c.{name}", values), why=f"'{name} is ' || coalesce(c.{name}::VARCHAR, 'unknown')")
         for name, values, all_values in zip(plain, meant, held, strict=True)
         if values != all_values and values
     ]
@@ -137,29 +146,22 @@ def _tuples(reader: duckdb.DuckDBPyConnection, names: Sequence[str]) -> str:
     """The condition that several columns together are as in one of the answer's rows."""
     rows = reader.execute(f"SELECT DISTINCT {', '.join(names)} FROM meant ORDER BY ALL").fetchall()
     if len(names) == 1:
-        return _among(f"c.{names[0]}", [row[0] for row in rows])
+        return among(f"c.{names[0]}", [row[0] for row in rows])
     values = ", ".join("(" + ", ".join(map(literal, row)) + ")" for row in rows)
-    return f"({', '.join(f'c.{name}' for name in names)}) IN ({values})"
-
-
-def _among(column: str, values: Sequence[Any]) -> str:
-    if len(values) == 1:
-        return f"{column} = {literal(values[0])}"
-    return f"{column} IN ({', '.join(map(literal, values))})"
+    return f"({', '.join(f'c.{name}' for name in names)}) IN ({values})" if rows else "false"
 
 
 def _rows_sql(reader: duckdb.DuckDBPyConnection, table: str, base: str, conditions: Sequence[_Condition]) -> str:
     """The cells with what differs among them first, their numbers and, where they are timed, one row a phase."""
-    names = ("machine", *question(table))
-    counts = reader.execute(f"SELECT {', '.join(f'count(DISTINCT {name})' for name in names)} FROM meant").fetchone()
-    assert counts is not None
-    varied = [name for name, count in zip(names, counts, strict=True) if count > 1]
-    fixed = [name for name in names if name not in varied and name in ("context", "seq_len", "mode", "precision")]
+    counts = _count(reader, "DISTINCT c", table, ("machine", *question(table)))
+    varied = [name for name, count in counts.items() if count > 1]
+    fixed = [name for name in ("context", "seq_len", "mode", "precision") if counts.get(name) == 1]
+    numbers = _count(reader, "s", table, (*_NUMBERS[table], "failed_phase", "message"))
     columns = [f"c.{name}" for name in (*fixed, *varied, "round", "status")]
     timed = table in _TIMED
     columns += [f"t.{name}" for name in ("phase", "median_ms", "low_ms", "high_ms", "n")] if timed else []
-    columns += [f"s.{name}" for name in (*_NUMBERS[table], "failed_phase", "cell_id")]
-    order = ", ".join([f"c.{name}" for name in (*varied, "round")] + (["t.phase"] if timed else []))
+    columns += [f"s.{name}" for name in (*(name for name, count in numbers.items() if count), "cell_id")]
+    order = ", ".join([f"c.{name}" for name in (*varied, "round", "cell_id")] + (["t.phase"] if timed else []))
     lines = [
         f"WITH counted AS (\n{_indented(base)})",
         *textwrap.wrap(f"SELECT {', '.join(columns)}", 100, subsequent_indent="    "),
@@ -169,6 +171,14 @@ def _rows_sql(reader: duckdb.DuckDBPyConnection, table: str, base: str, conditio
         f"LIMIT {MOST_ROWS}",
     ]
     return "\n".join(lines)
+
+
+def _count(reader: duckdb.DuckDBPyConnection, what: str, table: str, names: Sequence[str]) -> dict[str, int]:
+    """How many values each column has among the answer's rows: `DISTINCT c`, or `s` for all that are known."""
+    counts = ", ".join(f"count({what}.{name})" for name in names)
+    found = reader.execute(f"SELECT {counts} FROM meant c JOIN {table} s USING (cell_id)").fetchone()
+    assert found is not None
+    return dict(zip(names, found, strict=True))
 
 
 def _left_out_sql(scope: Scope, base: str, conditions: Sequence[_Condition]) -> str:
@@ -197,7 +207,8 @@ def _indented(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.splitlines())
 
 
-def _asked(reader: duckdb.DuckDBPyConnection, sql: str) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
+def asked(reader: duckdb.DuckDBPyConnection, sql: str) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
+    """The names of the columns that the query brings back, and its rows."""
     answer = reader.execute(sql)
     names = tuple(column[0] for column in answer.description or ())
     return names, tuple(answer.fetchall())
@@ -208,7 +219,7 @@ def _asked(reader: duckdb.DuckDBPyConnection, sql: str) -> tuple[tuple[str, ...]
 
 def _simple(path: Path, about: str, sql: str) -> Evidence:
     with open_reader(path) as reader:
-        names, rows = _asked(reader, sql)
+        names, rows = asked(reader, sql)
     return Evidence(about=about, sql=sql, columns=names, rows=rows)
 
 
@@ -222,7 +233,7 @@ def of_runs(path: Path) -> Evidence:
     count(*) FILTER (status NOT IN ('ok', 'skipped')) AS failed, count(*) FILTER (status = 'skipped') AS skipped
 FROM runs r LEFT JOIN (
     {cells}) s USING (run_id)
-GROUP BY ALL ORDER BY r.started_at DESC, "table" """
+GROUP BY ALL ORDER BY r.started_at DESC, machine, "table" """
     return _simple(path, "runs", sql.rstrip())
 
 
@@ -232,48 +243,17 @@ def of_tables(path: Path) -> Evidence:
     return _simple(path, "tables", counts + '\nORDER BY "rows" DESC, "table"')
 
 
-def of_trace(path: Path, cell_id: UUID) -> Evidence:
-    """Kernel time of one trace by phase and class."""
-    sql = f"""SELECT phase, kernel_class, sum(calls) AS calls, sum(device_ms) AS device_ms
-FROM kernels WHERE cell_id = {literal(cell_id)} GROUP BY ALL ORDER BY phase, device_ms DESC"""
-    return _one_of(path, "kernels", sql, cell_id)
-
-
-def of_timelines(path: Path, cell_ids: Sequence[UUID]) -> Evidence:
-    """What was alive at the peak of each timeline, by category."""
-    sql = f"""SELECT t.title, a.category, count(*) AS blocks, sum(a.allocated_bytes)::BIGINT AS bytes
-FROM timelines t JOIN allocations a USING (cell_id)
-WHERE {_among("t.cell_id", list(cell_ids))} AND a.born_us <= t.peak_at_us
-    AND (a.died_us IS NULL OR a.died_us > t.peak_at_us)
-GROUP BY ALL ORDER BY t.title, bytes DESC"""
-    return _one_of(path, "allocations", sql, *cell_ids)
-
-
-def _one_of(path: Path, table: str, sql: str, *cell_ids: UUID) -> Evidence:
-    """Rows of a table that belong to some cells; all others are left out as those of other cells."""
-    own = _among("cell_id", cell_ids)
-    left_out = (
-        f"SELECT 'of another cell' AS why, count(*) AS \"rows\" FROM {table} WHERE NOT ({own}) HAVING count(*) > 0"
-    )
-    with open_reader(path) as reader:
-        names, rows = _asked(reader, sql)
-        total = reader.execute(f"SELECT count(*), count(*) FILTER ({own}) FROM {table}").fetchone()
-        others = reader.execute(left_out).fetchall()
-    assert total is not None
-    return Evidence(about=table, sql=sql, columns=names, rows=rows, cells=total[1], total=total[0],
-                    left_out=tuple(others), left_out_sql=left_out)  # fmt: skip
-
-
 def of_ceilings(path: Path, machine: str | None) -> Evidence:
     """What the machine was seen to reach, in each of its sweeps."""
     sql = f"""SELECT r.started_at, s.moment, s.name, s.flops_per_s, s.bytes_per_s, s.datasheet_flops_per_s,
     s.datasheet_bytes_per_s
 FROM ceilings s LEFT JOIN runs r USING (run_id) WHERE {MACHINE} = {literal(machine)}
-ORDER BY r.started_at DESC, s.moment DESC, s.name"""
+ORDER BY r.started_at DESC, s.run_id, s.moment DESC, s.name"""
     others = f"""SELECT 'measured on ' || {MACHINE} AS why, count(*) AS "rows"
-FROM ceilings s LEFT JOIN runs r USING (run_id) WHERE {MACHINE} IS DISTINCT FROM {literal(machine)} GROUP BY why"""
+FROM ceilings s LEFT JOIN runs r USING (run_id) WHERE {MACHINE} IS DISTINCT FROM {literal(machine)} GROUP BY why
+ORDER BY why"""
     with open_reader(path) as reader:
-        names, rows = _asked(reader, sql)
+        names, rows = asked(reader, sql)
         left_out = reader.execute(others).fetchall()
     total = len(rows) + sum(count for _, count in left_out)
     return Evidence(about="ceilings", sql=sql, columns=names, rows=rows, cells=len(rows), total=total,

@@ -175,6 +175,7 @@ def find(path: Path, cell_id: UUID) -> Measured | None:
 class EarlyStep:
     """One whole step of a cell that was measured after other counts of warm-up steps as well."""
 
+    cell_id: UUID
     cell: StepCell
     step: int
     is_warmup: bool
@@ -186,7 +187,7 @@ _ABLATION = """
         SELECT * FROM chosen WHERE status = 'ok' AND min_steps = max_steps AND list_contains([0, 1, 2, 5], warmup_steps)
         WINDOW family AS (PARTITION BY machine, run_id, {family})
         QUALIFY min(warmup_steps) OVER family < max(warmup_steps) OVER family AND round = min(round) OVER family)
-    SELECT {key}, m.step, bool_or(m.is_warmup), {step_ms}
+    SELECT {key}, cell_id, m.step, bool_or(m.is_warmup), {step_ms}
     FROM ablation a JOIN samples m USING (cell_id) GROUP BY ALL ORDER BY {key}, m.step"""
 
 
@@ -200,6 +201,7 @@ def early_steps(path: Path, selection: Selection) -> list[EarlyStep]:
     return [
         EarlyStep(
             cell=StepCell(**dict(zip(KEY, row[: len(KEY)], strict=True))),
+            cell_id=row[-4],
             step=row[-3],
             is_warmup=row[-2],
             step_ms=row[-1],
