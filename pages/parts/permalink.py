@@ -16,6 +16,7 @@ from urllib.parse import urlencode, urlsplit
 
 import streamlit as st
 
+from pages.parts import zoom
 from pages.parts.chosen import forget_gone
 from pages.parts.filters import FILTERS
 from pages.parts.frame import Frame
@@ -42,8 +43,10 @@ _OFTEN = (
 def link(frame: Frame, anchor: str) -> str:
     """The address of the card `anchor` on the page being drawn, by the host by which the reader came."""
     asked = st.query_params.to_dict()
-    parameters = {name: st.query_params.get_all(name) for name in asked if name not in THEN}
+    parameters = {name: st.query_params.get_all(name) for name in asked if name not in (*THEN, zoom.PARAMETER)}
     parameters |= choices()
+    if views := zoom.zoomed():
+        parameters[zoom.PARAMETER] = views
     parameters["data"] = [frame.contents.edition]
     parameters["held"] = [packed_counts(frame.ask(held_now))]
     start, end = f"{st.context.url or ''}?{_encoded(parameters)}", f"#{anchor}" if anchor else ""

@@ -53,13 +53,16 @@ function shown() {
 }
 
 function settle() {
-  const now = shown(), query = new URLSearchParams(location.search)
-  if (query.getAll("zoom").sort().join("\n") === now.join("\n")) return
-  query.delete("zoom")
-  for (const text of now) query.append("zoom", text)
-  const search = query.size ? `?${query}` : ""
-  history.replaceState(history.state, "", `${location.pathname}${search}${location.hash}`)
-  window.__stepscopeTell?.("zoom", now)
+  const now = shown(), text = now.join("\n"), query = new URLSearchParams(location.search)
+  if (query.getAll("zoom").sort().join("\n") !== text) {
+    query.delete("zoom")
+    for (const view of now) query.append("zoom", view)
+    const search = query.size ? `?${query}` : ""
+    history.replaceState(history.state, "", `${location.pathname}${search}${location.hash}`)
+  }
+  if (text === (window.__stepscopeTold ?? "") || !window.__stepscopeTell) return
+  window.__stepscopeTold = text
+  window.__stepscopeTell("zoom", now)
 }
 
 function attend(chart) {
@@ -98,8 +101,8 @@ let due = 0
 const look = () => { due = 0; charts().forEach(attend); settle() }
 const soon = () => { due ||= setTimeout(look, 60) }
 
-export default function ({setTriggerValue}) {
-  window.__stepscopeTell = setTriggerValue
+export default function ({setStateValue}) {
+  window.__stepscopeTell = setStateValue
   soon()
   if (window.__stepscopeWatch) return
   window.__stepscopeWatch = new MutationObserver(soon)

@@ -1,23 +1,26 @@
 """Keeps what readers zoomed into while new rows arrive, and in the address, so that links show it.
 
     keep_zoom()                        # once a page, after it has been drawn
+    zoomed()                           # for a link
     linked("timeline-left")            # what the address says of a card; None for nothing
 
     ?zoom=phases:x,0.5,3.25,y,-0.5,2   # a card, and the two ends of each axis that was zoomed, as Plotly counts
 
 Streamlit builds a chart anew when its figure changes, and Plotly's `uirevision` only survives an update. `zoom.js`
 remembers the axis ranges that a reader has set, for each card and `uirevision`, and sets them again on the new chart.
-It writes them to the address itself, then tells the server, of which nothing but this fragment runs again. Drawings
+It writes them to the address itself and tells the server, of which nothing but this fragment runs again. Drawings
 that are no charts (the memory timeline) say in their own words where the reader is, by `window.__stepscopeViews`.
 Limits: what is no range is ignored and leaves the address; at most `_MOST` cards.
 """
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
-_PARAMETER, _KEY, _MOST = "zoom", "_zoom", 20
+PARAMETER, _KEY, _MOST = "zoom", "_zoom", 20
 _ONE = re.compile(r"[\w-]{1,60}:[^\x00-\x1f]{1,300}")
 
 
@@ -25,20 +28,22 @@ _ONE = re.compile(r"[\w-]{1,60}:[^\x00-\x1f]{1,300}")
 def keep_zoom() -> None:
     """Start watching; further calls change nothing."""
     script = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
-    st.components.v2.component("stepscope_zoom", js=script)(key=_KEY, height=1, on_zoom_change=_heard)
+    component = st.components.v2.component("stepscope_zoom", js=script)
+    component(key=_KEY, height=1, default={PARAMETER: None}, on_zoom_change=lambda: None)
+
+
+def zoomed() -> list[str]:
+    """What a link says of where the reader is: by the script, else by the address with which they came."""
+    views = getattr(st.session_state.get(_KEY), PARAMETER, None)
+    return _known(st.query_params.get_all(PARAMETER) if views is None else views)
 
 
 def linked(card: str) -> str | None:
     """What the address says of where the reader is in this card: a stranger's text, unless the script wrote it."""
     start = f"{card}:"
-    found = [text for text in st.query_params.get_all(_PARAMETER) if _ONE.fullmatch(text) and text.startswith(start)]
+    found = [text for text in _known(st.query_params.get_all(PARAMETER)) if text.startswith(start)]
     return found[0].removeprefix(start) if found else None
 
 
-def _heard() -> None:
-    views = st.session_state[_KEY].zoom
-    known = [view for view in views if isinstance(view, str) and _ONE.fullmatch(view)] if views else []
-    if known:
-        st.query_params[_PARAMETER] = known[:_MOST]
-    else:
-        st.query_params.pop(_PARAMETER, None)
+def _known(views: Sequence[Any]) -> list[str]:
+    return [view for view in views if isinstance(view, str) and _ONE.fullmatch(view)][:_MOST]
