@@ -174,7 +174,7 @@ def _rows(verdict: Verdict) -> tuple[list[str], list[list[str]]]:
     if not moved:
         return [], []
     shared, names = short_titles([pair.a.cell for pair in moved], without=(a.value, b.value))
-    headings = [f"cell ({shared})" if shared else "cell", a.title, b.title, f"{b.title} is", "95 % interval"]
+    headings = [f"cell ({shared})" if shared else "cell", a.title, b.title, f"{b.title} is", "95% interval"]
     rows = [
         [name, _amount(verdict, pair.a.value), _amount(verdict, pair.b.value), change(verdict, pair), _interval(pair)]
         for name, pair in zip(names, moved, strict=True)
@@ -229,6 +229,6 @@ def _gate(console: Console, found: Comparison, *, threshold: float) -> int:
         )
     count = len(worse) + len(gone)
     words = f"{count:,} regression{'s' if count > 1 else ''}" if count else "No regression"
-    for line in (f"{words} beyond {threshold * 100:.3g} %{':' if count else '.'}", *(f"- {it}" for it in worse + gone)):
+    for line in (f"{words} beyond {threshold * 100:.3g}%{':' if count else '.'}", *(f"- {it}" for it in worse + gone)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return 1 if count else 0

@@ -147,7 +147,7 @@ def result(row: SweepRow, timings: list[TimingRow]) -> str:
         times = ", ".join(f"{phase} {medians[phase].median_ms:,.3f} ms" for phase in ("forward", "backward"))
         return f"{times}, n {row.steps}, peak {size(row.peak_allocated_bytes or 0)}"
     step, share = medians["step"], getattr(row, "interval_share", None)
-    spread = f" ±{share * 50:.1f} %" if share is not None else ""
+    spread = f" ±{share * 50:.1f}%" if share is not None else ""
     return f"{step.median_ms:,.2f} ms{spread}, n {step.n}"
 
 

@@ -143,13 +143,13 @@ def _cells(measured: list[history.Measured], findings: list[list[Finding]]) -> G
             title(row),
             f"[{STATUS_STYLES[row.status]}]{row.status}[/]",
             *(f"{medians[phase]:,.2f}" if phase in medians else "" for phase in phases),
-            "" if row.interval_share is None else f"{row.interval_share * 50:.1f} %",
+            "" if row.interval_share is None else f"{row.interval_share * 50:.1f}%",
             "" if row.steps is None else str(row.steps),
             "" if row.tokens_per_s is None else f"{row.tokens_per_s:,.0f}",
             grade(found) if row.status == "ok" else "",
             ", ".join(finding.code for finding in found),
         )
-    grid.caption = "Medians in ms; ± is half the 95 % interval of the median step, n the measured steps."
+    grid.caption = "Medians in ms; ± is half the 95% interval of the median step, n the measured steps."
     return grid
 
 

@@ -22,7 +22,7 @@ SENTENCE = (
 )
 MEMORY = (
     "Peak memory: after needs 2.00× less memory than before (geometric mean of 2 comparable peaks): "
-    "2 smaller, 0 larger, 0 within 1 %."
+    "2 smaller, 0 larger, 0 within 1%."
 )
 NOISY = tuple(10.0 + 0.5 * place for place in range(-5, 6))
 

@@ -152,7 +152,7 @@ def test_context_that_looks_free() -> None:
 
 
 def test_compiled_that_is_eager() -> None:
-    """Medium on an M4: 497 and 1,056 ms eager, 494 and 1,054 compiled. On the CPU, backward differs by 3 %."""
+    """Medium on an M4: 497 and 1,056 ms eager, 494 and 1,054 compiled. On the CPU, backward differs by 3%."""
     rows = [row for row in lines("001_e2e_mbair").values() if row["model_size"] in ("S", "M")]
     for device, size, said in (("mps", "M", ["no_effect"]), ("cpu", "S", [])):
         pair = [row for row in rows if (row["device"], row["model_size"]) == (device, size)]

@@ -71,7 +71,7 @@ def test_what_is_left_out_says_why(found: Comparison) -> None:
         (1.05, 1.02, 1.08, "better"),
         (0.95, 0.92, 0.98, "worse"),
         (1.05, 0.99, 1.11, "same"),  # the interval holds 1
-        (1.009, 1.008, 1.01, "same"),  # sure, and less than 1 %
+        (1.009, 1.008, 1.01, "same"),  # sure, and less than 1%
         (1 / 1.009, 0.985, 0.995, "same"),
         (1.02, None, None, "better"),  # bytes
         (1.009, None, None, "same"),
@@ -83,7 +83,7 @@ def test_the_rule_of_noise(ratio: float, low: float | None, high: float | None, 
 
 
 def test_noise_is_neither_faster_nor_slower(path: Path) -> None:
-    """Against `again`: 10 to 10.05 ms is 0.5 %; 10 ms among samples from 7.5 to 12.5 is 10 ms."""
+    """Against `again`: 10 to 10.05 ms is 0.5%; 10 ms among samples from 7.5 to 12.5 is 10 ms."""
     steps = verdict_of(compared(path, Question(a=label("after"), b=label("again"))), "steps")
     assert [pair.outcome for pair in steps.pairs] == ["same", "same"]
     noisy = steps.pairs[0]
@@ -97,7 +97,7 @@ def test_noise_is_neither_faster_nor_slower(path: Path) -> None:
 def test_a_regression_is_beyond_its_threshold(found: Comparison) -> None:
     steps = verdict_of(found, "steps")
     assert [pair.ratio for pair in regressions(steps, threshold=0.99)] == [0.5]
-    assert regressions(steps, threshold=1.0) == [], "exactly twice as long is not more than 100 % longer"
+    assert regressions(steps, threshold=1.0) == [], "exactly twice as long is not more than 100% longer"
 
 
 def test_one_phase_alone(path: Path) -> None:
@@ -193,7 +193,7 @@ def test_markdown_for_a_pull_request(path: Path) -> None:
     lines = run("compare", "before", "after", "--format", "markdown", db=path).stdout.splitlines()
     assert lines[0] == "### after against before"
     assert f"**{made.SENTENCE}**" in lines
-    at = lines.index("| cell (toy-64 · train · fp32 · eager) | before | after | after is | 95 % interval |")
+    at = lines.index("| cell (toy-64 · train · fp32 · eager) | before | after | after is | 95% interval |")
     assert lines[at + 1 : at + 4] == [
         "| --- | --: | --: | --: | --: |",
         "| 16 | 40.0 ms | 10.0 ms | 4.00× faster | 4.00–4.00× |",
@@ -205,12 +205,12 @@ def test_exit_codes_for_ci(path: Path) -> None:
     """1 for a cell twice as slow and one that no longer fits; 0 for noise; 2 when nothing can be compared."""
     worse = run("compare", "before", "after", "--fail-on-regression", db=path)
     assert worse.returncode == 1
-    assert "2 regressions beyond 5 %:" in worse.stdout
+    assert "2 regressions beyond 5%:" in worse.stdout
     assert "- toy-64 · 32 · train · fp32 · eager: 2.00× slower" in worse.stdout
     assert "- toy-64 · 80 · train · fp32 · eager: out of memory in after" in worse.stdout
     alike = run("compare", "after", "again", "--fail-on-regression", "--threshold", "0.1%", db=path)
-    assert alike.returncode == 0, "0.5 % is within noise, whatever the threshold"
-    assert "No regression beyond 0.1 %." in alike.stdout
+    assert alike.returncode == 0, "0.5% is within noise, whatever the threshold"
+    assert "No regression beyond 0.1%." in alike.stdout
     nothing = run("compare", "after", "again", "--phase", "backward", "--fail-on-regression", db=path)
     assert nothing.returncode == 2
     assert "No cell of A and B can be compared" in nothing.stdout

@@ -212,7 +212,7 @@ def grown_bytes(cell: StepCell) -> int:
 
 
 #: Measured on an NVIDIA H200 (torch 2.11, CUDA 13.0), `small`, batch 4: context, mode, precision, the sum of what was
-#: alive at the peak (bytes asked for; the allocator rounds them up by 0.6 to 4 %), and its moment.
+#: alive at the peak (bytes asked for; the allocator rounds them up by 0.6 to 4%), and its moment.
 ALIVE_ON_AN_H200 = [
     (128, "inference", "fp32", 573_262_848, "forward"),
     (128, "inference", "bf16", 804_121_600, "forward"),

@@ -163,7 +163,7 @@ def test_autocast_and_low_precision_weights() -> None:
     assert low.rope_2te.dtype == torch.float32
     assert "rope_2te" not in low.state_dict()
     low.load_state_dict(model.state_dict())
-    # Bfloat16 keeps 8 bits: 0.4 % a rounding, a few percent after three layers.
+    # Bfloat16 keeps 8 bits: 0.4% a rounding, a few percent after three layers.
     torch.testing.assert_close(low(tokens).float(), model(tokens), rtol=0, atol=0.1)
 
 

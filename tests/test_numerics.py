@@ -1,6 +1,6 @@
 """What precision costs: sums against NumPy, errors against float64 written twice, statistics by hand, dtypes, the page.
 
-The page's rows are made up: toy-64 at 128 tokens, bf16 twice as fast as fp32 and off by 0.5 % in its gradients.
+The page's rows are made up: toy-64 at 128 tokens, bf16 twice as fast as fp32 and off by 0.5% in its gradients.
 """
 
 import math
@@ -365,11 +365,11 @@ def page(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator
 
 def test_the_page_names_the_price(page: Page) -> None:
     words = said(page)
-    assert "Its price: gradients are off by 0.500 % and the loss by 0.00500 % (one pass of toy-64 · 128 tokens" in words
-    assert "off from fp64 by fp32 5.00×10⁻⁷, bf16 0.500 % (2.00× the speed of fp32)" in words
+    assert "Its price: gradients are off by 0.500% and the loss by 0.00500% (one pass of toy-64 · 128 tokens" in words
+    assert "off from fp64 by fp32 5.00×10⁻⁷, bf16 0.500% (2.00× the speed of fp32)" in words
     assert "near 9.95, fp16's numbers are 0.0078125 apart, so that adding 0.0100021362 adds 0.0078125" in words
     assert "Under bf16 autocast, in fp32: parameters, layer norm's output; in that precision: first linear's" in words
-    assert "in fp16 it is off by 0.100 % at 1×; at 1,024× it overflows for 75 % of tokens" in words
+    assert "in fp16 it is off by 0.100% at 1×; at 1,024× it overflows for 75% of tokens" in words
     assert page.get_by_test_id("stException").count() == 0
 
 

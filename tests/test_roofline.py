@@ -152,7 +152,7 @@ def test_changes_to_the_plain_step(file: Path) -> None:
     fused = next(change for change in found if "optimizer" in change.changed)
     assert fused.low is not None
     assert fused.high is not None
-    assert 0.96 < fused.low < 1 < fused.high < 1.04, "samples are within 2 % of their median"
+    assert 0.96 < fused.low < 1 < fused.high < 1.04, "samples are within 2% of their median"
 
 
 def test_what_makes_a_step_slower_is_listed(file: Path) -> None:

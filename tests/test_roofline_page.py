@@ -1,7 +1,7 @@
 """Roofline as its readers meet it: a real server, a real browser, rows worked out by hand (`tests.roofline_rows`).
 
 The plain step of toy-256 at 128 tokens takes 4·256^1.5·128 / 20,000 = 104.9 ms. Its operations, `RATE` times that, are
-122.9 GFLOP/s: 6.1 % of the 2 TFLOP/s that the later run measured.
+122.9 GFLOP/s: 6.1% of the 2 TFLOP/s that the later run measured.
 """
 
 from collections.abc import Iterator

@@ -29,13 +29,13 @@ def test_a_single_sample_has_no_spread() -> None:
 @pytest.mark.parametrize(
     ("n", "ranks"),
     [
-        (5, None),  # 1 - 2 (1/32) = 93.75 %, too little
-        (6, (1, 6)),  # 1 - 2 (1/64) = 96.88 %
-        (8, (1, 8)),  # one rank further in: 1 - 2 (1 + 8)/256 = 92.97 %
-        (9, (2, 8)),  # 1 - 2 (1 + 9)/512 = 96.09 %
-        (10, (2, 9)),  # 1 - 2 (1 + 10)/1024 = 97.85 %
-        (20, (6, 15)),  # the table of the sign test: 95.86 %
-        (100, (40, 61)),  # likewise: 96.48 %
+        (5, None),  # 1 - 2 (1/32) = 93.75%, too little
+        (6, (1, 6)),  # 1 - 2 (1/64) = 96.88%
+        (8, (1, 8)),  # one rank further in: 1 - 2 (1 + 8)/256 = 92.97%
+        (9, (2, 8)),  # 1 - 2 (1 + 9)/512 = 96.09%
+        (10, (2, 9)),  # 1 - 2 (1 + 10)/1024 = 97.85%
+        (20, (6, 15)),  # the table of the sign test: 95.86%
+        (100, (40, 61)),  # likewise: 96.48%
     ],
 )
 def test_interval_of_the_median_is_the_textbook_one(n: int, ranks: tuple[int, int] | None) -> None:
@@ -45,7 +45,7 @@ def test_interval_of_the_median_is_the_textbook_one(n: int, ranks: tuple[int, in
 
 @pytest.mark.parametrize(("n", "coverage"), [(10, 0.9785), (20, 0.9586)])
 def test_interval_of_the_median_covers_it_as_often_as_it_says(n: int, coverage: float) -> None:
-    """4,000 draws from a skewed distribution (lognormal, median 1): a standard error of 0.3 %."""
+    """4,000 draws from a skewed distribution (lognormal, median 1): a standard error of 0.3%."""
     draws = np.random.default_rng(3).lognormal(size=(4000, n))
     covered = [low <= 1 <= high for low, high in map(median_interval, draws.tolist())]  # type: ignore[misc]
     assert np.mean(covered) == pytest.approx(coverage, abs=0.009)
@@ -57,8 +57,8 @@ def test_ratio_of_constants_is_certain() -> None:
 
 
 def test_ratio_of_one_round_equals_the_exact_bootstrap() -> None:
-    """The median of 7 draws from 1..7 is at most k with probability P(Binomial(7, k / 7) >= 4): 0.97 % for k = 1 and
-    9.3 % for k = 2, so the 2.5 % quantile is 2, and by symmetry the 97.5 % quantile is 6."""
+    """The median of 7 draws from 1..7 is at most k with probability P(Binomial(7, k / 7) >= 4): 0.97% for k = 1 and
+    9.3% for k = 2, so the 2.5% quantile is 2, and by symmetry the 97.5% quantile is 6."""
     at_most = [sum(math.comb(7, j) * (k / 7) ** j * (1 - k / 7) ** (7 - j) for j in range(4, 8)) for k in (1, 2)]
     assert at_most[0] < 0.025 < at_most[1]
     ratio = ratio_interval([[1, 2, 3, 4, 5, 6, 7]], [[2.0] * 6])

@@ -116,7 +116,7 @@ def _window(found: Locator) -> list[int]:
 
 
 def _click(found: Locator, *, at_us: int, address: int) -> None:
-    """Click where a moment and an address (above the lowest, without gaps) lie; the blocks take what 30 % of the
+    """Click where a moment and an address (above the lowest, without gaps) lie; the blocks take what 30% of the
     height and the bands of 20 and 22 pixels leave."""
     plot = found.locator(".plot")
     box = plot.bounding_box()

@@ -173,7 +173,7 @@ def _errors(rows: Sequence[RatioDot]) -> dict[str, Any]:
 
 
 def _hover(row: RatioDot) -> str:
-    sure = f"<br>95 % interval {interval(row.low, row.high, unit='×')}" if row.low else ""
+    sure = f"<br>95% interval {interval(row.low, row.high, unit='×')}" if row.low else ""
     return f"<b>{row.place}</b><br>{row.values}<br>A / B {number(row.ratio)}×{sure}"
 
 

@@ -258,9 +258,9 @@ def _errors(rows: Sequence[WayDot] | Sequence[CostDot]) -> dict[str, Any]:
 
 def _way_hover(row: WayDot) -> str:
     ends = interval(row.low, row.high, unit="×")
-    return f"<b>{row.place}</b><br>{row.backend}: {number(row.ratio)}×<br>95 % interval {ends}"
+    return f"<b>{row.place}</b><br>{row.backend}: {number(row.ratio)}×<br>95% interval {ends}"
 
 
 def _cost_hover(row: CostDot, unit: Unit) -> str:
-    ends = f"<br>95 % interval {interval(row.low, row.high)}" if row.low is not None else ""
+    ends = f"<br>95% interval {interval(row.low, row.high)}" if row.low is not None else ""
     return f"<b>{row.place}</b><br>{_NAMES[row.kind]}<br>{number(row.value)} {unit}{ends}"

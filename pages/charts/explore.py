@@ -173,7 +173,7 @@ def _hover(mark: Mark, axes: Axes) -> str:
     what = mark.failure or in_fitting_unit(mark.y or 0.0, axes.unit)
     doubt = ""
     if mark.low is not None and mark.high is not None:
-        doubt = f"<br>95 % interval {in_fitting_unit(mark.low, axes.unit)} to {in_fitting_unit(mark.high, axes.unit)}"
+        doubt = f"<br>95% interval {in_fitting_unit(mark.low, axes.unit)} to {in_fitting_unit(mark.high, axes.unit)}"
     place = f"{mark.x:,}" if isinstance(mark.x, int) else mark.x
     lead = " · ".join(part for part in (name if mark.color or mark.machine else "", mark.panel) if part)
     return "<br>".join(

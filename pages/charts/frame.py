@@ -91,7 +91,8 @@ def short(value: float) -> str:
 
 
 def interval(low: float | None, high: float | None, *, unit: str = "") -> str:
-    """`1.22–1.27`, or a word where there is none."""
+    """`1.22–1.27×` or `1.22–1.27 ms`, or a word where there is none."""
     if low is None or high is None:
         return "no interval: too few samples"
-    return f"{number(low)}–{number(high)}{' ' + unit if unit else ''}"
+    gap = " " if unit.isalpha() else ""
+    return f"{number(low)}–{number(high)}{gap}{unit}"

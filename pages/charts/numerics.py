@@ -109,7 +109,7 @@ def _draw_ratios(figure: go.Figure, timed: Sequence[Price], lines: Sequence[tupl
         textfont={"size": 12},
         customdata=[
             [price.cell_id, f"<b>{price.place} · {price.precision}</b><br>{number(price.ratio or 1)}× the speed of fp32"
-             f"<br>95 % interval {interval(price.low, price.high, unit='×')}"]
+             f"<br>95% interval {interval(price.low, price.high, unit='×')}"]
             for price in timed
         ],
         hovertemplate="%{customdata[1]}<extra></extra>",

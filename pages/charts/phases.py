@@ -110,7 +110,7 @@ def _hover(row: PhaseBar) -> str:
     unit = unit_of("timings", "median_ms")
     return (
         f"{where}</b><br>{WORDS[row.phase]}: {number(row.median_ms)} {unit}"
-        f"<br>95 % interval {interval(row.low_ms, row.high_ms, unit=unit)}<br>n = {row.n}<b>"
+        f"<br>95% interval {interval(row.low_ms, row.high_ms, unit=unit)}<br>n = {row.n}<b>"
     )
 
 

@@ -82,7 +82,7 @@ def scaling_lines(points: Sequence[ScalingPoint], *, axis: Axis) -> go.Figure:
 def _hover(point: ScalingPoint, axis: Axis) -> str:
     value = point.value or 0
     said = in_unit(value) if axis.unit == "bytes" else f"{number(value)} ms"
-    doubt = f"<br>95 % interval {interval(point.low, point.high, unit='ms')}" if axis.unit == "ms" else ""
+    doubt = f"<br>95% interval {interval(point.low, point.high, unit='ms')}" if axis.unit == "ms" else ""
     return f"<b>{point.line}</b><br>{point.length:,} tokens: {said}{doubt}"
 
 

@@ -1,4 +1,4 @@
-"""How many times faster one way is than another: dots with 95 % intervals on a log axis centered on 1×.
+"""How many times faster one way is than another: dots with 95% intervals on a log axis centered on 1×.
 
     figure = speedup_dots([SpeedupDot(place="toy-64 · 128", phase="step", ratio=1.9, low=1.8, high=2.0, …)])
     figure = speedup_trend(dots)          # the same over the size of the model
@@ -165,7 +165,7 @@ def _errors(rows: Sequence[SpeedupDot]) -> dict[str, Any]:
 def _hover(row: SpeedupDot) -> str:
     return (
         f"<b>{row.place}</b><br>{WORDS[row.phase]}: {number(row.ratio)}×"
-        f"<br>95 % interval {interval(row.low, row.high, unit='×')}"
+        f"<br>95% interval {interval(row.low, row.high, unit='×')}"
     )
 
 

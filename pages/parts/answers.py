@@ -12,7 +12,7 @@ from runner.analysis.comparison import Comparison, Speedup
 from runner.schema import Phase
 from runner.store.queries.steps import Measured
 
-#: A ratio with the ends of its 95 % interval.
+#: A ratio with the ends of its 95% interval.
 Ratio = tuple[float, float | None, float | None]
 
 
@@ -64,7 +64,7 @@ def spread(ratios: Sequence[Ratio]) -> str:
     """How far the pairs lie apart or, of a single one, how certain it is; in parentheses."""
     if len(ratios) == 1:
         _, low, high = ratios[0]
-        return f"(95 % interval {interval(low, high, unit='×')}; one pair)"
+        return f"(95% interval {interval(low, high, unit='×')}; one pair)"
     least, most = (pick(ratio for ratio, _, _ in ratios) for pick in (min, max))
     return f"(geometric mean of {len(ratios)} pairs, {number(least)}× to {number(most)}×)"
 

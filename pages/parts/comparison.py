@@ -66,7 +66,7 @@ def draw_dots(frame: Frame, compared: Comparison, *, axis: Axis, variant: str, b
         Card(
             key=f"{axis}-speedup",
             title=f"{variant} against {baseline}",
-            note="One line a pair of cells that differ in nothing else. Bars are 95 % intervals, by bootstrap over "
+            note="One line a pair of cells that differ in nothing else. Bars are 95% intervals, by bootstrap over "
             f"rounds and samples; one that crosses 1× may be chance. Click a dot to see the cell's samples.{cut}",
             alt=f"Speedups as dots on a log axis. {speedup_answer(compared, baseline=baseline, variant=variant)}",
             rows=marks.speedup_table(frame, compared),

@@ -80,7 +80,7 @@ def _card(frame: Frame, cell: Measured | Attended, *, table: Literal["steps", "a
 
 def _median(label: str, time: PhaseTime) -> None:
     st.metric(label, f"{number(time.median_ms)} ms", border=True,
-              help=f"95 % interval {interval(time.low_ms, time.high_ms, unit='ms')}")  # fmt: skip
+              help=f"95% interval {interval(time.low_ms, time.high_ms, unit='ms')}")  # fmt: skip
     if time.std_ms is not None and time.mean_ms:
         st.metric("Std / mean", f"{time.std_ms / time.mean_ms:.1%}", border=True)
 

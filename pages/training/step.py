@@ -48,7 +48,7 @@ def _phases(frame: Frame, cells: list[Measured]) -> None:
         Card(
             key="phases",
             title="Phases by size and context",
-            note="Medians over the measured steps, with 95 % intervals; the number is the median of the whole step. "
+            note="Medians over the measured steps, with 95% intervals; the number is the median of the whole step. "
             "Click a bar to see the cell's samples.",
             alt=f"Time of each phase, one bar a size and context. {answer}",
             rows=marks.phase_table(frame, shown),

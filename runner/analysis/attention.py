@@ -95,7 +95,7 @@ def predicted_peak_bytes(cell: AttentionCell, *, device: Device = "cpu", gpu: st
 
 
 def predicted_reserved_bytes(cell: AttentionCell, *, gpu: str = "") -> int:
-    """What CUDA's caching allocator must take for one iteration: an estimate, within 2 % of an H200's count for what is
+    """What CUDA's caching allocator must take for one iteration: an estimate, within 2% of an H200's count for what is
     written out, which holds a square more than is ever alive. A freed square that a mask was put into is whole no more.
     """
     lives = [

@@ -16,7 +16,7 @@ from runner.analysis.comparison import Speedup
 
 @dataclass(frozen=True, kw_only=True)
 class PaidAfter:
-    """Steps after which a compile time is paid for, with the ends that the ratio's 95 % interval gives; infinite is
+    """Steps after which a compile time is paid for, with the ends that the ratio's 95% interval gives; infinite is
     never, None is unknown."""
 
     compile_seconds: float

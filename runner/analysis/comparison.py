@@ -24,7 +24,7 @@ COMPARED: tuple[Phase, ...] = ("forward", "backward", "step")
 
 @dataclass(frozen=True, kw_only=True)
 class Speedup:
-    """Time of `base` over time of `other` in one phase: above 1, `other` is faster. The interval is 95 %."""
+    """Time of `base` over time of `other` in one phase: above 1, `other` is faster. The interval is 95%."""
 
     base: Measured
     other: Measured

@@ -33,7 +33,7 @@ Kind = Literal["one", "several"]
 @dataclass(frozen=True, kw_only=True)
 class Counterfactual:
     """One change: `changed` are the new values by axis. `ratio` is the base's time over the changed step's, above 1
-    where the change helps, with its 95 % interval; None where one side has no time."""
+    where the change helps, with its 95% interval; None where one side has no time."""
 
     cell: Measured
     changed: Mapping[str, Any]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from runner.errors import UsageError
 
-#: Below this many samples even the interval from smallest to largest covers the median in less than 95 % of cases.
+#: Below this many samples even the interval from smallest to largest covers the median in less than 95% of cases.
 LEAST_SAMPLES = 6
 RESAMPLES = 2_000
 SEED = 20_250_401
@@ -30,7 +30,7 @@ SEED = 20_250_401
 @dataclass(frozen=True, kw_only=True)
 class Summary:
     """Samples summed up, in their own unit. `std` is the sample standard deviation (n - 1), None for one sample;
-    `low` and `high` enclose the median with at least 95 % confidence, None for fewer than 6 samples."""
+    `low` and `high` enclose the median with at least 95% confidence, None for fewer than 6 samples."""
 
     n: int
     median: float
@@ -56,12 +56,12 @@ def summarize(samples: Sequence[float]) -> Summary:
 
 
 def median_interval(samples: Sequence[float]) -> tuple[float, float] | None:
-    """The narrowest pair of samples, equally far from both ends, that encloses the median with 95 % confidence or more.
+    """The narrowest pair of samples, equally far from both ends, that encloses the median with 95% confidence or more.
 
     How many of n independent samples lie below the median is Binomial(n, 1/2), whatever their distribution, so the k-th
     smallest and k-th largest enclose it with probability 1 - 2 P(Binomial(n, 1/2) < k) (David and Nagaraja 2003,
-    "Order Statistics", section 7.1). Being whole ranks, they cover more than 95 %: 96.9 % at n = 6 (smallest to
-    largest), 97.9 % at 10, 95.9 % at 20, 96.5 % at 100. None for n < 6, where no pair reaches 95 %.
+    "Order Statistics", section 7.1). Being whole ranks, they cover more than 95%: 96.9% at n = 6 (smallest to
+    largest), 97.9% at 10, 95.9% at 20, 96.5% at 100. None for n < 6, where no pair reaches 95%.
     """
     rank = _interval_rank(len(samples))
     if rank == 0:
@@ -72,7 +72,7 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float] | None:
 
 @lru_cache(maxsize=1024)
 def _interval_rank(n: int) -> int:
-    """The largest k with 2 P(Binomial(n, 1/2) < k) <= 5 %, in exact integers; 0 if there is none."""
+    """The largest k with 2 P(Binomial(n, 1/2) < k) <= 5%, in exact integers; 0 if there is none."""
     rank, below = 0, 1
     while 40 * below <= 2**n:
         rank += 1
@@ -82,7 +82,7 @@ def _interval_rank(n: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """A ratio of two medians with its 95 % interval, which is None where either side has fewer than 6 samples."""
+    """A ratio of two medians with its 95% interval, which is None where either side has fewer than 6 samples."""
 
     ratio: float
     low: float | None
@@ -96,7 +96,7 @@ def ratio_interval(
     resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> Ratio:
-    """median(a) / median(b), samples of all rounds pooled, with a 95 % percentile interval by bootstrap.
+    """median(a) / median(b), samples of all rounds pooled, with a 95% percentile interval by bootstrap.
 
     Each resample draws rounds with replacement, then as many samples as those hold from what they hold (Davison and
     Hinkley 1997, "Bootstrap Methods and their Application", section 3.8). Where both sides have the same number of

@@ -46,7 +46,7 @@ def wide_interval(row: Timed, seen: Seen) -> Finding | None:
     if share is None or share <= WIDE:
         return None
     what = "step" if isinstance(row, StepRow) else "time of forward and backward"
-    sentence = f"The median {what} is known only to ±{share * 50:.0f} %: measure longer or on a quieter machine."
+    sentence = f"The median {what} is known only to ±{share * 50:.0f}%: measure longer or on a quieter machine."
     return doubt("wide_interval", sentence, interval_share=share)
 
 

@@ -4,7 +4,7 @@
     print(verdict.mean, verdict.outcomes, [pair.ratio for pair in movers(verdict)])
 
 A ratio is A over B, so above 1 B is better: faster or, for peaks of memory, smaller. A pair is better or worse when its
-95 % interval excludes 1 and it is more than 1 % away from it, else within noise. Peaks have no interval: their 1 % is
+95% interval excludes 1 and it is more than 1% away from it, else within noise. Peaks have no interval: their 1% is
 all. What is not comparable is left out with its reason. Limits: see `statistics.ratio_interval` for what an interval
 does not know.
 """
@@ -73,7 +73,7 @@ class Answered:
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """Two comparable cells. `ratio` is A over B; the 95 % interval is None for peaks."""
+    """Two comparable cells. `ratio` is A over B; the 95% interval is None for peaks."""
 
     a: Answered
     b: Answered

@@ -15,10 +15,10 @@ from runner.words import title
 NAMES: Mapping[Compared, str] = {"steps": "Steps", "attention": "Attention", "memory": "Peak memory"}
 #: What an outcome is called: of times, of peaks.
 TIMED: Mapping[Outcome, str] = {"better": "faster", "worse": "slower", "same": "within noise"}
-HELD: Mapping[Outcome, str] = {"better": "smaller", "worse": "larger", "same": "within 1 %"}
+HELD: Mapping[Outcome, str] = {"better": "smaller", "worse": "larger", "same": "within 1%"}
 RULE = (
-    "Faster or slower: the 95 % interval of the ratio of medians excludes 1× and the ratio is more than 1 % away from "
-    "it; everything else is within noise. Peaks of memory have no interval: smaller or larger is more than 1 %."
+    "Faster or slower: the 95% interval of the ratio of medians excludes 1× and the ratio is more than 1% away from "
+    "it; everything else is within noise. Peaks of memory have no interval: smaller or larger is more than 1%."
 )
 
 

@@ -25,7 +25,7 @@ from runner.measure.device import Device, Mark
 from runner.models.spans import is_under_nsys, span
 from runner.schema import Phase, SampleRow, StoppedBy, TimingRow
 
-#: Measuring goes on until the 95 % interval of the median step is at most this share of the median.
+#: Measuring goes on until the 95% interval of the median step is at most this share of the median.
 INTERVAL_SHARE = 0.03
 
 Step = Callable[[Callable[[], None]], None]
@@ -173,7 +173,7 @@ def measure(
 
 
 def interval_share(summary: statistics.Summary) -> float | None:
-    """Width of the median's 95 % interval as a share of the median; None for too few samples to have one."""
+    """Width of the median's 95% interval as a share of the median; None for too few samples to have one."""
     if summary.low is None or summary.high is None:
         return None
     return (summary.high - summary.low) / summary.median

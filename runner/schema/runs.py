@@ -78,10 +78,8 @@ class TimingRow(Detail):
     median_ms: float | None = column("Median", "ms", "Median over the measured steps.")
     mean_ms: float | None = column("Mean", "ms", "Mean over the measured steps.")
     std_ms: float | None = column("Std", "ms", "Sample standard deviation (n - 1).")
-    low_ms: float | None = column("Median, low", "ms", "Lower end of the median's 95 % interval, by order statistics.")
-    high_ms: float | None = column(
-        "Median, high", "ms", "Upper end of the median's 95 % interval, by order statistics."
-    )
+    low_ms: float | None = column("Median, low", "ms", "Lower end of the median's 95% interval, by order statistics.")
+    high_ms: float | None = column("Median, high", "ms", "Upper end of the median's 95% interval, by order statistics.")
     host_median_ms: float | None = column(
         "Host median",
         "ms",
@@ -129,7 +127,7 @@ class CeilingRow:
     size: int | None = column("Size", "", "n of the n×n matrices, or bytes copied, that was fastest of those tried.")
     flops_per_s: float | None = column("Rate", "FLOP/s", "2 n³ over the median time.")
     bytes_per_s: float | None = column("Bandwidth", "bytes/s", "Bytes read and bytes written over the median time.")
-    interval_share: float | None = column("Interval / median", "", "Width of the median's 95 % interval over it.")
+    interval_share: float | None = column("Interval / median", "", "Width of the median's 95% interval over it.")
     datasheet_flops_per_s: float | None = column("Datasheet rate", "FLOP/s", "The dense peak its document states.")
     datasheet_bytes_per_s: float | None = column("Datasheet bandwidth", "bytes/s", "What its document states.")
     datasheet: str | None = column("Datasheet", "", "Title of that document.")

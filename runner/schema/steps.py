@@ -65,7 +65,7 @@ class StepRow(StepCell, Row):
         "enough, or the limit on steps or seconds was reached.",
     )
     interval_share: float | None = column(
-        "Interval / median", "", "Width of the 95 % interval of the median step, as a share of that median."
+        "Interval / median", "", "Width of the 95% interval of the median step, as a share of that median."
     )
     tokens_per_s: float | None = column("Throughput", "tokens/s", "Tokens of one step over the median step.")
     step_flops: int | None = column(

@@ -46,7 +46,7 @@ def draw_time(frame: Frame, cells: Sequence[Attended]) -> None:
         Card(
             key="attention-time",
             title=f"Time of {WORDS[phase]}",
-            note="Medians with 95 % intervals; lines of compiled ways are dashed. Dotted: growth ∝ S and ∝ S². "
+            note="Medians with 95% intervals; lines of compiled ways are dashed. Dotted: growth ∝ S and ∝ S². "
             "Click a point to see the cell's samples.",
             alt=f"Time against sequence length, log-log. {words}",
             rows=[row for cell in cells for row in _time_rows(cell)],

@@ -81,7 +81,7 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
             Card(
                 key=f"{kind}-speedup",
                 title=f"{variant} against {baseline}",
-                note="One line a pair of cells that differ in nothing else. Bars are 95 % intervals, by bootstrap over "
+                note="One line a pair of cells that differ in nothing else. Bars are 95% intervals, by bootstrap over "
                 "rounds and samples; one that crosses 1× may be chance. Click a dot to see the cell's samples.",
                 alt=f"Speedups as dots on a log axis. {words}",
                 rows=[row for pair in pairs for row in _rows(pair)],

@@ -36,7 +36,7 @@ def draw_pairs(frame: Frame, verdict: Verdict) -> None:
     cut = f"The {len(largest)} largest changes of {len(verdict.pairs)} pairs are drawn; the table has all."
     note = [
         f"One line a pair of cells that differ in nothing else; right of 1× {b} is {words['better']}.",
-        f"Bars are 95 % intervals; the gray band is ±{NOISE:.0%}." if timed else f"The gray band is ±{NOISE:.0%}.",
+        f"Bars are 95% intervals; the gray band is ±{NOISE:.0%}." if timed else f"The gray band is ±{NOISE:.0%}.",
         "Click a dot to see the samples of both cells." if timed else "",
         cut if len(verdict.pairs) > len(largest) else "",
     ]

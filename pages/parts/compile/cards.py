@@ -38,7 +38,7 @@ def draw_ways(frame: Frame, items: Sequence[Bought], left_out: Sequence[LeftOut]
         Card(
             key="ways",
             title="Every way of compiling beside eager",
-            note="One line a cell, one dot a way; bars are 95 % intervals, by bootstrap over rounds and samples. "
+            note="One line a cell, one dot a way; bars are 95% intervals, by bootstrap over rounds and samples. "
             "cuda-graphs is the eager step recorded and replayed, without a compiler. Click a dot to see the cell's "
             f"samples.{_cut(len({dot.place for dot in dots}))}",
             alt=f"Speedups of the whole step as dots on a log axis. {words}",
@@ -98,7 +98,7 @@ def draw_paid(frame: Frame, items: Sequence[Bought]) -> None:
         Card(
             key="paid-after",
             title="Steps until compiling is paid for",
-            note="Compile time over the time saved in each step; bars follow from the speedup's 95 % interval.",
+            note="Compile time over the time saved in each step; bars follow from the speedup's 95% interval.",
             alt=f"Steps after which compiling has paid for itself, on a log axis. {words}",
         ),
         unit="steps",

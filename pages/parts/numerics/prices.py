@@ -80,7 +80,7 @@ def draw_price(frame: Frame, found: Sequence[Priced]) -> None:
     modes = sorted({one.speedup.base.cell.mode for one in done if one.speedup})
     note = "One forward and backward pass with the same weights and tokens; errors are ‖x − reference‖ / ‖reference‖."
     if modes:
-        note += " Speedups are of the eager step of the same shape, with 95 % intervals."
+        note += " Speedups are of the eager step of the same shape, with 95% intervals."
     else:
         note += " No step of these shapes was timed in two precisions here, so that no speedup stands beside them."
     draw(

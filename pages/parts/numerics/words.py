@@ -1,7 +1,7 @@
 """What the rows of `numerics` say, in words: places, sizes of errors, why a sum is off, what autocast left wide.
 
 >>> size_of(0.0047), size_of(3.4e-7)
-('0.470 %', '3.40×10⁻⁷')
+('0.470%', '3.40×10⁻⁷')
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,7 +48,7 @@ def size_of(error: float | None) -> str:
     if error is None:
         return "unknown"
     if error >= 1e-5 or error == 0:
-        return f"{number(100 * error)} %"
+        return f"{number(100 * error)}%"
     return number_of(error)
 
 
@@ -156,4 +156,4 @@ def sensitivity_said(points: Sequence[Sensitive], *, statistic: str) -> str:
 def lost_in(point: Sensitive) -> str:
     """What of a statistic is lost, in words; empty if nothing to speak of is."""
     words = [("overflows", point.overflowed_share), ("becomes 0", point.underflowed_share)]
-    return ", ".join(f"{word} for {100 * share:.0f} % of tokens" for word, share in words if share >= 0.005)
+    return ", ".join(f"{word} for {100 * share:.0f}% of tokens" for word, share in words if share >= 0.005)

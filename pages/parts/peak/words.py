@@ -113,7 +113,7 @@ def predicted_words(dots: Sequence[PredictedDot]) -> str:
     near = sum(abs(ratio - 1) <= 0.02 for ratio in ratios)
     return (
         f"Measured peaks are **{fine(median(ratios))}×** the predicted ones in the median; {near} of {len(dots)} are "
-        f"within 2 %. The farthest, {worst.place}, is {fine(worst.ratio)}×."
+        f"within 2%. The farthest, {worst.place}, is {fine(worst.ratio)}×."
     )
 
 

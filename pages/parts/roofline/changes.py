@@ -49,7 +49,7 @@ def draw_changes(frame: Frame) -> None:
         Card(
             key="changes",
             title=f"Against {title(base.cell)}",
-            note="The time of this step over the time of the changed one, rounds and samples by bootstrap, 95 % "
+            note="The time of this step over the time of the changed one, rounds and samples by bootstrap, 95% "
             f"intervals; above the dotted line one thing is changed, below it several. {_origin(frame, run)}",
             alt=f"Speedups of changes on a log axis. {words.replace('*', '')}",
             rows=[_row(base, change) for change in found],

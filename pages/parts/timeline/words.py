@@ -120,7 +120,7 @@ def _one_line(item: Alive) -> str:
 
 
 def _share(part: Part, about: Timeline) -> str:
-    return f"{part.held_bytes / max(1, about.peak_bytes):.0%}".replace("%", " %")
+    return f"{part.held_bytes / max(1, about.peak_bytes):.0%}"
 
 
 def _plural(category: str) -> str:
