@@ -1,6 +1,7 @@
 """What every test shares."""
 
 import re
+import signal
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -45,8 +46,10 @@ collect_ignore = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """pytest-xdist would begin with the files of the most tests."""
+    """pytest-xdist would begin with the files of the most tests. A shell that starts this in the background has SIGINT
+    ignored, and the sweeps that tests interrupt would inherit that."""
     config.option.loadscopereorder = False
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
