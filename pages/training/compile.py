@@ -39,6 +39,8 @@ def _phases(frame: Frame, names: list[str]) -> None:
     """One way, phase by phase."""
     st.header("Which phase becomes faster?", anchor="phases")
     lead = st.empty()
+    # Those with pairs first: the first is what is compared unless the reader says otherwise.
+    names = sorted(names, key=lambda name: not comparison(frame, "backend", baseline=BASELINE, variant=name).speedups)
     variant = choose_variant(names, key="compiled", label="Compared with eager")
     compared = comparison(frame, "backend", baseline=BASELINE, variant=variant)
     said = [speedup_answer(compared, baseline=BASELINE, variant=variant, phase=p) for p in ("forward", "backward")]
