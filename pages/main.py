@@ -8,6 +8,7 @@ from typing import Literal
 
 import streamlit as st
 
+from pages.charts.ink import ink_rules
 from pages.compare import compare
 from pages.data import sql, tables
 from pages.explore import explore
@@ -22,11 +23,13 @@ from runner.store.database import default_path, fingerprint
 from runner.store.queries.overview import contents
 
 ICON, LOGO = (str(Path(__file__).parent / name) for name in ("icon.svg", "logo.svg"))
-#: Lines of text and axes longer than this are hard to follow.
-WIDEST = "<style>[data-testid=stMainBlockContainer] { max-width: 1600px; }</style>"
+STYLE = Path(__file__).parent / "parts" / "page.css"
 
 PageFunction = Callable[[Frame], None]
+Shown = Callable[[PageFunction], None]
 
+#: What Streamlit calls the address of the page that opens without one.
+ROOT = "home"
 #: Section -> pages: title, address, icon, function. The first page is the one that opens without an address.
 NAVIGATION: dict[str, list[tuple[str, str, str, PageFunction]]] = {
     "": [("Overview", "overview", ":material/dashboard:", overview.page)],
@@ -54,33 +57,33 @@ NAVIGATION: dict[str, list[tuple[str, str, str, PageFunction]]] = {
 def main() -> None:
     """Draw one page."""
     st.set_page_config(page_title="Stepscope", page_icon=ICON, layout="wide")
-    st.html(WIDEST)
+    st.html(f"<style>{STYLE.read_text(encoding='utf-8')}{ink_rules()}</style>")
     st.logo(LOGO, icon_image=ICON, size="large")
-    if closed := sign_in.closed():
-        _navigation(lambda _: closed, {}, position="hidden").run()
+    closed, pages, how = sign_in.closed(), dict[str, st.Page](), list[Shown]()
+    chosen = _navigation(pages, lambda run: how[0](run), position="hidden" if closed else "sidebar")
+    if closed:
+        how.append(lambda _: closed())
+        chosen.run()
         return
     path, drawn_at = default_path(), time.monotonic()
     state = fingerprint(path)
+    watch = partial(live.watch, path, drawn_at=drawn_at)
     try:
         held = cached(path, state, contents)
-        frame = None
-        if held.runs:
-            frame = Frame(path=path, state=state, contents=held, selection=filters.sidebar(held))
-        _draw(frame, partial(live.watch, path, state, drawn_at=drawn_at))
+        if not held.runs:
+            states.empty()
+            watch(state)
+            return
+        frame = Frame(path=path, state=state, contents=held, selection=filters.sidebar(held), pages=pages)
+        how.append(lambda run: run(frame))
+        _draw(frame, chosen, partial(watch, state))
     except StoreError as error:
+        states.explain(error, path)
         # A busy file becomes free without a trace in its state, so that it is tried again in any case.
-        again = "" if isinstance(error, DatabaseBusy) else state
-        explanation = partial(states.explain, error, path)
-        _navigation(lambda _: explanation, {}).run()
-        live.watch(path, again, drawn_at=drawn_at)
+        watch("" if isinstance(error, DatabaseBusy) else state)
 
 
-def _draw(frame: Frame | None, watch: Callable[[], None]) -> None:
-    if frame is None:
-        _navigation(lambda _: states.empty, {}).run()
-        watch()
-        return
-    chosen = _navigation(lambda run: partial(run, frame), frame.pages)
+def _draw(frame: Frame, chosen: st.Page, watch: Callable[[], None]) -> None:
     watch()
     filters.report_missing()
     tell = since.arrived(frame)
@@ -90,18 +93,21 @@ def _draw(frame: Frame | None, watch: Callable[[], None]) -> None:
     keep_zoom()
 
 
-def _navigation(
-    shown: Callable[[PageFunction], Callable[[], None]],
-    pages: dict[str, st.Page],
-    *,
-    position: Literal["sidebar", "hidden"] = "sidebar",
-) -> st.Page:
-    """The navigation. `shown` says what is drawn for a page; every page is put into `pages`, by its address."""
+def _navigation(pages: dict[str, st.Page], shown: Shown, *, position: Literal["sidebar", "hidden"]) -> st.Page:
+    """The page that is asked for, which `shown` draws. Every page is put into `pages`, by its address."""
     for entries in NAVIGATION.values():
         for title, address, icon, run in entries:
-            pages[address] = st.Page(shown(run), title=title, url_path=address, icon=icon)
+            first = not pages
+            url_path = ROOT if first else address
+            pages[address] = st.Page(partial(shown, run), title=title, url_path=url_path, icon=icon, default=first)
     sections = {section: [pages[entry[1]] for entry in entries] for section, entries in NAVIGATION.items()}
-    return st.navigation(sections, position=position, expanded=True)
+    # Streamlit serves the first page at the root alone. Its own address leads there, with all that it asks for.
+    address, start = next(iter(pages.items()))
+    alias = st.Page(states.empty, title=start.title, url_path=address, visibility="hidden")
+    chosen = st.navigation({**sections, "Addresses": [alias]}, position=position, expanded=True)
+    if chosen == alias:
+        st.switch_page(start, query_params=[(name, st.query_params.get_all(name)) for name in st.query_params])
+    return chosen
 
 
 main()

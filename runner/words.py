@@ -71,7 +71,7 @@ def title(cell: SweepCell) -> str:
 
 
 def _says(item: Field[Any], cell: SweepCell) -> bool:
-    return item.default is not MISSING and getattr(cell, item.name) != item.default
+    return item.default is not MISSING and getattr(cell, item.name) not in (None, item.default)
 
 
 def _named(item: Field[Any], value: object) -> str:

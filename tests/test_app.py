@@ -18,6 +18,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from pages.charts.colors import PALETTE
+from pages.charts.ink import DARK, LIGHT, contrast
 from tests import memory_rows, rows, timelines
 from tests.browser import ROOT, fits_sideways, of_chart, opened, served, settled
 
@@ -44,6 +45,7 @@ STREAMLITS_OWN = (
     ("color-contrast", "stCode", "The colors of its highlighter belong to no theme."),
 )
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+PAPER = {"light": LIGHT, "dark": DARK}
 CHART = ".js-plotly-plot .main-svg"
 #: Python runs this at the start of the server, whatever it is going to import, and tells it of every socket it uses.
 TELLS_WHOM_IT_ASKS = """
@@ -91,6 +93,37 @@ def test_cold_deep_link(browser: Browser, address: str) -> None:
         assert _labels(visit.page, "precision-speedup") == ["toy-128 · 64 tok"]
 
 
+def test_overview_has_an_address_too(browser: Browser, address: str) -> None:
+    """It leads to the root, where Streamlit has the first page, with all that it asks for."""
+    with opened(browser, f"{address}/overview?size=toy-128&coverage-as=Table") as visit:
+        expect(visit.page.get_by_role("heading", level=1)).to_have_text(PAGES[""])
+        expect(visit.page).to_have_url(re.compile(r"/\?(?=.*size=toy-128)(?=.*coverage-as=Table)[^/]*$"))
+        settled(visit.page)
+        assert visit.page.get_by_role("dialog").count() == 0
+        assert visit.page.locator("[data-testid=stSidebarNavLink][aria-current=page]").inner_text().endswith("Overview")
+
+
+def test_the_mark_at_the_end_of_a_sentence_opens_it(browser: Browser, address: str) -> None:
+    """The mark stands in the last line and says what it is for; what it opens is below, as wide as the page."""
+    with opened(browser, f"{address}/training-step") as visit:
+        said = visit.page.locator(".st-key-_said-answer")
+        settled(visit.page)
+        mark, words = said.locator("summary").bounding_box(), said.locator("p").first
+        last = words.evaluate("p => { const {right, bottom} = [...p.getClientRects()].at(-1); return {right, bottom} }")
+        assert mark
+        assert last["right"] <= mark["x"] < last["right"] + 12
+        assert abs(mark["y"] + mark["height"] / 2 - last["bottom"]) < 16
+        said.get_by_text("How do we know?").click()
+        rows = said.get_by_test_id("stDataFrame").first
+        expect(rows).to_be_visible()
+        settled(visit.page)
+        below, whole = rows.bounding_box(), said.bounding_box()
+        assert below
+        assert whole
+        assert below["y"] > mark["y"] + mark["height"]
+        assert below["width"] > 0.9 * whole["width"]
+
+
 @pytest.mark.parametrize("path", PAGES)
 def test_every_page(browser: Browser, address: str, path: str) -> None:
     """Every page opens by its address, says its question, asks nothing of the outside and has no serious fault."""
@@ -106,6 +139,14 @@ def test_every_page(browser: Browser, address: str, path: str) -> None:
             settled(visit.page)
             faults = _grave(visit.page)
             assert not faults, "\n".join([scheme, *faults])
+            assert not _faint(visit.page, page_color=PAPER[scheme]), scheme
+
+
+def _faint(page: Page, *, page_color: str) -> set[str]:
+    """Colors of words in charts with less than 4.5:1; axe does not look into pictures. Those on bars have their own."""
+    fills = page.locator(".js-plotly-plot text").evaluate_all("texts => texts.map(one => getComputedStyle(one).fill)")
+    colors = {"#" + "".join(f"{int(part):02X}" for part in re.findall(r"\d+", fill)[:3]) for fill in fills}
+    return {color for color in colors - {*PAPER.values()} if contrast(color, page_color) < 4.5}
 
 
 def test_a_fault_is_seen(browser: Browser, address: str) -> None:

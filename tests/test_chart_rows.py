@@ -1,8 +1,11 @@
 """What keeps charts readable on a phone: folded labels, headings above rows, room for legend and values."""
 
+from dataclasses import replace
+from itertools import pairwise
+
 import pytest
 
-from pages.charts import busy, compare, coverage, explore, frame, kernels, parts, phases, roofline, utilization
+from pages.charts import busy, compare, coverage, explore, frame, kernels, parts, phases, roofline, scaling, utilization
 from pages.charts.rows import MOST_LETTERS, chart_pixels, folded, row_pixels, under_headings
 
 #: A card of a page of 390 pixels leaves this much for a chart.
@@ -25,7 +28,8 @@ def test_labels_are_folded_between_their_parts(label: str, lines: list[str]) -> 
 
 def test_rows_have_room_for_the_lines_of_their_labels() -> None:
     """Three lines of 15 pixels and 8 between rows."""
-    assert (row_pixels(["a", "a<br>b<br>c"], least=36), row_pixels(["a"], least=36)) == (53, 36)
+    assert (row_pixels(["a<br>b<br>c"] * 2, least=36), row_pixels(["a"], least=36)) == (53, 36)
+    assert row_pixels(["a", "a<br>b<br>c", "a"], least=36) == 2 * 15 + 8, "a line's neighbor may have three"
 
 
 def test_headings_stand_above_the_first_row_of_their_group() -> None:
@@ -49,7 +53,7 @@ def test_peaks_of_few_cells_are_as_tall_as_their_legend_needs() -> None:
     )
     entries = [trace.name for trace in figure.data if trace.showlegend is not False]
     assert len(entries) == 10
-    assert figure.layout.height == chart_pixels(2, row=27, entries=10) >= 19 * 10 + 64 + 40
+    assert figure.layout.height == chart_pixels(2, row=27, entries=10, squeezed=24) >= 19 * 10 + 64 + 40
     assert figure.layout.legend.maxheight >= 19 * 10
 
 
@@ -120,6 +124,28 @@ def test_names_of_roofs_say_a_unit_once() -> None:
     ]
     figure = roofline.roofline(roofs, [], state="x")
     assert "bf16 769 of 990 TFLOP/s" in [note.text for note in figure.layout.annotations]
+    roofs += [replace(roof, entity="fp32", flops_per_s=roof.flops_per_s / 15) for roof in roofs]
+    notes = roofline.roofline(roofs, [], state="x").layout.annotations
+    assert [note.text for note in notes] == ["bf16 769 of 990 TFLOP/s", "fp32 51.3 of 66.0"]
+    assert {(note.x, note.xref, note.y, note.yref) for note in notes} == {(0, "paper", 1, "paper")}, "above the slope"
+
+
+def test_names_of_lines_stand_beside_the_plot_and_apart() -> None:
+    """A guide and three ways end nearly together; what is compiled has its way's color, and no name of its own."""
+    ways = {"naive": 10.0, "flash": 10.1, "math": 10.2, "naive · compiled": 5.0}
+    points = [
+        scaling.ScalingPoint(line=way, entity="naive", length=length, value=ms * length / 4096, cell_id="c",
+                             dash="dash" if "compiled" in way else "solid")
+        for way, ms in ways.items() for length in (256, 1024, 4096, 8192, 16384, 65536)
+    ]  # fmt: skip
+    figure = scaling.scaling_lines(points, axis=scaling.Axis(x="x", y="y", unit="ms", state="x"))
+    notes = [note for note in figure.layout.annotations if note.xref == "paper"]
+    assert [(note.text, note.x, note.xanchor) for note in notes] == [
+        (way, 1, "left") for way in ("∝ S", "naive", "flash", "math")
+    ]
+    low, high = figure.layout.yaxis.range
+    assert min(above.y - below.y for below, above in pairwise(notes)) * (420 - 60) / (high - low) >= 13, "pixels"
+    assert list(figure.layout.xaxis.ticktext) == ["256", "1K", "4K", "16K", "64K"]
 
 
 def test_no_label_has_more_letters_than_half_a_phone() -> None:

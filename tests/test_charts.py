@@ -3,13 +3,14 @@
 import ast
 import itertools
 import math
+import re
 from pathlib import Path
 from typing import Any, get_args
 
 import plotly.graph_objects as go
 import pytest
 
-from pages.charts import colors, coverage, frame, frontier, peaks, phases, samples, speedups, warmup
+from pages.charts import colors, coverage, frame, frontier, ink, peaks, phases, samples, speedups, warmup
 from pages.charts.phases import PhaseBar
 from pages.charts.speedups import SpeedupDot
 from runner.schema import Backend, Phase, Precision, Status
@@ -229,6 +230,24 @@ def test_colors_stand_out(page: str) -> None:
     for color in (*colors.PALETTE, colors.QUIET):
         light, dark = sorted((_luminance(_linear(color)), _luminance(_linear(page))), reverse=True)
         assert (light + 0.05) / (dark + 0.05) >= 3, color
+
+
+@pytest.mark.parametrize(("page", "number"), [("#FFFFFF", 0), ("#10151C", 1)])
+def test_words_in_any_color_can_be_read(page: str, number: int) -> None:
+    """Contrast of at least 4.5:1 (WCAG 2.2, 1.4.3); every color that a chart names has its ink."""
+    rules = re.findall(r"rgb\((\d+), (\d+), (\d+)\)\"\] \{ fill: light-dark\((\S+), (\S+)\)", ink.ink_rules())
+    inks = {"#" + "".join(f"{int(part):02X}" for part in rule[:3]): rule[3:][number] for rule in rules}
+    assert {*colors.PALETTE, colors.QUIET, colors.STRONG} <= set(inks)
+    for color, found in inks.items():
+        light, dark = sorted((_luminance(_linear(found)), _luminance(_linear(page))), reverse=True)
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, color
+
+
+def test_an_interval_holds_its_median() -> None:
+    """Ends that three digits do not tell apart go down and up: 2,101 to 2,102 ms hold 2,100 ms as it is written."""
+    assert frame.interval(2101.2, 2102.3, unit="ms") == "2,100–2,110 ms"
+    assert frame.interval(1.22, 1.271, unit="×") == "1.22–1.27×"
+    assert frame.interval(5.0, 5.0) == "5.00–5.00"
 
 
 Vector = tuple[float, float, float]

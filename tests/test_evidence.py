@@ -61,15 +61,16 @@ SAID = {
     "roofline": {"answer", "moved", "changes", "bounds"},
     "attention": {"answer", "attention-time", "attention-memory", "agreement", "trust", "fused-speedup",
                   "compiled-speedup", "frontier", "worked-sum", "attention-totals", "attention-tensors",
-                  "frontier-context", "grade"},
-    "peak-memory": {"answer", "trust", "peak-precision", "peak-predicted", "part-pairs", "kept", "block-tensors",
-                    "checkpointing", "grade"},
-    "compare": {"steps", "attention", "memory"},
+                  "grade"},
+    "peak-memory": {"answer", "trust", "peak-context", "peak-precision", "peak-predicted", "part-pairs",
+                    "frontier-context", "kept", "block-tensors", "checkpointing", "grade"},
+    "memory-timeline": {"answer", "alive-left"},
+    "compare": {"environment", "steps", "attention", "memory"},
 }  # fmt: skip
 #: Texts with numbers that are no answers: which rows a card is about, what is drawn of them, what limits a query.
 NO_ANSWER = (
-    "Of the residual streams that enter blocks of", "Of size ", "B = ", "Measured by `", "A and B: ", "held before",
-    "are drawn", "**At the peak** (", "rows match, newest first", "All 31 rows", "Faster or slower: ",
+    "Of the residual streams that enter blocks of", "Of size ", "B = ", "Measured by `", "Each panel is a process",
+    "held before", "are drawn", "rows match, newest first", "All 31 rows", "Faster or slower: ",
     "One line a pair of cells", "Reads only · ", "Worked out in ",
 )  # fmt: skip
 

@@ -143,7 +143,7 @@ def test_a_reader_draws_one_thing_over_another(address: str, browser: Browser) -
         fp32 = [step_ms(asked("toy-64", context=context)) for context in (64, 128, 256)]
         assert traces[0][2] == pytest.approx(fp32, rel=1e-3)
         assert traces[2][2][0] > max(fp32)
-        expect(page.get_by_text("It goes as the context to the power of 1.00.")).to_be_visible()
+        expect(page.get_by_text("It goes as context¹·⁰⁰.")).to_be_visible()
         expect(page.get_by_text("1 of 6 cells ended without a result, drawn as crosses.")).to_be_visible()
         expect(page.get_by_text("Of batch 4.")).to_be_visible()
 

@@ -139,7 +139,7 @@ def test_the_waterfall_sums_to_the_difference(at_kernels: Page, otherwise: Page)
     assert bars["base"] == pytest.approx([0, 39.5, 55, 0])
     assert bars["x"] == pytest.approx([39.5, 15.5, -3, 52])
     assert bars["base"][-2] + bars["x"][-2] == pytest.approx(bars["x"][-1])
-    longer = f"A step of {FP32}: 52.0 ms; of {BF16}: 39.5 ms: 12.5 ms longer."
+    longer = f"A step of {FP32} takes 52.0 ms, one of {BF16} 39.5 ms: 12.5 ms longer."
     assert f"{longer} Most of it: matrix products, 15.5 ms more." in said(at_kernels)
     (bars, _) = drawn(otherwise, "difference").values()
     assert bars["x"] == pytest.approx([39.5, 9, 6.5, -3, 52])
@@ -166,7 +166,7 @@ def test_an_imported_trace(browser: Browser, address: str) -> None:
         assert "no known phase 21%" in words
         assert "softmax takes 0.0200 ms and the matrix products around it 0.120 ms: 0.167× their time." in words
         assert "FLOPs of this trace are not known." in words
-        assert "The kernels of report.sqlite · imported: 0.380 ms" in words
+        assert "The kernels of report.sqlite · imported take 0.380 ms" in words
         labels = visit.page.locator(".st-key-card-kernels .annotation-text").all_text_contents()
         assert any("<img src=x" in label for label in labels)
         assert visit.page.locator("img[src='x']").count() == 0

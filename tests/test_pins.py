@@ -70,7 +70,6 @@ def test_a_point_of_attention_is_pinned_to_its_samples(browser: Browser, address
     with opened(browser, f"{address}/attention") as visit:
         page = visit.page
         expect(page.get_by_text("Can these rows be trusted? A 2 · D 1")).to_be_visible()
-        expect(page.locator(".st-key-card-frontier-batch .main-svg").first).to_be_visible()
         page.locator(".st-key-card-attention-time .scatterlayer .point").first.click(force=True)
         expect(page).to_have_url(re.compile("cell=[0-9a-f-]{36}"))
         card = page.locator(".st-key-card-samples")
@@ -79,7 +78,6 @@ def test_a_point_of_attention_is_pinned_to_its_samples(browser: Browser, address
         assert {name: len(x) for name, x in drawn(page, "samples").items()} == {"forward": 11, "backward": 11}
         page.get_by_text("Can these rows be trusted?").click()
         expect(page.get_by_text("naive · S 2048 · d 64 · fp32 · eager: Its result is 1.0e-04 off")).to_be_visible()
-        _the_largest_context_and_batch_of_a_model(page)
         asked = link_of(page, ".st-key-card-attention-memory")
     wanted = {"phase": "both", "bytes": "peak", "d-head": "64", "mask": "causal", "attention-time-as": "Chart"}
     assert {name: asked.get(name) for name in wanted} == {name: [value] for name, value in wanted.items()}
@@ -107,6 +105,7 @@ def test_a_peak_is_pinned_to_its_phases(browser: Browser, address: str) -> None:
         ).to_be_visible()
         expect(page.get_by_text("Can these rows be trusted? A 2 · D 1")).to_be_visible()
         settled(page)
+        _the_largest_context_and_batch_of_a_model(page)
         page.locator(".st-key-card-peak-parts .bars .point").nth(1).click(force=True)
         expect(page.locator(".st-key-card-phase-peaks h3")).to_contain_text("toy-64 · 128 · train · bf16")
         expect(

@@ -44,7 +44,7 @@ def test_the_answer(page: Page) -> None:
     assert "Of several at once, the best is bf16 · compiled-block 2.40×" in words
     assert "Measured by python -m runner sweep --label first" in words
     assert "sdpa attention: out of memory. 12 GiB more" in words
-    assert "toy-256 · 128 tok · fp32 is to 50% the device waiting for the host" in words
+    assert "toy-256 · 128 tok · fp32 waits for the host for 50% of its time" in words
     assert page.get_by_test_id("stException").count() == 0
 
 
@@ -72,6 +72,7 @@ def test_changes_bounds_and_shares(page: Page) -> None:
     used = traces(page, "utilization")
     assert used["of the measured peak"]["x"][0] == pytest.approx(RATE / 2e12, rel=1e-3)
     assert used["of the datasheet's"]["x"][0] == pytest.approx(RATE / 67e12, rel=1e-3)
+    assert f"Of the peak of its precision toy-256 · 128 tok · fp32 makes use of {RATE / 2e12:.0%}" in said(page)
 
 
 def test_another_step_by_its_link(browser: Browser, address: str) -> None:

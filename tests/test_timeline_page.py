@@ -131,7 +131,7 @@ def test_drawn_total_pin_and_cursor(browser: Browser, address: str) -> None:
     with opened(browser, f"{address}?timeline=by+hand&fold=nothing") as visitor:
         page = visitor.page
         found = _shown(page)
-        expect(page.get_by_text("falls in the forward phase, 0.30 ms into the 1.00 ms recorded")).to_contain_text(
+        expect(page.get_by_text("falls in the forward phase, 0.300 ms into the 1.00 ms recorded")).to_contain_text(
             "30.0 MiB"
         )
         assert _number(found, "drawn-peak") == 30 * MIB

@@ -8,16 +8,17 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from pages.charts.colors import BLUE, FAINT, GREEN, ORANGE
+from pages.charts.colors import BLUE, GREEN, ORANGE, QUIET
 from pages.charts.frame import layout
-from pages.charts.rows import STACKED, chart_pixels, folded, row_pixels
+from pages.charts.ink import ink_on
+from pages.charts.rows import BAR, STACKED, chart_pixels, folded, under_headings
 
 #: Words and color of each share, in the order of drawing.
 BOUNDS: Mapping[str, tuple[str, str]] = {
     "compute": ("bound by multiplying", BLUE),
     "memory": ("bound by memory", GREEN),
     "launch": ("device waits for the host", ORANGE),
-    "unknown": ("unknown", FAINT),
+    "unknown": ("unknown", QUIET),
 }
 #: Shares below this have no room for their number.
 _ROOM = 0.06
@@ -33,30 +34,31 @@ class BoundBar:
 
 
 def bound_bars(bars: Sequence[BoundBar]) -> go.Figure:
-    """The chart; shares that no step has are left out of the legend."""
+    """The chart; rows of one size and context stand under its name, and shares that no step has are left out of the
+    legend."""
+    places = [bar.place.partition("<br>") for bar in bars]
+    rows = under_headings([group for group, _, _ in places], [folded(rest) for _, _, rest in places])
     figure = go.Figure()
     for bound, (words, color) in BOUNDS.items():
-        chosen = [(place, bar) for place, bar in enumerate(bars) if bar.shares.get(bound)]
+        chosen = [(at, bar) for at, bar in zip(rows.at, bars, strict=True) if bar.shares.get(bound)]
         if not chosen:
             continue
         values = [bar.shares[bound] for _, bar in chosen]
+        is_known = bound != "unknown"
         figure.add_bar(
-            name=words, orientation="h", x=values, y=[place for place, _ in chosen],
-            marker={"color": color, "line": {"width": 0}, "pattern": {"shape": "/" if bound == "unknown" else ""}},
-            text=[f"{value:.0%}" if value >= _ROOM and bound != "unknown" else "" for value in values],
+            name=words, orientation="h", x=values, y=[at for at, _ in chosen], width=BAR,
+            marker={"color": color, "line": {"width": 0},
+                    "pattern": {"shape": "" if is_known else "/", "size": 6, "solidity": 0.25}},
+            text=[f"{value:.0%}" if value >= _ROOM and is_known else "" for value in values],
+            textfont={"color": ink_on(color)} if is_known else None,
             textposition="inside", insidetextanchor="middle", textangle=0,
             customdata=[[bar.cell_id, f"<b>{bar.place}</b><br>{words}: {bar.shares[bound]:.1%}"] for _, bar in chosen],
             hovertemplate="%{customdata[1]}<extra></extra>",
         )  # fmt: skip
-    labels = [folded(bar.place) for bar in bars]
-    row = row_pixels(labels, least=36)
-    height = chart_pixels(len(bars), row=row, entries=len(figure.data), squeezed=row)
+    height = chart_pixels(rows.count, row=29, entries=len(figure.data), squeezed=28)
     figure.update_layout(**layout(height=height, state="bounds"), **STACKED, margin_r=18)
     figure.update_xaxes(
         title="Share of the step", range=[0, 1], tickformat=".0%", tickangle=0, tickvals=[0, 0.25, 0.5, 0.75, 1]
     )
-    figure.update_yaxes(
-        tickvals=list(range(len(bars))), ticktext=labels, range=[len(bars) - 0.4, -0.6],
-        automargin=True, zeroline=False, showgrid=False,
-    )  # fmt: skip
+    rows.draw(figure)
     return figure

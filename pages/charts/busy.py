@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from pages.charts.colors import FAINT, QUIET, color_of
+from pages.charts.colors import FAINT, QUIET, STRONG, color_of
 from pages.charts.frame import layout
-from pages.charts.rows import BAR, STACKED, chart_pixels, under_headings
+from pages.charts.ink import ink_on
+from pages.charts.rows import BAR, STACKED, chart_pixels, folded, under_headings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +27,7 @@ class BusyBar:
 
 def busy_bars(bars: Sequence[BusyBar], *, names: tuple[str, str]) -> go.Figure:
     """`names` are words for the time that is counted and for the rest."""
-    rows = under_headings([bar.group for bar in bars], [bar.place for bar in bars])
+    rows = under_headings([bar.group for bar in bars], [folded(bar.place) for bar in bars])
     figure = go.Figure()
     for name, color, shares in (
         (names[0], color_of("step"), [min(bar.busy, 1.0) for bar in bars]),
@@ -35,6 +36,7 @@ def busy_bars(bars: Sequence[BusyBar], *, names: tuple[str, str]) -> go.Figure:
         figure.add_bar(
             name=name, orientation="h", y=rows.at, x=[share * 100 for share in shares], width=BAR,
             marker={"color": color, "line": {"width": 0}}, textposition="inside", insidetextanchor="start",
+            textfont={"color": STRONG if color == FAINT else ink_on(color)},
             text=[f"{share:.0%}" if share >= 0.1 else "" for share in shares], textangle=0,
             customdata=[[bar.cell_id] for bar in bars], hovertemplate=f"{name}: %{{x:.1f}} %<extra></extra>",
         )  # fmt: skip
@@ -42,7 +44,7 @@ def busy_bars(bars: Sequence[BusyBar], *, names: tuple[str, str]) -> go.Figure:
         mode="text", y=rows.at, x=[100] * len(bars), text=[f"  {bar.label}" for bar in bars], cliponaxis=False,
         textposition="middle right", textfont={"size": 12, "color": QUIET}, showlegend=False, hoverinfo="skip",
     )  # fmt: skip
-    height = chart_pixels(rows.count, row=29, entries=2)
+    height = chart_pixels(rows.count, row=28, entries=2)
     figure.update_layout(**layout(height=height, state="busy"), **STACKED, margin_r=56)
     figure.update_xaxes(title="Share of the step (%)", range=[0, 100], tickvals=[0, 25, 50, 75, 100], tickangle=0)
     rows.draw(figure)

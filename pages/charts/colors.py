@@ -16,8 +16,10 @@ PALETTE = (BLUE, ORANGE, GREEN, GOLD, PURPLE, CYAN, SLATE, PINK, RED, BROWN)
 #: For what is there but not the point: guides, cells nobody asked for.
 FAINT = "rgba(128, 138, 150, 0.35)"
 FAINTER = "rgba(128, 138, 150, 0.14)"
-#: For marks and words beside the data that must be readable on the light and on the dark page.
+#: For marks and words beside the data; `pages.charts.ink` makes words of it readable on the light and the dark page.
 QUIET = "#7B8794"
+#: For words on a tint of a color; their ink is the page's own text.
+STRONG = "#26313D"
 
 FAMILIES: Mapping[str, Mapping[str, str]] = {
     "phase": {

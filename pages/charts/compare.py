@@ -71,7 +71,7 @@ def ratio_dots(rows: Sequence[RatioDot], *, legend: Mapping[Outcome, str], noise
                 x=[row.ratio for row in chosen],
                 y=[places.index(row.place) for row in chosen],
                 marker={"color": color, "size": 9, "symbol": symbol, "line": {"width": 1.6, "color": color}},
-                error_x=_errors(chosen),
+                error_x={**_errors(chosen), "width": 0 if outcome == "same" else 3},
                 customdata=[[row.cell_id, _hover(row)] for row in chosen],
                 hovertemplate="%{customdata[1]}<extra></extra>",
                 cliponaxis=False,
@@ -118,7 +118,8 @@ def movers(rows: Sequence[Mover], *, names: tuple[str, str], unit: Literal["ms",
             customdata=[[row.cell_id, name, row.words] for row in rows],
             hovertemplate=f"<b>%{{customdata[1]}}</b>: %{{x:,.4~g}} {unit}<br>%{{customdata[2]}}<extra></extra>",
         )  # fmt: skip
-        symbol = {"color": QUIET, "size": 10, "symbol": "circle" if side else "circle-open", "line": {"width": 2}}
+        symbol = {"color": QUIET, "size": 10, "symbol": "circle" if side else "circle-open",
+                  "line": {"width": 2, "color": QUIET}}  # fmt: skip
         figure.add_scatter(name=name, mode="markers", x=[None], y=[None], marker=symbol)
     figure.add_scatter(
         mode="text", showlegend=False, hoverinfo="skip", x=[max(row.a, row.b) for row in rows],
@@ -126,10 +127,16 @@ def movers(rows: Sequence[Mover], *, names: tuple[str, str], unit: Literal["ms",
         textfont={"size": 12}, cliponaxis=False,
     )  # fmt: skip
     sizes = [value for row in rows for value in (row.a, row.b)]
+    axis = _value_axis(sizes, unit=unit)
+    figure.add_scatter(  # from each name to its marks; a grid's line would go on through the words beside them
+        mode="lines", showlegend=False, hoverinfo="skip", line={"color": FAINTER, "width": 1},
+        x=[value for row in rows for value in (10 ** axis["range"][0], min(row.a, row.b), None)],
+        y=[value for place in range(len(rows)) for value in (place, place, None)],
+    )  # fmt: skip
     figure.update_layout(**layout(height=_height(places), state=f"movers {names}"))
     figure.update_layout(legend={"itemclick": False, "itemdoubleclick": False})
-    figure.update_xaxes(**_value_axis(sizes, unit=unit), automargin=True)
-    figure.update_yaxes(**_places(places))
+    figure.update_xaxes(**axis, automargin=True)
+    figure.update_yaxes(**{**_places(places), "showgrid": False})
     return figure
 
 
@@ -182,7 +189,8 @@ def _ratio_axis(rows: Sequence[RatioDot]) -> dict[str, Any]:
     ends = [abs(math.log10(value)) for row in rows for value in (row.ratio, row.low, row.high) if value]
     reach = max([*ends, math.log10(_LEAST)]) * 1.1
     within = [tick for tick in _TICKS if math.log10(tick) <= 0.95 * reach]
-    middle = [tick for tick in within[:-1] if tick**2 <= within[-1] * 1.1][-1:]
+    apart = 0.37 * reach  # of half the axis; on a phone labels that are nearer would touch
+    middle = [tick for tick in within[:-1] if apart <= math.log10(tick) <= math.log10(within[-1]) - apart][-1:]
     above = [*middle, within[-1]]
     ticks = [*(1 / tick for tick in reversed(above)), 1, *above]
     return {

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import plotly.graph_objects as go
 
-from pages.charts.colors import FAINT, FAINTER, QUIET, RED, color_of
+from pages.charts.colors import FAINT, FAINTER, FAMILIES, QUIET, RED, color_of
 from pages.charts.frame import interval, layout, log_ticks, number
 from pages.charts.rows import chart_pixels, folded, row_pixels
 
@@ -69,19 +69,25 @@ class CumulatedLine:
 def way_dots(rows: Sequence[WayDot]) -> go.Figure:
     """One line a pair, one dot a way of compiling, on a log axis with 1× in its middle."""
     places = list(dict.fromkeys(row.place for row in rows))
-    backends = list(dict.fromkeys(row.backend for row in rows))
+    backends = sorted({row.backend for row in rows}, key=list(FAMILIES["backend"]).index)
     figure = go.Figure()
     ends = [abs(math.log10(value)) for row in rows for value in (row.ratio, row.low, row.high) if value]
     reach = max([*ends, math.log10(1.25)]) * 1.15
-    for index, backend in enumerate(backends):
-        shift = (index - (len(backends) - 1) / 2) * 0.7 / max(len(backends), 2)
+    beside = {place: [name for name in backends if (place, name) in {(row.place, row.backend) for row in rows}]
+              for place in places}  # fmt: skip
+    at = {
+        (place, name): _at(place, name, places=places, beside=beside[place])
+        for place in places
+        for name in beside[place]
+    }
+    for backend in backends:
         chosen = [row for row in rows if row.backend == backend and not row.failure]
         lost = [row for row in rows if row.backend == backend and row.failure]
         figure.add_scatter(
             name=backend,
             mode="markers",
             x=[row.ratio for row in chosen],
-            y=[places.index(row.place) + shift for row in chosen],
+            y=[at[row.place, backend] for row in chosen],
             marker={"color": color_of(backend), "size": 10},
             error_x=_errors(chosen),
             customdata=[[row.cell_id, _way_hover(row)] for row in chosen],
@@ -92,7 +98,7 @@ def way_dots(rows: Sequence[WayDot]) -> go.Figure:
             mode="markers+text",
             showlegend=False,
             x=[10**-reach] * len(lost),
-            y=[places.index(row.place) + shift for row in lost],
+            y=[at[row.place, backend] for row in lost],
             marker={"color": RED, "symbol": "x", "size": 8},
             text=[f"  {row.failure}" for row in lost],
             textposition="middle right",
@@ -102,7 +108,7 @@ def way_dots(rows: Sequence[WayDot]) -> go.Figure:
             cliponaxis=False,
         )
     figure.add_vline(x=1, line={"color": FAINT, "width": 2})
-    row = max(row_pixels([folded(place) for place in places], least=36), 16 * len(backends))
+    row = max(row_pixels([folded(place) for place in places], least=36), 14 * max(map(len, beside.values()), default=1))
     height = chart_pixels(len(places), row=row, entries=len(backends), squeezed=row)
     figure.update_layout(**layout(height=max(220, height), state="ways"))
     end = next(tick for tick in reversed(_TICKS) if math.log10(tick) <= reach)
@@ -113,6 +119,11 @@ def way_dots(rows: Sequence[WayDot]) -> go.Figure:
     )  # fmt: skip
     _place_axis(figure, places)
     return figure
+
+
+def _at(place: str, backend: str, *, places: Sequence[str], beside: Sequence[str]) -> float:
+    """Where a dot stands: on its place's line, or around it with those `beside` it there."""
+    return places.index(place) + (beside.index(backend) - (len(beside) - 1) / 2) * 0.7 / max(len(beside), 2)
 
 
 def cost_dots(rows: Sequence[CostDot], *, unit: Unit) -> go.Figure:
@@ -129,7 +140,7 @@ def cost_dots(rows: Sequence[CostDot], *, unit: Unit) -> go.Figure:
             x=[row.value for row in line], y=[places.index(place)] * len(line), mode="lines", showlegend=False,
             line={"color": color_of(line[0].backend), "width": 2}, hoverinfo="skip",
         )  # fmt: skip
-    for kind in dict.fromkeys(row.kind for row in done):
+    for kind in [kind for kind in _NAMES if kind in {row.kind for row in done}]:
         _marks(figure, [row for row in done if row.kind == kind], places=places, unit=unit)
         figure.add_scatter(  # what the legend shows: the mark, in no backend's color
             x=[None], y=[None], mode="markers", name=_NAMES[kind],
@@ -164,7 +175,7 @@ def _marks(figure: go.Figure, rows: Sequence[CostDot], *, places: Sequence[str],
         text=[say(row.value) for row in rows],
         textposition="bottom center" if rows[0].kind == "warm" else "top center",
         textfont={"size": 12, "color": QUIET},
-        error_x={**_errors(rows), "color": QUIET, "visible": any(row.low is not None for row in rows)},
+        error_x={**_errors(rows), "color": QUIET, "width": 0, "visible": any(row.low is not None for row in rows)},
         customdata=[[_cost_hover(row, unit)] for row in rows],
         hovertemplate="%{customdata[0]}<extra></extra>",
         cliponaxis=False,
@@ -172,9 +183,9 @@ def _marks(figure: go.Figure, rows: Sequence[CostDot], *, places: Sequence[str],
 
 
 _NAMES: Mapping[Kind, str] = {
-    "cold": "cold: with an empty cache",
-    "warm": "warm: once more, cache filled",
-    "as found": "with what earlier cells had left in the cache",
+    "cold": "cold: empty cache",
+    "warm": "warm: filled cache",
+    "as found": "as found: what earlier cells had cached",
 }
 
 
@@ -211,7 +222,7 @@ def crossing_lines(lines: Sequence[CumulatedLine]) -> go.Figure:
             hoverinfo="skip", cliponaxis=False,
         )  # fmt: skip
     figure.update_layout(**layout(height=380, state="crossing"))
-    figure.update_xaxes(title="Steps", range=[0, longest], tickformat=",~s", zeroline=False)
+    figure.update_xaxes(title="Steps", range=[0, longest], tickformat=",", zeroline=False)
     figure.update_yaxes(
         title=f"Time since the start ({unit})", range=[-0.1 * top / factor, 1.04 * top / factor], automargin=True
     )

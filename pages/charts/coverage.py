@@ -10,11 +10,17 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from pages.charts.colors import BLUE, BROWN, QUIET, RED, SLATE, tint
+from pages.charts.colors import BLUE, BROWN, QUIET, RED, SLATE, STRONG, tint
 from pages.charts.frame import WORDS, layout, number, title_of
 
 #: In the order of their color: nobody asked, only skipped, failed, measured in part, measured.
-_LEVELS = (tint(SLATE, opacity=0.09), SLATE, RED, BROWN, BLUE)
+_LEVELS = (
+    tint(SLATE, opacity=0.1),
+    tint(SLATE, opacity=0.3),
+    tint(RED, opacity=0.3),
+    tint(BROWN, opacity=0.35),
+    tint(BLUE, opacity=0.3),
+)
 #: A column takes at most this share of the width: one alone would be a band across the page.
 _COLUMN = 1 / 3
 _NOTHING, _SKIPPED, _FAILED, _PARTLY, _MEASURED = range(5)
@@ -65,7 +71,7 @@ def coverage_grid(tiles: Sequence[CoverageTile], *, x: str = "", state: str = "c
     )
     # Words are a trace of their own, because a heatmap colors all of its words for its darkest tile.
     words = [
-        (column, index, _text(tile), QUIET if tile is None else "#FFFFFF")
+        (column, index, _text(tile), QUIET if tile is None else STRONG)
         for index, (_, name) in enumerate(rows)
         if name is not None
         for column, tile in zip(columns, grid[index], strict=True)

@@ -11,8 +11,8 @@ from fractions import Fraction
 
 import plotly.graph_objects as go
 
-from pages.charts.colors import BROWN, FAINT, RED, color_of
-from pages.charts.frame import layout
+from pages.charts.colors import BROWN, FAINT, RED, STRONG, color_of, tint
+from pages.charts.frame import layout, power_of_ten
 
 _FORMATS = ("fp64", "fp32", "bf16", "fp16")
 
@@ -29,7 +29,7 @@ def dtype_grid(read: Mapping[tuple[str, str], Sequence[str]]) -> go.Figure:
             z=[[_FORMATS.index(formats[0]) if len(formats) == 1 else None for formats in line] for line in found],
             text=[[" + ".join(formats) for formats in line] for line in found],
             texttemplate="%{text}",
-            textfont={"size": 13, "color": "#FFFFFF"},
+            textfont={"size": 13, "color": STRONG},
             hovertemplate="%{y} under %{x}: %{text}<extra></extra>",
             colorscale=_steps(),
             zmin=-0.5,
@@ -44,14 +44,14 @@ def dtype_grid(read: Mapping[tuple[str, str], Sequence[str]]) -> go.Figure:
             if len(formats) > 1:  # no color of its own
                 figure.add_annotation(x=column, y=row, text=" + ".join(formats), showarrow=False, font={"size": 13})
     figure.update_layout(**layout(height=70 + 30 * len(parts), state="dtypes", legend=False))
-    figure.update_xaxes(side="top", showgrid=False, type="category")
-    figure.update_yaxes(autorange="reversed", showgrid=False, automargin=True, type="category")
+    figure.update_xaxes(side="top", showgrid=False, type="category", ticks="")
+    figure.update_yaxes(autorange="reversed", showgrid=False, automargin=True, type="category", ticks="")
     return figure
 
 
 def _steps() -> list[tuple[float, str]]:
     """One flat color a format."""
-    colors = [BROWN if name == "fp64" else color_of(name) for name in _FORMATS]
+    colors = [tint(BROWN if name == "fp64" else color_of(name), opacity=0.4) for name in _FORMATS]
     return [(edge / len(colors), color) for place, color in enumerate(colors) for edge in (place, place + 1)]
 
 
@@ -90,7 +90,7 @@ def sensitivity_lines(points: Sequence[Sensitivity], *, what: str) -> go.Figure:
         x=[point.scale for point in lost],
         y=[point.error or top for point in lost],
         marker={"symbol": "x", "size": 11, "color": [color_of(point.computed_in) for point in lost],
-                "line": {"color": RED, "width": 2}},
+                "line": {"color": RED, "width": 1.5}},
         customdata=[[f"<b>{point.computed_in}</b><br>{point.lost}"] for point in lost],
         hovertemplate="%{customdata[0]}<extra></extra>",
         showlegend=bool(lost),
@@ -102,8 +102,12 @@ def sensitivity_lines(points: Sequence[Sensitivity], *, what: str) -> go.Figure:
         type="log", title="Residual stream times", tickvals=scales, ticktext=[times(scale) for scale in scales],
         showgrid=False, tickangle=0, automargin=True,
     )  # fmt: skip
-    figure.update_yaxes(type="log", title=f"Error of the {what}", dtick=2, exponentformat="power", gridcolor=FAINT,
-                        automargin=True)  # fmt: skip
+    lowest = math.floor(math.log10(min([*errors, top])))
+    ticks = range(math.floor(math.log10(top)), lowest - 1, -2)
+    figure.update_yaxes(
+        type="log", title=f"Error of the {what}", tickvals=[10.0**at for at in ticks], automargin=True, gridcolor=FAINT,
+        ticktext=[power_of_ten(at) for at in ticks], range=[lowest - 0.1, math.log10(top) + 0.5],
+    )  # fmt: skip
     return figure
 
 

@@ -71,6 +71,16 @@ def number(value: float) -> str:
     return f"{rounded:,.{max(0, 2 - math.floor(math.log10(abs(rounded))))}f}"
 
 
+def power_of_ten(exponent: int) -> str:
+    """`10⁻⁸`, in letters as large as those of other ticks; 1 is itself."""
+    return f"10{raised(str(exponent))}" if exponent else "1"
+
+
+def raised(number: str) -> str:
+    """As an exponent: `⁻⁰·⁰²`."""
+    return number.translate(str.maketrans("-.0123456789", "⁻·⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
 def log_ticks(low: float, high: float, *, most: int) -> list[float]:
     """Round numbers from `low` to `high`, at most `most` of them, as dense as that allows: 1 2 5, or 1 100 10,000."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
@@ -91,8 +101,12 @@ def short(value: float) -> str:
 
 
 def interval(low: float | None, high: float | None, *, unit: str = "") -> str:
-    """`1.22–1.27×` or `1.22–1.27 ms`, or a word where there is none."""
+    """`1.22–1.27×` or `1.22–1.27 ms`, or a word where there is none. Ends that three digits do not tell apart are
+    rounded away from each other."""
     if low is None or high is None:
         return "no interval: too few samples"
     gap = " " if unit.isalpha() else ""
+    if low < high and number(low) == number(high):
+        last = 10.0 ** (math.floor(math.log10(high)) - 2)
+        low, high = math.floor(low / last) * last, math.ceil(high / last) * last
     return f"{number(low)}–{number(high)}{gap}{unit}"

@@ -2,7 +2,8 @@
 
     figure = frontier_map([FrontierSpan(group="naive · fp32", row="d 64", fits=4096, fails=4160)], [], grows=grows)
 
-A bar reaches as far as something was seen to fit; the pale red one begins at the first size that was seen to fail.
+A bar reaches as far as something was seen to fit; the pale red one begins at the first size that was seen to fail. The
+largest size that fits stands right of its row, where no mark can lie on it.
 """
 
 import math
@@ -11,8 +12,11 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from pages.charts.colors import BLUE, QUIET, RED, SLATE, tint
+from pages.charts.colors import BLUE, RED, SLATE, tint
 from pages.charts.frame import layout
+from pages.charts.ink import DARK, LIGHT
+from pages.charts.rows import beside
+from pages.charts.scaling import brief
 
 Places = Mapping[tuple[str, str], int]
 
@@ -54,12 +58,12 @@ def frontier_map(spans: Sequence[FrontierSpan], tried: Sequence[Tried], *, grows
         rows.setdefault(group, {})[row] = None
     # Each group has a line of its own for its name, above its rows.
     names: list[tuple[str, str | None]] = [
-        (group, row) for group, held in rows.items() for row in (None, *held)
+        (group, row) for group, held in rows.items() for row in (None, *sorted(held, key=_width))
     ]  # fmt: skip
     places = {(group, row): at for at, (group, row) in enumerate(names) if row is not None}
     low, high = _ends(spans, tried)
     figure = go.Figure()
-    for name, color in (("fits", tint(BLUE, opacity=0.75)), ("does not fit", tint(RED, opacity=0.3))):
+    for name, color in (("fits", tint(BLUE, opacity=0.8)), ("does not fit", tint(RED, opacity=0.4))):
         xs: list[float | None] = []
         ys: list[float | None] = []
         for span in spans:
@@ -67,11 +71,18 @@ def frontier_map(spans: Sequence[FrontierSpan], tried: Sequence[Tried], *, grows
             xs += [*ends, None]
             ys += [places[span.group, span.row]] * 2 + [None]
         figure.add_scatter(name=name, mode="lines", x=xs, y=ys, line={"color": color, "width": 15}, hoverinfo="skip")
-    _marks(figure, spans, places, low=low, unit=grows.unit)
+    _marks(figure, spans, places, unit=grows.unit)
     _tried(figure, tried, places, unit=grows.unit)
     figure.update_layout(**layout(height=130 + 27 * len(names), state=grows.state))
     _axes(figure, names, ends=(low, high), title=grows.title)
+    beside(figure, {places[span.group, span.row]: _largest(span) for span in spans}, ends=(len(names) - 0.4, -0.6))
     return figure
+
+
+def _width(row: str) -> int:
+    """The number that a row is named after; 0 where it has none, so that those keep their order."""
+    last = row.rpartition(" ")[2]
+    return int(last) if last.isdigit() else 0
 
 
 def _ends(spans: Sequence[FrontierSpan], tried: Sequence[Tried]) -> tuple[float, float]:
@@ -87,7 +98,7 @@ def _axes(figure: go.Figure, names: Sequence[tuple[str, str | None]], *, ends: t
     ticks = [tick for tick in ticks[:: max(1, math.ceil(len(ticks) / 5))] if tick >= 1]
     figure.update_xaxes(
         type="log", title=title, range=[math.log10(low), math.log10(high)], tickvals=ticks,
-        ticktext=[f"{tick:,}" for tick in ticks], automargin=True, tickangle=0,
+        ticktext=[brief(tick) for tick in ticks], automargin=True, tickangle=0,
     )  # fmt: skip
     for at, (group, row) in enumerate(names):
         if row is None:
@@ -95,32 +106,27 @@ def _axes(figure: go.Figure, names: Sequence[tuple[str, str | None]], *, ends: t
                                   showarrow=False)  # fmt: skip
     rows = {at: row for at, (_, row) in enumerate(names) if row is not None}
     figure.update_yaxes(
-        tickvals=list(rows), ticktext=list(rows.values()), range=[len(names) - 0.4, -0.6],
+        tickvals=list(rows), ticktext=list(rows.values()), range=[len(names) - 0.4, -0.6], ticks="",
         automargin=True, showgrid=False, zeroline=False,
     )  # fmt: skip
 
 
-def _marks(figure: go.Figure, spans: Sequence[FrontierSpan], places: Places, *, low: float, unit: str) -> None:
-    """The largest size inside its bar, beside it where the bar is short, and a line where it was predicted."""
-    fits = [span for span in spans if span.fits]
+def _largest(span: FrontierSpan) -> str:
+    return f"<b>{span.fits:,}</b>" if span.fits else f'<span style="color:{RED}">nothing fits</span>'
+
+
+def _marks(figure: go.Figure, spans: Sequence[FrontierSpan], places: Places, *, unit: str) -> None:
+    """The end of every bar, for its tooltip; a mark where it was predicted."""
     figure.add_scatter(
-        name="largest that fits", mode="text", showlegend=False, hoverinfo="skip",
-        x=[span.fits for span in fits], y=[places[span.group, span.row] for span in fits],
-        text=[f"{span.fits:,} " for span in fits], textposition="middle left",
-        textfont={"color": "#FFFFFF", "size": 12},
+        name="largest that fits", mode="markers", showlegend=False, x=[span.fits or None for span in spans],
+        y=[places[span.group, span.row] for span in spans], marker={"size": 15, "opacity": 0},
+        hovertemplate=f"fits: %{{x:,}} {unit}<extra></extra>",
     )  # fmt: skip
-    nothing = [span for span in spans if not span.fits]
-    if nothing:
-        figure.add_scatter(
-            name="nothing fits", mode="text", showlegend=False, hoverinfo="skip", x=[low] * len(nothing),
-            y=[places[span.group, span.row] for span in nothing], text=["  nothing fits"] * len(nothing),
-            textposition="middle right", textfont={"color": RED, "size": 12},
-        )  # fmt: skip
     predicted = [span for span in spans if span.predicted]
     figure.add_scatter(
         name="predicted", mode="markers", x=[span.predicted for span in predicted],
         y=[places[span.group, span.row] for span in predicted],
-        marker={"symbol": "line-ns", "size": 16, "line": {"width": 2.5, "color": QUIET}},
+        marker={"symbol": "diamond-tall", "size": 16, "color": DARK, "line": {"width": 1.5, "color": LIGHT}},
         hovertemplate=f"predicted: %{{x:,}} {unit}<extra></extra>",
     )  # fmt: skip
 
@@ -132,6 +138,6 @@ def _tried(figure: go.Figure, tried: Sequence[Tried], places: Places, *, unit: s
             figure.add_scatter(
                 name=name, mode="markers", x=[cell.size for cell in chosen],
                 y=[places[cell.group, cell.row] for cell in chosen],
-                marker={"symbol": symbol, "size": 8 if fitted else 9, "color": color},
+                marker={"symbol": symbol, "size": 9, "color": color, "line": {"width": 1, "color": LIGHT}},
                 hovertemplate=f"%{{x:,}} {unit}: {name}<extra></extra>",
             )  # fmt: skip

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from pages.charts.bytes import in_unit, unit_for
-from pages.charts.colors import FAINT, color_of
+from pages.charts.colors import QUIET, color_of
 from pages.charts.frame import layout
 
 
@@ -24,7 +24,7 @@ def kept_bars(kept: Sequence[tuple[str, int]], *, rest: int) -> go.Figure:
         text=[in_unit(size) for _, size in rows],
         textposition="outside",
         cliponaxis=False,
-        marker={"color": [color_of("activation")] * len(kept) + [FAINT]},
+        marker={"color": [color_of("activation")] * len(kept) + [QUIET]},
         hovertemplate="%{y}: %{text}<extra></extra>",
     )
     figure.update_layout(**layout(height=90 + 34 * len(rows), state="kept", legend=False))

@@ -17,7 +17,8 @@ import plotly.graph_objects as go
 
 from pages.charts.colors import QUIET, RED, color_of
 from pages.charts.frame import layout, number
-from pages.charts.rows import BAR, STACKED, Rows, chart_pixels, under_headings
+from pages.charts.ink import ink_on
+from pages.charts.rows import BAR, STACKED, Rows, chart_pixels, folded, under_headings
 from runner.schema import KernelClass
 
 View = Literal["time", "share"]
@@ -72,7 +73,7 @@ class NamedKernel:
 def class_bars(bars: Sequence[ClassBar], *, view: View, state: str) -> go.Figure:
     """The chart. At the end of a bar: its time; of a share, that of the matrix products stands inside."""
     scale = [1.0 if view == "time" else 100 / (bar.whole or 1.0) for bar in bars]
-    rows = under_headings([bar.group for bar in bars], [_plain(bar.place) for bar in bars])
+    rows = under_headings([bar.group for bar in bars], [folded(_plain(bar.place)) for bar in bars])
     figure = go.Figure()
     for name, words in CLASS_WORDS.items():
         if not any(bar.parts.get(name) for bar in bars):
@@ -90,13 +91,13 @@ def class_bars(bars: Sequence[ClassBar], *, view: View, state: str) -> go.Figure
             textangle=0,
             textposition="inside",
             insidetextanchor="start",
-            textfont={"color": "#FFFFFF"},
+            textfont={"color": ink_on(color_of(name))},
             customdata=[[bar.cell_id, _hover(bar, name)] for bar in bars],
             hovertemplate="%{customdata[1]}<extra></extra>",
         )
     _ends(figure, bars, rows, view=view)
     most = max((bar.whole for bar in bars), default=0.0) or 1.0
-    height = chart_pixels(rows.count, row=29, entries=len(figure.data) - 1)
+    height = chart_pixels(rows.count, row=28, entries=len(figure.data) - 1)
     figure.update_layout(**layout(height=height, state=f"{state}-{view}"), **STACKED)
     figure.update_layout(margin_r=62 if view == "time" else 16)
     figure.update_xaxes(

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from pages.charts.colors import FAINT, QUIET, color_of
-from pages.charts.frame import interval, layout, number
+from pages.charts.frame import interval, layout, number, power_of_ten
 from pages.charts.scaling import Dash
 
 #: What is compared, and how it is marked.
@@ -67,15 +67,17 @@ def _lines(prices: Sequence[Price]) -> list[tuple[str, str]]:
 def _draw_errors(figure: go.Figure, prices: Sequence[Price], lines: Sequence[tuple[str, str]]) -> None:
     sizes = [error for price in prices for error in price.errors.values() if error]
     low, high = math.floor(math.log10(min(sizes, default=1e-8))), math.ceil(math.log10(max(sizes, default=1)))
-    for what, symbol in SYMBOLS.items():
+    ticks = range(low, high + 1, 2 if high - low > 4 else 1)
+    for aside, (what, symbol) in zip((0.0, -0.17, 0.17), SYMBOLS.items(), strict=True):
         shown = [price for price in prices if price.errors.get(what) is not None]
         errors = [price.errors[what] or 0 for price in shown]
         figure.add_scatter(
             name=what,
             mode="markers",
             x=[error or 10.0**low for error in errors],  # an error of 0 stands at the left edge
-            y=[lines.index((price.place, price.precision)) for price in shown],
-            marker={"symbol": symbol, "size": 10, "color": [color_of(price.precision) for price in shown]},
+            # Those of logits and gradients are often nearly alike.
+            y=[lines.index((price.place, price.precision)) + aside for price in shown],
+            marker={"symbol": symbol, "size": 9, "color": [color_of(price.precision) for price in shown]},
             customdata=[
                 [price.cell_id, f"<b>{price.place} · {price.precision}</b><br>{what} off by {error:.2g}"]
                 for price, error in zip(shown, errors, strict=True)
@@ -86,8 +88,8 @@ def _draw_errors(figure: go.Figure, prices: Sequence[Price], lines: Sequence[tup
             col=1,
         )
     figure.update_xaxes(
-        type="log", title="Relative error (log)", range=[low - 0.15, high + 0.15], dtick=2 if high - low > 4 else 1,
-        exponentformat="power", gridcolor=FAINT, tickangle=0, row=1, col=1,
+        type="log", title="Relative error (log)", range=[low - 0.15, high + 0.15], tickvals=[10.0**at for at in ticks],
+        ticktext=[power_of_ten(at) for at in ticks], showgrid=False, tickangle=0, row=1, col=1,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import plotly.graph_objects as go
 
 from pages.charts.bytes import in_unit, unit_for
-from pages.charts.colors import FAINT, QUIET, RED, color_of
+from pages.charts.colors import QUIET, RED, color_of
 from pages.charts.frame import layout
 from pages.charts.rows import BAR, chart_pixels, under_headings
 
@@ -63,8 +63,8 @@ def part_bars(bars: Sequence[PeakBar], *, state: str) -> go.Figure:
             y=[at for at, _ in chosen],
             x=[bar.parts[category] / factor for _, bar in chosen],
             width=BAR,
-            marker={"color": FAINT if category in ALLOCATOR else color_of(category), "line": {"width": 0},
-                    "pattern": {"shape": ALLOCATOR.get(category, "")}},
+            marker={"color": QUIET if category in ALLOCATOR else color_of(category), "line": {"width": 0},
+                    "pattern": {"shape": ALLOCATOR.get(category, ""), "size": 6, "solidity": 0.25}},
             customdata=[[bar.cell_id, _hover(bar, category)] for _, bar in chosen],
             hovertemplate="%{customdata[1]}<extra></extra>",
         )  # fmt: skip
@@ -79,7 +79,7 @@ def part_bars(bars: Sequence[PeakBar], *, state: str) -> go.Figure:
         hoverinfo="skip",
         cliponaxis=False,
     )
-    height = chart_pixels(rows.count, row=27, entries=len(figure.data) - 1)
+    height = chart_pixels(rows.count, row=27, entries=len(figure.data) - 1, squeezed=24)
     figure.update_layout(**layout(height=height, state=state), barmode="relative")
     figure.update_layout(margin_r=68)
     figure.update_xaxes(

@@ -15,6 +15,8 @@ import plotly.graph_objects as go
 from pages.charts.bytes import binary_axis, in_unit, unit_for
 from pages.charts.colors import FAINT, QUIET, color_of
 from pages.charts.frame import layout, number
+from pages.charts.rows import beside
+from pages.charts.tensors import fine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,30 +48,29 @@ class PredictedDot:
 
 
 def peak_pairs(pairs: Sequence[PeakPair], *, names: tuple[str, str]) -> go.Figure:
-    """Two dots a place, joined; the ratio beside the larger."""
-    places = [pair.place for pair in pairs]
+    """A ring and a dot a place, joined, so that both are seen where they agree; the ratio right of them."""
+    at = list(range(len(pairs)))
     sizes = [value for pair in pairs for value in (pair.base, pair.other)]
     figure = go.Figure()
     figure.add_scatter(
         mode="lines", showlegend=False, hoverinfo="skip", line={"color": FAINT, "width": 3},
         x=[value for pair in pairs for value in (pair.base, pair.other, None)],
-        y=[value for pair in pairs for value in (pair.place, pair.place, None)],
+        y=[value for row in at for value in (row, row, None)],
     )  # fmt: skip
-    for name, values in zip(names, ([p.base for p in pairs], [p.other for p in pairs]), strict=True):
+    ring = {"symbol": "circle-open", "size": 15, "line": {"width": 2}}
+    drawn = ((names[0], [pair.base for pair in pairs], ring), (names[1], [pair.other for pair in pairs], {"size": 8}))
+    for name, values, marker in drawn:
         figure.add_scatter(
-            name=name, mode="markers", x=values, y=places, marker={"color": color_of(name), "size": 11},
-            customdata=[[in_unit(value)] for value in values],
-            hovertemplate=f"<b>%{{y}}</b><br>{name}: %{{customdata[0]}}<extra></extra>", cliponaxis=False,
+            name=name, mode="markers", x=values, y=at, marker={"color": color_of(name), **marker},
+            customdata=[[in_unit(value), pair.place] for value, pair in zip(values, pairs, strict=True)],
+            hovertemplate=f"<b>%{{customdata[1]}}</b><br>{name}: %{{customdata[0]}}<extra></extra>", cliponaxis=False,
         )  # fmt: skip
-    figure.add_scatter(
-        mode="text", showlegend=False, hoverinfo="skip", x=[max(pair.base, pair.other) for pair in pairs], y=places,
-        text=[f"    {number(pair.ratio)}×" for pair in pairs], textposition="middle right", cliponaxis=False,
-        textfont={"size": 12, "color": [color_of(names[1]) if pair.ratio > 1 else QUIET for pair in pairs]},
-    )  # fmt: skip
     figure.update_layout(**layout(height=max(200, 110 + 27 * len(pairs)), state="peak-pairs"))
-    figure.update_layout(margin_r=56)  # for the ratios
     figure.update_xaxes(**_byte_axis(sizes, most=4), title="Peak allocated", automargin=True, tickangle=0)
-    figure.update_yaxes(autorange="reversed", automargin=True)
+    ends = (len(pairs) - 0.4, -0.6)
+    figure.update_yaxes(range=ends, tickvals=at, ticktext=[pair.place for pair in pairs], automargin=True,
+                        zeroline=False)  # fmt: skip
+    beside(figure, {row: f"{fine(pair.ratio)}×" for row, pair in enumerate(pairs)}, ends=ends)
     return figure
 
 
@@ -102,7 +103,7 @@ def predicted_dots(dots: Sequence[PredictedDot]) -> go.Figure:
     figure = go.Figure()
     ends = [min(sizes) / 2, max(sizes) * 2]
     figure.add_scatter(
-        name="as predicted", mode="lines", x=ends, y=ends, hoverinfo="skip", line={"color": FAINT, "width": 2}
+        name="as predicted", mode="lines", x=ends, y=ends, hoverinfo="skip", line={"color": QUIET, "width": 1.5}
     )
     for precision in dict.fromkeys(dot.precision for dot in dots):
         chosen = [dot for dot in dots if dot.precision == precision]

@@ -77,6 +77,7 @@ def _stacked(rows: Sequence[PhaseBar], *, view: View) -> go.Figure:
         rangemode="tozero",
         range=[0, max(ends.values(), default=1.0) * 1.02] if view == "time" else [0, 100],
         nticks=6,
+        tickformat=",~g",
         tickangle=0,
         automargin=True,
     )

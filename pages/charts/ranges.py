@@ -31,21 +31,27 @@ def range_bars(bars: Sequence[RangeBar]) -> go.Figure:
     figure = go.Figure()
     figure.add_bar(
         name="share of the time", orientation="h", y=names, x=[bar.device_ms * 100 / total_ms for bar in bars],
-        text=[f"{bar.device_ms / total_ms:.0%} · {number(bar.device_ms)} ms" for bar in bars],
+        text=[f"{_share(bar.device_ms / total_ms)} · {number(bar.device_ms)} ms" for bar in bars],
         textposition="outside", cliponaxis=False, marker={"color": colors}, hoverinfo="skip",
     )  # fmt: skip
     if sum(flops):
         figure.add_bar(
             name="share of the FLOPs", orientation="h", y=names, hoverinfo="skip", textposition="outside",
             x=[(bar.flops or 0) * 100 / sum(flops) for bar in bars], cliponaxis=False,
-            text=["not counted" if bar.flops is None else f"{bar.flops / sum(flops):.1%} · {in_flop(bar.flops)}"
+            text=["not counted" if bar.flops is None else f"{_share(bar.flops / sum(flops))} · {in_flop(bar.flops)}"
                   for bar in bars],
             marker={"color": colors, "pattern": {"shape": "/", "fillmode": "overlay", "size": 6}},
         )  # fmt: skip
     figure.update_layout(**layout(height=110 + 54 * len(bars), state="ranges"), barmode="group")
-    figure.update_xaxes(title="Share (%)", range=[0, 125], tickvals=[0, 25, 50, 75, 100])
+    most = max([bar.device_ms / total_ms for bar in bars] + [count / (sum(flops) or 1) for count in flops], default=1.0)
+    figure.update_xaxes(title="Share (%)", range=[0, most * 160], nticks=6, tickangle=0)
     figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False)
     return figure
+
+
+def _share(value: float) -> str:
+    """Whole percents, and what is less than ten of them with a digit more."""
+    return f"{value:.0%}" if value >= 0.1 else f"{value:.1%}"
 
 
 def in_flop(count: float) -> str:

@@ -54,11 +54,13 @@ def roofline(roofs: Sequence[RoofLine], points: Sequence[RoofPoint], *, state: s
             if chosen:
                 _points(figure, chosen)
     heights = [roof.flops_per_s for roof in roofs] + [point.flops_per_s for point in points]
-    floor, top = math.log10(min(heights)) - 0.35, math.log10(max(heights)) + 0.35
-    _label_roofs(figure, roofs, high=high, span=top - floor)
+    floor, top = math.log10(min(heights)) - 0.35, math.log10(max(heights)) + 0.45
+    _label_roofs(figure, roofs)
+    lowest = min((point.flops_per_s for point in points if point.kind == "step"), default=1.0)
     for point in (point for point in points if point.note):
         figure.add_annotation(
-            text=point.note, x=math.log10(point.operations_per_byte), y=math.log10(point.flops_per_s), ax=0, ay=56,
+            text=point.note, x=math.log10(point.operations_per_byte), y=math.log10(point.flops_per_s), ax=0, ayref="y",
+            ay=math.log10(lowest) - 0.3, yanchor="top",
             arrowcolor=QUIET, arrowwidth=1, arrowhead=0, standoff=6, font={"color": QUIET, "size": 12},
         )  # fmt: skip
     figure.update_layout(**layout(height=460, state=state))
@@ -71,7 +73,7 @@ def roofline(roofs: Sequence[RoofLine], points: Sequence[RoofPoint], *, state: s
     ticks = range(math.ceil(floor), math.floor(top) + 1)
     figure.update_yaxes(
         type="log", title="FLOP/s (log)", range=[floor, top], tickvals=[10.0**power for power in ticks],
-        ticktext=[_tick(10.0**power) for power in ticks], automargin=True, zeroline=False,
+        ticktext=[_tick(10.0**power) for power in ticks], automargin=True, zeroline=False, showgrid=False,
     )  # fmt: skip
     return figure
 
@@ -92,8 +94,7 @@ def _reach(roofs: Sequence[RoofLine], points: Sequence[RoofPoint]) -> tuple[floa
     ridges = [roof.flops_per_s / roof.bytes_per_s for roof in roofs]
     drawn = [point.operations_per_byte for point in points]
     low = min([*drawn, *(ridge / 5 for ridge in ridges)])
-    # Right of the last point there is room for the names of the roofs.
-    return low / 1.6, max([*(place * 6 for place in drawn), *(ridge * 8 for ridge in ridges)])
+    return low / 1.6, max([*(place * 3 for place in drawn), *(ridge * 5 for ridge in ridges)])
 
 
 def _roof(figure: go.Figure, roof: RoofLine, *, low: float, high: float) -> None:
@@ -117,30 +118,33 @@ def _points(figure: go.Figure, chosen: Sequence[RoofPoint]) -> None:
         x=[point.operations_per_byte for point in chosen],
         y=[point.flops_per_s for point in chosen],
         marker={"symbol": _SYMBOLS[kind], "color": color, "size": 10 if kind == "step" else 7,
-                "opacity": 0.95 if kind == "step" else 0.65},
+                "opacity": 0.95 if kind == "step" else 0.85},
         customdata=[[point.cell_id, point.words] for point in chosen],
         hovertemplate="%{customdata[1]}<extra></extra>",
     )  # fmt: skip
 
 
-def _label_roofs(figure: go.Figure, roofs: Sequence[RoofLine], *, high: float, span: float) -> None:
-    """One label a precision at the right end: over the highest roof, under the others, where no roof is near."""
-    ordered = sorted({roof.entity for roof in roofs}, key=lambda name: max(_rates(roofs, name)))
-    for entity in ordered:
-        rates, is_highest = _rates(roofs, entity), entity == ordered[-1]
-        y = math.log10(max(rates)) + 0.012 * span if is_highest else math.log10(min(rates)) - 0.012 * span
+def _label_roofs(figure: go.Figure, roofs: Sequence[RoofLine]) -> None:
+    """A line of text a precision in the corner above the slope, where no point can be: the highest roof first, the
+    unit once where all have the same."""
+    ordered = sorted({roof.entity for roof in roofs}, key=lambda name: -max(_rates(roofs, name)))
+    units: set[str] = set()
+    for row, entity in enumerate(ordered):
+        words, unit = _of(_rates(roofs, entity))
         figure.add_annotation(
-            x=math.log10(high), y=y, text=f"{entity} {_of(rates)}", showarrow=False,
-            xanchor="right", yanchor="bottom" if is_highest else "top", font={"color": color_of(entity), "size": 12},
-            borderpad=0,
+            x=0, y=1, xref="paper", yref="paper", xanchor="left", yanchor="top", xshift=8, yshift=-4 - 16 * row,
+            text=f"{entity} {words} {'' if unit in units else unit}".rstrip(), showarrow=False, align="left",
+            font={"color": color_of(entity), "size": 12}, borderpad=0,
         )  # fmt: skip
+        units.add(unit)
 
 
-def _of(rates: Sequence[float]) -> str:
-    """`769 of 990 TFLOP/s`; the unit once where both have it, for a phone's width."""
+def _of(rates: Sequence[float]) -> tuple[str, str]:
+    """`769 of 990` and `TFLOP/s`; a unit of its own for each where they differ."""
     said = [rate(value) for value in rates]
     units = {words.split()[1] for words in said}
-    return " of ".join([words.split()[0] for words in said[:-1]] + said[-1:] if len(units) == 1 else said)
+    return (" of ".join([words.split()[0] for words in said]), units.pop()) if len(units) == 1 else (
+        " of ".join(said), "")  # fmt: skip
 
 
 def _rates(roofs: Sequence[RoofLine], entity: str) -> list[float]:

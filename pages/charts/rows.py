@@ -8,8 +8,10 @@ A chart does not know how wide it will be. So long names stand above their rows 
 they would leave nothing of a phone's width for it.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import plotly.graph_objects as go
@@ -64,6 +66,16 @@ def under_headings(groups: Sequence[str], places: Sequence[str]) -> Rows:
     return Rows(at=tuple(at), places=tuple(places), headings=tuple(headings))
 
 
+def beside(figure: go.Figure, words: Mapping[int, str], *, ends: tuple[float, float]) -> None:
+    """Words right of the plot, each as high as its row; `ends` is the range of the rows' own axis. There no mark, line
+    or bar can lie on them, and Plotly makes room for the longest."""
+    figure.add_scatter(yaxis="y2", x=[None], y=[None], showlegend=False)  # an axis without a trace is not drawn
+    figure.update_layout(yaxis2={
+        "overlaying": "y", "side": "right", "range": list(ends), "tickvals": list(words),
+        "ticktext": list(words.values()), "automargin": True, "showgrid": False, "zeroline": False, "ticks": "",
+    })  # fmt: skip
+
+
 def folded(label: str) -> str:
     """The label in lines of at most `MOST_LETTERS`, broken between its parts; as it is where its own lines fit."""
     lines = label.split("<br>")
@@ -79,9 +91,10 @@ def folded(label: str) -> str:
 
 
 def row_pixels(labels: Sequence[str], *, least: int) -> int:
-    """How tall rows are that have these labels beside them."""
-    lines = max((label.count("<br>") + 1 for label in labels), default=1)
-    return max(least, _LINE * lines + 8)
+    """How tall rows are that have these labels beside them, so that no two neighbors touch."""
+    lines = [label.count("<br>") + 1 for label in labels]
+    most = max((sum(pair) / 2 for pair in pairwise(lines)), default=max(lines, default=1))
+    return max(least, math.ceil(_LINE * most) + 8)
 
 
 def chart_pixels(count: int, *, row: int, entries: int = 0, squeezed: int = _LEAST_ROW) -> int:

@@ -3,10 +3,11 @@
     figure = scaling_lines([ScalingPoint(line="naive", entity="naive", length=1024, value=3.2, …)], axis=Axis(…))
 
 Cells that ran out of memory are crosses above a line: the device's limit where memory is drawn, else the chart's top.
+Names of lines stand right of the plot, one below the other: nothing lies over the points, however wide the chart is.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,6 +18,8 @@ from pages.charts.colors import QUIET, RED, color_of
 from pages.charts.frame import interval, layout, number
 
 Dash = Literal["solid", "dash", "dot", "dashdot"]
+#: A line of text, of the height of the plot.
+_LINE = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +53,8 @@ def scaling_lines(points: Sequence[ScalingPoint], *, axis: Axis) -> go.Figure:
     done = [point for point in points if not point.ran_out and point.value]
     lost = [point for point in points if point.ran_out]
     figure = go.Figure()
-    _guides(figure, done)
+    longest = max((point.length for point in points), default=1)
+    guides = _guides(figure, done, longest=longest)
     for name in dict.fromkeys(point.line for point in done):
         line = [point for point in done if point.line == name]
         figure.add_scatter(
@@ -59,22 +63,23 @@ def scaling_lines(points: Sequence[ScalingPoint], *, axis: Axis) -> go.Figure:
             x=[point.length for point in line],
             y=[point.value for point in line],
             line={"color": color_of(line[0].entity), "width": 2, "dash": line[0].dash},
-            marker={"size": 7, "color": color_of(line[0].entity)},
-            error_y=_errors(line),
+            marker={"size": 7, "color": color_of(line[0].entity),
+                    "symbol": "circle" if line[0].dash == "solid" else "circle-open",
+                    "line": {"width": 0 if line[0].dash == "solid" else 2, "color": color_of(line[0].entity)}},
+            error_y=_errors(line) if any(point.high for point in line) else None,
             customdata=[[point.cell_id, _hover(point, axis)] for point in line],
             hovertemplate="%{customdata[1]}<extra></extra>",
             cliponaxis=False,
-        )
+        )  # fmt: skip
     limit = axis.limit_bytes if axis.unit == "bytes" else None
     ceiling = limit if limit and lost else max((point.value or 0 for point in done), default=1) * 2
-    places = _lost_places(lost, ceiling)
+    span = _decades([*(point.value or 0 for point in done), *([ceiling] if lost else [])])
+    places = _lost_places(lost, ceiling, span=span)
     _draw_lost(figure, lost, places, ceiling=ceiling, limit=limit)
     heights = [*(point.value or 0 for point in done), *places, *([ceiling] if lost else [])]
-    _label_ends(figure, done, heights)
+    named = _name_lines(figure, done, guides, span=_decades(heights), longest=longest)
     figure.update_layout(**layout(height=420, state=axis.state, legend=False))
-    # Names of lines that end at the right edge stand beside the plot, whatever its width.
-    edge = max((point.length for point in points), default=0) / 2
-    figure.update_layout(margin_r=14 + 7 * max((len(point.line) for point in done if point.length > edge), default=0))
+    figure.update_layout(margin_r=18 + 7 * max(map(len, named), default=0))
     _axes(figure, points, axis=axis, heights=heights)
     return figure
 
@@ -98,12 +103,20 @@ def _errors(line: Sequence[ScalingPoint]) -> dict[str, Any]:
     }
 
 
-def _lost_places(lost: Sequence[ScalingPoint], ceiling: float) -> list[float]:
-    """Where crosses stand: at what was needed, if that is well above the limit; those of one length side by side."""
+def _decades(values: Sequence[float]) -> float:
+    """How many powers of ten the values span; some, where they span none."""
+    return max(math.log10(max(values) / min(values)), 0.3) if values else 0.3
+
+
+def _lost_places(lost: Sequence[ScalingPoint], ceiling: float, *, span: float) -> list[float]:
+    """Where crosses stand: at what was needed, if that is well above the limit; those of one length in a column, each
+    a line of text above the other."""
+    line = 10 ** (span * _LINE)
     places: list[float] = []
     for index, point in enumerate(lost):
-        before = sum(other.length == point.length for other in lost[:index])
-        places.append(max(ceiling * 1.35, min(point.value or 0, ceiling * 8)) * 1.35**before)
+        below = [place for place, other in zip(places, lost[:index], strict=True) if other.length == point.length]
+        wanted = max(ceiling * 1.35, min(point.value or 0, ceiling * 8))
+        places.append(max([wanted, *(place * line for place in below)]))
     return places
 
 
@@ -139,40 +152,68 @@ def _needed(point: ScalingPoint) -> str:
     return f"<b>{point.line}</b><br>{point.length:,} tokens: out of memory{needed}"
 
 
-def _label_ends(figure: go.Figure, done: Sequence[ScalingPoint], heights: Sequence[float]) -> None:
-    """Every line's name beside its last point; names that would lie on each other are moved apart."""
-    span = max(math.log10(max(heights) / min(heights)), 0.3) if heights else 0.3
+def _name_lines(
+    figure: go.Figure, done: Sequence[ScalingPoint], guides: Mapping[str, float], *, span: float, longest: int
+) -> list[str]:
+    """The names of lines and guides right of the plot, as high as their ends, moved up where they would lie on each
+    other; a thin leader goes there from a line that ends before. A way that is named after one that is drawn
+    (`naive · compiled`) has its color and is dashed: it needs no name. Returns the names."""
     ends = {point.line: point for point in done}
-    last = max((point.length for point in done), default=0)
-    below: dict[int, float] = {}
-    for end in sorted(ends.values(), key=lambda point: point.value or 0):
-        at = max(math.log10(end.value or 1), below.get(end.length, -math.inf) + span * 0.055)
-        below[end.length] = at
-        # Where other lines go on, what tells this one apart stands below its end, not all of its name beside it.
-        inner = end.length < last
-        name = end.line.split(" · ")[-1] if inner else end.line
+    named = {line: end for line, end in ends.items() if line.rpartition(" · ")[0] not in ends}
+    heights = {**guides, **{line: end.value or 1 for line, end in named.items()}}
+    below = -math.inf
+    for name, height in sorted(heights.items(), key=lambda item: item[1]):
+        below = max(math.log10(height), below + span * _LINE)
+        end = named.get(name)
+        color = color_of(end.entity) if end else QUIET
+        if end and end.length < longest:
+            figure.add_scatter(
+                mode="lines", x=[end.length, longest * 1.04], y=[height, 10**below], hoverinfo="skip",
+                line={"color": color, "width": 1, "dash": "dot"}, opacity=0.55, showlegend=False, cliponaxis=False,
+            )  # fmt: skip
         figure.add_annotation(
-            x=math.log10(end.length), y=at, text=name, showarrow=False, xanchor="center" if inner else "left",
-            xshift=0 if inner else 9, yshift=-13 if inner else 0, font={"color": color_of(end.entity), "size": 12},
+            x=1, xref="paper", y=below, text=name, showarrow=False, xanchor="left", xshift=6,
+            font={"color": color, "size": 12},
         )  # fmt: skip
+    return list(heights)
 
 
-def _guides(figure: go.Figure, done: Sequence[ScalingPoint]) -> None:
-    """Growth ∝S and ∝S², from the first point of the line that grows most, as far as the chart reaches."""
+def _guides(figure: go.Figure, done: Sequence[ScalingPoint], *, longest: int) -> dict[str, float]:
+    """Growth ∝S and ∝S², from the first point of the line that grows most, as far as the chart reaches. Returns how
+    high those end that reach its right side; the others have their names at their ends."""
     lines = [[point for point in done if point.line == name] for name in {point.line: None for point in done}]
     lines = [line for line in lines if len(line) > 1]
     if not lines:
-        return
+        return {}
     steepest = max(lines, key=lambda line: (line[-1].value or 1) / (line[0].value or 1))
     first, start = steepest[0], steepest[0].value or 1
-    longest, highest = max(point.length for point in done), max(point.value or 0 for point in done)
+    reach, highest = max(point.length for point in done), max(point.value or 0 for point in done)
+    reaching: dict[str, float] = {}
     for power, name in ((1, "∝ S"), (2, "∝ S²")):
-        end = min(longest, first.length * (highest * 1.05 / start) ** (1 / power))
+        end = min(reach, first.length * (highest * 1.05 / start) ** (1 / power))
+        height = start * (end / first.length) ** power
+        if end == longest:
+            reaching[name] = height
         figure.add_scatter(
-            name=name, mode="lines+text", x=[first.length, end], y=[start, start * (end / first.length) ** power],
-            text=["", f"{name} "], textposition="top left", hoverinfo="skip",
+            name=name, mode="lines+text", x=[first.length, end], y=[start, height],
+            text=["", "" if end == longest else f"{name} "], textposition="top left", hoverinfo="skip",
             line={"color": QUIET, "dash": "dot", "width": 1.2}, textfont={"color": QUIET},
         )  # fmt: skip
+    return reaching
+
+
+def _apart(lengths: Sequence[int]) -> list[int]:
+    """The lengths whose names do not touch on a phone: the longest, and from there down all that are far enough."""
+    kept = list(lengths[-1:])
+    for length in reversed(lengths[:-1]):
+        if math.log(kept[-1] / length) >= math.log(lengths[-1] / lengths[0]) * 0.14:
+            kept.append(length)
+    return kept[::-1]
+
+
+def brief(length: int) -> str:
+    """`64K` for 65,536."""
+    return f"{length // 1024:,}K" if length % 1024 == 0 else f"{length:,}"
 
 
 def _axes(figure: go.Figure, points: Sequence[ScalingPoint], *, axis: Axis, heights: Sequence[float]) -> None:
@@ -181,8 +222,9 @@ def _axes(figure: go.Figure, points: Sequence[ScalingPoint], *, axis: Axis, heig
     figure.update_xaxes(
         type="log",
         title=axis.x,
-        tickvals=lengths,
-        ticktext=[f"{length:,}" for length in lengths],
+        tickvals=_apart(lengths),
+        ticktext=[brief(length) for length in _apart(lengths)],
+        tickangle=0,
         range=[math.log10(lengths[0]) - 0.05 * spread, math.log10(lengths[-1]) + 0.05 * spread] if lengths else None,
         automargin=True,
     )

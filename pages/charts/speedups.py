@@ -14,7 +14,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from pages.charts.colors import FAINT, RED, color_of
-from pages.charts.frame import WORDS, interval, layout, number, short, title_of
+from pages.charts.frame import WORDS, interval, layout, log_ticks, number, short, title_of
 from pages.charts.rows import chart_pixels, folded, row_pixels
 from runner.schema import Phase
 
@@ -108,8 +108,13 @@ def speedup_trend(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
             y=[row.ratio for row in chosen],
             mode="markers",
             name=WORDS[phase],
-            marker={"color": color_of(phase), "size": 8, "symbol": _SYMBOLS[phase], "opacity": 0.55},
-            error_y=_errors(chosen),
+            marker={
+                "color": "rgba(0, 0, 0, 0)",
+                "size": 8,
+                "symbol": _SYMBOLS[phase],
+                "line": {"color": color_of(phase), "width": 1.5},
+            },
+            error_y={**_errors(chosen), "color": color_of(phase), "width": 0},
             legendgroup=phase,
             showlegend=False,
             customdata=[[row.cell_id, _hover(row)] for row in chosen],
@@ -139,8 +144,25 @@ def speedup_trend(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
         tickvals=list(ticks),
         ticktext=[f"{name}<br>{short(size)}" for size, name in ticks.items()],
     )
-    figure.update_yaxes(**_ratio_axis(usable), title=f"Speedup of {variant} (×, log)")
+    low, high = _reached(usable)
+    ratios = log_ticks(10**low, 10**high, most=6)
+    figure.update_yaxes(
+        type="log",
+        title=f"Speedup of {variant} (×, log)",
+        range=[low, high],
+        tickvals=ratios,
+        ticktext=[f"{ratio:g}×" for ratio in ratios],
+        automargin=True,
+        zeroline=False,
+    )
     return figure
+
+
+def _reached(rows: Sequence[SpeedupDot]) -> list[float]:
+    """The decades from the lowest interval to the highest, 1× among them."""
+    ends = [math.log10(value) for row in rows for value in (row.ratio, row.low, row.high) if value]
+    low, high = min([*ends, -0.05]), max([*ends, 0.05])
+    return [low - 0.06 * (high - low), high + 0.06 * (high - low)]
 
 
 def geometric_means(rows: Sequence[SpeedupDot]) -> dict[int, float]:

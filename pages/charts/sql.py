@@ -81,7 +81,7 @@ def figure(columns: Mapping[str, Sequence[Any]], choice: Choice) -> go.Figure:
         elif name in logarithmic(columns, choice):
             update(type="log", dtick=_log_ticks(columns[name]))
         else:
-            update(tickformat="~s" if _is_large(columns[name]) else None)
+            update(tickformat="~s" if _is_large(columns[name]) else ",~g")
     return drawn
 
 

@@ -14,9 +14,12 @@ import plotly.graph_objects as go
 from pages.charts.bytes import binary_axis, in_unit
 from pages.charts.colors import QUIET, RED
 from pages.charts.frame import layout, number
+from pages.charts.rows import beside
 
 #: Ratios as near to 1 as this are "as predicted".
 NEAR = 0.02
+#: Nearer than this they have the same digits.
+ALIKE = 0.0005
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,9 +38,10 @@ class SizePair:
 
     @property
     def words(self) -> str:
-        """Both sizes and how they compare."""
+        """The size, and how it compares where that is not as predicted."""
         if self.ratio is not None:
-            return f"{in_unit(self.measured or 0)} · {fine(self.ratio)}×"
+            off = "" if abs(self.ratio - 1) < ALIKE else f" · {fine(self.ratio)}×"
+            return f"{in_unit(self.measured or 0)}{off}"
         if self.measured:
             return f"{in_unit(self.measured)} · not predicted"
         return f"{in_unit(self.predicted or 0)} predicted · not measured"
@@ -64,17 +68,16 @@ def size_pairs(pairs: Sequence[SizePair], *, state: str) -> go.Figure:
             marker=marker, customdata=[[words, in_unit(size)] for _, words, size in chosen],
             hovertemplate=f"<b>%{{customdata[0]}}</b><br>{name} %{{customdata[1]}}<extra></extra>", cliponaxis=False,
         )  # fmt: skip
-    figure.add_scatter(yaxis="y2", x=[None], y=[None], showlegend=False)  # an axis without a trace is not drawn
     sizes = [size for _, _, size in (*rings, *dots)]
     low, high = math.log10(min(sizes)), math.log10(max(sizes))
     room = 0.12 * max(high - low, 1.0)
     figure.update_layout(**layout(height=96 + 24 * len(drawn), state=state))
     figure.update_xaxes(**binary_axis(sizes, most=2), title="Size (log)", automargin=True, tickangle=0,
                         range=[low - room, high + room])  # fmt: skip
-    rows = {"range": [len(drawn) - 0.4, -0.6], "tickvals": list(range(len(drawn))), "automargin": True,
-            "zeroline": False}  # fmt: skip
-    right = {"overlaying": "y", "side": "right", "showgrid": False, "ticktext": [_colored(pair) for pair in drawn]}
-    figure.update_layout(yaxis={**rows, "ticktext": [pair.name for pair in drawn]}, yaxis2={**rows, **right})
+    ends = (len(drawn) - 0.4, -0.6)
+    figure.update_yaxes(range=ends, tickvals=list(range(len(drawn))), ticktext=[pair.name for pair in drawn],
+                        automargin=True, zeroline=False)  # fmt: skip
+    beside(figure, {row: _colored(pair) for row, pair in enumerate(drawn)}, ends=ends)
     return figure
 
 

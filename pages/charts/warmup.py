@@ -70,10 +70,13 @@ def warmup_steps(rows: Sequence[WarmupStep]) -> go.Figure:
                 hovertemplate=f"step %{{x}}: %{{y:.4~g}} {unit_of('timings', 'median_ms')}<extra>{name}</extra>",
             )
     figure.update_layout(**layout(height=340, state="warmup"))
-    figure.update_layout(legend={"y": 1.12})
+    figure.update_layout(legend={"y": 1.12}, margin_b=52)
     figure.update_annotations(font={"size": 13})
     figure.update_xaxes(title="", nticks=3, zeroline=False, range=[-1, max((row.step for row in rows), default=1) + 1])
-    figure.update_xaxes(title="Step since the start", col=(len(counts) + 1) // 2)
+    figure.add_annotation(
+        text="Step since the start", x=0.5, y=0, xref="paper", yref="paper", yshift=-46, showarrow=False,
+        font={"size": 13},
+    )  # fmt: skip
     times = [row.step_ms for row in rows] or [1.0]
     ticks = "D2" if max(times) > 4 * min(times) else "D1"  # every digit, where 1, 2 and 5 may all be out of sight
     figure.update_yaxes(type="log", dtick=ticks, tickformat=",~g", automargin=True)

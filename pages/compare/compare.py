@@ -34,11 +34,13 @@ def page(frame: Frame) -> None:
         nothing = frame.say("Neither side has a cell that passes the filters of the sidebar.")
         st.info(nothing, icon=":material/filter_alt_off:")
         return
-    draw_environment(question, found, moved=any(set(verdict.outcomes) - {"same"} for verdict in verdicts))
+    above = st.container()
     with st.container(key="verdicts"):
         for verdict in verdicts:
             name, rest = sentence(verdict).split(": ", 1)
             say(frame, f"**{name}:** {escaped(rest)}", of_sides(frame, verdict), key=verdict.table)
+    with above:  # drawn first, but said after the answer
+        draw_environment(frame, question, found, moved=any(set(verdict.outcomes) - {"same"} for verdict in verdicts))
     st.caption(RULE)
     shown = _section(verdicts)
     if shown.pairs:
@@ -52,6 +54,8 @@ def page(frame: Frame) -> None:
 def _section(verdicts: list[Verdict]) -> Verdict:
     """Whose cells are drawn: by default the first that has pairs."""
     by_name = {NAMES[verdict.table]: verdict for verdict in verdicts}
+    if len(by_name) == 1:
+        return verdicts[0]
     paired = next((name for name, verdict in by_name.items() if verdict.pairs), None)
     return by_name[chosen("compare-cells", "Cells of", list(by_name), default=paired)]
 

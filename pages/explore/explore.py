@@ -26,9 +26,9 @@ def page(frame: Frame) -> None:
     if found is None:
         no_rows("No cell here has a result.", "Measure some: `python -m runner sweep`.")
         return
-    wanted, measure = found
+    wanted, measure, boxes = found
     rows = frame.ask(explored, wanted)
-    asked = choose(frame, wanted.table, rows)
+    asked = choose(frame, wanted.table, rows, boxes=boxes)
     if asked is None:
         no_rows("No cell of this machine matches these filters.", "Clear some of them, or measure what is missing.")
         return

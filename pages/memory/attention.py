@@ -1,9 +1,11 @@
-"""What does attention cost as sequences grow, and where does it run out? Time, memory, speedups, and what fits."""
+"""What does attention cost as sequences grow, and where does it run out? Time, memory, speedups, and how long fits."""
+
+from collections import Counter
 
 import streamlit as st
 
 from pages.charts.frame import WORDS
-from pages.parts.attention.frontier import draw_frontier, draw_model_frontiers
+from pages.parts.attention.frontier import draw_frontier
 from pages.parts.attention.limits import draw_worked_sum
 from pages.parts.attention.scaling import asked_of, draw_memory, draw_time
 from pages.parts.attention.speedups import draw_speedups
@@ -38,10 +40,9 @@ def page(frame: Frame) -> None:
     draw_grid(frame, grid)
     draw_speedups(frame, grid, kind="fused")
     draw_speedups(frame, grid, kind="compiled")
-    draw_frontier(frame, [cell for cell in cells if cell.cell.causal == shown[0].cell.causal])
-    draw_worked_sum(frame, grid)
+    draw_frontier(frame, grid)
+    draw_worked_sum(frame, shown if any(cell.status == "oom" for cell in shown) else grid)
     draw_attention_tensors(frame, shown)
-    draw_model_frontiers(frame)
     draw_attention_samples(frame, shown)
 
 
@@ -63,8 +64,14 @@ def _choose(cells: list[Attended]) -> tuple[list[Attended], list[Attended]]:
                 grid = [cell for cell in grid if str(getattr(cell.cell, name)) == value]
         with heads:
             widths = [str(width) for width in sorted({cell.cell.d_head for cell in grid})]
-            width = chosen("d-head", "Head width", widths, default=str(most_common(c.cell.d_head for c in grid)))
+            width = chosen("d-head", "Head width", widths, default=str(_fullest(grid)))
     return grid, [cell for cell in grid if str(cell.cell.d_head) == width]
+
+
+def _fullest(grid: list[Attended]) -> int:
+    """The head width of which most was measured eagerly; of equals the widest, as models have it."""
+    eager = Counter(cell.cell.d_head for cell in grid if cell.cell.backend == "eager")
+    return max((eager[cell.cell.d_head], cell.cell.d_head) for cell in grid)[1]
 
 
 def _mask(cell: Attended) -> str:

@@ -1,9 +1,10 @@
-"""What fills the memory at the peak of a step? By size, context, mode and precision; predicted; kept for backward."""
+"""What fills the memory at the peak of a step? By size, context, mode, precision; predicted; what fits; kept."""
 
 from typing import get_args
 
 import streamlit as st
 
+from pages.parts.attention.frontier import draw_model_frontiers
 from pages.parts.chosen import chosen, most_common, rows_of
 from pages.parts.coverage import draw_grid
 from pages.parts.evidence import of_cells, say
@@ -23,6 +24,7 @@ def page(frame: Frame) -> None:
     held = frame.ask(peaks, rows_of(frame))
     if not held:
         _empty()
+        draw_model_frontiers(frame)
         return
     names = size_names(tuple(sorted({shape_of(cell.cell) for cell in held})))
     cells = [cell for cell in held if _passes(frame, cell)]
@@ -39,6 +41,7 @@ def page(frame: Frame) -> None:
     _growth(frame, plain, names)
     draw_precisions(frame, plain, names)
     draw_predicted(frame, shown, names)
+    draw_model_frontiers(frame)
     draw_kept(frame, shown, names)
     draw_checkpointing(frame, shown, names)
     draw_phases(frame, shown)

@@ -41,7 +41,7 @@ def _runs(frame: Frame) -> list[dict[str, Any]]:
             "Measured": run.ok,
             "Failed": run.failed,
             "Skipped": run.skipped,
-            "torch": run.torch,
+            "torch": run.torch or "",
             "Commit": (run.git_commit or "")[:7] + (" (changed)" if run.git_dirty else ""),
             "Command": run.argv,
         }

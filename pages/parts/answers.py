@@ -29,7 +29,7 @@ def step_answer(frame: Frame, cells: Sequence[Measured]) -> str:
         phase: time.median_ms for phase, time in largest.times.items() if phase not in ("step", "forward_backward")
     }
     whole = sum(parts.values())
-    shares = [f"{WORDS[phase]} {ms / whole:.0%}" for phase, ms in sorted(parts.items(), key=lambda item: -item[1])]
+    shares = [f"{WORDS[phase]} {share(ms / whole)}" for phase, ms in sorted(parts.items(), key=lambda item: -item[1])]
     cell = largest.cell
     name = f"{frame.size_of(cell)} at {cell.context:,} tokens, {cell.precision}, {cell.backend}"
     goes = f": {', '.join(shares)}" if len(shares) > 1 else ""
@@ -37,6 +37,11 @@ def step_answer(frame: Frame, cells: Sequence[Measured]) -> str:
         f"The longest step here, **{name}**, takes **{number(step.median_ms)} ms** "
         f"({interval(step.low_ms, step.high_ms)}){goes}.{lost}"
     )
+
+
+def share(part: float) -> str:
+    """`63%`; what is not nothing is not called `0%`."""
+    return "under 1%" if 0 < part < 0.005 else f"{part:.0%}"
 
 
 def speedup_answer(compared: Comparison, *, baseline: str, variant: str, phase: Phase = "step") -> str:

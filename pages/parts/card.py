@@ -50,7 +50,7 @@ def draw(
     with st.container(border=True, key=f"card-{card.key}"):
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             st.subheader(card.title, anchor=card.key, width="stretch")
-            with st.container(horizontal=True, width="content", gap="small"):
+            with st.container(horizontal=True, width="content", gap="small", vertical_alignment="center"):
                 view = st.segmented_control(
                     f"Show {card.title} as",
                     ("Chart", "Table"),

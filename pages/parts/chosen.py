@@ -18,10 +18,14 @@ from runner.store.queries.latest import Rows
 
 T = TypeVar("T", bound=Hashable)
 _NOTES = "_gone"
+#: Letters of a line of buttons, and what the frame of each takes of it.
+_LINE, _FRAME = 120, 5
 
 
 def chosen(key: str, label: str, options: Sequence[str], *, default: str | None = None) -> str:
-    """One of `options`, which must not be empty."""
+    """One of `options`, which must not be empty: buttons, or a box where they would not stand in one line."""
+    if sum(map(len, options)) + _FRAME * len(options) > _LINE:
+        return picked(key, label, options, default=default)
     start = _start(key, label, options, default)
     value = st.segmented_control(
         label, options, default=start, required=True, key=key, bind="query-params", wrap=True, on_change=heard,

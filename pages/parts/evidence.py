@@ -19,13 +19,13 @@ from pages.parts.frame import Frame
 from pages.parts.sql.result import columns_of
 from runner.analysis.comparison import Comparison
 from runner.analysis.verdict import Verdict
-from runner.schema import Row, table_of
+from runner.schema import Row, RunRow, table_of
 from runner.store.queries import details, evidence
 from runner.store.queries.console import Answer
 from runner.store.queries.details import Kind
 from runner.store.queries.evidence import MOST_ROWS, Evidence, Scope
 
-#: What opens a sentence.
+#: What opens a sentence, as a mark at its end: `page.css` shows the words beside the pointer.
 WHY = "How do we know?"
 #: The address of the page where a query can be run.
 CONSOLE = "sql"
@@ -62,11 +62,11 @@ def say(
     asked = [ask for ask in found if ask]
     if not words.strip():
         return
-    with at.container() if at is not None else st.container(), st.container(gap="xsmall"):
+    with at.container() if at is not None else st.container(), st.container(key=f"_said-{key}"):
         drawn_by(frame.say(words))
         if not asked:
             return
-        opened = st.expander(WHY, key=_box(key), type="compact", on_change="rerun")
+        opened = st.expander(WHY, key=_box(key), type="compact", icon=":material/help:", on_change="rerun")
         if opened.open:
             with opened:
                 for index, ask in enumerate(asked):
@@ -105,6 +105,11 @@ def of_details(frame: Frame, kind: Kind, cells: Sequence[UUID]) -> Found | None:
     return partial(frame.ask, details.of_details, kind, tuple(cells)) if cells else None
 
 
+def of_moment(frame: Frame, cell: UUID, at_us: int) -> Found:
+    """What is alive in a timeline at a moment."""
+    return partial(frame.ask, details.of_moment, cell, at_us)
+
+
 def of_pairs(frame: Frame, compared: Comparison) -> Found | None:
     """The rows of both sides of all pairs."""
     return of_cells(frame, [side for found in compared.speedups for side in (found.base, found.other)])
@@ -119,6 +124,11 @@ def of_sides(frame: Frame, verdict: Verdict) -> Found | None:
 def of_runs(frame: Frame) -> Found:
     """Every run, and how its cells ended."""
     return partial(frame.ask, evidence.of_runs)
+
+
+def of_environments(frame: Frame, a: Sequence[RunRow], b: Sequence[RunRow]) -> Found:
+    """What the runs of two sides ran on."""
+    return partial(frame.ask, evidence.of_environments, *(tuple(run.run_id for run in side) for side in (a, b)))
 
 
 def of_tables(frame: Frame) -> Found:

@@ -33,9 +33,11 @@ def headlines(frame: Frame) -> None:
         widths = [3 if is_open(address) else 1 for _, address, _ in row]
         height: Literal["stretch", "content"] = "content" if 3 in widths else "stretch"
         for column, (name, address, (words, found)) in zip(st.columns(widths), row, strict=True):
-            with column.container(border=True, height=height):
-                st.markdown(f"#### {name}")
-                say(frame, words, found, key=address)
+            # The ways on stand in one line, however long the answers are.
+            with column.container(border=True, height=height, vertical_alignment="distribute"):
+                with st.container():
+                    st.markdown(f"#### {name}")
+                    say(frame, words, found, key=address)
                 st.page_link(
                     frame.pages[address], label="Look closer", icon=":material/arrow_forward:", icon_position="right"
                 )

@@ -3,11 +3,13 @@
 show(frame, TABLES["steps"], Window(limit=200))
 """
 
+from typing import Any
+
 import pandas as pd
 import streamlit as st
 
 from pages.parts.frame import Frame
-from runner.schema import Table
+from runner.schema import Column, Table
 from runner.store.queries import rows as stored
 from runner.store.queries.tables import Window
 
@@ -25,7 +27,7 @@ def show(frame: Frame, table: Table, window: Window) -> None:
     rows = rows.astype({column.name: str for column in table.columns if column.sql_type == "UUID"})
     ids = {column.name for column in table.columns if column.sql_type == "UUID" or column.name.endswith("_key")}
     order = sorted(rows.columns, key=lambda name: 2 * bool(len(rows) and rows[name].isna().all()) + (name in ids))
-    config = {c.name: st.column_config.Column(c.title, help=f"`{c.name}`: {c.doc}") for c in table.columns}
+    config = {c.name: _heading(c) for c in table.columns}
     st.dataframe(
         rows,
         hide_index=True,
@@ -36,3 +38,11 @@ def show(frame: Frame, table: Table, window: Window) -> None:
         placeholder="",
         alt=f"Rows of {table.name}.",
     )
+
+
+def _heading(column: Column) -> Any:
+    """Whole numbers have separators."""
+    words = f"`{column.name}`: {column.doc}"
+    if column.type is int:
+        return st.column_config.NumberColumn(column.title, help=words, format="localized")
+    return st.column_config.Column(column.title, help=words)

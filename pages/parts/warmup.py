@@ -45,8 +45,8 @@ def draw_warmup(frame: Frame) -> None:
         frame,
         Card(
             key="warmup",
-            title=family,
-            note="Each panel is a process of its own, after so many warm-up steps, the hollow dots. "
+            title="Steps after different warm-up counts",
+            note=f"{family}. Each panel is a process of its own with so many warm-up steps, the hollow dots. "
             "Mean and median count the filled ones.",
             alt=f"Time of every early step after different warm-up counts. {answer}",
             rows=_table(rows),
@@ -69,7 +69,7 @@ def _answer(rows: Sequence[EarlyStep]) -> str:
     least, most = by_count[min(by_count)], by_count[max(by_count)]
     steady = median(most)
     return (
-        f"After {min(by_count)} warm-up steps the first measured step takes **{number(least[0] / steady)}×** "
+        f"After {min(by_count) or 'no'} warm-up steps the first measured step takes **{number(least[0] / steady)}×** "
         f"the steady {number(steady)} ms: the mean becomes {_change(fmean(least), steady)}, "
         f"the median {_change(median(least), steady)}. "
         f"After {max(by_count)} it takes {number(most[0] / steady)}×."
@@ -99,4 +99,4 @@ def _table(rows: Sequence[EarlyStep]) -> list[dict[str, Any]]:
 
 
 def _change(value: float, usual: float) -> str:
-    return f"{round(value / usual - 1, 2) + 0:+.0%}"  # -0.0 + 0 is 0.0
+    return f"{round(value / usual - 1, 2) + 0:+.0%}".replace("-", "−")  # -0.0 + 0 is 0.0

@@ -19,7 +19,7 @@ from pages.parts.chosen import rows_of
 from pages.parts.evidence import of_cells, say
 from pages.parts.frame import Frame
 from runner.schema import TABLES, FrontierCell
-from runner.sizes import shape_name
+from runner.sizes import SIZES, shape_name
 from runner.store.queries.attention import Attended, Frontier, frontiers
 
 Model = Literal["context", "batch"]
@@ -45,7 +45,7 @@ _GROWS = {
 
 
 def draw_frontier(frame: Frame, cells: Sequence[Attended]) -> None:
-    """How long a sequence fits, over the head width; `cells` are the whole grid of one mask."""
+    """How long a sequence fits, over the head width; `cells` are those of one precision and mask."""
     st.header("How long a sequence fits?", anchor="frontier")
     masks = {cell.cell.causal for cell in cells}
     found = [row for row in _answers(frame, "seq_len") if row.cell.causal in masks]
@@ -69,8 +69,8 @@ def draw_frontier(frame: Frame, cells: Sequence[Attended]) -> None:
         Card(
             key="frontier",
             title="What fits, by sequence length and head width",
-            note=f"Bars: `{_COMMAND}`; the memory it had to fit in stands beside the name. Dots and crosses are "
-            "cells that a sweep measured, on the whole device.",
+            note="The memory that it had to fit in stands beside the name. Bars were looked for by "
+            "`python -m runner frontier`; dots and crosses are cells of a sweep.",
             alt=f"Longest sequence that fits, for each head width. {words}",
             rows=[_table_row(row) for row in found],
             cells=[cell.cell for cell in asked],
@@ -81,8 +81,8 @@ def draw_frontier(frame: Frame, cells: Sequence[Attended]) -> None:
 
 def draw_model_frontiers(frame: Frame) -> None:
     """The longest context and the largest batch of whole models: a group a size, a row a precision."""
-    st.header("How much fits of a whole model?", anchor="model-frontier")
     found = {grows: _answers(frame, grows) for grows in _TITLES}
+    st.header("How much fits of a whole model?", anchor="model-frontier")
     for grows, answers in found.items():
         if answers:
             _draw_model(frame, answers, grows)
@@ -100,7 +100,7 @@ def _draw_model(frame: Frame, found: Sequence[Frontier], grows: Model) -> None:
         Card(
             key=f"frontier-{grows}",
             title=_TITLES[grows],
-            note=f"Bars: `{_MODEL_COMMAND.format(grows)}`. The line says how far the closed formulas thought it goes.",
+            note=f"Measured by `{_asked(found, grows)}`; predicted by closed formulas.",
             alt=f"Largest {grows} that fits, for each size and precision. {words}".replace("*", ""),
             rows=[_table_row(row) for row in found],
         ),
@@ -122,8 +122,17 @@ def _group(cell: FrontierCell) -> str:
 
 
 def _measured(cell: Attended) -> str:
-    """Measured cells are rows of their own: the limit they met is not the one that a frontier was looked for in."""
-    return f"{way_of(cell.cell)} · {cell.cell.precision} · measured"
+    """What a sweep tried stands beside the answer that was looked for in the same memory."""
+    limit = in_unit(cell.limit_bytes) if cell.limit_bytes else "measured"
+    return f"{way_of(cell.cell)} · {cell.cell.precision} · {limit}"
+
+
+def _asked(found: Sequence[Frontier], grows: Model) -> str:
+    """The command that asks this, of the sizes and precisions that are drawn where they have names."""
+    sizes = dict.fromkeys(_name(row.cell) for row in found)
+    precisions = dict.fromkeys(row.cell.precision for row in found)
+    named = f" --sizes {','.join(sizes)} --precisions {','.join(precisions)}" if SIZES.keys() >= sizes.keys() else ""
+    return f"python -m runner frontier{named} --grow {grows}"
 
 
 def _name(cell: FrontierCell) -> str:
@@ -146,7 +155,7 @@ def _sequence_words(found: Sequence[Frontier]) -> str:
     if not found:
         return ""
     best = max(found, key=lambda row: row.largest or 0)
-    limit = f"In {in_unit(best.cell.limit_bytes)}, at d {best.cell.d_head} and {best.cell.precision}"
+    limit = f"In {in_unit(best.cell.limit_bytes)}, at head width {best.cell.d_head} and {best.cell.precision}"
     words = f"{limit}, {best.cell.implementation} fits **{best.largest or 0:,} tokens**"
     naive = _partner(found, best, implementation="naive")
     if naive and naive.largest:
@@ -176,7 +185,9 @@ def _partner(found: Sequence[Frontier], of: Frontier, **changed: str) -> Frontie
 
 def _prediction_words(found: Sequence[Frontier]) -> str:
     off = [abs((row.predicted or 0) / row.largest - 1) for row in found if row.largest and row.predicted]
-    return f". Predictions were off by at most {max(off):.0%}." if off else "."
+    if not off:
+        return "."
+    return f". Predictions were off by {f'at most {max(off):.0%}' if max(off) >= 0.01 else 'less than 1%'}."
 
 
 def _table_row(row: Frontier) -> dict[str, Any]:

@@ -25,6 +25,7 @@ _BYTES = {
     "in use before backward": "before_backward_bytes",
     "saved for backward": "saved_bytes",
 }
+_COMPILED = "Dashed and hollow: compiled. "
 _KEY = ("implementation", "backend", "seq_len", "d_head", "precision", "causal", "batch", "cache")
 _MEMORY = (
     "status", "saved_bytes", "predicted_saved_bytes", "before_backward_bytes", "peak_allocated_bytes",
@@ -46,8 +47,7 @@ def draw_time(frame: Frame, cells: Sequence[Attended]) -> None:
         Card(
             key="attention-time",
             title=f"Time of {WORDS[phase]}",
-            note="Medians with 95% intervals; lines of compiled ways are dashed. Dotted: growth ∝ S and ∝ S². "
-            "Click a point to see the cell's samples.",
+            note=f"Medians with 95% intervals. {_COMPILED}Click a point to see the cell's samples.",
             alt=f"Time against sequence length, log-log. {words}",
             rows=[row for cell in cells for row in _time_rows(cell)],
             cells=asked,
@@ -80,7 +80,7 @@ def draw_memory(frame: Frame, cells: Sequence[Attended]) -> None:
         Card(
             key="attention-memory",
             title=TABLES["attention"].column(name).label,
-            note="The peak is over forward and backward. The table holds predicted bytes beside measured ones.",
+            note=f"The peak is over forward and backward. {_COMPILED}The table has predicted bytes, too.",
             alt=f"Memory against sequence length, log-log. {words}",
             rows=[_memory_row(cell) for cell in cells],
             cells=asked,

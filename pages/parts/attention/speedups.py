@@ -58,7 +58,8 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
     if not names:
         st.caption(f"Nothing here was measured that way. Measure it: `{_MISSING[kind]}`.")
         return
-    variant = chosen(f"{kind}-way", "Compared", names, default="sdpa-flash")
+    usual = max(names, key=[way_of(cell.cell) for cell in cells].count)  # the way of which most was measured
+    variant = chosen(f"{kind}-way", "Compared", names, default="sdpa-flash" if "sdpa-flash" in names else usual)
     baseline = "naive" if kind == "fused" else variant.split(" · ")[0]
     shown_ids = {cell.cell_id for cell in cells}
     pairs, left_out = frame.ask(_compared, rows_of(frame), (baseline, variant))
@@ -73,6 +74,8 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
                    failure=f"{way_of(cell.cell)} {WORDS[cell.status]}")
         for cell, _ in left_out if cell.status not in ("ok", "skipped")
     ]  # fmt: skip
+    order = [place_of(cell.cell) for cell in sorted(cells, key=lambda cell: (cell.cell.d_head, cell.cell.seq_len))]
+    dots.sort(key=lambda dot: order.index(dot.place))
     shown = set(list(dict.fromkeys(dot.place for dot in dots))[:MOST_PLACES])
     asked = [side.cell for side in sides]
     if shown:

@@ -59,6 +59,10 @@ def _label(cell: Attended) -> str:
     return f"{way_of(asked)} · {asked.seq_len:,} tokens · d {asked.d_head} · {asked.precision}"
 
 
+def _against(found: int, predicted: int) -> str:
+    return "as predicted" if found == predicted else f"{fine(found / predicted)}× the predicted {in_unit(predicted)}"
+
+
 def total_words(cell: Attended, device: Any) -> str:
     """In use between the passes and at the peak, measured over predicted; with the tensors alive at the peak."""
     gpu = cell.device_name or ""
@@ -67,11 +71,7 @@ def total_words(cell: Attended, device: Any) -> str:
     peak = sum(size for _, _, size in worked)
     totals = (("in use before backward", cell.before_backward_bytes, between),
               ("at the peak", cell.peak_allocated_bytes, peak))  # fmt: skip
-    parts = [
-        f"**{in_unit(found)}** {name}, {fine(found / predicted)}× the predicted {in_unit(predicted)}"
-        for name, found, predicted in totals
-        if found
-    ]
+    parts = [f"**{in_unit(found)}** {name}, {_against(found, predicted)}" for name, found, predicted in totals if found]
     largest = sorted(worked, key=lambda item: -item[2])[:3]
     most = ", ".join(f"{name} {in_unit(size)}" for name, _, size in largest)
     return f"{'; '.join(parts) or 'Nothing was counted'}. At the peak, the largest by the formula: {most}."

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pages.charts.bytes import in_unit
-from pages.charts.frame import number
+from pages.charts.frame import number, raised
 from pages.parts.answers import slope
 from runner.schema import AttentionCell, Phase
 from runner.store.queries.attention import Attended
@@ -33,28 +33,43 @@ def place_of(cell: AttentionCell) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Growth:
-    """A value grows as length to the power `exponent` between the lengths `low` and `high`."""
+    """A value grows as length to the power `exponent` between the lengths `low` and `high`, over so many `lengths`."""
 
     exponent: float
     low: int
     high: int
+    lengths: int = LONGEST
 
 
 def growth(cells: Sequence[Attended], *, value: Value) -> Growth | None:
     """The growth of one way; None with fewer than two lengths."""
     points = sorted((cell.cell.seq_len, found) for cell in cells if cell.status == "ok" and (found := value(cell)))
     points = points[-LONGEST:]
-    if len({length for length, _ in points}) < 2:
+    lengths = len({length for length, _ in points})
+    if lengths < 2:
         return None
     logs = [(math.log(length), math.log(found)) for length, found in points]
-    return Growth(exponent=slope(logs), low=points[0][0], high=points[-1][0])
+    return Growth(exponent=slope(logs), low=points[0][0], high=points[-1][0], lengths=lengths)
 
 
 def growth_sentence(cells: Sequence[Attended], *, what: str, value: Value) -> str:
-    """The fitted exponent of every way."""
+    """The fitted exponent of every way, the steepest first; where it was fitted over, once for all that share it. Two
+    points say little beside three: they are left out where others have more."""
     fits = {way: growth([c for c in cells if way_of(c.cell) == way], value=value) for way in ways(cells)}
-    said = [f"{way} as S^{fit.exponent:.2f} ({fit.low:,} to {fit.high:,})" for way, fit in fits.items() if fit]
-    return f"{what} grows, fitted over the longest sequences: {'; '.join(said)}." if said else ""
+    known = {way: fit for way, fit in fits.items() if fit}
+    most = max((fit.lengths for fit in known.values()), default=0)
+    ordered = sorted(((fit, way) for way, fit in known.items() if fit.lengths == most),
+                     key=lambda pair: -pair[0].exponent)  # fmt: skip
+    spans: dict[str, list[str]] = {}
+    for fit, way in ordered:
+        spans.setdefault(f"{fit.low:,} to {fit.high:,}", []).append(f"{way} as **{power(fit.exponent)}**")
+    said = "; ".join(f"from {span} tokens {', '.join(each)}" for span, each in spans.items())
+    return f"{what} grows with the length S: {said}." if said else ""
+
+
+def power(exponent: float) -> str:
+    """`S¹·⁹⁴`: the length to a power, as people write it."""
+    return f"S{raised(f'{exponent:.2f}')}"
 
 
 def ways(cells: Sequence[Attended]) -> list[str]:
@@ -99,7 +114,7 @@ def _memory_words(longest: Attended, cells: Sequence[Attended]) -> str:
     """How the memory of the same way grows, and the shortest length that ran out."""
     same = [cell for cell in cells if way_of(cell.cell) == way_of(longest.cell)]
     fit = growth(same, value=lambda cell: cell.peak_allocated_bytes)
-    grows = f" Memory of {way_of(longest.cell)} grows as S^{fit.exponent:.2f}" if fit else ""
+    grows = f" Memory of {way_of(longest.cell)} grows as {power(fit.exponent)}" if fit else ""
     lost = [cell for cell in cells if cell.status == "oom"]
     if not lost:
         return f"{grows}; no cell here ran out." if grows else " No cell here ran out of memory."

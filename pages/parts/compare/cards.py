@@ -4,6 +4,7 @@ draw_pairs(frame, verdict); draw_movers(frame, verdict); list_left_out(verdict)
 """
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +23,8 @@ from runner.words import title
 
 #: More lines than these are not one picture any more.
 MOST_PAIRS, MOST_MOVERS, MOST_FAILED = 24, 12, 6
+#: Letters of a name that leave enough of a phone's width for its row.
+_SHORT = 20
 
 
 def draw_pairs(frame: Frame, verdict: Verdict) -> None:
@@ -130,7 +133,9 @@ def _names(verdict: Verdict, shown: Sequence[Pair | LeftOut]) -> tuple[str, list
 
 
 def _in_two_lines(name: str) -> str:
-    parts = name.split(" · ")
+    parts = re.sub(r"\b\d{4,}\b", lambda whole: f"{int(whole[0]):,}", name).split(" · ")
+    if len(name) <= _SHORT:
+        return " · ".join(parts)
     return " · ".join(parts[:2]) + (f"<br>{' · '.join(parts[2:])}" if parts[2:] else "")
 
 

@@ -1,10 +1,12 @@
 """What the two sides are and in what their environments differ, above everything when it can explain the result.
 
-draw_environment(question, found, moved=True)
+draw_environment(frame, question, found, moved=True)
 """
 
 import streamlit as st
 
+from pages.parts.evidence import of_environments, say
+from pages.parts.frame import Frame
 from runner.analysis.environments import differences, in_a_sentence, in_short, uncommitted
 from runner.store.queries.compare import Comparison, Question
 
@@ -12,16 +14,18 @@ from runner.store.queries.compare import Comparison, Question
 MOST = 3
 
 
-def draw_environment(question: Question, found: Comparison, *, moved: bool) -> None:
-    """`moved` says that some cell is better or worse, which a difference may explain."""
+def draw_environment(frame: Frame, question: Question, found: Comparison, *, moved: bool) -> None:
+    """`moved` says that some cell is better or worse, which a difference may explain. It opens to both sides' runs."""
     a, b = question.sides
     ran_on = [in_short(runs) for runs in (found.a_runs, found.b_runs)]
-    st.caption(f"A and B: {ran_on[0]}" if ran_on[0] == ran_on[1] else f"A: {ran_on[0]}  \nB: {ran_on[1]}")
+    sides = f"A and B: {ran_on[0]}" if ran_on[0] == ran_on[1] else f"A: {ran_on[0]}  \nB: {ran_on[1]}"
     differ = differences(found.a_runs, found.b_runs)
     code = " Both checkouts had uncommitted changes: the same commit may be different code."
     dirty = code if uncommitted(found.a_runs, found.b_runs) else ""
-    if not differ or not moved:
-        st.caption(in_a_sentence(differ) + dirty)
+    calm = not differ or not moved
+    words = f"{sides}  \n{in_a_sentence(differ)}{dirty}" if calm else sides
+    say(frame, words, of_environments(frame, found.a_runs, found.b_runs), key="environment", drawn_by=st.caption)
+    if calm:
         return
     short = len(differ) <= MOST
     words = in_a_sentence(differ) if short else f"The environments differ in {len(differ)} ways."

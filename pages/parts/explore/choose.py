@@ -1,7 +1,7 @@
 """The choosers of Explore: which kind of cell, which number, over what, told apart by what, and which of the rest.
 
-wanted = what(frame)
-asked = choose(frame, wanted, rows)
+wanted, measure, boxes = what(frame)
+asked = choose(frame, wanted.table, rows, boxes=boxes)
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,6 @@ from runner.store.queries.tables import sizes
 
 NOTHING, ALL = "nothing", "all of them"
 OWN, OTHERS = "this one", "all, marked"
-#: Two abreast on a phone.
-_WIDTH = 168
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,21 +38,22 @@ class Asked:
         return [row for row in self.rows if machine in (None, row.machine)]
 
 
-def what(frame: Frame) -> tuple[Wanted, Measure] | None:
-    """The kind of cell and the number; None where the file holds none of them."""
+def what(frame: Frame) -> tuple[Wanted, Measure, Any] | None:
+    """The kind of cell, the number, and where boxes stand beside its own; None where the file holds none of them."""
     counts = frame.ask(sizes)
     words = {words: table for table, words in KINDS.items() if counts[table] and frame.ask(measures, table)}
     if not words:
         return None
-    with st.container(horizontal=True, vertical_alignment="top"):
-        with st.container(width="content"):
-            table = words[chosen("of", "Of", list(words))]
-        named = {_measure_words(measure): measure for measure in frame.ask(measures, table)}
+    table = words[chosen("of", "Of", list(words))]
+    named = {_measure_words(measure): measure for measure in frame.ask(measures, table)}
+    boxes = st.container(key="_boxes-axes")
+    with boxes:
         measure = named[_select(f"{table}-y", "y-axis", list(named), default=next(iter(named)))]
     wanted = frame.selection
     return (
         Wanted(table=table, measure=measure.name, phase=measure.phase, machine=wanted.machine, run=wanted.run),
         measure,
+        boxes,
     )
 
 
@@ -62,13 +61,13 @@ def _measure_words(measure: Measure) -> str:
     return f"time, {WORDS[measure.phase]}" if measure.phase else measure.title
 
 
-def choose(frame: Frame, table: str, rows: Sequence[Explored]) -> Asked | None:
+def choose(frame: Frame, table: str, rows: Sequence[Explored], *, boxes: Any) -> Asked | None:
     """Everything else; None where no row of the reader's machine passes the sidebar's filters."""
     passing = [row for row in rows if _passes(frame, row)]
     own = [row for row in passing if row.machine == frame.selection.machine]
     if not own:
         return None
-    with st.container(horizontal=True, vertical_alignment="bottom"):
+    with boxes:
         others = len({row.machine for row in passing}) > 1
         machines = OWN
         axes = varying(frame, table, passing) or [SIZE if "d_model" in TABLES[table].key else TABLES[table].key[0]]
@@ -118,7 +117,7 @@ def _fix(
     names = [name for name in varying(frame, choice.table, own) if name not in choice.used]
     if SIZE in choice.used or SIZE in names:
         names = [name for name in names if name not in Shape.__dataclass_fields__]
-    with st.container(horizontal=True, vertical_alignment="bottom"):
+    with st.container(key="_boxes-rest"):
         for name in names:
             of_own = [row for row in left if row.machine == frame.selection.machine]
             values = ordered(frame, choice.table, name, of_own)
@@ -150,4 +149,4 @@ def _usual(frame: Frame, table: str, name: str, rows: Sequence[Explored]) -> Val
 def _select(key: str, label: str, options: Sequence[str], *, default: str, known: Sequence[str] = ()) -> str:
     """A box whose value lives in the URL. What the link asks for and nobody ever measured is reported; what is only
     not there together with the other choices is shown by the box itself."""
-    return picked(key, label, options, default=default, width=_WIDTH, known=known)
+    return picked(key, label, options, default=default, known=known)

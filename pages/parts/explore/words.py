@@ -6,7 +6,7 @@ print(answer(frame, asked, measure))
 import math
 from collections.abc import Sequence
 
-from pages.charts.frame import WORDS
+from pages.charts.frame import WORDS, number, raised
 from pages.charts.magnitude import SHARE, in_fitting_unit
 from pages.parts.answers import slope
 from pages.parts.explore.axes import Value, is_numeric, label_of, value_of, varying
@@ -66,7 +66,7 @@ def _extremes(frame: Frame, asked: Asked, done: Sequence[Explored], measure: Mea
 
 
 def _times(ratio: float) -> str:
-    return f"{ratio:,.0f}×" if ratio >= 100 else f"{ratio:.3g}×"
+    return f"{ratio:,.0f}×" if ratio >= 100 else f"{number(ratio)}×"
 
 
 def place_of(frame: Frame, asked: Asked, row: Explored) -> str:
@@ -99,9 +99,11 @@ def _growth(frame: Frame, asked: Asked, done: Sequence[Explored]) -> str:
         return ""
     powers = sorted(slope(points) for points in whole.values())
     label = label_of(asked.choice.table, asked.choice.x).lower()
+    label = f"({label})" if " " in label else label
+    ends = [f"{label}{raised(f'{power:.2f}')}" for power in (powers[0], powers[-1])]
     if abs(powers[0] - powers[-1]) < 0.05:
-        return f"It goes as the {label} to the power of {powers[0]:.2f}."
-    return f"It goes as the {label} to powers from {powers[0]:.2f} to {powers[-1]:.2f}, depending on the line."
+        return f"It goes as {ends[0]}."
+    return f"It goes as {ends[0]} to {ends[1]}, depending on the line."
 
 
 def _piled(frame: Frame, asked: Asked) -> str:

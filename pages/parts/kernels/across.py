@@ -16,10 +16,10 @@ from pages.parts.evidence import of_cells, of_details, say
 from pages.parts.frame import Frame
 from pages.parts.kernels.words import by_class, called, matmul_share
 from runner.store.queries.kernels import KEY, Part, Trace
-from runner.words import title
+from runner.words import shape_of, title
 
 #: More bars than these are not one picture any more.
-MOST_BARS = 40
+MOST_BARS = 48
 _KEY = tuple(name for name in KEY if name != "mode")
 _FIGURES = (
     "unprofiled_step_ms", "profiled_step_ms", "overhead_share", "busy_ms", "busy_share", "host_bound_share",
@@ -28,14 +28,20 @@ _FIGURES = (
 
 
 def group_of(trace: Trace) -> str:
-    """A cell without its mode; an imported trace stands with its like."""
-    return "imported" if trace.cell is None else title(trace.cell).replace(f" · {trace.cell.mode}", "", 1)
+    """Size, context and precision; an imported trace stands with its like."""
+    return f"{shape_of(trace.cell)} · {trace.cell.context:,} tok · {trace.cell.precision}" if trace.cell else "imported"
 
 
-def place_of(trace: Trace) -> str:
-    """The mode; of an imported trace its name."""
-    name = trace.cell.mode if trace.cell else trace.title or ""
-    return name if len(name) <= 16 else f"{name[:15]}…"
+def place_of(name: str, trace: Trace) -> str:
+    """The mode, and what else tells a cell from others of its group; of an imported trace its name."""
+    if trace.cell is None:
+        return name.replace(" · imported", "", 1)
+    _, _, mode, _, backend, *rest = title(trace.cell).split(" · ")
+    return " · ".join([mode, *([] if backend == "eager" else [backend]), *rest])
+
+
+def _but_mode(trace: Trace) -> str:
+    return title(trace.cell).replace(f" · {trace.cell.mode}", "", 1) if trace.cell else ""
 
 
 def draw_shares(frame: Frame, traces: Mapping[str, Trace], parts: Mapping[UUID, Sequence[Part]]) -> None:
@@ -50,11 +56,11 @@ def draw_shares(frame: Frame, traces: Mapping[str, Trace], parts: Mapping[UUID, 
     told = [trace for name, trace in traces.items() if name in shares]
     kinds = of_details(frame, "kinds of work", [trace.cell_id for trace in told])
     say(frame, words, kinds, of_cells(frame, told), key="matmul-share")
-    shown = list(traces.values())[:MOST_BARS]
+    shown = list(traces.items())[:MOST_BARS]
     bars = [
-        ClassBar(group=_wrapped(group_of(trace)), place=place_of(trace), cell_id=str(trace.cell_id),
+        ClassBar(group=group_of(trace), place=place_of(name, trace), cell_id=str(trace.cell_id),
                  parts=by_class(parts.get(trace.cell_id, ())), failure=_failure(trace))
-        for trace in shown
+        for name, trace in shown
     ]  # fmt: skip
     cut = f" The first {MOST_BARS} of {len(traces)} are drawn: filter, or see the table."
     draw(
@@ -62,7 +68,7 @@ def draw_shares(frame: Frame, traces: Mapping[str, Trace], parts: Mapping[UUID, 
         Card(
             key="matmul-share",
             title="Kinds of work, cell by cell",
-            note="Shares of the time that all of them take; the number is that of the matrix products."
+            note="Shares of the kernels' time; the number is that of the matrix products."
             + (cut if len(traces) > MOST_BARS else ""),
             alt=words.replace("*", "").replace("`", ""),
             rows=[_row(name, trace, parts.get(trace.cell_id, ())) for name, trace in traces.items()],
@@ -85,11 +91,6 @@ def _row(name: str, trace: Trace, parts: Sequence[Part]) -> dict[str, object]:
     }
 
 
-def _wrapped(group: str) -> str:
-    """The size on a line of its own."""
-    return group.replace(" · ", "<br>", 1) if len(group) > 24 else group
-
-
 def _failure(trace: Trace) -> str | None:
     return None if trace.status == "ok" else WORDS[trace.status]
 
@@ -106,7 +107,7 @@ def share_words(shares: Mapping[str, float], traces: Mapping[str, Trace]) -> str
         before, after = max(pairs, key=lambda pair: traces[pair[1]].kernel_ms or 0.0)
         words = (
             f"From inference to a whole training step, matrix products go from **{shares[before]:.0%}** to "
-            f"**{shares[after]:.0%}** of the time in **{group_of(traces[after])}**. "
+            f"**{shares[after]:.0%}** of the time in **{_but_mode(traces[after])}**. "
         )
     low, high = min(shares, key=lambda name: shares[name]), max(shares, key=lambda name: shares[name])
     if low == high:
@@ -131,9 +132,9 @@ def draw_busy(frame: Frame, traces: Mapping[str, Trace]) -> None:
     words = busy_words(known)
     say(frame, words, of_cells(frame, list(known.values())), key="busy")
     bars = [
-        BusyBar(group=_wrapped(group_of(trace)), place=place_of(trace), cell_id=str(trace.cell_id),
+        BusyBar(group=group_of(trace), place=place_of(name, trace), cell_id=str(trace.cell_id),
                 busy=trace.busy_share or 0.0, label=_cost(trace))
-        for trace in list(known.values())[:MOST_BARS]
+        for name, trace in list(known.items())[:MOST_BARS]
     ]  # fmt: skip
     names = ("in operators", "between them") if is_cpu else ("device busy", "waiting for the host")
     rest = "the profiled step" if is_cpu else "the step without the profiler"

@@ -130,7 +130,11 @@ def difference_words(other: Named, one: Named, found: Sequence[Change]) -> str:
     """How much longer one takes, and which part makes most of it."""
     before, after = sum(change.before_ms for change in found), sum(change.after_ms for change in found)
     gap = after - before
-    start = f"{_subject(other, one)} {called(*one)}: {number(after)} ms; of {called(*other)}: {number(before)} ms"
+    if _has_step(other[1]) and _has_step(one[1]):
+        subject, verb, second = "A step of", "takes", "one of"
+    else:
+        subject, verb, second = f"The {noun(one[1])} of", "take", "those of"
+    start = f"{subject} {called(*one)} {verb} {number(after)} ms, {second} {called(*other)} {number(before)} ms"
     if not gap:
         return f"{start}. They are the same."
     most = max((change for change in found if change.name != REST), key=lambda change: change.difference_ms / gap)
@@ -139,10 +143,6 @@ def difference_words(other: Named, one: Named, found: Sequence[Change]) -> str:
     part = f"{number(abs(most.difference_ms))} ms {'more' if most.difference_ms > 0 else 'less'}"
     longer = f"**{number(abs(gap))} ms {'longer' if gap > 0 else 'shorter'}**"
     return f"{start}: {longer}. Most of it: {f'**{name}**' if kinds else quoted(name)}, {part}."
-
-
-def _subject(other: Named, one: Named) -> str:
-    return "A step of" if _has_step(other[1]) and _has_step(one[1]) else f"The {noun(one[1])} of"
 
 
 def _distinct(side: Named, against: Named) -> str:

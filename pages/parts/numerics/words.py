@@ -7,12 +7,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from pages.charts.formats import times
-from pages.charts.frame import number
+from pages.charts.frame import number, power_of_ten
 from runner.schema import AccumulationRow, DtypeRow, NumericsCell
 from runner.store.queries.numerics import Accumulated, Sensitive
 from runner.words import shape_of
 
-_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _SHORT = {"float64": "fp64", "float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 #: What the last part of a module's path stands for in the model; other modules go by their path.
 _PARTS = {
@@ -99,7 +98,7 @@ def number_of(value: float) -> str:
     if value == 0 or value >= 1e-4:
         return number(value)
     digits, exponent = f"{value:.2e}".split("e")
-    return f"{digits}×10{str(int(exponent)).translate(_RAISED)}"
+    return f"{digits}×{power_of_ten(int(exponent))}"
 
 
 def part_of(row: DtypeRow) -> str | None:
@@ -149,8 +148,8 @@ def sensitivity_said(points: Sequence[Sensitive], *, statistic: str) -> str:
                 scales.setdefault(lost_in(point), []).append(f"{times(point.scale)}×")
         ends = [f"at {', '.join(at)} it {lost}" for lost, at in scales.items()]
         fate = "; ".join(ends) if ends else "at no scale is it lost"
-        said.append(f"in **{name}** it is off by {size_of(usual.error)} at 1×; {fate}")
-    return f"The {statistic} of a residual stream: {'. '.join(said)}." if said else ""
+        said.append(f"**{name}** it is off by {size_of(usual.error)} at 1×; {fate}")
+    return f"The {statistic} of a residual stream: in {'. In '.join(said)}." if said else ""
 
 
 def lost_in(point: Sensitive) -> str:

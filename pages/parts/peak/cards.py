@@ -18,7 +18,16 @@ from pages.parts.card import Card, draw
 from pages.parts.evidence import of_cells, say
 from pages.parts.frame import Frame
 from pages.parts.peak.tensors import draw_part_pairs
-from pages.parts.peak.words import Names, answer, bf16_words, group_of, pairs_of, place_of, predicted_words
+from pages.parts.peak.words import (
+    Names,
+    answer,
+    bf16_words,
+    context_words,
+    group_of,
+    pairs_of,
+    place_of,
+    predicted_words,
+)
 from pages.parts.pin import pin
 from runner.schema import TABLES
 from runner.store.queries.memory import PARTS, Peak
@@ -73,9 +82,8 @@ def draw_parts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
         frame,
         Card(
             key="peak-parts",
-            title="What fills the memory at the peak",
-            note="Live tensors when the step's memory is largest, by what they are for; the number is the peak. "
-            "Gradients appear as activations go, so a peak early in backward has few of them."
+            title="The parts of every peak",
+            note="What is alive when the step's memory is largest, by what it is for; the number is the peak."
             + (cut if len(cells) > MOST_BARS else ""),
             alt=f"Stacked parts of each peak. {answer(cells, names)}".replace("*", ""),
             rows=table_of(cells, names),
@@ -102,14 +110,16 @@ def draw_contexts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
         for cell in sorted(cells, key=lambda cell: cell.cell.context)
         if cell.status in ("ok", "oom")
     ]  # fmt: skip
-    asked = [cell.cell for cell in cells]
+    words, asked = context_words(cells, names), [cell.cell for cell in cells]
     draw(
         frame,
         Card(
             key="peak-context",
-            title="Memory against context",
+            title="Peak against context",
+            answer=words,
+            evidence=[of_cells(frame, cells)],
             note="Flat: weights and optimizer state dominate. ∝ S: activations. ∝ S²: attention's scores.",
-            alt="Peak of memory against context length, log-log, a line a size and precision.",
+            alt=f"Peak of memory against context length, log-log, a line a size and precision. {words}",
             rows=table_of(cells, names),
             cells=asked,
         ),

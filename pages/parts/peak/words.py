@@ -57,6 +57,28 @@ def answer(cells: Sequence[Peak], names: Names) -> str:
     return f"The largest peak here, **{place_of(top.cell, names)}**, is **{in_unit(peak)}**{when}: {shares}.{out}"
 
 
+def context_words(cells: Sequence[Peak], names: Names) -> str:
+    """How the peak grows from the shortest to the longest context, where it grows most and where least."""
+    lines: dict[str, list[Peak]] = {}
+    for cell in sorted(cells, key=lambda cell: cell.cell.context):
+        if cell.status == "ok" and cell.peak_allocated_bytes:
+            lines.setdefault(f"{group_of(cell.cell, names)} {cell.cell.precision}", []).append(cell)
+    grown = [
+        ((held[-1].peak_allocated_bytes or 0) / (held[0].peak_allocated_bytes or 1), name, held)
+        for name, held in lines.items() if held[-1].cell.context > held[0].cell.context
+    ]  # fmt: skip
+    if not grown:
+        return ""
+    most, least = max(grown, key=lambda one: one[0]), min(grown, key=lambda one: one[0])
+    return (
+        "; ".join(
+            f"**{name}** grows **{number(ratio)}×** from {held[0].cell.context:,} to {held[-1].cell.context:,} tokens"
+            for ratio, name, held in ([most] if most is least else [most, least])
+        )
+        + "."
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class PrecisionPair:
     """Two cells that differ in the precision alone."""

@@ -49,8 +49,8 @@ def draw_changes(frame: Frame) -> None:
         Card(
             key="changes",
             title=f"Against {title(base.cell)}",
-            note="The time of this step over the time of the changed one, rounds and samples by bootstrap, 95% "
-            f"intervals; above the dotted line one thing is changed, below it several. {_origin(frame, run)}",
+            note="The time of this step over that of the changed one, with 95% intervals by bootstrap. Above the "
+            f"dotted line one thing is changed, below it several. {_origin(frame, run)}",
             alt=f"Speedups of changes on a log axis. {words.replace('*', '')}",
             rows=[_row(base, change) for change in found],
             cells=[base.cell, *(change.cell.cell for change in found)],
@@ -91,9 +91,7 @@ def _listed(found: Sequence[Counterfactual]) -> str:
 def _dot(change: Counterfactual) -> SpeedupDot:
     failed = change.ratio is None
     return SpeedupDot(
-        place=change_name(change.changed).replace(" · ", "<br>", 1)
-        if change.kind == "several"
-        else change_name(change.changed),
+        place=change_name(change.changed),
         size="",
         phase="step",
         cell_id=str(change.cell.cell_id),
@@ -132,7 +130,7 @@ def _row(base: Measured, change: Counterfactual) -> dict[str, Any]:
 
 
 def _origin(frame: Frame, run: UUID) -> str:
-    """Which run measured it, by its command."""
+    """Which run measured it: by its name, by its command where it has none."""
     of = next(item for item in frame.contents.runs if item.run_id == run)
     when = f", {of.started_at:%Y-%m-%d %H:%M} UTC" if of.started_at else ""
-    return f"Measured by `{of.argv or 'an imported run'}`{when}."
+    return f"Measured by `{of.label or of.argv or 'an imported run'}`{when}."

@@ -4,7 +4,7 @@ draw_shares(frame, profiles, limits)
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import streamlit as st
 
@@ -17,7 +17,7 @@ from pages.parts.marks import asked_of
 from pages.parts.roofline.limits import Limits
 from pages.parts.roofline.words import place_of
 from runner.analysis.roofline import shares
-from runner.schema import ProfileCell, StepCell
+from runner.schema import Precision, ProfileCell, StepCell
 from runner.store.queries.roofline import Profiled, profiled
 
 COMMAND = "python -m runner sweep --experiment kernels"
@@ -69,9 +69,8 @@ def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: Limits) -> N
             key="bounds",
             title="What the time of a step is bound by",
             note="A kernel is bound by multiplying where its operations per byte reach the ridge of its precision's "
-            "roof, by memory below it; where they are not known, elementwise kernels, reductions, softmax, norms, "
-            "copies and the optimizer are bound by memory, because they do a few operations for each number they "
-            f"read, and others stay unknown. {_host_words(profiles)}{cut}",
+            "roof, by memory below it. Where they are not known, kernels that do a few operations for each number "
+            f"count as bound by memory, others as unknown. {_host_words(profiles)}{cut}",
             alt=f"Bars of shares. {words.replace('*', '')}",
             rows=[
                 {**asked_of(frame, step_of(found.row)), **_named(bar.shares)}
@@ -79,8 +78,19 @@ def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: Limits) -> N
             ],
             cells=[found.row for found in profiles],
         ),
-        lambda: bound_bars(bars[:MOST]),
+        lambda: bound_bars(_ordered(bars[:MOST])),
     )
+
+
+def _ordered(bars: Sequence[BoundBar]) -> list[BoundBar]:
+    """Steps of one size and context together, the plainest precision first."""
+    groups, precisions = [bar.place.partition("<br>")[0] for bar in bars], get_args(Precision)
+
+    def order(bar: BoundBar) -> tuple[int, int, str]:
+        group, _, rest = bar.place.partition("<br>")
+        return groups.index(group), precisions.index(rest.split(" · ")[0]), rest
+
+    return sorted(bars, key=order)
 
 
 def bound_words(bars: Sequence[BoundBar]) -> str:
@@ -90,10 +100,8 @@ def bound_words(bars: Sequence[BoundBar]) -> str:
     parts = []
     for bar in ends:
         bound, share = max(bar.shares.items(), key=lambda item: item[1])
-        words = "of unknown bound" if bound == "unknown" else BOUNDS[bound][0]
-        if bound == "launch":
-            words = "the device waiting for the host"
-        parts.append(f"**{bar.place.replace('<br>', ' · ')}** is to {share:.0%} {words}")
+        words = {"launch": "waits for the host", "unknown": "is of unknown bound"}.get(bound, f"is {BOUNDS[bound][0]}")
+        parts.append(f"**{bar.place.replace('<br>', ' · ')}** {words} for {share:.0%} of its time")
     return "; ".join(parts) + "."
 
 

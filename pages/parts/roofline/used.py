@@ -10,6 +10,7 @@ import streamlit as st
 
 from pages.charts.utilization import UsedShare, utilization_dots
 from pages.parts.card import Card, draw
+from pages.parts.evidence import of_cells
 from pages.parts.frame import Frame
 from pages.parts.marks import asked_of
 from pages.parts.pin import pin
@@ -37,6 +38,7 @@ def draw_used(frame: Frame, cells: Sequence[Measured], limits: Limits) -> None:
         )
         for cell in drawn
     ]
+    words = used_words(shares)
     st.header("How much of the peak is made use of?", anchor="utilization")
     cut = (
         f" The {MOST_STEPS} longest of {len(known)} steps are drawn; all are in the table."
@@ -48,16 +50,33 @@ def draw_used(frame: Frame, cells: Sequence[Measured], limits: Limits) -> None:
         Card(
             key="utilization",
             title="Model FLOPs utilization",
+            answer=words,
+            evidence=[of_cells(frame, [drawn[at] for at, share in enumerate(shares) if _best(share) is not None])],
             note="MFU counts the model's matrix products, the square of attention whole and nothing computed twice, as "
             "`mfu` of the file does. The table adds causal MFU, which counts the half of that square that a causal "
             f"mask leaves, and HFU, which counts what checkpointing computes again.{cut}",
-            alt="Share of the peak that every step makes use of.",
+            alt=f"Share of the peak that every step makes use of. {words.replace('*', '')}",
             rows=[_used_row(frame, cell, limits) for cell in known],
             cells=[cell.cell for cell in known],
         ),
         lambda: utilization_dots(shares),
         on_click=pin,
     )
+
+
+def used_words(shares: Sequence[UsedShare]) -> str:
+    """Which of these steps makes the most of its peak, and which the least."""
+    known = sorted((share for share in shares if _best(share) is not None), key=lambda share: _best(share) or 0.0)
+    if not known:
+        return ""
+    said = [f"**{share.place.replace('<br>', ' · ')}** makes use of **{_best(share):.0%}**" for share in known]
+    least = f", {said[0]}" if len(known) > 1 else ""
+    return f"Of the peak of its precision {said[-1]}{least}."
+
+
+def _best(share: UsedShare) -> float | None:
+    """Of the measured peak, or of the datasheet's where none was measured."""
+    return share.measured if share.measured is not None else share.promised
 
 
 def _used(cell: Measured, limits: Limits) -> dict[str, Utilization | None]:

@@ -22,6 +22,7 @@ from plotly.offline import get_plotlyjs
 from streamlit.testing.v1.element_tree import Node
 
 from pages.charts.colors import PALETTE
+from pages.charts.ink import ink_rules
 from pages.parts.takeaway.prose import inline, plain, prose
 from pages.parts.takeaway.tables import html_table
 from pages.parts.takeaway.visit import Visit, is_card, nodes
@@ -54,7 +55,7 @@ def document(visit: Visit, origin: Origin) -> str:
         edition=escape(origin.edition),
         written=f"{origin.written:%Y-%m-%d %H:%M} UTC",
         palette=escape(json.dumps(PALETTE), quote=True),
-        style=_text("offline.css"),
+        style=_text("offline.css") + ink_rules(),
         script=_text("offline.js"),
         plotly=get_plotlyjs(),
     )

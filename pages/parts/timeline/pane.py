@@ -12,6 +12,7 @@ import pandas as pd
 import streamlit as st
 
 from pages.charts.bytes import in_unit
+from pages.parts.evidence import of_moment, say
 from pages.parts.frame import Frame
 from pages.parts.permalink import link
 from pages.parts.takeaway import downloads
@@ -100,9 +101,12 @@ def _alive(frame: Frame, about: Timeline, *, side: str, at_us: int, phase: str |
     total, count = sum(part.held_bytes for part in parts), sum(part.allocations for part in parts)
     when = "At the peak" if at_us == about.peak_at_us else "At the cursor"
     where = f"{in_ms(at_us)}{f', {phase}' if phase else ''}"
-    st.markdown(
+    say(
+        frame,
         f"**{when}** ({where}): {count:,} allocations hold **{in_unit(total)}**. "
-        f"The {len(alive)} largest, with the code that made them:"
+        f"The {len(alive)} largest, with the code that made them:",
+        of_moment(frame, about.cell_id, at_us),
+        key=f"alive-{side}",
     )
     rows = alive_rows(alive, total_bytes=total)
     known = pd.DataFrame(rows).dropna(
@@ -114,11 +118,9 @@ def _alive(frame: Frame, about: Timeline, *, side: str, at_us: int, phase: str |
 
 
 _COLUMNS: dict[str, Any] = {
-    "Size (MiB)": st.column_config.NumberColumn(format="%.3f"),
-    "Share": st.column_config.ProgressColumn(
-        format="percent", width="small", help="Of all bytes alive at this moment."
-    ),
-    "Born (ms)": st.column_config.NumberColumn(format="%.3f"),
-    "Died (ms)": st.column_config.NumberColumn(format="%.3f"),
+    "Size (MiB)": st.column_config.NumberColumn(format="%.2f"),
+    "Share": st.column_config.NumberColumn(format="percent", help="Of all bytes alive at this moment."),
+    "Born (ms)": st.column_config.NumberColumn(format="%.2f"),
+    "Died (ms)": st.column_config.NumberColumn(format="%.2f"),
     "Stack, innermost first": st.column_config.TextColumn(width="large"),
 }

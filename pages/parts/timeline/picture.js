@@ -85,8 +85,8 @@ function drawPhases(context, model, view, place, theme) {
     context.globalAlpha = 1
     const wide = context.measureText(name).width
     if (right - left < wide + 8) return
-    context.textAlign = "left"
-    context.fillText(name, Math.round(left) + 6, top + height / 2 + 0.5)
+    context.textAlign = "center"
+    context.fillText(name, (left + right) / 2, top + height / 2 + 0.5)
   })
 }
 

@@ -10,6 +10,7 @@ from itertools import dropwhile
 from typing import Any
 
 from pages.charts.bytes import in_unit
+from pages.charts.frame import number
 from runner.schema import TABLES
 from runner.store.queries.timelines import Alive, Columns, Part, Timeline
 
@@ -30,7 +31,7 @@ def answer(about: Timeline, columns: Columns, parts: Sequence[Part]) -> str:
     """Where the peak falls and what it is made of; a snapshot of somebody else's says of neither."""
     phase = phase_at(columns, about.peak_at_us)
     where = f" in the **{phase}** phase," if phase else " before the first phase," if columns.marks else ""
-    moment = f"{in_ms(about.peak_at_us)} into the {in_ms(about.duration_us)} recorded"
+    moment = f"{number(about.peak_at_us / 1e3)} ms into the {number(about.duration_us / 1e3)} ms recorded"
     start = f"The peak of **{in_unit(about.peak_bytes)}** falls{where} {moment}"
     if [part.category for part in parts] == ["unknown"]:
         return f"{start}. A snapshot does not say what its blocks are for: the stacks say where they come from."
@@ -96,10 +97,10 @@ def alive_rows(alive: Sequence[Alive], *, total_bytes: int) -> list[dict[str, An
             columns.column("category").label: item.category,
             columns.column("module").label: item.module,
             columns.column("operation").label: item.operation,
-            "Stack, innermost first": _one_line(item),
             "Born in": item.phase,
             "Born (ms)": item.born_us / 1e3,
             "Died (ms)": None if item.died_us is None else item.died_us / 1e3,
+            "Stack, innermost first": _one_line(item),
         }
         for item in alive
     ]

@@ -98,7 +98,18 @@ GROUP BY ALL ORDER BY title, bytes DESC, category""",
 
 def of_details(path: Path, kind: Kind, cells: Sequence[UUID]) -> Evidence:
     """Rows that belong to these cells; all others are left out as those of other cells."""
-    source = _SOURCES[kind]
+    return _found(path, _SOURCES[kind], cells)
+
+
+def of_moment(path: Path, cell_id: UUID, at_us: int) -> Evidence:
+    """What is alive in a timeline at a moment, by what it is for."""
+    sql = """SELECT category, count(*) AS blocks, sum(allocated_bytes)::BIGINT AS bytes
+FROM allocations WHERE {where} GROUP BY ALL ORDER BY bytes DESC, category"""
+    alive = f"born_us <= {int(at_us)} AND (died_us IS NULL OR died_us > {int(at_us)})"
+    return _found(path, _Source(table="allocations", sql=sql, such=alive, otherwise="not alive then"), [cell_id])
+
+
+def _found(path: Path, source: _Source, cells: Sequence[UUID]) -> Evidence:
     own = among("cell_id", cells)
     where, why = own, "'of another cell'"
     if source.such:

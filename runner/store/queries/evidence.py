@@ -15,6 +15,7 @@ from uuid import UUID
 
 import duckdb
 
+from runner.analysis.environments import COLUMNS
 from runner.schema import TABLES
 from runner.store.database import open_reader
 from runner.store.queries.counted import among, counted, every, literal, question
@@ -235,6 +236,29 @@ FROM runs r LEFT JOIN (
     {cells}) s USING (run_id)
 GROUP BY ALL ORDER BY r.started_at DESC, machine, "table" """
     return _simple(path, "runs", sql.rstrip())
+
+
+def of_environments(path: Path, a: tuple[UUID, ...], b: tuple[UUID, ...]) -> Evidence:
+    """What the runs of two sides ran on."""
+    groups = {"A and B": [run for run in a if run in b], "A": a, "B": b}
+    sides = [f"WHEN {among('run_id', list(runs))} THEN '{side}'" for side, runs in groups.items() if runs]
+    chosen = among("run_id", list(dict.fromkeys((*a, *b))))
+    sql = "\n".join(
+        [
+            f"SELECT CASE {' '.join(sides)} END AS side, started_at, label,",
+            *textwrap.wrap(", ".join((*COLUMNS, "git_dirty", "run_id")), 100, initial_indent="    ",
+                           subsequent_indent="    "),
+            f"FROM runs WHERE {chosen}",
+            "ORDER BY side, started_at",
+        ]
+    )  # fmt: skip
+    others = f"""SELECT 'of neither side' AS why, count(*) AS "rows" FROM runs WHERE NOT ({chosen})"""
+    with open_reader(path) as reader:
+        names, rows = asked(reader, sql)
+        left_out = tuple((why, count) for why, count in reader.execute(others).fetchall() if count)
+    total = len(rows) + sum(count for _, count in left_out)
+    return Evidence(about="runs", sql=sql, columns=names, rows=rows, cells=len(rows), total=total,
+                    left_out=left_out, left_out_sql=others)  # fmt: skip
 
 
 def of_tables(path: Path) -> Evidence:
