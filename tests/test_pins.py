@@ -70,6 +70,7 @@ def test_a_point_of_attention_is_pinned_to_its_samples(browser: Browser, address
     with opened(browser, f"{address}/attention") as visit:
         page = visit.page
         expect(page.get_by_text("Can these rows be trusted? A 2 · D 1")).to_be_visible()
+        settled(page)
         page.locator(".st-key-card-attention-time .scatterlayer .point").first.click(force=True)
         expect(page).to_have_url(re.compile("cell=[0-9a-f-]{36}"))
         card = page.locator(".st-key-card-samples")
