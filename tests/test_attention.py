@@ -109,6 +109,23 @@ def test_bytes_measured_on_an_h200(
     assert accounting.predicted_reserved_bytes(asked, gpu=H200) == pytest.approx(reserved, rel=off)
 
 
+#: The same of heads narrower than the kernels' tiles: implementation, precision, head width; bytes at the peak.
+NARROW = [
+    ("sdpa-flash", "bf16", 16, 51_381_248),
+    ("sdpa-flash", "bf16", 32, 84_935_680),
+    ("sdpa-efficient", "bf16", 16, 68_190_208),
+    ("sdpa-efficient", "bf16", 32, 101_744_640),
+    ("sdpa-efficient", "fp32", 16, 101_744_640),
+    ("sdpa-efficient", "fp32", 32, 168_853_504),
+]
+
+
+@pytest.mark.parametrize(("implementation", "name", "width", "peak"), NARROW)
+def test_peaks_of_narrow_heads_measured_on_an_h200(implementation: str, name: str, width: int, peak: int) -> None:
+    asked = cell(implementation=implementation, precision=name, batch=8, seq_len=16384, d_head=width)
+    assert accounting.predicted_peak_bytes(asked, device="cuda", gpu=H200) == pytest.approx(peak, rel=5e-4)
+
+
 H200 = "NVIDIA H200"
 
 

@@ -153,10 +153,8 @@ class _Life:
     def one(self, tensor: str, formula: str, *, life: tuple[str, ...], saved: bool = False) -> Held:
         """`formula` is a product of B, S, d and numbers, the way it is shown: `B × S² × 4 bytes`."""
         size = size_of(formula, self.numbers)
-        first, last = (
-            self.moments.index(life[0]),
-            len(self.moments) - 1 if len(life) == 1 else self.moments.index(life[1]),
-        )
+        first = self.moments.index(life[0])
+        last = self.moments.index(life[1]) if len(life) > 1 else len(self.moments) - 1
         return Held(tensor=tensor, formula=formula, size=size, first=first, last=last, is_saved=saved)
 
     def vector(self, tensor: str, *life: str, saved: bool = False, wide: bool = False) -> Held:
@@ -292,8 +290,11 @@ def _fused_forward(life: _Life) -> list[Held]:
 
 
 def _fused_backward(life: _Life) -> list[Held]:
-    """The gradient of the queries is summed up in float32, but for `flex`; output times its gradient once a row."""
+    """The gradient of the queries is summed up in float32, but for `flex`, in heads that are not narrower than the
+    kernel's tile; output times its gradient once a row."""
     sums = life.one("output × its gradient, row by row", "B × S × 4 bytes", life=("d inputs",))
     if life.cell.implementation == "flex":
         return [sums]
-    return [sums, life.vector("gradient of the queries in float32", "d inputs", wide=True)]
+    tile = {"sdpa-flash": 32, "sdpa-efficient": 64}.get(life.cell.implementation, 0)
+    width = "d" if life.cell.d_head >= tile else str(tile)
+    return [sums, life.one("gradient of the queries in float32", f"B × S × {width} × 4 bytes", life=("d inputs",))]
