@@ -2,6 +2,7 @@
 
 import re
 import signal
+import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+MAIN = sys.modules["__main__"]
 #: The files that take longest begin, so that no process is left with one of them when the other has nothing to do.
 LONGEST = (
     "test_sharing",
@@ -62,6 +64,12 @@ def own_lock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("tmp")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def main_module() -> None:
+    """Streamlit's AppTest leaves its script as the main module, which every process of multiprocessing runs first."""
+    sys.modules["__main__"] = MAIN
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import ast
 import re
 import shlex
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -121,8 +120,6 @@ def reversed_rows(everything: Path) -> Path:
 def opened(file: Path, address: str, monkeypatch: pytest.MonkeyPatch, **state: Any) -> AppTest:
     """A page with the evidence open of all that is listed for it."""
     monkeypatch.setenv("STEPSCOPE_DB", str(file))
-    # Streamlit makes its script the main module, and every process that multiprocessing starts runs that first.
-    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     found = AppTest.from_file(str(MAIN), default_timeout=60)
     found._page_hash = calc_hash("" if address == "overview" else address)  # pages that are functions have no path
     if address in PINNED:

@@ -3,8 +3,10 @@
 The tests share one server; each puts its file there and takes it away again.
 """
 
+import contextlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import urllib.parse
@@ -13,15 +15,17 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Error, Page, expect
 
 from runner.schema import TABLES, RunRow
 from runner.store.database import ingest
 from runner.store.spool import Spool
 from tests import rows
 from tests.browser import of_chart, opened, served, settled
+from tests.command import TINY, start
 
 LIVE_CONTEXTS = (64, 128, 256, 512, 1024)
+BARS = "document.querySelectorAll('.st-key-card-phases .bars .point').length"
 
 
 @pytest.fixture(scope="module")
@@ -115,8 +119,7 @@ def test_live_filling(browser: Browser, address: str, file: Path) -> None:
             # Each cell still owed takes the 2 s that those before it took.
             left, now = f"about {2 * (5 - done)} s left", f"now: toy-64 · {LIVE_CONTEXTS[done]} · train"
             expect(visit.page.get_by_text(f"Sweep running: {done} of 5 cells · {left} · {now}")).to_be_visible()
-            bars = f"document.querySelectorAll('.st-key-card-phases .bars .point').length == {4 * done}"
-            visit.page.wait_for_function(bars)
+            visit.page.wait_for_function(f"{BARS} == {4 * done}")
             settled(visit.page)
             assert _cell(visit.page) == pinned
             expect(visit.page.locator(".st-key-card-samples h3")).to_contain_text("toy-64 · 64 · train · fp32")
@@ -128,6 +131,33 @@ def test_live_filling(browser: Browser, address: str, file: Path) -> None:
         ).to_be_visible()
 
 
+def test_a_real_sweep_fills_the_page(browser: Browser, address: str, file: Path) -> None:
+    """The same of a sweep as people start it, whose cells come when they are done."""
+    contexts = ",".join(str(context) for context in range(64, 512, 8))
+    words = ("--contexts", contexts, "--steps", "50", "--max-steps", "50")
+    with start("sweep", *TINY, *words, db=file) as sweep, opened(browser, f"{address}/training-step") as visit:
+        page = visit.page
+        expect(page.get_by_text(re.compile(r"Sweep running: \d+ of 56 cells"))).to_be_visible()
+        page.wait_for_function(f"{BARS} > 0")
+        _pin(page)
+        pinned, zoomed = _cell(page), _zoom(page, "phases")
+        for _ in range(3):
+            page.wait_for_function(f"before => {BARS} > before", arg=page.evaluate(BARS))
+            assert _cell(page) == pinned
+            assert _range(page, "phases") == pytest.approx(zoomed, rel=1e-6)
+        sweep.send_signal(signal.SIGINT)
+
+
+def _pin(page: Page) -> None:
+    """Clicks a bar until a click falls between two drawings of the chart."""
+    for _ in range(10):
+        with contextlib.suppress(AssertionError, Error):
+            page.locator(".st-key-card-phases .bars .point").first.click(force=True)
+            expect(page).to_have_url(re.compile("cell="), timeout=3000)
+            return
+    raise AssertionError("ten clicks pinned nothing")
+
+
 def _plan(file: Path, of: RunRow, *, done: int, age_s: float = 0.0) -> None:
     titles = [f"toy-64 · {context} · train · fp32 · eager" for context in LIVE_CONTEXTS]
     Spool(file).write_plan(rows.plan(of, titles, done=done, age_s=age_s), of.run_id)
@@ -137,23 +167,26 @@ def _cell(page: Page) -> list[str]:
     return urllib.parse.parse_qs(urllib.parse.urlsplit(page.url).query)["cell"]
 
 
-def _range(page: Page, card: str) -> list[object]:
-    found: list[object] = of_chart(page, card, "chart._fullLayout.xaxis.range")
+def _range(page: Page, card: str) -> list[float]:
+    found: list[float] = of_chart(page, card, "chart._fullLayout.xaxis.range")
     return found
 
 
-def _zoom(page: Page, card: str) -> list[object]:
-    """Drag over the middle of the chart; returns the range that results."""
-    before = _range(page, card)
-    box = page.locator(f".st-key-card-{card} .nsewdrag").first.bounding_box()
-    assert box is not None
-    page.mouse.move(box["x"] + 0.2 * box["width"], box["y"] + 4)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + box["height"] - 4, steps=6)
-    page.mouse.up()
-    settled(page)
-    assert _range(page, card) != before
-    return _range(page, card)
+def _zoom(page: Page, card: str) -> list[float]:
+    """Drags over 30% of the chart until a drag falls between two drawings; returns the range that results."""
+    for _ in range(10):
+        before, box = _range(page, card), page.locator(f".st-key-card-{card} .nsewdrag").first.bounding_box()
+        if box is None:
+            continue
+        page.mouse.move(box["x"] + 0.2 * box["width"], box["y"] + 4)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + box["height"] - 4, steps=6)
+        page.mouse.up()
+        settled(page)
+        after = _range(page, card)
+        if after[1] - after[0] < 0.5 * (before[1] - before[0]):
+            return after
+    raise AssertionError("ten drags zoomed nothing")
 
 
 def _scroll(page: Page, to: int | None = None) -> float:
