@@ -15,7 +15,7 @@ from pages.parts.frame import cached
 from runner.analysis.verdict import Side, Verdict
 from runner.store.queries.compare import Question, compared
 from tests import sides as made
-from tests.browser import chromium, opened, served
+from tests.browser import chromium, opened, served, settled
 from tests.command import run
 
 expect.set_options(timeout=20_000)
@@ -100,11 +100,12 @@ def test_a_choice_is_in_the_url_and_comes_back(browser: Browser, address: str) -
         expect(page.get_by_role("heading", level=1)).to_have_text("Is B faster than A, and why?")
         page.get_by_test_id("stMain").get_by_text("Labels", exact=True).click()
         expect(page).to_have_url(re.compile("compare=Labels"))
+        settled(page)
         page.get_by_text("Swap", exact=True).click()
         expect(page).to_have_url(re.compile("label-a=again&label-b=after"))
-        page.get_by_test_id("stMain").get_by_text("Peak memory", exact=True).click()
-        page.get_by_test_id("stMain").get_by_text("Steps", exact=True).click()
-        page.get_by_text("Forward", exact=True).click()
+        for choice in ("Peak memory", "Steps", "Forward"):
+            settled(page)
+            page.get_by_test_id("stMain").get_by_text(choice, exact=True).click()
         expect(page).to_have_url(re.compile("compare-phase=Forward"))
         expect(page.locator(".st-key-verdicts")).to_contain_text("forward pass")
         seen, link = sentences(page), page.url
