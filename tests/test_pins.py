@@ -85,6 +85,17 @@ def test_a_point_of_attention_is_pinned_to_its_samples(browser: Browser, address
     assert re.fullmatch("[0-9a-f-]{36}", asked["cell"][0])
 
 
+def test_a_click_that_nobody_was_called_back_for_is_not_lost(browser: Browser, file: Path) -> None:
+    with served(file, script="tests/uncalled.py") as address, opened(browser, f"{address}/attention") as visit:
+        page = visit.page
+        settled(page)
+        points = page.locator(".st-key-card-attention-time .scatterlayer .point")
+        for number, tokens in ((0, 512), (1, 1024)):
+            points.nth(number).click(force=True)
+            expect(page.locator(".st-key-card-samples h3")).to_contain_text(f"naive · S {tokens} · d 64 · fp32")
+        expect(page).to_have_url(re.compile("cell=[0-9a-f-]{36}"))
+
+
 def _the_largest_context_and_batch_of_a_model(page: Page) -> None:
     """In fp32 1,024 tokens fit and in bf16 1,536, predicted 64 further; of sequences 24, in 8 GiB."""
     context, batch = drawn(page, "frontier-context"), drawn(page, "frontier-batch")

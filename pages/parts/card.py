@@ -75,17 +75,26 @@ def draw(
 
 
 def _chart(card: Card, figure: go.Figure, *, on_click: Callable[[str], None] | None) -> None:
-    key = f"{card.key}-chart"
+    key, told = f"{card.key}-chart", f"_{card.key}-told"
     if on_click is None:
         st.plotly_chart(figure, key=key, config=CONFIG, alt=card.alt)
         return
 
-    def clicked() -> None:
+    def tell() -> None:
+        """Of the point that is clicked, once."""
         points = st.session_state[key].selection.points
-        if points and points[0].get("customdata"):
-            on_click(points[0]["customdata"][0])
+        cell_id = (points[0].get("customdata") or [None])[0] or None if points else None
+        if cell_id != st.session_state.get(told):
+            st.session_state[told] = cell_id
+            if cell_id:
+                on_click(cell_id)
 
-    st.plotly_chart(figure, key=key, config=CONFIG, alt=card.alt, on_select=clicked, selection_mode="points")
+    st.plotly_chart(figure, key=key, config=CONFIG, alt=card.alt, on_select=tell, selection_mode="points")
+    # Streamlit does not call back where a click meets the run of a fragment, such as the look for new rows.
+    before = st.session_state.get(told)
+    tell()
+    if st.session_state.get(told) not in (None, before):
+        st.rerun()
 
 
 def _share(frame: Frame, card: Card, *, has_chart: bool) -> None:

@@ -42,7 +42,7 @@ def draw_roof(frame: Frame, cells: Sequence[Measured], profiles: Sequence[Profil
             cells=[cell.cell for cell in cells],
         ),
         lambda: roofline(roofs, points, state="roof"),
-        on_click=lambda cell_id: pin(cell_id) if cell_id else None,
+        on_click=pin,
     )
 
 
