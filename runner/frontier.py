@@ -169,8 +169,10 @@ class _Explorer:
         try:
             search(predicted // question.step, fits)
         except Unanswered as stopped:
-            phase, message = stopped.outcome.failed_phase, f"At {stopped.size:,}: {stopped.outcome.message}"
-            ended = {"status": stopped.outcome.status, "failed_phase": phase, "message": message}
+            status, phase = stopped.outcome.status, stopped.outcome.failed_phase
+            advice = " A smaller --limit asks for smaller trials." if status == "timeout" else ""
+            message = f"At {stopped.size:,}: {stopped.outcome.message}{advice}"
+            ended = {"status": status, "failed_phase": phase, "message": message}
         largest = max((size for size, fitted in tried.items() if fitted), default=None)
         row = FrontierRow(
             **asdict(question),

@@ -1,5 +1,6 @@
 """What CUDA's allocator counts against what is predicted for CUDA; needs an NVIDIA GPU, and is skipped without one."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from runner.engines.job import Job, Outcome
 from runner.engines.local import LocalEngine
 from runner.schema import AttentionCell, MemoryCell, new_id
 from runner.sizes import size_named
+from tests.command import rows, run
 
 pytestmark = [
     pytest.mark.gpu,
@@ -65,3 +67,18 @@ def test_a_training_step_is_as_predicted(engine: LocalEngine, precision: Any, ch
     assert values["block_saved_bytes"] == activations.saved_bytes(cell, device="cuda").block
     rows: Any = found.details["saved_tensors"]
     assert {row.operation for row in rows} >= {"aten::pow", "aten::_softmax", "aten::silu", "aten::mm"}
+
+
+def test_a_fused_kernels_frontier_takes_no_longer_than_its_allocations(tmp_path: Path) -> None:
+    """All of the card: millions of tokens, over which the kernel would compute for minutes a trial. Ten tensors as wide
+    as the queries (q, k, v, output, four gradients; the queries' once more in float32): 20 numbers of 2 bytes a token
+    and channel at the most."""
+    words = "--attention sdpa-flash --d-heads 128 --precisions bf16 --step 262144 --device cuda"
+    db = tmp_path / "r.duckdb"
+    done = run("frontier", *words.split(), db=db)
+    assert done.returncode == 0, done.stdout
+    (found,) = rows(db, "FROM frontier")
+    assert found["status"] == "ok", found["message"]
+    assert found["largest"] * 8 * 128 * 20 > 0.9 * found["limit_bytes"]
+    assert found["largest"] == pytest.approx(found["predicted"], rel=0.05, abs=262_144)
+    assert found["cell_seconds"] < 60 * found["trials"]

@@ -4,6 +4,11 @@
 
 For attention one iteration; for a model the second step, because the first has no optimizer state yet. What does not
 fit raises whatever the allocator raises, which the worker turns into `oom`.
+
+On CUDA memory is taken when a kernel is issued, not when it runs: once the whole step is issued it has all that it will
+ever take, and the allocator knows the peak. What is still running after `AWAITED_S` (a fused kernel over ten million
+tokens computes for a quarter of an hour, in memory that grows with the tokens alone) is not waited for; it ends with
+the process. A CPU takes memory as it computes, so that every trial there runs to its end.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,6 +23,9 @@ from runner.measure.attention import AttentionStep, check
 from runner.measure.device import Device
 from runner.measure.step import ModelStep
 from runner.schema import AttentionCell, StepCell
+
+#: How long a trial on CUDA is watched for what its kernels might still report, such as an address out of bounds.
+AWAITED_S = 5.0
 
 
 def measure_trial(job: Job, report: Callable[[str], None]) -> Measurement:
@@ -51,7 +59,7 @@ def _counted(
             peak: int | None = counted.peak_bytes
         else:
             step(lambda: None)
-            device.synchronize()
+            device.wait(AWAITED_S)
             peak = memory.peaks(device)["peak_allocated_bytes"]
     except BaseException:
         report(step.phase)
