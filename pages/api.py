@@ -2,6 +2,7 @@
 
     curl 'http://localhost:8501/api/v1'                                                  what there is to ask
     curl 'http://localhost:8501/api/v1/rows.csv?table=steps&mode=train&precision=bf16'   .csv, .json or .parquet
+    curl 'http://localhost:8501/api/v1/state'                                            changes when rows or plans do
     curl 'http://localhost:8501/healthz'                                                 200, or 503 and why
 
 Filters have the names and values that they have in a page's address; without one, all rows. Limits: `MOST_ROWS` rows an
@@ -24,11 +25,12 @@ from starlette.routing import Route
 
 from pages.parts.filters import ALL_RUNS, FILTERS, run_name
 from pages.parts.frame import size_names
+from pages.parts.live import ADDRESS as STATE
 from pages.parts.rowfiles import FORMATS, written
 from pages.parts.sign_in import read_secrets
 from runner.errors import DatabaseBusy, StepscopeError, StoreError, UsageError
 from runner.schema import TABLES, Backend, Mode, Precision, Status, Table
-from runner.store.database import default_path
+from runner.store.database import default_path, fingerprint, plan_fingerprint
 from runner.store.queries.overview import Contents, contents
 from runner.store.queries.rows import filters_of, health, rows
 from runner.store.queries.selection import Selection, Shape
@@ -56,8 +58,15 @@ async def _health(request: Request) -> Response:
     return await run_in_threadpool(_checked, everything=refused is None)
 
 
+async def _state(request: Request) -> Response:
+    path = default_path()
+    said = {"rows": await run_in_threadpool(fingerprint, path), "plan": await run_in_threadpool(plan_fingerprint, path)}
+    return JSONResponse(said, headers={"Cache-Control": "no-store"})
+
+
 ROUTES = (
     Route("/api/v1", _index),
+    Route(STATE, _state),
     Route("/api/v1/rows.{format}", _rows),
     Route("/healthz", _health),
 )
@@ -220,6 +229,7 @@ def _described() -> dict[str, Any]:
     """What /api/v1 says."""
     return {
         "rows": [f"/api/v1/rows.{kind}" for kind in FORMATS],
+        "state": STATE,
         "health": "/healthz",
         "parameters": {
             "table": "one of the tables below",

@@ -19,6 +19,7 @@ from starlette.requests import Request
 
 from pages.parts.filters import run_name
 from runner.schema import TABLES
+from runner.store.database import fingerprint, plan_fingerprint
 from runner.store.queries.overview import contents
 from tests import memory_rows, rows
 from tests.browser import served
@@ -194,6 +195,23 @@ def test_health(db: Path, address: str) -> None:
         assert get(f"{address}/api/v1/rows.csv?table=steps")[0] == 503
     finally:
         os.replace(kept, db)
+
+
+def test_the_state_changes_with_the_rows_alone(db: Path, address: str) -> None:
+    def state() -> dict[str, str]:
+        found: dict[str, str] = json.loads(get(f"{address}/api/v1/state")[1])
+        return found
+
+    before = state()
+    assert before == {"rows": fingerprint(db), "plan": plan_fingerprint(db)} == state()
+    kept = db.with_suffix(".kept")
+    db.rename(kept)
+    try:
+        assert state()["rows"] != before["rows"]
+        assert state()["plan"] == before["plan"]
+    finally:
+        os.replace(kept, db)
+    assert state() == before
 
 
 def test_a_token_guards_the_rows(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,6 +94,25 @@ def test_busy_file(browser: Browser, address: str, file: Path) -> None:
             expect(visit.page.get_by_role("heading", level=1)).to_have_text("The results file is empty")
 
 
+def test_a_page_at_rest_runs_nothing(browser: Browser, address: str, file: Path) -> None:
+    """It asks for the state of the file every two seconds, and tells the server nothing until that is another."""
+    of = rows.run()
+    rows.store(file, of, [rows.ok(of, rows.asked("toy-64", context=64))])
+    asked, told = list[str](), list[int]()
+    with opened(browser, f"{address}/training-step") as visit:
+        visit.page.on("websocket", lambda socket: socket.on("framesent", lambda sent: told.append(len(sent))))
+        visit.page.on("response", lambda answer: asked.append(answer.url) if answer.url.endswith("/state") else None)
+        visit.page.reload()
+        settled(visit.page)
+        asked.clear()
+        told.clear()
+        visit.page.wait_for_timeout(7000)
+        assert (len(asked) >= 2, told) == (True, [])
+        rows.store(file, of, [rows.ok(of, rows.asked("toy-64", context=128))])
+        visit.page.wait_for_function(f"{BARS} == 8")
+        assert told
+
+
 def test_live_filling(browser: Browser, address: str, file: Path) -> None:
     """While a sweep runs, charts fill by themselves; pinned cell, zoom and place on the page survive three ingests."""
     _empty(file)

@@ -1,8 +1,10 @@
-"""What keeps pages up to date: looks at the file every two seconds, shows the sweep, reruns the page on new rows.
+"""What keeps pages up to date: the browser asks every two seconds whether the file has changed; if it has, the page is
+drawn again, and running sweeps are shown.
 
     watch(path, state, drawn_at=time.monotonic())
 
-Looking costs a few file states. Widgets, zoom and scroll position survive the rerun, because nothing is rebuilt.
+Asking costs a few file states and runs no script: one that ran every two seconds met readers' clicks in another thread,
+where Streamlit loses some. Widgets, zoom and scroll position survive the drawing, because nothing is rebuilt.
 """
 
 import time
@@ -13,25 +15,39 @@ import streamlit as st
 from pages.parts.frame import cached
 from runner.errors import StoreError
 from runner.store.database import fingerprint, plan_fingerprint
-from runner.store.queries.progress import SweepProgress, progress
+from runner.store.queries.progress import STALE_S, SweepProgress, progress
 
 EVERY_S = 2
+#: Where the browser asks; `pages.api` answers with the two fingerprints.
+ADDRESS = "/api/v1/state"
 
 
-@st.fragment(run_every=EVERY_S)
+@st.fragment
 def watch(path: Path, state: str, *, drawn_at: float) -> None:
-    """Show running sweeps; rerun the page when the rows are no longer those of `state`. An empty `state` always reruns.
+    """Show running sweeps; draw the page again when the rows are no longer those of `state`: always, if it is empty.
 
     `drawn_at` is when the page began to be drawn: it gets `EVERY_S` to finish before it is drawn again.
     """
     if fingerprint(path) != state and time.monotonic() - drawn_at > EVERY_S * 0.9:
         st.rerun(scope="app")
+    plan = plan_fingerprint(path)
     try:
-        sweeps = cached(path, plan_fingerprint(path), progress)
+        sweeps = cached(path, plan, progress)
     except StoreError:
-        return
+        sweeps = []
     for sweep in sweeps:
         _show(sweep)
+    # A sweep that has died changes nothing: it is looked at once more when its last heartbeat is too old.
+    again_s = STALE_S if any(sweep.is_alive() for sweep in sweeps) else None
+    _ask({"rows": state, "plan": plan, "again_s": again_s})
+
+
+def _ask(known: dict[str, str | float | None]) -> None:
+    script = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
+    component = st.components.v2.component("stepscope_live", js=script)
+    base = str(st.get_option("server.baseUrlPath")).strip("/")
+    data = {**known, "address": f"{f'/{base}' if base else ''}{ADDRESS}", "every_s": EVERY_S}
+    component(key="_live", height=1, data=data, default={"seen": None}, on_seen_change=lambda: None)
 
 
 def _show(sweep: SweepProgress) -> None:
