@@ -99,9 +99,13 @@ class Watched:
 
 @contextlib.contextmanager
 def opened(browser: Browser, address: str, *, width: int = 1440, height: int = 900) -> Iterator[Watched]:
-    """A new visitor at `address`; checked when left."""
-    context = browser.new_context(viewport={"width": width, "height": height}, locale="en-US")
+    """A new visitor at `address`; checked when left. The browser has seen the dashboard's scripts before, and knows
+    nobody: a fifth of the time of a page is loading them."""
+    context = browser.contexts[0] if browser.contexts else browser.new_context(locale="en-US")
     page = context.new_page()
+    page.set_viewport_size({"width": width, "height": height})
+    forget = {"origin": address, "storageTypes": "cookies,local_storage"}
+    context.new_cdp_session(page).send("Storage.clearDataForOrigin", forget)
     page.set_default_timeout(1e3 * PATIENCE_S)
     watched = Watched(page=page)
 
@@ -121,7 +125,7 @@ def opened(browser: Browser, address: str, *, width: int = 1440, height: int = 9
         yield watched
         watched.check()
     finally:
-        context.close()
+        page.close()
 
 
 def settled(page: Page) -> None:
