@@ -119,6 +119,7 @@ def shared(browser: Browser, address: str) -> Iterator[Page]:
         visit.page.locator(".st-key-card-phases .js-plotly-plot .main-svg").first.wait_for()
         visit.page.locator(".st-key-card-phases").get_by_role("button", name="Share").click()
         expect(visit.page.get_by_test_id("stPopoverBody").get_by_role("button", name="SVG")).to_be_visible()
+        settled(visit.page)
         yield visit.page
 
 
