@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.attention.flex_attention import create_block_mask
 
 from runner.errors import UsageError
-from runner.models.attention import ATTENTION, unavailable
+from runner.models.attention import ATTENTION, causal_blocks, unavailable
 from runner.models.transformer import Transformer, fill_truncated_normal
 from runner.schema import Attention, StepCell
 from tests import reference_model
@@ -105,6 +106,20 @@ def test_attention_agrees_with_naive_in_outputs_and_gradients(name: str, causal:
         results.append([output, *torch.autograd.grad(output, leaves, upstream)])
     for got, expected in zip(*results, strict=True):
         torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("length", [1, 100, 128, 200, 512, 1000])
+def test_the_blocks_of_flex_are_those_that_pytorch_finds(length: int) -> None:
+    """Field by field, also where the last block is not full."""
+    ours = causal_blocks(length, torch.device("cpu"))
+    theirs = create_block_mask(lambda b, h, q, k: q >= k, None, None, length, length, device="cpu")
+    found, expected = ours.as_tuple(), theirs.as_tuple()
+    assert len(found) == len(expected)
+    for got, wanted in zip(found, expected, strict=True):
+        if isinstance(wanted, torch.Tensor):
+            torch.testing.assert_close(got, wanted, rtol=0, atol=0)
+        elif not callable(wanted):
+            assert got == wanted
 
 
 # flex compiles itself, and the compiler's own imports warn.

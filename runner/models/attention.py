@@ -18,10 +18,13 @@ import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader kn
 from einops import einsum
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
+from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from runner.errors import UsageError
 from runner.models.spans import span
+
+#: Queries and keys of one block of FlexAttention's mask.
+BLOCK = 128
 
 
 def naive(q_bhqd: Tensor, k_bhkd: Tensor, v_bhkd: Tensor, *, causal: bool) -> Tensor:
@@ -70,7 +73,7 @@ def sdpa_cudnn(q_bhqd: Tensor, k_bhkd: Tensor, v_bhkd: Tensor, *, causal: bool) 
 def flex(q_bhqd: Tensor, k_bhkd: Tensor, v_bhkd: Tensor, *, causal: bool) -> Tensor:
     """FlexAttention (Dong et al. 2024): a fused kernel compiled for this mask, which skips the blocks that it hides.
     Always compiled: uncompiled it would write the scores out."""
-    blocks = _causal_blocks(q_bhqd.shape[-2], q_bhqd.device) if causal else None
+    blocks = causal_blocks(q_bhqd.shape[-2], q_bhqd.device) if causal else None
     output: Tensor = _compiled_flex()(q_bhqd, k_bhkd, v_bhkd, block_mask=blocks)
     return output
 
@@ -82,13 +85,26 @@ def _compiled_flex() -> Callable[..., Tensor]:
 
 
 @lru_cache(maxsize=1)
-def _causal_blocks(length: int, device: torch.device) -> BlockMask:
-    """Which blocks of the scores are seen. Made once a length: making it writes a mask of S x S booleans."""
+def causal_blocks(length: int, device: torch.device) -> BlockMask:
+    """Which blocks of the scores are seen. PyTorch's create_block_mask finds the same from a mask of S x S booleans,
+    which fills the memory long before the kernel does."""
+    count = -(-length // BLOCK)
+    seen = torch.ones(count, count, dtype=torch.bool, device=device).tril()
+    whole = seen.tril(-1)
+    if length % BLOCK:
+        whole[-1] = False
 
     def visible(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return query >= key
 
-    return create_block_mask(visible, None, None, length, length, device=str(device))
+    partly, wholly = _in_order(seen & ~whole), _in_order(whole)
+    return BlockMask.from_kv_blocks(*partly, *wholly, BLOCK, visible, seq_lengths=(length, length))
+
+
+def _in_order(blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """How many blocks of each row there are, and which: those first, in the order of their columns."""
+    which = blocks.int().argsort(dim=-1, descending=True, stable=True).int()
+    return blocks.sum(dim=-1, dtype=torch.int32)[None, None], which[None, None]
 
 
 ATTENTION: Mapping[str, Callable[..., Tensor]] = {
