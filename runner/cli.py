@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from typer.core import TyperGroup
 
-from runner import compare, doctor, show
+from runner import compare, doctor, lists, show
 from runner.engines.local import LocalEngine
 from runner.errors import StepscopeError
 from runner.frontier import FrontierSettings, explore
@@ -140,7 +140,7 @@ def sweep_command(
     given = {name: value for name, value in locals().items() if name not in ("config", "dry_run")}
     request, settings = read(given, config=config)
     if dry_run:
-        show.print_plan(console, prepare(request, settings, LocalEngine()))
+        lists.print_plan(console, prepare(request, settings, LocalEngine()))
         return
     with closing((TerminalBar if console.is_terminal else PlainLines)(console, db=settings.db)) as watcher:
         raise typer.Exit(sweep(request, settings, watcher=watcher))
@@ -194,7 +194,7 @@ def list_command(
     db: Db = None,
 ) -> None:
     """List the presets, experiments and sizes there are, and the runs in the file; or every column, as Markdown."""
-    show.print_lists(console, what, db=db or default_path())
+    lists.print_lists(console, what, db=db or default_path())
 
 
 @app.command(name="show", epilog="Example: python -m runner show 0192f3 --db other.duckdb")

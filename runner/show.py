@@ -1,94 +1,25 @@
-"""Tables for the terminal: the plan of a sweep, what there is to ask for, and the rows of a run.
+"""The rows of a run as tables for the terminal.
 
-python -m runner show            python -m runner list            python -m runner sweep --dry-run
+python -m runner show
 """
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table as Grid
 
 from runner import frontier
-from runner.analysis import costs
 from runner.analysis.audit import Finding, audit, grade
 from runner.ceilings import print_ceilings
 from runner.errors import UsageError
-from runner.presets import PRESETS, QUESTIONS
-from runner.progress import STATUS_STYLES, duration, size
-from runner.schema import TABLES, AttentionRow, StepCell, StepRow, SweepRow
-from runner.sizes import SIZES
+from runner.lists import headed, quantity, runs_grid
+from runner.progress import STATUS_STYLES, size
+from runner.schema import AttentionRow, StepRow, SweepRow
 from runner.store import history
 from runner.store.queries import kernels, numerics
 from runner.store.queries.latest import Rows
-from runner.sweep import Prepared
 from runner.words import title
-
-
-def print_plan(console: Console, prepared: Prepared) -> None:
-    """The cells of a sweep in the order of measuring, with what is predicted of each."""
-    machine, memory = prepared.machine, prepared.machine["device_memory_bytes"]
-    grid = _grid("cell", "round", "FLOPs a step", "peak memory", "time", "")
-    for item in prepared.cells:
-        planned = item.planned
-        done = prepared.done.get((planned.cell.key, planned.round))
-        fits = "" if not memory or item.predicted.peak_bytes < memory else "will not fit"
-        grid.add_row(
-            title(planned.cell),
-            str(planned.round),
-            quantity(item.predicted.step_flops, "FLOP"),
-            size(item.predicted.peak_bytes),
-            duration(item.predicted.seconds),
-            f"done: {done}" if done else fits,
-        )
-    console.print(grid)
-    seconds = sum(item.predicted.seconds for item in prepared.owed)
-    flops = sum(item.predicted.step_flops for item in prepared.cells)
-    console.print(
-        f"{len(prepared.cells)} cells on {machine['device_name']}, {len(prepared.owed)} to measure, about "
-        f"{duration(seconds)}; one step of each is {quantity(flops, 'FLOP')}. "
-        "Nothing was measured.",
-        markup=False,
-        highlight=False,
-    )
-
-
-def print_lists(console: Console, what: str, *, db: Path) -> None:
-    """What there is to ask for, and what was asked: presets, experiments, sizes, runs, or all of them."""
-    parts = {"presets": _presets, "experiments": _experiments, "sizes": _sizes}
-    if what == "columns":
-        print(columns_markdown(), end="")
-        return
-    if what not in (*parts, "runs", "all"):
-        raise UsageError(f"There is no list of {what!r}.", expected="presets, experiments, sizes, runs, columns or all")
-    for name, part in parts.items():
-        if what in (name, "all"):
-            console.print(part())
-    if what in ("runs", "all"):
-        found = history.runs(db)
-        console.print(
-            _runs(found) if found else f"No runs in {escape(str(db))} yet: python -m runner sweep", highlight=False
-        )
-
-
-def columns_markdown() -> str:
-    """Every table and column as Markdown: the text of `data/README.md`."""
-    lines = [
-        "# The results file",
-        "",
-        "Written by `python -m runner list columns`; a test keeps it equal to the schema. Times of day are UTC.",
-        "NULL means unknown. `reference/` holds published tables as they were transcribed.",
-    ]
-    for table in TABLES.values():
-        lines += ["", f"## {table.name}", "", table.doc, "", "| column | type | unit | meaning |", "|---|---|---|---|"]
-        for column in table.columns:
-            choices = f" One of {', '.join(f'`{choice}`' for choice in column.choices)}." if column.choices else ""
-            key = " *Key.*" if column.name in table.key else ""
-            meaning = f"{column.doc}{choices}{key}"
-            lines.append(f"| `{column.name}` | {column.sql_type} | {column.unit} | {meaning} |")
-    return "\n".join(lines) + "\n"
 
 
 def print_run(console: Console, run: str, *, db: Path) -> None:
@@ -102,7 +33,7 @@ def print_run(console: Console, run: str, *, db: Path) -> None:
         raise UsageError(f"No run is called {run!r}.", expected=f"an id, its beginning or a label, such as {labels}")
     measured = sorted(history.cells_of(db, found.run_id), key=lambda item: _order(item.row))
     findings = [audit(item.row, step_ms=item.step_ms) for item in measured]
-    console.print(_runs([found]), "")
+    console.print(runs_grid([found]), "")
     if measured:
         console.print(_cells(measured, findings), "")
     attention = sorted(history.attention_of(db, found.run_id), key=lambda pair: _attention_order(pair[0]))
@@ -136,7 +67,7 @@ def _order(row: StepRow) -> tuple[object, ...]:
 def _cells(measured: list[history.Measured], findings: list[list[Finding]]) -> Grid:
     """One line a cell: the median of each phase, how sure the step's is, and the row's grade with its reasons."""
     phases = ("forward", "loss", "backward", "optimizer", "step")
-    grid = _grid("cell", "status", *phases, "±", "n", "tokens/s", "grade", "findings")
+    grid = headed("cell", "status", *phases, "±", "n", "tokens/s", "grade", "findings")
     for item, found in zip(measured, findings, strict=True):
         row, medians = item.row, item.medians_ms
         grid.add_row(
@@ -159,7 +90,7 @@ def _attention_order(row: AttentionRow) -> tuple[object, ...]:
 
 def _attention(measured: list[tuple[AttentionRow, Mapping[str, float]]]) -> Grid:
     """One line an attention cell: times, rate, memory as measured and as predicted, errors against float64."""
-    grid = _grid("cell", "status", "forward", "backward", "n", "rate", "before backward", "peak", "predicted", "error")
+    grid = headed("cell", "status", "forward", "backward", "n", "rate", "before backward", "peak", "predicted", "error")
     for row, medians in measured:
         bytes_shown = (row.before_backward_bytes, row.peak_allocated_bytes, row.predicted_peak_bytes)
         worst = None if row.output_error is None else max(row.output_error, row.gradient_error or 0)
@@ -178,7 +109,7 @@ def _attention(measured: list[tuple[AttentionRow, Mapping[str, float]]]) -> Grid
 
 def _print_profiles(console: Console, db: Path, of: Rows) -> None:
     """One line a profiled cell: what profiling cost, and how much of the step the device worked."""
-    grid = _grid("cell", "status", "step", "overhead", "kernels", "kernel time", "busy", "attributed")
+    grid = headed("cell", "status", "step", "overhead", "kernels", "kernel time", "busy", "attributed")
     for trace in kernels.traces(db, of):
         if trace.cell is None:
             continue
@@ -204,7 +135,7 @@ def _print_numerics(console: Console, db: Path, of: Rows) -> list[SweepRow]:
 
 def _sums(found: list[numerics.Accumulated]) -> Grid:
     """One line a sum, with what makes it what it is."""
-    grid = _grid("cell", "status", "sum", "error", "addend as held", "spacing there", "last increment", "slips at")
+    grid = headed("cell", "status", "sum", "error", "addend as held", "spacing there", "last increment", "slips at")
     for item in found:
         row = item.row
         shown = (row.total, row.error, row.rounded_value, row.spacing, row.last_increment, row.slips_at)
@@ -215,7 +146,7 @@ def _sums(found: list[numerics.Accumulated]) -> Grid:
 
 def _errors(found: list[numerics.Precise]) -> Grid:
     """One line a precision: its relative errors against the reference."""
-    grid = _grid("cell", "status", "reference", "loss", "loss error", "logits", "gradients", "worst of one")
+    grid = headed("cell", "status", "reference", "loss", "loss error", "logits", "gradients", "worst of one")
     for item in found:
         row = item.row
         shown = (row.loss_error, row.logits_error, row.gradient_error, row.worst_gradient_error)
@@ -227,77 +158,4 @@ def _errors(found: list[numerics.Precise]) -> Grid:
             *("" if error is None else f"{error:.1e}" for error in shown),
         )
     grid.caption = "Errors are relative: ‖x − reference‖ / ‖reference‖."
-    return grid
-
-
-def quantity(number: float, unit: str) -> str:
-    """A number with an SI prefix: `1.24 TFLOP`."""
-    for power, prefix in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
-        if abs(number) >= 10**power:
-            return f"{number / 10**power:.3g} {prefix}{unit}"
-    return f"{number:.3g} {unit}"
-
-
-def _presets() -> Grid:
-    grid = _grid("preset", "what it measures")
-    for preset in PRESETS.values():
-        grid.add_row(preset.name, preset.doc)
-    return grid
-
-
-def _experiments() -> Grid:
-    grid = _grid("experiment", "question")
-    for name, question in QUESTIONS.items():
-        grid.add_row(name, question)
-    return grid
-
-
-def _sizes() -> Grid:
-    grid = _grid("size", "d_model", "d_ff", "layers", "heads", "vocabulary", "parameters")
-    for found in SIZES.values():
-        shape: dict[str, Any] = dict(found.numbers)
-        cell = StepCell(**shape, context=1, mode="inference", precision="fp32")
-        grid.add_row(
-            found.name, *(f"{number:,}" for number in found.numbers.values()), f"{costs.parameter_count(cell):,}"
-        )
-    return grid
-
-
-def _runs(found: list[history.RunSummary]) -> Grid:
-    grid = _grid("run", "started (UTC)", "label", "preset", "device", "torch", "cells", "not ok")
-    for run in found:
-        started = f"{run.started_at:%Y-%m-%d %H:%M}" if run.started_at else ""
-        grid.add_row(
-            str(run.run_id),
-            started,
-            escape(run.label or ""),
-            run.preset or "",
-            escape(run.device_name or ""),
-            run.torch or "",
-            str(run.cells),
-            str(run.failed),
-        )
-    return grid
-
-
-def _grid(*names: str) -> Grid:
-    grid = Grid(box=None, header_style="bold", pad_edge=False)
-    text = {
-        "cell",
-        "status",
-        "why",
-        "preset",
-        "what it measures",
-        "experiment",
-        "question",
-        "size",
-        "run",
-        "label",
-        "device",
-        "torch",
-        "started (UTC)",
-        "",
-    }
-    for name in names:
-        grid.add_column(name, justify="left" if name in text else "right", overflow="fold")
     return grid

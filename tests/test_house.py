@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from runner.experiments import EXPERIMENTS
+from runner.lists import columns_markdown
 from runner.presets import PRESETS, QUESTIONS
 from runner.schema import TABLES, Table
 from runner.schema.columns import SQL_TYPES
-from runner.show import columns_markdown
 
 ROOT = Path(__file__).parent.parent
 MODULES = sorted(path.relative_to(ROOT) for folder in ("runner", "pages") for path in (ROOT / folder).rglob("*.py"))

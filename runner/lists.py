@@ -1,0 +1,151 @@
+"""Tables for the terminal before there are rows: the plan of a sweep, and what there is to ask for.
+
+python -m runner list            python -m runner sweep --dry-run
+"""
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Grid
+
+from runner.analysis import costs
+from runner.errors import UsageError
+from runner.presets import PRESETS, QUESTIONS
+from runner.progress import duration, size
+from runner.schema import TABLES, StepCell
+from runner.sizes import SIZES
+from runner.store import history
+from runner.sweep import Prepared
+from runner.words import title
+
+
+def print_plan(console: Console, prepared: Prepared) -> None:
+    """The cells of a sweep in the order of measuring, with what is predicted of each."""
+    machine, memory = prepared.machine, prepared.machine["device_memory_bytes"]
+    grid = headed("cell", "round", "FLOPs a step", "peak memory", "time", "")
+    for item in prepared.cells:
+        planned = item.planned
+        done = prepared.done.get((planned.cell.key, planned.round))
+        fits = "" if not memory or item.predicted.peak_bytes < memory else "will not fit"
+        grid.add_row(
+            title(planned.cell),
+            str(planned.round),
+            quantity(item.predicted.step_flops, "FLOP"),
+            size(item.predicted.peak_bytes),
+            duration(item.predicted.seconds),
+            f"done: {done}" if done else fits,
+        )
+    console.print(grid)
+    seconds = sum(item.predicted.seconds for item in prepared.owed)
+    flops = sum(item.predicted.step_flops for item in prepared.cells)
+    console.print(
+        f"{len(prepared.cells)} cells on {machine['device_name']}, {len(prepared.owed)} to measure, about "
+        f"{duration(seconds)}; one step of each is {quantity(flops, 'FLOP')}. "
+        "Nothing was measured.",
+        markup=False,
+        highlight=False,
+    )
+
+
+def print_lists(console: Console, what: str, *, db: Path) -> None:
+    """What there is to ask for, and what was asked: presets, experiments, sizes, runs, or all of them."""
+    parts = {"presets": _presets, "experiments": _experiments, "sizes": _sizes}
+    if what == "columns":
+        print(columns_markdown(), end="")
+        return
+    if what not in (*parts, "runs", "all"):
+        raise UsageError(f"There is no list of {what!r}.", expected="presets, experiments, sizes, runs, columns or all")
+    for name, part in parts.items():
+        if what in (name, "all"):
+            console.print(part())
+    if what in ("runs", "all"):
+        found = history.runs(db)
+        console.print(
+            runs_grid(found) if found else f"No runs in {escape(str(db))} yet: python -m runner sweep", highlight=False
+        )
+
+
+def columns_markdown() -> str:
+    """Every table and column as Markdown: the text of `data/README.md`."""
+    lines = [
+        "# The results file",
+        "",
+        "Written by `python -m runner list columns`; a test keeps it equal to the schema. Times of day are UTC.",
+        "NULL means unknown. `reference/` holds published tables as they were transcribed.",
+    ]
+    for table in TABLES.values():
+        lines += ["", f"## {table.name}", "", table.doc, "", "| column | type | unit | meaning |", "|---|---|---|---|"]
+        for column in table.columns:
+            choices = f" One of {', '.join(f'`{choice}`' for choice in column.choices)}." if column.choices else ""
+            key = " *Key.*" if column.name in table.key else ""
+            meaning = f"{column.doc}{choices}{key}"
+            lines.append(f"| `{column.name}` | {column.sql_type} | {column.unit} | {meaning} |")
+    return "\n".join(lines) + "\n"
+
+
+def quantity(number: float, unit: str) -> str:
+    """A number with an SI prefix: `1.24 TFLOP`."""
+    for power, prefix in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
+        if abs(number) >= 10**power:
+            return f"{number / 10**power:.3g} {prefix}{unit}"
+    return f"{number:.3g} {unit}"
+
+
+def _presets() -> Grid:
+    grid = headed("preset", "what it measures")
+    for preset in PRESETS.values():
+        grid.add_row(preset.name, preset.doc)
+    return grid
+
+
+def _experiments() -> Grid:
+    grid = headed("experiment", "question")
+    for name, question in QUESTIONS.items():
+        grid.add_row(name, question)
+    return grid
+
+
+def _sizes() -> Grid:
+    grid = headed("size", "d_model", "d_ff", "layers", "heads", "vocabulary", "parameters")
+    for found in SIZES.values():
+        shape: dict[str, Any] = dict(found.numbers)
+        cell = StepCell(**shape, context=1, mode="inference", precision="fp32")
+        grid.add_row(
+            found.name, *(f"{number:,}" for number in found.numbers.values()), f"{costs.parameter_count(cell):,}"
+        )
+    return grid
+
+
+def runs_grid(found: list[history.RunSummary]) -> Grid:
+    """One line a run."""
+    grid = headed("run", "started (UTC)", "label", "preset", "device", "torch", "cells", "not ok")
+    for run in found:
+        started = f"{run.started_at:%Y-%m-%d %H:%M}" if run.started_at else ""
+        grid.add_row(
+            str(run.run_id),
+            started,
+            escape(run.label or ""),
+            run.preset or "",
+            escape(run.device_name or ""),
+            run.torch or "",
+            str(run.cells),
+            str(run.failed),
+        )
+    return grid
+
+
+#: Headings of columns of words; the others hold numbers.
+_WORDS = {
+    "", "cell", "status", "preset", "what it measures", "experiment", "question", "size", "run", "label", "device",
+    "torch", "started (UTC)",
+}  # fmt: skip
+
+
+def headed(*names: str) -> Grid:
+    """An empty table with these columns."""
+    grid = Grid(box=None, header_style="bold", pad_edge=False)
+    for name in names:
+        grid.add_column(name, justify="left" if name in _WORDS else "right", overflow="fold")
+    return grid
