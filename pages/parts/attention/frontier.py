@@ -23,7 +23,8 @@ from runner.sizes import SIZES, shape_name
 from runner.store.queries.attention import Attended, Frontier, frontiers
 
 Model = Literal["context", "batch"]
-_COMMAND = "python -m runner frontier --attention naive,sdpa-flash --d-heads 16,32,64,128"
+#: Within which a CPU, which has to compute all that it tries, answers in minutes.
+_CPU_LIMIT = "128MiB"
 _MODEL_COMMAND = "python -m runner frontier --sizes small --precisions fp32,bf16 --grow {}"
 _SHAPE = ("d_model", "d_ff", "layers", "heads", "vocabulary")
 #: What is asked besides the precision and the implementation: columns of a table.
@@ -53,7 +54,7 @@ def draw_frontier(frame: Frame, cells: Sequence[Attended]) -> None:
     asked = [cell for cell in cells if cell.status in ("ok", "oom") and _measured(cell) in lost]
     if not found:
         st.markdown("The longest sequence that fits was not looked for. This looks for it, by prediction and trial:")
-        st.code(_COMMAND, language="bash", wrap_lines=True)
+        st.code(_command(cells), language="bash", wrap_lines=True)
         if not asked:
             return
     words = _sequence_words(found)
@@ -119,6 +120,17 @@ def _span(found: Frontier, *, group: str, row: str) -> FrontierSpan:
 
 def _group(cell: FrontierCell) -> str:
     return f"{cell.implementation} · {cell.precision} · {in_unit(cell.limit_bytes)}"
+
+
+def _command(cells: Sequence[Attended]) -> str:
+    """What finds the longest sequence for the implementations, precision and head widths of these cells."""
+    ran = [cell.cell for cell in cells if cell.status in ("ok", "oom")] or [cell.cell for cell in cells]
+    ways, precisions = (
+        ",".join(dict.fromkeys(str(getattr(cell, name)) for cell in ran)) for name in ("implementation", "precision")
+    )
+    widths = ",".join(str(width) for width in sorted({cell.d_head for cell in ran}))
+    limit = f" --limit {_CPU_LIMIT}" if any(cell.device == "cpu" for cell in cells) else ""
+    return f"python -m runner frontier --attention {ways} --precisions {precisions} --d-heads {widths}{limit}"
 
 
 def _measured(cell: Attended) -> str:
