@@ -129,6 +129,28 @@ def opened(file: Path, address: str, monkeypatch: pytest.MonkeyPatch, **state: A
     return found.run()
 
 
+CARDS = {"Training step": "training-step", "Eager or compiled": "torch-compile", "Mixed precision": "mixed-precision",
+         "Attention": "attention", "Peak memory": "peak-memory"}  # fmt: skip
+
+
+def test_overview_says_what_the_pages_say(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Word for word; a page may go on."""
+    said = [node.value for node in opened(file, "overview", monkeypatch).markdown]
+    for name, address in CARDS.items():
+        words = said[said.index(f"#### {name}") + 1]
+        assert opened(file, address, monkeypatch).markdown[0].value.startswith(words), name
+
+
+def test_the_command_for_what_was_not_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names what was measured; on a CPU, which has to compute whatever it tries, with a limit."""
+    for device, words in (("cpu", " --limit 128MiB"), ("cuda", "")):
+        of, file = rows.run(device=device), tmp_path / f"{device}.duckdb"
+        cells = [memory_rows.attention(of, seq_len=256, d_head=d, precision="bf16") for d in (64, 16)]
+        memory_rows.store(file, cells)
+        shown = [node.value for node in opened(file, "attention", monkeypatch).code]
+        assert f"python -m runner frontier --attention naive --precisions bf16 --d-heads 16,64{words}" in shown
+
+
 def _some_cell(file: Path, table: str) -> UUID:
     with open_reader(file) as reader:
         (cell_id,) = reader.execute(f"SELECT max(cell_id) FROM {table} WHERE status = 'ok'").fetchall()[0]

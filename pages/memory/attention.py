@@ -1,26 +1,22 @@
 """What does attention cost as sequences grow, and where does it run out? Time, memory, speedups, and how long fits."""
 
-from collections import Counter
-
 import streamlit as st
 
 from pages.charts.frame import WORDS
 from pages.parts.attention.frontier import draw_frontier
 from pages.parts.attention.limits import draw_worked_sum
+from pages.parts.attention.opening import RARE, fullest, opening, rare_values
 from pages.parts.attention.scaling import asked_of, draw_memory, draw_time
 from pages.parts.attention.speedups import draw_speedups
 from pages.parts.attention.tensors import draw_attention_tensors
 from pages.parts.attention.words import agreement, answer
-from pages.parts.chosen import chosen, most_common, rows_of
+from pages.parts.chosen import chosen, rows_of
 from pages.parts.coverage import draw_grid
 from pages.parts.evidence import of_cells, say
 from pages.parts.frame import Frame
 from pages.parts.samples import draw_attention_samples
 from pages.parts.trust import draw_trust
 from runner.store.queries.attention import Attended, attention_cells
-
-#: What else may tell cells apart: a chooser only where there is a choice.
-RARE = {"batch": "Batch", "cache": "L2 cache"}
 
 
 def page(frame: Frame) -> None:
@@ -48,30 +44,26 @@ def page(frame: Frame) -> None:
 
 def _choose(cells: list[Attended]) -> tuple[list[Attended], list[Attended]]:
     """The cells of the chosen precision and mask, all head widths; those of the chosen head width."""
-    usual = most_common((cell.cell.precision, cell.cell.causal) for cell in cells)
+    usual = opening(cells)[0].cell
     with st.container(horizontal=True):
         heads = st.container(width="content")
         with st.container(width="content"):
-            precision = chosen("dtype", "Precision", sorted({cell.cell.precision for cell in cells}), default=usual[0])
+            precision = chosen(
+                "dtype", "Precision", sorted({cell.cell.precision for cell in cells}), default=usual.precision
+            )
         with st.container(width="content"):
             masks = sorted({_mask(cell) for cell in cells})
-            mask = chosen("mask", "Mask", masks, default="causal" if usual[1] else "full")
+            mask = chosen("mask", "Mask", masks, default="causal" if usual.causal else "full")
         grid = [cell for cell in cells if cell.cell.precision == precision and _mask(cell) == mask] or cells
         for name, label in RARE.items():
-            values = sorted({str(getattr(cell.cell, name)) for cell in grid}, key=lambda text: (len(text), text))
+            values = rare_values(grid, name)
             if len(values) > 1:
                 value = chosen(f"attention-{name}", label, values)
                 grid = [cell for cell in grid if str(getattr(cell.cell, name)) == value]
         with heads:
             widths = [str(width) for width in sorted({cell.cell.d_head for cell in grid})]
-            width = chosen("d-head", "Head width", widths, default=str(_fullest(grid)))
+            width = chosen("d-head", "Head width", widths, default=str(fullest(grid)))
     return grid, [cell for cell in grid if str(cell.cell.d_head) == width]
-
-
-def _fullest(grid: list[Attended]) -> int:
-    """The head width of which most was measured eagerly; of equals the widest, as models have it."""
-    eager = Counter(cell.cell.d_head for cell in grid if cell.cell.backend == "eager")
-    return max((eager[cell.cell.d_head], cell.cell.d_head) for cell in grid)[1]
 
 
 def _mask(cell: Attended) -> str:

@@ -5,13 +5,16 @@ from typing import Literal
 import streamlit as st
 
 from pages.parts.answers import speedup_answer, step_answer
+from pages.parts.attention.opening import opening
 from pages.parts.attention.words import answer as attention_answer
-from pages.parts.chosen import most_common, rows_of
+from pages.parts.chosen import rows_of
 from pages.parts.comparison import comparison, variants
+from pages.parts.compile.bought import BASELINE, bought, ways
+from pages.parts.compile.cards import of_bought
+from pages.parts.compile.words import answer as compile_answer
 from pages.parts.evidence import Found, is_open, of_cells, of_pairs, say
 from pages.parts.frame import Frame
 from pages.parts.peak.words import answer as memory_answer
-from runner.analysis.comparison import Axis
 from runner.store.queries.attention import attention_cells
 from runner.store.queries.memory import peaks
 
@@ -23,8 +26,8 @@ def headlines(frame: Frame) -> None:
     """A short answer for each question, over what the filters leave."""
     cards = (
         ("Training step", "training-step", _step(frame)),
-        ("Eager or compiled", "torch-compile", against(frame, "backend", baseline="eager")),
-        ("Mixed precision", "mixed-precision", against(frame, "precision", baseline="fp32")),
+        ("Eager or compiled", "torch-compile", compiled(frame)),
+        ("Mixed precision", "mixed-precision", _precision(frame)),
         ("Attention", "attention", _attention(frame)),
         ("Peak memory", "peak-memory", _memory(frame)),
     )
@@ -49,25 +52,33 @@ def _step(frame: Frame) -> Answer:
     return step_answer(frame, plain or cells), of_cells(frame, plain or cells)
 
 
-def against(frame: Frame, axis: Axis, *, baseline: str) -> Answer:
-    """The answer of the first variant that was measured beside the baseline; the page has the others."""
-    names = variants(frame, axis, baseline=baseline)
-    if not names:
-        return f"Only {baseline} was measured here." if frame.measured() else "Not measured here.", None
-    for name in names:
-        compared = comparison(frame, axis, baseline=baseline, variant=name)
+def compiled(frame: Frame) -> Answer:
+    """The answer of the page torch.compile."""
+    items, _ = bought(frame, ways(frame))
+    if not items:
+        return _alone(frame, BASELINE), None
+    return compile_answer(frame, items), of_bought(frame, items)
+
+
+def _precision(frame: Frame) -> Answer:
+    """The answer of the first precision that was measured beside fp32; the page has the others."""
+    for name in variants(frame, "precision", baseline="fp32"):
+        compared = comparison(frame, "precision", baseline="fp32", variant=name)
         if compared.speedups:
-            break
-    return speedup_answer(compared, baseline=baseline, variant=name), of_pairs(frame, compared)
+            return speedup_answer(compared, baseline="fp32", variant=name), of_pairs(frame, compared)
+    return _alone(frame, "fp32"), None
+
+
+def _alone(frame: Frame, baseline: str) -> str:
+    return f"Only {baseline} was measured here." if frame.measured() else "Not measured here."
 
 
 def _attention(frame: Frame) -> Answer:
-    """The answer for the precision, mask and head width that most cells have."""
+    """The answer for the cells with which the page opens."""
     cells = frame.ask(attention_cells, rows_of(frame))
     if not cells:
         return "Not measured here: `python -m runner sweep --experiment attention`.", None
-    usual = most_common((cell.cell.precision, cell.cell.causal, cell.cell.d_head) for cell in cells)
-    shown = [c for c in cells if (c.cell.precision, c.cell.causal, c.cell.d_head) == usual]
+    shown = opening(cells)
     return attention_answer(shown), of_cells(frame, shown)
 
 

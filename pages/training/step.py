@@ -12,7 +12,7 @@ from pages.parts.chosen import chosen
 from pages.parts.coverage import draw_grid
 from pages.parts.evidence import of_cells, say
 from pages.parts.frame import Frame
-from pages.parts.headlines import against
+from pages.parts.headlines import compiled
 from pages.parts.pin import pin
 from pages.parts.samples import draw_samples
 from pages.parts.states import no_rows
@@ -64,6 +64,6 @@ def _phases(frame: Frame, cells: list[Measured]) -> None:
 def _compiled(frame: Frame) -> None:
     """The answer of the page that asks; the link keeps the filters."""
     st.header("Is compiled faster than eager?", anchor="compiled")
-    words, found = against(frame, "backend", baseline="eager")
+    words, found = compiled(frame)
     say(frame, words, found, key="compiled")
     st.page_link(frame.pages["torch-compile"], label="What torch.compile buys and costs", icon=":material/bolt:")

@@ -90,7 +90,8 @@ def answer(cells: Sequence[Attended]) -> str:
         return "None of these cells has a result."
     naive = [cell for cell in done if way_of(cell.cell) == "naive"]
     longest = max(naive or done, key=lambda cell: cell.cell.seq_len)
-    parts = [f"At **{longest.cell.seq_len:,} tokens**, {_costs(longest, name=True)}"]
+    where = f"d {longest.cell.d_head}, {longest.cell.precision}, {'causal' if longest.cell.causal else 'full'}"
+    parts = [f"At **{longest.cell.seq_len:,} tokens** ({where}), {_costs(longest, name=True)}"]
     beside = [cell for cell in done if cell.cell.seq_len == longest.cell.seq_len and cell is not longest]
     if beside:
         quickest = min(beside, key=_total_ms)
