@@ -25,7 +25,7 @@ from starlette.routing import Route
 
 from pages.parts.filters import ALL_RUNS, FILTERS, run_name
 from pages.parts.frame import size_names
-from pages.parts.live import ADDRESS as STATE
+from pages.parts.live import ADDRESS, BASE
 from pages.parts.rowfiles import FORMATS, written
 from pages.parts.sign_in import read_secrets
 from runner.errors import DatabaseBusy, StepscopeError, StoreError, UsageError
@@ -65,10 +65,10 @@ async def _state(request: Request) -> Response:
 
 
 ROUTES = (
-    Route("/api/v1", _index),
-    Route(STATE, _state),
-    Route("/api/v1/rows.{format}", _rows),
-    Route("/healthz", _health),
+    Route(f"{BASE}/api/v1", _index),
+    Route(ADDRESS, _state),
+    Route(f"{BASE}/api/v1/rows.{{format}}", _rows),
+    Route(f"{BASE}/healthz", _health),
 )
 
 
@@ -228,9 +228,9 @@ def _either(names: Iterable[str]) -> str:
 def _described() -> dict[str, Any]:
     """What /api/v1 says."""
     return {
-        "rows": [f"/api/v1/rows.{kind}" for kind in FORMATS],
-        "state": STATE,
-        "health": "/healthz",
+        "rows": [f"{BASE}/api/v1/rows.{kind}" for kind in FORMATS],
+        "state": ADDRESS,
+        "health": f"{BASE}/healthz",
         "parameters": {
             "table": "one of the tables below",
             **dict.fromkeys(FILTERS, "as in a page's address; size, context, precision, backend may be repeated"),

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
@@ -36,17 +37,19 @@ STILL = """() => document.querySelector("[data-testid=stApp]")?.dataset.testScri
 
 
 @contextlib.contextmanager
-def served(database: Path, *, script: str = "app.py") -> Iterator[str]:
-    """The address of a fresh server over this file. Nothing has been asked of it yet but whether it is alive."""
+def served(database: Path, *, script: str = "app.py", below: str = "") -> Iterator[str]:
+    """The address of a fresh server over this file, `below` such as /team. Nothing has been asked of it yet but whether
+    it is alive."""
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "streamlit", "run", script, "--server.port", str(port)]
+    command += ["--server.baseUrlPath", below] if below else []
     log = database.with_suffix(".log").open("wb")
     server = subprocess.Popen(
         command, cwd=ROOT, env={**os.environ, "STEPSCOPE_DB": str(database)}, stdout=log, stderr=log
     )
-    address = f"http://localhost:{port}"
+    address = f"http://localhost:{port}{below}"
     try:
         _await_health(address, server)
         yield address
@@ -105,7 +108,8 @@ def opened(browser: Browser, address: str, *, width: int = 1440, height: int = 9
     context = browser.contexts[0] if browser.contexts else browser.new_context(locale="en-US")
     page = context.new_page()
     page.set_viewport_size({"width": width, "height": height})
-    forget = {"origin": address, "storageTypes": "cookies,local_storage"}
+    origin = "{0.scheme}://{0.netloc}".format(urlsplit(address))
+    forget = {"origin": origin, "storageTypes": "cookies,local_storage"}
     context.new_cdp_session(page).send("Storage.clearDataForOrigin", forget)
     page.set_default_timeout(1e3 * PATIENCE_S)
     watched = Watched(page=page)

@@ -113,6 +113,18 @@ def test_a_page_at_rest_runs_nothing(browser: Browser, address: str, file: Path)
         assert told
 
 
+def test_below_a_path_of_another_server(browser: Browser, file: Path) -> None:
+    """Where a proxy leads /team here, pages hear of new rows and programs find theirs, below it and nowhere else."""
+    of = rows.run()
+    rows.store(file, of, [rows.ok(of, rows.asked("toy-64", context=64))])
+    with served(file, below="/team") as address, opened(browser, f"{address}/training-step") as visit:
+        visit.page.wait_for_function(f"{BARS} == 4")
+        rows.store(file, of, [rows.ok(of, rows.asked("toy-64", context=128))])
+        visit.page.wait_for_function(f"{BARS} == 8")
+        assert visit.page.request.get(f"{address}/healthz").json()["ok"]
+        assert visit.page.request.get(address.replace("/team", "/healthz")).status == 404
+
+
 def test_live_filling(browser: Browser, address: str, file: Path) -> None:
     """While a sweep runs, charts fill by themselves; pinned cell, zoom and place on the page survive three ingests."""
     _empty(file)

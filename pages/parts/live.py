@@ -18,8 +18,10 @@ from runner.store.database import fingerprint, plan_fingerprint
 from runner.store.queries.progress import STALE_S, SweepProgress, progress
 
 EVERY_S = 2
+#: What stands before every address of this server: nothing, or such as "/team".
+BASE = "/".join(["", *filter(None, str(st.get_option("server.baseUrlPath")).split("/"))])
 #: Where the browser asks; `pages.api` answers with the two fingerprints.
-ADDRESS = "/api/v1/state"
+ADDRESS = f"{BASE}/api/v1/state"
 
 
 @st.fragment
@@ -45,8 +47,7 @@ def watch(path: Path, state: str, *, drawn_at: float) -> None:
 def _ask(known: dict[str, str | float | None]) -> None:
     script = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
     component = st.components.v2.component("stepscope_live", js=script)
-    base = str(st.get_option("server.baseUrlPath")).strip("/")
-    data = {**known, "address": f"{f'/{base}' if base else ''}{ADDRESS}", "every_s": EVERY_S}
+    data = {**known, "address": ADDRESS, "every_s": EVERY_S}
     component(key="_live", height=1, data=data, default={"seen": None}, on_seen_change=lambda: None)
 
 
