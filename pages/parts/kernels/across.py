@@ -14,7 +14,7 @@ from pages.charts.kernels import CLASS_WORDS, ClassBar, class_bars
 from pages.parts.card import Card, draw
 from pages.parts.evidence import of_cells, of_details, say
 from pages.parts.frame import Frame
-from pages.parts.kernels.words import by_class, called, matmul_share
+from pages.parts.kernels.words import by_class, called, matmul_share, noun
 from runner.store.queries.kernels import KEY, Part, Trace
 from runner.words import shape_of, title
 
@@ -68,7 +68,7 @@ def draw_shares(frame: Frame, traces: Mapping[str, Trace], parts: Mapping[UUID, 
         Card(
             key="matmul-share",
             title="Kinds of work, cell by cell",
-            note="Shares of the kernels' time; the number is that of the matrix products."
+            note=f"Shares of the {noun(told[0])}' time; the number is that of the matrix products."
             + (cut if len(traces) > MOST_BARS else ""),
             alt=words.replace("*", "").replace("`", ""),
             rows=[_row(name, trace, parts.get(trace.cell_id, ())) for name, trace in traces.items()],

@@ -65,8 +65,9 @@ def draw_used(frame: Frame, cells: Sequence[Measured], limits: Limits) -> None:
 
 
 def used_words(shares: Sequence[UsedShare]) -> str:
-    """Which of these steps makes the most of its peak, and which the least."""
-    known = sorted((share for share in shares if _best(share) is not None), key=lambda share: _best(share) or 0.0)
+    """Which of these steps makes the most of its peak, and which the least; of equals the one of the fewest words."""
+    known = [share for share in shares if _best(share) is not None]
+    known.sort(key=lambda share: (_best(share) or 0.0, -len(share.place), share.place))
     if not known:
         return ""
     said = [f"**{share.place.replace('<br>', ' · ')}** makes use of **{_best(share):.0%}**" for share in known]
