@@ -16,6 +16,14 @@ from runner.store.queries.steps import Measured
 Ratio = tuple[float, float | None, float | None]
 
 
+def ways(cells: Sequence[Measured]) -> dict[str, list[Measured]]:
+    """These cells by precision and backend: first those of which the page speaks that opens, the plain ones if any."""
+    found: dict[str, list[Measured]] = {"fp32 · eager": []}
+    for cell in cells:
+        found.setdefault(f"{cell.cell.precision} · {cell.cell.backend}", []).append(cell)
+    return {way: of_way for way, of_way in found.items() if of_way}
+
+
 def step_answer(frame: Frame, cells: Sequence[Measured]) -> str:
     """Which phase the time of the largest measured cell goes to."""
     done = [cell for cell in cells if cell.status == "ok" and "step" in cell.times]

@@ -5,6 +5,7 @@ from typing import Literal
 import streamlit as st
 
 from pages.parts.answers import speedup_answer, step_answer
+from pages.parts.answers import ways as step_ways
 from pages.parts.attention.opening import opening
 from pages.parts.attention.words import answer as attention_answer
 from pages.parts.chosen import rows_of
@@ -47,9 +48,9 @@ def headlines(frame: Frame) -> None:
 
 
 def _step(frame: Frame) -> Answer:
-    cells = frame.measured()
-    plain = [cell for cell in cells if (cell.cell.precision, cell.cell.backend) == ("fp32", "eager")]
-    return step_answer(frame, plain or cells), of_cells(frame, plain or cells)
+    """The answer for the cells with which the page opens."""
+    shown = next(iter(step_ways(frame.measured()).values()), [])
+    return step_answer(frame, shown), of_cells(frame, shown)
 
 
 def compiled(frame: Frame) -> Answer:

@@ -6,7 +6,7 @@ import streamlit as st
 
 from pages.charts.phases import View, phase_bars
 from pages.parts import marks
-from pages.parts.answers import step_answer
+from pages.parts.answers import step_answer, ways
 from pages.parts.card import Card, draw
 from pages.parts.chosen import chosen
 from pages.parts.coverage import draw_grid
@@ -34,12 +34,12 @@ def page(frame: Frame) -> None:
 
 
 def _phases(frame: Frame, cells: list[Measured]) -> None:
-    ways = list(dict.fromkeys(f"{cell.cell.precision} · {cell.cell.backend}" for cell in cells))
+    found = ways(cells)
     lead = st.empty()
     with st.container(horizontal=True):
-        way = chosen("way", "Precision and backend", ways)
+        way = chosen("way", "Precision and backend", list(found))
         view = chosen("as", "Show as", get_args(View), default="time")
-    shown = [cell for cell in cells if f"{cell.cell.precision} · {cell.cell.backend}" == way]
+    shown = found[way]
     bars = marks.phase_bars_of(frame, shown)
     answer = step_answer(frame, shown)
     say(frame, answer, of_cells(frame, shown), at=lead)
