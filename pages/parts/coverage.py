@@ -41,7 +41,8 @@ def draw_coverage(frame: Frame) -> None:
         Card(
             key="coverage",
             title=f"Coverage, mode {frame.selection.mode}",
-            note="The median step in ms of every measured cell; ✕ says how the others ended, · was not measured.",
+            note="The median step in ms, of the plain cell where others share its place; ✕ says how cells ended that "
+            "have no result, · was not measured.",
             alt=f"Sizes, precisions and backends by context: {len(rows)} places measured or tried, {failed} failures.",
             rows=[_table_row(frame, row) for row in rows],
         ),

@@ -132,13 +132,16 @@ class Coverage:
 
 _COVERAGE = """
     SELECT d_model, d_ff, layers, heads, vocabulary, context, precision, backend, count(*) FILTER (status = 'ok'),
-        histogram(status) FILTER (status <> 'ok'), median(t.median_ms)
+        histogram(status) FILTER (status <> 'ok'),
+        coalesce(median(t.median_ms) FILTER (attention = 'naive' AND optimizer = 'foreach' AND weights_dtype = 'fp32'
+            AND checkpoint_blocks = 0), median(t.median_ms))
     FROM chosen c LEFT JOIN timings t ON t.cell_id = c.cell_id AND t.phase = 'step' AND c.status = 'ok'
     GROUP BY ALL ORDER BY ALL"""
 
 
 def coverage(path: Path, selection: Selection) -> list[Coverage]:
-    """One row for each size, context, precision and backend that was tried. `median_ms` is that of the whole step."""
+    """One row for each size, context, precision and backend that was tried. `median_ms` is that of the whole step, of
+    the plain cells where others share the place."""
     chosen, parameters = selection.chosen()
     with open_reader(path) as reader:
         reader.execute(f"CREATE TEMP TABLE chosen AS {chosen}", parameters)
