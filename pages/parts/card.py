@@ -90,7 +90,7 @@ def _chart(card: Card, figure: go.Figure, *, on_click: Callable[[str], None] | N
                 on_click(cell_id)
 
     st.plotly_chart(figure, key=key, config=CONFIG, alt=card.alt, on_select=tell, selection_mode="points")
-    # Streamlit does not call back where a click meets the run of a fragment, such as the look for new rows.
+    # Streamlit may not call back where a click meets the run of a fragment, such as the one that shows a running sweep.
     before = st.session_state.get(told)
     tell()
     if st.session_state.get(told) not in (None, before):
