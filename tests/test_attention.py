@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from runner.analysis import attention as accounting
+from runner.analysis.attention_tensors import is_unfused
 from runner.analysis.tensors import MeasuredTensor, beside
 from runner.engines.job import Job, Measurement
 from runner.measure import precision
@@ -101,7 +102,7 @@ def test_bytes_measured_on_an_h200(
     rounds up to 512 bytes, and `efficient` 16 bytes for 64 queries. What is reserved is an estimate."""
     asked = cell(implementation=implementation, precision=name, batch=8, seq_len=seq_len, d_head=64)
     assert accounting.saved_bytes(asked, device="cuda") == saved
-    spare = 0 if accounting.is_unfused(asked) else 3072
+    spare = 0 if is_unfused(asked) else 3072
     assert accounting.before_backward_bytes(asked, device="cuda", gpu=H200) == pytest.approx(before, abs=spare)
     predicted = accounting.predicted_peak_bytes(asked, device="cuda", gpu=H200)
     assert 0 <= peak - predicted <= spare + (8 * seq_len // 4 if implementation == "sdpa-efficient" else 0)
@@ -174,7 +175,7 @@ def test_accounting_agrees_with_hooks_and_counted_allocations(
     assert found["output_error"] <= TOLERANCE[asked.precision]
     assert found["gradient_error"] <= TOLERANCE[asked.precision]
     scratch = found["peak_allocated_bytes"] - accounting.predicted_peak_bytes(asked)
-    if accounting.is_unfused(asked) and name != "bf16":
+    if is_unfused(asked) and name != "bf16":
         assert scratch == 0
     else:  # oneDNN's for products in bf16, the kernel's own for fused ones
         assert scratch >= 0

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask
 
+from runner.analysis import attention_tensors
 from runner.errors import UsageError
 from runner.models.attention import ATTENTION, causal_blocks, unavailable
 from runner.models.transformer import Transformer, fill_truncated_normal
@@ -108,11 +109,17 @@ def test_attention_agrees_with_naive_in_outputs_and_gradients(name: str, causal:
         torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("most", [1024, 3])
 @pytest.mark.parametrize("length", [1, 100, 128, 200, 512, 1000])
-def test_the_blocks_of_flex_are_those_that_pytorch_finds(length: int) -> None:
-    """Field by field, also where the last block is not full."""
+def test_the_blocks_of_flex_are_those_that_pytorch_finds(
+    length: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Field by field, also where the last block is not full, and where few blocks a row make them larger."""
+    monkeypatch.setattr(attention_tensors, "MOST_FLEX_BLOCKS", most)
+    causal_blocks.cache_clear()
     ours = causal_blocks(length, torch.device("cpu"))
-    theirs = create_block_mask(lambda b, h, q, k: q >= k, None, None, length, length, device="cpu")
+    block = {(512, 3): 256, (1000, 3): 512}.get((length, most), 128)
+    theirs = create_block_mask(lambda b, h, q, k: q >= k, None, None, length, length, device="cpu", BLOCK_SIZE=block)
     found, expected = ours.as_tuple(), theirs.as_tuple()
     assert len(found) == len(expected)
     for got, wanted in zip(found, expected, strict=True):

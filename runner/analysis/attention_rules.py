@@ -7,7 +7,8 @@ Each rule's name is its finding's code.
 
 from collections.abc import Callable
 
-from runner.analysis import attention, hardware
+from runner.analysis import hardware
+from runner.analysis.attention_tensors import is_unfused
 from runner.analysis.findings import Finding, Seen, doubt, fault, note
 from runner.schema import AttentionRow
 
@@ -58,7 +59,7 @@ def swapped_axes(row: AttentionRow, seen: Seen) -> Finding | None:
 def prediction_off(row: AttentionRow, seen: Seen) -> Finding | None:
     """Only where the formula is exact: unfused and eager."""
     saved, predicted = row.saved_bytes, row.predicted_saved_bytes
-    exact = attention.is_unfused(row) and row.backend == "eager"
+    exact = is_unfused(row) and row.backend == "eager"
     if not exact or saved is None or not predicted or abs(saved / predicted - 1) <= OFF:
         return None
     sentence = f"It keeps {saved / predicted:.2f} times the bytes for backward that its shape calls for."

@@ -20,11 +20,9 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
+from runner.analysis.attention_tensors import flex_block
 from runner.errors import UsageError
 from runner.models.spans import span
-
-#: Queries and keys of one block of FlexAttention's mask.
-BLOCK = 128
 
 
 def naive(q_bhqd: Tensor, k_bhkd: Tensor, v_bhkd: Tensor, *, causal: bool) -> Tensor:
@@ -74,6 +72,11 @@ def flex(q_bhqd: Tensor, k_bhkd: Tensor, v_bhkd: Tensor, *, causal: bool) -> Ten
     """FlexAttention (Dong et al. 2024): a fused kernel compiled for this mask, which skips the blocks that it hides.
     Always compiled: uncompiled it would write the scores out."""
     blocks = causal_blocks(q_bhqd.shape[-2], q_bhqd.device) if causal else None
+    return flex_of_blocks(q_bhqd, k_bhkd, v_bhkd, blocks=blocks)
+
+
+def flex_of_blocks(q_bhqd: Tensor, k_bhkd: Tensor, v_bhkd: Tensor, *, blocks: BlockMask | None) -> Tensor:
+    """The same with the mask given; None hides nothing."""
     output: Tensor = _compiled_flex()(q_bhqd, k_bhkd, v_bhkd, block_mask=blocks)
     return output
 
@@ -88,17 +91,18 @@ def _compiled_flex() -> Callable[..., Tensor]:
 def causal_blocks(length: int, device: torch.device) -> BlockMask:
     """Which blocks of the scores are seen. PyTorch's create_block_mask finds the same from a mask of S x S booleans,
     which fills the memory long before the kernel does."""
-    count = -(-length // BLOCK)
+    block = flex_block(length)
+    count = -(-length // block)
     seen = torch.ones(count, count, dtype=torch.bool, device=device).tril()
     whole = seen.tril(-1)
-    if length % BLOCK:
+    if length % block:
         whole[-1] = False
 
     def visible(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return query >= key
 
     partly, wholly = _in_order(seen & ~whole), _in_order(whole)
-    return BlockMask.from_kv_blocks(*partly, *wholly, BLOCK, visible, seq_lengths=(length, length))
+    return BlockMask.from_kv_blocks(*partly, *wholly, block, visible, seq_lengths=(length, length))
 
 
 def _in_order(blocks: Tensor) -> tuple[Tensor, Tensor]:
