@@ -69,6 +69,24 @@ def test_a_training_step_is_as_predicted(engine: LocalEngine, precision: Any, ch
     assert {row.operation for row in rows} >= {"aten::pow", "aten::_softmax", "aten::silu", "aten::mm"}
 
 
+FUSED = [("sdpa-flash", "bf16"), ("sdpa-efficient", "fp32"), ("sdpa-cudnn", "fp16"), ("flex", "bf16")]
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize(("implementation", "precision"), [*WAYS, *FUSED])
+def test_an_iteration_that_is_not_computed_takes_the_same_memory(
+    engine: LocalEngine, implementation: Any, precision: Any, causal: bool
+) -> None:
+    """A trial of the frontier against iterations that were computed, to the kernels' small change."""
+    cell = AttentionCell(implementation=implementation, precision=precision, batch=8, seq_len=8192, d_head=64,
+                         causal=causal, warmup_steps=2, min_steps=3, max_steps=3)  # fmt: skip
+    issued, computed = (
+        outcome(engine, experiment, cell).measurement.values["peak_allocated_bytes"]
+        for experiment in ("frontier", "attention")
+    )
+    assert issued == pytest.approx(computed, abs=8192, rel=1e-4)
+
+
 def test_a_fused_kernels_frontier_takes_no_longer_than_its_allocations(tmp_path: Path) -> None:
     """All of the card: millions of tokens, over which the kernel would compute for minutes a trial. Ten tensors as wide
     as the queries (q, k, v, output, four gradients; the queries' once more in float32): 20 numbers of 2 bytes a token

@@ -19,7 +19,7 @@ from runner.schema import AttentionCell, FrontierCell, StepCell
 
 SHAPE = ("d_model", "d_ff", "layers", "heads", "vocabulary")
 #: How far the search steps away from the prediction at first, as a share of it.
-FIRST_STEP = 1 / 16
+FIRST_STEP = 1 / 256
 #: What CUDA's allocator reserves for a model's step, over what is alive at its peak: 1.03 (bf16) and 1.055 (fp32) for
 #: `small` at context 512 on an H200.
 RESERVED_SHARE = 1.05

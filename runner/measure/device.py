@@ -41,18 +41,6 @@ class Device:
         elif self.type == "mps":
             torch.mps.synchronize()
 
-    def wait(self, seconds: float) -> bool:
-        """Waits for what was issued so far, but no longer than this; True if it is done. Raises what failed of it."""
-        if self.type != "cuda":
-            self.synchronize()
-            return True
-        stream, ends = torch.cuda.current_stream(self.torch), time.monotonic() + seconds
-        while not stream.query():
-            if time.monotonic() > ends:
-                return False
-            time.sleep(0.01)
-        return True
-
     def mark(self) -> Mark:
         """This moment, in the order of the device's work; costs a microsecond and waits for nothing."""
         event: torch.cuda.Event | torch.mps.Event | None = None

@@ -5,16 +5,19 @@
 For attention one iteration; for a model the second step, because the first has no optimizer state yet. What does not
 fit raises whatever the allocator raises, which the worker turns into `oom`.
 
-On CUDA memory is taken when a kernel is issued, not when it runs: once the whole step is issued it has all that it will
-ever take, and the allocator knows the peak. What is still running after `AWAITED_S` (a fused kernel over ten million
-tokens computes for a quarter of an hour, in memory that grows with the tokens alone) is not waited for; it ends with
-the process. A CPU takes memory as it computes, so that every trial there runs to its end.
+On CUDA attention is issued and not computed: a fused kernel over ten million tokens would compute for a quarter of an
+hour, in memory that grows with the tokens alone. The iteration is recorded as a CUDA graph, which takes from the
+allocator what it takes when it runs (a `gpu` test compares the two) and is never replayed. FlexAttention, which must be
+compiled at this length first and cannot be compiled while a graph is recorded, runs with a mask that shows no block.
+Whether the numbers would be right is not asked here.
 """
 
+import functools
 from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask
 
 from runner.engines.job import Job, Measurement
 from runner.measure import memory, precision
@@ -22,10 +25,8 @@ from runner.measure.allocations import CountedAllocations, storage_bytes
 from runner.measure.attention import AttentionStep, check
 from runner.measure.device import Device
 from runner.measure.step import ModelStep
+from runner.models.attention import causal_blocks, flex_of_blocks
 from runner.schema import AttentionCell, StepCell
-
-#: How long a trial on CUDA is watched for what its kernels might still report, such as an address out of bounds.
-AWAITED_S = 5.0
 
 
 def measure_trial(job: Job, report: Callable[[str], None]) -> Measurement:
@@ -36,35 +37,65 @@ def measure_trial(job: Job, report: Callable[[str], None]) -> Measurement:
     if device.type == "cpu":
         memory.give_back_at_once()
     report("build")
+    step: AttentionStep | ModelStep
     if isinstance(cell, AttentionCell):
         check(cell, device)
-        attention = AttentionStep(cell, device)
-        return _counted(attention, device, held=attention.held_bytes, report=report)
-    model = ModelStep(cell, device)
-    report("first step")
-    model(lambda: None)
-    model.between()
-    return _counted(model, device, held=storage_bytes(_held(model)), report=report)
-
-
-def _counted(
-    step: AttentionStep | ModelStep, device: Device, *, held: int, report: Callable[[str], None]
-) -> Measurement:
-    memory.reset_peaks(device)
-    report("step")
+        step = AttentionStep(cell, device)
+        held = step.held_bytes
+    else:
+        step = ModelStep(cell, device)
+        report("first step")
+        step(lambda: None)
+        step.between()
+        held = storage_bytes(_held(step))
     try:
-        if device.type == "cpu":
-            with CountedAllocations(held) as counted:
-                step(lambda: None)
-            peak: int | None = counted.peak_bytes
-        else:
-            step(lambda: None)
-            device.wait(AWAITED_S)
-            peak = memory.peaks(device)["peak_allocated_bytes"]
+        peak = _peak(step, device, held=held, report=report)
     except BaseException:
         report(step.phase)
         raise
     return Measurement(values={"peak_allocated_bytes": peak}, details={})
+
+
+def _peak(step: AttentionStep | ModelStep, device: Device, *, held: int, report: Callable[[str], None]) -> int | None:
+    """The most that is alive at once in one step, `held` bytes before it included."""
+    if device.type == "cpu":
+        report("step")
+        with CountedAllocations(held) as counted:
+            step(lambda: None)
+        return counted.peak_bytes
+    run: Callable[[], None] = functools.partial(step, lambda: None)
+    if device.type == "cuda" and isinstance(step, AttentionStep):
+        if step.cell.implementation == "flex":
+            show_nothing(step, device)
+            run()  # compiling takes memory of its own
+            step.drop_gradients()
+        else:
+            run = functools.partial(record, step)
+    memory.reset_peaks(device)
+    report("step")
+    run()
+    device.synchronize()
+    return memory.peaks(device)["peak_allocated_bytes"]
+
+
+def record(step: AttentionStep) -> None:
+    """Issues an iteration to a CUDA graph. Libraries may load their kernels meanwhile, which only `relaxed` allows."""
+    with torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="relaxed"):
+        step(lambda: None)
+
+
+def show_nothing(step: AttentionStep, device: Device) -> None:
+    """Gives FlexAttention a mask of the cell's size whose kernels find no block to work on."""
+    length = step.cell.seq_len
+    if step.cell.causal:
+        blocks = causal_blocks(length, device.torch)
+    else:  # as PyTorch does without a mask: one block of everything
+        one, which = (torch.zeros(size, dtype=torch.int32, device=device.torch) for size in ((1, 1, 1), (1, 1, 1, 1)))
+        blocks = BlockMask.from_kv_blocks(one, which, BLOCK_SIZE=-(-length // 128) * 128, seq_lengths=(length, length))
+    for count in (blocks.kv_num_blocks, blocks.full_kv_num_blocks, blocks.q_num_blocks, blocks.full_q_num_blocks):
+        if count is not None:
+            count.zero_()
+    step.run = functools.partial(flex_of_blocks, blocks=blocks)
 
 
 def _held(step: ModelStep) -> Iterator[Tensor]:
