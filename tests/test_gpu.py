@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from runner.analysis.costs import parameter_count, step_flops
+from runner.models.transformer import Transformer
 from runner.schema import ProfileCell
 from runner.sizes import SIZES
 from tests.command import rows, run, tiny
@@ -252,3 +253,27 @@ def test_every_mode_of_compiling_knows_its_cold_and_its_warm_time(tmp_path: Path
         assert row["status"] == "ok", row["message"]
         assert row["compile_cold_seconds"] > row["compile_warm_seconds"] > 0
         assert (row["graph_breaks"], row["recompiles"], row["compiler_fallback"]) == (0, 0, False)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
+def test_compiled_gradients_of_the_weights_are_not_rounded_to_half_precision() -> None:
+    """Eager autocast rounds each to bfloat16 and casts it back: then every number is one of bfloat16's."""
+    cell = tiny(**SIZES["toy-256"].numbers, context=128, precision="bf16")
+    torch.manual_seed(0)
+    tokens = torch.randint(cell.vocabulary, (4, cell.context), device="cuda")
+    shares, gradients = [], []
+    model = Transformer(cell, device="cuda")
+    for forward in (model, torch.compile(model)):
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = forward(tokens).float().square().mean()
+        model.zero_grad()
+        loss.backward()
+        found = [module.weight.grad for module in model.modules() if isinstance(module, torch.nn.Linear)]
+        gradients.append(found)
+        shares.append([(grad == grad.bfloat16()).float().mean().item() for grad in found if grad is not None])
+    assert set(shares[0]) == {1.0}
+    assert max(shares[1]) < 0.1
+    for eager, compiled in zip(*gradients, strict=True):
+        assert eager is not None
+        assert compiled is not None
+        assert (eager - compiled).norm() < 0.05 * eager.norm()

@@ -14,6 +14,7 @@ mask. Casting a built model with `.to(dtype)` would round the rotary tables: ask
 """
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader knows)
@@ -73,16 +74,46 @@ def rotate(x_bhte: Tensor, rope_2te: Tensor) -> Tensor:
         return turned_bhte if torch.compiler.is_compiling() else turned_bhte.contiguous()
 
 
+class Products(torch.autograd.Function):
+    """Linear layers that read the same tensor as one product with their weights side by side, in autocast's dtype.
+
+    The kernel that casts the weights joins them, and the product that is the weights' gradient writes float32, in which
+    it was summed: autocast alone writes it in half precision and casts it back, a kernel more for every weight.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x_btd: Tensor, *weights: Tensor) -> Tensor:
+        """(batch, time, outputs of all layers). x: (batch, time, inputs); each weight: (outputs, inputs), float32."""
+        dtype = torch.get_autocast_dtype(x_btd.device.type)
+        joined_od, low_btd = torch.cat(weights).to(dtype), x_btd.to(dtype)
+        ctx.save_for_backward(low_btd, joined_od)
+        ctx.x_dtype, ctx.outputs = x_btd.dtype, [len(weight) for weight in weights]
+        return F.linear(low_btd, joined_od)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
+        """The gradients of x and of each weight."""
+        low_btd, joined_od = ctx.saved_tensors
+        (gradient_bto,) = gradients
+        outputs_on, inputs_nd = gradient_bto.flatten(0, 1).t(), low_btd.flatten(0, 1)
+        if gradient_bto.is_cuda:
+            gradient_od = torch.mm(outputs_on, inputs_nd, out_dtype=torch.float32)
+        else:  # only CUDA has a product that writes another dtype than it reads
+            gradient_od = torch.mm(outputs_on, inputs_nd).float()
+        return ((gradient_bto @ joined_od).to(ctx.x_dtype), *torch.split(gradient_od, ctx.outputs))
+
+
 def are_joined(x_btd: Tensor) -> bool:
     """Whether layers that read the same tensor are one product: compiled under autocast."""
     return torch.compiler.is_compiling() and torch.is_autocast_enabled(x_btd.device.type)
 
 
-def joined_products(x_btd: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
-    """The output of each layer, by one product with the layers' weights side by side: the kernel that casts the weights
-    puts them there, and the GPU has fewer and larger kernels to run. The layers have outputs of one width."""
-    weights = torch.cat([layer.weight for layer in layers])
-    joined_btno = rearrange(F.linear(x_btd, weights), "b t (n o) -> b t n o", n=len(layers))
+def linear(x_btd: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
+    """The output of each layer; of several layers, all of one width."""
+    if not are_joined(x_btd):
+        return tuple(layer(x_btd) for layer in layers)
+    joined: Tensor = Products.apply(x_btd, *(layer.weight for layer in layers))  # type: ignore[no-untyped-call]
+    joined_btno = rearrange(joined, "b t (n o) -> b t n o", n=len(layers))
     # By index: a split's gradient is a concatenation, whose kernel works out every part for every element.
     return tuple(joined_btno[:, :, number] for number in range(len(layers)))
 
@@ -101,13 +132,12 @@ class SelfAttention(nn.Module):
 
     def forward(self, x_btd: Tensor, rope_2te: Tensor) -> Tensor:
         with span("attention projections"):
-            layers = (self.query, self.key, self.value)
-            projected = joined_products(x_btd, *layers) if are_joined(x_btd) else [layer(x_btd) for layer in layers]
+            projected = linear(x_btd, self.query, self.key, self.value)
             q_bhte, k_bhte, v_bhte = (rearrange(y_btd, "b t (h e) -> b h t e", h=self.heads) for y_btd in projected)
         with span("attention"):
             mixed_bhte = self.attend(rotate(q_bhte, rope_2te), rotate(k_bhte, rope_2te), v_bhte, causal=True)
         with span("attention projections"):
-            output_btd: Tensor = self.output(rearrange(mixed_bhte, "b h t e -> b t (h e)"))
+            (output_btd,) = linear(rearrange(mixed_bhte, "b h t e -> b t (h e)"), self.output)
         return output_btd
 
 
@@ -123,10 +153,11 @@ class SwiGLU(nn.Module):
     def forward(self, x_btd: Tensor) -> Tensor:
         with span("feed-forward"):
             if are_joined(x_btd):
-                gate_btf, up_btf = joined_products(x_btd, self.gate, self.up)
-                output_btd: Tensor = self.down(F.silu(gate_btf) * up_btf)
+                gate_btf, up_btf = linear(x_btd, self.gate, self.up)
+                hidden_btf = F.silu(gate_btf) * up_btf
             else:  # unnamed, so that the gate's own output is gone before the product
-                output_btd = self.down(F.silu(self.gate(x_btd)) * self.up(x_btd))
+                hidden_btf = F.silu(self.gate(x_btd)) * self.up(x_btd)
+            (output_btd,) = linear(hidden_btf, self.down)
         return output_btd
 
 
@@ -196,7 +227,7 @@ class Transformer(nn.Module):
         for first in range(0, len(self.blocks), together):
             x_btd = self.run_blocks(x_btd, rope_2te, self.blocks[first : first + together])
         with span("output head"):
-            logits_btv: Tensor = self.head(self.final_norm(x_btd))
+            (logits_btv,) = linear(self.final_norm(x_btd), self.head)
         return logits_btv
 
     def run_blocks(self, x_btd: Tensor, rope_2te: Tensor, blocks: nn.ModuleList) -> Tensor:
