@@ -7,6 +7,7 @@ as fast and costs 10 s as found: 9,155 steps. max-autotune makes it slower here,
 
 import dataclasses
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -160,6 +161,26 @@ def test_compiled_under_autocast_products_are_joined_and_nothing_else_changes() 
     expected.float().square().mean().backward()
     for a, b in zip(joined.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(a.grad, b.grad, rtol=5e-2, atol=2e-3)
+
+
+# The compiler makes an object of every autograd function that it reads, and PyTorch warns of it.
+@pytest.mark.filterwarnings("ignore:.*autograd.function.Function.*should not be instantiated:DeprecationWarning")
+@pytest.mark.parametrize("grad_mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+@pytest.mark.parametrize("checkpoint_blocks", [0, 1])
+def test_compiled_under_autocast_it_runs_in_every_mode(
+    grad_mode: type[AbstractContextManager[None]], checkpoint_blocks: int
+) -> None:
+    """Whole, without a graph break: what is sampled from and what is checkpointed too."""
+    cell = tiny(precision="bf16", checkpoint_blocks=checkpoint_blocks)
+    model, tokens = Transformer(cell), torch.randint(cell.vocabulary, (2, cell.context))
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    with grad_mode(), torch.autocast("cpu", torch.bfloat16):
+        got, expected = compiled(tokens), model(tokens)
+    torch.testing.assert_close(got, expected, rtol=2e-2, atol=2e-2)
+    if got.requires_grad:
+        got.float().square().mean().backward()
+        assert all(parameter.grad is not None for parameter in model.parameters())
 
 
 # ------------------------------------------------------------------------------------------------------------- the page

@@ -74,33 +74,30 @@ def rotate(x_bhte: Tensor, rope_2te: Tensor) -> Tensor:
         return turned_bhte if torch.compiler.is_compiling() else turned_bhte.contiguous()
 
 
-class Products(torch.autograd.Function):
-    """Linear layers that read the same tensor as one product with their weights side by side, in autocast's dtype.
-
-    The kernel that casts the weights joins them, and the product that is the weights' gradient writes float32, in which
-    it was summed: autocast alone writes it in half precision and casts it back, a kernel more for every weight.
-    """
+class Product(torch.autograd.Function):
+    """x W^T in autocast's dtype, with the gradient of W in float32, in which it was summed. Autocast alone writes it in
+    half precision and casts it back, a kernel more for every weight."""
 
     @staticmethod
-    def forward(ctx: Any, x_btd: Tensor, *weights: Tensor) -> Tensor:
-        """(batch, time, outputs of all layers). x: (batch, time, inputs); each weight: (outputs, inputs), float32."""
-        dtype = torch.get_autocast_dtype(x_btd.device.type)
-        joined_od, low_btd = torch.cat(weights).to(dtype), x_btd.to(dtype)
-        ctx.save_for_backward(low_btd, joined_od)
-        ctx.x_dtype, ctx.outputs = x_btd.dtype, [len(weight) for weight in weights]
-        return F.linear(low_btd, joined_od)
+    def forward(ctx: Any, x_bti: Tensor, weight_oi: Tensor) -> Tensor:
+        """(batch, time, inputs) and float32 (outputs, inputs) -> (batch, time, outputs)."""
+        dtype = torch.get_autocast_dtype(x_bti.device.type)
+        low_bti, low_oi = x_bti.to(dtype), weight_oi.to(dtype)
+        ctx.save_for_backward(low_bti, low_oi)
+        ctx.x_dtype = x_bti.dtype
+        return F.linear(low_bti, low_oi)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
-        """The gradients of x and of each weight."""
-        low_btd, joined_od = ctx.saved_tensors
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradients of x and of the weight."""
+        low_bti, low_oi = ctx.saved_tensors
         (gradient_bto,) = gradients
-        outputs_on, inputs_nd = gradient_bto.flatten(0, 1).t(), low_btd.flatten(0, 1)
+        gradient_on, low_ni = gradient_bto.flatten(0, 1).t(), low_bti.flatten(0, 1)
         if gradient_bto.is_cuda:
-            gradient_od = torch.mm(outputs_on, inputs_nd, out_dtype=torch.float32)
+            gradient_oi = torch.mm(gradient_on, low_ni, out_dtype=torch.float32)
         else:  # only CUDA has a product that writes another dtype than it reads
-            gradient_od = torch.mm(outputs_on, inputs_nd).float()
-        return ((gradient_bto @ joined_od).to(ctx.x_dtype), *torch.split(gradient_od, ctx.outputs))
+            gradient_oi = torch.mm(gradient_on, low_ni).float()
+        return (gradient_bto @ low_oi).to(ctx.x_dtype), gradient_oi
 
 
 def are_joined(x_btd: Tensor) -> bool:
@@ -109,10 +106,12 @@ def are_joined(x_btd: Tensor) -> bool:
 
 
 def linear(x_btd: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
-    """The output of each layer; of several layers, all of one width."""
+    """The output of each layer; of several layers, all of one width. Joined, the kernel that casts the weights puts
+    them side by side, and the GPU has fewer and larger kernels to run."""
     if not are_joined(x_btd):
         return tuple(layer(x_btd) for layer in layers)
-    joined: Tensor = Products.apply(x_btd, *(layer.weight for layer in layers))  # type: ignore[no-untyped-call]
+    weights_od = torch.cat([layer.weight for layer in layers])
+    joined: Tensor = Product.apply(x_btd, weights_od)  # type: ignore[no-untyped-call]
     joined_btno = rearrange(joined, "b t (n o) -> b t n o", n=len(layers))
     # By index: a split's gradient is a concatenation, whose kernel works out every part for every element.
     return tuple(joined_btno[:, :, number] for number in range(len(layers)))
