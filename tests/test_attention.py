@@ -110,6 +110,12 @@ def test_bytes_measured_on_an_h200(
     assert accounting.predicted_reserved_bytes(asked, gpu=H200) == pytest.approx(reserved, rel=off)
 
 
+def test_without_a_mask_flex_keeps_one_block_of_everything() -> None:
+    """Measured on an H200: 16 bytes more than queries, keys, values, output and a float32 a row."""
+    asked = cell(implementation="flex", precision="bf16", batch=8, seq_len=4096, d_head=64, causal=False)
+    assert accounting.saved_bytes(asked, device="cuda") == 16_908_304
+
+
 #: The same of heads narrower than the kernels' tiles: implementation, precision, head width; bytes at the peak.
 NARROW = [
     ("sdpa-flash", "bf16", 16, 51_381_248),

@@ -226,7 +226,7 @@ def _fused_forward(life: _Life) -> list[Held]:
         state = "24 bytes" if life.cell.implementation == "sdpa-flash" else "16 bytes"
         return [life.one("random state", state, life=("output",), saved=True)]
     if not life.cell.causal:
-        return []
+        return [life.one("block shown: all", "16 bytes", life=("output",), saved=True)]
     block = flex_block(life.cell.seq_len)
     counts, indices = f"4 × S/{block} × 4 bytes", f"4 × (S/{block})² × 4 bytes"
     return [life.one("blocks shown: how many", counts, life=(life.moments[0],), saved=True),
