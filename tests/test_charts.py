@@ -10,7 +10,7 @@ from typing import Any, get_args
 import plotly.graph_objects as go
 import pytest
 
-from pages.charts import colors, coverage, frame, frontier, ink, peaks, phases, samples, speedups, warmup
+from pages.charts import colors, coverage, frame, frontier, ink, peaks, phases, ratios, samples, speedups, warmup
 from pages.charts.phases import PhaseBar
 from pages.charts.speedups import SpeedupDot
 from runner.schema import Backend, Phase, Precision, Status
@@ -81,15 +81,16 @@ def dots() -> list[SpeedupDot]:
     ]
 
 
-def test_speedups_are_centered_on_one() -> None:
+def test_speedups_and_their_intervals() -> None:
     figure = speedups.speedup_dots(dots(), variant="bf16")
     (measured,) = traces(figure, name="whole step")
     assert (list(measured.x), list(measured.y)) == ([2.0, 0.5, 2.0], [0.0, 1.0, 2.0])
     assert list(measured.error_x.array) == pytest.approx([0.5, 0.1, 0.0])
     assert list(measured.error_x.arrayminus) == pytest.approx([0.2, 0.1, 0.0])
     low, high = figure.layout.xaxis.range
-    assert low == -high
-    assert high > math.log10(2.5)
+    assert low == pytest.approx(math.log10(0.4) - 0.06 * math.log10(2.5 / 0.4))
+    assert high == pytest.approx(math.log10(2.5) + 0.06 * math.log10(2.5 / 0.4))
+    assert low < math.log10(figure.data[-1].x[0]) < low + 0.01 * (high - low)
     assert figure.layout.xaxis.type == "log"
     assert 1 in figure.layout.xaxis.tickvals
     assert [text.strip() for text in figure.data[-1].text] == ["bf16 out of memory"]
@@ -146,13 +147,27 @@ def test_coverage_tiles() -> None:
     assert [list(line) for line in heat.z] == [[None, None], [4, 2], [3, 0]]
 
 
-def test_the_ratio_axis_has_few_ticks_centered_on_one() -> None:
-    """Three up to 3×, five beyond: neighbors stay apart on a phone."""
-    for ratio, wanted in ((1.35, ["0.77×", "1×", "1.3×"]), (11.0, ["0.11×", "0.33×", "1×", "3×", "9×"])):
-        figure = speedups.speedup_dots([SpeedupDot(place="a", size="", phase="step", cell_id="1", ratio=ratio)],
-                                       variant="bf16")  # fmt: skip
-        assert list(figure.layout.xaxis.ticktext) == wanted
-        assert math.prod(figure.layout.xaxis.tickvals) == pytest.approx(1)
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ([None, 0.0], ["0.95×", "1×", "1.05×", "1.1×"]),
+        ([1.02, 0.97], ["0.95×", "1×", "1.05×", "1.1×"]),
+        ([0.8, 1.35], ["0.8×", "1×", "1.2×"]),
+        ([1.9], ["1×", "1.5×"]),
+        ([0.7, 9.0], ["1×", "2×", "5×"]),
+        ([14.0, 2.0], ["1×", "2×", "5×", "10×"]),
+        ([0.04, 25.0], ["0.1×", "0.3×", "1×", "3×", "10×"]),
+        ([250.0, 0.002], ["0.01×", "0.1×", "1×", "10×", "100×"]),
+        ([1e8], ["1×", "100×", "10,000×", "1,000,000×", "100,000,000×"]),
+    ],
+)
+def test_a_ratio_axis_is_as_wide_as_its_ratios_and_shows_1(values: list[float | None], labels: list[str]) -> None:
+    axis = ratios.ratio_axis(values)
+    low, high = (10**end for end in axis["range"])
+    drawn = [value for value in values if value]
+    assert low < min([*drawn, 1 / 1.1]) <= max([*drawn, 1.1]) < high
+    assert axis["ticktext"] == labels
+    assert 1 in axis["tickvals"]
 
 
 def test_frontier_rows_under_their_groups() -> None:

@@ -6,6 +6,7 @@ as long. Three naive squares of 8 S² float32 numbers are the peak. Peak memory 
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -239,6 +240,17 @@ def test_the_latest_run_counts_and_rounds_pool(tmp_path: Path) -> None:
     assert [len(values) for values in samples["step"]] == [11, 11]
     assert len(attention_cells(path, Rows(run=old.run_id))) == 1
     assert attention_cells(path, Rows(machine="another")) == []
+
+
+def test_the_finest_answer_of_a_frontier_counts(tmp_path: Path) -> None:
+    """A later look in steps of 1,024 tokens says less than the first in steps of 64; one in steps of 64 more."""
+    runs = [rows.run(run_id=UUID(int=number)) for number in (1, 2, 3)]
+    looks = [frontier(of, largest=largest, step=step)
+             for of, largest, step in zip(runs, (2112, 2048, 2176), (64, 1024, 64), strict=True)]  # fmt: skip
+    first = memory_rows.store(tmp_path / "first.duckdb", looks[:2])
+    assert [row.largest for row in frontiers(first, Rows())] == [2112]
+    every = memory_rows.store(tmp_path / "every.duckdb", looks)
+    assert [row.largest for row in frontiers(every, Rows())] == [2176]
 
 
 def test_memory_rows(file: Path) -> None:

@@ -1,4 +1,4 @@
-"""A against B: every pair as a dot with its interval on a log axis around 1×, and what moved, from A's value to B's.
+"""A against B: every pair as a dot with its interval on a log axis, and what moved, from A's value to B's.
 
     figure = ratio_dots([RatioDot(place="toy-64 · 128", outcome="better", ratio=1.9, low=1.8, high=2.0, …)], …)
     figure = movers([Mover(place="toy-64 · 128", outcome="better", a=12.1, b=6.4, words="1.89× faster", …)], …)
@@ -16,6 +16,7 @@ import plotly.graph_objects as go
 from pages.charts.bytes import binary_axis
 from pages.charts.colors import BLUE, FAINT, FAINTER, ORANGE, QUIET, RED
 from pages.charts.frame import interval, layout, log_ticks, number
+from pages.charts.ratios import left_end, ratio_axis
 from pages.charts.rows import folded, row_pixels
 
 Outcome = Literal["better", "worse", "same"]
@@ -24,9 +25,6 @@ _LOOKS: Mapping[Outcome, tuple[str, str]] = {
     "same": (QUIET, "circle-open"),
     "better": (BLUE, "circle"),
 }
-_TICKS = (1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100)
-#: The axis reaches at least this far on both sides of 1×.
-_LEAST = 1.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,11 +74,10 @@ def ratio_dots(rows: Sequence[RatioDot], *, legend: Mapping[Outcome, str], noise
                 hovertemplate="%{customdata[1]}<extra></extra>",
                 cliponaxis=False,
             )
-    axis = _ratio_axis(measured)
+    axis = ratio_axis(value for row in measured for value in (row.ratio, row.low, row.high))
     lost = [row for row in rows if row.failure]
     figure.add_scatter(
-        # A hair inside: at the very edge rounding may put it outside, where nothing is drawn.
-        x=[10 ** (0.995 * axis["range"][0])] * len(lost),
+        x=[left_end(axis)] * len(lost),
         y=[places.index(row.place) for row in lost],
         mode="markers+text",
         showlegend=False,
@@ -182,23 +179,3 @@ def _errors(rows: Sequence[RatioDot]) -> dict[str, Any]:
 def _hover(row: RatioDot) -> str:
     sure = f"<br>95% interval {interval(row.low, row.high, unit='×')}" if row.low else ""
     return f"<b>{row.place}</b><br>{row.values}<br>A / B {number(row.ratio)}×{sure}"
-
-
-def _ratio_axis(rows: Sequence[RatioDot]) -> dict[str, Any]:
-    """A log axis with 1× in its middle, wide enough for every interval, ticks alike on both sides."""
-    ends = [abs(math.log10(value)) for row in rows for value in (row.ratio, row.low, row.high) if value]
-    reach = max([*ends, math.log10(_LEAST)]) * 1.1
-    within = [tick for tick in _TICKS if math.log10(tick) <= 0.95 * reach]
-    apart = 0.37 * reach  # of half the axis; on a phone labels that are nearer would touch
-    middle = [tick for tick in within[:-1] if apart <= math.log10(tick) <= math.log10(within[-1]) - apart][-1:]
-    above = [*middle, within[-1]]
-    ticks = [*(1 / tick for tick in reversed(above)), 1, *above]
-    return {
-        "type": "log",
-        "range": [-reach, reach],
-        "tickvals": ticks,
-        "ticktext": [f"{tick:.3g}×" if tick > 1 else f"{tick:.2g}×" for tick in ticks],
-        "automargin": True,
-        "zeroline": False,
-        "tickangle": 0,
-    }

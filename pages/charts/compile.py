@@ -16,6 +16,7 @@ import plotly.graph_objects as go
 
 from pages.charts.colors import FAINT, FAINTER, FAMILIES, QUIET, RED, color_of
 from pages.charts.frame import interval, layout, log_ticks, number
+from pages.charts.ratios import left_end, ratio_axis
 from pages.charts.rows import chart_pixels, folded, row_pixels
 
 #: With what the compiler's cache was filled: nothing, this very cell, whatever earlier cells had left.
@@ -23,7 +24,6 @@ Kind = Literal["cold", "warm", "as found"]
 Unit = Literal["s", "steps"]
 _SYMBOLS: Mapping[Kind, str] = {"cold": "circle", "warm": "circle-open", "as found": "diamond-wide-open"}
 _DASHES: Mapping[str, str] = {"cold": "solid", "warm": "dash", "as found": "dot"}
-_TICKS = (1.2, 1.5, 2, 3, 4, 9, 25, 100)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +67,11 @@ class CumulatedLine:
 
 
 def way_dots(rows: Sequence[WayDot]) -> go.Figure:
-    """One line a pair, one dot a way of compiling, on a log axis with 1× in its middle."""
+    """One line a pair, one dot a way of compiling."""
     places = list(dict.fromkeys(row.place for row in rows))
     backends = sorted({row.backend for row in rows}, key=list(FAMILIES["backend"]).index)
     figure = go.Figure()
-    ends = [abs(math.log10(value)) for row in rows for value in (row.ratio, row.low, row.high) if value]
-    reach = max([*ends, math.log10(1.25)]) * 1.15
+    axis = ratio_axis(value for row in rows if not row.failure for value in (row.ratio, row.low, row.high))
     beside = {place: [name for name in backends if (place, name) in {(row.place, row.backend) for row in rows}]
               for place in places}  # fmt: skip
     at = {
@@ -97,7 +96,7 @@ def way_dots(rows: Sequence[WayDot]) -> go.Figure:
         figure.add_scatter(
             mode="markers+text",
             showlegend=False,
-            x=[10**-reach] * len(lost),
+            x=[left_end(axis)] * len(lost),
             y=[at[row.place, backend] for row in lost],
             marker={"color": RED, "symbol": "x", "size": 8},
             text=[f"  {row.failure}" for row in lost],
@@ -111,12 +110,7 @@ def way_dots(rows: Sequence[WayDot]) -> go.Figure:
     row = max(row_pixels([folded(place) for place in places], least=36), 14 * max(map(len, beside.values()), default=1))
     height = chart_pixels(len(places), row=row, entries=len(backends), squeezed=row)
     figure.update_layout(**layout(height=max(220, height), state="ways"))
-    end = next(tick for tick in reversed(_TICKS) if math.log10(tick) <= reach)
-    shown = [1 / end, end**-0.5, 1, end**0.5, end]
-    figure.update_xaxes(
-        type="log", range=[-reach, reach], tickvals=shown, ticktext=[f"{tick:.2g}×" for tick in shown],
-        title="Speedup of the step (×, log)", automargin=True, zeroline=False, tickangle=0,
-    )  # fmt: skip
+    figure.update_xaxes(**axis, title="Speedup of the step (×, log)")
     _place_axis(figure, places)
     return figure
 

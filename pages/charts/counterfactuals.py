@@ -1,4 +1,4 @@
-"""What would help, ranked: the ratio of the step for every change, dots with 95% intervals on a log axis around 1×.
+"""What would help, ranked: the ratio of the step for every change, dots with 95% intervals on a log axis.
 
     figure = counterfactual_dots([SpeedupDot(place="bf16 products", phase="step", ratio=1.9, …)], singles=4)
 

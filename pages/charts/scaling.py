@@ -212,8 +212,11 @@ def _apart(lengths: Sequence[int]) -> list[int]:
 
 
 def brief(length: int) -> str:
-    """`64K` for 65,536."""
-    return f"{length // 1024:,}K" if length % 1024 == 0 else f"{length:,}"
+    """`64K` for 65,536, `8M` for 128 times as many."""
+    for size, letter in ((2**20, "M"), (2**10, "K")):
+        if length % size == 0:
+            return f"{length // size:,}{letter}"
+    return f"{length:,}"
 
 
 def _axes(figure: go.Figure, points: Sequence[ScalingPoint], *, axis: Axis, heights: Sequence[float]) -> None:

@@ -1,4 +1,4 @@
-"""How many times faster one way is than another: dots with 95% intervals on a log axis centered on 1×.
+"""How many times faster one way is than another: dots with 95% intervals on a log axis.
 
     figure = speedup_dots([SpeedupDot(place="toy-64 · 128", phase="step", ratio=1.9, low=1.8, high=2.0, …)])
     figure = speedup_trend(dots)          # the same over the size of the model
@@ -14,15 +14,12 @@ from typing import Any
 import plotly.graph_objects as go
 
 from pages.charts.colors import FAINT, RED, color_of
-from pages.charts.frame import WORDS, interval, layout, log_ticks, number, short, title_of
+from pages.charts.frame import WORDS, interval, layout, number, short, title_of
+from pages.charts.ratios import left_end, ratio_axis
 from pages.charts.rows import chart_pixels, folded, row_pixels
 from runner.schema import Phase
 
 _SYMBOLS: dict[Phase, str] = {"forward": "circle", "backward": "diamond", "step": "square"}
-#: What the axis may be labeled with above 1×; below it are the inverses.
-_TICKS = (1.1, 1.2, 1.3, 1.5, 2, 3, 4, 9, 25, 100, 10_000)
-#: From this reach on there is room for a tick halfway, also on a narrow screen.
-_HALFWAY = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,10 +57,10 @@ def speedup_dots(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
             hovertemplate="%{customdata[1]}<extra></extra>",
             cliponaxis=False,
         )
-    axis = _ratio_axis(measured)
+    axis = ratio_axis(_ends(measured))
     lost = [row for row in rows if row.failure]
     figure.add_scatter(
-        x=[10 ** axis["range"][0]] * len(lost),
+        x=[left_end(axis)] * len(lost),
         y=[places.index(row.place) for row in lost],
         mode="markers+text",
         showlegend=False,
@@ -144,25 +141,8 @@ def speedup_trend(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
         tickvals=list(ticks),
         ticktext=[f"{name}<br>{short(size)}" for size, name in ticks.items()],
     )
-    low, high = _reached(usable)
-    ratios = log_ticks(10**low, 10**high, most=6)
-    figure.update_yaxes(
-        type="log",
-        title=f"Speedup of {variant} (×, log)",
-        range=[low, high],
-        tickvals=ratios,
-        ticktext=[f"{ratio:g}×" for ratio in ratios],
-        automargin=True,
-        zeroline=False,
-    )
+    figure.update_yaxes(**ratio_axis(_ends(usable)), title=f"Speedup of {variant} (×, log)")
     return figure
-
-
-def _reached(rows: Sequence[SpeedupDot]) -> list[float]:
-    """The decades from the lowest interval to the highest, 1× among them."""
-    ends = [math.log10(value) for row in rows for value in (row.ratio, row.low, row.high) if value]
-    low, high = min([*ends, -0.05]), max([*ends, 0.05])
-    return [low - 0.06 * (high - low), high + 0.06 * (high - low)]
 
 
 def geometric_means(rows: Sequence[SpeedupDot]) -> dict[int, float]:
@@ -171,6 +151,10 @@ def geometric_means(rows: Sequence[SpeedupDot]) -> dict[int, float]:
     for row in rows:
         groups.setdefault(row.parameters or 0, []).append(math.log(row.ratio))
     return {size: math.exp(sum(logs) / len(logs)) for size, logs in sorted(groups.items())}
+
+
+def _ends(rows: Sequence[SpeedupDot]) -> list[float | None]:
+    return [value for row in rows for value in (row.ratio, row.low, row.high)]
 
 
 def _errors(rows: Sequence[SpeedupDot]) -> dict[str, Any]:
@@ -189,21 +173,3 @@ def _hover(row: SpeedupDot) -> str:
         f"<b>{row.place}</b><br>{WORDS[row.phase]}: {number(row.ratio)}×"
         f"<br>95% interval {interval(row.low, row.high, unit='×')}"
     )
-
-
-def _ratio_axis(rows: Sequence[SpeedupDot]) -> dict[str, Any]:
-    """A log axis with 1× in its middle, wide enough for every interval."""
-    ends = [abs(math.log10(value)) for row in rows for value in (row.ratio, row.low, row.high) if value]
-    reach = max([*ends, math.log10(1.25)]) * 1.12
-    end = next((tick for tick in reversed(_TICKS) if math.log10(tick) <= reach), _TICKS[0])
-    above = [math.sqrt(end), end] if end >= _HALFWAY else [end]
-    ticks = [*(1 / tick for tick in reversed(above)), 1, *above]
-    return {
-        "type": "log",
-        "range": [-reach, reach],
-        "tickvals": ticks,
-        "ticktext": [f"{tick:.2g}×" if tick < 100 else f"{tick:,.0f}×" for tick in ticks],
-        "automargin": True,
-        "zeroline": False,
-        "tickangle": 0,
-    }

@@ -190,7 +190,7 @@ def _model_words(found: Sequence[Frontier], grows: Model) -> str:
 
 def _partner(found: Sequence[Frontier], of: Frontier, **changed: str) -> Frontier | None:
     """The answer to the same question but for what is `changed`, in the same memory; None if that is itself."""
-    wanted = {name: getattr(of.cell, name) for name in FrontierCell.names()} | changed
+    wanted = {name: getattr(of.cell, name) for name in FrontierCell.names() if name != "step"} | changed
     same = (row for row in found if all(getattr(row.cell, name) == value for name, value in wanted.items()))
     return next((row for row in same if row is not of), None)
 

@@ -148,8 +148,8 @@ _ANSWER = ("cell_id", "status", "predicted", "largest", "smallest_failing", "lar
 
 
 def frontiers(path: Path, of: Rows) -> list[Frontier]:
-    """The latest answer to every question of `runner frontier`."""
-    query, parameters = latest("frontier", _ANSWER, of=of)
+    """The answer to every question of `runner frontier`: the finest, and of those the latest."""
+    query, parameters = latest("frontier", _ANSWER, of=of, effort=("-step",))
     names = ", ".join((*_ANSWER, *_FRONTIER_KEY))
     order = "limited, implementation <> 'naive', implementation, precision, d_head, d_model, layers, context, batch"
     with open_reader(path) as reader:

@@ -27,11 +27,12 @@ def latest(
 ) -> tuple[str, list[Any]]:
     """A query for the rows that count, and its parameters: `machine`, `torch`, the key, the ids, `names`.
 
-    Cells that differ only in `ignoring` and `effort` ask the same question. The greatest effort answers it; among
-    equals the latest run; of a round that was tried again, the last try. Rounds stay rows of their own.
+    Cells that differ only in `ignoring` and `effort` ask the same question. The greatest effort answers it (of a column
+    behind a minus, the least); among equals the latest run; of a round that was tried again, the last try. Rounds stay
+    rows of their own.
     """
     key = TABLES[table].key
-    question = [name for name in key if name not in (*ignoring, *effort)]
+    question = [name for name in key if name not in (*ignoring, *(column.lstrip("-") for column in effort))]
     columns = dict.fromkeys((*key, "run_id", "cell_id", "cell_key", "round", *names))
     conditions = [(f"{MACHINE} = ?", of.machine), ("s.run_id = ?", of.run)]
     asked = [(text, value) for text, value in conditions if value is not None]
