@@ -169,7 +169,7 @@ def frontier_command(
 ) -> None:
     """Find the longest sequence, or a model's largest context or batch, that fits in memory.
 
-    By prediction, then by real steps in fresh processes that may take no more than the limit.
+    By prediction, then by real allocations in fresh processes that may take no more than the limit.
     """
     given = dict(locals())
 

@@ -1,4 +1,4 @@
-"""Does this size fit? One real step at the limit that the worker was given, and its peak.
+"""Does this size fit? One step at the limit that the worker was given, by real allocations, and its peak.
 
     python -m runner frontier --limit 2GiB
 
