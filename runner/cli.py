@@ -237,12 +237,17 @@ def compare_command(
 
 @app.command(name="import", epilog="Example: python -m runner import report.sqlite --label 'their run'")
 def import_command(
-    file: Annotated[Path, typer.Argument(help="A memory snapshot, or an nsys export or statistics.", metavar="FILE")],
+    file: Annotated[
+        Path,
+        typer.Argument(help="A results file, a memory snapshot, or an nsys export or statistics.", metavar="FILE"),
+    ],
     db: Db = None,
     label: Annotated[str | None, typer.Option(help=r"A name for it. \[default: the file's name]")] = None,
 ) -> None:
-    """Add what somebody else recorded: the pickle of a torch.cuda.memory snapshot, the SQLite export of an Nsight
-    Systems report, or the CSV of `nsys stats`. Nothing in the file is executed.
+    """Add what another machine measured or somebody else recorded: a results file (.duckdb), the pickle of a
+    torch.cuda.memory snapshot, the SQLite export of an Nsight Systems report, or the CSV of `nsys stats`.
+
+    Nothing in the file is executed. Of a results file only the rows are added that are not there yet.
     """
     report = import_file(file, db=db or default_path(), label=label)
     for line in report.lines:

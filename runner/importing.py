@@ -3,8 +3,8 @@
     for line in import_file(Path("report.sqlite"), db=Path("data/results.duckdb")).lines:
         print(line)
 
-The kind is told by the first bytes. Understood are a torch.cuda.memory snapshot (pickle), the SQLite export of an
-Nsight Systems report, and the CSV of `nsys stats`. Nothing in a file is executed.
+The kind is told by the first bytes. Understood are the results file of another machine, a torch.cuda.memory snapshot
+(pickle), the SQLite export of an Nsight Systems report, and the CSV of `nsys stats`. Nothing in a file is executed.
 """
 
 from dataclasses import dataclass
@@ -13,10 +13,15 @@ from pathlib import Path
 from runner.errors import UsageError
 from runner.nsys import importing as nsys
 from runner.progress import size
+from runner.store.merging import merge
 from runner.timeline.importing import import_snapshot
 
 _SQLITE, _PICKLE = b"SQLite format 3\0", b"\x80"
+#: What a DuckDB file has from its ninth byte on.
+_DUCKDB = b"DUCK"
 _BEGINNING_BYTES = 65_536
+#: Tables of one row a cell, for people.
+_CELLS = ("steps", "attention", "memory", "numerics", "accumulation", "frontier", "timelines", "profiles", "traces")
 #: Endings under which a pickle of any protocol may come, and those of reports that only nsys itself can read.
 _PICKLES, _REPORTS = (".pickle", ".pkl"), (".nsys-rep", ".qdrep", ".qdstrm")
 
@@ -34,6 +39,8 @@ def import_file(path: Path, *, db: Path, label: str | None = None) -> Report:
     start = _beginning(path)
     if start.startswith(_SQLITE):
         return _traces(nsys.import_export(path, db=db, label=label), path)
+    if start[8:12] == _DUCKDB:
+        return _results(path, db=db, label=label)
     if path.suffix in _REPORTS:
         raise UsageError(
             f"{path} is a report that only Nsight Systems itself can read.",
@@ -46,7 +53,8 @@ def import_file(path: Path, *, db: Path, label: str | None = None) -> Report:
         return _traces(nsys.import_stats(path, db=db, label=label), path)
     raise UsageError(
         f"{path} is no file that can be imported: it begins with {start[:16]!r}.",
-        expected="a memory snapshot (.pickle), the SQLite export of an nsys report, or the CSV of `nsys stats`",
+        expected="a results file (.duckdb), a memory snapshot (.pickle), the SQLite export of an nsys report, or the "
+        "CSV of `nsys stats`",
         do="See `python -m runner import --help`.",
     )
 
@@ -57,6 +65,17 @@ def _beginning(path: Path) -> bytes:
             return file.read(_BEGINNING_BYTES)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.", do="Name a file to import.") from None
+
+
+def _results(path: Path, *, db: Path, label: str | None) -> Report:
+    if label:
+        raise UsageError(f"--label got {label!r}.", expected="none: runs of a results file keep the labels they have")
+    found = merge(path, into=db)
+    if not found:
+        return Report(lines=(f"Nothing new: {db} has every row of {path}.",))
+    cells = [f"{found[name]:,} of {name}" for name in _CELLS if name in found]
+    runs = f"{found.get('runs', 0):,} runs" if found.get("runs") != 1 else "1 run"
+    return Report(lines=(f"{runs}, cells: {', '.join(cells) or 'none'}; {sum(found.values()):,} rows in all.",))
 
 
 def _timelines(path: Path, *, db: Path, label: str | None) -> Report:

@@ -75,36 +75,46 @@ def ingest(db_path: Path | str, *, patience_s: float = 0.1, most_s: float = 1.0)
     changed nothing, when the file is not Stepscope's; StoreError when it cannot be written, such as on a full disk:
     then nothing has left the spool that is not in the file.
     """
-    path, deadline = Path(db_path).absolute(), time.monotonic() + patience_s
+    path = Path(db_path).absolute()
     spool = Spool(path)
     if not path.exists() and not spool.files():
         return 0
     bad: list[str] = []
     try:
-        with spool.lock("exclusive", patience_s=patience_s) as alone:
-            if not alone:
-                return 0
-            with connected() as con:  # within the lock, where no reader competes for the cores
-                if not path.exists():
-                    _create(con, path, spool)
-                with attached(con, path, access="READ_WRITE", deadline=deadline):
-                    ingested = _ingest(con, path, spool, most_s=most_s, bad=bad)
+        with writing(path, patience_s=patience_s) as con:
+            ingested = _ingest(con, spool, most_s=most_s, bad=bad)
     except DatabaseBusy:
         return 0
-    except (duckdb.IOException, duckdb.TransactionException, duckdb.FatalException, OSError) as error:
-        raise StoreError(
-            f"{path} cannot be written: {reason(error)}.",
-            expected="room on the disk and the right to write there",
-            do=f"Nothing is lost: the measured cells wait in {spool.folder}.",
-        ) from error
     if bad:
         message = f"Not finished cells of Stepscope, set aside as *.bad in {spool.folder}: {', '.join(bad)}"
         warnings.warn(message, stacklevel=2)
     return ingested
 
 
-def _ingest(con: duckdb.DuckDBPyConnection, path: Path, spool: Spool, *, most_s: float, bad: list[str]) -> int:
-    _upgrade(con, path)
+@contextlib.contextmanager
+def writing(path: Path, *, patience_s: float) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The file as `file`, made where there is none, with every table and column of the schema, and nobody else in it.
+    Raises DatabaseBusy when others hold it for longer than `patience_s`, DatabaseForeign, StoreError."""
+    spool, deadline = Spool(path), time.monotonic() + patience_s
+    try:
+        with spool.lock("exclusive", patience_s=patience_s) as alone:
+            if not alone:
+                raise busy(path)
+            with connected() as con:  # within the lock, where no reader competes for the cores
+                if not path.exists():
+                    _create(con, path, spool)
+                with attached(con, path, access="READ_WRITE", deadline=deadline):
+                    _upgrade(con, path)
+                    yield con
+    except (duckdb.IOException, duckdb.TransactionException, duckdb.FatalException, OSError) as error:
+        raise StoreError(
+            f"{path} cannot be written: {reason(error)}.",
+            expected="room on the disk and the right to write there",
+            do=f"Nothing is lost: the measured cells wait in {spool.folder}.",
+        ) from error
+
+
+def _ingest(con: duckdb.DuckDBPyConnection, spool: Spool, *, most_s: float, bad: list[str]) -> int:
     spool.remove_leftovers()
     ingested, end = 0, time.monotonic() + most_s
     for file in spool.files():
