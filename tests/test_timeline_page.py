@@ -107,10 +107,6 @@ def _shown(page: Page, number: int = 0) -> Locator:
     return found
 
 
-def _number(found: Locator, name: str) -> float:
-    return float(found.get_attribute(f"data-{name}") or "nan")
-
-
 def _window(found: Locator) -> list[int]:
     return [int(value) for value in (found.get_attribute("data-window") or "").split(",")]
 
@@ -134,7 +130,7 @@ def test_drawn_total_pin_and_cursor(browser: Browser, address: str) -> None:
         expect(page.get_by_text("falls in the forward phase, 0.300 ms into the 1.00 ms recorded")).to_contain_text(
             "30.0 MiB"
         )
-        assert _number(found, "drawn-peak") == 30 * MIB
+        expect(found).to_have_attribute("data-drawn-peak", str(30 * MIB))
         expect(page.get_by_text("At the peak (0.30 ms, forward): 4 allocations hold 30.0 MiB")).to_be_visible()
         _click(found, at_us=450, address=16 * MIB)  # the weights lie in 0–8, the activation of 16 MiB in 8–24
         expect(found).to_have_attribute("data-pinned", "1")
@@ -251,7 +247,7 @@ def test_two_timelines_fold_and_difference(browser: Browser, address: str, writt
     with opened(browser, f"{address}?timeline={TRAIN}&beside={INFERENCE}&fold=256+KiB") as visitor:
         page = visitor.page
         for number, label in enumerate((TRAIN, INFERENCE)):
-            assert _number(_shown(page, number), "drawn-peak") == by_label[label].peak_bytes
+            expect(_shown(page, number)).to_have_attribute("data-drawn-peak", str(by_label[label].peak_bytes))
         gap = (by_label[TRAIN].peak_bytes - by_label[INFERENCE].peak_bytes) / MIB
         expect(page.get_by_text("higher than that of")).to_contain_text(f"{gap:.0f} MiB")
         expect(page.get_by_role("heading", name="What the two peaks are made of")).to_be_visible()
