@@ -81,6 +81,10 @@ def test_the_newest_of_a_title_counts_on_each_machine(tmp_path: Path) -> None:
     timelines.write(path, there, by_hand())
     machine = "Example CPU · bench"
     assert [item.label for item in stored(path)] == [f"{TRAIN} · {machine}2", f"{TRAIN} · {machine}1"]
+    assert [item.label for item in stored(path, first=f"{machine}1")] == [
+        f"{TRAIN} · {machine}1",
+        f"{TRAIN} · {machine}2",
+    ]
     assert [item.label for item in stored(path, there.run_id)] == [TRAIN]
 
 

@@ -19,7 +19,7 @@ ALONE = "nothing"
 
 def page(frame: Frame) -> None:
     st.title("What fills memory during a step?", anchor=False)
-    found = {item.label: item for item in frame.ask(timelines, frame.selection.run)}
+    found = {item.label: item for item in frame.ask(timelines, frame.selection.run, frame.selection.machine)}
     if not found:
         _empty()
         return

@@ -54,14 +54,15 @@ _TIMELINES = f"""
         words || CASE WHEN count(*) OVER (PARTITION BY words) > 1 THEN ' · ' || machine ELSE '' END, machine, origin,
         t.allocations, duration_us, baseline_bytes, t.peak_bytes, peak_at_us, lost_events, device_bytes,
         {", ".join(f"m.{name}" for name in _KEY)}
-    FROM recorded t LEFT JOIN memory m USING (cell_id) ORDER BY t.cell_id DESC"""
+    FROM recorded t LEFT JOIN memory m USING (cell_id)
+    ORDER BY machine IS DISTINCT FROM $first, t.cell_id DESC"""
 
 
-def timelines(path: Path, run: UUID | None = None) -> list[Timeline]:
-    """Every timeline of the file, or of one run, the newest first. Of those with one title the newest counts, on each
-    machine."""
+def timelines(path: Path, run: UUID | None = None, first: str | None = None) -> list[Timeline]:
+    """Every timeline of the file, or of one run, those of the machine `first` before others, the newest first. Of those
+    with one title the newest counts, on each machine."""
     with open_reader(path) as reader:
-        rows = reader.execute(_TIMELINES, {"run": run}).fetchall()
+        rows = reader.execute(_TIMELINES, {"run": run, "first": first}).fetchall()
     return [_timeline(row) for row in rows]
 
 
