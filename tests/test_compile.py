@@ -138,7 +138,7 @@ def test_graph_breaks_and_recompiles_are_counted() -> None:
 @pytest.mark.filterwarnings("ignore:.*autograd.function.Function.*should not be instantiated:DeprecationWarning")
 def test_compiled_under_autocast_products_are_joined_and_nothing_else_changes() -> None:
     """Four products a layer and the head instead of seven; the same numbers and gradients as the plain model."""
-    cell = tiny(precision="bf16")
+    cell = tiny(precision="bf16", layers=1)
     tokens = torch.randint(cell.vocabulary, (2, cell.context))
     plain, joined = Transformer(cell), Transformer(cell)
     joined.load_state_dict(plain.state_dict())
@@ -165,13 +165,14 @@ def test_compiled_under_autocast_products_are_joined_and_nothing_else_changes() 
 
 # The compiler makes an object of every autograd function that it reads, and PyTorch warns of it.
 @pytest.mark.filterwarnings("ignore:.*autograd.function.Function.*should not be instantiated:DeprecationWarning")
-@pytest.mark.parametrize("grad_mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
-@pytest.mark.parametrize("checkpoint_blocks", [0, 1])
+@pytest.mark.parametrize(
+    ("grad_mode", "checkpoint_blocks"), [(torch.no_grad, 0), (torch.inference_mode, 1), (torch.enable_grad, 1)]
+)
 def test_compiled_under_autocast_it_runs_in_every_mode(
     grad_mode: type[AbstractContextManager[None]], checkpoint_blocks: int
 ) -> None:
     """Whole, without a graph break: what is sampled from and what is checkpointed too."""
-    cell = tiny(precision="bf16", checkpoint_blocks=checkpoint_blocks)
+    cell = tiny(precision="bf16", layers=1, checkpoint_blocks=checkpoint_blocks)
     model, tokens = Transformer(cell), torch.randint(cell.vocabulary, (2, cell.context))
     torch._dynamo.reset()
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
