@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from runner.analysis.allocator import MIB, Lifetime, reserved_bytes
 from runner.analysis.frontier import Room, at, predicted_largest, search
@@ -11,6 +12,10 @@ from runner.engines.job import Job
 from runner.engines.local import LocalEngine
 from runner.errors import UsageError
 from runner.frontier import byte_count, questions
+from runner.measure.attention import AttentionStep
+from runner.measure.device import Device
+from runner.measure.frontier import show_nothing
+from runner.models.attention import causal_blocks
 from runner.schema import AttentionCell, FrontierCell, StepCell, new_id
 from tests.command import rows, run
 
@@ -190,3 +195,16 @@ def test_a_kernel_that_is_not_there_is_skipped(tmp_path: Path) -> None:
     (found,) = rows(tmp_path / "r.duckdb", "FROM frontier")
     assert (found["status"], found["largest"]) == ("skipped", None)
     assert "no sdpa-cudnn kernel" in found["message"]
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_the_mask_of_a_trial_of_flex_shows_nothing_and_no_other_mask_is_touched(causal: bool) -> None:
+    """1,000 tokens are eight blocks of 128, of which causal ones are seen in each row; a trial's has none."""
+    cell = AttentionCell(implementation="flex", precision="fp32", seq_len=1000, d_head=16, batch=1, causal=causal)
+    step = AttentionStep(cell, Device("cpu"))
+    show_nothing(step, Device("cpu"))
+    blocks = step.run.keywords["blocks"]
+    counts = (blocks.kv_num_blocks, blocks.full_kv_num_blocks, blocks.q_num_blocks, blocks.full_q_num_blocks)
+    assert [int(count.sum()) for count in counts if count is not None] == [0] * (4 if causal else 2)
+    assert blocks.seq_lengths == (1000, 1000)
+    assert int(causal_blocks(1000, torch.device("cpu")).kv_num_blocks.sum()) > 0

@@ -5,11 +5,12 @@
 For attention one iteration; for a model the second step, because the first has no optimizer state yet. What does not
 fit raises whatever the allocator raises, which the worker turns into `oom`.
 
-On CUDA attention is issued and not computed: a fused kernel over ten million tokens would compute for a quarter of an
-hour, in memory that grows with the tokens alone. The iteration is recorded as a CUDA graph, which takes from the
-allocator what it takes when it runs (a `gpu` test compares the two) and is never replayed. FlexAttention, which must be
-compiled at this length first and cannot be compiled while a graph is recorded, runs with a mask that shows no block.
-Whether the numbers would be right is not asked here.
+On CUDA fused attention is issued and not computed: over ten million tokens it would compute for a quarter of an hour,
+in memory that grows with the tokens alone. The iteration is recorded as a CUDA graph, which takes from the allocator what
+it takes when it runs (a `gpu` test compares the two), and is never replayed. FlexAttention, which must be compiled at
+this length first and cannot be compiled while a graph is recorded, runs with a mask that shows no block. Whether the
+numbers would be right is not asked here. What writes the scores out is computed, in seconds: recorded, one of four
+frontiers on an H200 came out a step of 64 tokens short of what had run.
 """
 
 import functools
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask
 
+from runner.analysis.attention_tensors import FLEX_BLOCK, is_unfused
 from runner.engines.job import Job, Measurement
 from runner.measure import memory, precision
 from runner.measure.allocations import CountedAllocations, storage_bytes
@@ -69,7 +71,7 @@ def _peak(step: AttentionStep | ModelStep, device: Device, *, held: int, report:
             show_nothing(step, device)
             run()  # compiling takes memory of its own
             step.drop_gradients()
-        else:
+        elif not is_unfused(step.cell):
             run = functools.partial(record, step)
     memory.reset_peaks(device)
     report("step")
@@ -89,9 +91,12 @@ def show_nothing(step: AttentionStep, device: Device) -> None:
     length = step.cell.seq_len
     if step.cell.causal:
         blocks = causal_blocks(length, device.torch)
+        causal_blocks.cache_clear()  # whoever asks for it next wants one that shows something
     else:  # as PyTorch does without a mask: one block of everything
         one, which = (torch.zeros(size, dtype=torch.int32, device=device.torch) for size in ((1, 1, 1), (1, 1, 1, 1)))
-        blocks = BlockMask.from_kv_blocks(one, which, BLOCK_SIZE=-(-length // 128) * 128, seq_lengths=(length, length))
+        blocks = BlockMask.from_kv_blocks(
+            one, which, BLOCK_SIZE=-(-length // FLEX_BLOCK) * FLEX_BLOCK, seq_lengths=(length, length)
+        )
     for count in (blocks.kv_num_blocks, blocks.full_kv_num_blocks, blocks.q_num_blocks, blocks.full_q_num_blocks):
         if count is not None:
             count.zero_()
