@@ -6,9 +6,9 @@ For attention one iteration; for a model the second step, because the first has 
 fit raises whatever the allocator raises, which the worker turns into `oom`.
 
 On CUDA fused attention is issued and not computed: over ten million tokens it would compute for a quarter of an hour,
-in memory that grows with the tokens alone. The iteration is recorded as a CUDA graph, which takes from the allocator what
-it takes when it runs (a `gpu` test compares the two), and is never replayed. FlexAttention, which must be compiled at
-this length first and cannot be compiled while a graph is recorded, runs with a mask that shows no block. Whether the
+in memory that grows with the tokens alone. The iteration is recorded as a CUDA graph, which takes from the allocator
+what it takes when it runs (a `gpu` test compares the two), and is never replayed. FlexAttention, which must be compiled
+at this length first and cannot be compiled while a graph is recorded, runs with a mask that shows no block. Whether the
 numbers would be right is not asked here. What writes the scores out is computed, in seconds: recorded, one of four
 frontiers on an H200 came out a step of 64 tokens short of what had run.
 """
