@@ -97,9 +97,13 @@ function heard(chart, change) {
   settle()
 }
 
-let due = 0
-const look = () => { due = 0; charts().forEach(attend); settle() }
-const soon = () => { due ||= setTimeout(look, 60) }
+// A new chart gets its zoom before it is first painted; the address can wait.
+let painting = 0, due = 0
+const look = () => { painting = 0; charts().forEach(attend) }
+const soon = () => {
+  painting ||= requestAnimationFrame(look)
+  due ||= setTimeout(() => { due = 0; settle() }, 60)
+}
 
 export default function ({setStateValue}) {
   window.__stepscopeTell = setStateValue
