@@ -134,8 +134,6 @@ def test_graph_breaks_and_recompiles_are_counted() -> None:
 # ------------------------------------------------------------------------------------------------------------ the model
 
 
-# The compiler makes an object of every autograd function that it reads, and PyTorch warns of it.
-@pytest.mark.filterwarnings("ignore:.*autograd.function.Function.*should not be instantiated:DeprecationWarning")
 def test_compiled_under_autocast_products_are_joined_and_nothing_else_changes() -> None:
     """Four products a layer and the head instead of seven; the same numbers and gradients as the plain model."""
     cell = tiny(precision="bf16", layers=1)
@@ -163,8 +161,6 @@ def test_compiled_under_autocast_products_are_joined_and_nothing_else_changes() 
         torch.testing.assert_close(a.grad, b.grad, rtol=5e-2, atol=2e-3)
 
 
-# The compiler makes an object of every autograd function that it reads, and PyTorch warns of it.
-@pytest.mark.filterwarnings("ignore:.*autograd.function.Function.*should not be instantiated:DeprecationWarning")
 @pytest.mark.parametrize(
     ("grad_mode", "checkpoint_blocks"), [(torch.no_grad, 0), (torch.inference_mode, 1), (torch.enable_grad, 1)]
 )

@@ -13,7 +13,7 @@ from torch.nn.attention.flex_attention import create_block_mask
 from runner.analysis import attention_tensors
 from runner.errors import UsageError
 from runner.models.attention import ATTENTION, causal_blocks, unavailable
-from runner.models.transformer import Transformer, fill_truncated_normal
+from runner.models.transformer import Rotation, Transformer, fill_truncated_normal, rotary_tables, turned
 from runner.schema import Attention, StepCell
 from tests import reference_model
 
@@ -77,6 +77,21 @@ def test_order_matters() -> None:
     cell = make_cell()
     swapped = Transformer(cell)(torch.tensor([[3, 4, 5, 6], [4, 3, 5, 6]]))
     assert (swapped[0, 3] - swapped[1, 3]).abs().max() > 1e-3
+
+
+def test_the_gradient_of_a_rotation() -> None:
+    """Against finite differences in float64, and bit for bit what autograd makes of the same sum."""
+    table = rotary_tables(context=5, head_width=6).double()
+    x = torch.randn(2, 3, 5, 6, dtype=torch.float64, requires_grad=True)
+
+    def rotated(x: Tensor) -> Tensor:
+        return torch.as_tensor(Rotation.apply(x, table))  # type: ignore[no-untyped-call]
+
+    assert torch.autograd.gradcheck(rotated, (x,))
+    towards = torch.randn_like(x)
+    (got,) = torch.autograd.grad(rotated(x), x, towards)
+    (expected,) = torch.autograd.grad(turned(x, *table), x, towards)
+    assert got.equal(expected)
 
 
 @pytest.mark.parametrize("attention", HERE)

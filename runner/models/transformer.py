@@ -63,15 +63,36 @@ def rotary_tables(*, context: int, head_width: int) -> Tensor:
     return torch.stack((angles_te.cos(), angles_te.sin() * signs_e)).float()
 
 
-def rotate(x_bhte: Tensor, rope_2te: Tensor) -> Tensor:
-    """Turn each adjacent pair (x[2i], x[2i+1]) of position t by its angle. In float32; returns x's dtype."""
-    with span("rope"):
+def turned(x_bhte: Tensor, cosine_te: Tensor, sine_te: Tensor) -> Tensor:
+    """Each adjacent pair of channels (x[2i], x[2i+1]) of position t by its angle. In float32; returns x's dtype."""
+    pairs_bhtp2 = rearrange(x_bhte, "b h t (p two) -> b h t p two", two=2)
+    swapped_bhte = rearrange(pairs_bhtp2.flip(-1), "b h t p two -> b h t (p two)")
+    return (x_bhte * cosine_te + swapped_bhte * sine_te).to(x_bhte.dtype)
+
+
+class Rotation(torch.autograd.Function):
+    """`turned`, whose gradient is turned back. Autograd would swap the sines too: compiled for a CPU, that kernel takes
+    twice as long."""
+
+    @staticmethod
+    def forward(ctx: Any, x_bhte: Tensor, rope_2te: Tensor) -> Tensor:
+        ctx.save_for_backward(rope_2te)
         cosine_te, sine_te = rope_2te
-        swapped_bhtp2 = rearrange(x_bhte, "b h t (p two) -> b h t p two", two=2).flip(-1)
-        swapped_bhte = rearrange(swapped_bhtp2, "b h t p two -> b h t (p two)")
-        turned_bhte: Tensor = (x_bhte * cosine_te + swapped_bhte * sine_te).to(x_bhte.dtype)
-        # Compiled, it is laid out as x is: the kernel then writes what fused attention need not copy.
-        return turned_bhte if torch.compiler.is_compiling() else turned_bhte.contiguous()
+        return turned(x_bhte, cosine_te, sine_te)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        ((cosine_te, sine_te),) = ctx.saved_tensors
+        return turned(gradients[0], cosine_te, -sine_te), None
+
+
+def rotate(x_bhte: Tensor, rope_2te: Tensor) -> Tensor:
+    """Queries or keys with their positions."""
+    with span("rope"):
+        if torch.compiler.is_compiling():  # laid out as x is: its kernel then writes what fused attention need not copy
+            rotated_bhte: Tensor = Rotation.apply(x_bhte, rope_2te)  # type: ignore[no-untyped-call]
+            return rotated_bhte
+        return turned(x_bhte, *rope_2te).contiguous()
 
 
 class Product(torch.autograd.Function):
@@ -112,8 +133,10 @@ def linear(x_btd: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
         return tuple(layer(x_btd) for layer in layers)
     weights_od = torch.cat([layer.weight for layer in layers])
     joined: Tensor = Product.apply(x_btd, weights_od)  # type: ignore[no-untyped-call]
+    if not joined.is_cuda or len(layers) == 1:
+        return joined.chunk(len(layers), dim=-1)
+    # By index: a chunk's gradient is a concatenation, whose kernel on a GPU works out every part for every element.
     joined_btno = rearrange(joined, "b t (n o) -> b t n o", n=len(layers))
-    # By index: a split's gradient is a concatenation, whose kernel works out every part for every element.
     return tuple(joined_btno[:, :, number] for number in range(len(layers)))
 
 
