@@ -77,5 +77,5 @@ def browser() -> "Iterator[Browser]":
     """A headless browser for the tests of one file."""
     from tests.browser import chromium
 
-    with chromium() as found:
+    with chromium(one_process=True) as found:
         yield found

@@ -15,7 +15,7 @@ from pages.parts.frame import cached
 from runner.analysis.verdict import Side, Verdict
 from runner.store.queries.compare import Question, compared
 from tests import sides as made
-from tests.browser import chromium, opened, served, settled
+from tests.browser import opened, served, settled
 from tests.command import run
 
 expect.set_options(timeout=20_000)
@@ -31,12 +31,6 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def address(path: Path) -> Iterator[str]:
     with served(path) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
         yield found
 
 
