@@ -133,7 +133,9 @@ def linear(x_btd: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
         return tuple(layer(x_btd) for layer in layers)
     weights_od = torch.cat([layer.weight for layer in layers])
     joined: Tensor = Product.apply(x_btd, weights_od)  # type: ignore[no-untyped-call]
-    if not joined.is_cuda or len(layers) == 1:
+    if len(layers) == 1:  # not a part of itself: the compiler pads what only such a view shows, and a loss copies that
+        return (joined,)
+    if not joined.is_cuda:
         return joined.chunk(len(layers), dim=-1)
     # By index: a chunk's gradient is a concatenation, whose kernel on a GPU works out every part for every element.
     joined_btno = rearrange(joined, "b t (n o) -> b t n o", n=len(layers))
@@ -176,7 +178,8 @@ class SwiGLU(nn.Module):
         with span("feed-forward"):
             if are_joined(x_btd):
                 gate_btf, up_btf = linear(x_btd, self.gate, self.up)
-                hidden_btf = F.silu(gate_btf) * up_btf
+                # As a sigmoid: of silu's own gradient the compiler makes a slower exponential and a division more.
+                hidden_btf = gate_btf * torch.sigmoid(gate_btf) * up_btf
             else:  # unnamed, so that the gate's own output is gone before the product
                 hidden_btf = F.silu(self.gate(x_btd)) * self.up(x_btd)
             (output_btd,) = linear(hidden_btf, self.down)
