@@ -256,16 +256,18 @@ def test_every_mode_of_compiling_knows_its_cold_and_its_warm_time(tmp_path: Path
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
-def test_the_compiled_model_is_the_eager_one() -> None:
-    """Every parameter's gradient, none of them zero. Eager autocast rounds those of the layers to bfloat16 and casts
-    them back: then every number is one of bfloat16's. The logits are not padded, which a loss would copy them for."""
-    cell = tiny(**SIZES["toy-256"].numbers | {"vocabulary": 2000}, context=128, precision="bf16")
+@pytest.mark.parametrize(("precision", "attention"), [("fp32", "naive"), ("bf16", "naive"), ("bf16", "sdpa")])
+def test_the_compiled_model_is_the_eager_one(precision: str, attention: str) -> None:
+    """Every parameter's gradient. The logits are not padded, which a loss would copy them for. Eager autocast rounds
+    the gradients of the layers to bfloat16 and casts them back: then every number is one of bfloat16's."""
+    sizes = SIZES["toy-256"].numbers | {"vocabulary": 2000}
+    cell = tiny(**sizes, context=128, precision=precision, attention=attention)
     torch.manual_seed(0)
     tokens = torch.randint(cell.vocabulary, (4, cell.context), device="cuda")
     shares, gradients = [], []
     model = Transformer(cell, device="cuda")
     for forward in (model, torch.compile(model)):
-        with torch.autocast("cuda", torch.bfloat16):
+        with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16"):
             logits = forward(tokens)
         assert logits.is_contiguous()
         model.zero_grad()
@@ -274,10 +276,11 @@ def test_the_compiled_model_is_the_eager_one() -> None:
         layers = [grad for name, grad in found.items() if name.endswith("weight") and name != "embedding.weight"]
         gradients.append(found)
         shares.append([(grad == grad.bfloat16()).float().mean().item() for grad in layers if grad is not None])
-    assert set(shares[0]) == {1.0}
-    assert max(shares[1]) < 0.1
+    if precision == "bf16":
+        assert set(shares[0]) == {1.0}
+        assert max(shares[1]) < 0.1
     for name, eager in gradients[0].items():
         compiled = gradients[1][name]
         assert eager is not None
         assert compiled is not None
-        assert (eager - compiled).norm() < 0.05 * eager.norm(), name
+        assert (eager - compiled).norm() < (1e-3 if precision == "fp32" else 0.05) * eager.norm(), name

@@ -71,8 +71,9 @@ def turned(x_bhte: Tensor, cosine_te: Tensor, sine_te: Tensor) -> Tensor:
 
 
 class Rotation(torch.autograd.Function):
-    """`turned`, whose gradient is turned back. Autograd would swap the sines too: compiled for a CPU, that kernel takes
-    twice as long."""
+    """`turned` of half precision, whose gradient is turned back. Autograd would swap the sines too: compiled for a CPU,
+    that kernel takes twice as long. Not for float32: PyTorch 2.11 compiles the gradient of a function that ends in a
+    cast to the dtype it has as zeros."""
 
     @staticmethod
     def forward(ctx: Any, x_bhte: Tensor, rope_2te: Tensor) -> Tensor:
@@ -89,10 +90,12 @@ class Rotation(torch.autograd.Function):
 def rotate(x_bhte: Tensor, rope_2te: Tensor) -> Tensor:
     """Queries or keys with their positions."""
     with span("rope"):
-        if torch.compiler.is_compiling():  # laid out as x is: its kernel then writes what fused attention need not copy
+        if are_joined(x_bhte):
             rotated_bhte: Tensor = Rotation.apply(x_bhte, rope_2te)  # type: ignore[no-untyped-call]
             return rotated_bhte
-        return turned(x_bhte, *rope_2te).contiguous()
+        rotated_bhte = turned(x_bhte, *rope_2te)
+        # Compiled, laid out as x is: its kernel then writes what fused attention need not copy.
+        return rotated_bhte if torch.compiler.is_compiling() else rotated_bhte.contiguous()
 
 
 class Product(torch.autograd.Function):
