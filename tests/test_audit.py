@@ -100,6 +100,7 @@ CASES: list[Case] = [
     ("busy_machine", STEP, {"other_cpu_share": 0.11}, {}, "C"),
     ("recompiled", STEP, {"recompiles": 1}, {}, "D"),
     ("compiler_fallback", STEP, {"compiler_fallback": True}, {}, "D"),
+    ("wrong_result", STEP, {"compiled_gradient_error": 1.0}, {}, "D"),  # it has none
     ("above_peak", STEP, {"mfu": 1.01}, {}, "D"),
     ("above_peak", ATTENTION, {"backward_flops_per_s": 990e12}, {}, "D"),  # the H200's datasheet says 989.5
     ("above_peak", ATTENTION, {"forward_bytes_per_s": 4.9e12}, {}, "D"),  # and 4.8 TB/s
@@ -148,6 +149,7 @@ def test_every_rule_is_broken_by_one_of_the_cases_above() -> None:
         (STEP, {}, {"timings": both(10.0, 20.0, host_median_ms=14.8, clock="cuda-event")}),
         (STEP, {}, {"timings": both(10.0, 20.0, host_median_ms=15.0, clock="host")}),
         (STEP, {"status": "oom", "steps": 1, "predicted_peak_bytes": 80 * GIB}, {}),
+        (STEP, {"compiled_gradient_error": 0.4}, {}),  # of bfloat16, in a deep model
         (ATTENTION, {"forward_bytes_per_s": 4.9e12, "cache": "hot"}, {}),  # from the L2 cache
         (ATTENTION, {"implementation": "sdpa-flash", "saved_bytes": 110}, {}),  # an estimate there
         (ATTENTION, {"seq_len": 64}, {}),

@@ -95,6 +95,7 @@ def test_compiled_cells_were_compiled(swept: Path) -> None:
     for row in cells(swept):
         if row["backend"] == "compiled":
             assert (row["recompiles"], row["compiler_fallback"]) == (0, False)
+            assert row["compiled_gradient_error"] < 0.05
             assert row["compile_seconds"] > 0
 
 

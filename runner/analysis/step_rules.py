@@ -16,6 +16,8 @@ StepRule = Callable[[StepRow, Seen], Finding | None]
 UNEXPLAINED = 0.02
 #: Other processes that take more of the CPU than this share were measured too.
 BUSY = 0.10
+#: Compiled, a parameter's gradient that is off by more than this is no matter of rounding.
+OTHER_GRADIENT = 0.5
 
 
 def phases_do_not_add(row: StepRow, seen: Seen) -> Finding | None:
@@ -46,6 +48,17 @@ def compiler_fallback(row: StepRow, seen: Seen) -> Finding | None:
     return fault("compiler_fallback", sentence, backend=row.backend)
 
 
+def wrong_result(row: StepRow, seen: Seen) -> Finding | None:
+    error = row.compiled_gradient_error
+    if error is None or error <= OTHER_GRADIENT:
+        return None
+    sentence = (
+        f"The gradient of a parameter is {error:.0%} off that of the same pass uncompiled: the compiler made another "
+        "computation of it, and this is the time of that one."
+    )
+    return fault("wrong_result", sentence, compiled_gradient_error=error)
+
+
 def above_peak(row: StepRow, seen: Seen) -> Finding | None:
     if row.mfu is None or row.mfu <= 1:
         return None
@@ -74,6 +87,7 @@ STEP_RULES: tuple[StepRule, ...] = (
     busy_machine,
     recompiled,
     compiler_fallback,
+    wrong_result,
     above_peak,
     no_effect,
     tf32_as_fp32,

@@ -4,14 +4,16 @@
         run = compile_model(model, "compiled-block", device)
 
 A compiled cell whose graphs were compiled again after the warm-up, or whose compiler gave up and ran eagerly, says so
-in its row: a speedup of nothing is otherwise read as a fact about the model. Compile times are those of one thread
+in its row: a speedup of nothing is otherwise read as a fact about the model. So does one whose gradients are not those
+of the same pass uncompiled: a step that leaves work out is faster, too. Compile times are those of one thread
 (`runner.engines.local.ENVIRONMENT`), without the second that importing the compiler takes.
 """
 
+import math
 import os
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -19,6 +21,7 @@ from torch import Tensor
 from torch._dynamo.utils import counters
 
 from runner.errors import Skipped
+from runner.measure.allocations import is_out_of_memory
 from runner.measure.device import Device
 from runner.measure.environment import cpp_compiler
 from runner.measure.timing import Step, Steps, timed
@@ -97,6 +100,21 @@ class CompilerLog:
             "recompiles": graphs - self.warm_graphs if steps.warmup else None,
             "compiler_fallback": frames["ok"] < frames["total"] or graphs == 0,
         }
+
+
+def gradient_error(gradients: Callable[[], Mapping[str, Tensor]]) -> float | None:
+    """The largest relative difference, ‖compiled − eager‖ / ‖eager‖, of one parameter's gradient. `gradients` makes one
+    compiled pass and gives them by parameter. None where that is no number, or memory does not suffice for both."""
+    try:
+        compiled = {name: gradient.clone() for name, gradient in gradients().items()}
+        with torch.compiler.set_stance("force_eager"):
+            eager = gradients()
+        errors = [((compiled[name] - expected).norm() / expected.norm()).item() for name, expected in eager.items()]
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        return None
+    return max(errors) if all(math.isfinite(error) for error in errors) else None
 
 
 def _breaks() -> int:

@@ -19,7 +19,15 @@ from runner.analysis import costs, hardware
 from runner.engines.job import Job, Measurement
 from runner.errors import Skipped
 from runner.measure import memory, precision
-from runner.measure.compilation import GRAPHED, CompilerLog, cold_and_warm, compile_model, compiler_cache, is_compiled
+from runner.measure.compilation import (
+    GRAPHED,
+    CompilerLog,
+    cold_and_warm,
+    compile_model,
+    compiler_cache,
+    gradient_error,
+    is_compiled,
+)
 from runner.measure.cuda_graphs import CapturedStep, require_capture
 from runner.measure.device import Device
 from runner.measure.timing import Limits, Steps, interval_share, measure
@@ -71,6 +79,7 @@ class ModelStep:
             mark()
             if self.cell.mode != "forward":
                 self.backward(logits, mark)
+                self.update(mark)
         self.logits_dtype = str(logits.dtype).removeprefix("torch.")
 
     def forward(self) -> Tensor:
@@ -80,7 +89,7 @@ class ModelStep:
         return logits
 
     def backward(self, logits: Tensor, mark: Callable[[], None]) -> None:
-        """Loss, backward and, in training, the optimizer's update with zero_grad."""
+        """The loss and its gradients."""
         self.phase = "loss"
         with span("loss"), self.autocast:
             self.loss = functional.cross_entropy(logits.flatten(0, 1), self.targets)
@@ -89,6 +98,9 @@ class ModelStep:
         with span("backward"):
             self.scaler.scale(self.loss).backward()  # type: ignore[no-untyped-call]
         mark()
+
+    def update(self, mark: Callable[[], None]) -> None:
+        """In training, the optimizer's step with zero_grad."""
         if self.optimizer is not None:
             self.phase = "optimizer"
             with span("optimizer"):
@@ -103,6 +115,17 @@ class ModelStep:
             self.model.zero_grad()
         if self.cell.backend in GRAPHED:
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
+
+    def gradients(self) -> dict[str, Tensor]:
+        """Of one pass, by parameter; the model has none afterwards. With fp16, scaled as they are in training."""
+        self.between()
+        self.backward(self.forward(), lambda: None)
+        found = {
+            name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            for name, parameter in self.model.named_parameters()
+        }
+        self.model.zero_grad()
+        return found
 
     def restart(self) -> None:
         """Weights and optimizer as they were before the first step, in the same memory."""
@@ -164,6 +187,10 @@ def _measured(job: Job, cell: StepCell, device: Device, *, report: Callable[[str
         "timings": steps.timings(job.run_id, job.cell_id),
         "samples": steps.rows(job.run_id, job.cell_id),
     }
+    if is_compiled(cell.backend) and cell.mode in ("backward", "train"):
+        report("compare with eager")
+        step.restart()
+        values["compiled_gradient_error"] = gradient_error(step.gradients)
     if cell.compile_cache == "empty" and is_compiled(cell.backend):
         report("compile again")
         values |= cold_and_warm(step, device, steps=steps, between=step.between)

@@ -103,6 +103,12 @@ class StepRow(StepCell, Row):
     compiler_fallback: bool | None = column(
         "Fell back to eager", "", "Whether the compiler gave up on a frame and ran it eagerly; compiled cells only."
     )
+    compiled_gradient_error: float | None = column(
+        "Gradient error, compiled",
+        "",
+        "Largest ‖compiled − eager‖ / ‖eager‖ of one parameter's gradient, from the initial weights; of compiled cells "
+        "with a backward pass, where memory sufficed for both.",
+    )
     loss: float | None = column("Loss", "nats", "Cross-entropy of the last measured step.")
     logits_dtype: str | None = column("Logits dtype", "", "dtype of the model's output, read from the run.")
     matmul_precision: str | None = column(

@@ -186,7 +186,7 @@ def _row(frame: Frame, item: Bought) -> dict[str, Any]:
         **{f"Paid after, {titles[kind]} (steps)": known[kind][1].steps if kind in known else None for kind in KINDS},
         **{
             steps.column(name).title: getattr(cost, name) if cost else None
-            for name in ("graphs", "graph_breaks", "recompiles")
+            for name in ("graphs", "graph_breaks", "recompiles", "compiled_gradient_error")
         },
         steps.column("compiler_fallback").title: cost.fallback if cost else None,
     }

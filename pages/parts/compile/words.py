@@ -8,6 +8,7 @@ from pages.charts.frame import number
 from pages.parts.answers import in_words, spread
 from pages.parts.compile.bought import Bought
 from pages.parts.frame import Frame
+from pages.parts.numerics.words import size_of
 from runner.analysis.break_even import PaidAfter
 
 
@@ -77,7 +78,7 @@ def when_answer(items: Sequence[Bought]) -> str:
 
 
 def graph_answer(items: Sequence[Bought]) -> str:
-    """Whether the compiler took each model whole, and kept to what it had compiled."""
+    """Whether the compiler took each model whole, kept to what it had compiled, and made the same computation of it."""
     costs = [(item, item.cost) for item in items if item.cost is not None]
     known = [(item, cost) for item, cost in costs if cost.graph_breaks is not None]
     broken = [cost for _, cost in known if cost.graph_breaks]
@@ -94,4 +95,8 @@ def graph_answer(items: Sequence[Bought]) -> str:
     parts.append(f"{len(again)} compiled again inside the measured steps" if again else "none was compiled again")
     if gave_up:
         parts.append(f"in {len(gave_up)} the compiler gave up and ran a part eagerly")
+    errors = [cost.compiled_gradient_error for _, cost in costs if cost.compiled_gradient_error is not None]
+    if errors:
+        within = f"within {size_of(max(errors))} of eager's"
+        parts.append(f"each parameter's gradient is {within} in the {len(errors)} that compare them")
     return f"Of {len(costs)} compiled cells: {'; '.join(parts)}."

@@ -15,7 +15,7 @@ from runner.schema import StepCell
 from runner.store.database import open_reader
 from runner.store.queries.selection import QUESTION, Selection
 
-_COUNTED = ("graphs", "graph_breaks", "recompiles")
+_COUNTED = ("graphs", "graph_breaks", "recompiles", "compiled_gradient_error")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +31,7 @@ class CompileCost:
     graphs: int | None
     graph_breaks: int | None
     recompiles: int | None
+    compiled_gradient_error: float | None
     fallback: bool | None
 
     @property

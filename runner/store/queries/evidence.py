@@ -28,7 +28,7 @@ MOST_ROWS = 1_000
 #: Numbers of a row that answers rest on; of the first two tables `timings` has more. What no row knows is not shown.
 _NUMBERS = {
     "steps": ("tokens_per_s", "mfu", "compile_seconds", "compile_cold_seconds", "compile_warm_seconds", "graphs",
-              "graph_breaks", "recompiles", "compiler_fallback", "parameters"),
+              "graph_breaks", "recompiles", "compiler_fallback", "compiled_gradient_error", "parameters"),
     "attention": ("peak_allocated_bytes", "saved_bytes", "before_backward_bytes", "predicted_peak_bytes",
                   "device_bytes", "in_use_bytes", "asked_bytes", "output_error", "gradient_error", "tolerance"),
     "memory": ("peak_phase", "peak_allocated_bytes", "peak_reserved_bytes", "predicted_peak_bytes",
