@@ -256,7 +256,7 @@ def test_every_mode_of_compiling_knows_its_cold_and_its_warm_time(tmp_path: Path
         assert (row["graph_breaks"], row["recompiles"], row["compiler_fallback"]) == (0, 0, False)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:TensorFloat32 tensor cores")  # the compiler's own
 @pytest.mark.parametrize(("precision", "attention"), [("fp32", "naive"), ("bf16", "naive"), ("bf16", "sdpa")])
 def test_the_compiled_model_is_the_eager_one(precision: str, attention: str) -> None:
     """Every parameter's gradient. The logits are not padded, which a loss would copy them for. Eager autocast rounds
