@@ -126,7 +126,8 @@ def test_the_mark_at_the_end_of_a_sentence_opens_it(browser: Browser, address: s
 
 @pytest.mark.parametrize("path", PAGES)
 def test_every_page(browser: Browser, address: str, path: str) -> None:
-    """Every page opens by its address, says its question, asks nothing of the outside and has no serious fault."""
+    """Every page opens by its address, says its question, asks nothing of the outside, has no serious fault, and goes
+    with the width of a phone."""
     with opened(browser, f"{address}/{path}") as visit:
         expect(visit.page.get_by_role("heading", level=1)).to_have_text(PAGES[path])
         shown = f"{CHART}, [data-testid=stDataFrame], [data-testid=stCode], canvas"  # or how to measure what is missing
@@ -140,6 +141,9 @@ def test_every_page(browser: Browser, address: str, path: str) -> None:
             faults = _grave(visit.page)
             assert not faults, "\n".join([scheme, *faults])
             assert not _faint(visit.page, page_color=PAPER[scheme]), scheme
+        visit.page.set_viewport_size({"width": 390, "height": 844})
+        settled(visit.page)
+        assert fits_sideways(visit.page), "turned to a phone's width"
 
 
 def _faint(page: Page, *, page_color: str) -> set[str]:
@@ -157,14 +161,6 @@ def test_a_fault_is_seen(browser: Browser, address: str) -> None:
             "main => main.insertAdjacentHTML('afterbegin', '<button></button><p style=\"color: #aaa\">hardly seen</p>')"
         )
         assert [fault.split(":")[0] for fault in _grave(visit.page)] == ["button-name", "color-contrast"]
-
-
-@pytest.mark.parametrize("path", PAGES)
-def test_every_page_on_a_phone(browser: Browser, address: str, path: str) -> None:
-    with opened(browser, f"{address}/{path}", width=390, height=844) as visit:
-        expect(visit.page.get_by_role("heading", level=1)).to_be_visible()
-        settled(visit.page)
-        assert fits_sideways(visit.page)
 
 
 def test_the_server_asks_nobody(address: str, asked: Path) -> None:
