@@ -10,7 +10,7 @@ from typing import Any
 from runner.schema import AttentionRow, RunRow, SavedTensorRow
 from runner.store.spool import Spool
 from tests import memory_rows, roofline_rows, rows
-from tests.test_numerics import written as numerics_written
+from tests.test_numerics_page import written as numerics_written
 
 #: The longest sequence that fits, by implementation.
 LARGEST = {"sdpa-flash": 8192, "naive": 2048}
