@@ -155,6 +155,12 @@ def test_a_compiler_that_forgets_a_gradient_is_found_out(precision: str, roundin
     assert forgot == 1.0
 
 
+def test_where_memory_does_not_suffice_for_both_the_difference_is_unknown() -> None:
+    """The compiled pass fits and the eager one asks for a petabyte."""
+    sizes = iter((1, 2**50))
+    assert gradient_error(lambda: {"gain": torch.ones(next(sizes), dtype=torch.uint8)}) is None
+
+
 # ------------------------------------------------------------------------------------------------------------ the model
 
 

@@ -27,7 +27,7 @@ from runner.measure.accumulation import measure_accumulation
 from runner.measure.device import Device
 from runner.measure.dtypes import DTYPES, Seen
 from runner.measure.normalization import exactly, sensitivity, streams_of
-from runner.measure.step import ModelStep
+from runner.measure.step import ModelStep, taken_gradients
 from runner.models.attention import implementation, unavailable
 from runner.models.transformer import NORM_EPSILON, WEIGHTS_DTYPES, RMSNorm, SelfAttention, Transformer
 from runner.schema import AccumulationCell, FloatName, NumericsCell
@@ -125,7 +125,7 @@ def scaled_pass(step: ModelStep) -> Pass:
         logits = step.forward()
         step.backward(logits, lambda: None)
         assert step.loss is not None
-        gradients = _taken(step.model)
+        gradients = taken_gradients(step.model)
         if not step.scaler.is_enabled():
             return Pass(loss=step.loss.detach(), logits=logits.detach(), gradients=gradients)
         scale = step.scaler.get_scale()
@@ -149,7 +149,7 @@ def reference_pass(step: ModelStep, dtype: torch.dtype, *, device: Device) -> Pa
     loss = functional.cross_entropy(logits.flatten(0, 1), step.targets)
     loss.backward()  # type: ignore[no-untyped-call]
     assert logits.dtype == loss.dtype == dtype
-    return Pass(loss=loss.detach(), logits=logits.detach(), gradients=_taken(step.model))
+    return Pass(loss=loss.detach(), logits=logits.detach(), gradients=taken_gradients(step.model))
 
 
 class WideNorm(RMSNorm):
@@ -167,13 +167,6 @@ def widen(model: Transformer, dtype: torch.dtype) -> None:
             module.__class__ = WideNorm
         if isinstance(module, SelfAttention):
             module.attend = implementation("naive")
-
-
-def _taken(model: Transformer) -> dict[str, Tensor]:
-    """The gradients by parameter; the model has none afterwards."""
-    found = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
-    model.zero_grad()
-    return found
 
 
 def errors(found: Pass, expected: Pass, *, is_reference: bool) -> Mapping[str, object]:

@@ -120,12 +120,7 @@ class ModelStep:
         """Of one pass, by parameter; the model has none afterwards. With fp16, scaled as they are in training."""
         self.between()
         self.backward(self.forward(), lambda: None)
-        found = {
-            name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            for name, parameter in self.model.named_parameters()
-        }
-        self.model.zero_grad()
-        return found
+        return taken_gradients(self.model)
 
     def restart(self) -> None:
         """Weights and optimizer as they were before the first step, in the same memory."""
@@ -135,6 +130,16 @@ class ModelStep:
         for state in self.optimizer.state.values() if self.optimizer is not None else ():
             for tensor in state.values():
                 tensor.zero_()
+
+
+def taken_gradients(model: Transformer) -> dict[str, Tensor]:
+    """The gradients by parameter, zeros for one that got none; the model has none afterwards."""
+    found = {
+        name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        for name, parameter in model.named_parameters()
+    }
+    model.zero_grad()
+    return found
 
 
 def measure_step(job: Job, report: Callable[[str], None]) -> Measurement:
