@@ -1,5 +1,6 @@
 # make demo   install, measure this machine, open the dashboard        make test   everything the tests need, and the tests
-# make check  style and types        make bench   what Stepscope itself costs        make lock   renew requirements.lock
+# make check  style and types                                          make soak   the long tests, which make test leaves out
+# make bench  what Stepscope itself costs                              make lock   renew requirements.lock
 
 PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
@@ -8,7 +9,7 @@ BIN := $(VENV)/bin
 SERVE ?= 1
 SWEEP ?=
 
-.PHONY: demo test check bench lock clean
+.PHONY: demo test soak check bench lock clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python -m runner sweep $(SWEEP)
@@ -18,7 +19,11 @@ endif
 
 test: $(VENV)/.test
 	$(BIN)/python -m tests.browser
-	$(BIN)/pytest --numprocesses 2 --dist loadfile
+	$(BIN)/pytest --numprocesses 2 --dist loadfile -m "not soak"
+
+soak: $(VENV)/.test
+	$(BIN)/python -m tests.browser
+	$(BIN)/pytest --numprocesses 2 --dist loadfile -m soak --timeout 3600
 
 check: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -1,7 +1,8 @@
 """`kill -9` at any moment loses no finished cell, doubles none and leaves nothing running.
 
-30 kills at random moments of one sweep: of the runner and of the worker, while it starts, measures and ingests. After
-each kill of the runner it is started again; in the end its rows must be those that were planned, each once.
+A sweep is killed at random moments, the runner and the workers, while it starts, measures and ingests: 5 times, and 30
+times under `make soak`. After each kill of the runner it is started again; in the end its rows must be those that were
+planned, each once.
 """
 
 import contextlib
@@ -31,9 +32,7 @@ CELLS = 36
 #: Cells of another machine that wait in the spool where an ingest is to take a while.
 BACKLOG = 25
 Moment = Literal["starting", "measuring", "ingesting"]
-#: How often the runner is killed at each, and how many workers before it while it measures.
-TIMES: dict[Moment, int] = {"starting": 3, "measuring": 3, "ingesting": 3}
-WORKERS = 7
+MOMENTS: tuple[Moment, ...] = ("starting", "measuring", "ingesting")
 
 
 @pytest.fixture
@@ -61,8 +60,8 @@ def of_these_sweeps(folder: Path) -> list[psutil.Process]:
 class Trial:
     """One sweep that is killed again and again. `cells` are the ids that were seen and may never go away."""
 
-    def __init__(self, db: Path, *, seed: int) -> None:
-        self.db, self.spool, self.random = db, Spool(db), random.Random(seed)
+    def __init__(self, db: Path, *, seed: int, workers: int) -> None:
+        self.db, self.spool, self.random, self.workers = db, Spool(db), random.Random(seed), workers
         self.hits: Counter[tuple[str, str]] = Counter()
         self.waiting: set[Any] = set()
         self.cells: set[Any] = set()
@@ -97,17 +96,20 @@ class Trial:
             self.waiting.add(item.step.cell_id)
 
     def kill_workers(self, process: subprocess.Popen[str], began: float) -> None:
-        """`WORKERS` of them, each some way into its cell; comes back some way into the next one."""
+        """Some of them, each some way into its cell; comes back some way into the next one."""
         awaited(process, lambda: self.has_plan_since(began))
         seen: set[psutil.Process] = set()
-        for more in (*[True] * WORKERS, False):
-            now = awaited(process, lambda: set(workers(process)).difference(seen))
+        killed = 0
+        while now := awaited(process, lambda: set(workers(process)).difference(seen)):
             time.sleep(self.random.uniform(0.0, 0.12))
+            if killed >= self.workers:
+                break
             seen.update(now)
-            for worker in now if more else []:
+            for worker in now:
                 with contextlib.suppress(psutil.NoSuchProcess):  # done just before
                     worker.kill()
-                    self.hits["worker", "measuring"] += 1
+                    killed += 1
+        self.hits["worker", "measuring"] += killed
 
     def await_ingesting(self, process: subprocess.Popen[str]) -> None:
         """Until files are leaving the spool, with others to come."""
@@ -131,16 +133,18 @@ def outcomes(db: Path) -> Counter[tuple[str, int, str]]:
     return Counter((row["cell_key"], row["round"], row["status"]) for row in found if row["status"] in DONE)
 
 
-@pytest.mark.timeout(900)  # it begins 10 sweeps; on a machine with much else to do that takes minutes
-def test_thirty_kills_change_nothing(tmp_path: Path, own_folder: Path) -> None:
+@pytest.mark.parametrize(("rounds", "workers"), [(1, 2), pytest.param(3, 7, marks=pytest.mark.soak)])
+@pytest.mark.timeout(900)  # up to 10 sweeps are started; on a machine with much else to do that takes minutes
+def test_kills_change_nothing(tmp_path: Path, own_folder: Path, rounds: int, workers: int) -> None:
+    """`rounds` kills of the runner at each moment, and `workers` kills of workers in each that measures."""
     db = tmp_path / "killed.duckdb"
-    trial = Trial(db, seed=20_261)
+    trial = Trial(db, seed=20_261, workers=workers)
     trial.leave_backlog()  # there is something to read from the beginning
-    moments = [moment for moment, number in TIMES.items() for _ in range(number)]
+    moments = [*MOMENTS] * rounds
     trial.random.shuffle(moments)
     for moment in moments:
         trial.round(moment)
-    assert trial.hits.total() >= 27, "of 30: a worker may have been done just before it was to be killed"
+    assert trial.hits.total() >= rounds * (len(MOMENTS) + workers)
     assert gone(of_these_sweeps(own_folder)), "no orphans"
     final = run("sweep", *WORDS, db=db)
     assert final.returncode == 0, final.stdout
