@@ -1,9 +1,8 @@
 """What every test shares."""
 
-import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,17 +33,37 @@ LONGEST = (
     "test_takeaway",
     "test_sign_in",
 )
-# A machine that only measures has none of what the pages need, and can run all the other tests.
-_PAGES_NEED = ("playwright", "plotly", "streamlit")
-collect_ignore = (
-    []
-    if all(map(find_spec, _PAGES_NEED))
-    else [
-        path.name
-        for path in Path(__file__).parent.glob("test_*.py")
-        if re.search(rf"^(from|import) (tests\.browser|{'|'.join(_PAGES_NEED)})\b", path.read_text(), re.MULTILINE)
-    ]
+#: What a machine that only measures lacks: of the extras `app` and `dev`, what tests import.
+MAY_LACK = (
+    "authlib",
+    "axe_playwright_python",
+    "httpx",
+    "hypothesis",
+    "joserfc",
+    "pandas",
+    "playwright",
+    "plotly",
+    "pyarrow",
+    "streamlit",
+    "transformers",
 )
+
+
+class Module(pytest.Module):
+    """A file of tests. It is skipped where it imports, however indirectly, a package that this machine may lack."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        try:
+            return super().collect()
+        except self.CollectError as error:
+            package = str(getattr(error.__cause__, "name", None)).partition(".")[0]
+            if package in MAY_LACK and find_spec(package) is None:
+                pytest.skip(f"{package} is not installed", allow_module_level=True)
+            raise
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> Module:
+    return Module.from_parent(parent, path=module_path)
 
 
 def pytest_configure(config: pytest.Config) -> None:

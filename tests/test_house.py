@@ -1,12 +1,18 @@
 """The rules of the house: who imports whom, what a column must say, what the documents must name."""
 
 import ast
+import contextlib
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterable, Iterator
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from runner.experiments import EXPERIMENTS
 from runner.lists import columns_markdown
@@ -79,6 +85,47 @@ def test_a_file_says_what_it_is_for_and_is_one_thing(path: Path) -> None:
 def test_who_reads_rows_or_asks_for_help_needs_no_torch(module: str) -> None:
     check = f"import sys, {module}; sys.exit('torch' in sys.modules or 'pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], cwd=ROOT, check=False).returncode == 0
+
+
+def distributions(requirements: Iterable[str]) -> set[str]:
+    """The installed distributions that these requirements name, and all that those need."""
+    found: set[str] = set()
+    open_ones = [*requirements]
+    while open_ones:
+        one = Requirement(open_ones.pop())
+        name = canonicalize_name(one.name)
+        if name not in found and (one.marker is None or one.marker.evaluate({"extra": ""})):
+            with contextlib.suppress(PackageNotFoundError):
+                open_ones += requires(name) or []
+                found.add(name)
+    return found
+
+
+def test_the_gpu_tests_need_no_more_than_the_runner() -> None:
+    """All are collected, without an error, where only what the extra `runner` and pytest need can be imported."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    there = distributions(
+        [*project["dependencies"], *project["optional-dependencies"]["runner"], "pytest", "pytest-timeout"]
+    )
+    refused = [
+        module
+        for module, names in packages_distributions().items()
+        if not there & {canonicalize_name(name) for name in names} and module not in ("runner", "pages", "app")
+    ]
+    assert {"pandas", "playwright", "plotly", "pyarrow", "streamlit", "transformers"} <= {*refused}
+    words = ["--collect-only", "--quiet", "-m", "gpu", "-p", "no:cacheprovider", "-p", "pytest_timeout"]
+    without = f"import sys; sys.modules.update(dict.fromkeys({refused!r}))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{without}; import pytest; sys.exit(pytest.main({words!r}))"],
+        cwd=ROOT,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    tests = [path for path in (ROOT / "tests").rglob("test_*.py") if path != Path(__file__)]
+    marked = {path.name for path in tests if "pytest.mark.gpu" in path.read_text()}
+    assert {Path(line.split("::")[0]).name for line in done.stdout.splitlines() if "::" in line} == marked
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=list(TABLES))
