@@ -1,8 +1,11 @@
 """Snapshots that somebody else made: imported to rows worked out by hand, and hostile ones refused or harmless."""
 
+import io
 import os
 import pickle
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ import pytest
 
 from runner.errors import UsageError
 from runner.store.spool import Spool
-from runner.timeline import importing, snapshot
+from runner.timeline import importing, reading, snapshot
 from runner.timeline.importing import import_snapshot
 from runner.timeline.snapshot import BadSnapshot, recordings
 from tests.bench.snapshot import synthetic
@@ -200,10 +203,10 @@ REFUSED: dict[str, tuple[object, str]] = {
     "half of one": (pickle.dumps(DOCUMENTED)[:-200], "half of one"),
     "nothing": (b"", "half of one"),
     "text": (b"<html><script>alert(1)</script></html>", "no pickle"),
-    "2 GB of text": (claims(pickle.BINUNICODE8, 2**31), "no pickle"),
+    "2 GB of text": (claims(pickle.BINUNICODE8, 2**31), "pickle"),
     "an exabyte": (claims(pickle.BYTEARRAY8, 2**60), "pickle"),
-    "a frame of 2 GB": (claims(pickle.FRAME, 2**31), "no pickle"),
-    "a memo of 2^32": (b"\x80\x04" + pickle.NONE + pickle.LONG_BINPUT + b"\xff" * 4 + b".", "needs more than"),
+    "a frame of 2 GB": (claims(pickle.FRAME, 2**31), "pickle"),
+    "a memo of 2^32": (b"\x80\x04" + pickle.NONE + pickle.LONG_BINPUT + b"\xff" * 4 + b".", "needs more memory"),
     "a number of 10^6 digits": (b"\x80\x04I" + b"9" * 10**6 + b"\n.", "no pickle"),
     "deep nesting": (deep(1_000_000), "the snapshot that is a list"),
     "shared references": ({"segments": shared(9), "device_traces": [TRACE]}, "a segment that is a list"),
@@ -260,9 +263,62 @@ def test_walking_is_limited_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """One list of events for every device: a small pickle, and as many events as devices times events."""
     many = {"segments": [], "device_traces": [TRACE * 1000] * 200}
     assert len(recordings(many)) == 200
-    monkeypatch.setattr(snapshot, "MOST_ITEMS", 100_000)
+    monkeypatch.setattr(snapshot, "MAX_ITEMS", 100_000)
     with pytest.raises(BadSnapshot, match="more events"):
         recordings(many)
+
+
+#: Imports its first argument into its second, and says the most memory (KiB) and the seconds of computing that it, or
+#: the process that it started, took.
+COSTS = """
+import resource, sys, pathlib
+from runner.importing import import_file
+from runner.errors import UsageError
+try:
+    print(import_file(pathlib.Path(sys.argv[1]), db=pathlib.Path(sys.argv[2])).lines[0])
+except UsageError as error:
+    print(error)
+used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+print(sum(one.ru_maxrss for one in used) * (1 if sys.platform == "darwin" else 1024))
+print(sum(one.ru_utime + one.ru_stime for one in used))
+"""
+
+
+@pytest.mark.parametrize(
+    ("events", "reason"), [(5_000_000, "more events and blocks"), (450_000, "more than 400,000 allocations")]
+)
+def test_references_to_one_event_are_refused_soon_and_in_little_memory(
+    tmp_path: Path, events: int, reason: str
+) -> None:
+    """10 MB that refer to one event 5,000,000 times took 14 GB and minutes; the limits hold for the whole import."""
+    path = write(tmp_path, {"segments": [], "device_traces": [TRACE * events]})
+    done = subprocess.run(
+        [sys.executable, "-c", COSTS, str(path), str(tmp_path / "results.duckdb")],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    words, most_bytes, seconds = done.stdout.splitlines()
+    assert reason in words
+    assert float(most_bytes) < 2**30
+    assert float(seconds) < 20
+    assert not (tmp_path / "results.duckdb").exists()
+
+
+def test_sums_that_no_64_bits_hold_are_refused(tmp_path: Path) -> None:
+    """Each size is one, but not all of them together: in use at once, or one after the other."""
+    sizes = [event("alloc", at, 64 * at, 2**61) for at in range(8)]
+    blocks = segment(0, *(block(512 * at, 512, "active_allocated", 2**61) for at in range(8)))
+    for content in (trace(*sizes), {"segments": [blocks], "device_traces": []}):
+        with pytest.raises(UsageError, match=r"allocations of [0-9,]+ bytes together"):
+            import_snapshot(write(tmp_path, content), db=tmp_path / "results.duckdb")
+
+
+def test_stacks_are_limited_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few long names in many orders make as many stacks, each longer than all of them."""
+    names = frames(*("x" * 299 + letter for letter in "abcdefgh"))
+    events = [event("alloc", at, 64 * at, 8, frames=names[at % 8 :] + names[: at % 7]) for at in range(56)]
+    monkeypatch.setattr(reading, "MAX_STACK_CHARACTERS", 50_000)
+    with pytest.raises(BadSnapshot, match="stacks of more than 50,000 characters"):
+        reading.read(io.BytesIO(pickle.dumps(trace(*events))))
 
 
 def test_a_file_that_is_too_large_or_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

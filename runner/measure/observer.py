@@ -26,7 +26,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from runner.schema import Category
-from runner.timeline.stacks import MOST_FRAMES, Frame, Stacks
+from runner.timeline.stacks import MAX_FRAMES, Frame, Stacks
 
 #: The outermost frame that a stack shows, the step itself; and files whose frames are only on the way.
 _OUTERMOST = "ModelStep.__call__"
@@ -224,7 +224,7 @@ def _as_it_is(kept: Any) -> Any:
 
 def _frames(frame: FrameType | None) -> Iterable[tuple[CodeType, int]]:
     """Code and line of each frame from `frame` outwards, as far as the step."""
-    for _ in range(MOST_FRAMES):
+    for _ in range(MAX_FRAMES):
         if frame is None:
             return
         if not frame.f_code.co_filename.endswith(_ON_THE_WAY):

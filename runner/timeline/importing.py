@@ -10,6 +10,7 @@ columns stay unknown. Standard library and the store.
 import hashlib
 import json
 import shlex
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ def import_snapshot(path: Path, *, db: Path, label: str | None = None) -> Import
     """Reads the snapshot at `path` and adds it to `db`. Raises UsageError for a file that is none; then nothing was
     added. Importing a file twice makes two runs."""
     timelines = _read(path)
-    run_id = new_id()
+    alone, run_id = len(timelines) == 1, new_id()
     run = RunRow(
         run_id=run_id,
         sweep_key=hashlib.sha256(str(run_id).encode()).hexdigest()[:16],
@@ -54,14 +55,17 @@ def import_snapshot(path: Path, *, db: Path, label: str | None = None) -> Import
         device="cuda",
     )
     rows: dict[str, list[object]] = {"runs": [run]}
-    for columns in timelines:
-        title = path.name if len(timelines) == 1 else f"{path.name} · cuda:{columns['device']}"
+    while timelines:  # each is let go when its rows are made: there may be hundreds of thousands
+        columns = timelines.pop(0)
+        title = path.name if alone else f"{path.name} · cuda:{columns['device']}"
         about = About(run_id=run_id, cell_id=new_id(), origin="imported", title=title)
         for table, found in timeline_rows(columns, about).items():
             rows.setdefault(table, []).extend(found)
     Spool(db).write(rows, name=f"import-{run_id}")
+    added = tuple(row for row in rows["timelines"] if isinstance(row, TimelineRow))
+    rows.clear()
     ingest(db, patience_s=INGEST_SECONDS)
-    return Imported(run_id=run_id, timelines=tuple(row for row in rows["timelines"] if isinstance(row, TimelineRow)))
+    return Imported(run_id=run_id, timelines=added)
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
@@ -85,7 +89,8 @@ def _read(path: Path) -> list[dict[str, Any]]:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.", do="Name the pickle of a snapshot.") from None
     if process.returncode:
-        how = f"signal {-process.returncode}" if process.returncode < 0 else f"exit code {process.returncode}"
+        code = process.returncode
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         raise _refusal(path, f"a pickle whose reading ended with {how}", expected="a snapshot")
     answer = json.loads(process.stdout)
     if "refused" in answer:

@@ -16,12 +16,14 @@ from typing import Any
 
 from runner.schema import Category
 from runner.timeline.lives import NS_PER_US, Event, Life
-from runner.timeline.stacks import Frame
+from runner.timeline.stacks import MAX_FRAMES, Frame
 
-#: Events and blocks that one snapshot may hold together, frames of all its events, and devices.
-MOST_ITEMS, MOST_FRAMES, MOST_DEVICES = 5_000_000, 200_000_000, 256
-#: Addresses and sizes are less than this.
-MOST_BYTES = 2**62
+#: Events and blocks that one snapshot may hold together, and devices.
+MAX_ITEMS, MAX_DEVICES = 2_000_000, 256
+#: Addresses, sizes and times are less than this, and so is what all allocations of a device hold together.
+MAX_BYTES = 2**62
+#: Characters of a category that may be PyTorch's.
+_CATEGORY_LENGTH = 40
 
 _SEGMENT_CHANGES = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 #: Any other action, `snapshot` or one of a later release, changes nothing.
@@ -65,44 +67,44 @@ class Recording:
 def recordings(snapshot: object) -> list[Recording]:
     """Every device that has a history or memory in use. Raises BadSnapshot."""
     whole = _mapping(snapshot, "the snapshot")
-    budget = _Budget(MOST_ITEMS)
+    budget = _Budget(MAX_ITEMS)
     traces = _list(whole.get("device_traces", []), "device_traces")
     segments = _list(whole.get("segments"), "segments")
-    if len(traces) > MOST_DEVICES:
-        raise BadSnapshot(f"device_traces of {len(traces)} devices", expected=f"at most {MOST_DEVICES}")
+    if len(traces) > MAX_DEVICES:
+        raise BadSnapshot(f"device_traces of {len(traces)} devices", expected=f"at most {MAX_DEVICES}")
     found: dict[int, Recording] = {}
     for device, trace in enumerate(traces):
         recording = Recording(device=device)
         _read_trace(_list(trace, "a device's trace"), recording, budget)
         found[device] = recording
     _read_segments(segments, found, budget)
-    return [item for item in found.values() if item.held or any(event.change for event in item.events)]
+    kept = [item for item in found.values() if item.held or any(event.change for event in item.events)]
+    for item in kept:
+        _check_sum(item)
+    return kept
 
 
 def category_of(source: Mapping[str, Any]) -> Category:
     """What the snapshot says of an allocation's purpose; `unknown` if nothing."""
     said = source.get("category")
-    return _CATEGORIES.get(said.lower(), "unknown") if isinstance(said, str) else "unknown"
+    if not isinstance(said, str) or len(said) > _CATEGORY_LENGTH:
+        return "unknown"
+    return _CATEGORIES.get(said.lower(), "unknown")
 
 
 class Frames:
     """Reads the frames of events and blocks. PyTorch makes a list for each event, of frames that many lists share."""
 
-    def __init__(self) -> None:
-        self.budget = _Budget(MOST_FRAMES)
-
     def key(self, source: Mapping[str, Any]) -> tuple[int, ...]:
         """The same for equal stacks of one snapshot, as long as it is in memory."""
-        listed = self._list(source)
-        self.budget.spend(len(listed))
-        return tuple(map(id, listed))
+        return tuple(map(id, self._list(source)))
 
     def read(self, source: Mapping[str, Any]) -> tuple[Frame, ...]:
         """The stack, innermost frame first. Raises BadSnapshot."""
         return tuple(self._frame(item) for item in self._list(source))
 
     def _list(self, source: Mapping[str, Any]) -> list[object]:
-        return _list(source.get("frames") or [], "frames")
+        return _list(source.get("frames") or [], "frames")[:MAX_FRAMES]
 
     def _frame(self, item: object) -> Frame:
         frame = _mapping(item, "a frame")
@@ -121,7 +123,14 @@ class _Budget:
     def spend(self, items: int) -> None:
         self.left -= items
         if self.left < 0:
-            raise BadSnapshot("more events, blocks or frames than one can look at", expected=f"at most {self.most:,}")
+            raise BadSnapshot("more events and blocks than one can look at", expected=f"at most {self.most:,}")
+
+
+def _check_sum(recording: Recording) -> None:
+    """Raises BadSnapshot when what came to be, if all of it was alive at once, does not fit into 64 bits."""
+    total = sum(abs(event.change) for event in recording.events) + sum(life.bytes for life in recording.held)
+    if total >= MAX_BYTES:
+        raise BadSnapshot(f"allocations of {total:,} bytes together", expected="sizes whose sum fits into 64 bits")
 
 
 def _read_trace(trace: list[object], recording: Recording, budget: _Budget) -> None:
@@ -132,7 +141,7 @@ def _read_trace(trace: list[object], recording: Recording, budget: _Budget) -> N
     for number, item in enumerate(trace):
         entry = _mapping(item, "an event")
         action = _text(entry.get("action"), "action")
-        at_ns = _number(entry.get("time_us", number), "time_us", most=MOST_BYTES // NS_PER_US) * NS_PER_US
+        at_ns = _number(entry.get("time_us", number), "time_us", most=MAX_BYTES // NS_PER_US) * NS_PER_US
         if action not in _ACTIONS:
             continue
         if not events:  # the beginning, so that nothing is born in the same microsecond as what was there before
@@ -163,7 +172,7 @@ def _read_segments(segments: list[object], found: dict[int, Recording], budget: 
     born = {device: {event.address for event in item.events if event.change > 0} for device, item in found.items()}
     for item in segments:
         segment = _mapping(item, "a segment")
-        device = _number(segment.get("device", 0), "device", most=MOST_DEVICES)
+        device = _number(segment.get("device", 0), "device", most=MAX_DEVICES)
         recording = found.setdefault(device, Recording(device=device))
         blocks = _list(segment.get("blocks"), "blocks")
         budget.spend(len(blocks))
@@ -197,7 +206,7 @@ def _text(value: object, what: str) -> str:
     return value
 
 
-def _number(value: object, what: str, *, most: int = MOST_BYTES) -> int:
+def _number(value: object, what: str, *, most: int = MAX_BYTES) -> int:
     if type(value) is not int or not 0 <= value < most:
         raise BadSnapshot(f"{what} that is {_short(value)}", expected="a whole number, not negative, in 64 bits")
     return value

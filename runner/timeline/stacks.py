@@ -20,8 +20,8 @@ _CHECKOUT = str(Path(__file__).resolve().parents[2]) + "/"
 _FOLDERS = ("/site-packages/", "/dist-packages/")
 #: Folders of a foreign path that are kept before its file name.
 _KEPT = 3
-#: Frames of one stack, and characters of one name, beyond which nothing is kept.
-MOST_FRAMES, MOST_CHARACTERS = 100, 300
+#: Frames of one stack, and characters of one name, beyond which nothing is kept; and of a path, nothing is read.
+MAX_FRAMES, MAX_CHARACTERS, _PATH_LENGTH = 100, 300, 4_000
 
 
 class Stacks:
@@ -29,6 +29,7 @@ class Stacks:
 
     def __init__(self) -> None:
         self.texts: list[str] = []
+        self.characters = 0
         self._numbers: dict[str, int] = {}
         self._known: dict[Hashable, int | None] = {}
 
@@ -43,18 +44,19 @@ class Stacks:
         return self._known[key]
 
     def _add(self, frames: tuple[Frame, ...]) -> int | None:
-        text = "\n".join(f"{shown(file)}:{line} {_cut(name)}" for file, line, name in frames[:MOST_FRAMES])
+        text = "\n".join(f"{shown(file)}:{line} {_cut(name)}" for file, line, name in frames[:MAX_FRAMES])
         if not text:
             return None
         if text not in self._numbers:
             self._numbers[text] = len(self.texts)
             self.texts.append(text)
+            self.characters += len(text)
         return self._numbers[text]
 
 
 def shown(file: str) -> str:
     """A file's name without the folders of the machine it lies on."""
-    file = _cut(file.replace("\\", "/"))
+    file = _cut(file[-_PATH_LENGTH:].replace("\\", "/"))
     if file.startswith(_CHECKOUT) and not any(folder in file for folder in _FOLDERS):
         return file.removeprefix(_CHECKOUT)
     for folder in _FOLDERS:
@@ -65,4 +67,4 @@ def shown(file: str) -> str:
 
 def _cut(text: str) -> str:
     """One line of bounded length: names in other people's files may be anything."""
-    return "".join(char if char.isprintable() else " " for char in text[-MOST_CHARACTERS:])
+    return "".join(char if char.isprintable() else " " for char in text[-MAX_CHARACTERS:])
