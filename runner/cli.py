@@ -245,7 +245,7 @@ def import_command(
     label: Annotated[str | None, typer.Option(help=r"A name for it. \[default: the file's name]")] = None,
 ) -> None:
     """Add what another machine measured or somebody else recorded: a results file (.duckdb), the pickle of a
-    torch.cuda.memory snapshot, the SQLite export of an Nsight Systems report, or the CSV of `nsys stats`.
+    torch.cuda.memory snapshot, the SQLite export of an Nsight Systems report, or what `nsys stats` prints.
 
     Nothing in the file is executed. Of a results file only the rows are added that are not there yet.
     """

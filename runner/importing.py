@@ -4,7 +4,7 @@
         print(line)
 
 The kind is told by the first bytes. Understood are the results file of another machine, a torch.cuda.memory snapshot
-(pickle), the SQLite export of an Nsight Systems report, and the CSV of `nsys stats`. Nothing in a file is executed.
+(pickle), the SQLite export of an Nsight Systems report, and what `nsys stats` prints. Nothing in a file is executed.
 """
 
 from dataclasses import dataclass
@@ -24,6 +24,8 @@ _BEGINNING_BYTES = 65_536
 _CELLS = ("steps", "attention", "memory", "numerics", "accumulation", "frontier", "timelines", "profiles", "traces")
 #: Endings under which a pickle of any protocol may come, and those of reports that only nsys itself can read.
 _PICKLES, _REPORTS = (".pickle", ".pkl"), (".nsys-rep", ".qdrep", ".qdstrm")
+#: Endings of tables as text.
+_TABLES = (".csv", ".tsv", ".txt")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,18 +51,20 @@ def import_file(path: Path, *, db: Path, label: str | None = None) -> Report:
         )
     if start.startswith(_PICKLE) or path.suffix in _PICKLES:
         return _timelines(path, db=db, label=label)
-    if b"Total Time" in start or path.suffix == ".csv":
+    if b"Total Time" in start or path.suffix in _TABLES:
         return _traces(nsys.import_stats(path, db=db, label=label), path)
     raise UsageError(
         f"{path} is no file that can be imported: it begins with {start[:16]!r}.",
-        expected="a results file (.duckdb), a memory snapshot (.pickle), the SQLite export of an nsys report, or the "
-        "CSV of `nsys stats`",
+        expected="a results file (.duckdb), a memory snapshot (.pickle), the SQLite export of an nsys report, or what "
+        "`nsys stats` writes",
         do="See `python -m runner import --help`.",
     )
 
 
 def _beginning(path: Path) -> bytes:
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise UsageError(f"{path} is no file but a pipe or a device.", do="Name a file to import.")
         with path.open("rb") as file:
             return file.read(_BEGINNING_BYTES)
     except OSError as error:
@@ -92,7 +96,8 @@ def _traces(found: nsys.Imported, path: Path) -> Report:
         row = trace.row
         per = f" a step, over {row.steps} steps" if row.steps else ", over all that was recorded"
         known = f"; {trace.attributed_share:.0%} of it in a known phase" if trace.attributed_share else ""
-        lines.append(f"{row.title}: {row.kernels:,} different kernels, {row.kernel_ms:,.3f} ms{per}{known}.")
+        twice = "; its ranges count a kernel in each range around it" if trace.overlapping else ""
+        lines.append(f"{row.title}: {row.kernels:,} different kernels, {row.kernel_ms:,.3f} ms{per}{known}{twice}.")
     return Report(lines=tuple(lines), warning=_private(found, path))
 
 

@@ -4,6 +4,9 @@ The export is of one process with two steps. Its kernels run when the host has l
 the backward is launched by a thread of autograd's, on which no range was pushed. Files that are none are refused.
 """
 
+import csv
+import os
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +16,7 @@ import pytest
 
 from runner.errors import UsageError
 from runner.importing import import_file
-from runner.nsys import export, recordings, stats
+from runner.nsys import export, recordings, tables
 from runner.nsys.ranges import Place, ThreadRanges, phase_of
 from tests.command import rows, run
 
@@ -292,6 +295,97 @@ def test_statistics_of_everything_and_by_grid(tmp_path: Path) -> None:
     assert sums(db) == {GEMM: (97, 83.424), "[CUDA memset]": (2, 0.00064)}
 
 
+#: The same as `nsys stats` prints it where no format is named: names are cut to 100 characters.
+KERN_COLUMNS = """\
+Processing [report.sqlite] with [/opt/nvidia/nsight-systems/2025.3.2/host-linux-x64/reports/cuda_gpu_kern_sum.py]...
+
+ ** CUDA GPU Kernel Summary (cuda_gpu_kern_sum):
+
+ Time (%)  Total Time (ns)  Instances  Avg (ns)   Med (ns)   Min (ns)  Max (ns)   StdDev (ns)                  Name
+ --------  ---------------  ---------  ---------  ---------  --------  ---------  -----------  ------------------------------------
+     70.9       83,312,000         96  867,833.3  1,056,000    285,984  1,091,000    304,322.0  ampere_sgemm_128x64_tn
+      4.4        4,968,000         38  130,736.8    130,736    128,896    134,177        870.0  void at::native::vectorized_elementw…
+
+ ** CUDA GPU MemOps Summary (by Time) (cuda_gpu_mem_time_sum):
+
+ Time (%)  Total Time (us)  Count  Operation
+ --------  ---------------  -----  ------------------------------
+    100.0          1,500.5      3  [CUDA memcpy Host-to-Device]
+
+"""  # noqa: E501
+API_COLUMNS = """
+ ** CUDA API Summary (cuda_api_sum):
+
+ Time (%)  Total Time (ns)  Num Calls  Name
+ --------  ---------------  ---------  ----------------
+    100.0      999,999,999         12  cudaLaunchKernel
+"""
+NVTX = """\
+NVTX Range,Style,PID,TID,NVTX Inst,Kern Inst,Total Time (ns),Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Kernel Name
+:step,PushPop,7,7,4,20,500000,1,1,1,1,0,gemm
+:step,PushPop,7,7,4,4,40000,1,1,1,1,0,"copy<int, 4>"
+:forward,PushPop,7,7,4,12,300000,1,1,1,1,0,gemm
+:attention,PushPop,7,7,8,8,200000,1,1,1,1,0,gemm
+optimizer step,PushPop,7,7,4,4,40000,1,1,1,1,0,"copy<int, 4>"
+"""
+
+
+def test_statistics_in_columns(tmp_path: Path) -> None:
+    """Thousands have separators, names have spaces and no end, and the host's calls are no kernels."""
+    db = tmp_path / "results.duckdb"
+    report = import_file(written(tmp_path / "cuda_gpu_kern_sum.txt", API_COLUMNS + KERN_COLUMNS), db=db)
+    cut = "void at::native::vectorized_elementw…"
+    assert sums(db) == {GEMM: (96, 83.312), cut: (38, 4.968), "[CUDA memcpy Host-to-Device]": (3, 1.5005)}
+    assert report.lines == (
+        "cuda_gpu_kern_sum.txt: 3 different kernels, 89.781 ms, over all that was recorded.",
+    )  # fmt: skip
+
+
+def columns(table: str) -> str:
+    """A table of CSV in columns."""
+    rows = list(csv.reader(table.splitlines()))
+    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [rows[0], ["-" * width for width in wide], *rows[1:]]
+    return "\n".join(
+        " " + "  ".join(text.rjust(width) for text, width in zip(line, wide, strict=True)) for line in lines
+    )
+
+
+@pytest.mark.parametrize("as_columns", [False, True])
+def test_statistics_by_range(tmp_path: Path, as_columns: bool) -> None:
+    """nvtx_kern_sum counts a kernel in every range around it: the phases are taken, the steps are the whole, of which
+    the rest is in no phase. Of 4 steps each has 5 products (3 of them in forward), 125 µs together, and 1 copy."""
+    db = tmp_path / "results.duckdb"
+    text = " ** NVTX Range Kernel Summary (nvtx_kern_sum):\n\n" + (columns(NVTX) if as_columns else NVTX)
+    report = import_file(written(tmp_path / "nvtx.txt", text), db=db)
+    assert kernels(db) == {
+        ("forward", "", "gemm"): (3, 0.075), ("unknown", "", "gemm"): (2, 0.050),
+        ("optimizer", "", "copy<int, 4>"): (1, 0.010),
+    }  # fmt: skip
+    assert report.lines == (
+        "nvtx.txt: 3 different kernels, 0.135 ms a step, over 4 steps; 63% of it in a known phase.",
+    )
+
+
+def test_statistics_by_ranges_that_are_no_phase(tmp_path: Path) -> None:
+    """They are ranges of their own; beside the sum of all kernels only as far as they count none more often than it."""
+    nested = "NVTX Range,NVTX Inst,Kern Inst,Total Time (ns),Kernel Name\n:a,1,4,400,gemm\n:b,1,{},300,gemm\n"
+    whole = "\nTime (%),Total Time (ns),Instances,Name\n100,1000,10,gemm\n"
+    expected = {
+        nested.format(3): {("unknown", "a", "gemm"): (4, 0.0004), ("unknown", "b", "gemm"): (3, 0.0003)},
+        nested.format(3) + whole: {
+            ("unknown", "a", "gemm"): (4, 0.0004), ("unknown", "b", "gemm"): (3, 0.0003),
+            ("unknown", "", "gemm"): (3, 0.0003),
+        },
+        nested.format(8) + whole: {("unknown", "", "gemm"): (10, 0.001)},
+    }  # fmt: skip
+    for number, (text, found) in enumerate(expected.items()):
+        db = tmp_path / f"{number}.duckdb"
+        report = import_file(written(tmp_path / f"{number}.csv", text), db=db)
+        assert kernels(db) == found
+        assert ("each range around it" in report.lines[0]) == (number == 0)
+
+
 # -------------------------------------------------------------------------------------------------------- hostile files
 
 
@@ -312,11 +406,14 @@ def refused(path: Path, content: bytes, *, db: Path) -> str:
         ("a.sqlite", b"SQLite format 3\0" + b"\xff" * 5000, "got "),
         ("a.nsys-rep", b"\x1f\x8b\x08" + bytes(50), "nsys export --type sqlite a.nsys-rep"),
         ("a.json", b'{"traceEvents": []}', "it begins with b'{\"traceEvents\": '"),
-        ("a.csv", b"a,b,c\n1,2,3\n", "no table of kernels"),
-        ("a.csv", API_SUM.encode(), "no table of kernels"),
-        ("a.csv", KERN_SUM.replace("83312000", "-5").encode(), "“-5”, “96” in line 6"),
+        ("a.csv", b"", "got no table"),
+        ("a.csv", b"model,tokens/s\nsmall,2\n", "got a table with the headings “model”, “tokens/s”. Expected what"),
+        ("a.csv", API_SUM.encode(), "headings “Time (%)”, “Total Time (ns)”, “Num Calls”"),
+        ("a.txt", API_COLUMNS.encode(), "got cuda_api_sum with the headings “Time (%)”, “Total Time (ns)”, “Num"),
+        ("a.csv", KERN_SUM.replace("83312000", "-5").encode(), "“-5” in line 6"),
         ("a.csv", KERN_SUM.replace(",96,", ",1e9,").encode(), "“1e9” in line 6"),
-        ("a.csv", b'Total Time (ns),Instances,Name\n1,1,"' + b"x" * 200_000 + b'"\n', "field larger than field limit"),
+        ("a.csv", KERN_SUM[: KERN_SUM.index("304322")].encode(), "8 values in line 6"),
+        ("a.csv", b'Total Time (ns),Instances,Name\n1,1,"' + b"x" * 200_000 + b'"\n', "100,000 characters in line 2"),
     ],
 )  # fmt: skip
 def test_files_that_are_none(tmp_path: Path, name: str, content: bytes, words: str) -> None:
@@ -344,8 +441,8 @@ def test_databases_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "a database of something else" in refused(target, after(drop("StringIds")), db=db)
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS start, i AS end, i AS "
     view = f"CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS {endless} correlationId, i AS demangledName FROM n"
-    tables = [drop(f"CUPTI_ACTIVITY_KIND_{kind}") for kind in ("KERNEL", "MEMCPY", "MEMSET")]
-    assert "nothing of CUDA was recorded" in refused(target, after(*tables, view), db=db)
+    dropped = [drop(f"CUPTI_ACTIVITY_KIND_{kind}") for kind in ("KERNEL", "MEMCPY", "MEMSET")]
+    assert "nothing of CUDA was recorded" in refused(target, after(*dropped, view), db=db)
     whole = after()
     assert "got " in refused(target, whole[: len(whole) // 2], db=db)
     empty = [f"DELETE FROM CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY")]
@@ -363,20 +460,20 @@ def test_databases_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
                      "INSERT INTO TARGET_INFO_GPU SELECT id, 'x', 1 FROM StringIds")  # fmt: skip
         assert "s of reading" in refused(target, slow, db=db)
     with monkeypatch.context() as patch:
-        patch.setattr(stats, "ROWS", 5)
+        patch.setattr(tables, "LINES", 5)
         assert "more than 5 lines" in refused(tmp_path / "a.csv", KERN_SUM.encode(), db=db)
     long = after(f"UPDATE StringIds SET value = '{'x' * 1_100_000}' WHERE value = '{GEMM}'")
     assert "string or blob too big" in refused(target, long, db=db)
 
 
 def test_hostile_values_are_only_text_and_numbers(tmp_path: Path) -> None:
-    """Names with markup, control characters and bytes that are no text; times that are text, or before time began."""
+    """Names with markup, control characters and bytes that are no text; times before time began, and for ever."""
     export = Made(tmp_path / "report.sqlite")
     export.range(0, 100, HTML)
     for name in (f"void {HTML}\n\x00\x1b[31m(int)", "y" * 9_000):
         export.kernel(10, name, runs=200, takes=10)
     export.connection.execute("UPDATE StringIds SET value = CAST(x'ff41ff' AS TEXT) WHERE value LIKE 'y%'")
-    odd: Any = [("abc", "def"), (-(2**62), -(2**62) + 5000), (2**62, -(2**62))]
+    odd: Any = [(-(2**62), -(2**62) + 5000), (2**62, -(2**62)), (-(2**63), 2**63 - 1)]
     for start, end in odd:
         export.add("CUPTI_ACTIVITY_KIND_KERNEL", start, end, 0, 1, 7, 999, PID, 77, 77, None, None)
     db = tmp_path / "results.duckdb"
@@ -384,4 +481,57 @@ def test_hostile_values_are_only_text_and_numbers(tmp_path: Path) -> None:
     found = kernels(db)
     assert {scope for _, scope, _ in found} == {HTML, ""}
     assert {name for _, _, name in found} == {f"void {HTML}   [31m(int)", "\ufffdA\ufffd", "unnamed kernel"}
-    assert found["unknown", "", "unnamed kernel"] == (2, 0.005)
+    assert found["unknown", "", "unnamed kernel"] == (2, round((2**64 - 1 + 5000) / 1e6, 6))
+
+
+@pytest.mark.parametrize("value", ["'abc'", "x'00ff'", "1e300", "'9" + "9" * 30 + "'"])
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [("CUPTI_ACTIVITY_KIND_KERNEL", "globalPid"), ("CUPTI_ACTIVITY_KIND_KERNEL", "start"),
+     ("CUPTI_ACTIVITY_KIND_MEMCPY", "end"), ("CUPTI_ACTIVITY_KIND_RUNTIME", "globalTid"),
+     ("CUPTI_ACTIVITY_KIND_RUNTIME", "start"), ("NVTX_EVENTS", "start"), ("NVTX_EVENTS", "globalTid")],
+)  # fmt: skip
+def test_other_things_than_numbers_are_named(tmp_path: Path, table: str, column: str, value: str) -> None:
+    """SQLite keeps whatever it is given in a column of whole numbers."""
+    export = made(tmp_path / "made.sqlite")
+    export.connection.execute(f"UPDATE {table} SET {column} = {value}")
+    words = refused(tmp_path / "report.sqlite", export.close().read_bytes(), db=tmp_path / "results.duckdb")
+    assert re.search(r"got (text|a blob|a fraction) in \w+\.", words)
+    assert column in words
+    assert "Expected whole numbers there" in words
+
+
+def test_programs_in_place_of_tables_are_not_run(tmp_path: Path) -> None:
+    """Columns that are worked out count as missing, whatever they would say; so does a view that never ends."""
+    export = made(tmp_path / "made.sqlite")
+    export.connection.executescript(
+        "DROP TABLE CUPTI_ACTIVITY_KIND_RUNTIME; DROP TABLE NVTX_EVENTS;"
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (correlationId INTEGER, globalTid INTEGER, "
+        "start INTEGER GENERATED ALWAYS AS ('at ' || correlationId) VIRTUAL);"
+        "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME (correlationId) VALUES (1);"
+        "CREATE VIEW NVTX_EVENTS AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+        "SELECT i AS start, i AS end, i AS globalTid, 'forward' AS text FROM n;"
+        "CREATE VIRTUAL TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE USING fts5(start, end, correlationId);"
+    )
+    db = tmp_path / "results.duckdb"
+    import_file(export.close(), db=db)
+    assert {phase for phase, _, _ in kernels(db)} == {"unknown"}
+    assert sum(took for _, took in kernels(db).values()) == pytest.approx(0.620)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.sqlite")
+    with pytest.raises(UsageError, match="no file but a pipe"):
+        import_file(tmp_path / "pipe.sqlite", db=tmp_path / "results.duckdb")
+
+
+def test_names_and_processes_are_limited_in_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = made(tmp_path / "report.sqlite")
+    path.kernel(5010, GEMM, runs=5450, takes=7, thread=PID + (1 << 24))
+    path.close()
+    limits = {"PROCESSES": "1 processes", "RANGE_CHARACTERS": "1 characters in ranges", "KERNEL_CHARACTERS": "1 char"}
+    for name, words in limits.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(recordings, name, 1)
+            with pytest.raises(UsageError, match=f"more than {words}"):
+                import_file(path.path, db=tmp_path / "results.duckdb")

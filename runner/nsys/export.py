@@ -7,7 +7,8 @@
 
 The schema is the one that NVIDIA documents ("SQLite Export Schema Reference"); tables are there when they hold
 something. Only plain tables count: a view or a virtual table of a table's name is somebody's program. Limits: a text of
-TEXT_BYTES, SECONDS of reading. Standard library only.
+TEXT_BYTES, SECONDS of reading, and HEAP_BYTES of SQLite's own memory, which this process keeps to from then on.
+Standard library only.
 """
 
 import contextlib
@@ -20,8 +21,8 @@ from urllib.parse import quote
 
 from runner.errors import UsageError
 
-#: How long a text may be, and how long reading may take.
-TEXT_BYTES, SECONDS = 1_000_000, 300.0
+#: How long a text may be, how long reading may take, and how much memory SQLite may take.
+TEXT_BYTES, SECONDS, HEAP_BYTES = 1_000_000, 300.0, 512 * 2**20
 _NAME_LENGTH = 4_000
 
 #: Tables that say who recorded what, where and with what settings: they are not read, only counted. What a process
@@ -40,7 +41,7 @@ class Export:
         self.connection = connection
         plain = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE TABLE%'"
         self.columns = {
-            name: [row[1] for row in connection.execute(f'PRAGMA table_info("{name.replace(chr(34), chr(34) * 2)}")')]
+            name: [column for (column,) in connection.execute("SELECT name FROM pragma_table_info(?)", [name])]
             for (name,) in connection.execute(plain).fetchmany(2_000)
         }
 
@@ -76,9 +77,12 @@ def opened(path: Path) -> Iterator[Export]:
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, TEXT_BYTES)
             connection.text_factory = lambda text: text.decode("utf-8", "replace")
             connection.set_progress_handler(lambda: time.monotonic() > ends, 100_000)
-            for setting in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON"):
+            limit = f"hard_heap_limit = {HEAP_BYTES}"
+            for setting in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON", limit):
                 connection.execute(f"PRAGMA {setting}")
             yield Export(connection)
+    except MemoryError:
+        raise refusal(path, f"a database that needs more than {HEAP_BYTES // 2**20} MiB") from None
     except (sqlite3.Error, OverflowError) as error:
         slow = f"more than {SECONDS:.0f} s of reading" if str(error) == "interrupted" else str(error)
         raise refusal(path, slow) from None
@@ -92,7 +96,7 @@ def refusal(path: Path, got: str, *, expected: str = "the SQLite export of a rep
     )
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=16_384)
 def cleaned(name: str) -> str:
     """A name without control characters, and not longer than anybody reads."""
     return "".join(letter if letter.isprintable() else " " for letter in name[:_NAME_LENGTH]).strip()

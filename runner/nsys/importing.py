@@ -34,10 +34,12 @@ UNKNOWN_PHASE = "unknown"
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedTrace:
-    """One trace that an import made. `attributed_share` is the share of its time whose phase is known."""
+    """One trace that an import made. `attributed_share` is the share of its time whose phase is known; `overlapping`
+    says that a kernel counts in every range around it."""
 
     row: TraceRow
     attributed_share: float
+    overlapping: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +62,8 @@ def import_export(path: Path, *, db: Path, label: str | None = None) -> Imported
 
 
 def import_stats(path: Path, *, db: Path, label: str | None = None) -> Imported:
-    """Reads the CSV of `nsys stats` at `path` and adds it as one trace without phases, over all recorded steps. Raises
-    UsageError for a file that is none; then nothing was added."""
+    """Reads what `nsys stats` wrote at `path` and adds it as one trace, over all recorded steps unless its ranges say
+    how many. Raises UsageError for a file that is none; then nothing was added."""
     return _added(_run(path, label), [read_stats(path)], db=db, title=path.name)
 
 
@@ -88,7 +90,8 @@ def _added(run: RunRow, found: Sequence[Recording], *, db: Path, title: str) -> 
         trace = TraceRow(**ids, origin="nsys", title=title if len(found) == 1 else f"{title} · process {number}",
                          kernels=len(rows), steps=recording.steps, kernel_ms=total)  # fmt: skip
         known = sum(row.device_ms for row in rows if row.phase != UNKNOWN_PHASE)
-        traces.append(ImportedTrace(row=trace, attributed_share=known / total if total else 0.0))
+        share = known / total if total else 0.0
+        traces.append(ImportedTrace(row=trace, attributed_share=share, overlapping=recording.overlapping))
         kernels += rows
     Spool(db).write({"runs": [run], "traces": [trace.row for trace in traces], "kernels": kernels},
                     name=f"import-{run.run_id}")  # fmt: skip

@@ -27,7 +27,7 @@ _OPERATOR = re.compile(r"(?P<name>(aten|autograd)::.*?)(, (seq|op_id|sizes) = .*
 _NEVER = 2**64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Place:
     """Where a kernel was launched: phase, innermost named range, operator; empty where nothing says so."""
 

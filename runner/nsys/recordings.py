@@ -20,8 +20,10 @@ from typing import Any
 from runner.nsys.export import Export, cleaned, refusal
 from runner.nsys.ranges import NOWHERE, Place, ThreadRanges
 
-#: The most calls, ranges and different (kernel, range) of a process that are read.
-LAUNCHES, RANGES, KERNELS = 5_000_000, 2_000_000, 50_000
+#: The most calls, ranges, processes and different (kernel, range) that are read, and characters of the ranges' names
+#: and of the kernels' together.
+LAUNCHES, RANGES, PROCESSES, KERNELS = 5_000_000, 2_000_000, 256, 50_000
+RANGE_CHARACTERS, KERNEL_CHARACTERS = 200_000_000, 20_000_000
 _PUSHED_AND_POPPED = 59  # NvtxPushPopRange of ENUM_NSYS_EVENT_TYPE
 #: What a copy is called by `nsys stats`, by CUpti_ActivityMemcpyKind; a copy within the device is read and written.
 _COPIES = {1: "Host-to-Device", 2: "Device-to-Host", 8: "Device-to-Device", 10: "Peer-to-Peer"}
@@ -51,12 +53,18 @@ class Launched:
             self.moved_bytes = (self.moved_bytes or 0) + moved_bytes
 
 
+#: (place, kernel) -> sums.
+Kernels = dict[tuple[Place, str], Launched]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Recording:
-    """What one process ran on the GPU: (place, kernel) -> sums. `steps` is None where no range says how many."""
+    """What one process ran on the GPU. `steps` is None where no range says how many; `overlapping` says that a kernel
+    counts in every range around it."""
 
     steps: int | None
-    kernels: Mapping[tuple[Place, str], Launched]
+    kernels: Kernels
+    overlapping: bool = False
 
 
 @dataclass
@@ -65,7 +73,7 @@ class _Process:
 
     threads: dict[int, ThreadRanges] = field(default_factory=dict)
     backward: list[tuple[int, int]] = field(default_factory=list)
-    kernels: dict[tuple[Place, str], Launched] = field(default_factory=dict)
+    kernels: Kernels = field(default_factory=dict)
 
     def place(self, thread: int | None, moment: int | None) -> Place:
         """Where the call was made."""
@@ -93,18 +101,19 @@ def recordings(export: Export, path: Path) -> list[Recording]:
     if not present:
         raise refusal(path, "a report in which nothing of CUDA was recorded")
     processes = _processes(export, path)
-    launches = 0
+    calls = _Limit(path, LAUNCHES, "calls")
+    kernels = _Limit(path, KERNELS, "different kernels and ranges")
+    characters = _Limit(path, KERNEL_CHARACTERS, "characters in the names of kernels")
     for table in present:
-        for thread, moment, pid, duration, name, moved in _launches(export, table):
-            launches += 1
-            if launches > LAUNCHES:
-                raise refusal(path, f"more than {LAUNCHES:,} calls", expected="fewer: record fewer steps")
-            if not isinstance(duration, int) or duration < 0:
+        for thread, moment, pid, duration, name, moved in _launches(export, path, table):
+            calls.spend()
+            if duration is None:
                 continue  # it had not finished when the recording ended
-            process = processes.setdefault(pid or 0, _Process())
+            process = _process(path, processes, pid or 0)
             key = (process.place(thread, moment), name)
-            if key not in process.kernels and len(process.kernels) >= KERNELS:
-                raise refusal(path, f"more than {KERNELS:,} different kernels and ranges", expected="fewer")
+            if key not in process.kernels:
+                kernels.spend()
+                characters.spend(len(name) + len(key[0].scope) + len(key[0].operator))
             process.kernels.setdefault(key, Launched()).add(duration, moved_bytes=moved)
     found = [
         Recording(steps=process.steps, kernels=process.kernels)
@@ -123,18 +132,50 @@ def _processes(export: Export, path: Path) -> dict[int, _Process]:
     kind = f"WHERE eventType = {_PUSHED_AND_POPPED}" if export.has("NVTX_EVENTS", "eventType") else ""
     query = f"SELECT n.globalTid, n.start, n.end, {text} FROM NVTX_EVENTS n {kind}"
     by_thread: dict[int, list[tuple[int, int | None, str]]] = {}
-    for count, (thread, start, end, name) in enumerate(export.connection.execute(query)):
-        if count >= RANGES:
-            raise refusal(path, f"more than {RANGES:,} NVTX ranges", expected="fewer: record fewer steps")
-        if isinstance(thread, int) and isinstance(start, int) and isinstance(name, str):
-            ended = end if isinstance(end, int) else None
-            by_thread.setdefault(thread, []).append((start, ended, cleaned(name)))
+    count, characters = _Limit(path, RANGES, "NVTX ranges"), _Limit(path, RANGE_CHARACTERS, "characters in ranges")
+    for row in export.connection.execute(query):
+        count.spend()
+        thread, start, end = _numbers(path, "NVTX_EVENTS", ("globalTid", "start", "end"), row)
+        name = row[3]
+        if thread is None or start is None or not isinstance(name, str) or (end is not None and end < start):
+            continue
+        characters.spend(len(name))
+        by_thread.setdefault(thread, []).append((start, end, cleaned(name)))
     found: dict[int, _Process] = {}
     for thread, ranges in by_thread.items():
-        process = found.setdefault(_process_of(thread), _Process())
+        process = _process(path, found, _process_of(thread))
         process.threads[thread] = held = ThreadRanges(ranges)
-        process.backward = sorted(process.backward + held.phases.get("backward", []))
+        process.backward += held.phases.get("backward", [])
+    for process in found.values():
+        process.backward.sort()
     return found
+
+
+def _process(path: Path, processes: dict[int, _Process], pid: int) -> _Process:
+    if pid not in processes and len(processes) >= PROCESSES:
+        raise refusal(path, f"more than {PROCESSES:,} processes", expected="fewer")
+    return processes.setdefault(pid, _Process())
+
+
+class _Limit:
+    """Counts what is read, and refuses the file when that is too much."""
+
+    def __init__(self, path: Path, most: int, what: str) -> None:
+        self.path, self.most, self.what, self.left = path, most, what, most
+
+    def spend(self, count: int = 1) -> None:
+        self.left -= count
+        if self.left < 0:
+            raise refusal(self.path, f"more than {self.most:,} {self.what}", expected="fewer: record fewer steps")
+
+
+def _numbers(path: Path, table: str, names: Sequence[str], values: Sequence[object]) -> list[int | None]:
+    """The values that belong to `names`: whole numbers, or None for NULL. Raises UsageError for anything else."""
+    for name, value in zip(names, values, strict=False):
+        if value is not None and type(value) is not int:
+            kind = {str: "text", bytes: "a blob", float: "a fraction"}[type(value)]
+            raise refusal(path, f"{kind} in {table}.{name}", expected="whole numbers there, as nsys writes them")
+    return list(values[: len(names)])  # type: ignore[arg-type]
 
 
 def _text_of(export: Export) -> str:
@@ -150,7 +191,7 @@ def _process_of(thread: int) -> int:
     return thread & ~0xFFFFFF
 
 
-def _launches(export: Export, table: str) -> Iterator[Sequence[Any]]:
+def _launches(export: Export, path: Path, table: str) -> Iterator[Sequence[Any]]:
     """Everything that ran: launching thread and moment (None if not recorded), process, ns, name, bytes."""
     columns = export.columns[table]
     named = next((column for column in _ACTIVITIES[table] if column in columns), "NULL")
@@ -159,15 +200,22 @@ def _launches(export: Export, table: str) -> Iterator[Sequence[Any]]:
     bytes_ = "a.bytes" if "bytes" in columns else "NULL"
     own_process = "a.globalPid" if "globalPid" in columns else "NULL"
     if export.has("CUPTI_ACTIVITY_KIND_RUNTIME", "start", "correlationId", "globalTid"):
+        odd = """SELECT globalTid FROM CUPTI_ACTIVITY_KIND_RUNTIME
+            WHERE typeof(globalTid) NOT IN ('integer', 'null') LIMIT 1"""
+        for row in export.connection.execute(odd):
+            _numbers(path, "CUPTI_ACTIVITY_KIND_RUNTIME", ("globalTid",), row)
         calls = """SELECT correlationId, globalTid & ~0xFFFFFF AS pid, globalTid, min(start) AS start
             FROM CUPTI_ACTIVITY_KIND_RUNTIME GROUP BY correlationId, globalTid & ~0xFFFFFF"""
         same = f"r.correlationId = a.correlationId AND coalesce({own_process}, r.pid) = r.pid"
-        query = f"""SELECT r.globalTid, r.start, coalesce({own_process}, r.pid), a.end - a.start, {named}, {bytes_}
+        query = f"""SELECT r.globalTid, r.start, coalesce({own_process}, r.pid), a.start, a.end, {named}, {bytes_}
             FROM {table} a LEFT JOIN ({calls}) r ON {same}"""
     else:
-        query = f"SELECT NULL, NULL, {own_process}, a.end - a.start, {named}, {bytes_} FROM {table} a"
-    for thread, moment, pid, duration, name, moved in export.connection.execute(query):
-        yield thread, moment, pid, duration, *_named(table, name, moved)
+        query = f"SELECT NULL, NULL, {own_process}, a.start, a.end, {named}, {bytes_} FROM {table} a"
+    names = ("globalTid of its launch", "start of its launch", "globalPid", "start", "end")
+    for row in export.connection.execute(query):
+        thread, moment, pid, start, end = _numbers(path, table, names, row)
+        duration = None if start is None or end is None or end < start else end - start
+        yield thread, moment, pid, duration, *_named(table, row[5], row[6])
 
 
 def _named(table: str, name: object, moved: object) -> tuple[str, int | None]:
@@ -180,4 +228,4 @@ def _named(table: str, name: object, moved: object) -> tuple[str, int | None]:
         return "[CUDA memset]", size
     if table == "CUPTI_ACTIVITY_KIND_GRAPH_TRACE":
         return "[CUDA graph]", None
-    return cleaned(str(name)), None
+    return (cleaned(name) if isinstance(name, str) else "") or "unnamed kernel", None

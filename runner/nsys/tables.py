@@ -1,0 +1,114 @@
+"""Tables as `nsys stats` writes them, as CSV or in aligned columns, among whatever lines are around them.
+
+    for table in load_tables(path):
+        print(table.report, table.headings, len(table.rows))
+
+A line of dashes below the headings says where each column is; the last one goes on to the end of the line, for names
+are longer than their heading. In CSV a table begins with its headings, of which one is a total time. Of a file of
+somebody else's the first line counts as headings, so that one can say what was found. Limits: FILE_BYTES, LINES and
+LINE_CHARACTERS. Standard library only.
+"""
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from runner.errors import UsageError
+
+FILE_BYTES, LINES, LINE_CHARACTERS = 64 * 2**20, 50_000, 100_000
+#: How `nsys stats` announces a table: its title, and the report's name.
+_TITLE = re.compile(r" ?\*\* .{1,100} \((?P<report>\w{1,60})(:[\w:-]{1,60})?\):\s*")
+_DASHES = re.compile(r"\s*-+(\s+-+)+\s*")
+TAKEN = ("cuda_gpu_kern_sum", "cuda_gpu_kern_gb_sum", "cuda_gpu_sum", "cuda_gpu_mem_time_sum", "nvtx_kern_sum")
+#: A line and its number.
+_Line = tuple[int, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """One table: its headings and its rows, each with its line in the file. `report` is its name where that is said."""
+
+    report: str | None
+    headings: tuple[str, ...]
+    rows: list[tuple[int, list[str]]] = field(default_factory=list)
+
+
+def load_tables(path: Path) -> list[Table]:
+    """Every table of the file that has a row. Raises UsageError for a file that is too large."""
+    found: list[Table] = []
+    report = None
+    for block in _blocks(path):
+        title = _TITLE.fullmatch(block[0][1])
+        if title:
+            report = title["report"]
+            continue
+        dashes = next((place for place, (_, line) in enumerate(block) if place and _DASHES.fullmatch(line)), None)
+        found += _separated(block, report) if dashes is None else [_aligned(block, dashes, report)]
+    return [table for table in found if table.rows]
+
+
+def stats_refusal(path: Path, got: str, *, expected: str = "") -> UsageError:
+    return UsageError(
+        f"{path} holds no table that can be imported: got {got}.",
+        expected=expected or f"what `nsys stats` writes, as CSV or in columns: {', '.join(TAKEN[:-1])} or {TAKEN[-1]}",
+        do="Write one with `nsys stats --report cuda_gpu_kern_sum --format csv REPORT`.",
+    )
+
+
+def _blocks(path: Path) -> Iterator[list[_Line]]:
+    """What lies between empty lines; a title is a block of its own."""
+    block: list[_Line] = []
+    for number, line in _lines(path):
+        title = _TITLE.fullmatch(line)
+        if block and (title or not line.strip()):
+            yield block
+            block = []
+        if title:
+            yield [(number, line)]
+        elif line.strip():
+            block.append((number, line))
+    if block:
+        yield block
+
+
+def _lines(path: Path) -> Iterator[_Line]:
+    size = path.stat().st_size
+    if size > FILE_BYTES:
+        raise stats_refusal(path, f"{size:,} bytes", expected=f"at most {FILE_BYTES:,}")
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        for number in range(1, LINES + 2):
+            line = file.readline(LINE_CHARACTERS + 1)
+            if number > LINES and line:
+                raise stats_refusal(path, f"more than {LINES:,} lines", expected="fewer")
+            if len(line) > LINE_CHARACTERS:
+                got = f"more than {LINE_CHARACTERS:,} characters in line {number}"
+                raise stats_refusal(path, got, expected="shorter lines")
+            if not line:
+                return
+            yield number, line.rstrip("\n")
+
+
+def _separated(block: Sequence[_Line], report: str | None) -> Iterator[Table]:
+    """The tables of a block of CSV. A line without a comma ends one."""
+    table = None
+    for number, line in block:
+        fields = next(csv.reader([line]), [])
+        is_heading = any(text.strip().startswith("Total Time") for text in fields)
+        if len(fields) < 2:
+            table = None
+        elif table is None or is_heading:
+            table = Table(report=report, headings=tuple(text.strip() for text in fields))
+            yield table
+        else:
+            table.rows.append((number, fields))
+
+
+def _aligned(block: Sequence[_Line], dashes: int, report: str | None) -> Table:
+    """The table in columns: headings, dashes, rows."""
+    spans = [match.span() for match in re.finditer("-+", block[dashes][1])]
+    places = [slice(*span) for span in spans[:-1]] + [slice(spans[-1][0], None)]
+    table = Table(report=report, headings=tuple(block[dashes - 1][1][place].strip() for place in places))
+    table.rows.extend((number, [line[place].strip() for place in places]) for number, line in block[dashes + 1 :])
+    return table
