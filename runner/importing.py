@@ -85,8 +85,12 @@ def _results(path: Path, *, db: Path, label: str | None) -> Report:
 def _timelines(path: Path, *, db: Path, label: str | None) -> Report:
     lines = []
     for found in import_snapshot(path, db=db, label=label).timelines:
-        early = f", {found.lost_events:,} of them older than the recording" if found.lost_events else ""
-        lines.append(f"{found.title}: {found.allocations:,} allocations{early}, peak {size(found.peak_bytes)}.")
+        early = ""
+        if found.baseline_allocations:
+            early = f", {found.baseline_allocations:,} of them older than the recording ({size(found.baseline_bytes)})"
+        blocks = f", in the allocator's blocks {size(found.peak_block_bytes)}" if found.peak_block_bytes else ""
+        peak = f"peak {size(found.peak_bytes)} asked for{blocks}"
+        lines.append(f"{found.title}: {found.allocations:,} allocations{early}; {peak}.")
     return Report(lines=tuple(lines))
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from runner.errors import UsageError
+from runner.importing import import_file
 from runner.store.spool import Spool
 from runner.timeline import importing, reading, snapshot
 from runner.timeline.importing import import_snapshot
@@ -95,6 +96,7 @@ def test_a_documented_snapshot_becomes_rows_worked_out_by_hand(tmp_path: Path) -
     assert timeline == {
         "origin": "imported", "title": "their.pickle", "allocations": 5, "duration_us": 50, "baseline_bytes": 800,
         "peak_bytes": 2524, "peak_at_us": 21, "lost_events": 1, "device_bytes": None,
+        "baseline_allocations": 2, "baseline_block_bytes": 1024, "peak_block_bytes": 2560,
     }  # fmt: skip
     found = rows(db, "SELECT * EXCLUDE (run_id, cell_id) FROM allocations ORDER BY allocation")
     assert [tuple(row.values()) for row in found] == [
@@ -110,6 +112,15 @@ def test_a_documented_snapshot_becomes_rows_worked_out_by_hand(tmp_path: Path) -
     assert [row["frames"] for row in stacks] == [f"{place} embed", f"{place} inner\n{place} outer", f"{place} {HTML}"]
     assert rows(db, "SELECT at_us, name FROM marks") == [{"at_us": 30, "name": "out of memory"}]
     assert rows(db, "SELECT count(*) AS n FROM memory") == [{"n": 0}]
+
+
+def test_the_import_says_what_is_older_and_both_totals(tmp_path: Path) -> None:
+    """Two allocations are older, of which one was freed; 2,524 bytes were asked for at the peak, in four blocks."""
+    report = import_file(write(tmp_path, DOCUMENTED), db=tmp_path / "results.duckdb")
+    assert report.lines == (
+        "their.pickle: 5 allocations, 2 of them older than the recording (800 B); peak 2.46 KiB asked for, in the "
+        "allocator's blocks 2.5 KiB.",
+    )
 
 
 def test_what_the_snapshot_says_of_categories_is_kept_and_time_may_be_missing(tmp_path: Path) -> None:
@@ -340,7 +351,7 @@ def test_the_command(tmp_path: Path) -> None:
     done = run("import", str(write(tmp_path, synthetic(1000))), "--label", "theirs", db=db)
     assert done.returncode == 0, done.stdout
     (timeline,) = rows(db, "SELECT * FROM timelines")
-    assert f"their.pickle: {timeline['allocations']:,} allocations, peak " in done.stdout
+    assert f"their.pickle: {timeline['allocations']:,} allocations; peak " in done.stdout
     (check,) = rows(
         db,
         """

@@ -107,11 +107,23 @@ class TimelineRow(Detail):
     title: str = required("Title", "", "The cell in words, or the imported file's name.")
     allocations: int = required("Allocations", "", "Number of allocations recorded.")
     duration_us: int = required("Duration", "µs", "From the first event to the last.")
-    baseline_bytes: int = required("Held before", "bytes", "Live bytes when recording began.")
-    peak_bytes: int = required("Peak", "bytes", "Largest total of the recording.")
+    baseline_bytes: int = required("Held before", "bytes", "Live bytes when recording began, as they were asked for.")
+    peak_bytes: int = required("Peak", "bytes", "Largest total of the recording, of bytes asked for.")
     peak_at_us: int = required("Peak at", "µs", "When the total was largest, since the first event.")
     lost_events: int = required("Lost events", "", "Frees whose allocation was no longer in the recorder's ring.")
     device_bytes: int | None = column("Device memory", "bytes", "Memory of the device, where it is known.")
+    baseline_allocations: int | None = column(
+        "Allocations held before", "", "Allocations that were there when recording began."
+    )
+    baseline_block_bytes: int | None = column(
+        "Held before in blocks", "bytes", "What was there when recording began, in blocks of CUDA's caching allocator."
+    )
+    peak_block_bytes: int | None = column(
+        "Peak in blocks",
+        "bytes",
+        "Largest total of the caching allocator's blocks, as torch.cuda.max_memory_allocated counts: sizes are rounded "
+        "up, and what is left of a block and too small to cut off counts with it.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,9 @@ are moved on by as many. Standard library only.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from runner.schema import Category
 
@@ -58,6 +59,11 @@ class History:
     lost_events: int
 
     @property
+    def baseline_allocations(self) -> int:
+        """How many allocations were there before the first event."""
+        return sum(life.born is None for life in self.lives)
+
+    @property
     def peak_at_us(self) -> int:
         return 0 if self.peak is None else self.times_us[self.peak]
 
@@ -100,7 +106,7 @@ def follow(events: Sequence[Event], held: Iterable[Life] = ()) -> History:
         follower.take(position, event)
     lives = [*follower.before, *follower.born]
     baseline = sum(life.bytes for life in follower.before)
-    peak, peak_bytes = _peak(events, lives, baseline)
+    peak, peak_bytes = largest_total(len(events), lives, baseline)
     return History(
         lives=lives,
         times_us=own_microseconds([event.at_ns for event in events]),
@@ -154,14 +160,17 @@ def _alive(life: Life, position: int) -> bool:
     return (life.born is None or life.born <= position) and (life.died is None or life.died > position)
 
 
-def _peak(events: Sequence[Event], lives: Sequence[Life], baseline: int) -> tuple[int | None, int]:
-    """The position and the bytes of the largest total, the first of equals."""
-    changes = [0] * len(events)
+def largest_total(
+    events: int, lives: Sequence[Life], baseline: int, size_of: Callable[[Life], int] = attrgetter("bytes")
+) -> tuple[int | None, int]:
+    """The position and the bytes of the largest total over so many events, the first of equals."""
+    changes = [0] * events
     for life in lives:
+        size = size_of(life)
         if life.born is not None:
-            changes[life.born] += life.bytes
+            changes[life.born] += size
         if life.died is not None:
-            changes[life.died] -= life.bytes
+            changes[life.died] -= size
     peak, peak_bytes, total = None, baseline, baseline
     for position, change in enumerate(changes):
         total += change

@@ -19,9 +19,10 @@ import sys
 from functools import partial
 from typing import IO, Any, NoReturn
 
+from runner.timeline.blocks import block_totals
 from runner.timeline.lives import History, follow
 from runner.timeline.rows import columns_of
-from runner.timeline.snapshot import BadSnapshot, Frames, Recording, category_of, recordings
+from runner.timeline.snapshot import MAX_BYTES, BadSnapshot, Frames, Recording, category_of, recordings
 from runner.timeline.stacks import Stacks
 
 #: What the process may take in bytes: so much, and so much more for each byte of the pickle, up to a most. A recorded
@@ -89,6 +90,10 @@ def timeline(recording: Recording, history: History) -> dict[str, Any]:
                 )
     marks = [(position, "out of memory") for position in recording.failures]
     columns = columns_of(history, stacks=stacks.texts, marks=marks, phased=False)
+    baseline, peak = block_totals(recording.layout, recording.events, history)
+    if peak is not None and peak >= MAX_BYTES:
+        raise BadSnapshot(f"blocks of {peak:,} bytes together", expected="sizes whose sum fits into 64 bits")
+    columns["timeline"] |= {"baseline_block_bytes": baseline, "peak_block_bytes": peak}
     return {"device": recording.device, **columns}
 
 

@@ -52,6 +52,7 @@ def columns_of(
             "allocations": len(lives),
             "duration_us": times[-1] if times else 0,
             "baseline_bytes": history.baseline_bytes,
+            "baseline_allocations": history.baseline_allocations,
             "peak_bytes": history.peak_bytes,
             "peak_at_us": history.peak_at_us,
             "lost_events": history.lost_events,

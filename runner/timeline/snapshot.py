@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runner.schema import Category
+from runner.timeline.blocks import Layout
 from runner.timeline.lives import NS_PER_US, Event, Life
 from runner.timeline.stacks import MAX_FRAMES, Frame
 
@@ -26,6 +27,8 @@ MAX_BYTES = 2**62
 _CATEGORY_LENGTH = 40
 
 _SEGMENT_CHANGES = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
+#: Those of segments that are not expandable.
+_WHOLE_SEGMENTS = ("segment_alloc", "segment_free")
 #: Any other action, `snapshot` or one of a later release, changes nothing.
 _ACTIONS = ("alloc", "free_requested", "free_completed", "oom", *_SEGMENT_CHANGES)
 #: PyTorch's names (`torch.profiler._memory_profiler.Category`), which snapshots made by its profiler carry.
@@ -54,7 +57,7 @@ class Recording:
     in `sources`.
 
     `reserved` is (position in events, bytes) wherever the allocator took memory from the driver or gave it back;
-    `failures` are the positions of allocations that ran out of memory."""
+    `failures` are the positions of allocations that ran out of memory; `layout` is where the memory lies."""
 
     device: int
     events: list[Event] = field(default_factory=list)
@@ -62,6 +65,7 @@ class Recording:
     sources: list[Mapping[str, Any]] = field(default_factory=list)
     reserved: list[tuple[int, int]] = field(default_factory=list)
     failures: list[int] = field(default_factory=list)
+    layout: Layout = field(default_factory=Layout)
 
 
 def recordings(snapshot: object) -> list[Recording]:
@@ -81,6 +85,7 @@ def recordings(snapshot: object) -> list[Recording]:
     kept = [item for item in found.values() if item.held or any(event.change for event in item.events)]
     for item in kept:
         _check_sum(item)
+        item.layout.read_settings(whole.get("allocator_settings"))
     return kept
 
 
@@ -152,7 +157,10 @@ def _read_trace(trace: list[object], recording: Recording, budget: _Budget) -> N
             continue
         size = _number(entry.get("size"), "size")
         if action in _SEGMENT_CHANGES:
-            recording.reserved.append((len(events), _SEGMENT_CHANGES[action] * size))
+            change = _SEGMENT_CHANGES[action] * size
+            recording.reserved.append((len(events), change))
+            if action in _WHOLE_SEGMENTS:
+                recording.layout.changes.append((len(events), _number(entry.get("addr", 0), "addr"), change))
             continue
         address = _number(entry.get("addr"), "addr")
         if action == "free_completed" and address in pending:
@@ -176,16 +184,23 @@ def _read_segments(segments: list[object], found: dict[int, Recording], budget: 
         recording = found.setdefault(device, Recording(device=device))
         blocks = _list(segment.get("blocks"), "blocks")
         budget.spend(len(blocks))
-        address = _number(segment.get("address"), "address")
+        start = address = _number(segment.get("address"), "address")
         for entry in blocks:
             block = _mapping(entry, "a block")
             size = _number(block.get("size"), "size")
             at = _number(block.get("address", address), "address")
-            if block.get("state") == "active_allocated" and at not in born.get(device, ()):
+            recording.layout.knows_requests |= "requested_size" in block
+            if block.get("state") != "active_allocated":
+                address += size
+                continue
+            recording.layout.in_use[at] = size
+            if at not in born.get(device, ()):
                 recording.sources.append(block)
                 asked = _number(block.get("requested_size") or size, "requested_size")
                 recording.held.append(Life(at, asked, None, source=len(recording.sources) - 1))
             address += size
+        if not segment.get("is_expandable"):
+            recording.layout.extents.append((start, address - start))
 
 
 def _mapping(value: object, what: str) -> Mapping[str, Any]:
