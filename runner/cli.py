@@ -114,7 +114,8 @@ def sweep_command(
     optimizers: Annotated[str | None, _what(f"AdamW implementations, of {', '.join(CHOICES['optimizers'])}.")] = None,
     weights: Annotated[str | None, _what("Dtype the parameters are held in, of fp32, bf16.")] = None,
     checkpoint: Annotated[str | None, _what("Blocks recomputed together in the backward pass; 0 for none.")] = None,
-    warmup: Annotated[str | None, _what("Warm-up steps; several make an ablation.")] = None,
+    warmup: Annotated[str | None, _what("Warm-up steps; several, such as 0,1,2,5, make an ablation.")] = None,
+    sums: Annotated[str | None, _what(f"Sums of {', '.join(CHOICES['sums'])}, in experiment numerics.")] = None,
     steps: Annotated[int | None, _how("Measured steps, at least.", least=1)] = None,
     max_steps: Annotated[int | None, _how("Measured steps, at most.", least=1)] = None,
     max_seconds: Annotated[float | None, _how("Measuring time of a cell, at most.", least=0)] = None,
@@ -136,6 +137,9 @@ def sweep_command(
     """Measure, and append rows to the results file. With no options it does the right thing for this machine.
 
     A finished cell is not measured again: an interrupted sweep goes on where it stopped.
+
+    With an axis set here an experiment is one grid: that axis, and for the others what the preset's first grid has. Its
+    warm-up ablation, timelines and other additions are then left out; ask with --warmup, --timeline, --cache, ….
     """
     given = {name: value for name, value in locals().items() if name not in ("config", "dry_run")}
     request, settings = read(given, config=config)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self, get_args
 
+from runner.errors import UsageError
 from runner.schema import (
     AccumulationCell,
     AttentionBackend,
@@ -24,6 +25,9 @@ from runner.schema import (
 )
 from runner.sizes import shape_given, size_named
 
+#: What says how carefully a cell is measured; whatever else a user sets is an axis.
+LIMITS = frozenset({"steps", "max_steps", "max_seconds"})
+
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
@@ -31,6 +35,11 @@ class Grid:
 
     AXES: ClassVar[Mapping[str, str]]
     CELL: ClassVar[type[SweepCell]]
+
+    @classmethod
+    def settable(cls) -> frozenset[str]:
+        """The names by which a user sets its axes and limits."""
+        return frozenset(item.name for item in fields(cls))
 
     def cells(self) -> Iterator[SweepCell]:
         """Every cell of the product, in the order of the axes."""
@@ -41,8 +50,7 @@ class Grid:
 
     def over(self, axes: Mapping[str, Any]) -> Self:
         """The same grid with the axes that a user set, as far as it has them."""
-        own = {item.name for item in fields(self)}
-        return replace(self, **{name: value for name, value in axes.items() if name in own})
+        return replace(self, **{name: value for name, value in axes.items() if name in self.settable()})
 
     def shapes(self) -> list[dict[str, int]]:
         """The numbers of each shape; one empty set for a grid without shapes."""
@@ -68,6 +76,20 @@ class _Limits(Grid):
     steps: int = 10
     max_steps: int = 200  # or `steps`, if that is more
     max_seconds: float = 10.0
+
+    def over(self, axes: Mapping[str, Any]) -> Self:
+        """Of the least and the most steps, the one that a user set decides over the other. Raises UsageError where
+        both were set and contradict each other."""
+        least, most = axes.get("steps"), axes.get("max_steps")
+        if least is not None and most is not None and least > most:
+            raise UsageError(
+                f"At least {least} steps and at most {most} contradict each other.",
+                expected="--max-steps of at least --steps",
+                do=f"Use --max-steps {least}, or --steps {most}.",
+            )
+        if most is not None and least is None:
+            axes = {**axes, "steps": min(self.steps, most)}
+        return super().over(axes)
 
     def limits(self) -> dict[str, Any]:
         most = max(self.steps, self.max_steps)
@@ -109,6 +131,29 @@ class StepGrid(_Shapes, _Limits):
         for cell in super().cells():
             assert isinstance(cell, StepCell)
             yield cell if cell.backend.startswith("compiled") else replace(cell, compile_cache="shared")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variants(Grid):
+    """Grids of steps that ask one question together, such as a step with one thing changed at a time. Axes go over each
+    of them; a cell that makes no sense then is left out."""
+
+    CELL = StepCell
+    AXES = StepGrid.AXES
+    grids: tuple[StepGrid, ...]
+
+    @classmethod
+    def settable(cls) -> frozenset[str]:
+        return StepGrid.settable()
+
+    def cells(self) -> Iterator[SweepCell]:
+        for cell in itertools.chain.from_iterable(grid.cells() for grid in self.grids):
+            assert isinstance(cell, StepCell)
+            if cell.weights_dtype == "fp32" or cell.precision == "bf16":
+                yield cell
+
+    def over(self, axes: Mapping[str, Any]) -> Self:
+        return replace(self, grids=tuple(grid.over(axes) for grid in self.grids))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,18 +262,25 @@ class NumericsGrid(_Shapes):
     batch: tuple[int, ...] = (4,)
 
 
+#: The four ways in which people add a thousand hundredths, by the names of `--sums`.
+SUMS: Mapping[str, AccumulationCell] = {
+    "fp32": AccumulationCell(accumulator="fp32", addend="fp32"),
+    "fp16": AccumulationCell(accumulator="fp16", addend="fp16"),
+    "fp16-in-fp32": AccumulationCell(accumulator="fp32", addend="fp16"),
+    "fp16-upcast-in-fp32": AccumulationCell(accumulator="fp32", addend="fp16", upcast=True),
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class AccumulationGrid(Grid):
-    """Cells of `accumulation`: the four ways in which people add a thousand hundredths."""
+    """Cells of `accumulation`, by name."""
 
     CELL = AccumulationCell
     AXES: ClassVar[Mapping[str, str]] = {}
+    sums: tuple[str, ...] = tuple(SUMS)
 
     def cells(self) -> Iterator[SweepCell]:
-        yield AccumulationCell(accumulator="fp32", addend="fp32")
-        yield AccumulationCell(accumulator="fp16", addend="fp16")
-        yield AccumulationCell(accumulator="fp32", addend="fp16")
-        yield AccumulationCell(accumulator="fp32", addend="fp16", upcast=True)
+        return iter([SUMS[name] for name in self.sums])
 
 
 #: The grid that makes a kind of cell.

@@ -2,13 +2,23 @@
 
     python -m runner list presets
 
-A preset holds, for each experiment, one or more grids. Standard library only.
+A preset holds, for each experiment, one or more grids. The first of a table is the experiment's own: alone it is what
+is asked once a user sets an axis. Standard library only.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from runner.grids import AccumulationGrid, AttentionGrid, Grid, MemoryGrid, NumericsGrid, ProfileGrid, StepGrid
+from runner.grids import (
+    AccumulationGrid,
+    AttentionGrid,
+    Grid,
+    MemoryGrid,
+    NumericsGrid,
+    ProfileGrid,
+    StepGrid,
+    Variants,
+)
 
 
 def _ablation(grid: StepGrid) -> StepGrid:
@@ -31,12 +41,12 @@ def _fused(grid: AttentionGrid) -> tuple[AttentionGrid, ...]:
     )
 
 
-def _changed(grid: StepGrid) -> tuple[StepGrid, ...]:
-    """The same step with one thing changed at a time, and with everything that may help at once. What is not compiled
-    comes first; the grid itself is among them."""
+def _changed(grid: StepGrid, *more: StepGrid) -> tuple[Variants]:
+    """The same step with one thing changed at a time, with everything that may help at once, and whatever `more` there
+    is. What is not compiled comes first; the grid itself is among them."""
     half = replace(grid, precisions=("bf16",))
     fused = replace(half, attention=("sdpa",), optimizers=("fused",), weights=("fp32",))
-    return (
+    changed = (
         replace(grid, precisions=("fp32", "tf32", "bf16")),
         replace(half, weights=("bf16",)),
         replace(grid, attention=("sdpa",)),
@@ -44,6 +54,7 @@ def _changed(grid: StepGrid) -> tuple[StepGrid, ...]:
         replace(grid, backends=("cuda-graphs",)),
         fused,
     )
+    return (Variants(grids=(*changed, *more)),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,8 +208,8 @@ PRESETS: Mapping[str, Preset] = {
                     ),
                 ),
                 "numerics": (AccumulationGrid(), NumericsGrid(sizes=("toy-256", "small"), contexts=(512,))),
-                "counterfactuals": (
-                    *_changed(replace(_FITTING, contexts=(512,))),
+                "counterfactuals": _changed(
+                    replace(_FITTING, contexts=(512,)),
                     replace(
                         _FITTING,
                         sizes=("small", "medium"),

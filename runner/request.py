@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from runner.errors import UsageError
+from runner.grids import SUMS
 from runner.plan import Request
 from runner.presets import PRESETS, QUESTIONS
 from runner.schema import Attention, Backend, Cache, CompileCache, Mode, Optimizer, Precision, WeightsDtype
@@ -28,6 +29,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "cache": get_args(Cache),
     "compile_cache": get_args(CompileCache),
     "causal": ("true", "false"),
+    "sums": tuple(SUMS),
 }
 NUMBERS = ("contexts", "batch", "warmup", "checkpoint", "seq_lens", "d_heads")
 #: What a config file may give for the names that take one value; the others take one or a list.

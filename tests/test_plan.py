@@ -116,28 +116,11 @@ def test_a_cell_that_two_experiments_ask_for_is_measured_once() -> None:
     assert len(alone) == 20, "18 eager and 2 compiled ones when nobody else asks for them"
 
 
-def test_an_axis_replaces_that_axis_in_every_grid() -> None:
-    cells = planned("--contexts", "32,48", "--precisions", "bf16", "--warmup", "3")
-    assert {item.cell.context for item in cells} == {32, 48}
-    assert {item.cell.precision for item in cells} == {"bf16"}
-    assert {item.cell.warmup_steps for item in cells} == {3}
-    # What the flags do not name stays the preset's: sizes and modes, and compiled cells of the largest only.
-    assert {item.cell.d_model for item in cells} == {64, 128, 256}
-    assert {item.cell.mode for item in cells} == {"train", "inference"}
-    assert {item.cell.d_model for item in cells if item.cell.backend != "eager"} == {256}
-
-
 def test_a_shape_of_ones_own_replaces_the_sizes_and_stands_beside_named_ones() -> None:
     own = "d_model=96,d_ff=160,layers=3,heads=6"
     assert {item.cell.d_model for item in planned("--shape", own)} == {96}
     both = planned("--shape", own, "--shape", f"{own},vocabulary=500", "--sizes", "small")
     assert {(item.cell.d_model, item.cell.vocabulary) for item in both} == {(96, 10_000), (96, 500), (768, 10_000)}
-
-
-def test_more_steps_than_the_grid_allows_raise_its_limit() -> None:
-    cells = planned("--preset", "cs336-2026", "--sizes", "small", "--steps", "30")
-    assert {(item.cell.min_steps, item.cell.max_steps) for item in cells} == {(30, 30)}
-    assert {(c.cell.min_steps, c.cell.max_steps) for c in planned("--steps", "3", "--max-steps", "4")} == {(3, 4)}
 
 
 @pytest.mark.parametrize(

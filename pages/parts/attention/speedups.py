@@ -37,7 +37,7 @@ _TITLES: dict[Kind, str] = {
     "compiled": "Is compiled attention faster than eager?",
 }
 _MISSING: dict[Kind, str] = {
-    "fused": "python -m runner sweep --experiment attention --attention naive,sdpa-flash",
+    "fused": "python -m runner sweep --experiment attention --attention naive,sdpa-flash --precisions fp32,bf16",
     "compiled": "python -m runner sweep --experiment attention --attention naive --backends eager,compiled",
 }
 
