@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from uuid import UUID
 
 import duckdb
@@ -17,10 +18,12 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
+from pages.parts import card
 from pages.parts.evidence import WHY
-from pages.parts.grid import commands, missing, places
+from pages.parts.grid import missing, places
 from pages.parts.sql.examples import EXAMPLES, Example
 from pages.parts.takeaway.visit import nodes
+from runner.commands import sweep_commands
 from runner.schema import RunRow, new_id
 from runner.store.database import open_reader
 from runner.store.queries.attention import attention_cells
@@ -33,6 +36,7 @@ from runner.store.queries.selection import Selection
 from runner.store.queries.steps import measured
 from tests import memory_rows, roofline_rows, rows, timelines, traces
 from tests.everything import store as store_everything
+from tests.test_commands import gives_back
 
 MAIN = Path(__file__).parent.parent / "pages/main.py"
 #: Every piece of text with a number that somebody wrote into a page.
@@ -169,8 +173,11 @@ def test_every_sentence_of_every_page_opens_to_the_query_that_gives_its_rows(
     everything: Path, reversed_rows: Path, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is shown comes from one file, and is compared with another in which every tie falls otherwise."""
-    page = opened(everything, address, monkeypatch)
+    with patch.object(card, "_chart", wraps=card._chart) as drawn:
+        page = opened(everything, address, monkeypatch)
     assert not page.exception
+    for call in drawn.call_args_list:
+        gives_back(call.args[0].cells)
     boxes = boxes_of(page)
     assert {box.key.removeprefix("_why-") for box in boxes} == SAID[address]
     for box in boxes:
@@ -316,7 +323,7 @@ def test_missing_cells_and_the_commands_for_exactly_those(file: Path) -> None:
     assert {(gap.d_model, gap.precision, gap.context) for gap in gaps} == {
         (64, "bf16", 64), (64, "bf16", 256), (64, "fp16", 64), (64, "fp16", 256), (128, "fp32", 128), (128, "fp32", 256)
     }  # fmt: skip
-    found = commands(gaps)
+    found = sweep_commands(gaps, fresh=False)
     assert len(found) == 2
     assert [place.row for place in places(cells)][:1] == ["train · fp32 · eager"]
     assert _planned(found) == {(gap.d_model, gap.precision, gap.context) for gap in gaps}

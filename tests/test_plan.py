@@ -1,8 +1,7 @@
 """Which cells a sweep asks for: presets worked out by hand, axes, rounds, keys, and the command that asks again."""
 
-import shlex
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import field, fields, make_dataclass, replace
 from typing import Any
 
@@ -11,13 +10,13 @@ import pytest
 from runner.analysis import costs
 from runner.errors import UsageError
 from runner.experiments import EXPERIMENTS
-from runner.grids import GRIDS, StepGrid
+from runner.grids import GRIDS
 from runner.plan import Planned, Request, check, plan
 from runner.presets import PRESETS, QUESTIONS, preset_for
-from runner.schema import AttentionCell, MemoryCell, StepCell, SweepCell
+from runner.schema import AttentionCell, MemoryCell, StepCell
 from runner.schema.columns import Cell, column
 from runner.sizes import SIZES, shape_given, size_named
-from runner.words import sweep_command, title
+from runner.words import title
 from tests.command import planned, tiny
 
 GIB = 2**30
@@ -228,53 +227,6 @@ def test_title_says_what_is_not_the_default() -> None:
     assert title(replace(cell, d_model=512, layers=8)).startswith("512×8 · 512 · train")
     titles = [title(item.cell) for item in planned()]
     assert len(set(titles)) == 27, "cells of one plan can be told apart"
-
-
-SHAPE: dict[str, Any] = {"d_model": 8, "d_ff": 16, "layers": 1, "heads": 2, "vocabulary": 32}
-
-
-def returned(cells: Sequence[SweepCell]) -> list[str]:
-    """The keys that the command for `cells` would measure."""
-    words = shlex.split(sweep_command(cells))
-    assert words[:4] == ["python", "-m", "runner", "sweep"]
-    return sorted(item.cell.key for item in planned(*words[4:]))
-
-
-@pytest.mark.parametrize(
-    "cell",
-    [
-        tiny(),
-        tiny(d_model=96, heads=6, vocabulary=500),
-        tiny(mode="inference", precision="fp16", attention="sdpa-math", backend="compiled-max-autotune"),
-        tiny(precision="bf16", weights_dtype="bf16", optimizer="fused", checkpoint_blocks=2, batch=3),
-        tiny(warmup_steps=0, min_steps=20, max_steps=4000, max_seconds=0.125),
-        tiny(max_seconds=0.0, max_steps=2_000_000),
-        AttentionCell(
-            implementation="naive", seq_len=96, d_head=16, precision="bf16", backend="compiled", causal=False
-        ),
-        AttentionCell(
-            implementation="sdpa", seq_len=96, d_head=16, precision="fp32", batch=2, min_steps=3, max_steps=7
-        ),
-        MemoryCell(**SHAPE, context=16, mode="forward", precision="bf16", checkpoint_blocks=1),
-        MemoryCell(**SHAPE, context=16, mode="train", precision="fp32", timeline=True),
-    ],
-)
-def test_the_command_for_one_cell_gives_back_that_cell(cell: SweepCell) -> None:
-    assert returned([cell]) == [cell.key]
-
-
-def test_the_command_for_a_product_gives_back_the_product() -> None:
-    grid = StepGrid(
-        sizes=("toy-64", "small"),
-        shape=("d_model=96,d_ff=160,layers=3,heads=6", "d_model=8,d_ff=8,layers=1,heads=2"),
-        contexts=(16, 128),
-        modes=("inference", "train"),
-        precisions=("fp32", "bf16"),
-        warmup=(0, 5),
-    )
-    cells: list[Any] = list(grid.cells())
-    assert len(cells) == 4 * 2 * 2 * 2 * 2
-    assert returned(cells) == sorted(cell.key for cell in cells)
 
 
 def test_sizes_by_name_and_by_numbers() -> None:

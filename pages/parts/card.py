@@ -16,8 +16,8 @@ from pages.parts.frame import Frame
 from pages.parts.permalink import link
 from pages.parts.takeaway import Picture, downloads, pictures
 from pages.parts.takeaway.formats import table
+from runner.commands import sweep_commands
 from runner.schema import SweepCell
-from runner.words import sweep_command
 
 CONFIG = {
     "displaylogo": False,
@@ -26,6 +26,8 @@ CONFIG = {
     "displayModeBar": "hover",
     "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
 }
+#: More commands than these scroll, in a box of this height (px).
+_MOST_SHOWN, _TALL = 4, 300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +111,7 @@ def _share(frame: Frame, card: Card, *, has_chart: bool) -> None:
         pictures(Picture(card=card.key, title=card.title, alt=card.alt.replace("*", ""), name=name, source=source))
     st.caption("Link to this card, with every filter written out")
     st.code(link(frame, card.key), language=None, wrap_lines=True)
-    if card.cells:
-        st.caption("Measure these rows again")
-        st.code(sweep_command(list(card.cells)), language="bash", wrap_lines=True)
+    if commands := sweep_commands(card.cells):
+        st.caption("Measure these rows again" + (", one command after the other" if len(commands) > 1 else ""))
+        with st.container(height=_TALL if len(commands) > _MOST_SHOWN else "content", border=False):
+            st.code("\n\n".join(commands), language="bash", wrap_lines=True)

@@ -15,8 +15,9 @@ from pages.charts.bytes import in_unit
 from pages.charts.coverage import CoverageTile, coverage_grid
 from pages.parts.card import Card, draw
 from pages.parts.frame import Frame
-from pages.parts.grid import Place, commands, missing, places
+from pages.parts.grid import Place, missing, places
 from pages.parts.states import no_rows
+from runner.commands import sweep_commands
 from runner.schema import TABLES, SweepCell, table_of
 from runner.store.queries.attention import Attended
 from runner.store.queries.kernels import Trace
@@ -177,7 +178,7 @@ def _list_missing(gaps: Sequence[SweepCell]) -> None:
     """The commands that measure what the grid lacks, those of most cells first; nothing where it lacks nothing."""
     if not gaps:
         return
-    found = commands(gaps)
+    found = sweep_commands(gaps, fresh=False)
     first = f" The first {_MOST_COMMANDS} of {len(found)}:" if len(found) > _MOST_COMMANDS else ""
     st.caption(f"{_never(gaps)}. To measure {'it' if len(gaps) == 1 else 'them'}, and nothing else:{first}")
     st.code("\n\n".join(found[:_MOST_COMMANDS]), language="bash", wrap_lines=True)

@@ -1,7 +1,7 @@
-"""The grid that some cells span: what stands where, which places nobody measured, and the commands that would.
+"""The grid that some cells span: what stands where, and which places nobody measured.
 
 for place in places(cells): print(place.block, place.row, place.column)
-print(commands(missing(cells)))
+print(missing(cells))
 
 A row is what was asked beside the length; a row's cells are wanted at every length that any of the cells has.
 """
@@ -13,7 +13,7 @@ from typing import Any
 from runner.schema import AttentionCell, SweepCell, table_of
 from runner.store.queries.counted import question
 from runner.store.queries.selection import Shape
-from runner.words import kind, shape_of, sweep_command
+from runner.words import kind, shape_of
 
 _SHAPE = tuple(Shape.__dataclass_fields__)
 #: What a row's name begins with, as far as its cells have it.
@@ -83,21 +83,3 @@ def missing(cells: Sequence[Any]) -> list[SweepCell]:
         replace(next(iter(row.values())), **{name: length}) for row in rows.values() for length in lengths
         if length not in row
     ]  # fmt: skip
-
-
-def commands(cells: Sequence[SweepCell]) -> list[str]:
-    """Sweeps that together measure exactly these cells, all of one kind, and no other; those of most cells first."""
-    axes = [_SHAPE, *((name,) for name in kind(cells[0]).names() if name not in _SHAPE)]
-    groups = [[cell] for cell in dict.fromkeys(cells)]
-    for axis in axes:
-        merged: dict[tuple[frozenset[Any], ...], list[SweepCell]] = {}
-        for group in groups:
-            key = tuple(frozenset(_values(cell, other) for cell in group) for other in axes if other != axis)
-            merged.setdefault(key, []).extend(group)
-        groups = list(merged.values())
-    groups.sort(key=len, reverse=True)
-    return [sweep_command(group).replace(" --fresh", "") for group in groups]
-
-
-def _values(cell: SweepCell, names: Sequence[str]) -> tuple[Any, ...]:
-    return tuple(getattr(cell, name, None) for name in names)

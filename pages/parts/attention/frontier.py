@@ -140,11 +140,12 @@ def _measured(cell: Attended) -> str:
 
 
 def _asked(found: Sequence[Frontier], grows: Model) -> str:
-    """The command that asks this, of the sizes and precisions that are drawn where they have names."""
+    """The command that asks this, of the sizes and precisions that are drawn; only shapes with a name can be asked."""
     sizes = dict.fromkeys(_name(row.cell) for row in found)
     precisions = dict.fromkeys(row.cell.precision for row in found)
-    named = f" --sizes {','.join(sizes)} --precisions {','.join(precisions)}" if SIZES.keys() >= sizes.keys() else ""
-    return f"python -m runner frontier{named} --grow {grows}"
+    if not SIZES.keys() >= sizes.keys():
+        return "python -m runner frontier"
+    return f"python -m runner frontier --sizes {','.join(sizes)} --precisions {','.join(precisions)} --grow {grows}"
 
 
 def _name(cell: FrontierCell) -> str:

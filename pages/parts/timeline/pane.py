@@ -19,9 +19,9 @@ from pages.parts.takeaway import downloads
 from pages.parts.timeline import Drawing, picture_button, timeline
 from pages.parts.timeline.words import alive_rows, alt, answer, in_ms, phase_at
 from pages.parts.zoom import linked
+from runner.commands import sweep_commands
 from runner.errors import DatabaseBusy
 from runner.store.queries.timelines import Timeline, columns, largest_at, parts_at, timelines
-from runner.words import sweep_command
 
 MOST_SHOWN = 25
 Rows = list[dict[str, Any]]
@@ -90,9 +90,9 @@ def _share(frame: Frame, about: Timeline, *, side: str, rows: Rows) -> None:
     picture_button(side)
     st.caption("Link to this timeline as you see it: its window, cursor, pinned block and search, and every filter")
     st.code(link(frame, f"timeline-{side}"), language=None, wrap_lines=True)
-    if about.cell:
+    if about.cell and (commands := sweep_commands([about.cell])):
         st.caption("Record it again")
-        st.code(sweep_command([about.cell]), language="bash", wrap_lines=True)
+        st.code(commands[0], language="bash", wrap_lines=True)
 
 
 def _alive(frame: Frame, about: Timeline, *, side: str, at_us: int, phase: str | None) -> Rows:
