@@ -19,6 +19,7 @@ from pages.parts.takeaway.visit import Visits
 from runner.errors import StepscopeError, UsageError
 from runner.store.database import default_path
 from runner.store.queries.overview import contents
+from runner.visible import visible
 
 Asked = dict[str, list[str]]
 _OPTIONS = {"db": "FILE", "out": "DIR", "address": "URL"}
@@ -40,7 +41,7 @@ def main(words: Sequence[str]) -> int:
     try:
         _export(words)
     except StepscopeError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {visible(str(error))}", file=sys.stderr)
         return error.exit_code
     return 0
 
@@ -48,6 +49,7 @@ def main(words: Sequence[str]) -> int:
 def _export(words: Sequence[str]) -> None:
     rest, asked = _filters(words)
     given = _parser().parse_args(rest)
+    folder = _folder(given.out)
     path = Path(given.db) if given.db else default_path()
     edition = contents(path).edition
     visits = Visits(path, origin=given.address)
@@ -56,12 +58,29 @@ def _export(words: Sequence[str]) -> None:
                     written=datetime.now(UTC))  # fmt: skip
     # All before the first is written: a filter that one page does not know leaves no half of an export behind.
     written = {address: document(visits.visit(address, asked), origin) for address, asked in targets.items()}
-    folder = Path(given.out)
-    folder.mkdir(parents=True, exist_ok=True)
-    for address, html in written.items():
-        file = folder / f"{address}.html"
-        file.write_text(html, encoding="utf-8")
-        print(f"{file}  {file.stat().st_size / 1e6:.1f} MB", flush=True)
+    _write(folder, written)
+
+
+def _folder(name: str) -> Path:
+    """The folder for the files. Raises UsageError where something else is in its place."""
+    folder = Path(name)
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise UsageError(f"--out {name}: {there} is no folder.", expected="a folder, or a name that is free")
+    return folder
+
+
+def _write(folder: Path, written: Mapping[str, str]) -> None:
+    """One file a page. Raises UsageError where the folder takes none."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for address, html in written.items():
+            file = folder / f"{address}.html"
+            file.write_text(html, encoding="utf-8")
+            print(f"{visible(str(file))}  {file.stat().st_size / 1e6:.1f} MB", flush=True)
+    except OSError as error:
+        raise UsageError(f"{error.filename or folder} cannot be written: {error.strerror}.", do="Name another folder "
+                         "with --out.") from None  # fmt: skip
 
 
 def _filters(words: Sequence[str]) -> tuple[list[str], Asked]:

@@ -5,15 +5,15 @@ print_ceilings(console, db, Rows(run=run_id))
 
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table as Grid
 
 from runner.schema import CeilingRow
 from runner.store.queries.latest import Rows
 from runner.store.queries.roofline import ceilings
+from runner.terminal import Terminal
 
 
-def print_ceilings(console: Console, db: Path, of: Rows) -> None:
+def print_ceilings(console: Terminal, db: Path, of: Rows) -> None:
     """One line a ceiling; nothing for a run that measured none."""
     limits = ceilings(db, of)
     if not limits:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from typer.core import TyperGroup
 
@@ -28,12 +27,13 @@ from runner.progress import PlainLines, TerminalBar
 from runner.request import CHOICES, read, seconds
 from runner.store.database import default_path
 from runner.sweep import prepare, sweep
+from runner.terminal import Terminal
 
 #: Columns of a table that goes to a pipe or a file.
 PIPED_WIDTH = 160
 
-console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
-errors = Console(stderr=True)
+console = Terminal(width=None if sys.stdout.isatty() else PIPED_WIDTH)
+errors = Terminal(stderr=True)
 
 
 class Commands(TyperGroup):
@@ -44,13 +44,13 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except StepscopeError as error:
             errors.print("error:", style="red", end=" ")
-            errors.print(str(error), highlight=False, markup=False, soft_wrap=True)
+            errors.say(str(error))
             raise typer.Exit(error.exit_code) from None
         except (KeyboardInterrupt, RuntimeError) as error:
             # In the middle of a query DuckDB makes an error of its own of a Ctrl-C.
             if isinstance(error, RuntimeError) and str(error) != "Query interrupted":
                 raise
-            errors.print("Interrupted. Finished cells are kept; the same command goes on where it stopped.")
+            errors.say("Interrupted. Finished cells are kept; the same command goes on where it stopped.")
             raise typer.Exit(130) from None
 
 
@@ -177,9 +177,6 @@ def frontier_command(
     """
     given = dict(locals())
 
-    def say(line: str) -> None:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-
     settings = FrontierSettings(
         db=db or default_path(),
         device=device or "auto",
@@ -187,7 +184,7 @@ def frontier_command(
         timeout_s=seconds("timeout", timeout or "10m"),
         fresh=fresh,
     )
-    raise typer.Exit(explore(given, settings, say=say))
+    raise typer.Exit(explore(given, settings, say=console.say))
 
 
 @app.command(name="list", epilog="Example: python -m runner list runs")
@@ -255,10 +252,10 @@ def import_command(
     """
     report = import_file(file, db=db or default_path(), label=label)
     for line in report.lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.say(line)
     if report.warning:
         errors.print("warning:", style="yellow", end=" ")
-        errors.print(report.warning, highlight=False, markup=False, soft_wrap=True)
+        errors.say(report.warning)
 
 
 @app.command(name="doctor", epilog="Example: python -m runner doctor --device cpu")

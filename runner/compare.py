@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-from rich.console import Console
 from rich.table import Table as Grid
 
 from runner.analysis.environments import differences, in_a_sentence, in_short, uncommitted
@@ -22,6 +21,7 @@ from runner.errors import StepscopeError, UsageError
 from runner.progress import size
 from runner.store.queries.compare import Comparison, Question, compared
 from runner.store.queries.sides import OF_RUNS, sides
+from runner.terminal import Terminal
 from runner.words import title
 
 FORMATS = ("text", "markdown")
@@ -42,7 +42,7 @@ class Asked:
     threshold: float | None = None
 
 
-def compare(console: Console, asked: Asked, *, db: Path) -> int:
+def compare(console: Terminal, asked: Asked, *, db: Path) -> int:
     """Print how B compares with A; returns 1 when a threshold is asked for and something is worse beyond it."""
     if asked.form not in FORMATS:
         raise UsageError(f"There is no format {asked.form!r}.", expected=" or ".join(FORMATS))
@@ -109,33 +109,31 @@ def _listed(names: Sequence[str], *, most: int = 8) -> str:
 # ------------------------------------------------------------------------------------------------------------ printing
 
 
-def _print_text(console: Console, question: Question, found: Comparison) -> None:
-    def say(line: str = "") -> None:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-
+def _print_text(console: Terminal, question: Question, found: Comparison) -> None:
+    say = console.say
     for line in _heading(question, found):
         say(line)
     for verdict in found.verdicts:
-        say()
+        say("")
         say(sentence(verdict))
         headings, rows = _rows(verdict)
         if rows:
             grid = Grid(box=None, header_style="bold", pad_edge=False)
             for place, name in enumerate(headings):
-                grid.add_column(name.replace("[", r"\["), justify="right" if place else "left", overflow="fold")
+                grid.add_column(name, justify="right" if place else "left", overflow="fold")
             for row in rows:
-                grid.add_row(*(text.replace("[", r"\[") for text in row))
-            console.print(grid, highlight=False)
+                grid.add_row(*row)
+            console.print(grid)
         for line in (*_unlisted(verdict), *_left_out(verdict)):
             say(line)
-    say()
+    say("")
     say(RULE)
 
 
-def _print_markdown(console: Console, question: Question, found: Comparison) -> None:
+def _print_markdown(console: Terminal, question: Question, found: Comparison) -> None:
     def say(*lines: str) -> None:
         for line in (*lines, ""):
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+            console.say(line)
 
     say(f"### {question.b.title} against {question.a.title}")
     say(*(f"- {line}" for line in _heading(question, found)))
@@ -214,7 +212,7 @@ def _left_out(verdict: Verdict) -> list[str]:
 # ----------------------------------------------------------------------------------------------------- for a pipeline
 
 
-def _gate(console: Console, found: Comparison, *, threshold: float) -> int:
+def _gate(console: Terminal, found: Comparison, *, threshold: float) -> int:
     """Says what regressed; 1 when something did. Raises StepscopeError when nothing could be compared."""
     worse = [
         f"{title(pair.a.cell)}: {change(verdict, pair)}"
@@ -230,5 +228,5 @@ def _gate(console: Console, found: Comparison, *, threshold: float) -> int:
     count = len(worse) + len(gone)
     words = f"{count:,} regression{'s' if count > 1 else ''}" if count else "No regression"
     for line in (f"{words} beyond {threshold * 100:.3g}%{':' if count else '.'}", *(f"- {it}" for it in worse + gone)):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.say(line)
     return 1 if count else 0

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table as Grid
+from rich.text import Text
 
 from runner.analysis import hardware
 from runner.schema import TABLES
+from runner.terminal import Terminal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +106,7 @@ def checks(machine: Mapping[str, Any]) -> Iterator[Check]:
     )
 
 
-def print_report(console: Console, machine: Mapping[str, Any]) -> None:
+def print_report(console: Terminal, machine: Mapping[str, Any]) -> None:
     """The machine, then what is possible on it."""
     grid = Grid(box=None, show_header=False, pad_edge=False)
     for name, value in machine.items():
@@ -118,13 +118,12 @@ def print_report(console: Console, machine: Mapping[str, Any]) -> None:
             if value is None
             else str(value)
         )
-        grid.add_row(f"[dim]{column.label}[/]", escape(shown))
+        grid.add_row(Text(column.label, "dim"), shown)
     console.print(grid, "")
     table = Grid(box=None, show_header=False, pad_edge=False)
     for check in checks(machine):
-        table.add_row(
-            "[green]yes[/]" if check.possible else "[yellow]no[/]", check.what, f"[dim]{escape(check.reason)}[/]"
-        )
+        answer = Text("yes", "green") if check.possible else Text("no", "yellow")
+        table.add_row(answer, check.what, Text(check.reason, "dim"))
     console.print(table)
 
 

@@ -6,8 +6,6 @@ python -m runner list            python -m runner sweep --dry-run
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table as Grid
 
 from runner.analysis import costs
@@ -18,10 +16,11 @@ from runner.schema import TABLES, StepCell
 from runner.sizes import SIZES
 from runner.store import history
 from runner.sweep import Prepared
+from runner.terminal import Terminal
 from runner.words import title
 
 
-def print_plan(console: Console, prepared: Prepared) -> None:
+def print_plan(console: Terminal, prepared: Prepared) -> None:
     """The cells of a sweep in the order of measuring, with what is predicted of each."""
     machine, memory = prepared.machine, prepared.machine["device_memory_bytes"]
     grid = headed("cell", "round", "FLOPs a step", "peak memory", "time", "")
@@ -40,16 +39,14 @@ def print_plan(console: Console, prepared: Prepared) -> None:
     console.print(grid)
     seconds = sum(item.predicted.seconds for item in prepared.owed)
     flops = sum(item.predicted.step_flops for item in prepared.cells)
-    console.print(
+    console.say(
         f"{len(prepared.cells)} cells on {machine['device_name']}, {len(prepared.owed)} to measure, about "
         f"{duration(seconds)}; one step of each is {quantity(flops, 'FLOP')}. "
-        "Nothing was measured.",
-        markup=False,
-        highlight=False,
+        "Nothing was measured."
     )
 
 
-def print_lists(console: Console, what: str, *, db: Path) -> None:
+def print_lists(console: Terminal, what: str, *, db: Path) -> None:
     """What there is to ask for, and what was asked: presets, experiments, sizes, runs, or all of them."""
     parts = {"presets": _presets, "experiments": _experiments, "sizes": _sizes}
     if what == "columns":
@@ -62,9 +59,10 @@ def print_lists(console: Console, what: str, *, db: Path) -> None:
             console.print(part())
     if what in ("runs", "all"):
         found = history.runs(db)
-        console.print(
-            runs_grid(found) if found else f"No runs in {escape(str(db))} yet: python -m runner sweep", highlight=False
-        )
+        if found:
+            console.print(runs_grid(found))
+        else:
+            console.say(f"No runs in {db} yet: python -m runner sweep")
 
 
 def columns_markdown() -> str:
@@ -126,9 +124,9 @@ def runs_grid(found: list[history.RunSummary]) -> Grid:
         grid.add_row(
             str(run.run_id),
             started,
-            escape(run.label or ""),
+            run.label or "",
             run.preset or "",
-            escape(run.device_name or ""),
+            run.device_name or "",
             run.torch or "",
             str(run.cells),
             str(run.failed),

@@ -1,12 +1,11 @@
 """What a person sees while a sweep runs: a live bar on a terminal, plain lines elsewhere.
 
-watcher = TerminalBar(console) if console.is_terminal else PlainLines(console)
+watcher = TerminalBar(console, db=path) if console.is_terminal else PlainLines(console, db=path)
 """
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
@@ -21,6 +20,7 @@ from runner.schema import (
     TimingRow,
 )
 from runner.sweep import Forecast, Prepared
+from runner.terminal import Terminal
 from runner.words import title
 
 STATUS_STYLES = {
@@ -36,23 +36,21 @@ STATUS_STYLES = {
 class PlainLines:
     """One line a cell: for logs, pipes and CI."""
 
-    def __init__(self, console: Console, *, db: Path) -> None:
-        self.console, self.db = console, db
+    def __init__(self, console: Terminal, *, db: Path) -> None:
+        self.console, self._say, self.db = console, console.say, db
         self.number = self.total = 0
 
     def waiting(self, reason: str) -> None:
-        self._print(reason)
+        self._say(reason)
 
     def began(self, prepared: Prepared, *, total: int) -> None:
         self.total = total
         machine, done = prepared.machine, len(prepared.cells) - total
         kept = f", {done} of them measured before (--fresh measures them again)" if done else ""
         where = f"{machine['device_name']} · torch {machine['torch']}"
-        self._print(f"{where} · preset {prepared.preset} · {len(prepared.cells)} cells{kept}")
+        self._say(f"{where} · preset {prepared.preset} · {len(prepared.cells)} cells{kept}")
         if total:
-            self._print(
-                f"about {duration(sum(item.predicted.seconds for item in prepared.owed))} · rows go to {self.db}"
-            )
+            self._say(f"about {duration(sum(item.predicted.seconds for item in prepared.owed))} · rows go to {self.db}")
 
     def doing(self, item: Forecast, phase: str, *, left_s: float) -> None:
         """Nothing: a line a cell is enough."""
@@ -68,30 +66,27 @@ class PlainLines:
             f"  {result(row, timings)}",
             (left, "dim"),
         )
-        self._print(line)
+        self._say(line)
 
     def ended(self, *, statuses: Mapping[str, int], out_of_budget: int) -> None:
         if not statuses and not out_of_budget:
-            self._print("Nothing to measure: every cell is done. --fresh measures them again.")
+            self._say("Nothing to measure: every cell is done. --fresh measures them again.")
             return
         counts = ", ".join(f"{number} {status}" for status, number in sorted(statuses.items())) or "nothing"
-        self._print(f"Measured: {counts}. Look at them: streamlit run app.py")
+        self._say(f"Measured: {counts}. Look at them: streamlit run app.py")
         if out_of_budget:
-            self._print(f"The budget ran out with {out_of_budget} cells to go; the same command goes on with them.")
+            self._say(f"The budget ran out with {out_of_budget} cells to go; the same command goes on with them.")
         elif set(statuses) - DONE:
-            self._print("The same command tries the failed cells again; `python -m runner show` says why they failed.")
+            self._say("The same command tries the failed cells again; `python -m runner show` says why they failed.")
 
     def close(self) -> None:
         """Nothing: lines stay as they are."""
-
-    def _print(self, line: str | Text) -> None:
-        self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 class TerminalBar(PlainLines):
     """The same lines scrolling above a bar that shows the cell, what is being done to it and the time left."""
 
-    def __init__(self, console: Console, *, db: Path) -> None:
+    def __init__(self, console: Terminal, *, db: Path) -> None:
         super().__init__(console, db=db)
         self.bar = Progress(
             BarColumn(24),

@@ -6,8 +6,8 @@ python -m runner show
 from collections.abc import Mapping
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table as Grid
+from rich.text import Text
 
 from runner import frontier
 from runner.analysis.audit import Finding, audit, grade
@@ -19,10 +19,11 @@ from runner.schema import AttentionRow, StepRow, SweepRow
 from runner.store import history
 from runner.store.queries import kernels, numerics
 from runner.store.queries.latest import Rows
+from runner.terminal import Terminal
 from runner.words import title
 
 
-def print_run(console: Console, run: str, *, db: Path) -> None:
+def print_run(console: Terminal, run: str, *, db: Path) -> None:
     """The rows of one run: by the beginning of its id or by its label; the latest if neither is given."""
     known = history.runs(db)
     if not known:
@@ -44,20 +45,22 @@ def print_run(console: Console, run: str, *, db: Path) -> None:
     print_ceilings(console, db, Rows(run=found.run_id))
     for answered in history.frontier_of(db, found.run_id):
         line = f"{frontier.title(answered)}: {frontier.answer(answered)}"
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.say(line)
     said = [finding for of_cell in findings for finding in of_cell]
     for code in sorted({finding.code for finding in said}):
         sentences = [finding.sentence for finding in said if finding.code == code]
-        console.print(
-            f"{code}, {len(sentences)} cells. For one: {sentences[0]}", style="dim", markup=False, highlight=False
-        )
+        console.say(f"{code}, {len(sentences)} cells. For one: {sentences[0]}", style="dim")
     rows: list[SweepRow] = [*(item.row for item in measured), *(row for row, _ in attention)]
     rows += precise
     for row in rows:
         if row.status != "ok":
             doing = f" during {row.failed_phase}" if row.failed_phase else ""
             reason = f"{title(row)}: {row.status}{doing}. {row.message or ''}"
-            console.print(reason, style="dim", markup=False, highlight=False, soft_wrap=True)
+            console.say(reason, style="dim")
+
+
+def _status(status: str) -> Text:
+    return Text(status, STATUS_STYLES.get(status, ""))
 
 
 def _order(row: StepRow) -> tuple[object, ...]:
@@ -72,7 +75,7 @@ def _cells(measured: list[history.Measured], findings: list[list[Finding]]) -> G
         row, medians = item.row, item.medians_ms
         grid.add_row(
             title(row),
-            f"[{STATUS_STYLES[row.status]}]{row.status}[/]",
+            _status(row.status),
             *(f"{medians[phase]:,.2f}" if phase in medians else "" for phase in phases),
             "" if row.interval_share is None else f"{row.interval_share * 50:.1f}%",
             "" if row.steps is None else str(row.steps),
@@ -96,7 +99,7 @@ def _attention(measured: list[tuple[AttentionRow, Mapping[str, float]]]) -> Grid
         worst = None if row.output_error is None else max(row.output_error, row.gradient_error or 0)
         grid.add_row(
             title(row),
-            f"[{STATUS_STYLES[row.status]}]{row.status}[/]",
+            _status(row.status),
             *(f"{medians[phase]:,.3f}" if phase in medians else "" for phase in ("forward", "backward")),
             "" if row.steps is None else str(row.steps),
             "" if row.forward_flops_per_s is None else quantity(row.forward_flops_per_s, "FLOP/s"),
@@ -107,7 +110,7 @@ def _attention(measured: list[tuple[AttentionRow, Mapping[str, float]]]) -> Grid
     return grid
 
 
-def _print_profiles(console: Console, db: Path, of: Rows) -> None:
+def _print_profiles(console: Terminal, db: Path, of: Rows) -> None:
     """One line a profiled cell: what profiling cost, and how much of the step the device worked."""
     grid = headed("cell", "status", "step", "overhead", "kernels", "kernel time", "busy", "attributed")
     for trace in kernels.traces(db, of):
@@ -117,13 +120,13 @@ def _print_profiles(console: Console, db: Path, of: Rows) -> None:
         asked = (trace.overhead_share, trace.busy_share, trace.attributed_share)
         overhead, busy, known = (f"{share:.0%}" if share is not None else "" for share in asked)
         step, kernel_time = times
-        status = f"[{STATUS_STYLES[trace.status]}]{trace.status}[/]"
+        status = _status(trace.status)
         grid.add_row(title(trace.cell), status, step, overhead, str(trace.kernel_calls or ""), kernel_time, busy, known)
     if grid.row_count:
         console.print(grid, "")
 
 
-def _print_numerics(console: Console, db: Path, of: Rows) -> list[SweepRow]:
+def _print_numerics(console: Terminal, db: Path, of: Rows) -> list[SweepRow]:
     """What a run says of precision, as tables; returns the rows."""
     sums, precise = numerics.accumulations(db, of), numerics.precisions(db, of)
     if sums:
@@ -139,7 +142,7 @@ def _sums(found: list[numerics.Accumulated]) -> Grid:
     for item in found:
         row = item.row
         shown = (row.total, row.error, row.rounded_value, row.spacing, row.last_increment, row.slips_at)
-        status = f"[{STATUS_STYLES[row.status]}]{row.status}[/]"
+        status = _status(row.status)
         grid.add_row(title(row), status, *("" if number is None else f"{number:.9g}" for number in shown))
     return grid
 
@@ -152,7 +155,7 @@ def _errors(found: list[numerics.Precise]) -> Grid:
         shown = (row.loss_error, row.logits_error, row.gradient_error, row.worst_gradient_error)
         grid.add_row(
             title(row),
-            f"[{STATUS_STYLES[row.status]}]{row.status}[/]",
+            _status(row.status),
             row.reference or "",
             "" if row.loss is None else f"{row.loss:.6f}",
             *("" if error is None else f"{error:.1e}" for error in shown),

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from runner.analysis.environments import differences, in_a_sentence, uncommitted
 from runner.analysis.verdict import Answered, Pair, Side, Verdict, movers, regressions
@@ -15,6 +14,7 @@ from runner.errors import UsageError
 from runner.schema import new_id
 from runner.store.queries.compare import Comparison, Question, compared
 from runner.store.queries.sides import sides, usual
+from runner.terminal import Terminal
 from tests import memory_rows
 from tests import sides as made
 from tests.command import TINY, rows, run
@@ -229,7 +229,7 @@ def test_exit_codes_for_ci(path: Path) -> None:
 )
 def test_a_wrong_word_is_explained(path: Path, asked: Asked, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        compare(Console(), asked, db=path)
+        compare(Terminal(), asked, db=path)
 
 
 def test_an_unknown_name_in_a_shell(path: Path) -> None:

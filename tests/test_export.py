@@ -181,3 +181,15 @@ def test_what_cannot_be_asked_for(
     assert main(["--out", str(tmp_path), *words]) == 2
     assert capsys.readouterr().err.startswith(f"error: {answer}")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_none_is_explained_before_anything_is_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taken = tmp_path / "report"
+    taken.write_text("mine")
+    for out in (taken, taken / "below"):
+        assert main(["overview", "--out", str(out)]) == 2
+        error = f"error: --out {out}: {taken} is no folder. Expected a folder, or a name that is free.\n"
+        assert capsys.readouterr().err == error
+    assert taken.read_text() == "mine"
