@@ -57,7 +57,9 @@ def compare(console: Terminal, asked: Asked, *, db: Path) -> int:
     )
     found = compared(db, question)
     if not found.verdicts:
-        raise UsageError(f"Neither {question.a.spec} nor {question.b.spec} has a row of steps, attention or memory.")
+        within = "".join(f" within {side.spec}" for side in question.within)
+        neither = f"Neither {question.a.spec} nor {question.b.spec}"
+        raise UsageError(f"{neither} has a row of steps, attention or memory that is compared{within}.")
     (_print_markdown if asked.form == "markdown" else _print_text)(console, question, found)
     return 0 if asked.threshold is None else _gate(console, found, threshold=asked.threshold)
 
@@ -171,7 +173,7 @@ def _rows(verdict: Verdict) -> tuple[list[str], list[list[str]]]:
     moved = movers(verdict)[:MOST_ROWS]
     if not moved:
         return [], []
-    shared, names = short_titles([pair.a.cell for pair in moved], without=(a.value, b.value))
+    shared, names = short_titles([pair.cell for pair in moved], without=(a.value, b.value))
     headings = [f"cell ({shared})" if shared else "cell", a.title, b.title, f"{b.title} is", "95% interval"]
     rows = [
         [name, _amount(verdict, pair.a.value), _amount(verdict, pair.b.value), change(verdict, pair), _interval(pair)]
@@ -215,7 +217,7 @@ def _left_out(verdict: Verdict) -> list[str]:
 def _gate(console: Terminal, found: Comparison, *, threshold: float) -> int:
     """Says what regressed; 1 when something did. Raises StepscopeError when nothing could be compared."""
     worse = [
-        f"{title(pair.a.cell)}: {change(verdict, pair)}"
+        f"{title(pair.cell)}: {change(verdict, pair)}"
         for verdict in found.verdicts
         for pair in regressions(verdict, threshold=threshold)
     ]

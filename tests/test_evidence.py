@@ -325,7 +325,7 @@ def test_missing_cells_and_the_commands_for_exactly_those(file: Path) -> None:
     }  # fmt: skip
     found = sweep_commands(gaps, fresh=False)
     assert len(found) == 2
-    assert [place.row for place in places(cells)][:1] == ["train · fp32 · eager"]
+    assert [place.row for place in places(cells)][:1] == ["fp32 · eager"]
     assert _planned(found) == {(gap.d_model, gap.precision, gap.context) for gap in gaps}
 
 

@@ -2,7 +2,6 @@
 
 import itertools
 import time
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from statistics import median
@@ -171,32 +170,6 @@ def test_machines_and_versions_are_not_mixed(tmp_path: Path, machine: dict[str, 
     cells, samples = steps.measured(path, Selection()), steps.samples_by_round(path, Selection())
     assert len(cells) == 2
     assert not compare(cells, samples, axis="precision", baseline="fp32", variant="bf16").speedups
-
-
-def test_coverage(laptop: Path) -> None:
-    found = {
-        (row.shape.d_model, row.context, row.precision, row.backend): row
-        for row in overview.coverage(laptop, Selection())
-    }
-    assert (found[256, 256, "fp32", "eager"].ok, found[256, 256, "fp32", "eager"].failures) == (0, {"oom": 1})
-    assert found[64, 64, "bf16", "eager"].median_ms == pytest.approx(2 * 64**1.5 * 64 / 20_000 / 2)
-    assert (128, 64, "fp32", "compiled-block") not in found
-
-
-def test_coverage_gives_the_time_of_the_plain_cell(tmp_path: Path) -> None:
-    """Two others, slower, share its place; a place without a plain cell has theirs."""
-    of, cells = rows.run(), list[rows.Rows]()
-    for context, other in (
-        (64, {}),
-        (64, {"optimizer": "fused"}),
-        (64, {"attention": "sdpa"}),
-        (128, {"optimizer": "fused"}),
-    ):
-        found = rows.ok(of, rows.asked(context=context, **other))
-        took = tuple(replace(timing, median_ms=5.0 if other else 1.0) for timing in found.timings)
-        cells.append(replace(found, timings=took))
-    covered = overview.coverage(rows.store(tmp_path / "r.duckdb", of, cells), Selection())
-    assert {row.context: (row.ok, row.median_ms) for row in covered} == {64: (3, 1.0), 128: (1, 5.0)}
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -123,6 +123,6 @@ def _text(tile: CoverageTile | None) -> str:
 
 def _hover(tile: CoverageTile | None) -> str:
     if tile is None:
-        return "not measured"
+        return "no row"
     ended = "".join(f"<br>{count} × {WORDS[status]}" for status, count in tile.failures.items())
     return f"<b>{tile.size} · {tile.context:,} · {tile.variant}</b><br>{tile.ok} measured{ended}"

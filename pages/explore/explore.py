@@ -24,7 +24,7 @@ def page(frame: Frame) -> None:
     lead = st.empty()
     found = what(frame)
     if found is None:
-        no_rows("No cell here has a result.", "Measure some: `python -m runner sweep`.")
+        no_rows("No cell in this file has a result.", "Measure some: `python -m runner sweep`.")
         return
     wanted, measure, boxes = found
     rows = frame.ask(explored, wanted)

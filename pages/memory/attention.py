@@ -23,7 +23,7 @@ def page(frame: Frame) -> None:
     st.title("What does attention cost as sequences grow?", anchor=False)
     cells = frame.ask(attention_cells, rows_of(frame))
     if not cells:
-        _empty()
+        _empty(frame)
         return
     lead = st.empty()
     grid, shown = _choose(cells)
@@ -78,8 +78,10 @@ def _failures(cells: list[Attended]) -> None:
             st.dataframe(rows, hide_index=True)
 
 
-def _empty() -> None:
+def _empty(frame: Frame) -> None:
     with st.container(border=True):
-        st.markdown("**No attention cell has been measured here.** This measures the naive and the fused ones:")
+        st.markdown(
+            f"**No attention cell has been measured {frame.where}.** This measures the naive and the fused ones:"
+        )
         st.code("python -m runner sweep --experiment attention", language="bash", wrap_lines=True)
         st.caption("If a run is chosen in the sidebar, only its cells are listed.")

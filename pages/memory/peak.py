@@ -23,7 +23,7 @@ def page(frame: Frame) -> None:
     st.title("What fills the memory at the peak of a step?", anchor=False)
     held = frame.ask(peaks, rows_of(frame))
     if not held:
-        _empty()
+        _empty(frame)
         draw_model_frontiers(frame)
         return
     names = size_names(tuple(sorted({shape_of(cell.cell) for cell in held})))
@@ -68,12 +68,12 @@ def _choose(cells: list[Peak]) -> list[Peak]:
 def _growth(frame: Frame, cells: list[Peak], names: Names) -> None:
     st.header("How does it grow with the context?", anchor="contexts")
     if len({cell.cell.context for cell in cells}) < 2:
-        st.caption("Only one context was measured: `python -m runner sweep --experiment memory --contexts 128,512`.")
+        st.caption("There is only one context here: `python -m runner sweep --experiment memory --contexts 128,512`.")
     draw_contexts(frame, cells, names)
 
 
-def _empty() -> None:
+def _empty(frame: Frame) -> None:
     with st.container(border=True):
-        st.markdown("**No memory cell has been measured here.** This takes peaks apart, step by step:")
+        st.markdown(f"**No memory cell has been measured {frame.where}.** This takes peaks apart, step by step:")
         st.code("python -m runner sweep --experiment memory --modes inference,train", language="bash", wrap_lines=True)
         st.caption("If a run is chosen in the sidebar, only its cells are listed.")

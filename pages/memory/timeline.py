@@ -21,7 +21,7 @@ def page(frame: Frame) -> None:
     st.title("What fills memory during a step?", anchor=False)
     found = {item.label: item for item in frame.ask(timelines, frame.selection.run, frame.selection.machine)}
     if not found:
-        _empty()
+        _empty(frame)
         return
     lead = st.empty()
     shown, fold_bytes = _choose(found)
@@ -65,10 +65,10 @@ def _choose(found: dict[str, Timeline]) -> tuple[list[Timeline], int]:
     return shown, FOLDS[fold]
 
 
-def _empty() -> None:
+def _empty(frame: Frame) -> None:
     """How to get a timeline."""
     with st.container(border=True):
-        st.markdown("**No timeline has been recorded yet.** This records steps, every allocation with its stack:")
+        st.markdown(f"**No timeline is recorded {frame.where}.** This records steps, every allocation with its stack:")
         st.code(
             "python -m runner sweep --experiment memory --modes train,inference --timeline",
             language="bash",

@@ -4,12 +4,14 @@ st.markdown(step_answer(frame, cells))
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from pages.charts.frame import WORDS, interval, number
 from pages.parts.frame import Frame
 from runner.analysis.comparison import Comparison, Speedup
-from runner.schema import Phase
+from runner.analysis.pairs import unusual
+from runner.schema import Cell, Phase
 from runner.store.queries.steps import Measured
 
 #: A ratio with the ends of its 95% interval.
@@ -27,10 +29,13 @@ def ways(cells: Sequence[Measured]) -> dict[str, list[Measured]]:
 def step_answer(frame: Frame, cells: Sequence[Measured]) -> str:
     """Which phase the time of the largest measured cell goes to."""
     done = [cell for cell in cells if cell.status == "ok" and "step" in cell.times]
-    failed = len(cells) - len(done)
+    failed = sum(cell.status != "ok" for cell in cells)
     lost = f" No result from {failed} of {len(cells)} cells." if failed else ""
+    if not cells:
+        return f"No step was measured {frame.among}."
     if not done:
-        return f"None of these cells has a result.{lost}"
+        what = "result" if failed == len(cells) else "time of a whole step"
+        return f"None of these cells has a {what}.{lost}"
     largest = max(done, key=lambda cell: cell.times["step"].median_ms)
     step = largest.times["step"]
     parts = {
@@ -56,15 +61,39 @@ def speedup_answer(compared: Comparison, *, baseline: str, variant: str, phase: 
     """Over all pairs: the typical ratio, its spread, how many are certain, and how it goes with size."""
     found = [speedup for speedup in compared.speedups if speedup.phase == phase]
     if not found:
-        return f"Nothing here was measured both in {baseline} and in {variant}."
+        return "" if compared.speedups else without_pair(compared, baseline=baseline, variant=variant)
     pairs = [(speedup.ratio, speedup.low, speedup.high) for speedup in found]
     times, word = in_words(pairs)
     start = f"**{variant}** makes the {WORDS[phase]} **{times}× {word}** than {baseline}"
+    said = caveat([(speedup.base.cell, speedup.other.cell) for speedup in found])
+    rest = f" {said}" if said else ""
     if len(pairs) == 1:
-        return f"{start} {spread(pairs)}."
+        return f"{start} {spread(pairs)}.{rest}"
     sure = sum((low or 0) > 1 for _, low, _ in pairs)
     slower = sum((high or math.inf) < 1 for _, _, high in pairs)
-    return f"{start} {spread(pairs)}; {_certainty(len(pairs), sure=sure, slower=slower)}."
+    return f"{start} {spread(pairs)}; {_certainty(len(pairs), sure=sure, slower=slower)}.{rest}"
+
+
+def without_pair(compared: Comparison, *, baseline: str, variant: str, where: str = "here") -> str:
+    """Why two ways cannot be compared, by the most frequent reason of the strongest kind."""
+    for kind in ("failed", "unlike"):
+        reasons = Counter(item.reason for item in compared.left_out if item.kind == kind)
+        if reasons:
+            (reason, _), *more = reasons.most_common()
+            others = f", and {len(more)} other reasons" if len(more) > 1 else ", and another reason" if more else ""
+            return f"No cell {where} can be compared in {baseline} and in {variant}: {reason}{others}."
+    return f"No cell {where} was measured both in {baseline} and in {variant}."
+
+
+def caveat(pairs: Sequence[tuple[Cell, Cell]]) -> str:
+    """What is unusual about how pairs were measured, and how many of them; empty where all were measured as usual."""
+    said = Counter(words for base, other in pairs if (words := unusual(other) or unusual(base)))
+    return " ".join(
+        f"{words[0].upper()}{words[1:]}: {'all' if count == len(pairs) else f'{count} of'} {len(pairs)} pairs."
+        if len(pairs) > 1
+        else f"{words[0].upper()}{words[1:]}."
+        for words, count in said.most_common()
+    )
 
 
 def in_words(ratios: Sequence[Ratio]) -> tuple[str, str]:

@@ -11,12 +11,12 @@ import streamlit as st
 
 from pages.charts.speedups import speedup_dots
 from pages.parts import marks
-from pages.parts.answers import speedup_answer
+from pages.parts.answers import speedup_answer, without_pair
 from pages.parts.card import Card, draw
 from pages.parts.chosen import chosen
 from pages.parts.frame import Frame, cached
 from pages.parts.pin import pin
-from runner.analysis.comparison import Axis, Comparison, compare
+from runner.analysis.comparison import Axis, Comparison, LeftOut, compare
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import measured, samples_by_round
 
@@ -35,11 +35,23 @@ def variants(frame: Frame, axis: Axis, *, baseline: str) -> list[str]:
 def comparison(frame: Frame, axis: Axis, *, baseline: str, variant: str) -> Comparison:
     """All pairs that the other filters leave; worked out once for each state of the data, whatever the filters."""
     free = replace(frame.selection, precisions=()) if axis == "precision" else replace(frame.selection, backends=())
-    whole = frame.ask(_compare, free.broad(), axis, baseline, variant, frame.state)
+    whole = frame.ask(_compare, replace(free.broad(), settled=False), axis, baseline, variant, frame.state)
     return Comparison(
         speedups=[found for found in whole.speedups if free.holds(found.base.cell)],
         left_out=[item for item in whole.left_out if free.holds(item.cell.cell)],
     )
+
+
+def unpaired(frame: Frame, left_out: Sequence[LeftOut], *, axis: Axis, baseline: str) -> str:
+    """Why there is no pair with the baseline: nothing else has rows, or what has them has no partner or no result."""
+    free = replace(frame.selection, precisions=()) if axis == "precision" else replace(frame.selection, backends=())
+    values = dict.fromkeys(getattr(cell.cell, axis) for cell in replace(frame, selection=free).measured())
+    if not values:
+        return f"No step was measured {frame.among}."
+    if len(values) == 1:
+        return f"Only {next(iter(values))} was measured {frame.among}."
+    compared = Comparison(speedups=[], left_out=list(left_out))
+    return without_pair(compared, baseline=baseline, variant=f"another {axis}", where=frame.among)
 
 
 def _compare(path: Path, selection: Selection, axis: Axis, baseline: str, variant: str, state: str) -> Comparison:

@@ -22,7 +22,7 @@ from runner.schema import TABLES, SweepCell, table_of
 from runner.store.queries.attention import Attended
 from runner.store.queries.kernels import Trace
 from runner.store.queries.memory import Peak
-from runner.store.queries.overview import Coverage, coverage
+from runner.store.queries.selection import Shape
 from runner.store.queries.steps import Measured
 
 Held = Measured | Attended | Peak | Trace
@@ -31,63 +31,53 @@ _MOST_COMMANDS = 4
 
 
 def draw_coverage(frame: Frame) -> None:
-    """The card, over what the filters leave."""
-    rows = sorted(frame.ask(coverage, frame.selection), key=lambda row: _order(frame, row))
-    if not rows:
+    """The card, over what the filters leave: a row for each way that a size was run in."""
+    cells = sorted(frame.measured(), key=lambda cell: _order(frame, cell))
+    if not cells:
         no_rows("No cell matches these filters.", "Clear some of them, or measure what is missing.")
         return
-    failed = sum(sum(row.failures.values()) for row in rows)
+    found = places(cells)
+    failed = sum(cell.status != "ok" for cell in cells)
     draw(
         frame,
         Card(
             key="coverage",
             title=f"Coverage, mode {frame.selection.mode}",
-            note="The median step in ms, of the plain cell where others share its place; ✕ says how cells ended that "
-            "have no result, · was not measured.",
-            alt=f"Sizes, precisions and backends by context: {len(rows)} places measured or tried, {failed} failures.",
-            rows=[_table_row(frame, row) for row in rows],
+            note="The median step in ms. A row is one way of running a size: two numbers of a column compare what "
+            "the names of their rows differ in. ✕ says how cells ended that have no result; · has "
+            f"no row {frame.where}.",
+            alt=f"Sizes and ways of running them by context: {len(found)} places measured or tried, {failed} failures.",
+            rows=[_place_row(place) for place in found],
         ),
-        lambda: coverage_grid([_tile(frame, row) for row in rows]),
+        lambda: coverage_grid([_place_tile(place) for place in found]),
     )
-    gaps = missing(frame.measured())
+    gaps = missing(cells)
     if gaps:
-        opened = st.expander(f"{_never(gaps)}: the commands that would", key="_missing", on_change="rerun")
+        opened = st.expander(
+            f"{_never(frame, gaps)}: the commands that measure them", key="_missing", on_change="rerun"
+        )
         if opened.open:
             with opened:
-                _list_missing(gaps)
+                _list_missing(frame, gaps)
 
 
-def _order(frame: Frame, row: Coverage) -> tuple[int, ...]:
-    """Sizes from small to large, precisions and backends as the schema lists them."""
-    choices = (TABLES["steps"].column(name).choices for name in ("precision", "backend"))
-    places = (
-        c.index(value) if value in c else len(c) for c, value in zip(choices, (row.precision, row.backend), strict=True)
+def _order(frame: Frame, row: Measured) -> tuple[Any, ...]:
+    """Sizes from small to large; in each the plain ways first, then by precision and backend as the schema lists
+    them."""
+    steps, cell = TABLES["steps"], row.cell
+    choices = [steps.column(name).choices for name in ("precision", "backend")]
+    places = [
+        c.index(value) if value in c else len(c)
+        for c, value in zip(choices, (cell.precision, cell.backend), strict=True)
+    ]
+    own = frame.size_of(cell)
+    return (
+        list(frame.contents.shapes).index(Shape.of(cell)),
+        *places,
+        own != frame.sizes[Shape.of(cell)],
+        own,
+        cell.context,
     )
-    return (list(frame.contents.shapes).index(row.shape), *places, row.context)
-
-
-def _tile(frame: Frame, row: Coverage) -> CoverageTile:
-    return CoverageTile(
-        size=frame.sizes[row.shape],
-        context=row.context,
-        variant=f"{row.precision} · {row.backend}",
-        ok=row.ok,
-        failures=row.failures,
-        median_ms=row.median_ms,
-    )
-
-
-def _table_row(frame: Frame, row: Coverage) -> dict[str, Any]:
-    ended = ", ".join(f"{count} {status}" for status, count in row.failures.items())
-    return {
-        "Size": frame.sizes[row.shape],
-        "Context (tokens)": row.context,
-        "Precision": row.precision,
-        "Backend": row.backend,
-        "Measured": row.ok,
-        "Without a result": ended,
-        "Median step (ms)": row.median_ms,
-    }
 
 
 # ---------------------------------------------------------------------------------------------- the grid of any page
@@ -115,7 +105,8 @@ def draw_grid(frame: Frame, cells: Sequence[Held]) -> None:
             Card(
                 key="grid",
                 title="What was measured",
-                note=f"{_SHOWN[table]} of every cell that worked; ✕ says how the others ended, · was not measured.",
+                note=f"{_SHOWN[table]} of every cell that worked; ✕ says how the others ended; · has no row "
+                f"{frame.where}.",
                 alt=words.replace("*", ""),
                 rows=[_place_row(place) for place in found],
             ),
@@ -123,7 +114,7 @@ def draw_grid(frame: Frame, cells: Sequence[Held]) -> None:
                 [_place_tile(place) for place in found], x=TABLES[table].column(column).title, state="grid"
             ),
         )
-        _list_missing(gaps)
+        _list_missing(frame, gaps)
 
 
 _SHOWN = {
@@ -170,15 +161,17 @@ def _place_row(place: Place) -> dict[str, Any]:
     }
 
 
-def _never(gaps: Sequence[SweepCell]) -> str:
-    return f"{len(gaps)} {'cell' if len(gaps) == 1 else 'cells'} of this grid nobody measured"
+def _never(frame: Frame, gaps: Sequence[SweepCell]) -> str:
+    return (
+        f"{len(gaps)} {'cell of this grid has' if len(gaps) == 1 else 'cells of this grid have'} no row {frame.where}"
+    )
 
 
-def _list_missing(gaps: Sequence[SweepCell]) -> None:
+def _list_missing(frame: Frame, gaps: Sequence[SweepCell]) -> None:
     """The commands that measure what the grid lacks, those of most cells first; nothing where it lacks nothing."""
     if not gaps:
         return
     found = sweep_commands(gaps, fresh=False)
     first = f" The first {_MOST_COMMANDS} of {len(found)}:" if len(found) > _MOST_COMMANDS else ""
-    st.caption(f"{_never(gaps)}. To measure {'it' if len(gaps) == 1 else 'them'}, and nothing else:{first}")
+    st.caption(f"{_never(frame, gaps)}. To measure {'it' if len(gaps) == 1 else 'them'}, and nothing else:{first}")
     st.code("\n\n".join(found[:_MOST_COMMANDS]), language="bash", wrap_lines=True)

@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
+from runner.analysis.pairs import unusual
 from runner.schema import TABLES, StepCell
 from runner.sizes import shape_name
 from runner.store.queries.overview import Contents
-from runner.store.queries.selection import QUESTION, Selection, Shape
+from runner.store.queries.selection import Selection, Shape
 from runner.store.queries.steps import Measured, measured
 
 T = TypeVar("T")
@@ -50,18 +51,36 @@ class Frame:
         """The selected cells. The file is asked once for all filters, so that a change of filter costs no query."""
         return [row for row in self.ask(measured, self.selection.broad()) if self.selection.holds(row.cell)]
 
+    @property
+    def where(self) -> str:
+        """Which rows the machine and the run of the sidebar leave, in words: what is not there may be elsewhere."""
+        if self.selection.run is not None:
+            return "in this run"
+        return "on this machine" if len(self.contents.machines) > 1 else "in this file"
+
+    @property
+    def among(self) -> str:
+        """The same of steps, which the other filters narrow, too: `in mode train with these filters`."""
+        wanted = self.selection
+        narrowed = any((wanted.run, wanted.shapes, wanted.contexts, wanted.precisions, wanted.backends))
+        elsewhere = [f"in mode {wanted.mode}"] if wanted.mode and len(self.contents.modes) > 1 else []
+        if narrowed:
+            return " ".join([*elsewhere, "with these filters"])
+        return " ".join([*elsewhere, self.where])
+
     @cached_property
     def sizes(self) -> Mapping[Shape, str]:
         return size_names(self.contents.shapes)
 
     def size_of(self, cell: StepCell) -> str:
-        """The name of the cell's size, with whatever else about it is not the default: `small · attention sdpa`."""
-        columns = [TABLES["steps"].column(name) for name in QUESTION if name not in _SAID]
-        defaults = {name: StepCell.__dataclass_fields__[name].default for name in QUESTION}
+        """The name of the cell's size, with whatever else about it is not the default, also of how it was measured:
+        `small · attention sdpa`, `small · warm-up 0 steps`."""
+        columns = [TABLES["steps"].column(name) for name in TABLES["steps"].question if name not in _SAID]
+        defaults = {name: StepCell.__dataclass_fields__[name].default for name in TABLES["steps"].question}
         rest = [
             f"{c.label.lower()} {getattr(cell, c.name)}" for c in columns if getattr(cell, c.name) != defaults[c.name]
         ]
-        return " · ".join([self.sizes[Shape.of(cell)], *rest])
+        return " · ".join(part for part in (self.sizes[Shape.of(cell)], *rest, unusual(cell)) if part)
 
 
 def cached(path: Path, state: str, query: Callable[..., T], *arguments: Any) -> T:

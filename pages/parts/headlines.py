@@ -9,13 +9,14 @@ from pages.parts.answers import ways as step_ways
 from pages.parts.attention.opening import opening
 from pages.parts.attention.words import answer as attention_answer
 from pages.parts.chosen import rows_of
-from pages.parts.comparison import comparison, variants
+from pages.parts.comparison import comparison, unpaired, variants
 from pages.parts.compile.bought import BASELINE, bought, ways
 from pages.parts.compile.cards import of_bought
 from pages.parts.compile.words import answer as compile_answer
 from pages.parts.evidence import Found, is_open, of_cells, of_pairs, say
 from pages.parts.frame import Frame
 from pages.parts.peak.words import answer as memory_answer
+from runner.analysis.comparison import LeftOut
 from runner.store.queries.attention import attention_cells
 from runner.store.queries.memory import peaks
 
@@ -55,30 +56,28 @@ def _step(frame: Frame) -> Answer:
 
 def compiled(frame: Frame) -> Answer:
     """The answer of the page torch.compile."""
-    items, _ = bought(frame, ways(frame))
+    items, left_out = bought(frame, ways(frame))
     if not items:
-        return _alone(frame, BASELINE), None
+        return unpaired(frame, left_out, axis="backend", baseline=BASELINE), None
     return compile_answer(frame, items), of_bought(frame, items)
 
 
 def _precision(frame: Frame) -> Answer:
     """The answer of the first precision that was measured beside fp32; the page has the others."""
+    left_out: list[LeftOut] = []
     for name in variants(frame, "precision", baseline="fp32"):
         compared = comparison(frame, "precision", baseline="fp32", variant=name)
         if compared.speedups:
             return speedup_answer(compared, baseline="fp32", variant=name), of_pairs(frame, compared)
-    return _alone(frame, "fp32"), None
-
-
-def _alone(frame: Frame, baseline: str) -> str:
-    return f"Only {baseline} was measured here." if frame.measured() else "Not measured here."
+        left_out += compared.left_out
+    return unpaired(frame, left_out, axis="precision", baseline="fp32"), None
 
 
 def _attention(frame: Frame) -> Answer:
     """The answer for the cells with which the page opens."""
     cells = frame.ask(attention_cells, rows_of(frame))
     if not cells:
-        return "Not measured here: `python -m runner sweep --experiment attention`.", None
+        return f"Not measured {frame.where}: `python -m runner sweep --experiment attention`.", None
     shown = opening(cells)
     return attention_answer(shown), of_cells(frame, shown)
 
@@ -87,6 +86,6 @@ def _memory(frame: Frame) -> Answer:
     """The answer for training steps, or for what there is."""
     held = [cell for cell in frame.ask(peaks, rows_of(frame)) if not cell.cell.checkpoint_blocks]
     if not held:
-        return "Not measured here: `python -m runner sweep --experiment memory`.", None
+        return f"Not measured {frame.where}: `python -m runner sweep --experiment memory`.", None
     shown = [cell for cell in held if cell.cell.mode == "train"] or held
     return memory_answer(shown, frame.sizes), of_cells(frame, shown)

@@ -96,8 +96,8 @@ def speedup_dots_of(frame: Frame, compared: Comparison, *, axis: str) -> list[Sp
     """Every ratio, and every pair of which one side failed."""
     dots = [
         SpeedupDot(
-            place=place_of(frame, found.base.cell, beside=axis),
-            size=frame.size_of(found.base.cell),
+            place=place_of(frame, found.named, beside=axis),
+            size=frame.size_of(found.named),
             phase=found.phase,
             cell_id=str(found.other.cell_id),
             ratio=found.ratio,
@@ -129,7 +129,7 @@ def speedup_table(frame: Frame, compared: Comparison) -> list[dict[str, Any]]:
     """One row a pair and phase."""
     return [
         {
-            "Size": frame.size_of(found.base.cell),
+            "Size": frame.size_of(found.named),
             TABLES["steps"].column("context").title: found.base.cell.context,
             "Baseline": f"{found.base.cell.precision} {found.base.cell.backend}",
             "Variant": f"{found.other.cell.precision} {found.other.cell.backend}",

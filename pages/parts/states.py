@@ -39,7 +39,7 @@ def empty() -> None:
 
 
 def _how_to_measure() -> None:
-    st.markdown("Measure something, on this machine or on one with a GPU. On a CPU this takes less than a minute:")
+    st.markdown("Measure something, on this machine or on one with a GPU. On a CPU this takes a few minutes:")
     st.code("python -m runner sweep", language="bash", wrap_lines=True)
     st.markdown("This page fills by itself as soon as the first cell is there. If the file is somewhere else, name it:")
     st.code("STEPSCOPE_DB=path/to/results.duckdb streamlit run app.py", language="bash", wrap_lines=True)

@@ -26,7 +26,8 @@ def draw_warmup(frame: Frame) -> None:
     )
     if not families:
         st.caption(
-            "No cell here was measured after several of 0, 1, 2 and 5 warm-up steps. Measure one: "
+            f"No cell {frame.among} has results after several of 0, 1, 2 and 5 warm-up steps with one fixed number of "
+            "measured ones. Measure one: "
             "`python -m runner sweep --experiment benchmark --warmup 0,1,2,5 --steps 10 --max-steps 10`."
         )
         return

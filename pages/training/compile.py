@@ -3,7 +3,7 @@
 import streamlit as st
 
 from pages.parts.answers import speedup_answer
-from pages.parts.comparison import choose_variant, comparison, draw_dots, list_left_out
+from pages.parts.comparison import choose_variant, comparison, draw_dots, list_left_out, unpaired
 from pages.parts.compile.bought import BASELINE, bought, ways
 from pages.parts.compile.cards import draw_costs, draw_paid, draw_ways, of_bought
 from pages.parts.compile.words import answer
@@ -20,7 +20,7 @@ def page(frame: Frame) -> None:
     items, left_out = bought(frame, names)
     if not items:
         no_rows(
-            "Nothing here was measured both eager and compiled.",
+            unpaired(frame, left_out, axis="backend", baseline=BASELINE),
             "Measure it: `python -m runner sweep --experiment compile --backends eager,compiled`.",
         )
         return
@@ -44,7 +44,7 @@ def _phases(frame: Frame, names: list[str]) -> None:
     variant = choose_variant(names, key="compiled", label="Compared with eager")
     compared = comparison(frame, "backend", baseline=BASELINE, variant=variant)
     said = [speedup_answer(compared, baseline=BASELINE, variant=variant, phase=p) for p in ("forward", "backward")]
-    words = " ".join(text for text in said if "Nothing here" not in text)
+    words = " ".join(dict.fromkeys(text for text in said if text))
     say(frame, words, of_pairs(frame, compared), at=lead, key="phases")
     draw_dots(frame, compared, axis="backend", variant=variant, baseline=BASELINE)
     list_left_out(frame, compared, axis="backend")

@@ -20,12 +20,13 @@ def page(frame: Frame) -> None:
     st.title("What is the time of a step made of?", anchor=False)
     held = frame.ask(traces, rows_of(frame))
     if not held:
-        _empty()
+        _empty(frame)
         return
     named = labels([trace for trace in held if _passes(frame, trace)])
     worked = {name: trace for name, trace in named.items() if trace.status == "ok" and trace.kernel_ms}
     if not worked:
-        no_rows("No profiled step matches these filters.", "Clear some of them, or measure what is missing.")
+        what = "has a result with" if named else "matches"
+        no_rows(f"No profiled step {what} these filters.", "Clear some of them, or measure what is missing.")
         return
     classes = frame.ask(parts)
     lead = st.empty()
@@ -69,9 +70,9 @@ def _order(trace: Trace) -> tuple[bool, bool, float]:
     return tells, cell is not None, trace.kernel_ms or 0.0
 
 
-def _empty() -> None:
+def _empty(frame: Frame) -> None:
     with st.container(border=True):
-        st.markdown("**No step has been profiled here.** This lists the kernels of some, phase by phase:")
+        st.markdown(f"**No step has been profiled {frame.where}.** This lists the kernels of some, phase by phase:")
         st.code("python -m runner sweep --experiment kernels", language="bash", wrap_lines=True)
         st.markdown("Or bring what Nsight Systems recorded, exported or summed up:")
         st.code("nsys export --type sqlite --output report.sqlite report.nsys-rep\n"

@@ -4,17 +4,18 @@
     for speedup in compared.speedups:
         print(speedup.base.cell.context, speedup.phase, speedup.ratio, speedup.low, speedup.high)
 
-A pair is compared only when everything else that was asked for, the machine and the torch version agree. What found no
-partner, or whose partner failed, is in `left_out` with the reason.
+A pair is compared only when everything else that was asked for and how it was measured (`pairs`), the machine and the
+torch version agree. Give it the cells of every effort. What found no partner, or whose partner failed, is in `left_out`
+with the reason.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from runner.analysis.pairs import closest, measured_unlike, preference, unusual
 from runner.analysis.statistics import ratio_interval
-from runner.schema import Phase
-from runner.store.queries.selection import QUESTION
+from runner.schema import TABLES, Phase, StepCell
 from runner.store.queries.steps import Measured, Rounds
 
 Axis = Literal["precision", "backend"]
@@ -33,13 +34,19 @@ class Speedup:
     low: float | None
     high: float | None
 
+    @property
+    def named(self) -> StepCell:
+        """The cell by which the pair is named: the base, unless only the other says how it was measured."""
+        return self.other.cell if unusual(self.other.cell) and not unusual(self.base.cell) else self.base.cell
+
 
 @dataclass(frozen=True, kw_only=True)
 class LeftOut:
-    """A cell that could not be compared, and why: its partner was not measured (`alone`), or one side `failed`."""
+    """A cell that could not be compared, and why: it has no partner (`alone`), both were measured, but not alike
+    (`unlike`), or one side `failed`."""
 
     cell: Measured
-    kind: Literal["alone", "failed"]
+    kind: Literal["alone", "unlike", "failed"]
     reason: str
 
 
@@ -56,26 +63,43 @@ Samples = Mapping[tuple[str, str], Mapping[Phase, Rounds]]
 
 def compare(cells: Sequence[Measured], samples: Samples, *, axis: Axis, baseline: str, variant: str) -> Comparison:
     """Every cell of `variant` against the cell of `baseline` that differs in `axis` alone."""
-    sides = {
-        value: {_partner(cell, axis): cell for cell in cells if getattr(cell.cell, axis) == value}
-        for value in (baseline, variant)
-    }
+    questions: dict[tuple[object, ...], dict[str, list[Measured]]] = {}
+    for cell in cells:
+        sides = questions.setdefault(_rest(cell, axis), {baseline: [], variant: []})
+        if (value := getattr(cell.cell, axis)) in sides:
+            sides[value].append(cell)
+    held = {(question[2:], value) for question, sides in questions.items() for value in sides if sides[value]}
     compared = Comparison(speedups=[], left_out=[])
-    for key in dict.fromkeys([*sides[baseline], *sides[variant]]):
-        base, other = sides[baseline].get(key), sides[variant].get(key)
-        if base is None or other is None:
-            reason = f"not measured in {baseline if base is None else variant}"
-            compared.left_out.extend(LeftOut(cell=cell, kind="alone", reason=reason) for cell in (base, other) if cell)
-        elif base.status != "ok" or other.status != "ok":
-            reason = ", ".join(_failure(cell, axis) for cell in (base, other) if cell.status != "ok")
-            compared.left_out.append(LeftOut(cell=other, kind="failed", reason=reason))
-        else:
-            compared.speedups.extend(_speedups(base, other, samples=samples))
+    for question, sides in questions.items():
+        bases, others = sides[baseline], sides[variant]
+        if bases and others:
+            _add(compared, closest(bases, others), axis=axis, samples=samples)
+        elif bases or others:
+            missing = variant if bases else baseline
+            elsewhere = (question[2:], missing) in held
+            reason = f"not measured in {missing}" + (" on the same machine with the same torch" if elsewhere else "")
+            alone = max(bases or others, key=preference)
+            compared.left_out.append(LeftOut(cell=alone, kind="alone", reason=reason))
     return compared
 
 
-def _partner(measured: Measured, axis: Axis) -> tuple[object, ...]:
-    rest = (getattr(measured.cell, name) for name in QUESTION if name != axis)
+def _add(compared: Comparison, pair: tuple[Measured, Measured], *, axis: Axis, samples: Samples) -> None:
+    """The ratios of two cells of one question, or why there are none."""
+    base, other = pair
+    if unlike := measured_unlike(base.cell, other.cell):
+        names = [getattr(cell.cell, axis) for cell in pair]
+        reason = f"measured with {unlike} ({names[0]} against {names[1]})"
+        compared.left_out.append(LeftOut(cell=other, kind="unlike", reason=reason))
+    elif base.status != "ok" or other.status != "ok":
+        reason = ", ".join(_failure(cell, axis) for cell in pair if cell.status != "ok")
+        compared.left_out.append(LeftOut(cell=other, kind="failed", reason=reason))
+    else:
+        compared.speedups.extend(_speedups(base, other, samples=samples))
+
+
+def _rest(measured: Measured, axis: Axis) -> tuple[object, ...]:
+    """What of a question partners share."""
+    rest = (getattr(measured.cell, name) for name in TABLES["steps"].question if name != axis)
     return (measured.machine, measured.torch, *rest)
 
 

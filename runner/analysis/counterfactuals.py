@@ -5,7 +5,8 @@
         print(change.changed, change.ratio, change.low, change.high, change.cell.status)
 
 Nothing here is predicted: every change is a cell that was measured. What else was asked for (shape, context, batch,
-mode, ...) is the same. Weights held in bf16 are computed with in bf16, so that these two count as one change.
+mode, ...) and how it was measured (`pairs`) is the same: give it the cells of every effort. Weights held in bf16 are
+computed with in bf16, so that these two count as one change.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from runner.analysis.comparison import Samples
+from runner.analysis.pairs import alike, preference
 from runner.analysis.statistics import ratio_interval
-from runner.schema import StepCell
+from runner.schema import TABLES, StepCell
 from runner.store.queries.roofline import AXES
-from runner.store.queries.selection import QUESTION
 from runner.store.queries.steps import Measured
 
 #: Two axes that change together count as one step.
@@ -56,16 +57,18 @@ class Counterfactual:
 
 
 def bases(cells: Sequence[Measured]) -> list[Measured]:
-    """The cells that have others to compare with: plain ones before the rest, the most changed before the less, and of
-    those the largest first."""
+    """The cells that have others to compare with, each with the effort by which it has most: plain ones before the
+    rest, the most changed before the less, and of those the largest first."""
     groups: dict[tuple[object, ...], list[Measured]] = {}
     for cell in cells:
         groups.setdefault(_same(cell), []).append(cell)
-    able = [cell for cell in cells if _has_time(cell) and len(groups[_same(cell)]) > 1]
-    return sorted(
-        able,
-        key=lambda cell: (not is_plain(cell.cell), -len(groups[_same(cell)]), -cell.times["step"].median_ms),
-    )
+    able: dict[tuple[object, ...], tuple[int, tuple[float, ...], Measured]] = {}
+    for cell in filter(_has_time, cells):
+        count, question = len(_changed(cell, groups[_same(cell)])), (_same(cell), _way(cell))
+        if count and (question not in able or (count, preference(cell)) > able[question][:2]):
+            able[question] = (count, preference(cell), cell)
+    ordered = sorted(able.values(), key=lambda found: -found[2].times["step"].median_ms)
+    return [cell for count, _, cell in sorted(ordered, key=lambda found: (not is_plain(found[2].cell), -found[0]))]
 
 
 def is_plain(cell: StepCell) -> bool:
@@ -76,12 +79,22 @@ def is_plain(cell: StepCell) -> bool:
 def counterfactuals(base: Measured, cells: Sequence[Measured], samples: Samples) -> list[Counterfactual]:
     """Every cell of the base's run that differs from it in `AXES` alone; single changes before several, of each what
     helps most first and what has no result last."""
-    found = [
-        _counterfactual(base, cell, samples)
-        for cell in cells
-        if cell.cell_key != base.cell_key and _same(cell) == _same(base)
-    ]
+    found = [_counterfactual(base, cell, samples) for cell in _changed(base, cells)]
     return sorted(found, key=lambda change: (change.kind == "several", change.ratio is None, -(change.ratio or 0)))
+
+
+def _changed(base: Measured, cells: Sequence[Measured]) -> list[Measured]:
+    """Of each other way that the same step was measured in, the cell that was measured as the base was."""
+    ways: dict[tuple[object, ...], list[Measured]] = {}
+    for cell in cells:
+        if _same(cell) == _same(base) and _way(cell) != _way(base):
+            ways.setdefault(_way(cell), []).append(cell)
+    pairs = (alike([base], found) for found in ways.values())
+    return [pair[1] for pair in pairs if pair]
+
+
+def _way(cell: Measured) -> tuple[object, ...]:
+    return tuple(getattr(cell.cell, axis) for axis in AXES)
 
 
 def _counterfactual(base: Measured, cell: Measured, samples: Samples) -> Counterfactual:
@@ -102,4 +115,8 @@ def _has_time(cell: Measured) -> bool:
 
 def _same(cell: Measured) -> tuple[object, ...]:
     """What base and change have in common."""
-    return (cell.machine, cell.run_id, *(getattr(cell.cell, name) for name in QUESTION if name not in AXES))
+    return (
+        cell.machine,
+        cell.run_id,
+        *(getattr(cell.cell, name) for name in TABLES["steps"].question if name not in AXES),
+    )

@@ -2,8 +2,8 @@
 
     together([(row, seen), (other, other_seen)])      ->  {row.cell_id: [Finding(code="launch_bound", …)]}
 
-Rows are put beside each other when they are of one run and round and differ in one axis alone. Each rule's name is its
-findings' code. Limits: cells of different runs are not compared.
+Rows are put beside each other when they are of one run and round, measured alike, and differ in one axis alone. Each
+rule's name is its findings' code. Limits: cells of different runs are not compared.
 """
 
 from collections import defaultdict
@@ -28,8 +28,8 @@ SAME = 0.01
 SAME_BYTES = 1e-4
 #: Bytes this close to their prediction are as they should be.
 EXPECTED = 0.02
-#: Fields that say how long a cell was measured, not what.
-_EFFORT = ("warmup_steps", "min_steps", "max_steps", "max_seconds", "timeline", "compile_cache")
+#: What else partners may differ in: what is not compiled has no compiler's cache.
+_WITH: Mapping[str, tuple[str, ...]] = {"backend": ("compile_cache",)}
 HALF = ("bf16", "fp16")
 _BOTH: tuple[Phase, ...] = ("forward", "backward")
 
@@ -133,7 +133,7 @@ def _families(known: Sequence[Known], axis: str) -> Iterator[list[Known]]:
     found: Mapping[tuple[object, ...], list[Known]] = defaultdict(list)
     names = {kind: kind.names() for kind in {type(row) for row, _ in known}}
     rest = {
-        kind: attrgetter("run_id", "round", *(name for name in of if name not in (axis, *_EFFORT)))
+        kind: attrgetter("run_id", "round", *(name for name in of if name not in (axis, *_WITH.get(axis, ()))))
         for kind, of in names.items()
         if axis in of
     }

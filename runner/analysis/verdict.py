@@ -18,6 +18,7 @@ from itertools import chain
 from typing import Literal
 from uuid import UUID
 
+from runner.analysis.pairs import measured_unlike, unusual
 from runner.analysis.statistics import LEAST_SAMPLES, ratio_interval
 from runner.schema import AttentionCell, MemoryCell, StepCell
 
@@ -28,6 +29,7 @@ Outcome = Literal["better", "worse", "same"]
 
 #: A ratio closer to 1 than this is noise, whatever its interval.
 NOISE = 0.01
+_ONE = " on the same machine with the same torch"
 _ENDED = {"oom": "out of memory", "timeout": "timed out", "error": "failed"}
 
 
@@ -80,6 +82,11 @@ class Pair:
     ratio: float
     low: float | None
     high: float | None
+
+    @property
+    def cell(self) -> StepCell | AttentionCell | MemoryCell:
+        """The cell by which the pair is named: that of A, unless only B says how it was measured."""
+        return self.b.cell if unusual(self.b.cell) and not unusual(self.a.cell) else self.a.cell
 
     @property
     def outcome(self) -> Outcome:
@@ -160,7 +167,10 @@ def _objection(
     """Why two cells cannot be compared, in few words and in full; None where they can."""
     if a is None or b is None:
         missing = sides[0] if a is None else sides[1]
-        return f"not measured in {missing.title}", "There is no row of it."
+        place = {"commit": " on the same machine", "precision": _ONE, "backend": _ONE}.get(missing.kind, "")
+        return f"not measured in {missing.title}", f"It has no row there{place}."
+    if unlike := measured_unlike(a.cell, b.cell):
+        return "measured in another way", f"With {unlike}, {sides[0].title} against {sides[1].title}."
     both = ((a, sides[0].title), (b, sides[1].title))
     if failed := [(cell, name) for cell, name in both if cell.status != "ok"]:
         return _where([(_ended(cell), name) for cell, name in failed]), _said([cell.message for cell, _ in failed])

@@ -19,10 +19,16 @@ class AttentionCell(Cell):
     precision: Precision = required("Precision", "", "dtype of the tensors; fp32 is IEEE, tf32 its own.")
     causal: bool = column("Causal", "", "Whether a query sees only the keys up to its own position.", True)
     cache: Cache = column("Cache", "", "cold: the L2 cache is emptied before every iteration; hot: it is not.", "hot")
-    warmup_steps: int = column("Warm-up", "steps", "Iterations run before the measured ones.", 5)
-    min_steps: int = column("Iterations, at least", "steps", "Measured iterations before the cell may end.", 100)
-    max_steps: int = column("Iterations, at most", "steps", "Measured iterations after which the cell ends.", 100)
-    max_seconds: float = column("Time, at most", "s", "Measuring time after which the cell ends all the same.", 30.0)
+    warmup_steps: int = column("Warm-up", "steps", "Iterations run before the measured ones.", 5, effort="most")
+    min_steps: int = column(
+        "Iterations, at least", "steps", "Measured iterations before the cell may end.", 100, effort="most"
+    )
+    max_steps: int = column(
+        "Iterations, at most", "steps", "Measured iterations after which the cell ends.", 100, effort="most"
+    )
+    max_seconds: float = column(
+        "Time, at most", "s", "Measuring time after which the cell ends all the same.", 30.0, effort="most"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

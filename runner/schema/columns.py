@@ -8,6 +8,7 @@ The files beside this one are where they are put to use. Standard library only.
 
 import hashlib
 import json
+import math
 import os
 import time
 from collections.abc import Mapping
@@ -16,6 +17,10 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
+
+#: Which value of a field that says how a cell was measured, and not what, is preferred: the greatest, the least, or the
+#: earliest of its choices.
+Preferred = Literal["most", "least", "first"]
 
 SQL_TYPES: Mapping[type, str] = {
     UUID: "UUID",
@@ -30,7 +35,8 @@ SQL_TYPES: Mapping[type, str] = {
 @dataclass(frozen=True, kw_only=True)
 class Column:
     """One column of a table. `unit` is empty for names, counts of nothing in particular and times of day. `absent` is
-    what rows hold that are older than the column: the default of an axis, which is what they were measured with."""
+    what rows hold that are older than the column: the default of an axis, which is what they were measured with.
+    `effort` is None unless the column is a field of a key that says how a cell was measured, and not what."""
 
     name: str
     type: type
@@ -38,11 +44,18 @@ class Column:
     label: str
     unit: str
     doc: str
+    effort: Preferred | None = None
     absent: str | float | None = None
 
     @property
     def sql_type(self) -> str:
         return SQL_TYPES[self.type]
+
+    def preference(self, value: Any) -> float:
+        """A number for each value of a column of effort: the larger, the more preferred."""
+        if value is None:
+            return -math.inf
+        return -self.choices.index(value) if self.effort == "first" else -value if self.effort == "least" else value
 
     @property
     def title(self) -> str:
@@ -50,9 +63,9 @@ class Column:
         return f"{self.label} ({self.unit})" if self.unit else self.label
 
 
-def column(label: str, unit: str, doc: str, default: Any = None) -> Any:
+def column(label: str, unit: str, doc: str, default: Any = None, *, effort: Preferred | None = None) -> Any:
     """A dataclass field that carries the label, unit and meaning of its column. `default=MISSING` makes it required."""
-    return field(default=default, metadata={"label": label, "unit": unit, "doc": doc})
+    return field(default=default, metadata={"label": label, "unit": unit, "doc": doc, "effort": effort})
 
 
 def required(label: str, unit: str, doc: str) -> Any:
@@ -129,6 +142,16 @@ class Table:
     def key(self) -> tuple[str, ...]:
         """The columns of what was asked for; empty for a table whose rows are not cells."""
         return self.row.names() if issubclass(self.row, Cell) else ()
+
+    @cached_property
+    def effort(self) -> tuple[Column, ...]:
+        """The columns of the key that say how a cell was measured, and not what."""
+        return tuple(column for column in self.columns if column.effort)
+
+    @cached_property
+    def question(self) -> tuple[str, ...]:
+        """The columns of the key that say what was measured."""
+        return tuple(name for name in self.key if not self.column(name).effort)
 
     def column(self, name: str) -> Column:
         return next(column for column in self.columns if column.name == name)

@@ -26,7 +26,9 @@ class MemoryCell(Cell):
     checkpoint_blocks: int = column(
         "Checkpointing", "blocks", "Blocks recomputed together; 0 keeps all activations.", 0
     )
-    timeline: bool = column("Timeline", "", "Whether every allocation of the step is recorded, with its stack.", False)
+    timeline: bool = column(
+        "Timeline", "", "Whether every allocation of the step is recorded, with its stack.", False, effort="least"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +183,7 @@ class FrontierCell(Cell):
     context: int | None = column("Context", "tokens", "A model's step; none where the context is what grows.", None)
     mode: Mode = column("Mode", "", "A model's step only: what has to fit.", "train")
     limit_bytes: int = required("Memory limit", "bytes", "What it has to fit in.")
-    step: int = column("Resolution", "", "Sizes tried are multiples of this.", 64)
+    step: int = column("Resolution", "", "Sizes tried are multiples of this.", 64, effort="least")
 
 
 @dataclass(frozen=True, kw_only=True)

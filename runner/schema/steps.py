@@ -37,11 +37,17 @@ class StepCell(Cell):
     checkpoint_blocks: int = column(
         "Checkpointing", "blocks", "Blocks recomputed together in the backward pass; 0 keeps every activation.", 0
     )
-    warmup_steps: int = column("Warm-up", "steps", "Steps run before the measured ones; their samples are kept too.", 5)
-    min_steps: int = column("Steps, at least", "steps", "Measured steps before the cell may end.", 10)
-    max_steps: int = column("Steps, at most", "steps", "Measured steps after which the cell ends.", 200)
+    warmup_steps: int = column(
+        "Warm-up", "steps", "Steps run before the measured ones; their samples are kept too.", 5, effort="most"
+    )
+    min_steps: int = column("Steps, at least", "steps", "Measured steps before the cell may end.", 10, effort="most")
+    max_steps: int = column("Steps, at most", "steps", "Measured steps after which the cell ends.", 200, effort="most")
     max_seconds: float = column(
-        "Time, at most", "s", "Measuring time after which the cell ends, once it has its least number of steps.", 10.0
+        "Time, at most",
+        "s",
+        "Measuring time after which the cell ends, once it has its least number of steps.",
+        10.0,
+        effort="most",
     )
     compile_cache: CompileCache = column(
         "Compile cache",
@@ -49,6 +55,7 @@ class StepCell(Cell):
         "shared: compiled with whatever earlier cells left in the compiler's cache; empty: with a cache of its own, "
         "so that the compile time is a cold one, and then once more with it warm.",
         "shared",
+        effort="first",
     )
 
 

@@ -53,7 +53,8 @@ def draw_frontier(frame: Frame, cells: Sequence[Attended]) -> None:
     lost = {_measured(cell) for cell in cells if cell.status == "oom"}
     asked = [cell for cell in cells if cell.status in ("ok", "oom") and _measured(cell) in lost]
     if not found:
-        st.markdown("The longest sequence that fits was not looked for. This looks for it, by prediction and trial:")
+        st.markdown(f"No search for the longest sequence that fits has a result {frame.where} with this mask. This "
+                    "looks for it, by prediction and trial:")  # fmt: skip
         st.code(_command(cells), language="bash", wrap_lines=True)
         if not asked:
             return
@@ -89,7 +90,7 @@ def draw_model_frontiers(frame: Frame) -> None:
             _draw_model(frame, answers, grows)
     missing = [f"`{_MODEL_COMMAND.format(grows)}`" for grows, answers in found.items() if not answers]
     if missing:
-        st.caption(f"Not looked for here: {', '.join(missing)}.")
+        st.caption(f"Without a result {frame.where}: {', '.join(missing)}.")
 
 
 def _draw_model(frame: Frame, found: Sequence[Frontier], grows: Model) -> None:

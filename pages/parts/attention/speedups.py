@@ -2,7 +2,8 @@
 
     draw_speedups(frame, cells, kind="fused")
 
-Only cells that differ in nothing but the way are compared: shape, precision, mask, cache, machine and torch agree.
+Only cells that differ in nothing but the way are compared: shape, precision, mask, cache, machine, torch and how they
+were measured agree.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ import streamlit as st
 
 from pages.charts.frame import WORDS
 from pages.charts.speedups import SpeedupDot, speedup_dots
-from pages.parts.answers import Ratio, in_words, spread
+from pages.parts.answers import Ratio, caveat, in_words, spread
 from pages.parts.attention.scaling import asked_of
 from pages.parts.attention.words import place_of, way_of, ways
 from pages.parts.card import Card, draw
@@ -23,9 +24,10 @@ from pages.parts.comparison import MOST_PLACES
 from pages.parts.evidence import of_cells, say
 from pages.parts.frame import Frame
 from pages.parts.pin import pin
+from runner.analysis.pairs import closest, measured_unlike, preference
 from runner.analysis.statistics import ratio_interval
-from runner.schema import Phase
-from runner.store.queries.attention import QUESTION, Attended, attention_cells, attention_samples
+from runner.schema import TABLES, Phase
+from runner.store.queries.attention import Attended, attention_cells, attention_samples
 from runner.store.queries.latest import Rows
 from runner.store.queries.steps import Rounds
 
@@ -35,6 +37,10 @@ _COMPARED: tuple[Phase, ...] = ("forward", "backward", "step")
 _TITLES: dict[Kind, str] = {
     "fused": "Is another implementation faster than the naive one?",
     "compiled": "Is compiled attention faster than eager?",
+}
+_ALONE: dict[Kind, str] = {
+    "fused": "Skipped cells aside, naive and another implementation are not both here.",
+    "compiled": "Skipped cells aside, no implementation is here both eager and compiled.",
 }
 _MISSING: dict[Kind, str] = {
     "fused": "python -m runner sweep --experiment attention --attention naive,sdpa-flash --precisions fp32,bf16",
@@ -56,16 +62,16 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
     st.header(_TITLES[kind], anchor=kind)
     names = _variants(cells, kind)
     if not names:
-        st.caption(f"Nothing here was measured that way. Measure it: `{_MISSING[kind]}`.")
+        st.caption(f"{_ALONE[kind]} Measure both: `{_MISSING[kind]}`.")
         return
     usual = max(names, key=[way_of(cell.cell) for cell in cells].count)  # the way of which most was measured
     variant = chosen(f"{kind}-way", "Compared", names, default="sdpa-flash" if "sdpa-flash" in names else usual)
     baseline = "naive" if kind == "fused" else variant.split(" · ")[0]
-    shown_ids = {cell.cell_id for cell in cells}
+    asked_for = {_partner(cell) for cell in cells}
     pairs, left_out = frame.ask(_compared, rows_of(frame), (baseline, variant))
-    pairs = [pair for pair in pairs if pair.base.cell_id in shown_ids]
-    left_out = [(cell, reason) for cell, reason in left_out if cell.cell_id in shown_ids]
-    words = _answer(pairs, baseline=baseline, variant=variant)
+    pairs = [pair for pair in pairs if _partner(pair.base) in asked_for]
+    left_out = [(cell, reason) for cell, reason in left_out if _partner(cell) in asked_for]
+    words = _answer(pairs, left_out, baseline=baseline, variant=variant)
     sides = [side for pair in pairs for side in (pair.base, pair.other)]
     say(frame, words, of_cells(frame, sides), key=f"{kind}-speedup")
     dots = [dot for pair in pairs for dot in _dots(pair)]
@@ -74,7 +80,8 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
                    failure=f"{way_of(cell.cell)} {WORDS[cell.status]}")
         for cell, _ in left_out if cell.status not in ("ok", "skipped")
     ]  # fmt: skip
-    order = [place_of(cell.cell) for cell in sorted(cells, key=lambda cell: (cell.cell.d_head, cell.cell.seq_len))]
+    known = [*cells, *sides, *(cell for cell, _ in left_out)]
+    order = [place_of(cell.cell) for cell in sorted(known, key=lambda cell: (cell.cell.d_head, cell.cell.seq_len))]
     dots.sort(key=lambda dot: order.index(dot.place))
     shown = set(list(dict.fromkeys(dot.place for dot in dots))[:MOST_PLACES])
     asked = [side.cell for side in sides]
@@ -107,21 +114,27 @@ def _variants(cells: Sequence[Attended], kind: Kind) -> list[str]:
 
 def _compared(path: Path, of: Rows, ways: tuple[str, str]) -> tuple[list[Pair], list[tuple[Attended, str]]]:
     """All pairs in the file, worked out once for each state of the data, whatever is chosen on the page."""
-    return compare(attention_cells(path, of), attention_samples(path, of), ways=ways)
+    return compare(attention_cells(path, of, settled=False), attention_samples(path, of), ways=ways)
 
 
 def compare(
     cells: Sequence[Attended], samples: Samples, *, ways: tuple[str, str]
 ) -> tuple[list[Pair], list[tuple[Attended, str]]]:
-    """All pairs of the two ways, and the cells that are in none, with the reason."""
-    sides = [{_partner(cell): cell for cell in cells if way_of(cell.cell) == way} for way in ways]
+    """All pairs of the two ways, and the cells that are in none, with the reason. `cells` are those of every effort."""
+    questions: dict[tuple[object, ...], dict[str, list[Attended]]] = {}
+    for cell in cells:
+        sides = questions.setdefault(_partner(cell), {way: [] for way in ways})
+        if way_of(cell.cell) in sides:
+            sides[way_of(cell.cell)].append(cell)
     pairs, left_out = [], []
-    for key in dict.fromkeys(key for side in sides for key in side):
-        found = [side.get(key) for side in sides]
-        base, other = found
-        if base is None or other is None:
-            alone = next(cell for cell in found if cell)
-            left_out.append((alone, f"not measured as {ways[found.index(None)]}"))
+    for bases, others in ((sides[ways[0]], sides[ways[1]]) for sides in questions.values()):
+        if not bases or not others:
+            if alone := bases or others:
+                left_out.append((max(alone, key=preference), f"not measured as {ways[1 if bases else 0]}"))
+            continue
+        base, other = closest(bases, others)
+        if unlike := measured_unlike(base.cell, other.cell):
+            left_out.append((other, f"measured with {unlike} ({ways[0]} against {ways[1]})"))
         elif base.status != "ok" or other.status != "ok":
             bad = [cell for cell in (base, other) if cell.status != "ok"]
             left_out.append((bad[0], ", ".join(f"{way_of(c.cell)} {WORDS[c.status]}" for c in bad)))
@@ -131,7 +144,9 @@ def compare(
 
 
 def _partner(cell: Attended) -> tuple[object, ...]:
-    rest = (getattr(cell.cell, name) for name in QUESTION if name not in ("implementation", "backend"))
+    rest = (
+        getattr(cell.cell, name) for name in TABLES["attention"].question if name not in ("implementation", "backend")
+    )
     return (cell.machine, cell.torch, *rest)
 
 
@@ -161,15 +176,20 @@ def _rows(pair: Pair) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _answer(pairs: Sequence[Pair], *, baseline: str, variant: str) -> str:
+def _answer(pairs: Sequence[Pair], left_out: Sequence[tuple[Attended, str]], *, baseline: str, variant: str) -> str:
     found = [pair.ratios["step"] for pair in pairs if "step" in pair.ratios]
     if not found:
-        return f"Nothing here was measured both as {baseline} and as {variant}."
+        reason = next((f": {reason}" for _, reason in left_out if not reason.startswith("not measured")), "")
+        if reason:
+            return f"No cell here can be compared as {baseline} and as {variant}{reason}."
+        return f"No cell here was measured both as {baseline} and as {variant}."
     times, word = in_words(found)
     start = f"**{variant}** is **{times}× {word}** than {baseline}, forward and backward {spread(found)}"
+    said = caveat([(pair.base.cell, pair.other.cell) for pair in pairs])
+    rest = f" {said}" if said else ""
     if len(found) == 1:
-        return f"{start}."
+        return f"{start}.{rest}"
     sure = sum((low or 0) > 1 for _, low, _ in found)
     few = sum(low is None for _, low, _ in found)
     doubt = f", {few} with too few samples to say" if few else ""
-    return f"{start}; {sure} of them beyond doubt{doubt}."
+    return f"{start}; {sure} of them beyond doubt{doubt}.{rest}"

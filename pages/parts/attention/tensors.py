@@ -27,7 +27,8 @@ def draw_attention_tensors(frame: Frame, cells: Sequence[Attended]) -> None:
     st.header("Is every tensor as large as predicted?", anchor="attention-tensors")
     done = [cell for cell in cells if cell.status == "ok" and cell.saved_bytes]
     if not done:
-        st.caption("No cell here has a result. Measure some: `python -m runner sweep --experiment attention`.")
+        st.caption("Of no cell here is it known what it keeps for backward. Measure some: "
+                   "`python -m runner sweep --experiment attention`.")  # fmt: skip
         return
     labels = {_label(cell): cell for cell in done}
     longest = max(labels, key=lambda label: labels[label].saved_bytes or 0)
@@ -36,7 +37,7 @@ def draw_attention_tensors(frame: Frame, cells: Sequence[Attended]) -> None:
     say(frame, total_words(cell, device), of_cells(frame, [cell]), key="attention-totals")
     measured = frame.ask(saved_tensors, cell.cell_id)
     if not measured:
-        st.caption("What this cell keeps was not recorded tensor by tensor: it was measured by an older version.")
+        st.caption("What this cell keeps was not recorded tensor by tensor.")
         return
     found = beside(accounting.saved_tensors(cell.cell, device=device), measured)
     draw_tensors(

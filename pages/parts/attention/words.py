@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pages.charts.bytes import in_unit
 from pages.charts.frame import number, raised
 from pages.parts.answers import slope
+from runner.analysis.pairs import measured_unlike, unusual
 from runner.schema import AttentionCell, Phase
 from runner.store.queries.attention import Attended
 
@@ -28,7 +29,7 @@ def way_of(cell: AttentionCell) -> str:
 
 def place_of(cell: AttentionCell) -> str:
     """What is computed."""
-    return f"{cell.seq_len:,} tok · d {cell.d_head}"
+    return " · ".join(part for part in (f"{cell.seq_len:,} tok", f"d {cell.d_head}", unusual(cell)) if part)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,12 +88,16 @@ def answer(cells: Sequence[Attended]) -> str:
     where memory runs out."""
     done = [cell for cell in cells if cell.status == "ok" and "forward_backward" in cell.times]
     if not done:
-        return "None of these cells has a result."
+        timed = any(cell.status == "ok" for cell in cells)
+        return f"None of these cells has a {'time of forward and backward together' if timed else 'result'}."
     naive = [cell for cell in done if way_of(cell.cell) == "naive"]
     longest = max(naive or done, key=lambda cell: cell.cell.seq_len)
-    where = f"d {longest.cell.d_head}, {longest.cell.precision}, {'causal' if longest.cell.causal else 'full'}"
+    mask = "causal" if longest.cell.causal else "full"
+    words = (f"d {longest.cell.d_head}", longest.cell.precision, mask, unusual(longest.cell))
+    where = ", ".join(word for word in words if word)
     parts = [f"At **{longest.cell.seq_len:,} tokens** ({where}), {_costs(longest, name=True)}"]
-    beside = [cell for cell in done if cell.cell.seq_len == longest.cell.seq_len and cell is not longest]
+    same = [cell for cell in done if cell.cell.seq_len == longest.cell.seq_len and cell is not longest]
+    beside = [cell for cell in same if not measured_unlike(longest.cell, cell.cell)]
     if beside:
         quickest = min(beside, key=_total_ms)
         ratio = _total_ms(longest) / _total_ms(quickest)
@@ -128,7 +133,7 @@ def _memory_words(longest: Attended, cells: Sequence[Attended]) -> str:
 
 def agreement(cells: Sequence[Attended]) -> str:
     """Whether outputs and gradients are right."""
-    judged = [cell for cell in cells if cell.tolerance and (cell.output_error or cell.gradient_error)]
+    judged = [c for c in cells if c.tolerance and (c.output_error, c.gradient_error) != (None, None)]
     off = [c for c in judged if max(c.output_error or 0, c.gradient_error or 0) > (c.tolerance or 0)]
     if not judged:
         return "No cell here was compared with a float64 result."

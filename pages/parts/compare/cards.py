@@ -124,7 +124,7 @@ def list_left_out(verdict: Verdict) -> None:
 
 def _names(verdict: Verdict, shown: Sequence[Pair | LeftOut]) -> tuple[str, list[str]]:
     """What the cells share, and a short name for each, in two lines where it is long."""
-    cells = [item.a.cell if isinstance(item, Pair) else item.cell for item in shown]
+    cells = [item.cell for item in shown]
     if not cells:
         return "", []
     axis = [side.value for side in verdict.sides]
@@ -156,7 +156,7 @@ def _row(verdict: Verdict, pair: Pair) -> dict[str, Any]:
     a, b = (side.title for side in verdict.sides)
     numbers = {"A / B (×)": pair.ratio, "Low (×)": pair.low, "High (×)": pair.high}
     return {
-        "Cell": title(pair.a.cell),
+        "Cell": title(pair.cell),
         f"A: {a} ({unit})": pair.a.value,
         f"B: {b} ({unit})": pair.b.value,
         **numbers,

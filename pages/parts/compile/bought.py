@@ -75,4 +75,4 @@ def bought(frame: Frame, names: Sequence[str]) -> tuple[list[Bought], list[LeftO
 
 def place(frame: Frame, item: Bought) -> str:
     """The cell of a pair as charts name it."""
-    return place_of(frame, item.step.base.cell, beside="backend")
+    return place_of(frame, item.step.named, beside="backend")

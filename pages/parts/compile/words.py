@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from pages.charts.compile import whole
 from pages.charts.frame import number
-from pages.parts.answers import in_words, spread
+from pages.parts.answers import caveat, in_words, spread
 from pages.parts.compile.bought import Bought
 from pages.parts.frame import Frame
 from pages.parts.numerics.words import size_of
@@ -14,7 +14,7 @@ from runner.analysis.break_even import PaidAfter
 
 def name_of(frame: Frame, item: Bought) -> str:
     """The cell in words: `small at 512 tokens, bf16`."""
-    cell = item.step.base.cell
+    cell = item.step.named
     return f"{frame.size_of(cell)} at {cell.context:,} tokens, {cell.precision}"
 
 
@@ -32,6 +32,8 @@ def answer(frame: Frame, items: Sequence[Bought]) -> str:
     slower = sum((item.step.high or math.inf) < 1 for item in compiled)
     most = max(compiled, key=lambda item: item.step.ratio)
     parts = [f"**{best}** makes the step **{times}× {word}** than eager {spread(ratios[best])}."]
+    said = caveat([(item.step.base.cell, item.step.other.cell) for item in compiled if item.variant == best])
+    parts += [said] if said else []
     if slower:
         cells = "cells" if compiled is items else "compiled cells"
         parts.append(f"{slower} of all {len(compiled)} {cells} are slower than eager beyond doubt.")

@@ -9,7 +9,6 @@ from typing import Any
 
 from pages.parts.frame import Frame
 from runner.schema import TABLES
-from runner.store.queries.counted import question
 from runner.store.queries.explore import Explored
 from runner.store.queries.selection import Shape
 
@@ -37,7 +36,7 @@ class Choice:
 
 def every(table: str) -> list[str]:
     """The names of all axes of a table, the most telling first."""
-    asked = list(question(table))
+    asked = list(TABLES[table].question)
     if "d_model" not in asked:
         return [*asked, MACHINE]
     rest = [name for name in asked if name not in _SHAPE]

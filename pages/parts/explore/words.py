@@ -9,11 +9,16 @@ from collections.abc import Sequence
 from pages.charts.frame import WORDS, number, raised
 from pages.charts.magnitude import SHARE, in_fitting_unit
 from pages.parts.answers import slope
-from pages.parts.explore.axes import Value, is_numeric, label_of, value_of, varying
+from pages.parts.explore.axes import MACHINE, SIZE, Value, is_numeric, label_of, value_of, varying
 from pages.parts.explore.choose import Asked
 from pages.parts.frame import Frame
+from runner.analysis.pairs import unusual
 from runner.store.queries.explore import Explored, Measure
+from runner.store.queries.selection import Shape
 
+#: Axes whose values say what they are.
+_BARE = (SIZE, MACHINE, "implementation", "mode", "precision", "backend")
+_SHAPE = tuple(Shape.__dataclass_fields__)
 #: Lines of fewer places say nothing of growth.
 _LEAST_PLACES = 3
 
@@ -59,9 +64,12 @@ def _extremes(frame: Frame, asked: Asked, done: Sequence[Explored], measure: Mea
     if least.value == most.value:
         return f"**{name}** is {in_fitting_unit(most.value or 0.0, unit)} in all {len(done)} cells here."
     ratio = f", {_times((most.value or 0) / least.value)} as much" if least.value and least.value > 0 else ""
+    # Of two numbers beside each other all is said in which their cells differ.
+    differ = [name for name in varying(frame, asked.choice.table, [least, most]) if name not in _SHAPE]
     return (
-        f"**{name}** goes from **{in_fitting_unit(least.value or 0.0, unit)}** ({place_of(frame, asked, least)}) "
-        f"to **{in_fitting_unit(most.value or 0.0, unit)}** ({place_of(frame, asked, most)}){ratio}."
+        f"**{name}** goes from **{in_fitting_unit(least.value or 0.0, unit)}** "
+        f"({place_of(frame, asked, least, also=differ)}) to **{in_fitting_unit(most.value or 0.0, unit)}** "
+        f"({place_of(frame, asked, most, also=differ)}){ratio}."
     )
 
 
@@ -69,16 +77,20 @@ def _times(ratio: float) -> str:
     return f"{ratio:,.0f}×" if ratio >= 100 else f"{number(ratio)}×"
 
 
-def place_of(frame: Frame, asked: Asked, row: Explored) -> str:
-    """Where a row stands in the chart, in words."""
-    names = [name for name in (asked.choice.x, asked.choice.color, asked.choice.panel) if name]
+def place_of(frame: Frame, asked: Asked, row: Explored, *, also: Sequence[str] = ()) -> str:
+    """Where a row stands in the chart, in words, and the value of other axes."""
+    names = [name for name in (asked.choice.x, asked.choice.color, asked.choice.panel, *also) if name]
     said = []
     for name in dict.fromkeys(names):
         value = value_of(frame, row, name)
         label = label_of(asked.choice.table, name).lower()
-        said.append(f"{label} {value:,}" if isinstance(value, int | float) else str(value))
+        plain = name in _BARE or name not in also
+        said.append(
+            f"{label} {value:,}" if isinstance(value, int | float) else str(value) if plain else f"{label} {value}"
+        )
     if row.machine != frame.selection.machine and row.machine not in said:
         said.append(row.machine)
+    said += [words] if (words := unusual(row.cell)) else []
     return ", ".join(said)
 
 

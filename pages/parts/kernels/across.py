@@ -50,7 +50,7 @@ def draw_shares(frame: Frame, traces: Mapping[str, Trace], parts: Mapping[UUID, 
     shares = {name: share for name, trace in traces.items()
               if (share := matmul_share(parts.get(trace.cell_id, ()))) is not None}  # fmt: skip
     if not shares:
-        st.caption("None of these cells has a result.")
+        st.caption("No time is listed for any of these traces.")
         return
     words = share_words(shares, traces)
     told = [trace for name, trace in traces.items() if name in shares]

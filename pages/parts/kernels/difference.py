@@ -36,7 +36,7 @@ def draw_difference(frame: Frame, one: Named, others: Mapping[str, Trace], parts
     """The waterfall from another trace to the chosen one."""
     st.header("Why does one take longer than another?", anchor="difference")
     if not others:
-        st.caption("There is only one trace here. Measure another: "
+        st.caption("Only one trace here has a result. Measure another: "
                    "`python -m runner sweep --experiment kernels --precisions fp32,bf16`.")  # fmt: skip
         return
     other = _choose(one[1], others)

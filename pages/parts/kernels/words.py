@@ -74,7 +74,7 @@ def answer(name: str, trace: Trace, parts: Sequence[Part]) -> str:
     classes = by_class(parts)
     whole = sum(classes.values())
     if not whole:
-        return f"Nothing ran in {called(name, trace)}."
+        return f"No time is listed for {called(name, trace)}."
     shares = sorted(((ms / whole, CLASS_WORDS[found]) for found, ms in classes.items()), reverse=True)
     first, *rest = shares
     others = ", ".join(f"{words} {share:.0%}" for share, words in rest[:3] if share >= 0.005)

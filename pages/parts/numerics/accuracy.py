@@ -40,7 +40,7 @@ def draw_accuracy(frame: Frame) -> None:
     st.header("What does it cost in accuracy?", anchor="accuracy")
     found, sums = priced(frame), frame.ask(accumulations, rows_of(frame))
     if not found and not sums:
-        st.markdown("Nobody has looked here, for these sizes and contexts. This does, in seconds:")
+        st.markdown(f"No row {frame.where} says it for these sizes and contexts. This measures it, in seconds:")
         st.code("python -m runner sweep --experiment numerics", language="bash", wrap_lines=True)
         return
     if found:

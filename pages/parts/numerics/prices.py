@@ -71,7 +71,7 @@ def draw_price(frame: Frame, found: Sequence[Priced]) -> None:
     """The card, with the sentence that answers for the largest model."""
     done = [one for one in found if one.row.gradient_error is not None]
     if not done:
-        words = "None of these passes has an error: fp32 was the reference, or they failed."
+        words = "None of these passes has an error: each was the reference, or has no result."
         say(frame, words, of_rows(frame, [one.row for one in found]), key="precision-price")
         return
     largest = [one for one in done if place_of(one.row) == place_of(done[-1].row)]
@@ -82,7 +82,7 @@ def draw_price(frame: Frame, found: Sequence[Priced]) -> None:
     if modes:
         note += " Speedups are of the eager step of the same shape, with 95% intervals."
     else:
-        note += " No step of these shapes was timed in two precisions here, so that no speedup stands beside them."
+        note += " No speedup stands beside them: the eager step of none of these shapes has results in two precisions."
     draw(
         frame,
         Card(

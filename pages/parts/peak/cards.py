@@ -133,7 +133,7 @@ def draw_precisions(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     st.header("Does bf16 need less memory?", anchor="bf16")
     pairs = pairs_of(cells)
     if not pairs:
-        st.caption("Nothing here was measured both in fp32 and in bf16. Measure it: "
+        st.caption("No two cells here with a peak differ in nothing but fp32 and bf16. Measure them: "
                    "`python -m runner sweep --experiment memory --precisions fp32,bf16`.")  # fmt: skip
         return
     words = bf16_words(pairs, names)

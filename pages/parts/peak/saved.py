@@ -27,7 +27,7 @@ def draw_kept(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     st.header("What does one block keep for backward?", anchor="kept")
     kept_cells = [cell for cell in cells if cell.block_saved_bytes]
     if not kept_cells:
-        st.caption(f"No cell here keeps anything for backward. Measure one: `{_SWEEP}`.")
+        st.caption(f"Of no cell here is it known what a block keeps for backward. Measure one: `{_SWEEP}`.")
         return
     cell = choose_cell(kept_cells, names, key="block-of")
     kept = frame.ask(kept_by_block, cell.cell_id)
@@ -65,7 +65,7 @@ def draw_kept(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
 
 def families(cells: Sequence[Peak]) -> list[list[Peak]]:
     """Cells that differ in checkpointing alone, those without it first; only where both were measured."""
-    rest = [name for name in KEY if name not in ("checkpoint_blocks", "timeline")]
+    rest = [name for name in KEY if name != "checkpoint_blocks"]
     found: dict[tuple[object, ...], list[Peak]] = {}
     for cell in cells:
         if cell.status == "ok":
@@ -79,7 +79,8 @@ def draw_checkpointing(frame: Frame, cells: Sequence[Peak], names: Names) -> Non
     st.header("What does checkpointing save?", anchor="checkpointing")
     found = families(cells)
     if not found:
-        st.caption(f"Nothing here was measured both with and without checkpointing: `{_SWEEP} --checkpoint 0,1,2,4`.")
+        st.caption("No two cells here with a result differ in checkpointing alone, one of them without: "
+                   f"`{_SWEEP} --checkpoint 0,1,2,4`.")  # fmt: skip
         return
     words = " ".join(checkpoint_words(family, names) for family in found[:3])
     drawn = [cell for family in found for cell in family]

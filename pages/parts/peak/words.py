@@ -14,6 +14,7 @@ from pages.charts.frame import number
 from pages.charts.parts import CATEGORY_WORDS
 from pages.charts.peaks import PredictedDot
 from pages.charts.tensors import fine
+from runner.analysis.pairs import unusual
 from runner.schema import TABLES, MemoryCell
 from runner.store.queries.memory import KEY, Kept, Peak
 from runner.store.queries.selection import Shape
@@ -31,7 +32,7 @@ def group_of(cell: MemoryCell, names: Names) -> str:
     columns = [TABLES["memory"].column(name) for name in KEY if name not in _SAID]
     defaults = {name: MemoryCell.__dataclass_fields__[name].default for name in KEY}
     rest = [f"{c.label.lower()} {getattr(cell, c.name)}" for c in columns if getattr(cell, c.name) != defaults[c.name]]
-    return " · ".join([names[shape_of(cell)], *rest])
+    return " · ".join(part for part in (names[shape_of(cell)], *rest, unusual(cell)) if part)
 
 
 def place_of(cell: MemoryCell, names: Names) -> str:
@@ -45,7 +46,7 @@ def answer(cells: Sequence[Peak], names: Names) -> str:
     lost = [cell for cell in cells if cell.status == "oom"]
     out = f" **{len(lost)} of {len(cells)} cells ran out of memory.**" if lost else ""
     if not done:
-        return f"None of these cells has a result.{out}"
+        return f"None of these cells has a {'peak' if any(cell.status == 'ok' for cell in cells) else 'result'}.{out}"
     top = max(done, key=lambda cell: cell.peak_allocated_bytes or 0)
     peak = top.peak_allocated_bytes or 1
     parts = sorted(
@@ -96,7 +97,7 @@ def pairs_of(cells: Sequence[Peak], *, base: str = "fp32", other: str = "bf16") 
     sides: list[dict[tuple[object, ...], Peak]] = [{}, {}]
     for cell in cells:
         if cell.peak_allocated_bytes and cell.cell.precision in (base, other):
-            key = (cell.machine, *(getattr(cell.cell, n) for n in KEY if n not in ("precision", "timeline")))
+            key = (cell.machine, *(getattr(cell.cell, name) for name in KEY if name != "precision"))
             sides[cell.cell.precision == other][key] = cell
     return [PrecisionPair(base=sides[0][key], other=sides[1][key]) for key in sides[0] if key in sides[1]]
 

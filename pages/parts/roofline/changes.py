@@ -19,6 +19,7 @@ from pages.parts.frame import Frame
 from pages.parts.pin import pin
 from pages.parts.roofline.words import change_name
 from runner.analysis.counterfactuals import Counterfactual, bases, counterfactuals
+from runner.analysis.pairs import unusual
 from runner.store.queries.roofline import varied_run
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import Measured, measured, samples_by_round
@@ -33,10 +34,11 @@ def draw_changes(frame: Frame) -> None:
     mode = frame.selection.mode or "train"
     run = frame.ask(varied_run, rows_of(frame), mode)
     if run is None:
-        st.markdown("No step here was measured in more than one way. This measures one change at a time:")
+        st.markdown(f"No run {frame.where} has results of one step of mode {mode} in more than one way, measured "
+                    "alike. This measures one change at a time:")  # fmt: skip
         st.code(COMMAND, language="bash", wrap_lines=True)
         return
-    asked = Selection(run=run, mode=mode)
+    asked = Selection(run=run, mode=mode, settled=False)
     cells, samples = frame.ask(measured, asked), frame.ask(samples_by_round, asked)
     known = {title(cell.cell): cell for cell in bases(cells)}
     base = _choose(known)
@@ -77,21 +79,26 @@ def ranking(found: Sequence[Counterfactual]) -> str:
         words += f"; slower is {_listed(slower)}"
     without = [change for change in single if change.verdict == "failed"]
     if without:
-        words += f"; no result from {', '.join(f'{change_name(c.changed)} ({_failure(c)})' for c in without)}"
+        words += f"; no result from {', '.join(f'{_named(c)} ({_failure(c)})' for c in without)}"
     several = [change for change in found if change.kind == "several" and change.ratio]
     together = f" Of several at once, the best is {_listed(several[:1])}." if several else ""
     return f"{words}.{together}"
 
 
 def _listed(found: Sequence[Counterfactual]) -> str:
-    parts = [f"**{change_name(c.changed)} {number(c.ratio or 0)}×** ({interval(c.low, c.high)})" for c in found]
+    parts = [f"**{_named(c)} {number(c.ratio or 0)}×** ({interval(c.low, c.high)})" for c in found]
     return ", ".join(parts)
+
+
+def _named(change: Counterfactual) -> str:
+    """What is different, and what is unusual about how it was measured."""
+    return " · ".join(part for part in (change_name(change.changed), unusual(change.cell.cell)) if part)
 
 
 def _dot(change: Counterfactual) -> SpeedupDot:
     failed = change.ratio is None
     return SpeedupDot(
-        place=change_name(change.changed),
+        place=_named(change),
         size="",
         phase="step",
         cell_id=str(change.cell.cell_id),
@@ -109,15 +116,13 @@ def _failure(change: Counterfactual) -> str:
 def _reasons(found: Sequence[Counterfactual]) -> str:
     """Why changes have no result, in their own words."""
     lost = [change for change in found if change.ratio is None]
-    return " ".join(
-        f"{change_name(c.changed)}: {_failure(c)}. {' '.join((c.cell.message or '').split())}" for c in lost
-    )
+    return " ".join(f"{_named(c)}: {_failure(c)}. {' '.join((c.cell.message or '').split())}" for c in lost)
 
 
 def _row(base: Measured, change: Counterfactual) -> dict[str, Any]:
     step = change.cell.times.get("step")
     return {
-        "Changed": change_name(change.changed),
+        "Changed": _named(change),
         "Speedup (×)": change.ratio,
         "Low (×)": change.low,
         "High (×)": change.high,

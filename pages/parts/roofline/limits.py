@@ -77,7 +77,8 @@ def draw_ceilings(limits: Limits) -> None:
     """Every ceiling at the sweep's start and end beside the datasheet."""
     st.header("What can this machine do at most?", anchor="ceilings")
     if not limits.rows:
-        st.markdown("That was not measured here. Every sweep measures it, at its start and at its end:")
+        st.markdown("No sweep of this machine has a result. One measures it at its start and at its end, unless it is "
+                    "told `--no-ceilings`:")  # fmt: skip
         st.code(COMMAND, language="bash", wrap_lines=True)
         return
     sheet = hardware.datasheet(limits.device_name)

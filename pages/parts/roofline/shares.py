@@ -44,7 +44,7 @@ def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: Limits) -> N
     """The card with a bar for each profiled step."""
     st.header("What binds it?", anchor="bounds")
     if not profiles:
-        st.markdown("No step of these was profiled, so what binds its kernels is not known. This profiles them:")
+        st.markdown(f"No profiled step {frame.among} has a result, so what binds it is not known. This profiles them:")
         st.code(COMMAND, language="bash", wrap_lines=True)
         return
     bars = []

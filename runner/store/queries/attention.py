@@ -17,8 +17,6 @@ from runner.store.queries.latest import Rows, latest
 from runner.store.queries.steps import PhaseTime, Rounds
 
 KEY = TABLES["attention"].key
-EFFORT = ("warmup_steps", "max_steps", "max_seconds", "min_steps")
-QUESTION = tuple(name for name in KEY if name not in EFFORT)
 #: Columns of which the largest over the rounds counts.
 _LARGEST = (
     "saved_bytes", "before_backward_bytes", "peak_allocated_bytes", "predicted_saved_bytes", "predicted_peak_bytes",
@@ -83,13 +81,14 @@ _TIMES = """
     FROM chosen JOIN timings USING (cell_id) WHERE status = 'ok' AND median_ms IS NOT NULL GROUP BY ALL"""
 
 
-def _chosen(of: Rows) -> tuple[str, list[Any]]:
-    return latest("attention", ("status", "failed_phase", "message", *_LARGEST), of=of, effort=EFFORT)
+def _chosen(of: Rows, *, settled: bool) -> tuple[str, list[Any]]:
+    return latest("attention", ("status", "failed_phase", "message", *_LARGEST), of=of, settled=settled)
 
 
-def attention_cells(path: Path, of: Rows) -> list[Attended]:
-    """Every cell that counts; the written-out implementation first, then by width and length."""
-    query, parameters = _chosen(of)
+def attention_cells(path: Path, of: Rows, *, settled: bool = True) -> list[Attended]:
+    """Every cell that counts; the written-out implementation first, then by width and length. With `settled` off, of
+    cells that differ only in effort all."""
+    query, parameters = _chosen(of, settled=settled)
     with open_reader(path) as reader:
         reader.execute(f"CREATE TEMP TABLE chosen AS {query}", parameters)
         cells, timings = reader.execute(_CELLS).fetchall(), reader.execute(_TIMES).fetchall()
@@ -117,8 +116,9 @@ _SAMPLES = """
 
 
 def attention_samples(path: Path, of: Rows) -> dict[tuple[str, str], dict[Phase, Rounds]]:
-    """The measured samples in ms: (machine, cell_key) -> phase -> one tuple a round, in the order of the rounds."""
-    query, parameters = _chosen(of)
+    """The measured samples in ms, of every effort: (machine, cell_key) -> phase -> one tuple a round, in the order of
+    the rounds."""
+    query, parameters = _chosen(of, settled=False)
     with open_reader(path) as reader:
         reader.execute(f"CREATE TEMP TABLE chosen AS {query}", parameters)
         rows = reader.execute(_SAMPLES).fetchall()
@@ -149,7 +149,7 @@ _ANSWER = ("cell_id", "status", "predicted", "largest", "smallest_failing", "lar
 
 def frontiers(path: Path, of: Rows) -> list[Frontier]:
     """The answer to every question of `runner frontier`: the finest, and of those the latest."""
-    query, parameters = latest("frontier", _ANSWER, of=of, effort=("-step",))
+    query, parameters = latest("frontier", _ANSWER, of=of)
     names = ", ".join((*_ANSWER, *_FRONTIER_KEY))
     order = "limited, implementation <> 'naive', implementation, precision, d_head, d_model, layers, context, batch"
     with open_reader(path) as reader:

@@ -3,10 +3,10 @@
     found = compared(path, Question(a=a, b=b))             # two of `sides`
     for verdict in found.verdicts: print(sentence(verdict))
 
-Of a cell that one side measured several times the greatest effort counts (of compiled ones that with an empty cache,
-as everywhere: see `selection`), of equals the latest run, its rounds pooled.
-Cells are partners when they ask the same but for what is compared. Precisions, backends and commits are compared within
-one machine, precisions and backends also within one version of torch; runs, labels and machines wherever they ran.
+Of a cell that one side measured several times the latest run counts, its rounds pooled. Cells are partners when they
+ask the same but for what is compared and were measured alike (`analysis.pairs`). Precisions, backends and commits are
+compared within one machine, precisions and backends also within one version of torch; runs, labels and machines
+wherever they ran.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,11 +18,11 @@ from uuid import UUID
 
 import duckdb
 
+from runner.analysis.pairs import closest, preference
 from runner.analysis.verdict import Answered, Compared, ComparedPhase, LeftOut, Pair, Partners, Side, Verdict, judge
 from runner.errors import UsageError
 from runner.schema import TABLES, AttentionCell, MemoryCell, RunRow, StepCell
 from runner.store.database import open_reader
-from runner.store.queries import attention, selection
 from runner.store.queries.selection import MACHINE
 from runner.store.queries.sides import OF_RUNS
 from runner.store.queries.steps import STEP_MS
@@ -32,13 +32,6 @@ _CELLS: Mapping[Compared, type[StepCell | AttentionCell | MemoryCell]] = {
     "steps": StepCell,
     "attention": AttentionCell,
     "memory": MemoryCell,
-}
-#: The fields of a key that say how a cell was measured and not what: partners may differ in them. A timeline is
-#: recorded in a pass of its own.
-_EFFORT: Mapping[Compared, Sequence[str]] = {
-    "steps": selection.EFFORT,
-    "attention": attention.EFFORT,
-    "memory": ("timeline",),
 }
 _WHERE: Mapping[str, str] = {
     "run": "s.run_id = ?",
@@ -87,7 +80,7 @@ def compared(path: Path, question: Question) -> Comparison:
     for table in _CELLS:
         if all(side.kind in OF_RUNS or side.kind in TABLES[table].key for side in question.sides):
             a, b = _answers(path, table, question)
-            partners: list[Partners] = [(a.get(key), b.get(key)) for key in dict.fromkeys([*a, *b])]
+            partners = [_partners(a.get(key, []), b.get(key, [])) for key in dict.fromkeys([*a, *b])]
             if partners:
                 verdicts.append(judge(table, partners, sides=question.sides, phase=question.phase))
     found = [pair for verdict in verdicts for pair in verdict.pairs]
@@ -97,6 +90,13 @@ def compared(path: Path, question: Question) -> Comparison:
         a_runs=_runs(path, {item.a.run_id for item in shown if item.a}),
         b_runs=_runs(path, {item.b.run_id for item in shown if item.b}),
     )
+
+
+def _partners(a: Sequence[Answered], b: Sequence[Answered]) -> Partners:
+    """The two of one question that are held against each other; one where the other side has none."""
+    if a and b:
+        return closest(a, b)
+    return max(a, key=preference, default=None), max(b, key=preference, default=None)
 
 
 def check(question: Question) -> None:
@@ -113,7 +113,7 @@ def check(question: Question) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Row:
-    """One row that counts: the key that was `asked` for, and what of it the cell on the other side shares."""
+    """One row that counts: the key that was `asked` for, and what of its question the cell on the other side shares."""
 
     partner: tuple[Any, ...]
     asked: Mapping[str, Any]
@@ -125,16 +125,18 @@ class _Row:
     samples: tuple[float, ...]
 
 
-def _answers(path: Path, table: Compared, question: Question) -> list[dict[tuple[Any, ...], Answered]]:
-    """The cells of A and of B in one table, by what partners share."""
+def _answers(path: Path, table: Compared, question: Question) -> list[dict[tuple[Any, ...], list[Answered]]]:
+    """The cells of A and of B in one table, by what partners share: one for each effort."""
     with open_reader(path) as reader:
         sides = [_rows(reader, table, question, side) for side in question.sides]
     measured = tuple(row.cell_id for rows in sides for row in rows if row.status == "ok")
     found = faults(path, measured, table) if measured else {}
-    return [
-        {partner: _answered(table, list(rows), found) for partner, rows in groupby(side, key=lambda row: row.partner)}
-        for side in sides
-    ]
+    answers: list[dict[tuple[Any, ...], list[Answered]]] = [{}, {}]
+    for side, held in zip(sides, answers, strict=True):
+        for _, rows in groupby(side, key=lambda row: (row.partner, tuple(row.asked.values()))):
+            cell = list(rows)
+            held.setdefault(cell[0].partner, []).append(_answered(table, cell, found))
+    return answers
 
 
 def _answered(table: Compared, rows: Sequence[_Row], found: Mapping[UUID, tuple[str, ...]]) -> Answered:
@@ -161,40 +163,39 @@ _COUNTED = """
         FROM {table} s JOIN runs r USING (run_id) WHERE {where}),
     last_tries AS (SELECT max(cell_id) AS cell_id FROM asked GROUP BY run_id, cell_key, round)
     FROM (FROM asked SEMI JOIN last_tries USING (cell_id))
-    QUALIFY dense_rank() OVER (PARTITION BY {partners} ORDER BY {order}) = 1"""
+    QUALIFY dense_rank() OVER (PARTITION BY {alike} ORDER BY run_id DESC) = 1"""
 
 _SAMPLED = """
     SELECT {names}, {measured}, list(ms ORDER BY m.step) FILTER (ms IS NOT NULL)
     FROM chosen c LEFT JOIN (
         SELECT cell_id, step, {ms} AS ms FROM samples SEMI JOIN chosen USING (cell_id)
         WHERE NOT is_warmup GROUP BY cell_id, step) m ON m.cell_id = c.cell_id AND c.status = 'ok'
-    GROUP BY ALL ORDER BY {partners}, round, cell_id"""
+    GROUP BY ALL ORDER BY {alike}, round, cell_id"""
 
 
 def _rows(reader: duckdb.DuckDBPyConnection, table: Compared, question: Question, side: Side) -> list[_Row]:
     """The rows of one side that count, partners together, in the order of their keys, rounds in order."""
-    key, effort = TABLES[table].key, _EFFORT[table]
+    key = TABLES[table].key
     axis = side.kind if side.kind not in OF_RUNS else None
-    partners = [*question.same, *(name for name in key if name not in effort and name != axis)]
+    partners = [*question.same, *(name for name in TABLES[table].question if name != axis)]
+    alike = ", ".join([*partners, *(column.name for column in TABLES[table].effort)])
     measured = {"steps": "matmul_precision", "memory": "peak_allocated_bytes"}.get(table, "NULL")
     extra = [] if measured == "NULL" else [measured]
     carried = ("run_id", "cell_id", "status", "message")
     asked = (side, *question.within)
-    order = [] if table == "memory" else [name if name == "compile_cache" else f"{name} DESC" for name in effort]
     reader.execute(
         _COUNTED.format(
             columns=", ".join(f"s.{name}" for name in (*key, *carried, "cell_key", "round", *extra)),
             machine=MACHINE,
             table=table,
             where=" AND ".join(_WHERE[item.kind] for item in asked),
-            partners=", ".join(partners),
-            order=", ".join([*order, "run_id DESC"]),
+            alike=alike,
         ),
         [item.value for item in asked],
     )
     names = ", ".join(f"c.{name}" for name in (*key, *carried, *question.same))
     ms = STEP_MS if question.phase == "step" else f"max(duration_ms) FILTER (phase = '{question.phase}')"
-    query = _SAMPLED.format(names=names + ", c.round", measured=measured, ms=ms, partners=", ".join(partners))
+    query = _SAMPLED.format(names=names + ", c.round", measured=measured, ms=ms, alike=alike)
     found = []
     for row in reader.execute(query).fetchall():
         values = dict(zip((*key, *carried, *question.same), row, strict=False))

@@ -11,10 +11,11 @@ seconds and the most of what was counted.
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from runner.schema import StepCell
+from runner.schema import TABLES, StepCell
 from runner.store.database import open_reader
-from runner.store.queries.selection import QUESTION, Selection
+from runner.store.queries.selection import Selection
 
+QUESTION = TABLES["steps"].question
 _COUNTED = ("graphs", "graph_breaks", "recompiles", "compiled_gradient_error")
 
 

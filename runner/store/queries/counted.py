@@ -5,46 +5,28 @@ print(counted("steps", Rows(machine="Example GPU · node1")))
 The rules are those of `selection` (steps) and `latest` (the others), which say them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 from runner.schema import TABLES
-from runner.store.queries import attention, selection
 from runner.store.queries.latest import Rows, latest
 from runner.store.queries.selection import MACHINE, Selection
 
-#: Tables whose rows are cells with a key, an ending and numbers, and what of their key says only how they were
-#: measured.
-EFFORT: Mapping[str, tuple[str, ...]] = {
-    "steps": selection.EFFORT,
-    "attention": attention.EFFORT,
-    "memory": ("timeline",),
-    "profiles": (),
-    "numerics": (),
-    "accumulation": (),
-    "frontier": (),
-}
 #: Of rows that ask the same question the first counts: a timeline is recorded in a pass of its own, and a profile
 #: explains, so that its rounds are not summed up.
 _FIRST = {"memory": "timeline, round", "profiles": "round", "numerics": "round", "accumulation": "round"}
 
 
-def question(table: str) -> tuple[str, ...]:
-    """The columns that say what was asked, and not how it was measured."""
-    return tuple(name for name in TABLES[table].key if name not in EFFORT[table])
-
-
-def counted(table: str, of: Rows) -> str:
-    """A query for the rows that count, one a round, with their key, ids, status, `round` and `machine`."""
+def counted(table: str, of: Rows, *, settled: bool = True) -> str:
+    """A query for the rows that count, one a round, with their key, ids, status, `round` and `machine`; with `settled`
+    off, of cells that differ only in effort all."""
     if table == "steps":
-        return inlined(*Selection(machine=of.machine, run=of.run).chosen())
-    effort = EFFORT[table] if table == "attention" else ()
-    ignoring = EFFORT[table] if table == "memory" else ()
-    query = inlined(*latest(table, ("status",), of=of, ignoring=ignoring, effort=effort))
+        return inlined(*Selection(machine=of.machine, run=of.run, settled=settled).chosen())
+    query = inlined(*latest(table, ("status",), of=of, settled=settled))
     if table not in _FIRST:
         return query
-    same = ", ".join(("machine", *question(table)))
+    same = ", ".join(("machine", *(TABLES[table].question if settled else TABLES[table].key)))
     order = f"status = 'ok' DESC, {_FIRST[table]}"
     return f"FROM ({query})\nQUALIFY row_number() OVER (PARTITION BY {same} ORDER BY {order}) = 1"
 

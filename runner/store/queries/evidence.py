@@ -18,7 +18,7 @@ import duckdb
 from runner.analysis.environments import COLUMNS
 from runner.schema import TABLES
 from runner.store.database import open_reader
-from runner.store.queries.counted import among, counted, every, literal, question
+from runner.store.queries.counted import among, counted, every, literal
 from runner.store.queries.latest import Rows
 from runner.store.queries.memory import PARTS
 from runner.store.queries.selection import MACHINE, Shape
@@ -74,9 +74,8 @@ class Evidence:
 
 def of_cells(path: Path, scope: Scope, cells: Sequence[UUID]) -> Evidence:
     """The rows behind these cells, with their other rounds and their times."""
-    base = counted(scope.table, Rows(machine=scope.machine, run=scope.run)) if scope.latest else every(scope.table)
     with open_reader(path) as reader:
-        reader.execute(f"CREATE TEMP TABLE counted AS {base}")
+        base = _counted(reader, scope, cells)
         reader.execute(
             """CREATE TEMP TABLE meant AS
             SELECT * FROM counted SEMI JOIN (SELECT DISTINCT run_id, cell_key FROM counted
@@ -95,6 +94,19 @@ def of_cells(path: Path, scope: Scope, cells: Sequence[UUID]) -> Evidence:
                     left_out=tuple(left_out), left_out_sql=left_out_sql)  # fmt: skip
 
 
+def _counted(reader: duckdb.DuckDBPyConnection, scope: Scope, cells: Sequence[UUID]) -> str:
+    """Fills the table `counted`, and returns the query for it: the rows that count, of every effort where the cells are
+    not all of the preferred one."""
+    own = Rows(machine=scope.machine, run=scope.run)
+    queries = [counted(scope.table, own, settled=settled) for settled in (True, False)]
+    for base in queries if scope.latest else [every(scope.table)]:
+        reader.execute(f"CREATE OR REPLACE TEMP TABLE counted AS {base}")
+        found = reader.execute("SELECT count(*) FROM counted WHERE list_contains(?, cell_id)", [list(cells)]).fetchone()
+        if found == (len(set(cells)),):
+            break
+    return base
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Condition:
     """What the answer's rows have in common, in SQL, and why a row without it was left out."""
@@ -105,7 +117,7 @@ class _Condition:
 
 def _conditions(reader: duckdb.DuckDBPyConnection, table: str) -> list[_Condition]:
     """The values of the key by which the answer's rows differ from the rest; where that is not enough, the cells."""
-    names = ["machine", *question(table)]
+    names = ["machine", *TABLES[table].question]
     sized = table in _SIZED
     plain = [name for name in names if not (sized and name in _SHAPE)]
     listed = ", ".join(f"list_sort(list(DISTINCT {name}))" for name in plain)
@@ -154,7 +166,7 @@ def _tuples(reader: duckdb.DuckDBPyConnection, names: Sequence[str]) -> str:
 
 def _rows_sql(reader: duckdb.DuckDBPyConnection, table: str, base: str, conditions: Sequence[_Condition]) -> str:
     """The cells with what differs among them first, their numbers and, where they are timed, one row a phase."""
-    counts = _count(reader, "DISTINCT c", table, ("machine", *question(table)))
+    counts = _count(reader, "DISTINCT c", table, ("machine", *TABLES[table].key))
     varied = [name for name, count in counts.items() if count > 1]
     fixed = [name for name in ("context", "seq_len", "mode", "precision") if counts.get(name) == 1]
     numbers = _count(reader, "s", table, (*_NUMBERS[table], "failed_phase", "message"))

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from runner.schema import TABLES, Cell, Phase
 from runner.store.database import open_reader
-from runner.store.queries.counted import counted, question
+from runner.store.queries.counted import counted
 from runner.store.queries.latest import Rows
 
 #: The tables that can be explored, and what their rows are called.
@@ -123,7 +123,7 @@ def explored(path: Path, wanted: Wanted) -> list[Explored]:
         FROM ({query}) c JOIN {table} s USING (cell_id) LEFT JOIN runs r ON r.run_id = c.run_id
             LEFT JOIN timings t ON t.cell_id = c.cell_id AND t.phase = {phase}
         GROUP BY c.machine, c.cell_key, {", ".join(f"c.{name}" for name in key)}
-        ORDER BY {", ".join(f"c.{name}" for name in question(table))}, c.machine"""
+        ORDER BY {", ".join(f"c.{name}" for name in TABLES[table].question)}, c.machine"""
     with open_reader(path) as reader:
         rows = reader.execute(cells, {"machine": wanted.machine} if wanted.run is not None else {}).fetchall()
     kind = cell_type(table)

@@ -1,6 +1,6 @@
 """Which rows of `attention`, `memory` and `frontier` count: the latest answer to each question, on each machine.
 
-    query, parameters = latest("memory", ("status",), of=Rows(machine="Example GPU · node1"), ignoring=("timeline",))
+    query, parameters = latest("memory", ("status",), of=Rows(machine="Example GPU · node1"))
 
 Limits: for `steps` see `selection`, which knows more filters.
 """
@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from runner.schema import TABLES
-from runner.store.queries.selection import MACHINE
+from runner.store.queries.selection import MACHINE, by_effort
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,21 +22,17 @@ class Rows:
     run: UUID | None = None
 
 
-def latest(
-    table: str, names: Sequence[str], *, of: Rows, ignoring: Sequence[str] = (), effort: Sequence[str] = ()
-) -> tuple[str, list[Any]]:
+def latest(table: str, names: Sequence[str], *, of: Rows, settled: bool = True) -> tuple[str, list[Any]]:
     """A query for the rows that count, and its parameters: `machine`, `torch`, the key, the ids, `names`.
 
-    Cells that differ only in `ignoring` and `effort` ask the same question. The greatest effort answers it (of a column
-    behind a minus, the least); among equals the latest run; of a round that was tried again, the last try. Rounds stay
-    rows of their own.
+    Cells that differ only in effort ask the same question. The preferred effort answers it (`settled=False` keeps them
+    all); among equals the latest run; of a round that was tried again, the last try. Rounds stay rows of their own.
     """
-    key = TABLES[table].key
-    question = [name for name in key if name not in (*ignoring, *(column.lstrip("-") for column in effort))]
+    key, question = TABLES[table].key, TABLES[table].question
     columns = dict.fromkeys((*key, "run_id", "cell_id", "cell_key", "round", *names))
     conditions = [(f"{MACHINE} = ?", of.machine), ("s.run_id = ?", of.run)]
     asked = [(text, value) for text, value in conditions if value is not None]
-    order = ", ".join(f"{name} DESC" for name in (*effort, "run_id"))
+    order = ", ".join([*(by_effort(table) if settled else ()), "run_id DESC"])
     query = f"""
         WITH asked AS MATERIALIZED (
             SELECT {", ".join(f"s.{name}" for name in columns)}, {MACHINE} AS machine, r.torch AS torch,
@@ -44,5 +40,6 @@ def latest(
             FROM {table} s LEFT JOIN runs r USING (run_id) WHERE {" AND ".join(text for text, _ in asked) or "true"}),
         last_tries AS (SELECT max(cell_id) AS cell_id FROM asked GROUP BY run_id, cell_key, round)
         FROM (FROM asked SEMI JOIN last_tries USING (cell_id))
-        QUALIFY dense_rank() OVER (PARTITION BY {", ".join(("machine", *question))} ORDER BY {order}) = 1"""
+        QUALIFY dense_rank() OVER (PARTITION BY {", ".join(("machine", *(question if settled else key)))}
+            ORDER BY {order}) = 1"""
     return query, [value for _, value in asked]

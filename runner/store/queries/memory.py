@@ -71,7 +71,7 @@ _PEAKS = f"""
     SELECT machine, machine_bytes, device, device_name, {", ".join(_OWN)}, {", ".join(PARTS.values())},
         {", ".join(KEY)}
     FROM chosen LEFT JOIN (SELECT run_id, device, device_name FROM runs) USING (run_id) QUALIFY row_number() OVER (
-        PARTITION BY machine, {", ".join(name for name in KEY if name != "timeline")}
+        PARTITION BY machine, {", ".join(TABLES["memory"].question)}
         ORDER BY status = 'ok' DESC, timeline, round) = 1
     ORDER BY d_model * d_model * layers, d_model, layers, context, precision <> 'fp32', precision, mode,
         checkpoint_blocks, attention, batch"""
@@ -80,7 +80,7 @@ _PEAKS = f"""
 def peaks(path: Path, of: Rows) -> list[Peak]:
     """Every cell that counts, smallest model and shortest context first."""
     names = (*_OWN, *PARTS.values())
-    query, parameters = latest("memory", names, of=of, ignoring=("timeline",))
+    query, parameters = latest("memory", names, of=of)
     with open_reader(path) as reader:
         reader.execute(f"CREATE TEMP TABLE chosen AS {query}", parameters)
         rows = reader.execute(_PEAKS).fetchall()

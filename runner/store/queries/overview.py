@@ -1,4 +1,4 @@
-"""What is in this file: its machines and runs, what can be chosen in it, and how far the grid is covered.
+"""What is in this file: its machines and runs, and what can be chosen in it.
 
 summary = contents(path)
 print([run.label for run in summary.runs], summary.shapes)
@@ -11,7 +11,7 @@ from uuid import UUID
 
 from runner.store.cells import EVERY_CELL
 from runner.store.database import open_reader
-from runner.store.queries.selection import MACHINE, Selection, Shape
+from runner.store.queries.selection import MACHINE, Shape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,47 +115,3 @@ def contents(path: Path) -> Contents:
         modes=tuple(modes or ()),
         edition=edition,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Coverage:
-    """How the chosen cells of one place in the grid ended, over modes and rounds."""
-
-    shape: Shape
-    context: int
-    precision: str
-    backend: str
-    ok: int
-    failures: dict[str, int]
-    median_ms: float | None
-
-
-_COVERAGE = """
-    SELECT d_model, d_ff, layers, heads, vocabulary, context, precision, backend, count(*) FILTER (status = 'ok'),
-        histogram(status) FILTER (status <> 'ok'),
-        coalesce(median(t.median_ms) FILTER (attention = 'naive' AND optimizer = 'foreach' AND weights_dtype = 'fp32'
-            AND checkpoint_blocks = 0), median(t.median_ms))
-    FROM chosen c LEFT JOIN timings t ON t.cell_id = c.cell_id AND t.phase = 'step' AND c.status = 'ok'
-    GROUP BY ALL ORDER BY ALL"""
-
-
-def coverage(path: Path, selection: Selection) -> list[Coverage]:
-    """One row for each size, context, precision and backend that was tried. `median_ms` is that of the whole step, of
-    the plain cells where others share the place."""
-    chosen, parameters = selection.chosen()
-    with open_reader(path) as reader:
-        reader.execute(f"CREATE TEMP TABLE chosen AS {chosen}", parameters)
-        rows = reader.execute(_COVERAGE).fetchall()
-    numbers = ("d_model", "d_ff", "layers", "heads", "vocabulary")
-    return [
-        Coverage(
-            shape=Shape(**dict(zip(numbers, row[:5], strict=True))),
-            context=row[5],
-            precision=row[6],
-            backend=row[7],
-            ok=row[8],
-            failures=row[9] or {},
-            median_ms=row[10],
-        )
-        for row in rows
-    ]

@@ -13,7 +13,7 @@ from uuid import UUID
 from runner.schema import TABLES, CeilingRow, KernelRow, ProfileRow
 from runner.store.database import open_reader
 from runner.store.queries.latest import Rows, latest
-from runner.store.queries.selection import MACHINE, QUESTION
+from runner.store.queries.selection import MACHINE
 
 #: What may be changed about a step, its shape and mode left as they are.
 AXES = ("precision", "weights_dtype", "attention", "optimizer", "backend", "checkpoint_blocks")
@@ -53,12 +53,14 @@ def machine(path: Path, of: Rows) -> Machine:
     return Machine(**dict(zip(("device", "device_name"), row or (None, None), strict=True)))
 
 
+#: The compiler's cache is a matter of the backend, which is an axis.
+_ALIKE = [f"s.{name}" for name in TABLES["steps"].key if name not in (*AXES, "compile_cache")]
 _VARIED = f"""
     SELECT run_id FROM (
         SELECT s.run_id, count(DISTINCT ({", ".join(f"s.{axis}" for axis in AXES)})) AS ways
         FROM steps s LEFT JOIN runs r USING (run_id)
         WHERE {MACHINE} = ? AND (? IS NULL OR s.run_id = ?) AND s.mode = ? AND s.status = 'ok'
-        GROUP BY s.run_id, {", ".join(f"s.{name}" for name in QUESTION if name not in AXES)})
+        GROUP BY s.run_id, {", ".join(_ALIKE)})
     GROUP BY run_id HAVING max(ways) > 1 ORDER BY max(ways) DESC, run_id DESC LIMIT 1"""
 
 

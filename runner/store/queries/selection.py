@@ -3,9 +3,9 @@
     Selection(machine="NVIDIA H100 80GB HBM3 · node1", mode="train", precisions=("fp32", "bf16"))
 
 Everything unset means "all". Of a cell measured by several runs on one machine the latest run counts, unless a run is
-chosen; of a round that was tried again, the last try. Cells that differ only in how they were measured count as one
-question, and the one with the longest warm-up answers it, of two such the one compiled with an empty cache
-(`settled=False` keeps them all).
+chosen; of a round that was tried again, the last try. Cells that differ only in effort (how they were measured) count
+as one question, and the preferred effort answers it: the longest warm-up, then the most steps, then the compiler's
+shared cache (`settled=False` keeps them all, for what puts two cells beside each other: see `analysis.pairs`).
 """
 
 from dataclasses import dataclass, fields
@@ -17,9 +17,15 @@ from runner.schema import TABLES, StepCell
 #: How a machine is named: its device and, since two machines may hold the same device, its host.
 MACHINE = "coalesce(r.device_name, r.device, 'unknown device') || coalesce(' · ' || r.host, '')"
 
-#: The fields of a cell's key that say how it was measured, not what was measured.
-EFFORT = ("warmup_steps", "min_steps", "max_steps", "max_seconds", "compile_cache")
-QUESTION = tuple(name for name in TABLES["steps"].key if name not in EFFORT)
+
+def by_effort(table: str) -> list[str]:
+    """The terms of an ORDER BY that put the preferred effort first."""
+    return [
+        f"list_position({list(column.choices)}, {column.name})"
+        if column.effort == "first"
+        else f"{column.name} {'DESC' if column.effort == 'most' else 'ASC'}"
+        for column in TABLES[table].effort
+    ]
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -116,8 +122,9 @@ CARRIED = (
     "compile_seconds",
 )
 
+_QUESTION = ", ".join(("machine", *TABLES["steps"].question))
+_EFFORT = ", ".join(column.name for column in TABLES["steps"].effort)
 _SETTLED = f""", settled AS (
-    SELECT machine, cell_key FROM (SELECT DISTINCT machine, cell_key, {", ".join((*QUESTION, *EFFORT))} FROM latest)
-    QUALIFY dense_rank() OVER (PARTITION BY {", ".join(("machine", *QUESTION))}
-        ORDER BY warmup_steps DESC, max_steps DESC, max_seconds DESC, min_steps DESC, compile_cache) = 1)
+    SELECT machine, cell_key FROM (SELECT DISTINCT cell_key, {_QUESTION}, {_EFFORT} FROM latest)
+    QUALIFY dense_rank() OVER (PARTITION BY {_QUESTION} ORDER BY {", ".join(by_effort("steps"))}) = 1)
     FROM latest SEMI JOIN settled USING (machine, cell_key)"""

@@ -1,0 +1,103 @@
+"""Which two cells may stand beside each other: the one rule behind every speedup, ratio and difference.
+
+    found = alike(fp32_cells, bf16_cells)          # cells of one question each; (fp32, bf16), or None
+    said = measured_unlike(fp32_cell, bf16_cell)   # 'warm-up 5 against 0 steps'
+    said = unusual(bf16_cell)                      # 'warm-up 0 steps'
+
+Two cells are a pair when they agree in every field of their key but the one that is compared: in what was measured,
+and in how (the columns of effort in the schema). Of cells that were measured in several ways the preferred way that
+both have counts. Where they have none in common there is no pair.
+
+Limits: a cell that is not compiled has no compiler's cache, so that it agrees with a compiled one whatever that found
+in its cache; an empty one is named (`unusual`) wherever such a pair is shown.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from runner.schema import TABLES, Cell, Column
+
+
+class Sided(Protocol):
+    """One side of a pair: what was asked, and how it ended."""
+
+    @property
+    def cell(self) -> Cell: ...
+    @property
+    def status(self) -> str: ...
+
+
+S = TypeVar("S", bound=Sided)
+#: Fields of effort that a cell has only with this backend or its variants.
+_ONLY: Mapping[str, str] = {"compile_cache": "compiled"}
+#: Fields of effort that say when measuring ended, and no more.
+_LIMITS = ("min_steps", "max_steps", "max_seconds")
+_EFFORT: Mapping[type, tuple[Column, ...]] = {
+    kind: table.effort
+    for table in TABLES.values()
+    for kind in table.row.__mro__
+    if issubclass(kind, Cell) and kind is not Cell
+}
+
+
+def alike(a: Sequence[S], b: Sequence[S]) -> tuple[S, S] | None:
+    """Of cells that ask the same but for what is compared, the two that were measured in the same way: first two that
+    worked, then the preferred effort. None where no two agree."""
+    found = [(one, other) for one in a for other in b if not _differing(one.cell, other.cell)]
+    return max(found, key=lambda pair: (_both_worked(*pair), *map(preference, pair)), default=None)
+
+
+def closest(a: Sequence[S], b: Sequence[S]) -> tuple[S, S]:
+    """The same; where no two agree, what each side prefers. Neither side is empty."""
+    return alike(a, b) or (max(a, key=preference), max(b, key=preference))
+
+
+def _both_worked(a: Sided, b: Sided) -> bool:
+    return a.status == b.status == "ok"
+
+
+def preference(side: Sided) -> tuple[float, ...]:
+    """A rank of how a cell was measured: the larger, the more preferred."""
+    return tuple(column.preference(getattr(side.cell, column.name)) for column in _EFFORT[type(side.cell)])
+
+
+def measured_unlike(a: Cell, b: Cell) -> str:
+    """In what effort two cells differ, in words; empty for a pair."""
+    return ", ".join(
+        f"{column.label.lower()} {getattr(a, column.name)} against {_with_unit(column, getattr(b, column.name))}"
+        for column in _differing(a, b)
+    )
+
+
+def unusual(cell: Cell) -> str:
+    """What of a cell's effort makes its numbers others than the usual ones, in words: less warm-up than the default, an
+    empty compiler's cache, a timeline recorded. Empty for a cell that was measured as usual."""
+    found = [
+        (column, value)
+        for column in _EFFORT[type(cell)]
+        if column.name not in _LIMITS and _has(cell, column)
+        if column.preference(value := getattr(cell, column.name)) < column.preference(column.absent)
+    ]
+    return ", ".join(
+        f"with a {column.label.lower()}" if value is True else f"{column.label.lower()} {_with_unit(column, value)}"
+        for column, value in found
+        if value is not None
+    )
+
+
+def _differing(a: Cell, b: Cell) -> list[Column]:
+    return [
+        column
+        for column in _EFFORT[type(a)]
+        if getattr(a, column.name) != getattr(b, column.name) and _has(a, column) and _has(b, column)
+    ]
+
+
+def _has(cell: Cell, column: Column) -> bool:
+    """Whether the field means anything for this cell."""
+    only = _ONLY.get(column.name)
+    return only is None or str(getattr(cell, "backend", "")).startswith(only)
+
+
+def _with_unit(column: Column, value: object) -> str:
+    return f"{value} {column.unit}" if column.unit else str(value)
