@@ -18,11 +18,11 @@ ifneq ($(SERVE),0)
 endif
 
 test: $(VENV)/.test
-	$(BIN)/python -m tests.browser
+	$(BIN)/python -m tests.install_chromium
 	$(BIN)/pytest --numprocesses 2 --dist loadfile -m "not soak"
 
 soak: $(VENV)/.test
-	$(BIN)/python -m tests.browser
+	$(BIN)/python -m tests.install_chromium
 	$(BIN)/pytest --numprocesses 2 --dist loadfile -m soak --timeout 3600
 
 check: $(VENV)/.test
@@ -31,7 +31,7 @@ check: $(VENV)/.test
 	$(BIN)/mypy
 
 bench: $(VENV)/.test
-	$(BIN)/python -m tests.browser
+	$(BIN)/python -m tests.install_chromium
 	$(BIN)/python -m tests.bench
 
 # The lock is a file of constraints: it names every version, and pip installs what the extras ask for.

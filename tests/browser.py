@@ -3,7 +3,7 @@
     with served(database) as address, chromium() as browser: ...
 
 The browser is the system's Chromium (Debian's headless shell does a fifth less work) or Chrome, else Playwright's own
-download, which `python -m tests.browser` fetches.
+download; `python -m tests.install_chromium` sees to it that there is one.
 """
 
 import contextlib
@@ -178,7 +178,3 @@ def fits_sideways(page: Page) -> bool:
     """Whether nothing of the page is beyond its right edge, where a phone would have to scroll to."""
     fits: bool = page.get_by_test_id("stMain").evaluate("main => main.scrollWidth <= main.clientWidth")
     return fits
-
-
-if __name__ == "__main__" and installed() is None:
-    sys.exit(subprocess.call([sys.executable, "-m", "playwright", "install", "chromium"]))

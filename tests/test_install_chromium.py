@@ -1,0 +1,106 @@
+"""Where the tests' browser comes from on a machine without one: apt-get, else Playwright's download, else one line."""
+
+import functools
+import http.server
+import io
+import os
+import shlex
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.browser import ROOT, installed
+
+#: What commands of a system without a browser may call.
+SYSTEM = ("env", "ln", "sh")
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    """A folder for PATH with these alone."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in SYSTEM:
+        (folder / name).symlink_to(f"/usr/bin/{name}")
+    return folder
+
+
+def write_program(path: Path, script: str) -> None:
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def install(programs: Path, *, downloads: str = "http://localhost:1") -> subprocess.CompletedProcess[str]:
+    """Runs it where only `programs` are and nothing has been downloaded yet; nobody answers at port 1."""
+    env = {**os.environ, "PATH": str(programs), "PLAYWRIGHT_DOWNLOAD_HOST": downloads}
+    env["PLAYWRIGHT_BROWSERS_PATH"] = str(programs.parent / "browsers")
+    words = [sys.executable, "-m", "tests.install_chromium"]
+    return subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True)
+
+
+@pytest.mark.skipif(installed() is None, reason="there is no Chromium that apt-get could have installed")
+def test_apt_get_installs_it(programs: Path) -> None:
+    link = shlex.join(["ln", "-sf", str(installed()), str(programs / "chromium-headless-shell")])
+    write_program(programs / "apt-get", f'case "$*" in *" install "*) {link};; esac')
+    write_program(programs / "sudo", 'shift; exec "$@"')
+    first, second = install(programs), install(programs)
+    assert (first.returncode, first.stdout, first.stderr) == (0, "No Chromium starts here: trying apt-get\n", "")
+    assert (second.returncode, second.stdout, second.stderr) == (0, "", "")
+
+
+class Archive(http.server.BaseHTTPRequestHandler):
+    """Answers every request with a browser of the name that was asked for; a script that starts the real one."""
+
+    def __init__(self, *words: object, executable: str) -> None:
+        self.executable = executable
+        super().__init__(*words)  # type: ignore[arg-type]
+
+    def do_GET(self) -> None:
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as archive:
+            for folder, name in (("chrome-headless-shell-linux64", "chrome-headless-shell"),
+                                 ("chrome-linux", "headless_shell"), ("", "ffmpeg-linux")):  # fmt: skip
+                entry = zipfile.ZipInfo(f"{folder}/{name}".lstrip("/"))
+                entry.external_attr = 0o755 << 16
+                archive.writestr(entry, f'#!/bin/sh\nexec {shlex.quote(self.executable)} "$@"\n')
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(packed.getvalue())))
+        self.end_headers()
+        self.wfile.write(packed.getvalue())
+
+    def log_message(self, format: str, *words: object) -> None:
+        pass
+
+
+@pytest.fixture
+def downloads() -> Iterator[str]:
+    """The address of a server in place of Playwright's."""
+    handler = functools.partial(Archive, executable=str(installed()))
+    with http.server.ThreadingHTTPServer(("localhost", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://localhost:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(installed() is None, reason="there is no Chromium that could be downloaded from here")
+def test_playwright_downloads_it_where_apt_get_fails(programs: Path, downloads: str) -> None:
+    write_program(programs / "apt-get", "echo E: Unable to locate package >&2; exit 100")
+    write_program(programs / "sudo", 'shift; exec "$@"')
+    done = install(programs, downloads=downloads)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("trying apt-get\nNo Chromium starts here: trying Playwright's download\n")
+
+
+def test_where_neither_can_one_line_says_so(programs: Path) -> None:
+    done = install(programs)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("The tests need Chromium, and it could not be installed (apt-get: not here; Playwright's")
+    assert "ECONNREFUSED" in line
+    assert line.endswith("). Install chromium-headless-shell or Chrome.")
