@@ -4,6 +4,7 @@ The one of four blocks (`by_hand`) is, in MiB over µs: weights 8 from 0 on; an 
 200–600, a temporary 2 in 300–400. So the total is 8, 24, 28, 30 (the peak, at 300), 28, 24 at 600, 8 at 700.
 """
 
+import pickle
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from runner.importing import import_file
 from runner.schema import Category, TimelineRow
 from runner.store.queries.timelines import CATEGORIES, columns, largest_at, parts_at
 from runner.store.queries.timelines import timelines as stored
@@ -260,6 +262,35 @@ def test_two_timelines_fold_and_difference(browser: Browser, address: str, writt
         picture = Path(download.value.path()).read_bytes()
         assert picture[:8] == b"\x89PNG\r\n\x1a\n"
         assert len(picture) > 5_000
+
+
+def test_what_a_snapshot_held_before_is_one_entry(browser: Browser, tmp_path: Path) -> None:
+    """4 blocks of 8 MiB were there, of which one goes; 1 MiB and 2 MiB come. So the picture is 3 MiB high instead of 35
+    and the list begins with what the step did."""
+    older = [{"address": n * 8 * MIB, "size": 8 * MIB, "requested_size": 8 * MIB - 512, "state": "active_allocated"}
+             for n in range(3)]  # fmt: skip
+    trace = [
+        {"action": action, "addr": address * MIB, "size": size * MIB, "time_us": at_us}
+        for at_us, action, address, size in
+        [(0, "alloc", 32, 1), (50, "alloc", 33, 2), (70, "free_requested", 24, 8), (90, "free_requested", 32, 1)]
+    ]  # fmt: skip
+    path, db = tmp_path / "their.pickle", tmp_path / "results.duckdb"
+    path.write_bytes(pickle.dumps({"segments": [{"address": 0, "blocks": older}], "device_traces": [trace]}))
+    import_file(path, db=db)
+    with served(db) as found, opened(browser, f"{found}/memory-timeline?fold=nothing") as visitor:
+        page = visitor.page
+        drawn = _shown(page)
+        expect(page.get_by_text("6 allocations · 4 of them held before the recording (32.0 MiB)")).to_be_visible()
+        expect(page.get_by_text("Drawn are the bytes asked for.")).to_contain_text("the peak is 35.0 MiB (+0.0%)")
+        expect(drawn).to_have_attribute("data-drawn-peak", str(35 * MIB - 3 * 512))
+        assert _window(drawn)[3] == 3 * MIB
+        expect(page.get_by_text("The 2 largest of the recording")).to_be_visible()
+        page.get_by_text("Held since before the recording: 4 allocations, 32.0 MiB").click()
+        expect(page.get_by_text("The 4 largest")).to_be_visible()
+        page.get_by_role("radio", name="drawn").click()
+        expect(drawn).to_have_attribute("data-window", f"0,90,0,{35 * MIB - 3 * 512}")
+        expect(page.get_by_text("The 6 largest, with the code")).to_be_visible()
+        expect(page).to_have_url(re.compile("held=drawn"))
 
 
 @pytest.mark.parametrize("width", [390, 2560])

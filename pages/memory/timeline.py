@@ -4,10 +4,10 @@ import streamlit as st
 
 from pages.charts.categories import category_bars
 from pages.parts.card import Card, draw
-from pages.parts.chosen import heard, picked, report_gone
+from pages.parts.chosen import chosen, heard, picked, report_gone
 from pages.parts.evidence import of_details, say
 from pages.parts.frame import Frame
-from pages.parts.timeline.pane import pane
+from pages.parts.timeline.pane import Look, pane
 from pages.parts.timeline.words import answer, difference, difference_rows
 from runner.store.queries.timelines import Timeline, columns, parts_at, timelines
 
@@ -15,6 +15,7 @@ from runner.store.queries.timelines import Timeline, columns, parts_at, timeline
 FOLDS = {"nothing": 0, **{f"{size} KiB": size * 2**10 for size in (1, 4, 16, 64, 256)},
          **{f"{size} MiB": size * 2**20 for size in (1, 4, 16, 64)}}  # fmt: skip
 ALONE = "nothing"
+FOLDED = "folded"
 
 
 def page(frame: Frame) -> None:
@@ -24,11 +25,10 @@ def page(frame: Frame) -> None:
         _empty(frame)
         return
     lead = st.empty()
-    shown, fold_bytes = _choose(found)
-    scale = max(item.peak_bytes for item in shown)
+    shown, look = _choose(found)
     for side, place, item in zip(("left", "right"), st.columns(len(shown)), shown, strict=False):
         with place:
-            pane(frame, item, side=side, fold_bytes=fold_bytes, scale_bytes=scale)
+            pane(frame, item, side=side, look=look)
     parts = [frame.ask(parts_at, item.cell_id, item.peak_at_us) for item in shown]
     sentence = answer(shown[0], frame.ask(columns, shown[0].cell_id), parts[0])
     evidence = of_details(frame, "timelines", [item.cell_id for item in shown])
@@ -46,8 +46,8 @@ def page(frame: Frame) -> None:
     )  # fmt: skip
 
 
-def _choose(found: dict[str, Timeline]) -> tuple[list[Timeline], int]:
-    """The timelines to draw, one or two, and the size below which blocks are folded."""
+def _choose(found: dict[str, Timeline]) -> tuple[list[Timeline], Look]:
+    """The timelines to draw, one or two, and what is folded in them."""
     labels = list(found)
     trained = next((label for label in labels if (cell := found[label].cell) and cell.mode == "train"), labels[0])
     left, middle, right = st.columns(3)
@@ -62,7 +62,11 @@ def _choose(found: dict[str, Timeline]) -> tuple[list[Timeline], int]:
     shown = [found[first]]
     if second != ALONE and second != first:
         shown.append(found[second])
-    return shown, FOLDS[fold]
+    folds_held = True
+    if any(item.origin == "imported" for item in shown):
+        folds_held = chosen("held", "Held before the recording", [FOLDED, "drawn"]) == FOLDED
+    scale = max(item.peak_bytes for item in shown)
+    return shown, Look(fold_bytes=FOLDS[fold], scale_bytes=scale, folds_held=folds_held)
 
 
 def _empty(frame: Frame) -> None:

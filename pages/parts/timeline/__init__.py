@@ -26,13 +26,15 @@ _SCRIPTS = ("model.js", "raster.js", "picture.js", "place.js", "controls.js", "v
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """What is drawn. Blocks below `fold_bytes` lie together as one; `scale_bytes` is the top of the total's axis."""
+    """What is drawn. Blocks below `fold_bytes` lie together as one, and so do those that were held before the recording
+    if `folds_held`; `scale_bytes` is the top of the total's axis."""
 
     columns: Columns
     about: Timeline
     fold_bytes: int
     scale_bytes: int
     alt: str
+    folds_held: bool = False
 
 
 def timeline(drawing: Drawing, *, key: str, on_cursor: Callable[[], None]) -> dict[str, Any] | None:
@@ -104,6 +106,7 @@ def _head(drawing: Drawing) -> dict[str, Any]:
     return {
         "key": str(about.cell_id), "title": about.label, "alt": drawing.alt, "duration": about.duration_us,
         "peak": about.peak_bytes, "peakAt": about.peak_at_us, "scale": drawing.scale_bytes, "fold": drawing.fold_bytes,
+        "foldHeld": drawing.folds_held,
         "categories": CATEGORIES, "colors": [color_of(name) for name in CATEGORIES], "present": present.tolist(),
         "phases": columns.names["phase"], "modules": columns.names["module"], "operations": columns.names["operation"],
         "frames": list(frames), "stacks": stacks, "marks": columns.marks,

@@ -7,7 +7,7 @@ function listen(view) {
     if (root.getRootNode().activeElement !== plot && !event.ctrlKey && !event.metaKey) return
     event.preventDefault()
     view.hover(null)
-    const {x, y} = place(plot, event), turned = Math.max(-200, Math.min(200, event.deltaY || event.deltaX))
+    const {x, y} = place(view, event), turned = Math.max(-200, Math.min(200, event.deltaY || event.deltaX))
     view.zoom(Math.exp(turned * 0.002), {x, y: Math.min(1, Math.max(0, y)), addresses: event.shiftKey, since: event.timeStamp})
   }, {passive: false})
   plot.addEventListener("keydown", event => {
@@ -56,8 +56,8 @@ const keys = (view, since) => ({
 })
 
 // Where an event is: in pixels of the stage, and as shares of time and of the addresses from below.
-function place(plot, event) {
-  const rect = plot.getBoundingClientRect(), {blocks, width} = arrange(rect.width, rect.height)
+function place(view, event) {
+  const rect = view.plot.getBoundingClientRect(), {blocks, width} = arrange(rect.width, rect.height, view.model)
   const px = event.clientX - rect.left, py = event.clientY - rect.top
   return {px, py, x: px / width, y: 1 - (py - blocks.top) / blocks.height, width, height: blocks.height}
 }
@@ -74,7 +74,7 @@ function point(view, plot) {
   })
   plot.addEventListener("pointermove", event => {
     if (!view.model) return
-    const at = place(plot, event)
+    const at = place(view, event)
     if (!grip) return view.hover(at)
     const across = event.clientX - grip.x, up = event.clientY - grip.y
     grip.moved ||= Math.hypot(across, up) > 4
@@ -85,7 +85,7 @@ function point(view, plot) {
     view.look({from: from + time, to: to + time, low: low + bytes, high: high + bytes}, event.timeStamp)
   })
   plot.addEventListener("pointerup", event => {
-    const clicked = grip && !grip.moved, at = place(plot, event)
+    const clicked = grip && !grip.moved, at = place(view, event)
     release()
     if (!clicked) return
     view.pinBlock(view.blockAt(at.px, at.py))

@@ -16,6 +16,7 @@ class Model {
     this.count = this.bytes.length
     this.end = Math.max(1, head.duration)
     this.#orderEvents()
+    this.#foldHeld(head.foldHeld)
     this.fold(head.fold)
   }
 
@@ -33,22 +34,41 @@ class Model {
     for (let i = 0; i < count; i++) if (died[i] < 0) died[i] = 0x7fffffff
   }
 
+  // What was held before the recording is one entry below the picture, unless there is nothing else. `held` says for
+  // each block whether it is of those.
+  #foldHeld(wanted) {
+    const {born, bytes, count} = this
+    this.held = new Uint8Array(count)
+    this.heldCount = this.heldBytes = 0
+    if (!wanted || !count || !born[count - 1]) return
+    for (let i = 0; i < count && !born[i]; i++) {
+      this.held[i] = 1
+      this.heldCount++
+      this.heldBytes += bytes[i]
+    }
+  }
+
+  heldInWords() {
+    const one = this.heldCount === 1
+    return `Held before the recording: ${this.heldCount.toLocaleString("en-US")} allocation${one ? "" : "s"}, ${bytesInWords(this.heldBytes)}`
+  }
+
   // Blocks below `least` bytes lie together at the bottom; above it are the others, by address, without unused gaps.
   fold(least) {
     this.least = least
     this.place = new Float64Array(this.count)
-    const {bytes, address} = this
+    const {bytes, address, held} = this
     let total = 0, most = 0
     for (let e = 0; e < this.events.length; e++) {
       const event = this.events[e], block = event < 0 ? ~event : event
-      if (bytes[block] >= least) continue
+      if (bytes[block] >= least || held[block]) continue
       total += event < 0 ? -bytes[block] : bytes[block]
       if (e + 1 === this.events.length || this.at[e + 1] > this.at[e]) most = Math.max(most, total)
     }
     this.foldedHeight = most
     let reached = -1, gap = 0
     for (const block of this.byAddress) {
-      if (bytes[block] < least) continue
+      if (bytes[block] < least || held[block]) continue
       if (reached < 0) { reached = address[block]; gap = reached - most }
       if (address[block] > reached) gap += address[block] - reached
       this.place[block] = address[block] - gap
@@ -60,7 +80,7 @@ class Model {
   // For each of `width` columns the largest total in it, what it is made of by category, and the largest folded total.
   // A column holds the moments of its own span and what it began with, so that no peak is lost between two pixels.
   columns(from, to, width) {
-    const kinds = this.head.categories.length, {events, at, bytes, category, least, head} = this
+    const kinds = this.head.categories.length, {events, at, bytes, category, held, least, head} = this
     const tops = new Float64Array(width), parts = new Float64Array(width * kinds), folds = new Float64Array(width)
     const now = new Float64Array(kinds)
     let total = 0, small = 0, event = 0
@@ -69,7 +89,7 @@ class Model {
         const next = events[event++], block = next < 0 ? ~next : next, size = next < 0 ? -bytes[block] : bytes[block]
         now[category[block]] += size
         total += size
-        if (bytes[block] < least) small += size
+        if (bytes[block] < least && !held[block]) small += size
       }
     }
     apply(Math.floor(from))
@@ -94,7 +114,7 @@ class Model {
     for (let i = 0; i < this.count && this.born[i] <= time; i++) {
       if (this.died[i] <= time) continue
       parts[this.category[i]] += this.bytes[i]
-      if (largest < 0 || this.bytes[i] > this.bytes[largest]) largest = i
+      if (!this.held[i] && (largest < 0 || this.bytes[i] > this.bytes[largest])) largest = i
     }
     return {parts, largest}
   }

@@ -1,11 +1,12 @@
 """One timeline with what belongs to it: the drawing, and the largest allocations alive at the cursor.
 
-    pane(frame, about, fold_bytes=65536, scale_bytes=peak)
+    pane(frame, about, side="left", look=Look(fold_bytes=65536, scale_bytes=peak, folds_held=True))
 
 A fragment: moving the cursor draws this pane again, not the page.
 """
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -17,7 +18,7 @@ from pages.parts.frame import Frame
 from pages.parts.permalink import link
 from pages.parts.takeaway import downloads
 from pages.parts.timeline import Drawing, picture_button, timeline
-from pages.parts.timeline.words import alive_rows, alt, answer, in_ms, phase_at
+from pages.parts.timeline.words import alive_rows, alt, answer, facts, in_ms, phase_at, plural, totals
 from pages.parts.zoom import linked
 from runner.commands import sweep_commands
 from runner.errors import DatabaseBusy
@@ -27,26 +28,39 @@ MOST_SHOWN = 25
 Rows = list[dict[str, Any]]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What is folded, and the top of the total's axis. What was held before is folded in snapshots of others alone: of
+    a measured step it is known what it is for."""
+
+    fold_bytes: int
+    scale_bytes: int
+    folds_held: bool
+
+
 @st.fragment
-def pane(frame: Frame, about: Timeline, *, side: str, fold_bytes: int, scale_bytes: int) -> None:
+def pane(frame: Frame, about: Timeline, *, side: str, look: Look) -> None:
     """Draw it. `side` tells the panes of a page apart."""
     held = frame.ask(columns, about.cell_id)
+    folds_held = look.folds_held and about.origin == "imported" and bool(held.arrays["born"].any())
     sentence = answer(about, held, frame.ask(parts_at, about.cell_id, about.peak_at_us))
     with st.container(border=True, key=f"card-timeline-{side}"):
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             st.subheader(about.label, anchor=f"timeline-{side}", width="stretch")
             share = st.popover("Share", icon=":material/share:", key=f"timeline-{side}-share", on_change="rerun")
-        st.caption(_facts(about))
-        drawing = Drawing(
-            columns=held, about=about, fold_bytes=fold_bytes, scale_bytes=scale_bytes, alt=alt(about, sentence)
-        )
+        st.caption(facts(about))
+        if drawn := totals(about):
+            st.caption(drawn)
+        drawing = Drawing(columns=held, about=about, fold_bytes=look.fold_bytes, scale_bytes=look.scale_bytes,
+                          alt=alt(about, sentence), folds_held=folds_held)  # fmt: skip
         cursor = timeline(drawing, key=f"timeline-{side}-canvas", on_cursor=lambda: None)
         if cursor and cursor["timeline"] == str(about.cell_id):
             at_us = int(cursor["at"])
         else:
             at_us = _linked_cursor(frame, about, side=side)
         try:
-            rows = _alive(frame, about, side=side, at_us=at_us, phase=phase_at(held, at_us))
+            phase = phase_at(held, at_us)
+            rows = _alive(frame, about, side=side, moment=Moment(at_us=at_us, phase=phase, folds_held=folds_held))
         except DatabaseBusy:
             st.caption("The results file is busy; move the cursor once more for what is alive there.")
             return
@@ -72,16 +86,6 @@ def _linked_cursor(frame: Frame, about: Timeline, *, side: str) -> int:
     return about.peak_at_us
 
 
-def _facts(about: Timeline) -> str:
-    facts = [about.machine, f"{about.allocations:,} allocations", f"{in_unit(about.baseline_bytes)} held before"]
-    if about.device_bytes:
-        facts.append(f"device memory {in_unit(about.device_bytes)}")
-    if about.lost_events:
-        were = "block was" if about.lost_events == 1 else "blocks were"
-        facts.append(f"{about.lost_events:,} freed {were} there before the recording began")
-    return " · ".join(facts)
-
-
 def _share(frame: Frame, about: Timeline, *, side: str, rows: Rows) -> None:
     st.caption("The largest allocations at the cursor")
     with st.container(horizontal=True, gap="small"):
@@ -95,26 +99,56 @@ def _share(frame: Frame, about: Timeline, *, side: str, rows: Rows) -> None:
         st.code(commands[0], language="bash", wrap_lines=True)
 
 
-def _alive(frame: Frame, about: Timeline, *, side: str, at_us: int, phase: str | None) -> Rows:
-    alive = frame.ask(largest_at, about.cell_id, at_us, MOST_SHOWN)
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """Where the cursor is, and whether what was held before the recording is one entry there."""
+
+    at_us: int
+    phase: str | None
+    folds_held: bool
+
+
+def _alive(frame: Frame, about: Timeline, *, side: str, moment: Moment) -> Rows:
+    at_us, which = moment.at_us, "recorded" if moment.folds_held else "all"
+    alive = frame.ask(largest_at, about.cell_id, at_us, MOST_SHOWN, which)
     parts = frame.ask(parts_at, about.cell_id, at_us)
     total, count = sum(part.held_bytes for part in parts), sum(part.allocations for part in parts)
     when = "At the peak" if at_us == about.peak_at_us else "At the cursor"
-    where = f"{in_ms(at_us)}{f', {phase}' if phase else ''}"
+    where = f"{in_ms(at_us)}{f', {moment.phase}' if moment.phase else ''}"
+    of_these = " of the recording" if moment.folds_held else ""
     say(
         frame,
         f"**{when}** ({where}): {count:,} allocations hold **{in_unit(total)}**. "
-        f"The {len(alive)} largest, with the code that made them:",
+        f"The {len(alive)} largest{of_these}, with the code that made them:",
         of_moment(frame, about.cell_id, at_us),
         key=f"alive-{side}",
     )
     rows = alive_rows(alive, total_bytes=total)
-    known = pd.DataFrame(rows).dropna(
-        axis=1, how="all"
-    )  # a snapshot of somebody else's knows neither module nor operation
-    st.dataframe(known, hide_index=True, key=f"alive-{side}", height=300, column_config=_COLUMNS, placeholder="",
-                 alt=f"The largest allocations alive at {in_ms(at_us)}.")  # fmt: skip
+    _table(rows, key=f"alive-{side}", alt=f"The largest allocations alive at {in_ms(at_us)}.")
+    if moment.folds_held:
+        _held(frame, about, side=side, at_us=at_us, total_bytes=total)
     return rows
+
+
+def _held(frame: Frame, about: Timeline, *, side: str, at_us: int, total_bytes: int) -> None:
+    """What was held before the recording and still is, as one entry that can be opened."""
+    parts = frame.ask(parts_at, about.cell_id, at_us, "held")
+    count = sum(part.allocations for part in parts)
+    if not count:
+        return
+    label = f"Held since before the recording: {plural(count)}, {in_unit(sum(part.held_bytes for part in parts))}"
+    opened = st.expander(label, key=f"_held-{side}", on_change="rerun")
+    if opened.open:
+        with opened:
+            rows = alive_rows(frame.ask(largest_at, about.cell_id, at_us, MOST_SHOWN, "held"), total_bytes=total_bytes)
+            st.caption(f"The {len(rows)} largest")
+            _table(rows, key=f"held-{side}", alt=f"The largest allocations that were held before {in_ms(at_us)}.")
+
+
+def _table(rows: Rows, *, key: str, alt: str) -> None:
+    # A snapshot of somebody else's knows neither module nor operation.
+    known = pd.DataFrame(rows).dropna(axis=1, how="all")
+    st.dataframe(known, hide_index=True, key=key, height=300, column_config=_COLUMNS, placeholder="", alt=alt)
 
 
 _COLUMNS: dict[str, Any] = {

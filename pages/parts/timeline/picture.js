@@ -1,11 +1,12 @@
 // One frame: total, phases, addresses, time axis. Works in the canvas's own pixels; `ratio` of them make one of CSS.
 
-// Where everything lies, in CSS pixels.
-function arrange(width, height) {
-  const total = Math.round(height * 0.3), phases = 20, axis = 22
+// Where everything lies, in CSS pixels. What is folded into one entry has a line of its own above the axis.
+function arrange(width, height, model) {
+  const total = Math.round(height * 0.3), phases = 20, axis = 22, held = model?.heldCount ? 22 : 0
   const top = total + phases
   return {width, height, total: {top: 0, height: total}, phases: {top: total, height: phases},
-          blocks: {top, height: height - top - axis}, axis: {top: height - axis, height: axis}}
+          blocks: {top, height: height - top - axis - held}, held: {top: height - axis - held, height: held},
+          axis: {top: height - axis, height: axis}}
 }
 
 function paintOf(model, theme) {
@@ -23,7 +24,7 @@ function imageFor(canvas, isTotal, width, height) {
 }
 
 function drawPicture(canvas, model, view, theme, {found, ratio}) {
-  const place = arrange(canvas.width / ratio, canvas.height / ratio), width = canvas.width
+  const place = arrange(canvas.width / ratio, canvas.height / ratio, model), width = canvas.width
   const context = canvas.getContext("2d"), paint = paintOf(model, theme)
   const columns = model.columns(view.from, view.to, width)
   const region = (part, draw) => {
@@ -45,6 +46,7 @@ function drawPicture(canvas, model, view, theme, {found, ratio}) {
   context.textBaseline = "middle"
   drawLine(context, columns.tops, place, model.head.scale * 1.12, theme, ratio)
   drawPhases(context, model, view, place, theme)
+  drawHeld(context, model, place, theme)
   drawAxes(context, model, view, place, theme)
   nameBlocks(context, model, view, place, found)
   context.restore()
@@ -88,6 +90,19 @@ function drawPhases(context, model, view, place, theme) {
     context.textAlign = "center"
     context.fillText(name, (left + right) / 2, top + height / 2 + 0.5)
   })
+}
+
+// The one entry of what was held before: its line, which has no scale, and as many of its words as fit.
+function drawHeld(context, model, {held, width}, theme) {
+  if (!held.height) return
+  context.fillStyle = theme.text
+  context.globalAlpha = 0.14
+  context.fillRect(0, held.top + 2, width, held.height - 2)
+  context.globalAlpha = 1
+  const words = model.heldInWords(), [start, rest] = words.split(": ")
+  const text = [`${words}; not to scale`, words, `Held before: ${rest}`, start].find(text => context.measureText(text).width < width - 12)
+  context.textAlign = "left"
+  if (text) context.fillText(text, 6, held.top + held.height / 2 + 1)
 }
 
 // The step between ticks: 1, 2 or 5 times a power of ten, or a power of two for bytes.
@@ -147,7 +162,7 @@ const inkOn = ([red, green, blue]) => 0.299 * red + 0.587 * green + 0.114 * blue
 
 // What moves with the pointer: the cursor, the block under the pointer and the pinned one, the peak.
 function drawOver(canvas, model, view, theme, {hovered, pinned, cursor, ratio}) {
-  const context = canvas.getContext("2d"), place = arrange(canvas.width / ratio, canvas.height / ratio)
+  const context = canvas.getContext("2d"), place = arrange(canvas.width / ratio, canvas.height / ratio, model)
   const x = time => (time - view.from) / (view.to - view.from) * place.width
   context.setTransform(ratio, 0, 0, ratio, 0, 0)
   context.clearRect(0, 0, place.width, place.height)

@@ -26,7 +26,7 @@ function fillBox(pixels, width, {left, right, top, bottom}, color) {
 
 // Where a block lies in a picture of width x height pixels: whole pixels, at least one each way. False when outside.
 function boxOf(model, block, view, width, height, box) {
-  if (model.born[block] >= view.to || model.died[block] <= view.from || model.bytes[block] < model.least) return false
+  if (model.born[block] >= view.to || model.died[block] <= view.from || model.bytes[block] < model.least || model.held[block]) return false
   const across = width / (view.to - view.from), up = height / (view.high - view.low)
   const low = (model.place[block] - view.low) * up, high = low + model.bytes[block] * up
   if (high < 0 || low > height) return false

@@ -22,13 +22,14 @@ class View {
     const began = performance.now(), head = headOf(data), first = !this.model, same = this.model?.head.key === head.key
     this.tell = setStateValue
     if (same && JSON.stringify(this.model.head) === JSON.stringify(head)) return this.redraw()
+    const refolded = same && this.model.head.foldHeld !== head.foldHeld
     this.model = new Model(data, head)
     if (!same) {
       this.pinned = this.hovered = -1
       this.cursor = head.peakAt
       this.#showPin()
     }
-    if (!same || this.view.high > this.model.height) this.view = this.whole()
+    if (!same || refolded || this.view.high > this.model.height) this.view = this.whole()
     if (first) this.#arrive()
     else this.report()
     this.searchFor(this.text)
@@ -206,7 +207,7 @@ class View {
 
   // The block that shows at a point of the stage, -1 for none; the largest where several share a pixel.
   blockAt(x, y) {
-    const {width, blocks} = arrange(this.find("stage").clientWidth, this.find("stage").clientHeight), box = {}
+    const {width, blocks} = arrange(this.find("stage").clientWidth, this.find("stage").clientHeight, this.model), box = {}
     const wide = Math.round(width * this.ratio), tall = Math.round(blocks.height * this.ratio)
     const column = Math.floor(x * this.ratio), row = Math.floor((y - blocks.top) * this.ratio)
     if (row < 0 || row >= tall) return -1
@@ -241,6 +242,7 @@ class View {
     const {from, to, low, high} = this.view, {model} = this, time = from + x * (to - from), place = low + y * (high - low)
     const {tops, folds} = model.columns(time, time + (to - from) / 1000, 1), least = bytesInWords(model.least)
     if (y > 1) return {size: bytesInWords(tops[0]), category: "in all", phase: model.phaseAt(time), life: timeInWords(time)}
+    if (y < 0 && model.heldCount) return {size: bytesInWords(model.heldBytes), category: `${model.heldCount.toLocaleString("en-US")} allocations held before the recording, folded together`}
     if (y < 0 || place < 0 || place >= folds[0]) return null
     return {size: bytesInWords(folds[0]), category: `blocks below ${least}, folded together`}
   }

@@ -22,6 +22,31 @@ def in_ms(microseconds: float) -> str:
     return f"{microseconds / 1e3:,.2f} ms"
 
 
+def plural(allocations: int) -> str:
+    return "1 allocation" if allocations == 1 else f"{allocations:,} allocations"
+
+
+def facts(about: Timeline) -> str:
+    """Machine, number of allocations, what was held before."""
+    older = f"{in_unit(about.baseline_bytes)} held before"
+    if about.baseline_allocations is not None:
+        older = f"{about.baseline_allocations:,} of them held before the recording ({in_unit(about.baseline_bytes)})"
+    device = [f"device memory {in_unit(about.device_bytes)}"] if about.device_bytes else []
+    return " · ".join([about.machine, plural(about.allocations), older, *device])
+
+
+def totals(about: Timeline) -> str | None:
+    """Which total is drawn, and the other one; None where only one is known."""
+    if not about.peak_block_bytes:
+        return None
+    more = about.peak_block_bytes / max(1, about.peak_bytes) - 1
+    before = in_unit(about.baseline_block_bytes or 0)
+    return (
+        f"Drawn are the bytes asked for. In the allocator's blocks, as torch.cuda.max_memory_allocated counts, the "
+        f"peak is {in_unit(about.peak_block_bytes)} ({more:+.1%}), with {before} held before."
+    )
+
+
 def phase_at(columns: Columns, at_us: int) -> str | None:
     """The phase of the step at a moment; none before the first mark."""
     return next((name for begins, name in reversed(columns.marks) if begins <= at_us), None)
@@ -61,11 +86,13 @@ def difference(left: Timeline, right: Timeline, parts: Pair) -> str:
     sign = 1 if high is left else -1
     by_category = {row["Category"]: sign * (row["left"] - row["right"]) for row in _both(parts)}
     most = max(by_category, key=lambda name: by_category[name])
-    return (
+    higher = (
         f"The peak of {high.label} is **{in_unit(gap)}** higher than that of {low.label} "
-        f"({in_unit(high.peak_bytes)} against {in_unit(low.peak_bytes)}); "
-        f"{_plural(most)} differ most, by {in_unit(by_category[most])}."
+        f"({in_unit(high.peak_bytes)} against {in_unit(low.peak_bytes)})"
     )
+    if most == "unknown":
+        return f"{higher}."
+    return f"{higher}; {_plural(most)} differ most, by {in_unit(by_category[most])}."
 
 
 def difference_rows(left: Timeline, right: Timeline, parts: Pair) -> list[dict[str, Any]]:

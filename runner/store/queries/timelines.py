@@ -10,7 +10,7 @@ microseconds, so a block freed within the microsecond of the peak counts as gone
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 from uuid import UUID
 
 import duckdb
@@ -22,6 +22,9 @@ from runner.store.queries.selection import MACHINE
 CATEGORIES: tuple[str, ...] = get_args(Category)
 
 _ALIVE = "cell_id = ? AND born_us <= ? AND (died_us IS NULL OR died_us > ?)"
+#: Which allocations count: all, those that were held before the recording, or those of the recording.
+Which = Literal["all", "held", "recorded"]
+_WHICH: Mapping[Which, str] = {"all": "", "held": " AND born_us = 0", "recorded": " AND born_us > 0"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +44,9 @@ class Timeline:
     peak_at_us: int
     lost_events: int
     device_bytes: int | None
+    baseline_allocations: int | None = None
+    baseline_block_bytes: int | None = None
+    peak_block_bytes: int | None = None
     cell: MemoryCell | None = None
 
 
@@ -53,6 +59,7 @@ _TIMELINES = f"""
     SELECT t.cell_id, t.run_id, t.title,
         words || CASE WHEN count(*) OVER (PARTITION BY words) > 1 THEN ' · ' || machine ELSE '' END, machine, origin,
         t.allocations, duration_us, baseline_bytes, t.peak_bytes, peak_at_us, lost_events, device_bytes,
+        baseline_allocations, baseline_block_bytes, peak_block_bytes,
         {", ".join(f"m.{name}" for name in _KEY)}
     FROM recorded t LEFT JOIN memory m USING (cell_id)
     ORDER BY machine IS DISTINCT FROM $first, t.cell_id DESC"""
@@ -127,9 +134,9 @@ class Part:
     allocations: int
 
 
-def parts_at(path: Path, cell_id: UUID, at_us: int) -> list[Part]:
+def parts_at(path: Path, cell_id: UUID, at_us: int, which: Which = "all") -> list[Part]:
     """What is alive at a moment, by category, the largest first."""
-    query = f"""SELECT category, sum(allocated_bytes)::BIGINT, count(*) FROM allocations WHERE {_ALIVE}
+    query = f"""SELECT category, sum(allocated_bytes)::BIGINT, count(*) FROM allocations WHERE {_ALIVE}{_WHICH[which]}
         GROUP BY category ORDER BY 2 DESC, category"""
     with open_reader(path) as reader:
         rows = reader.execute(query, [cell_id, at_us, at_us]).fetchall()
@@ -151,11 +158,12 @@ class Alive:
     frames: str | None
 
 
-def largest_at(path: Path, cell_id: UUID, at_us: int, limit: int = 25) -> list[Alive]:
+def largest_at(path: Path, cell_id: UUID, at_us: int, limit: int = 25, which: Which = "all") -> list[Alive]:
     """The largest allocations alive at a moment, the largest first."""
     query = f"""
         SELECT allocation, allocated_bytes, category, phase, module, operation, born_us, died_us, frames
-        FROM (SELECT * FROM allocations WHERE {_ALIVE} ORDER BY allocated_bytes DESC, allocation LIMIT {int(limit)})
+        FROM (SELECT * FROM allocations WHERE {_ALIVE}{_WHICH[which]}
+            ORDER BY allocated_bytes DESC, allocation LIMIT {int(limit)})
         LEFT JOIN (SELECT stack, frames FROM stacks WHERE cell_id = ?) USING (stack)
         ORDER BY allocated_bytes DESC, allocation"""
     with open_reader(path) as reader:
