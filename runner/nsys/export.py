@@ -83,7 +83,7 @@ def opened(path: Path) -> Iterator[Export]:
             yield Export(connection)
     except MemoryError:
         raise refusal(path, f"a database that needs more than {HEAP_BYTES // 2**20} MiB") from None
-    except (sqlite3.Error, OverflowError) as error:
+    except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:  # its own words may hold bytes of the file
         slow = f"more than {SECONDS:.0f} s of reading" if str(error) == "interrupted" else str(error)
         raise refusal(path, slow) from None
 

@@ -74,14 +74,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
         size = path.stat().st_size
         if size > FILE_BYTES:
             raise _refusal(path, f"a file of {size:,} bytes", expected=f"at most {FILE_BYTES:,}")
-        with path.open("rb") as file:
-            process = subprocess.run(
-                [sys.executable, "-m", "runner.timeline.reading"],
-                stdin=file,
-                capture_output=True,
-                timeout=READING_SECONDS,
-                check=False,
-            )
+        process = run_reader(path)
     except subprocess.TimeoutExpired:
         raise _refusal(
             path, f"a pickle that takes more than {READING_SECONDS} s to read", expected="a snapshot"
@@ -98,6 +91,13 @@ def _read(path: Path) -> list[dict[str, Any]]:
         raise _refusal(path, got, expected=expected)
     timelines: list[dict[str, Any]] = answer["timelines"]
     return timelines
+
+
+def run_reader(path: Path) -> "subprocess.CompletedProcess[bytes]":
+    """Reads the pickle in a process of its own. Raises TimeoutExpired and OSError."""
+    command = [sys.executable, "-m", "runner.timeline.reading"]
+    with path.open("rb") as file:
+        return subprocess.run(command, stdin=file, capture_output=True, timeout=READING_SECONDS, check=False)
 
 
 def _refusal(path: Path, got: str, *, expected: str) -> UsageError:

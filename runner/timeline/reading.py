@@ -101,13 +101,17 @@ def main() -> None:
     """Reads standard input, writes standard output."""
     limit(os.fstat(sys.stdin.fileno()).st_size)
     gc.disable()  # it would search millions of new objects again and again, and the process ends soon
+    json.dump(answer(sys.stdin.buffer), sys.stdout, separators=(",", ":"))
+
+
+def answer(file: IO[bytes]) -> dict[str, Any]:
+    """What the process says of a pickle: its timelines, or why it is refused."""
     try:
-        answer: dict[str, Any] = {"timelines": read(sys.stdin.buffer)}
+        return {"timelines": read(file)}
     except BadSnapshot as error:
-        answer = {"refused": [str(error), error.expected]}
+        return {"refused": [str(error), error.expected]}
     except MemoryError:
-        answer = {"refused": ["a snapshot that needs more memory than one of its size", "one as PyTorch writes it"]}
-    json.dump(answer, sys.stdout, separators=(",", ":"))
+        return {"refused": ["a snapshot that needs more memory than one of its size", "one as PyTorch writes it"]}
 
 
 def limit(file_bytes: int) -> None:

@@ -1,0 +1,191 @@
+"""Files of others, broken in every way: what `hypothesis` builds and what flipped bytes make of real ones.
+
+    outcomes = fuzz(SNAPSHOT, examples=60, folder=tmp_path)       # Counter({"refused": 51, "imported": 9})
+
+An importer either adds rows that the store takes or ends in a StepscopeError; anything else fails. Pickles are read by
+a process with the limits of the one that an import starts, many by one. What is imported waits in the spool; the last
+SPOOLED of it go into a results file.
+"""
+
+import contextlib
+import itertools
+import pickle
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from runner.errors import StepscopeError
+from runner.importing import import_file
+from runner.store.database import ingest
+from runner.store.spool import Spool
+
+#: How long one example may take (s): far more than any needs on a busy machine.
+PATIENCE_S = 60.0
+FLIPS, SPOOLED = 8, 20
+
+#: Reads pickles of the length that each line names, as the process of an import does, and answers each with its line.
+_READER = """
+import io, json, os, sys
+from runner.timeline.reading import answer, limit
+limit(64 * 2**20)
+while line := sys.stdin.buffer.readline():
+    print(json.dumps(answer(io.BytesIO(sys.stdin.buffer.read(int(line))))), flush=True)
+"""
+
+
+class Reader:
+    """One process for so many pickles; a new one where a pickle has ended it."""
+
+    def __init__(self, *, pickles: int = 500) -> None:
+        self.process: subprocess.Popen[bytes] | None = None
+        self.pickles = self.left = pickles
+
+    def __call__(self, path: Path) -> "subprocess.CompletedProcess[bytes]":
+        self.left -= 1
+        if self.left < 0:
+            self.close()
+        if self.process is None:
+            self.left = self.pickles
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", _READER],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        content, process = path.read_bytes(), self.process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(b"%d\n" % len(content) + content)
+            process.stdin.flush()
+        line = process.stdout.readline()
+        code = 0 if line else process.wait()
+        if not line:
+            self.close()
+        return subprocess.CompletedProcess([], code, stdout=line, stderr=b"")
+
+    def close(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.communicate()
+            self.process = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """One kind of file: its ending, what makes a real one, and strategies of whole files."""
+
+    ending: str
+    real: Callable[[Path], bytes]
+    built: st.SearchStrategy[bytes]
+
+
+def fuzz(kind: Kind, *, examples: int, folder: Path) -> Counter[str]:
+    """Imports so many files of a kind, a half of them built and a half with bytes changed. Returns how they ended."""
+    ends: Counter[str] = Counter()
+    reader = Reader()
+    path = folder / f"their{kind.ending}"
+    real = kind.real(folder / f"real{kind.ending}")
+    with (
+        patch("runner.timeline.importing.run_reader", reader),
+        patch("runner.timeline.importing.ingest"),
+        patch("runner.nsys.importing.ingest"),
+    ):
+
+        @seed(0)
+        @settings(max_examples=examples // 2, deadline=None, database=None, phases=[Phase.generate],
+                  suppress_health_check=list(HealthCheck))  # fmt: skip
+        @given(kind.built)
+        def import_built(content: bytes) -> None:
+            ends[_end(path, content, folder)] += 1
+
+        import_built()
+        for content in itertools.islice(changed(real), examples - ends.total()):
+            ends[_end(path, content, folder)] += 1
+    reader.close()
+    while ingest(folder / "results.duckdb"):
+        pass
+    return ends
+
+
+def changed(real: bytes) -> Iterator[bytes]:
+    """The file with up to FLIPS bytes other than they were, or cut off, or with a piece of itself elsewhere."""
+    order = random.Random(0)
+    while True:
+        content = bytearray(real)
+        for _ in range(order.randint(1, FLIPS)):
+            at = order.randrange(len(content))
+            content[at] = order.choice((0, 0xFF, order.randrange(256), content[at] ^ 1 << order.randrange(8)))
+        if order.random() < 0.1:
+            del content[order.randrange(len(content)) :]
+        elif order.random() < 0.1:
+            start, to = order.randrange(len(content)), order.randrange(len(content))
+            content[to : to + 200] = content[start : start + 200]
+        yield bytes(content)
+
+
+def _end(path: Path, content: bytes, folder: Path) -> str:
+    """Imports the file. Returns `imported` or `refused`; whatever else happens is a defect and raises."""
+    path.write_bytes(content)
+    db, began = folder / "results.duckdb", time.monotonic()
+    refused = None
+    try:
+        import_file(path, db=db)
+    except StepscopeError as error:
+        refused = error
+    assert time.monotonic() - began < PATIENCE_S
+    for waiting in Spool(db).files()[:-SPOOLED]:
+        waiting.unlink()
+    if refused is None:
+        return "imported"
+    assert refused.got
+    assert refused.do
+    return "ended" if "reading ended with" in refused.got else "refused"
+
+
+# ------------------------------------------------------------------------------------------------------- what is built
+
+EDGES = (0, 1, 512, 2**20, 2**31, 2**61, 2**62, 2**63, 2**64, 10**30)
+NUMBERS = st.one_of(st.integers(0, 2**20), st.sampled_from(EDGES), st.integers(-(2**64), 2**64))
+ODD = st.one_of(NUMBERS, st.none(), st.booleans(), st.floats(), st.text(max_size=5), st.binary(max_size=5),
+                st.lists(st.integers(), max_size=2), st.just({}))  # fmt: skip
+
+
+def _mostly(usual: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Mostly what is usual, else anything."""
+    return st.integers(0, 39).flatmap(lambda number: usual if number else ODD)
+
+
+ADDRESSES, SIZES = st.integers(0, 64).map(lambda number: number * 512), st.integers(0, 2**22)
+FRAME = st.fixed_dictionaries({"filename": _mostly(st.text(max_size=8)), "name": _mostly(st.text(max_size=8)),
+                               "line": _mostly(NUMBERS)})  # fmt: skip
+EVENT = st.fixed_dictionaries(
+    {"action": _mostly(st.sampled_from(["alloc", "free_requested", "free_completed", "oom", "segment_alloc",
+                                        "segment_free", "segment_map", "segment_unmap", "snapshot"])),
+     "addr": _mostly(ADDRESSES), "size": _mostly(SIZES)},
+    optional={"time_us": _mostly(NUMBERS), "frames": _mostly(st.lists(FRAME, max_size=3)), "category": ODD},
+)  # fmt: skip
+BLOCK = st.fixed_dictionaries(
+    {"size": _mostly(SIZES), "state": st.sampled_from(["active_allocated", "inactive", "active_pending_free"])},
+    optional={"address": _mostly(ADDRESSES), "requested_size": _mostly(SIZES), "frames": ODD},
+)
+SEGMENT = st.fixed_dictionaries(
+    {"address": _mostly(ADDRESSES), "blocks": _mostly(st.lists(BLOCK, max_size=4))},
+    optional={"device": _mostly(st.integers(0, 3)), "is_expandable": ODD},
+)
+SNAPSHOTS = st.fixed_dictionaries(
+    {"segments": _mostly(st.lists(_mostly(SEGMENT), max_size=3)),
+     "device_traces": _mostly(st.lists(_mostly(st.lists(_mostly(EVENT), max_size=12)), max_size=3))},
+    optional={"allocator_settings": st.one_of(ODD, st.fixed_dictionaries(
+        {"max_split_size": ODD, "roundup_power2_divisions": st.one_of(ODD, st.just({"1": 0}))}))},
+).map(pickle.dumps)  # fmt: skip
