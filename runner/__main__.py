@@ -1,6 +1,14 @@
 """`python -m runner`: see `runner.cli`."""
 
-if __name__ == "__main__":  # a worker imports this module under another name and must not import the commands
-    from runner.cli import main
+import sys
 
-    main()
+from runner.errors import INTERRUPTED, INTERRUPTED_CODE
+
+if __name__ == "__main__":  # a worker imports this module under another name and must not import the commands
+    try:
+        from runner.cli import main
+
+        main()
+    except KeyboardInterrupt:  # before there is a command that could say so: importing takes a second
+        print(INTERRUPTED, file=sys.stderr)
+        sys.exit(INTERRUPTED_CODE)

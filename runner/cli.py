@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 
 from runner import compare, doctor, lists, show
 from runner.engines.local import LocalEngine
-from runner.errors import StepscopeError
+from runner.errors import INTERRUPTED, INTERRUPTED_CODE, StepscopeError
 from runner.frontier import FrontierSettings, explore
 from runner.importing import import_file
 from runner.presets import PRESETS
@@ -50,8 +50,8 @@ class Commands(TyperGroup):
             # In the middle of a query DuckDB makes an error of its own of a Ctrl-C.
             if isinstance(error, RuntimeError) and str(error) != "Query interrupted":
                 raise
-            errors.say("Interrupted. Finished cells are kept; the same command goes on where it stopped.")
-            raise typer.Exit(130) from None
+            errors.say(INTERRUPTED)
+            raise typer.Exit(INTERRUPTED_CODE) from None
 
 
 app = typer.Typer(

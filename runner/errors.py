@@ -11,6 +11,10 @@
 Every message says what was got, what was expected and what to do, in this order.
 """
 
+#: What a command says when it is interrupted, and how it exits then.
+INTERRUPTED = "Interrupted. Finished cells are kept; the same command goes on where it stopped."
+INTERRUPTED_CODE = 130
+
 
 class StepscopeError(Exception):
     """Something Stepscope can explain. `str(error)` is the whole message for the person who sees it."""

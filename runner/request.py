@@ -32,6 +32,8 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "sums": tuple(SUMS),
 }
 NUMBERS = ("contexts", "batch", "warmup", "checkpoint", "seq_lens", "d_heads")
+#: More rounds than these tell nothing more, and a plan of them is not read.
+MAX_ROUNDS = 100
 #: What a config file may give for the names that take one value; the others take one or a list.
 TYPES: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("preset", "label", "device", "db"), (str,)),
@@ -100,7 +102,10 @@ def _request(asked: Mapping[str, Any]) -> Request:
     experiments = _strings(asked["experiment"] or QUESTIONS)
     for name in experiments:
         _check_choice("experiment", name, tuple(QUESTIONS))
-    return Request(preset=asked["preset"], experiments=experiments, axes=axes, rounds=asked["rounds"] or 1)
+    rounds = asked["rounds"] or 1
+    if rounds > MAX_ROUNDS:
+        raise UsageError(f"--rounds got {rounds:,}.", expected=f"at most {MAX_ROUNDS}", do="Sweep again with --fresh.")
+    return Request(preset=asked["preset"], experiments=experiments, axes=axes, rounds=rounds)
 
 
 def _settings(asked: Mapping[str, Any]) -> Settings:

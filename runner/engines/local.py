@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
@@ -105,6 +106,18 @@ class LocalEngine:
             )
         return Outcome(status="crashed", failed_phase=doing, message=f"{message[1]}{f': {text}' if text else '.'}")
 
+    def _start_server(self) -> None:
+        """Starts the fork server, if it does not run, such that a Ctrl-C is no news to it: it imports torch before it
+        ignores one, and would write a traceback over ours."""
+        if not isinstance(self.context, ForkServerContext):
+            return
+        resource_tracker.ensure_running()  # unblocks the signal when it has started, so it comes first
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            forkserver.ensure_running()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
     def _talk(
         self, job: Job | CeilingJob | str, *, timeout_s: float, beat: Callable[[str], None]
     ) -> tuple[tuple[Any, ...] | None, str, str]:
@@ -113,6 +126,7 @@ class LocalEngine:
             log = Path(folder, "output")
             ours, theirs = self.context.Pipe()
             process = self.context.Process(target=_work, args=(theirs, job, str(log)), daemon=False)
+            self._start_server()
             process.start()
             try:
                 theirs.close()

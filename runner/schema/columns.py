@@ -91,7 +91,7 @@ def new_id() -> UUID:
 class Cell:
     """What is asked for. Keyed on numbers, never on a name: sizes of one name differ between editions."""
 
-    @property
+    @cached_property
     def key(self) -> str:
         """16 hex digits that name this question. Only fields that differ from their default count, so that an axis
         added later leaves every older key as it was."""

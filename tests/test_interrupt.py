@@ -1,0 +1,58 @@
+"""Ctrl-C in a sweep's first seconds, while it imports, starts its fork server and describes the machine: one line."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from runner.errors import INTERRUPTED
+from tests.command import PATIENCE_S, ROOT, TINY, family, gone
+
+
+def imported(name: str) -> Callable[["subprocess.Popen[str]"], bool]:
+    """Whether the command has come to import a module."""
+
+    def look(process: "subprocess.Popen[str]") -> bool:
+        assert process.stderr is not None
+        return name in process.stderr.readline()
+
+    return look
+
+
+def serving(process: "subprocess.Popen[str]") -> bool:
+    """Whether the fork server is importing torch."""
+    return any("torch" in path for child in family(process) for path in _files_of(child))
+
+
+def _files_of(process: psutil.Process) -> list[str]:
+    """What a process has mapped into its memory."""
+    try:
+        return [mapped.path for mapped in process.memory_maps()]
+    except psutil.Error:
+        return []
+
+
+@pytest.mark.parametrize("moment", [imported("typer"), imported("duckdb"), serving], ids=["typer", "duckdb", "server"])
+def test_an_early_interrupt_is_one_line_and_leaves_no_process(
+    tmp_path: Path, moment: Callable[["subprocess.Popen[str]"], bool]
+) -> None:
+    """The terminal sends it to the whole group, the fork server included."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "runner", "sweep", *TINY, "--db", str(tmp_path / "r.duckdb")],
+        cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env={**os.environ, **({"PYTHONPROFILEIMPORTTIME": "1"} if moment is not serving else {})},
+    )  # fmt: skip
+    while not moment(process):
+        assert process.poll() is None
+    everyone = family(process)
+    os.killpg(process.pid, signal.SIGINT)
+    lines = process.communicate(timeout=PATIENCE_S)[1].splitlines()
+    assert [line for line in lines if not line.startswith("import time:")] == [INTERRUPTED]
+    assert process.returncode == 130
+    assert gone(everyone)
+    assert os.listdir(tmp_path) == []
