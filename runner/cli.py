@@ -22,11 +22,12 @@ from runner.engines.local import LocalEngine
 from runner.errors import INTERRUPTED, INTERRUPTED_CODE, StepscopeError
 from runner.frontier import FrontierSettings, explore
 from runner.importing import import_file
+from runner.prepare import prepare
 from runner.presets import PRESETS
 from runner.progress import PlainLines, TerminalBar
 from runner.request import CHOICES, read, seconds
 from runner.store.database import default_path
-from runner.sweep import prepare, sweep
+from runner.sweep import sweep
 from runner.terminal import Terminal
 
 #: Columns of a table that goes to a pipe or a file.

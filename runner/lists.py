@@ -10,12 +10,12 @@ from rich.table import Table as Grid
 
 from runner.analysis import costs
 from runner.errors import UsageError
+from runner.prepare import Prepared
 from runner.presets import PRESETS, QUESTIONS
 from runner.progress import duration, size
 from runner.schema import TABLES, StepCell
 from runner.sizes import SIZES
 from runner.store import history
-from runner.sweep import Prepared
 from runner.terminal import Terminal
 from runner.words import title
 
@@ -37,11 +37,10 @@ def print_plan(console: Terminal, prepared: Prepared) -> None:
             f"done: {done}" if done else fits,
         )
     console.print(grid)
-    seconds = sum(item.predicted.seconds for item in prepared.owed)
     flops = sum(item.predicted.step_flops for item in prepared.cells)
     console.say(
         f"{len(prepared.cells)} cells on {machine['device_name']}, {len(prepared.owed)} to measure, about "
-        f"{duration(seconds)}; one step of each is {quantity(flops, 'FLOP')}. "
+        f"{duration(prepared.seconds)}; one step of each is {quantity(flops, 'FLOP')}. "
         "Nothing was measured."
     )
 

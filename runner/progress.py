@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
+from runner.prepare import Expected, Prepared
 from runner.schema import (
     DONE,
     AccumulationRow,
@@ -19,7 +20,6 @@ from runner.schema import (
     SweepRow,
     TimingRow,
 )
-from runner.sweep import Forecast, Prepared
 from runner.terminal import Terminal
 from runner.words import title
 
@@ -50,9 +50,9 @@ class PlainLines:
         where = f"{machine['device_name']} · torch {machine['torch']}"
         self._say(f"{where} · preset {prepared.preset} · {len(prepared.cells)} cells{kept}")
         if total:
-            self._say(f"about {duration(sum(item.predicted.seconds for item in prepared.owed))} · rows go to {self.db}")
+            self._say(f"about {duration(prepared.seconds)} · rows go to {self.db}")
 
-    def doing(self, item: Forecast, phase: str, *, left_s: float) -> None:
+    def doing(self, item: Expected, phase: str, *, left_s: float) -> None:
         """Nothing: a line a cell is enough."""
 
     def finished(self, row: SweepRow, timings: list[TimingRow], *, left_s: float) -> None:
@@ -103,7 +103,7 @@ class TerminalBar(PlainLines):
         if total:
             self.bar.start()
 
-    def doing(self, item: Forecast, phase: str, *, left_s: float) -> None:
+    def doing(self, item: Expected, phase: str, *, left_s: float) -> None:
         self.bar.update(self.task, description=f"{title(item.planned.cell)}: {phase} · {duration(left_s)} left")
 
     def finished(self, row: SweepRow, timings: list[TimingRow], *, left_s: float) -> None:

@@ -13,11 +13,11 @@ from typing import Any, get_args
 from runner.errors import UsageError
 from runner.grids import SUMS
 from runner.plan import Request
+from runner.prepare import Settings
 from runner.presets import PRESETS, QUESTIONS
 from runner.schema import Attention, Backend, Cache, CompileCache, Mode, Optimizer, Precision, WeightsDtype
 from runner.sizes import size_named
 from runner.store.database import default_path
-from runner.sweep import Settings
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "modes": get_args(Mode),

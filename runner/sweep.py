@@ -9,27 +9,24 @@ on the disk before the next one starts; getting it into the file is tried once, 
 
 import contextlib
 import fcntl
-import hashlib
-import json
 import os
 import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
 
-from runner.analysis.prediction import Prediction, predict, rate
 from runner.engines.job import CeilingJob, Job, Outcome
 from runner.engines.local import LocalEngine
-from runner.plan import Planned, Request, check, plan
-from runner.presets import preset_for
+from runner.plan import Request
+from runner.prepare import Expected, Prepared, Settings, prepare
 from runner.schema import (
     DONE,
-    AccumulationCell,
     Moment,
     PlanRow,
     RunRow,
@@ -49,76 +46,14 @@ HEARTBEAT_SECONDS = 4.0
 LAST_INGEST_SECONDS = 5.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """How a sweep is run, apart from what it measures. Times in seconds."""
-
-    db: Path
-    device: str = "auto"
-    label: str | None = None
-    timeout_s: float = 600.0
-    budget_s: float | None = None
-    fresh: bool = False
-    skip_predicted_oom: bool = False
-    ceilings: bool = True
-
-
-@dataclass(frozen=True, kw_only=True)
-class Forecast:
-    """A planned cell with what is predicted of it."""
-
-    planned: Planned
-    predicted: Prediction
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prepared:
-    """A sweep that knows its machine: every cell with its forecast, and those already done."""
-
-    preset: str
-    machine: Mapping[str, Any]
-    cells: tuple[Forecast, ...]
-    done: history.Done
-
-    @property
-    def key(self) -> str:
-        """Names this sweep: what is asked, and where."""
-        asked = sorted((item.planned.cell.key, item.planned.round) for item in self.cells)
-        where = [self.machine[name] for name in ("host", "device_name", "torch", "git_commit")]
-        return hashlib.sha256(json.dumps([asked, where]).encode()).hexdigest()[:16]
-
-    @property
-    def owed(self) -> tuple[Forecast, ...]:
-        return tuple(item for item in self.cells if _name(item) not in self.done)
-
-
 class Watcher(Protocol):
     """Whoever shows a sweep's progress."""
 
     def waiting(self, reason: str) -> None: ...
     def began(self, prepared: Prepared, *, total: int) -> None: ...
-    def doing(self, item: Forecast, phase: str, *, left_s: float) -> None: ...
+    def doing(self, item: Expected, phase: str, *, left_s: float) -> None: ...
     def finished(self, row: SweepRow, timings: list[TimingRow], *, left_s: float) -> None: ...
     def ended(self, *, statuses: Mapping[str, int], out_of_budget: int) -> None: ...
-
-
-def prepare(request: Request, settings: Settings, engine: LocalEngine) -> Prepared:
-    """Asks the machine what it is, makes the plan for it and looks up what is done. Measures nothing."""
-    machine = engine.describe(settings.device)
-    device, memory = machine["device"], machine["device_memory_bytes"]
-    cells = plan(request, device=device, device_memory_bytes=memory, seed=machine["host"] or "")
-    for item in cells:
-        check(item.cell)
-    rates = history.measured_rates(settings.db, machine)
-    done = {} if settings.fresh else history.done_cells(settings.db, machine)
-    forecasts = []
-    for item in cells:
-        precision = "fp32" if isinstance(item.cell, AccumulationCell) else item.cell.precision
-        speed = rate(machine, precision, measured=rates)
-        expected = predict(item.cell, device=device, flops_per_s=speed, gpu=machine["device_name"] or "")
-        forecasts.append(Forecast(planned=item, predicted=expected))
-    preset = request.preset or preset_for(device)
-    return Prepared(preset=preset, machine=machine, cells=tuple(forecasts), done=done)
 
 
 def sweep(request: Request, settings: Settings, *, watcher: Watcher) -> int:
@@ -140,7 +75,7 @@ class _Sweep:
         self.is_new = known is None
         self.plan = [self._plan_row(position, item) for position, item in enumerate(prepared.cells)]
         self.began = self.beat_at = time.monotonic()
-        self.predicted = self.taken = 0.0
+        self.position = {item.name: position for position, item in enumerate(prepared.cells)}
 
     def run(self) -> int:
         self.watcher.began(self.prepared, total=len(self.prepared.owed))
@@ -149,9 +84,9 @@ class _Sweep:
             self._store()
             self._measure_ceilings("start")
         counts: dict[str, int] = {}
-        left = list(self.prepared.owed)
+        left = deque(self.prepared.owed)
         while left and not self._out_of_budget():
-            row = self._measure(left.pop(0), left)
+            row = self._measure(left.popleft(), left)
             counts[row.status] = counts.get(row.status, 0) + 1
         if counts and not left:
             self._measure_ceilings("end")
@@ -162,15 +97,16 @@ class _Sweep:
         self.watcher.ended(statuses=counts, out_of_budget=len(left))
         return 1 if left or set(counts) - DONE else 0
 
-    def _measure(self, item: Forecast, rest: list[Forecast]) -> SweepRow:
+    def _measure(self, item: Expected, rest: Collection[Expected]) -> SweepRow:
         """Measures one cell and stores its row and its details."""
-        position = self.prepared.cells.index(item)
+        position = self.position[item.name]
         started, began, cell_id = utc_now(), time.monotonic(), new_id()
 
         def beat(phase: str) -> None:
-            self.watcher.doing(item, phase, left_s=self._left([item, *rest]))
+            left_s = max(0.0, self._left([item]) - (time.monotonic() - began)) + self._left(rest)
+            self.watcher.doing(item, phase, left_s=left_s + self.prepared.ceiling_seconds)
             if phase == "start" or time.monotonic() - self.beat_at > HEARTBEAT_SECONDS:
-                self._say(position, state="running")
+                self._say(position, state="running", seconds=left_s - self._left(rest))
 
         outcome = self._outcome(item, cell_id, beat=beat)
         seconds = time.monotonic() - began
@@ -191,10 +127,10 @@ class _Sweep:
         details = outcome.measurement.details
         self.spool.write({table_of(item.planned.cell).name: [row], **details}, name=str(cell_id))
         self._store()
-        self.predicted, self.taken = self.predicted + item.predicted.seconds, self.taken + seconds
+        self.prepared.forecast.learn(item.planned.cell, predicted=item.predicted.seconds, measured=seconds)
         self._say(position, state="done", status=outcome.status, seconds=seconds)
         timings = [timing for timing in details.get("timings", ()) if isinstance(timing, TimingRow)]
-        self.watcher.finished(row, timings, left_s=self._left(rest))
+        self.watcher.finished(row, timings, left_s=self._left(rest) + self.prepared.ceiling_seconds)
         return row
 
     def _measure_ceilings(self, moment: Moment) -> None:
@@ -218,7 +154,7 @@ class _Sweep:
         asked: str = self.settings.device
         return asked if asked != "auto" else str(self.prepared.machine["device"])
 
-    def _outcome(self, item: Forecast, cell_id: UUID, *, beat: Any) -> Outcome:
+    def _outcome(self, item: Expected, cell_id: UUID, *, beat: Any) -> Outcome:
         memory = self.prepared.machine["device_memory_bytes"]
         if self.settings.skip_predicted_oom and memory and item.predicted.peak_bytes > memory:
             sizes = f"{item.predicted.peak_bytes / 2**30:.1f} GiB on a device of {memory / 2**30:.1f} GiB"
@@ -238,21 +174,28 @@ class _Sweep:
         ingest(self.settings.db, **QUICK)
 
     def _say(self, position: int, **news: Any) -> None:
-        """Writes the plan with what is new about one cell, and a heartbeat."""
+        """Writes the plan with what is new about one cell, a heartbeat, and the forecast as it is now. The last cell
+        owed has the ceilings' seconds too, so that a page that adds them up says what the terminal says."""
         self.plan[position] = replace(self.plan[position], **news)
         self.beat_at, now = time.monotonic(), utc_now()
-        self.spool.write_plan([replace(row, heartbeat_at=now) for row in self.plan], run_id=self.run_id)
+        waiting = [place for place, row in enumerate(self.plan) if row.state == "waiting"]
+        for place in waiting:
+            self.plan[place] = replace(self.plan[place], seconds=self._left([self.prepared.cells[place]]))
+        rows = [replace(row, heartbeat_at=now) for row in self.plan]
+        last = max((place for place, row in enumerate(rows) if row.state != "done"), default=None)
+        if last is not None:
+            rows[last] = replace(rows[last], seconds=(rows[last].seconds or 0) + self.prepared.ceiling_seconds)
+        self.spool.write_plan(rows, run_id=self.run_id)
 
-    def _left(self, rest: list[Forecast]) -> float:
-        """Seconds still to go: what is predicted, corrected by how the predictions so far turned out."""
-        correction = self.taken / self.predicted if self.predicted else 1.0
-        return sum(item.predicted.seconds for item in rest) * correction
+    def _left(self, rest: Collection[Expected]) -> float:
+        """Seconds that these cells will take, by what is known now."""
+        return sum(self.prepared.forecast.left(item.planned.cell, item.predicted.seconds) for item in rest)
 
     def _out_of_budget(self) -> bool:
         return self.settings.budget_s is not None and time.monotonic() - self.began >= self.settings.budget_s
 
-    def _plan_row(self, position: int, item: Forecast) -> PlanRow:
-        status = self.prepared.done.get(_name(item))
+    def _plan_row(self, position: int, item: Expected) -> PlanRow:
+        status = self.prepared.done.get(item.name)
         return PlanRow(
             run_id=self.run_id,
             position=position,
@@ -275,10 +218,6 @@ class _Sweep:
             started_at=utc_now(),
             **self.prepared.machine,
         )
-
-
-def _name(item: Forecast) -> tuple[str, int]:
-    return item.planned.cell.key, item.planned.round
 
 
 @contextlib.contextmanager

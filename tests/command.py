@@ -22,11 +22,11 @@ import pytest
 
 from runner.cli import app
 from runner.plan import Request, plan
+from runner.prepare import Settings
 from runner.request import read
 from runner.schema import StepCell
 from runner.sizes import size_named
 from runner.store.database import open_reader
-from runner.sweep import Settings
 
 ROOT = Path(__file__).parent.parent
 Found = TypeVar("Found")

@@ -7,7 +7,7 @@ import pytest
 
 from runner.errors import UsageError
 from runner.plan import Request, plan
-from runner.sweep import Settings
+from runner.prepare import Settings
 from tests.command import parsed
 
 #: Every flag of `sweep` with a value, as words and as a config file.

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from runner.cli import app
 from runner.doctor import print_report
+from runner.prepare import Prepared
 from runner.progress import PlainLines, TerminalBar
 from runner.schema import TABLES, new_id, utc_now
-from runner.sweep import Prepared
 from runner.terminal import Terminal
 from runner.visible import visible
 from tests import memory_rows, roofline_rows, rows, traces

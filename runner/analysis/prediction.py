@@ -19,12 +19,14 @@ from runner.schema import AccumulationCell, AttentionCell, MemoryCell, NumericsC
 ASSUMED_SHARE_OF_PEAK = 0.3
 ASSUMED_CORE_FLOPS = 40e9
 #: Starting a process, building a model and starting CUDA in it, by device (s).
-START_SECONDS: Mapping[str, float] = {"cuda": 2.0, "mps": 3.0, "cpu": 0.3}
-COMPILE_SECONDS_PER_BLOCK = 8.0
-MOST_COMPILED_BLOCKS = 8
+START_SECONDS: Mapping[str, float] = {"cuda": 2.0, "mps": 3.0, "cpu": 0.15}
+#: Compiling anything in an own process without a cache, and each of the first blocks of a model (s).
+COMPILE_SECONDS, COMPILE_SECONDS_PER_BLOCK, MOST_COMPILED_BLOCKS = 8.0, 5.0, 8
+#: An attention cell also looks at what it keeps and compares with float64 (s).
+ATTENTION_SECONDS = 0.3
 #: A memory cell runs a few steps, and looks at what they allocated (s).
 MEMORY_STEPS = 4
-MEMORY_SECONDS = 0.5
+MEMORY_SECONDS = 0.1
 #: A profiled cell runs steps without and with the profiler, and reads its events (s).
 PROFILE_STEPS = 20
 PROFILE_SECONDS = 1.0
@@ -59,8 +61,8 @@ def predict(cell: SweepCell, *, device: Device, flops_per_s: float, gpu: str = "
     start = START_SECONDS[device]
     if isinstance(cell, AttentionCell):
         flops = attention.forward_flops(cell) + attention.backward_flops(cell)
-        compiling = COMPILE_SECONDS_PER_BLOCK if cell.backend == "compiled" else 0
-        seconds = start + compiling + _measuring(cell, flops / flops_per_s)
+        compiling = COMPILE_SECONDS if cell.backend == "compiled" else 0
+        seconds = start + compiling + ATTENTION_SECONDS + _measuring(cell, flops / flops_per_s)
         peak = attention.predicted_peak_bytes(cell, device=device, gpu=gpu)
         return Prediction(step_flops=flops, peak_bytes=peak, seconds=seconds)
     if isinstance(cell, AccumulationCell):
@@ -79,7 +81,11 @@ def predict(cell: SweepCell, *, device: Device, flops_per_s: float, gpu: str = "
 
 def _compiling(cell: StepCell | ProfileCell) -> float:
     compiled_blocks = {"eager": 0, "cuda-graphs": 0, "compiled-block": 1}.get(cell.backend, cell.layers)
-    return COMPILE_SECONDS_PER_BLOCK * min(compiled_blocks, MOST_COMPILED_BLOCKS)
+    if not compiled_blocks:
+        return 0.0
+    once = COMPILE_SECONDS + COMPILE_SECONDS_PER_BLOCK * min(compiled_blocks, MOST_COMPILED_BLOCKS)
+    # With an empty cache a cell compiles twice: without one, and again with what that left.
+    return once * 2 if getattr(cell, "compile_cache", "shared") == "empty" else once
 
 
 def _numerics(cell: NumericsCell, *, device: Device, flops_per_s: float) -> Prediction:

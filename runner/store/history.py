@@ -13,10 +13,22 @@ from typing import Any
 from uuid import UUID
 
 from runner.errors import DatabaseMissing
-from runner.schema import DONE, TABLES, AttentionRow, FrontierRow, Status, StepRow, Table
+from runner.grids import GRIDS
+from runner.schema import (
+    DONE,
+    TABLES,
+    AttentionRow,
+    FrontierRow,
+    Status,
+    StepRow,
+    SweepCell,
+    Table,
+)
 from runner.store.cells import EVERY_CELL
 from runner.store.database import open_reader
 
+#: So many rows of a table say what its cells take.
+MAX_PAST = 100
 #: Cells and rounds are told apart by key and round.
 Done = Mapping[tuple[str, int], Status]
 
@@ -77,6 +89,23 @@ def measured_rates(db: Path, machine: Mapping[str, Any]) -> dict[str, float]:
         _named(machine, "device_name", "torch"),
     )
     return dict(rows)
+
+
+def past_cells(db: Path, machine: Mapping[str, Any]) -> list[tuple[SweepCell, float]]:
+    """The latest cells that ended ok on this device with this torch, some of each table, with their seconds."""
+    found: list[tuple[SweepCell, float]] = []
+    for cell in GRIDS:
+        table = next(table for table in TABLES.values() if issubclass(table.row, cell))
+        rows = _query(
+            db,
+            f"""
+            SELECT {", ".join(cell.names())}, cell_seconds FROM {table.name} JOIN runs USING (run_id)
+            WHERE {_HERE} AND status = 'ok' AND cell_seconds IS NOT NULL ORDER BY cell_id DESC LIMIT {MAX_PAST}
+            """,
+            _named(machine, "device_name", "torch"),
+        )
+        found += [(cell(**dict(zip(cell.names(), key, strict=True))), seconds) for *key, seconds in rows]
+    return found
 
 
 def runs(db: Path) -> list[RunSummary]:

@@ -1,0 +1,73 @@
+"""How long a sweep will take: worked out by hand, the same on every page and in the terminal, and learned from rows."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from runner.analysis.forecast import CEILING_SECONDS, FAMILIAR_S, Forecast
+from runner.engines.local import LocalEngine
+from runner.prepare import Expected, Prepared, prepare
+from runner.schema import MemoryCell, SweepRow, TimingRow
+from runner.store.queries.progress import progress
+from runner.sweep import sweep
+from tests.command import TINY, parsed, rows, tiny
+
+SHAPE = {"d_model": 8, "d_ff": 16, "layers": 1, "heads": 2, "vocabulary": 32}
+
+
+def test_a_cell_takes_what_it_took_and_its_kind_is_off_as_it_was() -> None:
+    past = [(tiny(), 2.0, 9.0), (tiny(), 2.0, 11.0), (tiny(), 2.0, 30.0)]
+    forecast = Forecast(past)
+    assert forecast.seconds(tiny(), predicted=2.0) == 11.0
+    # 50 s where 6 were predicted: all are off by (50 + 5) / (6 + 5) = 5, this kind by (50 + 5 * 5) / (6 + 5)
+    assert FAMILIAR_S == 5.0
+    assert forecast.seconds(tiny(context=32), predicted=2.0) == pytest.approx(2.0 * 75 / 11)
+    memory = MemoryCell(**SHAPE, context=16, mode="train", precision="fp32")
+    assert forecast.seconds(memory, predicted=1.0) == pytest.approx((5.0 * 5) / 5)
+    assert Forecast().seconds(tiny(), predicted=2.0) == 2.0
+
+
+def test_what_a_sweep_learns_scales_what_is_left_and_compiling_is_another_kind() -> None:
+    forecast, compiled = Forecast(), tiny(backend="compiled")
+    assert forecast.left(tiny(), 3.0) == 3.0
+    forecast.learn(compiled, predicted=10.0, measured=40.0)
+    every = (40 + 5) / (10 + 5)
+    assert forecast.left(compiled, 1.0) == pytest.approx((40 + 5 * every) / 15)
+    assert forecast.left(tiny(), 1.0) == pytest.approx(every), "nothing is known of these alone"
+
+
+class Listener:
+    """Keeps what the terminal is told and what a page would say at that moment (s)."""
+
+    def __init__(self, db: Path) -> None:
+        self.db, self.left, self.prepared = db, list[tuple[float, float | None]](), list[Prepared]()
+
+    def waiting(self, reason: str) -> None: ...
+
+    def began(self, prepared: Prepared, *, total: int) -> None:
+        self.prepared.append(prepared)
+
+    def doing(self, item: Expected, phase: str, *, left_s: float) -> None: ...
+
+    def finished(self, row: SweepRow, timings: list[TimingRow], *, left_s: float) -> None:
+        found = progress(self.db)
+        self.left.append((left_s, found[0].seconds_left if found else None))
+
+    def ended(self, *, statuses: Mapping[str, int], out_of_budget: int) -> None: ...
+
+
+def test_page_and_terminal_say_the_same_and_rows_say_it_the_next_time(tmp_path: Path) -> None:
+    db = tmp_path / "results.duckdb"
+    request, settings = parsed(*TINY, "--contexts", "8,16,24", "--db", str(db), "--fresh")
+    listener = Listener(db)
+    assert sweep(request, settings, watcher=listener) == 0
+    assert len(listener.left) == 3
+    for terminal, page in listener.left[:-1]:
+        assert page == pytest.approx(terminal)
+    assert listener.left[-1][0] == pytest.approx(CEILING_SECONDS["cpu"]), "the ceilings at its end are still to come"
+    (first,) = listener.prepared
+    assert first.seconds == pytest.approx(sum(item.predicted.seconds for item in first.cells) + 2 * 1.5)
+    again = prepare(request, settings, LocalEngine())
+    taken = {row["cell_key"]: row["cell_seconds"] for row in rows(db, "SELECT cell_key, cell_seconds FROM steps")}
+    assert {item.planned.cell.key: item.predicted.seconds for item in again.cells} == pytest.approx(taken)
