@@ -293,7 +293,7 @@ def test_the_grid_gives_each_way_a_row_of_its_own(tmp_path: Path) -> None:
     found = places(measured(stored(tmp_path / "r.duckdb", *cells), Selection(mode="train")))
     assert [(place.block, place.row, len(place.cells)) for place in found] == [
         ("toy-64", "fp32 · eager", 1),
-        ("toy-64", "fp32 · compiled · attention sdpa · optimizer fused", 1),
+        ("toy-64", "fp32 · compiled · sdpa · optimizer fused", 1),
         ("toy-64", "bf16 · eager · warm-up 0 steps", 1),
         ("toy-64", "fp32 · eager · batch 8", 1),
     ]

@@ -23,6 +23,8 @@ _LEVELS = (
 )
 #: A column takes at most this share of the width: one alone would be a band across the page.
 _COLUMN = 1 / 3
+#: Names of rows with more letters than this stand in two lines, so that a phone has room for the tiles.
+_LONG = 24
 _NOTHING, _SKIPPED, _FAILED, _PARTLY, _MEASURED = range(5)
 
 
@@ -84,12 +86,18 @@ def coverage_grid(tiles: Sequence[CoverageTile], *, x: str = "", state: str = "c
         textfont={"size": 12, "color": [word[3] for word in words]},
         hoverinfo="skip",
     )
-    figure.update_layout(**layout(height=60 + 28 * len(rows), state=state, legend=False))
+    figure.update_layout(
+        **layout(
+            height=60 + (36 if any(len(n or "") > _LONG for _, n in rows) else 28) * len(rows),
+            state=state,
+            legend=False,
+        )
+    )
     figure.update_xaxes(
         title=x or title_of("steps", "context"), type="category", side="top", showgrid=False, ticks="",
         domain=[0, min(1.0, _COLUMN * len(columns))],
     )  # fmt: skip
-    labels = [f"<b>{size}</b>" if name is None else name for size, name in rows]
+    labels = [f"<b>{size}</b>" if name is None else _in_two_lines(name) for size, name in rows]
     figure.update_yaxes(
         range=[len(rows) - 0.5, -0.5],
         tickvals=list(range(len(rows))),
@@ -100,6 +108,15 @@ def coverage_grid(tiles: Sequence[CoverageTile], *, x: str = "", state: str = "c
         ticks="",
     )
     return figure
+
+
+def _in_two_lines(name: str) -> str:
+    """A long name broken where its two lines are most alike."""
+    parts = name.split(" · ")
+    if len(name) <= _LONG or len(parts) == 1:
+        return name
+    lines = [(" · ".join(parts[:at]), " · ".join(parts[at:])) for at in range(1, len(parts))]
+    return "<br>".join(min(lines, key=lambda pair: max(map(len, pair))))
 
 
 def _level(tile: CoverageTile | None) -> int:

@@ -19,6 +19,8 @@ from runner.words import kind
 _SHAPE = tuple(Shape.__dataclass_fields__)
 #: What a row's name begins with, as far as its cells have it.
 _LEAD = ("implementation", "precision", "backend")
+#: Fields whose values say what they are.
+_BARE = (*_LEAD, "mode", "attention")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +79,7 @@ def _row(cell: SweepCell, names: Sequence[str]) -> str:
     """What leads and, of the rest, what is not the default; and what is unusual about how it was measured."""
     known = {item.name: item for item in fields(kind(cell))}
     said = [
-        str(getattr(cell, name)) if name in (*_LEAD, "mode") else f"{known[name].metadata['label'].lower()} {value}"
+        str(getattr(cell, name)) if name in _BARE else f"{known[name].metadata['label'].lower()} {value}"
         for name in names if name in _LEAD or (value := getattr(cell, name)) != known[name].default
     ]  # fmt: skip
     return " · ".join(part for part in (*said, unusual(cell)) if part)

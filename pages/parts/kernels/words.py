@@ -47,7 +47,7 @@ def noun(trace: Trace) -> str:
 
 def per(trace: Trace) -> str:
     """What the times of a trace are times of."""
-    return "a step" if trace.steps else "all that was recorded"
+    return "a profiled step" if trace.steps else "all that was recorded"
 
 
 def phase_words(phase: str) -> str:
@@ -81,10 +81,15 @@ def answer(name: str, trace: Trace, parts: Sequence[Part]) -> str:
     spent = {phase: sum(by_class(parts, phase=phase).values()) for phase in phases_of(part.phase for part in parts)}
     split = ", ".join(f"{phase_words(phase)} {ms / whole:.0%}" for phase, ms in spent.items() if ms / whole >= 0.005)
     together = f"{number(whole)} ms that the {noun(trace)} of {per(trace)} take together"
+    bare = (
+        f" Without the profiler the step takes **{number(trace.unprofiled_step_ms)} ms**."
+        if trace.unprofiled_step_ms
+        else ""
+    )
     return (
         f"In {called(name, trace)}, **{first[1]}** take **{first[0]:.0%}** of the {together}"
         + (f"; then come {others}" if others else "")
-        + f". By phase: {split}."
+        + f".{bare} By phase: {split}."
     )
 
 

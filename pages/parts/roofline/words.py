@@ -8,6 +8,7 @@ from typing import Any
 
 from pages.charts.frame import number
 from pages.charts.roofline import rate
+from pages.parts.answers import share
 from pages.parts.frame import Frame
 from pages.parts.roofline.limits import Limits
 from runner.analysis.costs import step_flops
@@ -32,7 +33,7 @@ def answer(frame: Frame, cells: Sequence[Measured], limits: Limits) -> str:
     ):
         if roof:
             used = utilization(cell, step_ms=step_ms, peak_flops_per_s=roof.flops_per_s)
-            parts.append(f"**{used.hfu:.0%}** of the {rate(roof.flops_per_s)} {whose}")
+            parts.append(f"**{share(used.hfu)}** of the {rate(roof.flops_per_s)} {whose}")
     best = limits.roof(cell.precision)
     if best is None:
         return f"{words}. What this machine can do at most in {cell.precision} is not known."
@@ -40,9 +41,10 @@ def answer(frame: Frame, cells: Sequence[Measured], limits: Limits) -> str:
     per_byte = intensity(cell, device=limits.device)
     bound = "multiplying" if per_byte >= best.ridge else "memory"
     return (
-        f"{words}, {' and '.join(parts)}. With nothing else in the way it would take {number(least)} ms: it is "
-        f"**{number(step_ms / least)}× from its limit**. At {number(per_byte)} operations a byte, against the "
-        f"{number(best.ridge)} of the ridge, that limit is {bound}."
+        f"{words}, {' and '.join(parts)}. That is multiplying alone. Its limit, with the bytes that it has to move and "
+        f"nothing else in the way, is {number(least)} ms: it reaches **{share(least / step_ms)} of that limit**, which "
+        f"is to take {number(step_ms / least)}× as long. At {number(per_byte)} operations a byte, against the "
+        f"{number(best.ridge)} of the ridge, the limit of the whole step is {bound}."
     )
 
 

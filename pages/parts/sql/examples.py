@@ -28,11 +28,20 @@ EXAMPLES = (
     _example(
         "Time of a step",
         """
-WITH parts AS (
-    SELECT concat_ws(' · ', d_model, context, mode, precision, backend) AS cell, phase,
-        median(t.median_ms) AS median_ms
-    FROM steps JOIN timings t USING (cell_id)
-    WHERE status = 'ok' AND phase IN ('forward', 'loss', 'backward', 'optimizer')
+WITH named AS (
+    SELECT cell_id, cell_key, concat_ws(' · ', d_model, layers, context, mode, precision, backend,
+        nullif(attention, 'naive'), nullif(optimizer, 'foreach'), 'weights ' || nullif(weights_dtype, 'fp32'),
+        'checkpoints ' || nullif(checkpoint_blocks, 0), 'batch ' || nullif(batch, 4),
+        'warm-up ' || nullif(warmup_steps, 5), nullif(compile_cache, 'shared') || ' cache') AS name
+    FROM steps WHERE status = 'ok' QUALIFY run_id = max(run_id) OVER (PARTITION BY cell_key)),
+cells AS (
+    SELECT cell_id, name || CASE WHEN count(DISTINCT cell_key) OVER (PARTITION BY name) > 1
+        THEN ' · ' || cell_key[:4] ELSE '' END AS cell
+    FROM named),
+parts AS (
+    SELECT cell, phase, median(t.median_ms) AS median_ms  -- of the rounds of one cell
+    FROM cells JOIN timings t USING (cell_id)
+    WHERE phase IN ('forward', 'loss', 'backward', 'optimizer')
     GROUP BY ALL)
 FROM parts ORDER BY sum(median_ms::DECIMAL(18, 6)) OVER (PARTITION BY cell) DESC, cell,
     list_position(['forward', 'loss', 'backward', 'optimizer'], phase)""",
