@@ -5,7 +5,9 @@
     ├── StoreError                the file
     │   ├── DatabaseMissing       there is none yet
     │   ├── DatabaseBusy          another program holds it open for writing
-    │   └── DatabaseForeign       it is not DuckDB's, or not Stepscope's, or from a newer Stepscope
+    │   ├── DatabaseForeign       it is not DuckDB's, or not Stepscope's, or from a newer Stepscope
+    │   ├── DatabaseDamaged       some of its tables can no longer be read
+    │   └── RowsRefused           it holds what its columns may not hold
     └── Skipped                   a cell that this machine cannot measure; becomes a row, never a failure
 
 Every message says what was got, what was expected and what to do, in this order.
@@ -46,6 +48,18 @@ class DatabaseBusy(StoreError):
 
 class DatabaseForeign(StoreError):
     """The file is not a DuckDB database, not a Stepscope file, or was made by a newer Stepscope."""
+
+
+class DatabaseDamaged(StoreError):
+    """Tables of the file cannot be read, such as after an error of the disk; `tables` are their names."""
+
+    def __init__(self, got: str, *, expected: str = "", do: str = "", tables: tuple[str, ...] = ()) -> None:
+        super().__init__(got, expected=expected, do=do)
+        self.tables = tables
+
+
+class RowsRefused(StoreError):
+    """Rows hold what the schema does not allow; none of them was added."""
 
 
 class Skipped(StepscopeError):

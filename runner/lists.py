@@ -16,6 +16,7 @@ from runner.progress import duration, size
 from runner.schema import TABLES, StepCell
 from runner.sizes import SIZES
 from runner.store import history
+from runner.store.database import look_through
 from runner.terminal import Terminal
 from runner.words import title
 
@@ -58,10 +59,19 @@ def print_lists(console: Terminal, what: str, *, db: Path) -> None:
             console.print(part())
     if what in ("runs", "all"):
         found = history.runs(db)
+        print_left_out(console, db)
         if found:
             console.print(runs_grid(found))
         else:
             console.say(f"No runs in {db} yet: python -m runner sweep")
+
+
+def print_left_out(console: Terminal, db: Path) -> None:
+    """How many rows of the file no table shows, if any."""
+    left_out = look_through(db).left_out
+    if left_out:
+        counts = ", ".join(f"{count:,} of {name}" for name, count in left_out.items())
+        console.say(f"Left out, as their values break the contract: {counts} in {db}.", style="yellow")
 
 
 def columns_markdown() -> str:

@@ -13,7 +13,7 @@ from runner import frontier
 from runner.analysis.audit import Finding, audit, grade
 from runner.ceilings import print_ceilings
 from runner.errors import UsageError
-from runner.lists import headed, quantity, runs_grid
+from runner.lists import headed, print_left_out, quantity, runs_grid
 from runner.progress import STATUS_STYLES, size
 from runner.schema import AttentionRow, StepRow, SweepRow
 from runner.store import history
@@ -35,6 +35,7 @@ def print_run(console: Terminal, run: str, *, db: Path) -> None:
     measured = sorted(history.cells_of(db, found.run_id), key=lambda item: _order(item.row))
     findings = [audit(item.row, step_ms=item.step_ms) for item in measured]
     console.print(runs_grid([found]), "")
+    print_left_out(console, db)
     if measured:
         console.print(_cells(measured, findings), "")
     attention = sorted(history.attention_of(db, found.run_id), key=lambda pair: _attention_order(pair[0]))

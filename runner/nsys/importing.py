@@ -26,6 +26,7 @@ from runner.nsys.stats import read_stats
 from runner.schema import KernelRow, RunRow, TraceRow, new_id, utc_now
 from runner.store.database import ingest
 from runner.store.spool import Spool
+from runner.store.staging import check_rows
 
 #: How long the rows may wait for whoever reads the results file; later they still get in with the next command.
 INGEST_SECONDS = 5.0
@@ -93,8 +94,9 @@ def _added(run: RunRow, found: Sequence[Recording], *, db: Path, title: str) -> 
         share = known / total if total else 0.0
         traces.append(ImportedTrace(row=trace, attributed_share=share, overlapping=recording.overlapping))
         kernels += rows
-    Spool(db).write({"runs": [run], "traces": [trace.row for trace in traces], "kernels": kernels},
-                    name=f"import-{run.run_id}")  # fmt: skip
+    added: dict[str, list[object]] = {"runs": [run], "traces": [trace.row for trace in traces], "kernels": [*kernels]}
+    check_rows(added, where=Path(title))
+    Spool(db).write(added, name=f"import-{run.run_id}")
     ingest(db, patience_s=INGEST_SECONDS)
     return Imported(run_id=run.run_id, traces=tuple(traces))
 

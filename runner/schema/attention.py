@@ -19,7 +19,9 @@ class AttentionCell(Cell):
     precision: Precision = required("Precision", "", "dtype of the tensors; fp32 is IEEE, tf32 its own.")
     causal: bool = column("Causal", "", "Whether a query sees only the keys up to its own position.", True)
     cache: Cache = column("Cache", "", "cold: the L2 cache is emptied before every iteration; hot: it is not.", "hot")
-    warmup_steps: int = column("Warm-up", "steps", "Iterations run before the measured ones.", 5, effort="most")
+    warmup_steps: int = column(
+        "Warm-up", "steps", "Iterations run before the measured ones.", 5, effort="most", least=0
+    )
     min_steps: int = column(
         "Iterations, at least", "steps", "Measured iterations before the cell may end.", 100, effort="most"
     )

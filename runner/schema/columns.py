@@ -32,11 +32,20 @@ SQL_TYPES: Mapping[type, str] = {
 }
 
 
+#: The largest whole number, the largest number with a unit, the largest without one: beyond them sums and products
+#: of a few rows no longer fit into 64 bits.
+MAX_WHOLE, MAX_MEASURED, MAX_NUMBER = 2**60, 1e30, 1e100
+#: Units of which there cannot be less than none, as there is of a difference (a column says so with `least`).
+_NEVER_NEGATIVE = {"ms", "s", "µs", "bytes", "bytes/s", "FLOP", "FLOP/s", "tokens", "tokens/s", "sequences", "steps",
+                   "blocks", "MHz", "W"}  # fmt: skip
+
+
 @dataclass(frozen=True, kw_only=True)
 class Column:
     """One column of a table. `unit` is empty for names, counts of nothing in particular and times of day. `absent` is
-    what rows hold that are older than the column: the default of an axis, which is what they were measured with.
-    `effort` is None unless the column is a field of a key that says how a cell was measured, and not what."""
+    what rows hold that are older than the column: its default, of an axis what they were measured with.
+    `effort` is None unless the column is a field of a key that says how a cell was measured, and not what. `asked`
+    columns are of a cell's key; `nullable` ones may be unknown; `least` overrides the lower bound."""
 
     name: str
     type: type
@@ -46,6 +55,9 @@ class Column:
     doc: str
     effort: Preferred | None = None
     absent: str | float | None = None
+    asked: bool = False
+    nullable: bool = True
+    least: float | None = None
 
     @property
     def sql_type(self) -> str:
@@ -58,18 +70,41 @@ class Column:
         return -self.choices.index(value) if self.effort == "first" else -value if self.effort == "least" else value
 
     @property
+    def bounds(self) -> tuple[float, float] | None:
+        """The least and the largest value of a number, None for other types: sizes that are asked for are at least 1,
+        counts and whatever has a unit are at least 0."""
+        if self.type not in (int, float):
+            return None
+        most = MAX_WHOLE if self.type is int else MAX_MEASURED if self.unit else MAX_NUMBER
+        if self.least is not None:
+            return max(self.least, -most), most
+        if self.type is int:
+            return int(self.asked), most
+        return 0.0 if self.unit in _NEVER_NEGATIVE else -most, most
+
+    @property
     def title(self) -> str:
         """The label with its unit, as an axis or a table heading shows it."""
         return f"{self.label} ({self.unit})" if self.unit else self.label
 
 
-def column(label: str, unit: str, doc: str, default: Any = None, *, effort: Preferred | None = None) -> Any:
-    """A dataclass field that carries the label, unit and meaning of its column. `default=MISSING` makes it required."""
-    return field(default=default, metadata={"label": label, "unit": unit, "doc": doc, "effort": effort})
+def column(
+    label: str,
+    unit: str,
+    doc: str,
+    default: Any = None,
+    *,
+    effort: Preferred | None = None,
+    least: float | None = None,
+) -> Any:
+    """A dataclass field that carries the label, unit and meaning of its column. `default=MISSING` makes it required;
+    `least` is the smallest number it may hold, where its type and unit do not say so (`Column.bounds`)."""
+    metadata = {"label": label, "unit": unit, "doc": doc, "effort": effort, "least": least}
+    return field(default=default, metadata=metadata)
 
 
-def required(label: str, unit: str, doc: str) -> Any:
-    return column(label, unit, doc, default=MISSING)
+def required(label: str, unit: str, doc: str, *, least: float | None = None) -> Any:
+    return column(label, unit, doc, default=MISSING, least=least)
 
 
 def utc_now() -> datetime:
@@ -132,7 +167,9 @@ class Table:
                 name=item.name,
                 type=_plain(hints[item.name])[0],
                 choices=_plain(hints[item.name])[1],
-                absent=item.default if item.name in self.key and item.default is not MISSING else None,
+                asked=item.name in self.key,
+                nullable=type(None) in get_args(hints[item.name]),
+                absent=None if item.default is MISSING else item.default,
                 **item.metadata,
             )
             for item in fields(self.row)

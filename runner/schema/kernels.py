@@ -34,7 +34,7 @@ class ProfileCell(Cell):
     attention: Attention = column("Attention", "", "Attention implementation by name.", "naive")
     optimizer: Optimizer = column("Optimizer", "", "AdamW implementation.", "foreach")
     checkpoint_blocks: int = column(
-        "Checkpointing", "blocks", "Blocks recomputed together; 0 keeps all activations.", 0
+        "Checkpointing", "blocks", "Blocks recomputed together; 0 keeps all activations.", 0, least=0
     )
 
 
@@ -97,7 +97,7 @@ class KernelRow(Detail):
     )
     kernel: str = required("Kernel", "", "The kernel's own name; the operator's, on a CPU.")
     kernel_class: KernelClass = required("Class", "", "What kind of work it does.")
-    calls: float = required("Calls", "", "Launches per step.")
+    calls: float = required("Calls", "", "Launches per step.", least=0)
     device_ms: float = required("Time", "ms", "Time on the device per step, all calls together.")
     operator: str | None = column("Operator", "", "The PyTorch operator that launched it.")
     flops: int | None = column(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from runner.schema.choices import Attention, Category, Limited, Mode, Optimizer, Precision, TimelineOrigin, WeightsDtype
-from runner.schema.columns import Cell, column, required
+from runner.schema.columns import MAX_WHOLE, Cell, column, required
 from runner.schema.runs import Detail, Row
 
 
@@ -24,7 +24,7 @@ class MemoryCell(Cell):
     attention: Attention = column("Attention", "", "Attention implementation by name.", "naive")
     optimizer: Optimizer = column("Optimizer", "", "AdamW implementation.", "foreach")
     checkpoint_blocks: int = column(
-        "Checkpointing", "blocks", "Blocks recomputed together; 0 keeps all activations.", 0
+        "Checkpointing", "blocks", "Blocks recomputed together; 0 keeps all activations.", 0, least=0
     )
     timeline: bool = column(
         "Timeline", "", "Whether every allocation of the step is recorded, with its stack.", False, effort="least"
@@ -54,12 +54,17 @@ class MemoryRow(MemoryCell, Row):
         "Workspace", "bytes", "Held before the step and not the model's: scratch of libraries, step counters."
     )
     rounding_bytes: int | None = column(
-        "Rounding", "bytes", "What CUDA's allocator adds to the sizes asked for, by its own counters, at the peak."
+        "Rounding",
+        "bytes",
+        "What CUDA's allocator adds to the sizes asked for, by its own counters, at the peak.",
+        least=-MAX_WHOLE,
     )
     fragmentation_bytes: int | None = column(
-        "Fragmentation", "bytes", "Reserved and not allocated at the peak; CUDA only."
+        "Fragmentation", "bytes", "Reserved and not allocated at the peak; CUDA only.", least=-MAX_WHOLE
     )
-    residual_bytes: int | None = column("Unexplained", "bytes", "Peak allocated minus the parts that are tensors.")
+    residual_bytes: int | None = column(
+        "Unexplained", "bytes", "Peak allocated minus the parts that are tensors.", least=-MAX_WHOLE
+    )
     predicted_peak_bytes: int | None = column("Predicted peak", "bytes", "Peak by the closed formulas.")
     residual_stream_bytes: int | None = column("One residual stream", "bytes", "B T d_model elements, as measured.")
     saved_bytes: int | None = column(

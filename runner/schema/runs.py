@@ -108,7 +108,7 @@ class TelemetryRow(Detail):
     sm_clock_mhz: int | None = column("SM clock", "MHz", "Clock of the multiprocessors.")
     memory_clock_mhz: int | None = column("Memory clock", "MHz", "Clock of the memory.")
     power_watts: float | None = column("Power", "W", "Power drawn by the board.")
-    temperature_celsius: int | None = column("Temperature", "°C", "Temperature of the GPU.")
+    temperature_celsius: int | None = column("Temperature", "°C", "Temperature of the GPU.", least=-273)
     throttle_reasons: str | None = column(
         "Throttled by", "", "Why the clocks were held down, comma separated; empty if not."
     )

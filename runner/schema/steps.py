@@ -35,10 +35,14 @@ class StepCell(Cell):
     attention: Attention = column("Attention", "", "Attention implementation by name.", "naive")
     optimizer: Optimizer = column("Optimizer", "", "AdamW implementation.", "foreach")
     checkpoint_blocks: int = column(
-        "Checkpointing", "blocks", "Blocks recomputed together in the backward pass; 0 keeps every activation.", 0
+        "Checkpointing",
+        "blocks",
+        "Blocks recomputed together in the backward pass; 0 keeps every activation.",
+        0,
+        least=0,
     )
     warmup_steps: int = column(
-        "Warm-up", "steps", "Steps run before the measured ones; their samples are kept too.", 5, effort="most"
+        "Warm-up", "steps", "Steps run before the measured ones; their samples are kept too.", 5, effort="most", least=0
     )
     min_steps: int = column("Steps, at least", "steps", "Measured steps before the cell may end.", 10, effort="most")
     max_steps: int = column("Steps, at most", "steps", "Measured steps after which the cell ends.", 200, effort="most")

@@ -1,22 +1,23 @@
 """The results file, attached to a connection in memory as `file`, and what is said when that cannot be.
 
-    >>> with connected() as con, attached(con, path, access="READ_ONLY", deadline=time.monotonic() + 2):
-    ...     columns_by_table = present(con)
+    >>> with connected(path) as con, attached(con, path, access="READ_ONLY", deadline=time.monotonic() + 2):
+    ...     columns_by_table = present(con, path)
 
-DuckDB lets one process write or many read. Limits: a file that was cut short is noticed, one whose inside was
-overwritten only when DuckDB comes across it.
+DuckDB lets one process write or many read. A file may come from anybody, so that nothing in it is executed: a
+connection reaches no other file, and what has the name of one of our tables must be a table, with our types. Limits: a
+file that was cut short is noticed, one whose inside was overwritten only when DuckDB comes across it.
 """
 
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
 import duckdb
 
 from runner.errors import DatabaseBusy, DatabaseForeign
-from runner.schema import TABLES
+from runner.schema import TABLES, Column, Table
 from runner.store.spool import RETRY_S
 
 #: Never fetch an extension from the web; and threads beyond the cores that a query uses only slow the opening.
@@ -29,15 +30,39 @@ CONFIG: dict[str, str | bool | int | float | list[str]] = {
 #: How DuckDB says that another process, or another connection of this one, has the file.
 _HELD = ("Could not set lock on file", "Unique file handle conflict")
 
+#: What DuckDB raises where it meets a block that is not as it was written. Some of it ends the connection.
+_DAMAGE = (
+    duckdb.IOException, duckdb.SerializationException, duckdb.InternalException, duckdb.FatalException,
+    UnicodeDecodeError,
+)  # fmt: skip
+#: What a DuckDB file may have beside it.
+_LOGS = (".wal", ".wal.checkpoint", ".wal.recovery")
+_CONFINED = (
+    "SET python_enable_replacements = false",
+    "SET enable_external_access = false",
+    "SET lock_configuration = true",
+)
+#: The most rows that a table may have.
+MAX_ROWS = 1_000_000_000
+
 #: What a DuckDB file has before its first block.
 _HEADER_BYTES = 3 * 4096
 
 
 @contextlib.contextmanager
-def connected() -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection with nothing attached. Opening and closing it take 15 ms: a reader does it without the lock."""
+def connected(
+    *files: Path, folder: Path | None = None, limits: Sequence[str] = ()
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection with nothing attached, which can open `files`, what is in `folder`, and nothing else. `limits` are
+    further settings, as SQL; from then on none can be changed. Opening and closing it take 15 ms: a reader does it
+    without the lock."""
     con = duckdb.connect(config=CONFIG)
     try:
+        paths = [str(file) + ending for file in files for ending in ("", *_LOGS)]
+        con.execute(f"SET allowed_paths = [{', '.join(map(literal, paths))}]")
+        con.execute(f"SET allowed_directories = [{literal(str(folder) + '/') if folder else ''}]")
+        for setting in (*limits, *_CONFINED):
+            con.execute(setting)
         yield con
     finally:
         con.close()
@@ -56,17 +81,43 @@ def attached(con: duckdb.DuckDBPyConnection, path: Path, *, access: str, deadlin
         raise
 
 
-def present(con: duckdb.DuckDBPyConnection) -> dict[str, set[str]]:
-    """The schema's tables that the attached file has, and their columns. (`duckdb_columns()` takes 13 ms, this 1.)"""
+def present(con: duckdb.DuckDBPyConnection, path: Path) -> dict[str, set[str]]:
+    """The schema's tables that the attached file has, and their columns. (`duckdb_columns()` takes 13 ms, this 2.)
+    Raises DatabaseForeign where one is no plain table of at most MAX_ROWS rows with the schema's types."""
+    ours = {table.name: table for table in TABLES.values() if table.stored}
+    views = (
+        "SELECT view_name FROM duckdb_views() WHERE database_name = 'file' AND schema_name = 'main' AND NOT internal"
+    )
+    for (name,) in con.execute(views).fetchall():
+        if name in ours:
+            raise foreign(path, f"{name} is a view, which would be executed, not a table")
+    query = """SELECT table_name, estimated_size, check_constraint_count, sql FROM duckdb_tables()
+               WHERE database_name = 'file' AND schema_name = 'main'"""
     tables: dict[str, set[str]] = {}
-    for name in (table.name for table in TABLES.values() if table.stored):
-        with contextlib.suppress(duckdb.CatalogException):
-            rows = con.execute(f"SELECT name FROM pragma_table_info('file.main.{name}')").fetchall()
-            tables[name] = {column for (column,) in rows}
+    for name, rows, checks, made_by in con.execute(query).fetchall():
+        if name not in ours:
+            continue
+        if checks or "GENERATED ALWAYS AS" in made_by:
+            raise foreign(path, f"{name} has columns or conditions that are computed")
+        if rows > MAX_ROWS:
+            raise foreign(path, f"{name} has {rows:,} rows, more than {MAX_ROWS:,}")
+        tables[name] = _columns(con, path, ours[name])
     return tables
 
 
-def is_stepscope(tables: Mapping[str, set[str]]) -> bool:
+def _columns(con: duckdb.DuckDBPyConnection, path: Path, table: Table) -> set[str]:
+    types = {column.name: column.sql_type for column in table.columns}
+    found = con.execute(f"SELECT name, type FROM pragma_table_info('file.main.{table.name}')").fetchall()
+    for name, kind in found:
+        if kind != types.get(name, kind):
+            raise foreign(path, f"{table.name}.{name} is of the type {kind[:60]}, not {types[name]}")
+    missing = set(table.unique) - {name for name, _ in found}
+    if missing and table.name != "runs":  # without these it is no table of ours, as `is_stepscope` says
+        raise foreign(path, f"{table.name} has no {', '.join(sorted(missing))}")
+    return {name for name, _ in found}
+
+
+def is_stepscope(tables: Mapping[str, Set[str]]) -> bool:
     """Whether these are the tables of a results file: every one since the first has had `runs`."""
     return {"run_id", "sweep_key"} <= tables.get("runs", set())
 
@@ -87,16 +138,38 @@ def foreign(path: Path, reason: str) -> DatabaseForeign:
     )
 
 
+def is_damage(error: Exception) -> bool:
+    """Whether DuckDB says that the file is not as it was written. A wrong checksum is an error without a class."""
+    return isinstance(error, _DAMAGE) or type(error) is duckdb.Error
+
+
 def reason(error: Exception) -> str:
     """What DuckDB or the system says, in one line without a full stop."""
     return str(error).partition("\n")[0].rstrip(".!")
 
 
+def absent(column: Column) -> str:
+    """What a row holds in a column that is younger than itself, as SQL."""
+    if column.absent is None:
+        return f"NULL::{column.sql_type}"
+    return f"{literal(str(column.absent))}::{column.sql_type}"
+
+
+def stored_rows(table: Table, columns: frozenset[str]) -> str:
+    """The rows of the attached file as a query of all columns of the schema."""
+    values = (c.name if c.name in columns else f"{absent(c)} AS {c.name}" for c in table.columns)
+    return f"SELECT {', '.join(values)} FROM file.main.{table.name}"
+
+
+def literal(text: str) -> str:
+    """A text as SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def _attach(con: duckdb.DuckDBPyConnection, path: Path, *, access: str, deadline: float) -> None:
-    literal = "'" + str(path).replace("'", "''") + "'"
     while True:
         try:
-            con.execute(f"ATTACH {literal} AS file (TYPE duckdb, {access})")
+            con.execute(f"ATTACH {literal(str(path))} AS file (TYPE duckdb, {access})")
         except duckdb.Error as error:
             if not any(words in str(error) for words in _HELD):
                 raise foreign(path, reason(error)) from error

@@ -19,14 +19,18 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import duckdb
 
 from runner.errors import DatabaseBusy, DatabaseMissing, StoreError
-from runner.schema import TABLES, Column, Table, utc_now
-from runner.store.attached import attached, busy, connected, foreign, is_stepscope, present, reason
+from runner.schema import TABLES, Table, utc_now
+from runner.store.attached import absent, attached, busy, connected, foreign, is_damage, is_stepscope, present, reason
+from runner.store.contract import check
 from runner.store.spool import Spool, sync_folder
-from runner.store.staging import UNREADABLE, Document, is_newer, read, row_id, stage
+from runner.store.staging import UNREADABLE, Document, is_newer, published, read, row_id, stage
+from runner.store.survey import Survey, survey
+from runner.store.views import damage, make_views
 
 #: How long a reader waits for whoever writes (an ingest takes about 50 ms).
 READER_PATIENCE_S = 2.0
@@ -79,42 +83,47 @@ def ingest(db_path: Path | str, *, patience_s: float = 0.1, most_s: float = 1.0)
     spool = Spool(path)
     if not path.exists() and not spool.files():
         return 0
-    bad: list[str] = []
+    bad: dict[str, str] = {}
     try:
         with writing(path, patience_s=patience_s) as con:
             ingested = _ingest(con, spool, most_s=most_s, bad=bad)
     except DatabaseBusy:
         return 0
     if bad:
-        message = f"Not finished cells of Stepscope, set aside as *.bad in {spool.folder}: {', '.join(bad)}"
+        names = "; ".join(f"{name} ({why})" for name, why in bad.items())
+        message = f"Not finished cells of Stepscope, set aside as *.bad in {spool.folder}: {names}"
         warnings.warn(message, stacklevel=2)
     return ingested
 
 
 @contextlib.contextmanager
-def writing(path: Path, *, patience_s: float) -> Iterator[duckdb.DuckDBPyConnection]:
+def writing(path: Path, *, patience_s: float, folder: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """The file as `file`, made where there is none, with every table and column of the schema, and nobody else in it.
+    The connection reaches no other file but those in `folder`.
     Raises DatabaseBusy when others hold it for longer than `patience_s`, DatabaseForeign, StoreError."""
     spool, deadline = Spool(path), time.monotonic() + patience_s
     try:
         with spool.lock("exclusive", patience_s=patience_s) as alone:
             if not alone:
                 raise busy(path)
-            with connected() as con:  # within the lock, where no reader competes for the cores
+            # Within the lock, where no reader competes for the cores.
+            with connected(path, _half(spool), folder=folder) as con:
                 if not path.exists():
                     _create(con, path, spool)
                 with attached(con, path, access="READ_WRITE", deadline=deadline):
                     _upgrade(con, path)
                     yield con
-    except (duckdb.IOException, duckdb.TransactionException, duckdb.FatalException, OSError) as error:
+    except (duckdb.Error, OSError) as error:
+        if not isinstance(error, duckdb.TransactionException | OSError) and not is_damage(error):
+            raise
         raise StoreError(
             f"{path} cannot be written: {reason(error)}.",
-            expected="room on the disk and the right to write there",
+            expected="a file that is whole, room on the disk and the right to write there",
             do=f"Nothing is lost: the measured cells wait in {spool.folder}.",
         ) from error
 
 
-def _ingest(con: duckdb.DuckDBPyConnection, spool: Spool, *, most_s: float, bad: list[str]) -> int:
+def _ingest(con: duckdb.DuckDBPyConnection, spool: Spool, *, most_s: float, bad: dict[str, str]) -> int:
     spool.remove_leftovers()
     ingested, end = 0, time.monotonic() + most_s
     for file in spool.files():
@@ -124,21 +133,22 @@ def _ingest(con: duckdb.DuckDBPyConnection, spool: Spool, *, most_s: float, bad:
             document = read(file)
             if is_newer(document):
                 continue
-            _insert(con, document)
-        except UNREADABLE:
+            _insert(con, document, file)
+        except UNREADABLE as error:
             spool.set_aside(file)
-            bad.append(file.name)
+            bad[file.name] = reason(error)
         else:
             file.unlink()
             ingested += 1
     return ingested
 
 
-def _insert(con: duckdb.DuckDBPyConnection, document: Document) -> None:
+def _insert(con: duckdb.DuckDBPyConnection, document: Document, file: Path) -> None:
     """Add one file's rows in one transaction; no change when one of `UNREADABLE` is raised."""
     con.begin()
     try:
         for table in stage(con, [document], _STORED, present=TABLES):
+            check(con, table, f"temp.main.spool_{table.name}", where=file, published=published([document]))
             names = [column.name for column in table.columns]
             values = ("$now" if name == "ingested_at" else name for name in names)
             con.execute(
@@ -154,7 +164,7 @@ def _insert(con: duckdb.DuckDBPyConnection, document: Document) -> None:
 
 def _create(con: duckdb.DuckDBPyConnection, path: Path, spool: Spool) -> None:
     """Make the file whole under another name, so that a kill never leaves half a file. Needs the spool's lock."""
-    half = spool.folder / ".new.duckdb"
+    half = _half(spool)
     for leftover in (half, half.with_name(half.name + ".wal")):
         leftover.unlink(missing_ok=True)
     with attached(con, half, access="STORAGE_VERSION 'v1.2.0'", deadline=0.0):
@@ -163,9 +173,13 @@ def _create(con: duckdb.DuckDBPyConnection, path: Path, spool: Spool) -> None:
     sync_folder(path.parent)
 
 
+def _half(spool: Spool) -> Path:
+    return spool.folder / ".new.duckdb"
+
+
 def _upgrade(con: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Add the tables and columns that the schema has and the file lacks. Refuses a file of somebody else's tables."""
-    stored = present(con)
+    stored = present(con, path)
     if not is_stepscope(stored) and con.execute("SELECT 1 FROM duckdb_tables() WHERE NOT temporary").fetchone():
         raise foreign(path, "it holds other tables")
     con.begin()
@@ -175,7 +189,7 @@ def _upgrade(con: duckdb.DuckDBPyConnection, path: Path) -> None:
             continue
         for column in table.columns:
             if column.name not in stored[table.name]:
-                added = f"{column.name} {column.sql_type} DEFAULT {_absent(column)}"
+                added = f"{column.name} {column.sql_type} DEFAULT {absent(column)}"
                 con.execute(f"ALTER TABLE file.main.{table.name} ADD COLUMN {added}")
     con.commit()
 
@@ -193,82 +207,55 @@ def _ddl(table: Table) -> str:
 
 
 @contextlib.contextmanager
-def open_reader(db_path: Path | str) -> Iterator[duckdb.DuckDBPyConnection]:
+def open_reader(
+    db_path: Path | str,
+    *,
+    damaged: Literal["refused", "empty"] = "refused",
+    folder: Path | None = None,
+    limits: Sequence[str] = (),
+) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection with one view for each table of the schema: the file's rows and the spool's, each exactly once.
 
     Every view has all columns of its table, where the file is older with the default of an axis, else NULL; what the
-    schema does not know is left out.
+    schema does not know is left out, and so are rows that break the contract (`look_through` counts them).
     The rows are those of one moment. Waits up to `READER_PATIENCE_S` for whoever writes, then raises DatabaseBusy;
-    DatabaseMissing when there is neither file nor spool; DatabaseForeign when the file is not one to read.
+    DatabaseMissing when there is neither file nor spool; DatabaseForeign when the file is not one to read;
+    DatabaseDamaged by a query that needs a damaged table, unless such are to be `empty`. The connection reaches
+    no file but this one and those in `folder`; `limits` are settings for it.
     """
     path = Path(db_path).absolute()
     spool, deadline = Spool(path), time.monotonic() + READER_PATIENCE_S
     # Nothing can leave the spool while its lock is shared, so no row is missed between the file and the spool.
-    with connected() as con, spool.lock("shared", patience_s=READER_PATIENCE_S) as held:
+    with (
+        connected(path, folder=folder, limits=limits) as con,
+        spool.lock("shared", patience_s=READER_PATIENCE_S) as held,
+    ):
         if not held:
             raise busy(path)
         if not path.exists():
-            if not _make_views(con, spool, {}):
+            if not make_views(con, spool, Survey()):
                 raise DatabaseMissing(f"{path} does not exist.", do="Measure something: python -m runner sweep.")
             yield con
             return
+        found = survey(path, deadline=deadline)
+        if damaged == "empty":
+            found = found.readable()
         with attached(con, path, access="READ_ONLY", deadline=deadline):
-            stored = present(con)
-            if not is_stepscope(stored):
-                raise foreign(path, "it holds no results")
-            _make_views(con, spool, stored)
+            make_views(con, spool, found)
             try:
                 yield con
-            except (duckdb.IOException, duckdb.SerializationException) as error:
-                raise foreign(path, reason(error)) from error
+            except (duckdb.Error, UnicodeDecodeError) as error:
+                if said := damage(error, path, found):
+                    raise said from error
+                if is_damage(error):
+                    raise foreign(path, reason(error)) from error
+                raise
 
 
-def _make_views(con: duckdb.DuckDBPyConnection, spool: Spool, stored: Mapping[str, set[str]]) -> bool:
-    """One view a table; False when the spool is empty."""
-    waiting = _read_spool(con, spool, stored)
-    for table in TABLES.values():
-        view = _view(table, stored.get(table.name), waiting=table in (waiting or ()))
-        con.execute(f"CREATE VIEW memory.main.{table.name} AS {view}")
-    return waiting is not None
-
-
-def _read_spool(con: duckdb.DuckDBPyConnection, spool: Spool, stored: Mapping[str, set[str]]) -> list[Table] | None:
-    """Stage the spool's rows that the file lacks; returns the tables that have some, or None for an empty spool."""
-    documents, tables = [], list(TABLES.values())
-    for file in spool.files() + spool.plans():
-        with contextlib.suppress(ValueError, FileNotFoundError):  # broken, or a plan that has just been taken away
-            documents.append(read(file))
-    if not documents:
-        return None
-    try:
-        return stage(con, documents, tables, present=stored)
-    except UNREADABLE:
-        return stage(con, [d for d in documents if _is_readable(con, d)], tables, present=stored)
-
-
-def _is_readable(con: duckdb.DuckDBPyConnection, document: Document) -> bool:
-    try:
-        stage(con, [document], list(TABLES.values()), present={})
-    except UNREADABLE:
-        return False
-    return True
-
-
-def _absent(column: Column) -> str:
-    """What a row holds in a column that is younger than itself, as SQL."""
-    if column.absent is None:
-        return f"NULL::{column.sql_type}"
-    text = str(column.absent).replace("'", "''")
-    return f"'{text}'::{column.sql_type}"
-
-
-def _view(table: Table, stored: set[str] | None, *, waiting: bool) -> str:
-    parts = []
-    if stored is not None:
-        values = (c.name if c.name in stored else f"{_absent(c)} AS {c.name}" for c in table.columns)
-        parts.append(f"SELECT {', '.join(values)} FROM file.main.{table.name}")
-    if waiting:
-        parts.append(f"SELECT {', '.join(c.name for c in table.columns)} FROM temp.main.spool_{table.name}")
-    if not parts:
-        parts.append("SELECT " + ", ".join(f"NULL::{c.sql_type} AS {c.name}" for c in table.columns) + " WHERE false")
-    return " UNION ALL ".join(parts)
+def look_through(db_path: Path | str) -> Survey:
+    """What is wrong with the file: rows that `open_reader` leaves out, by table, and tables that cannot be read."""
+    path = Path(db_path).absolute()
+    with Spool(path).lock("shared", patience_s=READER_PATIENCE_S) as held:
+        if not held:
+            raise busy(path)
+        return survey(path, deadline=time.monotonic() + READER_PATIENCE_S) if path.exists() else Survey()

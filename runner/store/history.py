@@ -25,6 +25,7 @@ from runner.schema import (
     Table,
 )
 from runner.store.cells import EVERY_CELL
+from runner.store.contract import is_stated
 from runner.store.database import open_reader
 
 #: So many rows of a table say what its cells take.
@@ -157,7 +158,7 @@ def _cells_of(db: Path, run_id: UUID, *, table: Table) -> list[tuple[dict[str, A
         )
         SELECT {", ".join(f"asked.{name}" for name in names)}, medians, step_ms
         FROM {table.name} asked LEFT JOIN medians USING (cell_id) LEFT JOIN series USING (cell_id)
-        WHERE run_id = $run_id ORDER BY cell_id
+        WHERE run_id = $run_id AND {is_stated(table)} ORDER BY cell_id
         """,
         {"run_id": run_id},
     )

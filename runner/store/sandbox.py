@@ -21,13 +21,15 @@ import sys
 import time
 from datetime import date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import duckdb
 
 from runner.errors import StoreError, UsageError
 from runner.store.attached import reason
-from runner.store.database import open_reader
+from runner.store.database import look_through, open_reader
+from runner.store.views import damage
 
 #: DuckDB's own limit of memory, and the system's, which also holds for what DuckDB does not count.
 MEMORY, MEMORY_BYTES = "512MB", 1 << 30
@@ -41,10 +43,7 @@ _SETTINGS = (
     "SET temp_directory = ''",
     f"SET memory_limit = '{MEMORY}'",
     "SET threads = 2",
-    "SET python_enable_replacements = false",
     "SET allow_community_extensions = false",
-    "SET enable_external_access = false",
-    "SET lock_configuration = true",
 )
 _EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?(\([^)]*\)\s*)?", re.IGNORECASE)
 
@@ -53,9 +52,8 @@ def answer(path: str, query: str, *, most_rows: int, seconds: float) -> dict[str
     """The answer as JSON can hold it. Locks this process down for good. Raises StepscopeError."""
     signal.alarm(int(seconds) + 2)
     os.nice(10)  # a sweep that measures on this CPU comes first
-    with open_reader(path) as con:
-        for setting in _SETTINGS:
-            con.execute(setting)
+    known = look_through(path)
+    with open_reader(path, limits=_SETTINGS) as con:
         _lock_down()
         _check(con, query)
         begun = time.monotonic()
@@ -64,7 +62,7 @@ def answer(path: str, query: str, *, most_rows: int, seconds: float) -> dict[str
             columns = [[name, str(kind)] for name, kind, *_ in con.description or ()]
             rows, cut = _rows(con, most_rows)
         except (duckdb.Error, MemoryError) as error:
-            raise _refusal(error) from error
+            raise damage(error, Path(path), known) or _refusal(error) from error
         return {"columns": columns, "rows": rows, "cut": cut, "seconds": time.monotonic() - begun}
 
 

@@ -173,8 +173,12 @@ def _flock(handle: int | None, operation: int, deadline: float) -> bool:
 
 
 def _encoded(rows: Mapping[str, Sequence[object]]) -> bytes:
-    document = {name: _plain_rows(name, table_rows) for name, table_rows in rows.items()}
-    return json.dumps(document, separators=(",", ":"), allow_nan=False).encode("ascii")
+    return json.dumps(plain(rows), separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def plain(rows: Mapping[str, Sequence[object]]) -> dict[str, list[dict[str, object]]]:
+    """Rows by table as a spool file holds them."""
+    return {name: _plain_rows(name, table_rows) for name, table_rows in rows.items()}
 
 
 def _plain_rows(name: str, rows: Sequence[object]) -> list[dict[str, object]]:

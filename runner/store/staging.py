@@ -10,30 +10,55 @@ says beyond the schema is dropped here, so ask `is_newer` before a file is given
 """
 
 import json
+import stat
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
+from runner.errors import RowsRefused
 from runner.schema import TABLES, Table
+from runner.store.attached import connected
+from runner.store.contract import check
+from runner.store.spool import plain
+from runner.store.survey import NO_RUNS, runs_query
 
 #: What one spool file holds: the names of tables and their rows.
 Document = Mapping[str, Sequence[Mapping[str, Any]]]
 
-#: What is raised for a file that is truncated, holds another type than the schema's, or lacks an id.
-UNREADABLE = (ValueError, duckdb.InvalidInputException, duckdb.ConversionException, duckdb.ConstraintException)
+#: What is raised for a file that is truncated, holds another type or value than the schema's, or lacks an id.
+UNREADABLE = (
+    ValueError, OverflowError, RowsRefused, duckdb.InvalidInputException, duckdb.DataError, duckdb.IntegrityError,
+    duckdb.NotSupportedError,
+)  # fmt: skip
+#: The largest spool file that is read.
+MAX_FILE_BYTES = 2**31
 
 
 def read(file: Path) -> Document:
     """What a spool file holds. Raises ValueError when it is not one, FileNotFoundError when it has gone."""
-    document = json.loads(file.read_bytes())
+    state = file.stat()
+    if not stat.S_ISREG(state.st_mode) or state.st_size > MAX_FILE_BYTES:
+        raise ValueError(f"{file} is no file of at most {MAX_FILE_BYTES:,} bytes")
+    try:
+        document = json.loads(file.read_bytes())
+    except RecursionError:
+        raise ValueError(f"{file} holds lists within lists") from None
     if not isinstance(document, dict) or document.keys().isdisjoint(TABLES):
         raise ValueError(f"{file} holds no table of Stepscope")
     for rows in document.values():
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             raise ValueError(f"{file} holds something else than rows")
+        if any(isinstance(value, list | dict) for row in rows for value in row.values()):
+            raise ValueError(f"{file} holds a list where a value belongs")
     return document
+
+
+def published(documents: Sequence[Document], also: str = NO_RUNS) -> str:
+    """A query of the runs that were transcribed, of the documents and `also` of another query."""
+    runs = [row for document in documents for row in document.get("runs", ()) if row.get("source") == "published"]
+    return f"{runs_query([str(row.get('run_id')) for row in runs])} UNION ALL {also}"
 
 
 def is_newer(document: Document) -> bool:
@@ -72,6 +97,14 @@ def stage(
             _drop_known(con, table)
         staged.append(table)
     return staged
+
+
+def check_rows(rows: Mapping[str, Sequence[object]], *, where: Path) -> None:
+    """Raises RowsRefused unless rows that were made from the file `where` keep the contract."""
+    with connected() as con:
+        document = plain(rows)
+        for table in stage(con, [document], list(TABLES.values()), present={}):
+            check(con, table, f"temp.main.spool_{table.name}", where=where, published=published([document]))
 
 
 def row_id(table: Table) -> str:

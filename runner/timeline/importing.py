@@ -22,6 +22,7 @@ from runner.errors import UsageError
 from runner.schema import RunRow, TimelineRow, new_id, utc_now
 from runner.store.database import ingest
 from runner.store.spool import Spool
+from runner.store.staging import check_rows
 from runner.timeline.rows import About, timeline_rows
 
 #: The largest file that is read, and how long reading it may take (s).
@@ -61,6 +62,7 @@ def import_snapshot(path: Path, *, db: Path, label: str | None = None) -> Import
         about = About(run_id=run_id, cell_id=new_id(), origin="imported", title=title)
         for table, found in timeline_rows(columns, about).items():
             rows.setdefault(table, []).extend(found)
+    check_rows(rows, where=path)
     Spool(db).write(rows, name=f"import-{run_id}")
     added = tuple(row for row in rows["timelines"] if isinstance(row, TimelineRow))
     rows.clear()

@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from runner.schema import TABLES
+from runner.store.contract import is_stated
 from runner.store.queries.selection import MACHINE, by_effort
 
 
@@ -32,12 +33,13 @@ def latest(table: str, names: Sequence[str], *, of: Rows, settled: bool = True) 
     columns = dict.fromkeys((*key, "run_id", "cell_id", "cell_key", "round", *names))
     conditions = [(f"{MACHINE} = ?", of.machine), ("s.run_id = ?", of.run)]
     asked = [(text, value) for text, value in conditions if value is not None]
+    condition = " AND ".join([is_stated(TABLES[table], prefix="s."), *(text for text, _ in asked)])
     order = ", ".join([*(by_effort(table) if settled else ()), "run_id DESC"])
     query = f"""
         WITH asked AS MATERIALIZED (
             SELECT {", ".join(f"s.{name}" for name in columns)}, {MACHINE} AS machine, r.torch AS torch,
                 r.device_memory_bytes AS machine_bytes
-            FROM {table} s LEFT JOIN runs r USING (run_id) WHERE {" AND ".join(text for text, _ in asked) or "true"}),
+            FROM {table} s LEFT JOIN runs r USING (run_id) WHERE {condition}),
         last_tries AS (SELECT max(cell_id) AS cell_id FROM asked GROUP BY run_id, cell_key, round)
         FROM (FROM asked SEMI JOIN last_tries USING (cell_id))
         QUALIFY dense_rank() OVER (PARTITION BY {", ".join(("machine", *(question if settled else key)))}

@@ -9,7 +9,9 @@ from datetime import datetime
 from pathlib import Path
 from uuid import UUID
 
+from runner.schema import TABLES
 from runner.store.cells import EVERY_CELL
+from runner.store.contract import is_stated
 from runner.store.database import open_reader
 from runner.store.queries.selection import MACHINE, Shape
 
@@ -80,7 +82,7 @@ _RUN_FIELDS = (
 )
 
 _MODEL_CELLS = " UNION ALL ".join(
-    f"SELECT d_model, d_ff, layers, heads, vocabulary, context, precision FROM {name}"
+    f"SELECT d_model, d_ff, layers, heads, vocabulary, context, precision FROM {name} WHERE {is_stated(TABLES[name])}"
     for name in ("steps", "memory", "profiles", "numerics")
 )
 
@@ -91,15 +93,17 @@ _SHAPES = f"""
 _CHOICES = f"""
     SELECT (SELECT list_sort(list(DISTINCT context)) FROM ({_MODEL_CELLS})),
         (SELECT list(DISTINCT precision) FROM ({_MODEL_CELLS})),
-        (SELECT list(DISTINCT backend) FROM (SELECT backend FROM steps UNION ALL SELECT backend FROM profiles)),
-        (SELECT list(DISTINCT mode) FROM (SELECT mode FROM steps UNION ALL SELECT mode FROM profiles)),
+        (SELECT list(DISTINCT backend) FROM (SELECT backend FROM steps UNION ALL SELECT backend FROM profiles)
+            WHERE backend IS NOT NULL),
+        (SELECT list(DISTINCT mode) FROM (SELECT mode FROM steps UNION ALL SELECT mode FROM profiles)
+            WHERE mode IS NOT NULL),
         (SELECT substr(md5(count(*) || ' ' || coalesce(max(cell_id)::VARCHAR, '') || ' ' ||
             (SELECT count(*) FROM runs)), 1, 8) FROM ({EVERY_CELL}))"""
 
 
 def contents(path: Path) -> Contents:
-    """What the file holds; lists are ordered as they are shown."""
-    with open_reader(path) as reader:
+    """What the file holds, of tables that can be read; lists are ordered as they are shown."""
+    with open_reader(path, damaged="empty") as reader:
         runs = reader.execute(_RUNS).fetchall()
         shapes = reader.execute(_SHAPES).fetchall()
         choices = reader.execute(_CHOICES).fetchone()

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from runner.schema import TABLES, StepCell
+from runner.store.contract import is_stated
 
 #: How a machine is named: its device and, since two machines may hold the same device, its host.
 MACHINE = "coalesce(r.device_name, r.device, 'unknown device') || coalesce(' · ' || r.host, '')"
@@ -97,7 +98,7 @@ class Selection:
         query = f"""
             WITH asked AS MATERIALIZED (
                 SELECT {carried}, {MACHINE} AS machine, r.torch AS torch
-                FROM steps s LEFT JOIN runs r USING (run_id) WHERE {condition}),
+                FROM steps s LEFT JOIN runs r USING (run_id) WHERE {_STATED} AND {condition}),
             last_tries AS (SELECT max(cell_id) AS cell_id FROM asked GROUP BY run_id, cell_key, round),
             last_runs AS (SELECT machine, cell_key, max(run_id) AS run_id FROM asked GROUP BY ALL),
             latest AS MATERIALIZED (
@@ -124,6 +125,7 @@ CARRIED = (
 
 _QUESTION = ", ".join(("machine", *TABLES["steps"].question))
 _EFFORT = ", ".join(column.name for column in TABLES["steps"].effort)
+_STATED = is_stated(TABLES["steps"], prefix="s.")
 _SETTLED = f""", settled AS (
     SELECT machine, cell_key FROM (SELECT DISTINCT cell_key, {_QUESTION}, {_EFFORT} FROM latest)
     QUALIFY dense_rank() OVER (PARTITION BY {_QUESTION} ORDER BY {", ".join(by_effort("steps"))}) = 1)

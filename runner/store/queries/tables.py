@@ -32,9 +32,9 @@ class TablePage:
 
 
 def sizes(path: Path) -> dict[str, int]:
-    """How many rows each table holds."""
+    """How many rows each table holds; none, where it cannot be read."""
     counts = ", ".join(f"(SELECT count(*) FROM {name})" for name in TABLES)
-    with open_reader(path) as reader:
+    with open_reader(path, damaged="empty") as reader:
         row = reader.execute(f"SELECT {counts}").fetchone()
     assert row is not None
     return dict(zip(TABLES, row, strict=True))

@@ -1,0 +1,170 @@
+"""Rows of somebody else's results file as Parquet files, by a process that can do nothing else:
+`python -m runner.store.extraction`.
+
+    {"path": "there.duckdb", "folder": "/tmp/stepscope-merge-1"}                                     on stdin
+    {"tables": ["runs", "steps"]}                                                                    on stdout
+    {"refused": ["DatabaseForeign", "got", "expected", "do"]}                                        or this
+
+`runner.store.merging` starts it. It is a process of its own because a file of a few kilobytes can hold billions of
+rows or end the process that reads it. It can open this file and write to this folder, has PROCESS_BYTES of memory,
+PROCESS_SECONDS of computing and OUTPUT_BYTES for each table, and gives away nothing but rows that keep the contract.
+Limits: macOS does not enforce the system's limit of memory.
+"""
+
+import contextlib
+import json
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from runner import errors
+from runner.errors import DatabaseBusy, DatabaseForeign, RowsRefused, StepscopeError, UsageError
+from runner.schema import TABLES
+from runner.store.attached import connected, foreign, literal, reason, stored_rows
+from runner.store.contract import check, check_unique
+from runner.store.database import open_reader
+from runner.store.spool import Spool
+from runner.store.staging import UNREADABLE, is_newer, published, read, stage
+from runner.store.survey import survey
+
+#: What the process may take: bytes, seconds of computing, seconds altogether, bytes of one table, rows of all.
+PROCESS_BYTES, PROCESS_SECONDS, MAX_SECONDS, OUTPUT_BYTES, MAX_ROWS = 4 * 2**30, 600, 600.0, 8 * 2**30, 100_000_000
+_MEMORY = "SET memory_limit = '2GB'"
+_ROOT = Path(__file__).parents[2]
+_DO = "Nothing was added. Take another copy of the file, or ask whoever made it."
+
+
+def extract(source: Path, folder: Path) -> list[str]:
+    """Writes `<table>.parquet` into `folder` for each table that has rows, and returns their names. Raises
+    DatabaseForeign, DatabaseDamaged, RowsRefused, DatabaseBusy, DatabaseMissing, UsageError."""
+    asked = json.dumps({"path": str(source), "folder": str(folder)})
+    command = [sys.executable, "-X", "utf8", "-m", "runner.store.extraction"]
+    try:
+        done = subprocess.run(
+            command,
+            cwd=_ROOT,
+            env={},
+            input=asked,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            encoding="utf-8",
+            timeout=MAX_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise DatabaseForeign(f"{source} takes more than {MAX_SECONDS:.0f} s to read.", do=_DO) from None
+    if done.returncode or not done.stdout:
+        how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
+        raise DatabaseForeign(
+            f"{source} cannot be read: the process that tried ended with {how}.",
+            expected=f"a results file that is whole and needs less than {PROCESS_BYTES // 2**30} GiB",
+            do=_DO,
+        )
+    answer = json.loads(done.stdout)
+    if "refused" in answer:
+        kind, got, expected, do = answer["refused"]
+        raise getattr(errors, kind)(got, expected=expected, do=do)
+    tables: list[str] = answer["tables"]
+    return tables
+
+
+def answer(source: Path, folder: Path) -> dict[str, Any]:
+    """What this process says of the file: the tables that it wrote, or why there are none."""
+    try:
+        _check_spool(Spool(source))
+        return {"tables": _written(source, folder)}
+    except StepscopeError as error:
+        do = error.do if isinstance(error, DatabaseBusy | UsageError) else _DO
+        return {"refused": [type(error).__name__, error.got, error.expected, do]}
+    except (duckdb.Error, MemoryError, OSError, UnicodeDecodeError) as error:
+        return {"refused": ["DatabaseForeign", f"{source} cannot be read: {reason(error)}.", "a results file", _DO]}
+
+
+def main() -> None:
+    """Reads one request, writes one answer."""
+    limit()
+    asked = json.load(sys.stdin)
+    json.dump(answer(Path(asked["path"]), Path(asked["folder"])), sys.stdout)
+    sys.stdout.flush()
+
+
+def limit() -> None:
+    """Takes from this process, for good, what it does not need."""
+    for kind, most in (
+        (resource.RLIMIT_DATA, PROCESS_BYTES),
+        (resource.RLIMIT_CPU, PROCESS_SECONDS),
+        (resource.RLIMIT_FSIZE, OUTPUT_BYTES),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        with contextlib.suppress(ValueError, OSError):  # macOS; or a lower limit is set already
+            resource.setrlimit(kind, (most, most))
+
+
+def _written(source: Path, folder: Path) -> list[str]:
+    """Writes what a reader of the file sees, once nothing is left out of that."""
+    with open_reader(source, folder=folder, limits=(_MEMORY,)) as con:
+        _refuse_newer(con, source)
+        if source.exists():
+            _check_file(con, source)
+        counts = {name: _count(con, name) for name, table in TABLES.items() if table.stored}
+        if sum(counts.values()) > MAX_ROWS:
+            raise foreign(source, f"it has {sum(counts.values()):,} rows, more than {MAX_ROWS:,}")
+        names = [name for name, rows in counts.items() if rows]
+        for name in names:
+            check_unique(con, TABLES[name], name, where=source)
+            con.execute(f"COPY {name} TO {literal(str(folder / name) + '.parquet')} (FORMAT parquet)")
+    return names
+
+
+def _count(con: duckdb.DuckDBPyConnection, name: str) -> int:
+    (rows,) = con.execute(f"SELECT count(*) FROM {name}").fetchone() or (0,)
+    return int(rows)
+
+
+def _check_file(con: duckdb.DuckDBPyConnection, source: Path) -> None:
+    found = survey(source, deadline=time.monotonic())
+    for name in found.left_out:
+        rows = stored_rows(TABLES[name], found.stored[name])
+        check(con, TABLES[name], f"({rows})", where=source, published=found.published)
+
+
+def _check_spool(spool: Spool) -> None:
+    """Raises RowsRefused for a file of the spool that a reader would pass over, UsageError for a newer one."""
+    with connected() as con:
+        for file in spool.files():
+            with contextlib.suppress(FileNotFoundError):
+                _check_document(con, file)
+
+
+def _check_document(con: duckdb.DuckDBPyConnection, file: Path) -> None:
+    try:
+        document = read(file)
+        if is_newer(document):
+            raise UsageError(f"{file} has columns that this Stepscope does not know.", do="Update Stepscope here.")
+        for table in stage(con, [document], list(TABLES.values()), present={}):
+            check(con, table, f"temp.main.spool_{table.name}", where=file, published=published([document]))
+    except UNREADABLE as error:
+        if isinstance(error, RowsRefused):
+            raise
+        raise RowsRefused(f"{file} is no finished cell: {reason(error)}.", expected="JSON as a sweep writes") from error
+
+
+def _refuse_newer(con: duckdb.DuckDBPyConnection, source: Path) -> None:
+    query = "SELECT table_name, column_name FROM duckdb_columns() WHERE database_name = 'file' AND NOT internal"
+    known = {(table.name, column.name) for table in TABLES.values() for column in table.columns}
+    unknown = [f"{table}.{column}" for table, column in con.execute(query).fetchall() if (table, column) not in known]
+    if unknown:
+        raise UsageError(
+            f"{source} has columns that this Stepscope does not know: {', '.join(sorted(unknown)[:3])}.",
+            expected="a file that this version or an older one wrote",
+            do="Update Stepscope here; merging would lose them.",
+        )
+
+
+if __name__ == "__main__":
+    main()
