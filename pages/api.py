@@ -30,7 +30,7 @@ from pages.parts.rowfiles import FORMATS, written
 from pages.parts.sign_in import read_secrets
 from runner.errors import DatabaseBusy, StepscopeError, StoreError, UsageError
 from runner.schema import TABLES, Backend, Mode, Precision, Status, Table
-from runner.store.database import default_path, fingerprint, plan_fingerprint
+from runner.store.database import default_path, fingerprint, look_through, plan_fingerprint
 from runner.store.queries.overview import Contents, contents
 from runner.store.queries.rows import filters_of, health, rows
 from runner.store.queries.selection import Selection, Shape
@@ -267,6 +267,7 @@ def _checked(*, everything: bool) -> Response:
         said |= {"ok": False, "error": {"got": error.got, "expected": error.expected, "do": error.do}}
         return JSONResponse(said, status_code=503, headers={"Retry-After": "1"})
     if everything:
+        said |= {"rows_left_out": dict(look_through(path).left_out)} if path.exists() else {}
         newest = found.newest_at.isoformat() + "Z" if found.newest_at else None
         said |= {"rows": found.rows, "newest_row_at": newest}
     return JSONResponse(said, headers={"Cache-Control": "no-store"})

@@ -18,8 +18,8 @@ from pages.parts import filters, live, share, sign_in, since, states
 from pages.parts.frame import Frame, cached
 from pages.parts.zoom import keep_zoom
 from pages.training import compile, kernels, mixed_precision, roofline, step
-from runner.errors import DatabaseBusy, StoreError
-from runner.store.database import default_path, fingerprint
+from runner.errors import DatabaseBusy, DatabaseDamaged, StoreError
+from runner.store.database import default_path, fingerprint, look_through
 from runner.store.queries.overview import contents
 
 ICON, LOGO = (str(Path(__file__).parent / name) for name in ("icon.svg", "logo.svg"))
@@ -85,10 +85,14 @@ def main() -> None:
 
 def _draw(frame: Frame, chosen: st.Page, watch: Callable[[], None]) -> None:
     watch()
+    states.report(frame.ask(look_through), frame.path)
     filters.report_missing()
-    tell = since.arrived(frame)
-    chosen.run()
-    tell()
+    try:
+        tell = since.arrived(frame)
+        chosen.run()
+        tell()
+    except DatabaseDamaged as error:
+        states.damaged(error)
     share.page_link(frame)
     keep_zoom()
 

@@ -11,6 +11,7 @@ from pages.parts.permalink import link
 from pages.parts.rows import frame_of, show
 from pages.parts.takeaway import downloads
 from runner.schema import TABLES, Status, Table
+from runner.store.database import look_through
 from runner.store.queries import rows as stored
 from runner.store.queries import tables
 from runner.store.queries.tables import MOST_ROWS, Window
@@ -32,6 +33,11 @@ def page(frame: Frame) -> None:
     )
     default = "steps" if counts["steps"] else next(iter(held), "runs")
     table = TABLES[chosen("table", "Table", list(TABLES), default=default)]
+    if bad := frame.ask(look_through).left_out.get(table.name):
+        st.caption(
+            f"{bad:,} more rows are left out here: they hold values that the columns below cannot have. The SQL page "
+            f"has them in `file.main.{table.name}`."
+        )
     window = Window(statuses=_statuses(table), limit=PAGE_ROWS)
     total = frame.ask(stored.page, table.name, frame.selection, Window(statuses=window.statuses, limit=0)).total
     st.caption(f"{table.doc} {total:,} of {counts[table.name]:,} rows match, newest first.")

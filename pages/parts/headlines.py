@@ -1,5 +1,6 @@
 """The headline of each experiment, on Overview: one card a question, its answer in a sentence, a way to the page."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import streamlit as st
@@ -17,6 +18,7 @@ from pages.parts.evidence import Found, is_open, of_cells, of_pairs, say
 from pages.parts.frame import Frame
 from pages.parts.peak.words import answer as memory_answer
 from runner.analysis.comparison import LeftOut
+from runner.errors import DatabaseDamaged
 from runner.store.queries.attention import attention_cells
 from runner.store.queries.memory import peaks
 
@@ -27,11 +29,11 @@ Answer = tuple[str, Found | None]
 def headlines(frame: Frame) -> None:
     """A short answer for each question, over what the filters leave."""
     cards = (
-        ("Training step", "training-step", _step(frame)),
-        ("Eager or compiled", "torch-compile", compiled(frame)),
-        ("Mixed precision", "mixed-precision", _precision(frame)),
-        ("Attention", "attention", _attention(frame)),
-        ("Peak memory", "peak-memory", _memory(frame)),
+        ("Training step", "training-step", _known(_step, frame)),
+        ("Eager or compiled", "torch-compile", _known(compiled, frame)),
+        ("Mixed precision", "mixed-precision", _known(_precision, frame)),
+        ("Attention", "attention", _known(_attention, frame)),
+        ("Peak memory", "peak-memory", _known(_memory, frame)),
     )
     for row in (cards[:3], cards[3:]):
         # Rows and a query need more room than a sentence.
@@ -46,6 +48,14 @@ def headlines(frame: Frame) -> None:
                 st.page_link(
                     frame.pages[address], label="Look closer", icon=":material/arrow_forward:", icon_position="right"
                 )
+
+
+def _known(answer: Callable[[Frame], Answer], frame: Frame) -> Answer:
+    """The answer, or which table it needs that cannot be read."""
+    try:
+        return answer(frame)
+    except DatabaseDamaged as error:
+        return f"Unknown. {error.got}", None
 
 
 def _step(frame: Frame) -> Answer:

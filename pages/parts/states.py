@@ -9,13 +9,17 @@ from pathlib import Path
 import streamlit as st
 
 from pages.parts.filters import clear
-from runner.errors import DatabaseBusy, DatabaseForeign, DatabaseMissing, StoreError
+from runner.errors import DatabaseBusy, DatabaseDamaged, DatabaseForeign, DatabaseMissing, StoreError
+from runner.store.survey import Survey
 
 _TITLES: dict[type[StoreError], str] = {
     DatabaseMissing: "Nothing has been measured yet",
     DatabaseBusy: "The results file is busy",
     DatabaseForeign: "This is not a results file of Stepscope",
+    DatabaseDamaged: "The results file is damaged",
 }
+#: What a page says where it ends for want of a table.
+NEEDS_MORE = "The rest of this page needs a table that cannot be read."
 
 
 def explain(error: StoreError, path: Path) -> None:
@@ -29,6 +33,27 @@ def explain(error: StoreError, path: Path) -> None:
     else:
         st.markdown("Nothing in the file was changed. To look at another file, name it and start the dashboard again:")
         st.code("STEPSCOPE_DB=path/to/results.duckdb streamlit run app.py", language="bash", wrap_lines=True)
+
+
+def damaged(error: DatabaseDamaged) -> None:
+    """In place of the rest of a page that needs a table which cannot be read."""
+    st.error(f"**{NEEDS_MORE}** {error}", icon=":material/broken_image:")
+
+
+def report(found: Survey, path: Path) -> None:
+    """Above a page, what of the file is missing on it: tables that cannot be read, and rows that are left out."""
+    for name, reason in found.damaged.items():
+        st.warning(
+            f"The table `{name}` of `{path.name}` is damaged, and its rows are missing here: {reason}. Take a copy of "
+            "the file from a backup.",
+            icon=":material/broken_image:",
+        )
+    if found.left_out:
+        counts = ", ".join(f"{count:,} of `{name}`" for name, count in found.left_out.items())
+        st.warning(
+            f"Rows of `{path.name}` hold values that their columns cannot have, and are left out: {counts}.",
+            icon=":material/rule:",
+        )
 
 
 def empty() -> None:

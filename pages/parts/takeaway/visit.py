@@ -19,7 +19,8 @@ from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Node
 
 import pages
-from runner.errors import StepscopeError, StoreError, UsageError
+from pages.parts.states import NEEDS_MORE
+from runner.errors import DatabaseDamaged, StepscopeError, StoreError, UsageError
 
 _MAIN = Path(pages.__file__).parent / "main.py"
 _SECONDS = 600
@@ -59,6 +60,8 @@ class Visits:
         app.context = {"url": f"{self._origin}/{address}"}
         app.query_params.update({name: list(values) for name, values in asked.items()})
         _run(app)
+        if unread := [shown.value for shown in app.error if NEEDS_MORE in shown.value]:
+            raise DatabaseDamaged(unread[0].replace("**", ""))
         self._check(address, [*nodes(app.main), *nodes(app.sidebar)], asked)
         views = _open_everything(app)
         opened = app.main
