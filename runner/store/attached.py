@@ -35,6 +35,8 @@ _DAMAGE = (
     duckdb.IOException, duckdb.SerializationException, duckdb.InternalException, duckdb.FatalException,
     UnicodeDecodeError,
 )  # fmt: skip
+#: The tables of a file, with the type of each column.
+_STORED = {table.name: {c.name: c.sql_type for c in table.columns} for table in TABLES.values() if table.stored}
 #: What a DuckDB file may have beside it.
 _LOGS = (".wal", ".wal.checkpoint", ".wal.recovery")
 _CONFINED = (
@@ -82,39 +84,32 @@ def attached(con: duckdb.DuckDBPyConnection, path: Path, *, access: str, deadlin
 
 
 def present(con: duckdb.DuckDBPyConnection, path: Path) -> dict[str, set[str]]:
-    """The schema's tables that the attached file has, and their columns. (`duckdb_columns()` takes 13 ms, this 2.)
+    """The schema's tables that the attached file has, and their columns; takes 7 ms.
     Raises DatabaseForeign where one is no plain table of at most MAX_ROWS rows with the schema's types."""
-    ours = {table.name: table for table in TABLES.values() if table.stored}
-    views = (
-        "SELECT view_name FROM duckdb_views() WHERE database_name = 'file' AND schema_name = 'main' AND NOT internal"
-    )
-    for (name,) in con.execute(views).fetchall():
-        if name in ours:
-            raise foreign(path, f"{name} is a view, which would be executed, not a table")
-    query = """SELECT table_name, estimated_size, check_constraint_count, sql FROM duckdb_tables()
-               WHERE database_name = 'file' AND schema_name = 'main'"""
-    tables: dict[str, set[str]] = {}
-    for name, rows, checks, made_by in con.execute(query).fetchall():
-        if name not in ours:
-            continue
-        if checks or "GENERATED ALWAYS AS" in made_by:
+    of_file = "WHERE database_name = 'file' AND schema_name = 'main'"
+    tables = f"SELECT table_name, estimated_size, check_constraint_count, sql FROM duckdb_tables() {of_file}"
+    columns = f"SELECT table_name, column_name, data_type FROM duckdb_columns() {of_file} AND NOT internal"
+    try:
+        plain, found = con.execute(tables).fetchall(), con.execute(columns).fetchall()
+    except duckdb.Error as error:
+        raise foreign(path, reason(error)) from error
+    for name, rows, checks, made_by in plain:
+        if name in _STORED and (checks or "GENERATED ALWAYS AS" in made_by):
             raise foreign(path, f"{name} has columns or conditions that are computed")
-        if rows > MAX_ROWS:
+        if name in _STORED and rows > MAX_ROWS:
             raise foreign(path, f"{name} has {rows:,} rows, more than {MAX_ROWS:,}")
-        tables[name] = _columns(con, path, ours[name])
-    return tables
-
-
-def _columns(con: duckdb.DuckDBPyConnection, path: Path, table: Table) -> set[str]:
-    types = {column.name: column.sql_type for column in table.columns}
-    found = con.execute(f"SELECT name, type FROM pragma_table_info('file.main.{table.name}')").fetchall()
-    for name, kind in found:
-        if kind != types.get(name, kind):
-            raise foreign(path, f"{table.name}.{name} is of the type {kind[:60]}, not {types[name]}")
-    missing = set(table.unique) - {name for name, _ in found}
-    if missing and table.name != "runs":  # without these it is no table of ours, as `is_stepscope` says
-        raise foreign(path, f"{table.name} has no {', '.join(sorted(missing))}")
-    return {name for name, _ in found}
+    ours: dict[str, set[str]] = {name: set() for name, *_ in plain if name in _STORED}
+    for name, column, kind in found:
+        if name in _STORED and name not in ours:
+            raise foreign(path, f"{name} is a view, which would be executed, not a table")
+        if kind != _STORED.get(name, {}).get(column, kind):
+            raise foreign(path, f"{name}.{column} is of the type {kind[:60]}, not {_STORED[name][column]}")
+        ours.get(name, set()).add(column)
+    for name, known in ours.items():
+        missing = set(TABLES[name].unique) - known
+        if missing and name != "runs":  # without these it is no table of ours, as `is_stepscope` says
+            raise foreign(path, f"{name} has no {', '.join(sorted(missing))}")
+    return ours
 
 
 def is_stepscope(tables: Mapping[str, Set[str]]) -> bool:
