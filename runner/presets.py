@@ -69,8 +69,15 @@ class Preset:
 
 _TOYS = StepGrid(sizes=("toy-64", "toy-128", "toy-256"), contexts=(64, 128, 256), max_seconds=0.3)
 _TOY = replace(_TOYS, sizes=("toy-256",), contexts=(128,))
+#: Of batch 2, so that the longest sequence has ten iterations too on two cores.
 _TOY_ATTENTION = AttentionGrid(
-    attention=("naive", "sdpa-flash"), seq_lens=(128, 256, 512, 1024), d_heads=(16, 64), steps=10, max_seconds=0.3
+    attention=("naive", "sdpa-flash"),
+    seq_lens=(128, 256, 512, 1024),
+    d_heads=(16, 64),
+    batch=(2,),
+    steps=10,
+    max_steps=40,
+    max_seconds=0.8,
 )
 _TOY_MEMORY = MemoryGrid(sizes=_TOYS.sizes, contexts=(128,), precisions=("fp32", "bf16"))
 _TOY_PROFILE = ProfileGrid(sizes=("toy-256",), contexts=(128,))
@@ -131,12 +138,18 @@ PRESETS: Mapping[str, Preset] = {
                 ),
                 "attention": (
                     _TOY_ATTENTION,
-                    replace(_TOY_ATTENTION, attention=("naive",), seq_lens=(512,), backends=("eager", "compiled")),
+                    replace(
+                        _TOY_ATTENTION,
+                        attention=("naive",),
+                        seq_lens=(512,),
+                        d_heads=(64,),
+                        backends=("eager", "compiled"),
+                    ),
                 ),
                 "memory": (_TOY_MEMORY, replace(_TOY_MEMORY, contexts=(256,)), _recorded(_TOY_MEMORY)),
                 "kernels": (
                     replace(_TOY_PROFILE, sizes=_TOYS.sizes),
-                    replace(_TOY_PROFILE, contexts=(64, 256)),
+                    replace(_TOY_PROFILE, contexts=(64, 256), modes=("train",)),
                     replace(_TOY_PROFILE, modes=("train",), precisions=("bf16",)),
                 ),
                 "compile": (replace(_TOY, backends=("eager", "compiled-block"), compile_cache=("empty",)),),

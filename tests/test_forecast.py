@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from runner.store.queries.progress import progress
 from runner.sweep import sweep
 from tests.command import TINY, parsed, rows, tiny
 
-SHAPE = {"d_model": 8, "d_ff": 16, "layers": 1, "heads": 2, "vocabulary": 32}
+SHAPE: dict[str, Any] = {"d_model": 8, "d_ff": 16, "layers": 1, "heads": 2, "vocabulary": 32}
 
 
 def test_a_cell_takes_what_it_took_and_its_kind_is_off_as_it_was() -> None:

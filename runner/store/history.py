@@ -105,7 +105,9 @@ def past_cells(db: Path, machine: Mapping[str, Any]) -> list[tuple[SweepCell, fl
             """,
             _named(machine, "device_name", "torch"),
         )
-        found += [(cell(**dict(zip(cell.names(), key, strict=True))), seconds) for *key, seconds in rows]
+        for *key, seconds in rows:
+            asked: Any = cell(**dict(zip(cell.names(), key, strict=True)))
+            found.append((asked, seconds))
     return found
 
 
