@@ -44,6 +44,7 @@ MAY_LACK = (
     "playwright",
     "plotly",
     "pyarrow",
+    "starlette",
     "streamlit",
     "transformers",
 )

@@ -28,8 +28,10 @@ PAGES_MAY = (
     "runner.errors",
     "runner.plan",
     "runner.presets",
+    "runner.commands",
     "runner.sizes",
     "runner.store",
+    "runner.visible",
     "runner.words",
     "runner.analysis",
 )
@@ -71,6 +73,44 @@ def test_imports(path: Path) -> None:
         assert all(name.startswith(PAGES_MAY) for name in imported(path) if name.startswith("runner"))
         if parts[1] == "charts":
             assert not named(path, "streamlit", "pages.parts", "runner.store.database")
+
+
+#: What of Streamlit shows its first argument as Markdown.
+MARKDOWN = (
+    "badge", "caption", "checkbox", "download_button", "error", "expander", "feedback", "header", "info", "markdown",
+    "popover", "radio", "segmented_control", "slider", "subheader", "success", "tabs", "title", "toast",
+    "toggle", "warning", "write",
+)  # fmt: skip
+WRITERS = ("st", "column", "expander", "lead", "place", "said")
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if path.parts[0] == "pages"], ids=str)
+def test_what_is_shown_as_markdown_is_a_constant_or_restricted(path: Path) -> None:
+    """A label of somebody's run must not become a link: `pages.parts.markdown` says what is left of Markdown."""
+    for call in ast.walk(ast.parse((ROOT / path).read_text())):
+        match call:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=writer), attr=name), args=[first, *_]):
+                if writer in WRITERS and name in MARKDOWN:
+                    assert _is_safe(first), f"{path}:{call.lineno}: restrict(…)"
+
+
+def _is_safe(text: ast.expr) -> bool:
+    """Whether it is a constant, a choice of constants or a call of `restrict`; a widget's own label may be a name."""
+    match text:
+        case ast.IfExp(body=one, orelse=other):
+            return _is_safe(one) and _is_safe(other)
+        case ast.Call(func=ast.Name(id=name)):
+            return name == "restrict"
+        case ast.JoinedStr(values=parts):
+            return all(isinstance(part, ast.Constant) or _is_limit(part) for part in parts)
+        case ast.Name(id=name):
+            return name.isupper() or name == "label"
+    return isinstance(text, ast.Constant)
+
+
+def _is_limit(part: ast.expr) -> bool:
+    """`{MOST_ROWS:,}`."""
+    return isinstance(part, ast.FormattedValue) and isinstance(part.value, ast.Name) and part.value.id.isupper()
 
 
 @pytest.mark.parametrize("path", MODULES, ids=str)

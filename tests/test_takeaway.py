@@ -96,7 +96,9 @@ def test_what_a_page_says_becomes_html_and_nothing_else_does() -> None:
     assert prose(r":red-badge[Grade D] a\*b 2 * 3 <img src=x>") == (
         '<p><span class="red badge">Grade D</span> a*b 2 * 3 &lt;img src=x&gt;</p>'
     )
-    assert prose("[x](javascript:alert(1))").startswith("<p>x")
+    links = "[x](javascript:alert(1)) [y](https://y.example)"
+    assert prose(links) == f"<p>{links}</p>"
+    assert prose(r"a\_b http\::color[]//y.example") == "<p>a_b http://y.example</p>"
 
 
 # ------------------------------------------------------------------------------------------------ in a real browser

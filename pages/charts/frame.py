@@ -5,10 +5,17 @@ figure.update_xaxes(title=title_of("timings", "median_ms"))
 """
 
 import math
+import re
+from collections.abc import Iterator
+from html import escape
 from typing import Any
+
+import plotly.graph_objects as go
 
 from runner.schema import TABLES
 
+#: What charts write themselves. Plotly also knows links, and styles that may name an address.
+_OURS = re.compile(r"</?(?:b|br|i|sub|sup|extra)>|<span style=\"color:[#\w]+\">|</span>")
 #: Words for what the schema abbreviates.
 WORDS = {
     "oom": "out of memory",
@@ -28,6 +35,37 @@ WORDS = {
 def title_of(table: str, column: str) -> str:
     """The label and unit of a column."""
     return TABLES[table].column(column).title
+
+
+def escape_text(text: str) -> str:
+    """Text of somebody else as Plotly shows it letter by letter: neither tags nor the fields of a hover template."""
+    return escape(text, quote=False).replace("%{", "&#37;{")
+
+
+def restrict(figure: go.Figure) -> go.Figure:
+    """The figure with no tags in its texts but those that charts write: no links, whoever wrote the text."""
+    return go.Figure(_restricted(figure.to_dict()), skip_invalid=False)
+
+
+def _restricted(value: Any) -> Any:
+    if isinstance(value, str):
+        return "".join(_texts(value)) if "<" in value else value
+    if isinstance(value, dict):
+        return {name: _restricted(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_restricted(inner) for inner in value]
+    if getattr(getattr(value, "dtype", None), "hasobject", False):
+        return [_restricted(inner) for inner in value.tolist()]
+    return value
+
+
+def _texts(text: str) -> Iterator[str]:
+    end = 0
+    for found in _OURS.finditer(text):
+        yield text[end : found.start()].replace("<", "&lt;")
+        yield found[0]
+        end = found.end()
+    yield text[end:].replace("<", "&lt;")
 
 
 def unit_of(table: str, column: str) -> str:

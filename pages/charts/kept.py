@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from pages.charts.bytes import in_unit, unit_for
 from pages.charts.colors import QUIET, color_of
-from pages.charts.frame import layout
+from pages.charts.frame import escape_text, layout
 
 
 def kept_bars(kept: Sequence[tuple[str, int]], *, rest: int) -> go.Figure:
@@ -19,7 +19,7 @@ def kept_bars(kept: Sequence[tuple[str, int]], *, rest: int) -> go.Figure:
     figure = go.Figure()
     figure.add_bar(
         orientation="h",
-        y=[name for name, _ in rows],
+        y=[escape_text(name) for name, _ in rows],
         x=[size / factor for _, size in rows],
         text=[in_unit(size) for _, size in rows],
         textposition="outside",

@@ -10,13 +10,12 @@ never interpreted.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import Literal
 
 import plotly.graph_objects as go
 
 from pages.charts.colors import QUIET, RED, color_of
-from pages.charts.frame import layout, number
+from pages.charts.frame import escape_text, layout, number
 from pages.charts.ink import ink_on
 from pages.charts.rows import BAR, STACKED, Rows, chart_pixels, folded, under_headings
 from runner.schema import KernelClass
@@ -73,7 +72,7 @@ class NamedKernel:
 def class_bars(bars: Sequence[ClassBar], *, view: View, state: str) -> go.Figure:
     """The chart. At the end of a bar: its time; of a share, that of the matrix products stands inside."""
     scale = [1.0 if view == "time" else 100 / (bar.whole or 1.0) for bar in bars]
-    rows = under_headings([bar.group for bar in bars], [folded(_plain(bar.place)) for bar in bars])
+    rows = under_headings([bar.group for bar in bars], [folded(escape_text(bar.place)) for bar in bars])
     figure = go.Figure()
     for name, words in CLASS_WORDS.items():
         if not any(bar.parts.get(name) for bar in bars):
@@ -129,7 +128,7 @@ def _ends(figure: go.Figure, bars: Sequence[ClassBar], rows: Rows, *, view: View
 
 
 def _hover(bar: ClassBar, name: KernelClass) -> str:
-    where = " · ".join(part for part in (bar.group.replace("<br>", " · "), _plain(bar.place)) if part)
+    where = " · ".join(part for part in (bar.group.replace("<br>", " · "), escape_text(bar.place)) if part)
     took = bar.parts.get(name, 0.0)
     share = f"{took / (bar.whole or 1):.1%} of {number(bar.whole)} ms"
     return f"<b>{where}</b><br>{CLASS_WORDS[name]}: {number(took)} ms<br>{share}"
@@ -162,7 +161,7 @@ def kernel_bars(kernels: Sequence[NamedKernel]) -> go.Figure:
     height = chart_pixels(len(kernels), row=42, entries=len(figure.data), squeezed=36)
     for place, label in enumerate(labels):
         figure.add_annotation(
-            text=_plain(label), x=0, xref="paper", xanchor="left", y=place - 0.2, showarrow=False,
+            text=escape_text(label), x=0, xref="paper", xanchor="left", y=place - 0.2, showarrow=False,
             font={"size": 12},
         )  # fmt: skip
     figure.update_layout(**layout(height=height, state="kernels"), barmode="overlay", margin_r=84)
@@ -203,9 +202,4 @@ def short_name(name: str) -> str:
 def _broken(name: str) -> str:
     """The whole name in lines that fit a tooltip."""
     lines = [name[start : start + 90] for start in range(0, min(len(name), 540), 90)]
-    return "<br>".join(_plain(line) for line in lines) + ("…" if len(name) > 540 else "")
-
-
-def _plain(text: str) -> str:
-    """Text that Plotly shows as it is."""
-    return escape(text, quote=False)
+    return "<br>".join(escape_text(line) for line in lines) + ("…" if len(name) > 540 else "")

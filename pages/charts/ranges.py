@@ -5,12 +5,11 @@ figure = range_bars([RangeBar(name="softmax", entity="softmax", device_ms=1.2, f
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 
 import plotly.graph_objects as go
 
 from pages.charts.colors import color_of
-from pages.charts.frame import layout, number
+from pages.charts.frame import escape_text, layout, number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +24,7 @@ class RangeBar:
 
 def range_bars(bars: Sequence[RangeBar]) -> go.Figure:
     """Shares of all these ranges together; FLOPs are hatched, and left out where not every range's are known."""
-    names = [escape(bar.name, quote=False) for bar in bars]
+    names = [escape_text(bar.name) for bar in bars]
     colors = [color_of(bar.entity) for bar in bars]
     total_ms, flops = sum(bar.device_ms for bar in bars) or 1.0, [bar.flops for bar in bars if bar.flops is not None]
     figure = go.Figure()

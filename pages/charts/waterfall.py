@@ -8,12 +8,11 @@ The parts add up to the difference of the two ends exactly; a caller who leaves 
 import itertools
 import math
 from collections.abc import Sequence
-from html import escape
 
 import plotly.graph_objects as go
 
 from pages.charts.colors import FAINT, QUIET, SLATE, color_of
-from pages.charts.frame import layout, number
+from pages.charts.frame import escape_text, layout, number
 
 #: Above which share of the smaller end the axis does not begin at 0: all that differs would be at its far end.
 _CLOSE = 0.8
@@ -46,7 +45,7 @@ def waterfall(changes: Sequence[tuple[str, str, float]], *, ends: tuple[End, End
         text=[f" {text}" for text in (_ms(before), *(_signed(change) for _, _, change in changes), _ms(after))],
         textfont={"size": 12, "color": QUIET}, cliponaxis=False,
     )  # fmt: skip
-    names = [escape(name, quote=False) for name in (first, *(words for words, _, _ in changes), last)]
+    names = [escape_text(name) for name in (first, *(words for words, _, _ in changes), last)]
     labels = [f"<b>{names[0]}</b>", *names[1:-1], f"<b>{names[-1]}</b>"]
     figure.update_layout(**layout(height=90 + 30 * len(places), state=state, legend=False), margin_r=76)
     cut = "; the axis does not begin at 0" if begins else ""

@@ -11,7 +11,7 @@ from pages.parts.compare.environment import draw_environment
 from pages.parts.compare.pinned import draw_pinned
 from pages.parts.evidence import of_sides, say
 from pages.parts.frame import Frame
-from pages.parts.since import escaped
+from pages.parts.markdown import literal, restrict
 from runner.analysis.verdict import Verdict
 from runner.analysis.verdict_words import NAMES, RULE, sentence
 from runner.store.queries.compare import Question, compared
@@ -32,13 +32,13 @@ def page(frame: Frame) -> None:
     verdicts = [verdict for verdict in verdicts if verdict.pairs or verdict.left_out]
     if not verdicts:
         nothing = frame.say("Neither side has a cell that passes the filters of the sidebar.")
-        st.info(nothing, icon=":material/filter_alt_off:")
+        st.info(restrict(nothing), icon=":material/filter_alt_off:")
         return
     above = st.container()
     with st.container(key="verdicts"):
         for verdict in verdicts:
             name, rest = sentence(verdict).split(": ", 1)
-            say(frame, f"**{name}:** {escaped(rest)}", of_sides(frame, verdict), key=verdict.table)
+            say(frame, f"**{name}:** {literal(rest)}", of_sides(frame, verdict), key=verdict.table)
     with above:  # drawn first, but said after the answer
         draw_environment(frame, question, found, moved=any(set(verdict.outcomes) - {"same"} for verdict in verdicts))
     st.caption(RULE)

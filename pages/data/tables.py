@@ -7,6 +7,7 @@ import streamlit as st
 from pages.parts.chosen import chosen, heard, report_gone
 from pages.parts.evidence import of_tables, say
 from pages.parts.frame import Frame
+from pages.parts.markdown import restrict
 from pages.parts.permalink import link
 from pages.parts.rows import frame_of, show
 from pages.parts.takeaway import downloads
@@ -35,12 +36,14 @@ def page(frame: Frame) -> None:
     table = TABLES[chosen("table", "Table", list(TABLES), default=default)]
     if bad := frame.ask(look_through).left_out.get(table.name):
         st.caption(
-            f"{bad:,} more rows are left out here: they hold values that the columns below cannot have. The SQL page "
-            f"has them in `file.main.{table.name}`."
+            restrict(
+                f"{bad:,} more rows are left out here: they hold values that the columns below cannot have. The SQL "
+                f"page has them in `file.main.{table.name}`."
+            )
         )
     window = Window(statuses=_statuses(table), limit=PAGE_ROWS)
     total = frame.ask(stored.page, table.name, frame.selection, Window(statuses=window.statuses, limit=0)).total
-    st.caption(f"{table.doc} {total:,} of {counts[table.name]:,} rows match, newest first.")
+    st.caption(restrict(f"{table.doc} {total:,} of {counts[table.name]:,} rows match, newest first."))
     pages = max(1, -(-total // PAGE_ROWS))
     number = _page_number(table, pages)
     if total:
@@ -89,7 +92,8 @@ def _take_away(frame: Frame, table: Table, window: Window, *, total: int) -> Non
             name=f"stepscope-{table.name}-{frame.contents.edition}",
             key=f"rows-{table.name}",
         )
-        st.caption(f"The newest {MOST_ROWS:,} of {total:,} rows." if total > MOST_ROWS else f"All {total:,} rows.")
+        rows = f"The newest {MOST_ROWS:,} of {total:,} rows." if total > MOST_ROWS else f"All {total:,} rows."
+        st.caption(restrict(rows))
         with st.popover("Share", icon=":material/share:"):
             st.caption("Link to these rows, with every filter written out")
             st.code(link(frame, "rows"), language=None, wrap_lines=True)

@@ -5,7 +5,7 @@ from typing import Any
 import streamlit as st
 
 from pages.charts.explore import Axes, Mark, explore_chart
-from pages.charts.frame import WORDS
+from pages.charts.frame import WORDS, escape_text
 from pages.parts.card import Card, draw
 from pages.parts.evidence import Among, of_cells, say
 from pages.parts.explore.axes import label_of, ordered, title_of, value_of
@@ -50,7 +50,7 @@ def _draw(frame: Frame, asked: Asked, measure: Measure, wanted: Wanted, words: s
             title=f"{name_of(measure)} over {label_of(table, choice.x).lower()}",
             note=(f"Of {fixed}. " if fixed else "")
             + "Of the sidebar all but the mode applies. Click a mark to pin it.",
-            alt=words.replace("*", ""),
+            alt=words,
             rows=[_row(frame, asked, measure, row) for row in asked.rows],
             cells=[row.cell for row in asked.rows],
         ),
@@ -63,7 +63,8 @@ def _axes(frame: Frame, asked: Asked, measure: Measure) -> Axes:
     choice = asked.choice
 
     def values(name: str | None) -> tuple[str, ...]:
-        return tuple(str(value) for value in ordered(frame, choice.table, name, asked.rows)) if name else ("",)
+        found = ordered(frame, choice.table, name, asked.rows) if name else ("",)
+        return tuple(escape_text(str(value)) for value in found)
 
     return Axes(
         x=title_of(choice.table, choice.x),
@@ -81,15 +82,15 @@ def _mark(frame: Frame, asked: Asked, row: Explored) -> Mark:
     choice, held = asked.choice, pinned(asked.rows)
     own = row.machine == frame.selection.machine or "machine" in choice.used
     return Mark(
-        x=value_of(frame, row, choice.x),
+        x=escape_text(x) if isinstance(x := value_of(frame, row, choice.x), str) else x,
         y=row.value,
         cell_id=str(row.cell_id),
-        color=str(value_of(frame, row, choice.color)) if choice.color else "",
-        panel=str(value_of(frame, row, choice.panel)) if choice.panel else "",
-        machine="" if own else row.machine,
+        color=escape_text(str(value_of(frame, row, choice.color))) if choice.color else "",
+        panel=escape_text(str(value_of(frame, row, choice.panel))) if choice.panel else "",
+        machine="" if own else escape_text(row.machine),
         low=row.low,
         high=row.high,
-        failure="" if row.status == "ok" else _failure(row),
+        failure="" if row.status == "ok" else escape_text(_failure(row)),
         words=title(row.cell),
         pinned=held is not None and row.cell_id == held.cell_id,
     )

@@ -14,6 +14,7 @@ from pages.parts.chosen import chosen, rows_of
 from pages.parts.coverage import draw_grid
 from pages.parts.evidence import of_cells, say
 from pages.parts.frame import Frame
+from pages.parts.markdown import restrict
 from pages.parts.samples import draw_attention_samples
 from pages.parts.trust import draw_trust
 from runner.store.queries.attention import Attended, attention_cells
@@ -74,14 +75,16 @@ def _failures(cells: list[Attended]) -> None:
     """Cells that are on no chart: skipped, timed out, crashed."""
     rows = [{**asked_of(c), "Ended": WORDS[c.status], "Why": c.message} for c in cells if c.status not in ("ok", "oom")]
     if rows:
-        with st.expander(f"{len(rows)} of {len(cells)} cells have neither a time nor a size"):
+        with st.expander(restrict(f"{len(rows)} of {len(cells)} cells have neither a time nor a size")):
             st.dataframe(rows, hide_index=True)
 
 
 def _empty(frame: Frame) -> None:
     with st.container(border=True):
         st.markdown(
-            f"**No attention cell has been measured {frame.where}.** This measures the naive and the fused ones:"
+            restrict(
+                f"**No attention cell has been measured {frame.where}.** This measures the naive and the fused ones:"
+            )
         )
         st.code("python -m runner sweep --experiment attention", language="bash", wrap_lines=True)
         st.caption("If a run is chosen in the sidebar, only its cells are listed.")

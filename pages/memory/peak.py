@@ -9,6 +9,7 @@ from pages.parts.chosen import chosen, most_common, rows_of
 from pages.parts.coverage import draw_grid
 from pages.parts.evidence import of_cells, say
 from pages.parts.frame import Frame, size_names
+from pages.parts.markdown import restrict
 from pages.parts.peak.cards import draw_contexts, draw_parts, draw_precisions, draw_predicted
 from pages.parts.peak.phases import draw_phases
 from pages.parts.peak.saved import draw_checkpointing, draw_kept
@@ -74,6 +75,8 @@ def _growth(frame: Frame, cells: list[Peak], names: Names) -> None:
 
 def _empty(frame: Frame) -> None:
     with st.container(border=True):
-        st.markdown(f"**No memory cell has been measured {frame.where}.** This takes peaks apart, step by step:")
+        st.markdown(
+            restrict(f"**No memory cell has been measured {frame.where}.** This takes peaks apart, step by step:")
+        )
         st.code("python -m runner sweep --experiment memory --modes inference,train", language="bash", wrap_lines=True)
         st.caption("If a run is chosen in the sidebar, only its cells are listed.")

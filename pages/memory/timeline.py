@@ -7,6 +7,7 @@ from pages.parts.card import Card, draw
 from pages.parts.chosen import chosen, heard, picked, report_gone
 from pages.parts.evidence import of_details, say
 from pages.parts.frame import Frame
+from pages.parts.markdown import restrict
 from pages.parts.timeline.pane import Look, pane
 from pages.parts.timeline.words import answer, difference, difference_rows
 from runner.store.queries.timelines import Timeline, columns, parts_at, timelines
@@ -40,7 +41,7 @@ def page(frame: Frame) -> None:
     rows = difference_rows(shown[0], shown[1], (parts[0], parts[1]))
     draw(
         frame,
-        Card(key="difference", title="What the two peaks are made of", rows=rows, alt=compared.replace("*", ""),
+        Card(key="difference", title="What the two peaks are made of", rows=rows, alt=compared,
              note="Each at its own peak. The curves above share one scale."),
         lambda: category_bars([tuple(row.values())[:3] for row in rows], names=(shown[0].label, shown[1].label)),
     )  # fmt: skip
@@ -72,7 +73,9 @@ def _choose(found: dict[str, Timeline]) -> tuple[list[Timeline], Look]:
 def _empty(frame: Frame) -> None:
     """How to get a timeline."""
     with st.container(border=True):
-        st.markdown(f"**No timeline is recorded {frame.where}.** This records steps, every allocation with its stack:")
+        st.markdown(
+            restrict(f"**No timeline is recorded {frame.where}.** This records steps, every allocation with its stack:")
+        )
         st.code(
             "python -m runner sweep --experiment memory --modes train,inference --timeline",
             language="bash",

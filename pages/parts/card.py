@@ -11,11 +11,13 @@ from urllib.parse import urlsplit
 import plotly.graph_objects as go
 import streamlit as st
 
+from pages.charts.frame import restrict as restrict_texts
 from pages.parts.evidence import Found, say
 from pages.parts.frame import Frame
+from pages.parts.markdown import plain, restrict
 from pages.parts.permalink import link
 from pages.parts.takeaway import Picture, downloads, pictures
-from pages.parts.takeaway.formats import table
+from pages.parts.takeaway.formats import shorten, table
 from runner.commands import sweep_commands
 from runner.schema import SweepCell
 
@@ -51,10 +53,10 @@ def draw(
     """Draw the card. `figure` is only called when the chart is shown; `on_click` gets the id of a clicked cell."""
     with st.container(border=True, key=f"card-{card.key}"):
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-            st.subheader(card.title, anchor=card.key, width="stretch")
+            st.subheader(restrict(card.title), anchor=card.key, width="stretch")
             with st.container(horizontal=True, width="content", gap="small", vertical_alignment="center"):
                 view = st.segmented_control(
-                    f"Show {card.title} as",
+                    restrict(f"Show {card.title} as"),
                     ("Chart", "Table"),
                     default="Chart",
                     required=True,
@@ -69,17 +71,17 @@ def draw(
         if card.answer:
             say(frame, card.answer, *card.evidence, key=card.key)
         if card.note:
-            st.caption(card.note)
+            st.caption(restrict(card.note))
         if view == "Table":
-            st.dataframe(table(card.rows), hide_index=True, key=f"{card.key}-table", alt=card.alt)
+            st.dataframe(shorten(table(card.rows)), hide_index=True, key=f"{card.key}-table", alt=plain(card.alt))
         else:
-            _chart(card, figure(), on_click=on_click)
+            _chart(card, restrict_texts(figure()), on_click=on_click)
 
 
 def _chart(card: Card, figure: go.Figure, *, on_click: Callable[[str], None] | None) -> None:
     key, told = f"{card.key}-chart", f"_{card.key}-told"
     if on_click is None:
-        st.plotly_chart(figure, key=key, config=CONFIG, alt=card.alt)
+        st.plotly_chart(figure, key=key, config=CONFIG, alt=plain(card.alt))
         return
 
     def tell() -> None:
@@ -91,7 +93,7 @@ def _chart(card: Card, figure: go.Figure, *, on_click: Callable[[str], None] | N
             if cell_id:
                 on_click(cell_id)
 
-    st.plotly_chart(figure, key=key, config=CONFIG, alt=card.alt, on_select=tell, selection_mode="points")
+    st.plotly_chart(figure, key=key, config=CONFIG, alt=plain(card.alt), on_select=tell, selection_mode="points")
     # Streamlit may not call back where a click meets the run of a fragment, such as the one that shows a running sweep.
     before = st.session_state.get(told)
     tell()
@@ -108,10 +110,12 @@ def _share(frame: Frame, card: Card, *, has_chart: bool) -> None:
     st.caption("The chart as you see it" if has_chart else "Show the chart to save it as a picture.")
     if has_chart:
         source = f"Stepscope · {frame.path.name}, edition {frame.contents.edition} · {page}"
-        pictures(Picture(card=card.key, title=card.title, alt=card.alt.replace("*", ""), name=name, source=source))
+        pictures(Picture(card=card.key, title=plain(card.title), alt=plain(card.alt), name=name, source=source))
     st.caption("Link to this card, with every filter written out")
     st.code(link(frame, card.key), language=None, wrap_lines=True)
     if commands := sweep_commands(card.cells):
-        st.caption("Measure these rows again" + (", one command after the other" if len(commands) > 1 else ""))
+        st.caption(
+            restrict("Measure these rows again" + (", one command after the other" if len(commands) > 1 else ""))
+        )
         with st.container(height=_TALL if len(commands) > _MOST_SHOWN else "content", border=False):
             st.code("\n\n".join(commands), language="bash", wrap_lines=True)

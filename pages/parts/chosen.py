@@ -14,6 +14,7 @@ from typing import Literal, TypeVar
 import streamlit as st
 
 from pages.parts.frame import Frame
+from pages.parts.markdown import is_plain
 from runner.store.queries.latest import Rows
 
 T = TypeVar("T", bound=Hashable)
@@ -23,8 +24,9 @@ _LINE, _FRAME = 120, 5
 
 
 def chosen(key: str, label: str, options: Sequence[str], *, default: str | None = None) -> str:
-    """One of `options`, which must not be empty: buttons, or a box where they would not stand in one line."""
-    if sum(map(len, options)) + _FRAME * len(options) > _LINE:
+    """One of `options`, which must not be empty: buttons, or a box where they would not stand in one line or where
+    Markdown, which buttons show and boxes do not, would take something in them for its own."""
+    if sum(map(len, options)) + _FRAME * len(options) > _LINE or not all(map(is_plain, options)):
         return picked(key, label, options, default=default)
     start = _start(key, label, options, default)
     value = st.segmented_control(

@@ -15,6 +15,7 @@ from pages.parts.answers import speedup_answer, without_pair
 from pages.parts.card import Card, draw
 from pages.parts.chosen import chosen
 from pages.parts.frame import Frame, cached
+from pages.parts.markdown import restrict
 from pages.parts.pin import pin
 from runner.analysis.comparison import Axis, Comparison, LeftOut, compare
 from runner.store.queries.selection import Selection
@@ -94,7 +95,7 @@ def list_left_out(frame: Frame, compared: Comparison, *, axis: Axis) -> None:
     if not compared.left_out:
         return
     title = f"Left out: {len(compared.left_out)} without a partner or a result"
-    expander = st.expander(title, key=f"left-out-{axis}", on_change="rerun")
+    expander = st.expander(restrict(title), key=f"left-out-{axis}", on_change="rerun")
     if expander.open:
         rows = [{**marks.asked_of(frame, item.cell.cell), "Why": item.reason} for item in compared.left_out]
         expander.dataframe(rows, hide_index=True)

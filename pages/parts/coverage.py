@@ -16,6 +16,7 @@ from pages.charts.coverage import CoverageTile, coverage_grid
 from pages.parts.card import Card, draw
 from pages.parts.frame import Frame
 from pages.parts.grid import Place, missing, places
+from pages.parts.markdown import restrict
 from pages.parts.states import no_rows
 from runner.commands import sweep_commands
 from runner.schema import TABLES, SweepCell, table_of
@@ -53,9 +54,8 @@ def draw_coverage(frame: Frame) -> None:
     )
     gaps = missing(cells)
     if gaps:
-        opened = st.expander(
-            f"{_never(frame, gaps)}: the commands that measure them", key="_missing", on_change="rerun"
-        )
+        words = restrict(f"{_never(frame, gaps)}: the commands that measure them")
+        opened = st.expander(restrict(words), key="_missing", on_change="rerun")
         if opened.open:
             with opened:
                 _list_missing(frame, gaps)
@@ -93,7 +93,7 @@ def draw_grid(frame: Frame, cells: Sequence[Held]) -> None:
     ok = sum(cell.status == "ok" for cell in cells)
     failed = f", {len(cells) - ok} ended without a result" if ok < len(cells) else ""
     words = f"The grid of this page: **{ok} of {len(cells) + len(gaps)}** cells have a result{failed}"
-    opened = st.expander(f"{words}, **{len(gaps) or 'none'} missing**", key="_grid", on_change="rerun")
+    opened = st.expander(restrict(f"{words}, **{len(gaps) or 'none'} missing**"), key="_grid", on_change="rerun")
     if not opened.open:
         return
     table = next(table_of(cell.cell).name for cell in cells if cell.cell)
@@ -107,7 +107,7 @@ def draw_grid(frame: Frame, cells: Sequence[Held]) -> None:
                 title="What was measured",
                 note=f"{_SHOWN[table]} of every cell that worked; ✕ says how the others ended; · has no row "
                 f"{frame.where}.",
-                alt=words.replace("*", ""),
+                alt=words,
                 rows=[_place_row(place) for place in found],
             ),
             lambda: coverage_grid(
@@ -173,5 +173,6 @@ def _list_missing(frame: Frame, gaps: Sequence[SweepCell]) -> None:
         return
     found = sweep_commands(gaps, fresh=False)
     first = f" The first {_MOST_COMMANDS} of {len(found)}:" if len(found) > _MOST_COMMANDS else ""
-    st.caption(f"{_never(frame, gaps)}. To measure {'it' if len(gaps) == 1 else 'them'}, and nothing else:{first}")
+    words = f"{_never(frame, gaps)}. To measure {'it' if len(gaps) == 1 else 'them'}, and nothing else:{first}"
+    st.caption(restrict(words))
     st.code("\n\n".join(found[:_MOST_COMMANDS]), language="bash", wrap_lines=True)

@@ -16,7 +16,9 @@ import pandas as pd
 import streamlit as st
 
 from pages.parts.frame import Frame
+from pages.parts.markdown import restrict
 from pages.parts.sql.result import columns_of
+from pages.parts.takeaway.formats import shorten
 from runner.analysis.comparison import Comparison
 from runner.analysis.verdict import Verdict
 from runner.schema import Row, RunRow, table_of
@@ -63,7 +65,7 @@ def say(
     if not words.strip():
         return
     with at.container() if at is not None else st.container(), st.container(key=f"_said-{key}"):
-        drawn_by(frame.say(words))
+        drawn_by(restrict(frame.say(words)))
         if not asked:
             return
         opened = st.expander(WHY, key=_box(key), type="compact", icon=":material/help:", on_change="rerun")
@@ -142,9 +144,9 @@ def of_ceilings(frame: Frame) -> Found:
 
 
 def _show(frame: Frame, found: Evidence, *, key: str) -> None:
-    st.markdown(_summary(found))
+    st.markdown(restrict(_summary(found)))
     st.dataframe(
-        _table(found),
+        shorten(_table(found)),
         hide_index=True,
         height=min(300, 38 + 35 * max(1, len(found.rows))),
         key=f"_why-rows-{key}",
@@ -194,6 +196,6 @@ def _summary(found: Evidence) -> str:
 def _link(frame: Frame, sql: str, words: str) -> None:
     """The words with a link to the console, where the query can be run and changed."""
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.caption(words)
+        st.caption(restrict(words))
         if CONSOLE in frame.pages:
             st.page_link(frame.pages[CONSOLE], label="Run it", icon=":material/terminal:", query_params={"sql": sql})

@@ -11,6 +11,7 @@ from typing import get_args
 import streamlit as st
 
 from pages.parts.frame import size_names
+from pages.parts.markdown import is_plain, literal, restrict
 from runner.schema import Backend, Mode, Precision
 from runner.store.queries.overview import Contents, RunSummary
 from runner.store.queries.selection import Selection, Shape
@@ -76,9 +77,12 @@ def _some(key: str, label: str, options: Sequence[str]) -> tuple[str, ...]:
     _notice(key, label, options)
     if not options:
         return ()
-    chosen = st.pills(
-        label, options, selection_mode="multi", key=key, bind="query-params", on_change=_heard, args=(key,)
-    )
+    if all(map(is_plain, options)):
+        chosen = st.pills(
+            label, options, selection_mode="multi", key=key, bind="query-params", on_change=_heard, args=(key,)
+        )
+    else:  # buttons show Markdown
+        chosen = st.multiselect(label, options, key=key, bind="query-params", on_change=_heard, args=(key,))
     return tuple(value for value in options if value in chosen)
 
 
@@ -91,7 +95,7 @@ def _notice(key: str, label: str, options: Sequence[str]) -> None:
     held = [before] if isinstance(before, str) else list(before or ())
     asked = [*st.query_params.get_all(key), *held]
     if gone := [value for value in dict.fromkeys(asked) if value and value not in options]:
-        _notes()[key] = f"{label.lower()} “{'”, “'.join(gone)}”"
+        _notes()[key] = f"{label.lower()} “{'”, “'.join(map(literal, gone))}”"
 
 
 def _notes() -> dict[str, str]:
@@ -107,9 +111,9 @@ def report_missing() -> None:
     """Say which values of the link are not in this file, until the reader chooses others."""
     notes = _notes()
     if notes:
-        st.warning(
+        words = (
             f"Not in this file: {'; '.join(notes.values())}. The link may come from another results file or an older "
-            "state of this one; the filters show what is used instead.",
-            icon=":material/link_off:",
+            "state of this one; the filters show what is used instead."
         )
+        st.warning(restrict(words), icon=":material/link_off:")
         st.button("Understood", on_click=notes.clear, type="tertiary")

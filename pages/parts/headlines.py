@@ -16,6 +16,7 @@ from pages.parts.compile.cards import of_bought
 from pages.parts.compile.words import answer as compile_answer
 from pages.parts.evidence import Found, is_open, of_cells, of_pairs, say
 from pages.parts.frame import Frame
+from pages.parts.markdown import restrict
 from pages.parts.peak.words import answer as memory_answer
 from runner.analysis.comparison import LeftOut
 from runner.errors import DatabaseDamaged
@@ -43,7 +44,7 @@ def headlines(frame: Frame) -> None:
             # The ways on stand in one line, however long the answers are.
             with column.container(border=True, height=height, vertical_alignment="distribute"):
                 with st.container():
-                    st.markdown(f"#### {name}")
+                    st.markdown(restrict(f"#### {name}"))
                     say(frame, words, found, key=address)
                 st.page_link(
                     frame.pages[address], label="Look closer", icon=":material/arrow_forward:", icon_position="right"

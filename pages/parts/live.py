@@ -13,6 +13,7 @@ from pathlib import Path
 import streamlit as st
 
 from pages.parts.frame import cached
+from pages.parts.markdown import literal, restrict
 from runner.errors import StoreError
 from runner.store.database import fingerprint, plan_fingerprint
 from runner.store.queries.progress import STALE_S, SweepProgress, progress
@@ -55,12 +56,12 @@ def _show(sweep: SweepProgress) -> None:
     share = sweep.done / sweep.total
     counts = f"**{sweep.done} of {sweep.total}** cells" + (f", {sweep.failed} without a result" if sweep.failed else "")
     if sweep.is_alive():
-        now = f" · now: {sweep.current}" if sweep.current else ""
-        st.progress(share, text=f":material/timer: Sweep running: {counts}{_left(sweep.seconds_left)}{now}")
+        now = f" · now: {literal(sweep.current)}" if sweep.current else ""
+        words = f":material/timer: Sweep running: {counts}{_left(sweep.seconds_left)}{now}"
+        st.progress(share, text=restrict(words))
     else:
-        st.progress(
-            share, text=f":material/pause_circle: Interrupted after {counts}: run the same command again to go on"
-        )
+        words = f":material/pause_circle: Interrupted after {counts}: run the same command again to go on"
+        st.progress(share, text=restrict(words))
 
 
 def _left(seconds: float | None) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from pages.charts.frame import WORDS
+from pages.charts.frame import WORDS, escape_text
 from pages.charts.phases import PhaseBar
 from pages.charts.speedups import SpeedupDot
 from pages.parts.frame import Frame
@@ -29,7 +29,11 @@ def phase_bars_of(frame: Frame, cells: Sequence[Measured]) -> list[PhaseBar]:
     for cell in cells:
         size, context, cell_id = frame.size_of(cell.cell), cell.cell.context, str(cell.cell_id)
         if cell.status != "ok":
-            bars.append(PhaseBar(size=size, context=context, phase="step", cell_id=cell_id, failure=failure_of(cell)))
+            bars.append(
+                PhaseBar(
+                    size=size, context=context, phase="step", cell_id=cell_id, failure=escape_text(failure_of(cell))
+                )
+            )
         bars += [
             PhaseBar(
                 size=size,
@@ -113,7 +117,7 @@ def speedup_dots_of(frame: Frame, compared: Comparison, *, axis: str) -> list[Sp
             size=frame.size_of(item.cell.cell),
             phase="step",
             cell_id=str(item.cell.cell_id),
-            failure=_in_words(item.reason),
+            failure=escape_text(_in_words(item.reason)),
         )
         for item in compared.left_out
         if item.kind == "failed"

@@ -20,6 +20,7 @@ from pages.parts import zoom
 from pages.parts.chosen import forget_gone
 from pages.parts.filters import FILTERS
 from pages.parts.frame import Frame
+from pages.parts.markdown import plain
 from runner.store.queries.changes import Held
 from runner.store.queries.changes import held as held_now
 
@@ -94,14 +95,9 @@ def forget_other_pages() -> None:
 
 def packed(sentence: str, *, longest: int) -> str:
     """The sentence without its emphasis and escapes, cut to `longest` characters, in the letters of a URL."""
-    text = cut(plain(sentence), longest=longest)
+    text = cut(" ".join(plain(sentence).split()), longest=longest)
     squeezed = zlib.compressobj(9, zdict=_OFTEN.encode())
     return base64.urlsafe_b64encode(squeezed.compress(text.encode()) + squeezed.flush()).decode().rstrip("=")
-
-
-def plain(sentence: str) -> str:
-    """As it is read: without what is only there for Markdown."""
-    return " ".join(re.sub(r"\\([^a-zA-Z0-9\s])", r"\1", sentence.replace("**", "")).split())
 
 
 def cut(text: str, *, longest: int) -> str:

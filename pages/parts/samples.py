@@ -14,6 +14,7 @@ from pages.charts.frame import interval, number
 from pages.charts.samples import SampleDot, sample_steps
 from pages.parts.card import Card, draw
 from pages.parts.frame import Frame
+from pages.parts.markdown import literal, restrict
 from pages.parts.marks import failure_of
 from pages.parts.pin import choose
 from pages.parts.trust import draw_grade
@@ -48,13 +49,14 @@ def draw_attention_samples(frame: Frame, cells: Sequence[Attended]) -> None:
 
 def _heading(words: str) -> None:
     st.header("Raw samples", anchor="raw-samples")
-    st.caption(words)
+    st.caption(restrict(words))
 
 
 def _has_result(frame: Frame, cell: Measured | Attended) -> bool:
     """Whether there is something to draw; says why not, and what the audit thinks of it."""
     if cell.status != "ok":
-        st.error(f"{title(cell.cell)}: {failure_of(cell)}. {cell.message or ''}", icon=":material/error:")
+        why = literal(f"{failure_of(cell)}. {cell.message or ''}")
+        st.error(restrict(f"{title(cell.cell)}: {why}"), icon=":material/error:")
         return False
     draw_grade(frame, cell)
     return True

@@ -7,7 +7,6 @@
 Nothing is said when all is as it was. The answers are only compared while the reader sees what the link showed.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -17,6 +16,7 @@ from pages.parts import permalink
 from pages.parts.chosen import forget_gone, gone
 from pages.parts.filters import run_name
 from pages.parts.frame import Frame
+from pages.parts.markdown import literal, plain, restrict
 from runner.store.queries.changes import held, runs_since
 
 _SHOWN = "_choices of the link"
@@ -34,17 +34,17 @@ def arrived(frame: Frame) -> Callable[[], None]:
             return
         with place.container(gap="xsmall"):
             if missing:
-                st.warning("  \n".join(missing), icon=":material/link_off:")
+                st.warning(restrict("  \n".join(missing)), icon=":material/link_off:")
                 st.button("Understood", on_click=forget_gone, key="_understood gone", type="tertiary")
             if changed:
-                st.info("  \n".join(changed), icon=":material/history:")
+                st.info(restrict("  \n".join(changed)), icon=":material/history:")
                 st.button("Understood", on_click=_forget, key="_understood since", type="tertiary")
 
     return tell
 
 
 def _missing(label: str, values: Sequence[str]) -> str:
-    asked = "”, “".join(escaped(_shortened(value)) for value in values)
+    asked = "”, “".join(literal(_shortened(value)) for value in values)
     return f"{label}: the link asks for “{asked}”, which is not here."
 
 
@@ -100,7 +100,7 @@ def _of_runs(frame: Frame, moment_ms: int) -> str:
     # The link holds whole milliseconds: the moment's own rows must not count as later.
     moment = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=moment_ms + 1)
     names = {run.run_id: run_name(run) for run in frame.contents.runs}
-    runs = [escaped(names[run]) for run in frame.ask(runs_since, moment.replace(tzinfo=None)) if run in names]
+    runs = [literal(names[run]) for run in frame.ask(runs_since, moment.replace(tzinfo=None)) if run in names]
     if not runs:
         return ""
     if len(runs) > _MOST_RUNS:
@@ -113,15 +113,10 @@ def _answers(frame: Frame) -> list[str]:
     then = permalink.unpacked(st.query_params.get("said", ""))
     if then is None or not frame.said:
         return []
-    now = permalink.plain(" ".join(frame.said))
+    now = " ".join(plain(" ".join(frame.said)).split())
     if now.startswith(then.removesuffix(permalink.CUT)):
         return ["The answer is the same."]
-    return [f"The answer then: {escaped(then)}", f"The answer now: {escaped(permalink.cut(now, longest=len(then)))}"]
-
-
-def escaped(text: str) -> str:
-    """Text of somebody's own (labels, what a link brings) with nothing in it that Markdown would take for its own."""
-    return re.sub(r"([\\`*_{}\[\]<>#~$:|!])", r"\\\1", text)
+    return [f"The answer then: {literal(then)}", f"The answer now: {literal(permalink.cut(now, longest=len(then)))}"]
 
 
 def _cells(count: int) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import streamlit as st
 
 from pages.parts.filters import clear
+from pages.parts.markdown import literal, quoted, restrict
 from runner.errors import DatabaseBusy, DatabaseDamaged, DatabaseForeign, DatabaseMissing, StoreError
 from runner.store.survey import Survey
 
@@ -24,8 +25,8 @@ NEEDS_MORE = "The rest of this page needs a table that cannot be read."
 
 def explain(error: StoreError, path: Path) -> None:
     """A whole page for a file that cannot be read."""
-    st.title(_TITLES.get(type(error), "The results file cannot be read"), anchor=False)
-    st.markdown(f"The dashboard reads `{path}`. {error}")
+    st.title(restrict(_TITLES.get(type(error), "The results file cannot be read")), anchor=False)
+    st.markdown(restrict(f"The dashboard reads {quoted(str(path))}. {literal(str(error))}"))
     if isinstance(error, DatabaseMissing):
         _how_to_measure()
     elif isinstance(error, DatabaseBusy):
@@ -37,21 +38,25 @@ def explain(error: StoreError, path: Path) -> None:
 
 def damaged(error: DatabaseDamaged) -> None:
     """In place of the rest of a page that needs a table which cannot be read."""
-    st.error(f"**{NEEDS_MORE}** {error}", icon=":material/broken_image:")
+    st.error(restrict(f"**{NEEDS_MORE}** {literal(str(error))}"), icon=":material/broken_image:")
 
 
 def report(found: Survey, path: Path) -> None:
     """Above a page, what of the file is missing on it: tables that cannot be read, and rows that are left out."""
     for name, reason in found.damaged.items():
         st.warning(
-            f"The table `{name}` of `{path.name}` is damaged, and its rows are missing here: {reason}. Take a copy of "
-            "the file from a backup.",
+            restrict(
+                f"The table `{name}` of {quoted(path.name)} is damaged, and its rows are missing here: "
+                f"{literal(reason)}. Take a copy of the file from a backup."
+            ),
             icon=":material/broken_image:",
         )
     if found.left_out:
         counts = ", ".join(f"{count:,} of `{name}`" for name, count in found.left_out.items())
         st.warning(
-            f"Rows of `{path.name}` hold values that their columns cannot have, and are left out: {counts}.",
+            restrict(
+                f"Rows of {quoted(path.name)} hold values that their columns cannot have, and are left out: {counts}."
+            ),
             icon=":material/rule:",
         )
 
@@ -73,5 +78,5 @@ def _how_to_measure() -> None:
 def no_rows(what: str, do: str) -> None:
     """In place of a chart: what is not there and what would bring it."""
     with st.container(border=True):
-        st.markdown(f"**{what}** {do}")
+        st.markdown(restrict(f"**{what}** {do}"))
         st.button("Clear filters", on_click=clear, key=f"clear {what}", type="tertiary")

@@ -9,6 +9,7 @@ from typing import Any
 
 from pages.charts.bytes import in_unit
 from pages.charts.colors import color_of
+from pages.charts.frame import escape_text
 from pages.charts.tensors import SizePair, size_pairs
 from pages.parts.card import Card, draw
 from pages.parts.frame import Frame
@@ -20,12 +21,12 @@ _WHOLE = ("attention", "feed_forward")
 def draw_tensors(frame: Frame, card: Card, found: Sequence[TensorPair]) -> None:
     """Draws the card; what it shows is said in its answer."""
     alt = f"Predicted and measured bytes of each tensor that is kept for backward. {card.answer} {card.note}"
-    draw(frame, replace(card, alt=alt.replace("*", "")), lambda: size_pairs(tensor_pairs(found), state=card.key))
+    draw(frame, replace(card, alt=alt), lambda: size_pairs(tensor_pairs(found), state=card.key))
 
 
 def tensor_pairs(found: Sequence[TensorPair]) -> list[SizePair]:
     """For the chart: a name of its own for each."""
-    names = [_name(pair) for pair in found]
+    names = [escape_text(_name(pair)) for pair in found]
     return [
         SizePair(
             name=name if names.count(name) == 1 else f"{name} ({names[:position].count(name) + 1})",

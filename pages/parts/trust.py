@@ -12,6 +12,7 @@ import streamlit as st
 
 from pages.parts.evidence import of_cells, say
 from pages.parts.frame import Frame
+from pages.parts.markdown import literal, restrict
 from runner.analysis.audit import Finding, Grade, grade
 from runner.schema import table_of
 from runner.store.queries.attention import Attended
@@ -46,11 +47,11 @@ def draw_trust(frame: Frame, cells: Sequence[Judged]) -> None:
         words = f"Can these rows be trusted? {counts}: the audit found nothing against any of them."
         say(frame, words, rows, key="trust", drawn_by=st.caption)
         return
-    with st.expander(f"Can these rows be trusted? {counts}"):
+    with st.expander(restrict(f"Can these rows be trusted? {counts}")):
         st.caption("A: nothing against it. B: a note. C: in doubt. D: it does not mean what it says.")
         sentences = [
             f"**{code.replace('_', ' ')}**, {len(of_code)} of {len(findings)} cells. "
-            f"For one, {title(shown[of_code[0][0]].cell)}: {of_code[0][1].sentence}"
+            f"For one, {title(shown[of_code[0][0]].cell)}: {literal(of_code[0][1].sentence)}"
             for code, of_code in _by_code(findings).items()
         ]
         say(frame, "\n\n".join(sentences), rows, key="trust")
@@ -60,7 +61,7 @@ def draw_grade(frame: Frame, cell: Judged) -> None:
     """The grade of one cell and every sentence that led to it."""
     found = frame.ask(audited, (cell.cell_id,), table_of(cell.cell).name).get(cell.cell_id, [])
     letter = grade(found)
-    sentences = " ".join(finding.sentence for finding in found) or "The audit found nothing against this row."
+    sentences = " ".join(literal(finding.sentence) for finding in found) or "The audit found nothing against this row."
     words = f":{_COLORS[letter]}-badge[Grade {letter}] {sentences}"
     say(frame, words, of_cells(frame, [cell], among="all"), key="grade")
 

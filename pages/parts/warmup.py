@@ -13,6 +13,7 @@ from pages.parts.card import Card, draw
 from pages.parts.chosen import picked
 from pages.parts.evidence import of_details, say
 from pages.parts.frame import Frame
+from pages.parts.markdown import restrict
 from runner.schema import StepCell
 from runner.store.queries.steps import EarlyStep, early_steps
 from runner.words import title
@@ -26,9 +27,11 @@ def draw_warmup(frame: Frame) -> None:
     )
     if not families:
         st.caption(
-            f"No cell {frame.among} has results after several of 0, 1, 2 and 5 warm-up steps with one fixed number of "
-            "measured ones. Measure one: "
-            "`python -m runner sweep --experiment benchmark --warmup 0,1,2,5 --steps 10 --max-steps 10`."
+            restrict(
+                f"No cell {frame.among} has results after several of 0, 1, 2 and 5 warm-up steps with one fixed number "
+                "of measured ones. Measure one: "
+                "`python -m runner sweep --experiment benchmark --warmup 0,1,2,5 --steps 10 --max-steps 10`."
+            )
         )
         return
     family = next(iter(families))

@@ -11,6 +11,7 @@ from pages.parts.kernels.attention import draw_attention
 from pages.parts.kernels.difference import draw_difference
 from pages.parts.kernels.one import draw_phases, draw_top
 from pages.parts.kernels.words import answer, labels
+from pages.parts.markdown import restrict
 from pages.parts.states import no_rows
 from runner.store.queries.kernels import Trace, parts, traces
 from runner.store.queries.selection import Shape
@@ -72,7 +73,9 @@ def _order(trace: Trace) -> tuple[bool, bool, float]:
 
 def _empty(frame: Frame) -> None:
     with st.container(border=True):
-        st.markdown(f"**No step has been profiled {frame.where}.** This lists the kernels of some, phase by phase:")
+        st.markdown(
+            restrict(f"**No step has been profiled {frame.where}.** This lists the kernels of some, phase by phase:")
+        )
         st.code("python -m runner sweep --experiment kernels", language="bash", wrap_lines=True)
         st.markdown("Or bring what Nsight Systems recorded, exported or summed up:")
         st.code("nsys export --type sqlite --output report.sqlite report.nsys-rep\n"

@@ -18,6 +18,7 @@ from pages.parts.card import Card, draw
 from pages.parts.chosen import rows_of
 from pages.parts.evidence import of_cells, say
 from pages.parts.frame import Frame
+from pages.parts.markdown import restrict
 from runner.schema import TABLES, FrontierCell
 from runner.sizes import SIZES, shape_name
 from runner.store.queries.attention import Attended, Frontier, frontiers
@@ -53,8 +54,8 @@ def draw_frontier(frame: Frame, cells: Sequence[Attended]) -> None:
     lost = {_measured(cell) for cell in cells if cell.status == "oom"}
     asked = [cell for cell in cells if cell.status in ("ok", "oom") and _measured(cell) in lost]
     if not found:
-        st.markdown(f"No search for the longest sequence that fits has a result {frame.where} with this mask. This "
-                    "looks for it, by prediction and trial:")  # fmt: skip
+        words = f"No search for the longest sequence that fits has a result {frame.where} with this mask."
+        st.markdown(restrict(f"{words} This looks for it, by prediction and trial:"))
         st.code(_command(cells), language="bash", wrap_lines=True)
         if not asked:
             return
@@ -90,7 +91,7 @@ def draw_model_frontiers(frame: Frame) -> None:
             _draw_model(frame, answers, grows)
     missing = [f"`{_MODEL_COMMAND.format(grows)}`" for grows, answers in found.items() if not answers]
     if missing:
-        st.caption(f"Without a result {frame.where}: {', '.join(missing)}.")
+        st.caption(restrict(f"Without a result {frame.where}: {', '.join(missing)}."))
 
 
 def _draw_model(frame: Frame, found: Sequence[Frontier], grows: Model) -> None:
@@ -103,7 +104,7 @@ def _draw_model(frame: Frame, found: Sequence[Frontier], grows: Model) -> None:
             key=f"frontier-{grows}",
             title=_TITLES[grows],
             note=f"Measured by `{_asked(found, grows)}`; predicted by closed formulas.",
-            alt=f"Largest {grows} that fits, for each size and precision. {words}".replace("*", ""),
+            alt=f"Largest {grows} that fits, for each size and precision. {words}",
             rows=[_table_row(row) for row in found],
         ),
         lambda: frontier_map(spans, [], grows=_GROWS[grows]),

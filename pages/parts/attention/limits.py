@@ -43,7 +43,7 @@ def draw_worked_sum(frame: Frame, cells: Sequence[Attended]) -> None:
             f"{first.cell.precision}",
             note=f"B = {first.cell.batch}, S = {first.cell.seq_len:,}, d = {first.cell.d_head}. By the closed formula, "
             "at the moment when the most is alive.",
-            alt=words.replace("*", ""),
+            alt=words,
             rows=rows,
             cells=asked,
         ),

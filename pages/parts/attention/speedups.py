@@ -23,6 +23,7 @@ from pages.parts.chosen import chosen, rows_of
 from pages.parts.comparison import MOST_PLACES
 from pages.parts.evidence import of_cells, say
 from pages.parts.frame import Frame
+from pages.parts.markdown import restrict
 from pages.parts.pin import pin
 from runner.analysis.pairs import closest, measured_unlike, preference
 from runner.analysis.statistics import ratio_interval
@@ -59,10 +60,10 @@ class Pair:
 
 def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> None:
     """A heading, the answer, the dots, and what could not be compared."""
-    st.header(_TITLES[kind], anchor=kind)
+    st.header(restrict(_TITLES[kind]), anchor=kind)
     names = _variants(cells, kind)
     if not names:
-        st.caption(f"{_ALONE[kind]} Measure both: `{_MISSING[kind]}`.")
+        st.caption(restrict(f"{_ALONE[kind]} Measure both: `{_MISSING[kind]}`."))
         return
     usual = max(names, key=[way_of(cell.cell) for cell in cells].count)  # the way of which most was measured
     variant = chosen(f"{kind}-way", "Compared", names, default="sdpa-flash" if "sdpa-flash" in names else usual)
@@ -101,7 +102,8 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
             on_click=pin,
         )
     if left_out:
-        expander = st.expander(f"Left out: {len(left_out)} without a partner or a result", key=f"left-out-{kind}")
+        words = f"Left out: {len(left_out)} without a partner or a result"
+        expander = st.expander(restrict(words), key=f"left-out-{kind}")
         expander.dataframe([{**asked_of(cell), "Why": reason} for cell, reason in left_out], hide_index=True)
 
 

@@ -12,9 +12,10 @@ import streamlit as st
 
 from pages.charts.bytes import in_unit
 from pages.charts.compare import Mover, RatioDot, movers, ratio_dots
-from pages.charts.frame import number
+from pages.charts.frame import escape_text, number
 from pages.parts.card import Card, draw
 from pages.parts.frame import Frame
+from pages.parts.markdown import literal, restrict
 from pages.parts.pin import pin
 from runner.analysis.verdict import NOISE, LeftOut, Pair, Verdict
 from runner.analysis.verdict import movers as moved
@@ -38,7 +39,7 @@ def draw_pairs(frame: Frame, verdict: Verdict) -> None:
     a, b = (side.title for side in verdict.sides)
     cut = f"The {len(largest)} largest changes of {len(verdict.pairs)} pairs are drawn; the table has all."
     note = [
-        f"One line a pair of cells that differ in nothing else; right of 1× {b} is {words['better']}.",
+        f"One line a pair of cells that differ in nothing else; right of 1× {literal(b)} is {words['better']}.",
         f"Bars are 95% intervals; the gray band is ±{NOISE:.0%}." if timed else f"The gray band is ±{NOISE:.0%}.",
         "Click a dot to see the samples of both cells." if timed else "",
         cut if len(verdict.pairs) > len(largest) else "",
@@ -47,7 +48,7 @@ def draw_pairs(frame: Frame, verdict: Verdict) -> None:
         frame,
         Card(
             key="compare-pairs",
-            title=f"{b} against {a}",
+            title=f"{literal(b)} against {literal(a)}",
             note=_noted(shared, note),
             alt=f"Ratios as dots on a log axis around 1×. {sentence(verdict)}",
             rows=[_row(verdict, pair) for pair in verdict.pairs],
@@ -57,7 +58,7 @@ def draw_pairs(frame: Frame, verdict: Verdict) -> None:
             dots,
             legend={outcome: f"{word} ({verdict.outcomes[outcome]})" for outcome, word in words.items()},
             noise=NOISE,
-            axis_title=f"{b}, times {words['better']} (log)",
+            axis_title=f"{escape_text(b)}, times {words['better']} (log)",
         ),
         on_click=pin if timed else None,
     )
@@ -95,7 +96,7 @@ def draw_movers(frame: Frame, verdict: Verdict) -> None:
             note=_noted(
                 shared,
                 [
-                    f"What is beyond noise, the largest change first: hollow is {a}, full is {b}.",
+                    f"What is beyond noise, the largest change first: hollow is {literal(a)}, full is {literal(b)}.",
                     cut if len(ranked) > MOST_MOVERS else "",
                 ],
             ),
@@ -104,7 +105,9 @@ def draw_movers(frame: Frame, verdict: Verdict) -> None:
             rows=[{"Rank": rank, **_row(verdict, pair)} for rank, pair in enumerate(ranked, start=1)],
             cells=_cells(verdict, ranked),
         ),
-        lambda: movers(rows, names=(a, b), unit="bytes" if verdict.table == "memory" else "ms"),
+        lambda: movers(
+            rows, names=(escape_text(a), escape_text(b)), unit="bytes" if verdict.table == "memory" else "ms"
+        ),
     )
 
 
@@ -112,11 +115,8 @@ def list_left_out(verdict: Verdict) -> None:
     """What was not compared, and why."""
     if not verdict.left_out:
         return
-    expander = st.expander(
-        f"Left out: {len(verdict.left_out):,} of {len(verdict.left_out) + len(verdict.pairs):,} cells",
-        key="_left-out",
-        on_change="rerun",
-    )
+    words = f"Left out: {len(verdict.left_out):,} of {len(verdict.left_out) + len(verdict.pairs):,} cells"
+    expander = st.expander(restrict(words), key="_left-out", on_change="rerun")
     if expander.open:
         rows = [{"Cell": title(item.cell), "Why": item.reason, "Known of it": item.detail} for item in verdict.left_out]
         expander.dataframe(rows, hide_index=True, alt="Cells that were not compared, with the reason.")
@@ -141,7 +141,7 @@ def _in_two_lines(name: str) -> str:
 
 def _dot(verdict: Verdict, item: Pair | LeftOut, *, place: str) -> RatioDot:
     if isinstance(item, LeftOut):
-        return RatioDot(place=place, cell_id="", failure=item.reason)
+        return RatioDot(place=place, cell_id="", failure=escape_text(item.reason))
     values = " → ".join(_amount(verdict, side.value) for side in (item.a, item.b))
     return RatioDot(place=place, cell_id=str(item.b.cell_id), outcome=item.outcome, ratio=item.ratio, low=item.low,
                     high=item.high, values=values)  # fmt: skip

@@ -12,6 +12,7 @@ import streamlit as st
 
 from pages.parts.chosen import chosen, picked
 from pages.parts.frame import Frame
+from pages.parts.markdown import restrict
 from runner.analysis.verdict import ComparedPhase, Kind, Side, Verdict
 from runner.schema import AttentionCell, MemoryCell, StepCell
 from runner.store.queries.compare import Question
@@ -45,7 +46,8 @@ def choose(frame: Frame, usual: tuple[Side, Side]) -> Question | None:
         with st.container(width="content"):
             phase = _PHASES[chosen("compare-phase", "Time of", list(_PHASES))]
     if a == b:
-        st.info(frame.say("A and B are the same: choose two different ones."), icon=":material/compare_arrows:")
+        words = frame.say("A and B are the same: choose two different ones.")
+        st.info(restrict(words), icon=":material/compare_arrows:")
         return None
     return Question(a=a, b=b, within=_within(frame, kind), phase=phase)
 

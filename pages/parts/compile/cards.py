@@ -6,6 +6,7 @@ from typing import Any
 import streamlit as st
 
 from pages.charts.compile import CostDot, CumulatedLine, Kind, Unit, WayDot, cost_dots, crossing_lines, way_dots
+from pages.charts.frame import escape_text
 from pages.parts.card import Card, draw
 from pages.parts.chosen import picked
 from pages.parts.comparison import MOST_PLACES
@@ -28,7 +29,7 @@ def draw_ways(frame: Frame, items: Sequence[Bought], left_out: Sequence[LeftOut]
     ]  # fmt: skip
     dots += [
         WayDot(place=place_of(frame, item.cell.cell, beside="backend"), backend=item.cell.cell.backend,
-               cell_id=str(item.cell.cell_id), failure=_failure(item))
+               cell_id=str(item.cell.cell_id), failure=escape_text(_failure(item)))
         for item in left_out
         if item.kind == "failed" and item.cell.status != "skipped"
     ]  # fmt: skip

@@ -10,6 +10,7 @@ import streamlit as st
 
 from pages.parts.chosen import rows_of
 from pages.parts.frame import Frame
+from pages.parts.markdown import literal, restrict
 from pages.parts.samples import draw_attention_samples, draw_samples
 from runner.schema import TABLES
 from runner.store.queries import explore
@@ -36,7 +37,7 @@ def draw_pinned(frame: Frame, table: str, rows: Sequence[Explored]) -> None:
     if held is None:
         return
     st.header("Everything stored of it", anchor="stored")
-    st.caption(f"{title(held.cell)} · {held.machine}")
+    st.caption(restrict(f"{title(held.cell)} · {literal(held.machine)}"))
     st.dataframe(_stored(frame, table, held), hide_index=True, height=320, key="_stored", alt="The row, by column.")
 
 

@@ -12,6 +12,7 @@ from pages.parts.answers import slope
 from pages.parts.explore.axes import MACHINE, SIZE, Value, is_numeric, label_of, value_of, varying
 from pages.parts.explore.choose import Asked
 from pages.parts.frame import Frame
+from pages.parts.markdown import literal
 from runner.analysis.pairs import unusual
 from runner.store.queries.explore import Explored, Measure
 from runner.store.queries.selection import Shape
@@ -46,7 +47,7 @@ def answer(frame: Frame, asked: Asked, measure: Measure) -> str:
     parts.append(_piled(frame, asked))
     others = {row.machine for row in asked.rows} - {frame.selection.machine}
     if others:
-        parts.append(f"Dashed, with marks of another shape: rows of {', '.join(sorted(others))}.")
+        parts.append(f"Dashed, with marks of another shape: rows of {', '.join(map(literal, sorted(others)))}.")
     return " ".join(part for part in parts if part)
 
 
@@ -85,11 +86,11 @@ def place_of(frame: Frame, asked: Asked, row: Explored, *, also: Sequence[str] =
         value = value_of(frame, row, name)
         label = label_of(asked.choice.table, name).lower()
         plain = name in _BARE or name not in also
-        said.append(
-            f"{label} {value:,}" if isinstance(value, int | float) else str(value) if plain else f"{label} {value}"
-        )
-    if row.machine != frame.selection.machine and row.machine not in said:
-        said.append(row.machine)
+        words = f"{value:,}" if isinstance(value, int | float) else literal(str(value))
+        said.append(f"{label} {words}" if isinstance(value, int | float) or not plain else words)
+    machine = literal(row.machine)
+    if row.machine != frame.selection.machine and machine not in said:
+        said.append(machine)
     said += [words] if (words := unusual(row.cell)) else []
     return ", ".join(said)
 

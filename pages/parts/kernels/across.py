@@ -70,7 +70,7 @@ def draw_shares(frame: Frame, traces: Mapping[str, Trace], parts: Mapping[UUID, 
             title="Kinds of work, cell by cell",
             note=f"Shares of the {noun(told[0])}' time; the number is that of the matrix products."
             + (cut if len(traces) > MOST_BARS else ""),
-            alt=words.replace("*", "").replace("`", ""),
+            alt=words,
             rows=[_row(name, trace, parts.get(trace.cell_id, ())) for name, trace in traces.items()],
             cells=[trace.cell for trace in traces.values() if trace.cell],
         ),
@@ -144,7 +144,7 @@ def draw_busy(frame: Frame, traces: Mapping[str, Trace]) -> None:
             key="busy",
             title="In and between operators" if is_cpu else "Busy and waiting",
             note=f"Shares of {rest}. Beside the bar: how much longer the step took with the profiler.",
-            alt=words.replace("*", ""),
+            alt=words,
             rows=[{"Trace": name, **{title_of("profiles", key): getattr(trace, key) for key in _FIGURES}}
                   for name, trace in known.items()],
             cells=[trace.cell for trace in known.values() if trace.cell],

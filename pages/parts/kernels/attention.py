@@ -19,6 +19,7 @@ from pages.parts.chosen import chosen
 from pages.parts.evidence import of_details, say
 from pages.parts.frame import Frame
 from pages.parts.kernels.words import WHOLE, called, phase_words, phases_of
+from pages.parts.markdown import literal, restrict
 from runner.analysis.softmax import softmax_flops
 from runner.store.queries.kernels import Part, Trace, ranges
 
@@ -96,7 +97,7 @@ def draw_attention(frame: Frame, name: str, trace: Trace) -> None:
     parts = frame.ask(ranges, trace.cell_id)
     phases = list(dict.fromkeys(part.phase for part in parts if role_of(part.scope)))
     if not phases:
-        st.caption(_why_not(trace))
+        st.caption(restrict(_why_not(trace)))
         return
     options: dict[str, list[str]] = {phase_words(phase): [phase] for phase in phases_of(phases)}
     if len(phases) > 1:
@@ -111,10 +112,10 @@ def draw_attention(frame: Frame, name: str, trace: Trace) -> None:
         frame,
         Card(
             key="attention-ranges",
-            title=f"Ranges inside attention: {picked}",
+            title=f"Ranges inside attention: {literal(picked)}",
             note="Everything that was launched in a range counts, scaling and casts too."
             + (_COUNTED if trace.cell else ""),
-            alt=words.replace("*", "").replace("`", ""),
+            alt=words,
             rows=[{title_of("kernels", "scope"): item.role, title_of("kernels", "device_ms"): item.device_ms,
                    title_of("kernels", "calls"): item.calls, title_of("kernels", "flops"): item.flops}
                   for item in found],

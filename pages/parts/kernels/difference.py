@@ -19,7 +19,8 @@ from pages.parts.chosen import chosen, picked
 from pages.parts.evidence import of_cells, of_details, say
 from pages.parts.frame import Frame
 from pages.parts.kernels.one import totals
-from pages.parts.kernels.words import by_class, called, noun, per, quoted
+from pages.parts.kernels.words import by_class, called, noun, per
+from pages.parts.markdown import quoted
 from runner.analysis.differences import REST, Change, changes
 from runner.store.queries.kernels import KEY, Part, Trace, kernels
 from runner.store.queries.selection import Shape
@@ -57,7 +58,7 @@ def draw_difference(frame: Frame, one: Named, others: Mapping[str, Trace], parts
             key="difference",
             title="From one to the other",
             note=_note(other[1], one[1], whole=whole),
-            alt=words.replace("*", "").replace("`", ""),
+            alt=words,
             rows=[{"Part": change.name, "From (ms)": change.before_ms, "To (ms)": change.after_ms,
                    "Difference (ms)": change.difference_ms} for change in found],
             cells=[trace.cell for _, trace in (other, one) if trace.cell],

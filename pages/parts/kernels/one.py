@@ -22,7 +22,8 @@ from pages.parts.card import Card, draw
 from pages.parts.chosen import chosen
 from pages.parts.evidence import of_cells, of_details, say
 from pages.parts.frame import Frame
-from pages.parts.kernels.words import WHOLE, answer, by_class, noun, per, phase_words, phases_of, quoted
+from pages.parts.kernels.words import WHOLE, answer, by_class, noun, per, phase_words, phases_of
+from pages.parts.markdown import literal, quoted, restrict
 from runner.store.queries.kernels import Kernel, Part, Trace, kernels
 
 #: More kernels than these are not one picture any more; the table has them all.
@@ -55,7 +56,7 @@ def draw_phases(frame: Frame, name: str, trace: Trace, parts: Sequence[Part]) ->
             answer=traced,
             evidence=[of_cells(frame, [trace])],
             note=f"Times of {per(trace)}. {own}",
-            alt=answer(name, trace, parts).replace("*", ""),
+            alt=answer(name, trace, parts),
             rows=rows,
             cells=[trace.cell] if trace.cell else [],
         ),
@@ -71,7 +72,7 @@ def draw_top(frame: Frame, trace: Trace) -> None:
     """The kernels with the most time in a phase of the reader's choice."""
     found = frame.ask(kernels, trace.cell_id)
     one = noun(trace)
-    st.header(f"Which {one} take the most time?", anchor="top-kernels")
+    st.header(restrict(f"Which {one} take the most time?"), anchor="top-kernels")
     if not found:
         st.caption("This trace lists none.")
         return
@@ -92,9 +93,9 @@ def draw_top(frame: Frame, trace: Trace) -> None:
         frame,
         Card(
             key="kernels",
-            title=f"Top {one}: {phase}",
+            title=f"Top {one}: {literal(phase)}",
             note=f"Share of the phase, and calls in {per(trace)}." + (cut if len(ranked) > MOST_KERNELS else ""),
-            alt=words.replace("*", "").replace("`", ""),
+            alt=words,
             rows=[_table_row(kernel, whole) for kernel in inside],
             cells=[trace.cell] if trace.cell else [],
         ),

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from pages.charts.frame import WORDS, number
 from pages.charts.kernels import CLASS_WORDS
+from pages.parts.markdown import literal, quoted
 from runner.schema import KernelClass
 from runner.store.queries.kernels import Part, Trace
 from runner.words import title
@@ -19,14 +20,9 @@ _ORDER = ("forward", "loss", "backward", "optimizer", UNKNOWN)
 WHOLE = "whole step"
 
 
-def quoted(text: str) -> str:
-    """Text of unknown origin inside Markdown: shown letter by letter."""
-    return f"`{text.replace('`', 'ʹ')}`"
-
-
 def called(name: str, trace: Trace) -> str:
     """A trace within a sentence."""
-    return quoted(name) if trace.is_imported else f"**{name}**"
+    return quoted(name) if trace.is_imported else f"**{literal(name)}**"
 
 
 def labels(traces: Sequence[Trace]) -> dict[str, Trace]:
@@ -79,7 +75,9 @@ def answer(name: str, trace: Trace, parts: Sequence[Part]) -> str:
     first, *rest = shares
     others = ", ".join(f"{words} {share:.0%}" for share, words in rest[:3] if share >= 0.005)
     spent = {phase: sum(by_class(parts, phase=phase).values()) for phase in phases_of(part.phase for part in parts)}
-    split = ", ".join(f"{phase_words(phase)} {ms / whole:.0%}" for phase, ms in spent.items() if ms / whole >= 0.005)
+    split = ", ".join(
+        f"{literal(phase_words(phase))} {ms / whole:.0%}" for phase, ms in spent.items() if ms / whole >= 0.005
+    )
     together = f"{number(whole)} ms that the {noun(trace)} of {per(trace)} take together"
     bare = (
         f" Without the profiler the step takes **{number(trace.unprofiled_step_ms)} ms**."

@@ -16,6 +16,7 @@ from pages.parts.card import Card, draw
 from pages.parts.chosen import chosen, rows_of
 from pages.parts.evidence import of_details, of_rows, say
 from pages.parts.frame import Frame
+from pages.parts.markdown import restrict
 from pages.parts.numerics.prices import Priced, draw_price, priced
 from pages.parts.numerics.words import (
     dtypes_said,
@@ -40,7 +41,9 @@ def draw_accuracy(frame: Frame) -> None:
     st.header("What does it cost in accuracy?", anchor="accuracy")
     found, sums = priced(frame), frame.ask(accumulations, rows_of(frame))
     if not found and not sums:
-        st.markdown(f"No row {frame.where} says it for these sizes and contexts. This measures it, in seconds:")
+        st.markdown(
+            restrict(f"No row {frame.where} says it for these sizes and contexts. This measures it, in seconds:")
+        )
         st.code("python -m runner sweep --experiment numerics", language="bash", wrap_lines=True)
         return
     if found:
@@ -66,7 +69,7 @@ def _draw_sums(frame: Frame, sums: Sequence[Accumulated]) -> None:
     if not sums:
         return
     row = sums[0].row
-    st.header(f"What do {row.addends:,} additions of {row.value:g} give?", anchor="sums")
+    st.header(restrict(f"What do {row.addends:,} additions of {row.value:g} give?"), anchor="sums")
     words = "\n".join(f"- {reason(one.row)}" for one in sums) + f"\n\n{worst_on_the_way(sums)}"
     last = of_details(frame, "sums on their way", [sums[-1].row.cell_id])
     say(frame, words, of_rows(frame, [one.row for one in sums]), last, key="accumulation")

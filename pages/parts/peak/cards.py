@@ -10,7 +10,7 @@ from typing import Any
 
 import streamlit as st
 
-from pages.charts.frame import WORDS, title_of
+from pages.charts.frame import WORDS, escape_text, title_of
 from pages.charts.parts import PeakBar, part_bars
 from pages.charts.peaks import PeakPair, PredictedDot, peak_pairs, predicted_dots
 from pages.charts.scaling import Axis, ScalingPoint, scaling_lines
@@ -66,7 +66,7 @@ def bar_of(cell: Peak, *, group: str, place: str) -> PeakBar:
     failure = WORDS[cell.status] + (f" in {cell.failed_phase}" if cell.failed_phase else "") if failed else None
     parts = {name: size for name, size in cell.parts.items() if size}
     return PeakBar(group=group, place=place, cell_id=str(cell.cell_id), parts=parts,
-                   total=cell.peak_allocated_bytes or 0, failure=failure)  # fmt: skip
+                   total=cell.peak_allocated_bytes or 0, failure=escape_text(failure) if failure else None)  # fmt: skip
 
 
 def draw_parts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
@@ -85,7 +85,7 @@ def draw_parts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
             title="The parts of every peak",
             note="What is alive when the step's memory is largest, by what it is for; the number is the peak."
             + (cut if len(cells) > MOST_BARS else ""),
-            alt=f"Stacked parts of each peak. {answer(cells, names)}".replace("*", ""),
+            alt=f"Stacked parts of each peak. {answer(cells, names)}",
             rows=table_of(cells, names),
             cells=asked,
         ),
@@ -153,7 +153,7 @@ def draw_precisions(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
             key="peak-precision",
             title="bf16 beside fp32",
             note="One line a pair of cells that differ in the precision alone; the number is bf16 over fp32.",
-            alt=f"Peaks in fp32 and bf16. {words}".replace("*", ""),
+            alt=f"Peaks in fp32 and bf16. {words}",
             rows=rows,
             cells=asked,
         ),
@@ -181,7 +181,7 @@ def draw_predicted(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
             key="peak-predicted",
             title="Predicted against measured",
             note="Predicted by closed formulas from the shape alone. On the line, prediction and measurement agree.",
-            alt=f"Measured peaks over predicted ones. {words}".replace("*", ""),
+            alt=f"Measured peaks over predicted ones. {words}",
             rows=[{"Cell": dot.place, "Predicted (bytes)": dot.predicted, "Measured (bytes)": dot.measured,
                    "Measured / predicted": dot.ratio} for dot in dots],
             cells=asked,

@@ -9,9 +9,11 @@ from typing import Any
 import streamlit as st
 
 from pages.charts.bytes import in_unit
+from pages.charts.frame import escape_text
 from pages.charts.peaks import PhasePeakBar, phase_peak_bars
 from pages.parts.card import Card, draw
 from pages.parts.frame import Frame
+from pages.parts.markdown import literal, restrict
 from pages.parts.marks import failure_of
 from pages.parts.pin import choose
 from pages.parts.trust import draw_grade
@@ -33,7 +35,8 @@ def draw_phases(frame: Frame, cells: Sequence[Peak]) -> None:
     words = title(cell.cell)
     draw_grade(frame, cell)
     if cell.status != "ok":
-        st.error(f"{words}: {failure_of(cell)}. {cell.message or ''}", icon=":material/error:")
+        why = literal(f"{failure_of(cell)}. {cell.message or ''}")
+        st.error(restrict(f"{words}: {why}"), icon=":material/error:")
         return
     found = frame.ask(raw.phase_peaks, cell.cell_id)
     draw(
@@ -58,7 +61,9 @@ def _said(found: raw.PhasePeak) -> str:
 def _bar(found: raw.PhasePeak) -> PhasePeakBar:
     held = {"peak, live tensors": found.allocated, "held by the allocator": found.reserved,
             "counted by the driver": found.driver, "left at its end": found.left}  # fmt: skip
-    return PhasePeakBar(phase=found.phase, held={name: size for name, size in held.items() if size is not None})
+    return PhasePeakBar(
+        phase=escape_text(found.phase), held={name: size for name, size in held.items() if size is not None}
+    )
 
 
 def _row(found: raw.PhasePeak) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def draw_kept(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
             "parameters are not counted, and memory that several share counts once."
             + (" Checkpointed, so they are there only while backward runs the block again."
                if cell.cell.checkpoint_blocks else ""),
-            alt=words.replace("*", ""),
+            alt=words,
             rows=rows,
             cells=asked,
         ),
@@ -97,7 +97,7 @@ def draw_checkpointing(frame: Frame, cells: Sequence[Peak], names: Names) -> Non
             key="checkpointing",
             title="The peak with and without checkpointing",
             note="Checkpointed blocks keep only their input and compute the rest again during backward.",
-            alt=words.replace("*", ""),
+            alt=words,
             rows=table_of(drawn, names),
             cells=asked,
         ),

@@ -13,6 +13,7 @@ from pages.parts.card import Card, draw
 from pages.parts.chosen import picked
 from pages.parts.evidence import of_cells, of_details
 from pages.parts.frame import Frame
+from pages.parts.markdown import literal
 from pages.parts.peak.words import Names, place_of
 from pages.parts.tensors import draw_tensors, tensor_rows, tensor_words
 from runner.analysis.activations import block_tensors
@@ -90,7 +91,7 @@ def _part_words(cell: Peak, predicted: PeakBytes, pairs: Sequence[SizePair]) -> 
     """How many parts are as predicted, and when the peak was expected."""
     known = [pair for pair in pairs if pair.ratio is not None]
     near = sum(abs((pair.ratio or 0) - 1) <= NEAR for pair in known)
-    when = f" in the {cell.peak_phase} phase" if cell.peak_phase else ""
+    when = f" in the {literal(cell.peak_phase)} phase" if cell.peak_phase else ""
     words = f"{near} of {len(known)} parts are within {NEAR:.0%} of their formulas"
     far = max(known, key=lambda pair: abs((pair.ratio or 0) - 1), default=None)
     if far is not None and near < len(known):

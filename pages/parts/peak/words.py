@@ -14,6 +14,7 @@ from pages.charts.frame import number
 from pages.charts.parts import CATEGORY_WORDS
 from pages.charts.peaks import PredictedDot
 from pages.charts.tensors import fine
+from pages.parts.markdown import literal
 from runner.analysis.pairs import unusual
 from runner.schema import TABLES, MemoryCell
 from runner.store.queries.memory import KEY, Kept, Peak
@@ -54,7 +55,7 @@ def answer(cells: Sequence[Peak], names: Names) -> str:
         reverse=True,
     )
     shares = ", ".join(f"{CATEGORY_WORDS[name]} {size / peak:.0%}" for size, name in parts[:3])
-    when = f" in the {top.peak_phase} phase" if top.peak_phase else ""
+    when = f" in the {literal(top.peak_phase)} phase" if top.peak_phase else ""
     return f"The largest peak here, **{place_of(top.cell, names)}**, is **{in_unit(peak)}**{when}: {shares}.{out}"
 
 

@@ -16,6 +16,7 @@ from pages.parts.card import Card, draw
 from pages.parts.chosen import picked, rows_of
 from pages.parts.evidence import of_cells, say
 from pages.parts.frame import Frame
+from pages.parts.markdown import literal, quoted, restrict
 from pages.parts.pin import pin
 from pages.parts.roofline.words import change_name
 from runner.analysis.counterfactuals import Counterfactual, bases, counterfactuals
@@ -34,8 +35,8 @@ def draw_changes(frame: Frame) -> None:
     mode = frame.selection.mode or "train"
     run = frame.ask(varied_run, rows_of(frame), mode)
     if run is None:
-        st.markdown(f"No run {frame.where} has results of one step of mode {mode} in more than one way, measured "
-                    "alike. This measures one change at a time:")  # fmt: skip
+        words = f"No run {frame.where} has results of one step of mode {mode} in more than one way, measured alike."
+        st.markdown(restrict(f"{words} This measures one change at a time:"))
         st.code(COMMAND, language="bash", wrap_lines=True)
         return
     asked = Selection(run=run, mode=mode, settled=False)
@@ -53,7 +54,7 @@ def draw_changes(frame: Frame) -> None:
             title=f"Against {title(base.cell)}",
             note="The time of this step over that of the changed one, with 95% intervals by bootstrap. Above the "
             f"dotted line one thing is changed, below it several. {_origin(frame, run)}",
-            alt=f"Speedups of changes on a log axis. {words.replace('*', '')}",
+            alt=f"Speedups of changes on a log axis. {words}",
             rows=[_row(base, change) for change in found],
             cells=[base.cell, *(change.cell.cell for change in found)],
         ),
@@ -116,7 +117,7 @@ def _failure(change: Counterfactual) -> str:
 def _reasons(found: Sequence[Counterfactual]) -> str:
     """Why changes have no result, in their own words."""
     lost = [change for change in found if change.ratio is None]
-    return " ".join(f"{_named(c)}: {_failure(c)}. {' '.join((c.cell.message or '').split())}" for c in lost)
+    return " ".join(f"{_named(c)}: {_failure(c)}. {' '.join(literal(c.cell.message or '').split())}" for c in lost)
 
 
 def _row(base: Measured, change: Counterfactual) -> dict[str, Any]:
@@ -138,4 +139,4 @@ def _origin(frame: Frame, run: UUID) -> str:
     """Which run measured it: by its name, by its command where it has none."""
     of = next(item for item in frame.contents.runs if item.run_id == run)
     when = f", {of.started_at:%Y-%m-%d %H:%M} UTC" if of.started_at else ""
-    return f"Measured by `{of.label or of.argv or 'an imported run'}`{when}."
+    return f"Measured by {quoted(of.label or of.argv or 'an imported run')}{when}."

@@ -15,6 +15,7 @@ from pages.charts.roofline import rate
 from pages.parts.chosen import rows_of
 from pages.parts.evidence import of_ceilings, say
 from pages.parts.frame import Frame
+from pages.parts.markdown import literal, restrict
 from runner.analysis import hardware
 from runner.analysis.activations import Device
 from runner.analysis.roofline import Change, Roof, changes, measured_roof, promised_roof
@@ -64,12 +65,12 @@ def draw_moved(frame: Frame, limits: Limits) -> None:
 
 def moved_words(moved: Sequence[Change]) -> str:
     """The ceilings that fell or rose, and what that means for the rows between."""
-    parts = [f"{change.name} by {abs(change.share):.0%}" for change in moved]
+    parts = [f"{literal(change.name)} by {abs(change.share):.0%}" for change in moved]
     slower = all(change.share < 0 for change in moved)
     faster = all(change.share > 0 for change in moved)
     word = "slowed down" if slower else "sped up" if faster else "changed its speed"
     if not (slower or faster):
-        parts = [f"{change.name} by {change.share:+.0%}" for change in moved]
+        parts = [f"{literal(change.name)} by {change.share:+.0%}" for change in moved]
     return f"The machine {word} during the sweep: {', '.join(parts)}. Compare rows of its start and its end with care."
 
 
@@ -82,11 +83,16 @@ def draw_ceilings(limits: Limits) -> None:
         st.code(COMMAND, language="bash", wrap_lines=True)
         return
     sheet = hardware.datasheet(limits.device_name)
-    source = f"Datasheet: {sheet.source}; dense rates." if sheet else f"No datasheet of {limits.device_name} is known."
-    st.caption(
-        f"Measured in a process of its own: the fastest product of two square matrices, and a copy within the device's "
+    source = (
+        f"Datasheet: {sheet.source}; dense rates."
+        if sheet
+        else f"No datasheet of {literal(limits.device_name)} is known."
+    )
+    words = (
+        "Measured in a process of its own: the fastest product of two square matrices, and a copy within the device's "
         f"memory, its bytes read and written. {source}"
     )
+    st.caption(restrict(words))
     st.dataframe(ceiling_table(limits), hide_index=True, key="ceilings", alt="Ceilings of this machine.")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pages.charts.frame import number
+from pages.charts.frame import escape_text, number
 from pages.charts.roofline import RoofLine, RoofPoint, rate, roofline
 from pages.parts.card import Card, draw
 from pages.parts.frame import Frame
@@ -17,6 +17,7 @@ from pages.parts.roofline.limits import Limits
 from pages.parts.roofline.words import answer, name_of
 from runner.analysis.costs import step_flops
 from runner.analysis.roofline import intensity, least_ms
+from runner.schema import KernelRow
 from runner.store.queries.roofline import Profiled
 from runner.store.queries.steps import Measured
 
@@ -28,7 +29,7 @@ def draw_roof(frame: Frame, cells: Sequence[Measured], profiles: Sequence[Profil
     """The card with steps and kernels."""
     points = [*_steps(frame, cells, limits), *_kernels(profiles)]
     roofs = _roofs([point.entity for point in points], limits)
-    said = answer(frame, cells, limits).replace("*", "")
+    said = answer(frame, cells, limits)
     draw(
         frame,
         Card(
@@ -80,14 +81,19 @@ def _kernels(profiles: Sequence[Profiled]) -> list[RoofPoint]:
         RoofPoint(
             kind="kernel",
             entity=row.precision,
-            words=f"<b>{kernel.kernel[:60]}</b><br>{kernel.kernel_class}, {kernel.phase} {kernel.scope}<br>"
-            f"{number(kernel.device_ms)} ms a step in {kernel.calls:g} calls, {rate(flops / kernel.device_ms * 1e3)}",
+            words=_kernel_words(kernel, flops),
             operations_per_byte=flops / moved_bytes,
             flops_per_s=flops / kernel.device_ms * 1e3,
             cell_id="",
         )
         for row, kernel, flops, moved_bytes in sorted(known, key=lambda item: -item[1].device_ms)[:MOST_KERNELS]
     ]
+
+
+def _kernel_words(kernel: KernelRow, flops: int) -> str:
+    where = escape_text(f"{kernel.kernel_class}, {kernel.phase} {kernel.scope}")
+    times = f"{number(kernel.device_ms)} ms a step in {kernel.calls:g} calls, {rate(flops / kernel.device_ms * 1e3)}"
+    return f"<b>{escape_text(kernel.kernel[:60])}</b><br>{where}<br>{times}"
 
 
 def _roofs(entities: Sequence[str], limits: Limits) -> list[RoofLine]:

@@ -13,6 +13,7 @@ from pages.parts.card import Card, draw
 from pages.parts.chosen import rows_of
 from pages.parts.evidence import of_details, of_rows, say
 from pages.parts.frame import Frame
+from pages.parts.markdown import restrict
 from pages.parts.marks import asked_of
 from pages.parts.roofline.limits import Limits
 from pages.parts.roofline.words import place_of
@@ -44,7 +45,9 @@ def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: Limits) -> N
     """The card with a bar for each profiled step."""
     st.header("What binds it?", anchor="bounds")
     if not profiles:
-        st.markdown(f"No profiled step {frame.among} has a result, so what binds it is not known. This profiles them:")
+        st.markdown(
+            restrict(f"No profiled step {frame.among} has a result, so what binds it is not known. This profiles them:")
+        )
         st.code(COMMAND, language="bash", wrap_lines=True)
         return
     bars = []
@@ -71,7 +74,7 @@ def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: Limits) -> N
             note="A kernel is bound by multiplying where its operations per byte reach the ridge of its precision's "
             "roof, by memory below it. Where they are not known, kernels that do a few operations for each number "
             f"count as bound by memory, others as unknown. {_host_words(profiles)}{cut}",
-            alt=f"Bars of shares. {words.replace('*', '')}",
+            alt=f"Bars of shares. {words}",
             rows=[
                 {**asked_of(frame, step_of(found.row)), **_named(bar.shares)}
                 for found, bar in zip(profiles, bars, strict=True)

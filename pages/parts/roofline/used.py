@@ -55,7 +55,7 @@ def draw_used(frame: Frame, cells: Sequence[Measured], limits: Limits) -> None:
             note="MFU counts the model's matrix products, the square of attention whole and nothing computed twice, as "
             "`mfu` of the file does. The table adds causal MFU, which counts the half of that square that a causal "
             f"mask leaves, and HFU, which counts what checkpointing computes again.{cut}",
-            alt=f"Share of the peak that every step makes use of. {words.replace('*', '')}",
+            alt=f"Share of the peak that every step makes use of. {words}",
             rows=[_used_row(frame, cell, limits) for cell in known],
             cells=[cell.cell for cell in known],
         ),

@@ -6,6 +6,7 @@ query = editor(frame)
 import streamlit as st
 
 from pages.parts.frame import Frame
+from pages.parts.markdown import restrict
 from pages.parts.sql.examples import EXAMPLES, Example
 from pages.parts.sql.picture import NO_COLOR
 from pages.parts.sql.result import forget
@@ -57,7 +58,7 @@ def _schema(frame: Frame) -> None:
         key="_sql-table",
     )
     table = TABLES[name]
-    st.caption(table.doc)
+    st.caption(restrict(table.doc))
     columns = [
         {"Column": c.name, "Unit": c.unit, "Meaning": c.doc, "Label": c.label, "Type": c.sql_type}
         for c in table.columns

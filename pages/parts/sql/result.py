@@ -16,6 +16,7 @@ import streamlit as st
 
 from pages.charts.sql import heading
 from pages.parts.frame import Frame
+from pages.parts.markdown import restrict
 from pages.parts.takeaway import downloads
 from runner.errors import StepscopeError
 from runner.store.queries.console import MOST_ROWS, Answer, Question, asked
@@ -50,7 +51,7 @@ def ask(frame: Frame, query: str) -> Answer | None:
         st.info("Canceled. Press Run to ask again.", icon=":material/cancel:")
     elif done.answer is None:
         sentence, _, place = done.refusal.partition("\n")
-        st.error(sentence, icon=":material/block:")
+        st.error(restrict(sentence), icon=":material/block:")
         if place:
             st.code(place, language=None)
     elif done.state != frame.state:
@@ -81,7 +82,7 @@ def _waited_for(question: Question, query: str, state: str, place: Any) -> Answe
         said = st.empty()
         st.button("Cancel", on_click=cancel, icon=":material/stop:", key="_sql-cancel")
     while (answer := question.answer(wait_s=_LOOK_S)) is None:
-        said.markdown(f":material/hourglass_top: Running for **{question.elapsed_s:.0f} s** …")
+        said.markdown(restrict(f":material/hourglass_top: Running for **{question.elapsed_s:.0f} s** …"))
     return answer
 
 
@@ -121,7 +122,7 @@ def show(columns: dict[str, list[Any]], answer: Answer) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         name = f"stepscope-sql-{time.strftime('%Y%m%d-%H%M%S')}"
         downloads(rows, name=name, key="_sql")
-        st.caption(f"Worked out in {_duration(answer.seconds)}.")
+        st.caption(restrict(f"Worked out in {_duration(answer.seconds)}."))
 
 
 def _plural(count: int, word: str) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from pages.parts.markdown import restrict
 from pages.parts.takeaway.formats import FORMATS, Rows
 
 _FOLDER = Path(__file__).parent
@@ -34,7 +35,7 @@ def downloads(rows: Rows | Callable[[], Rows], *, name: str, key: str) -> None:
     for when a button is pressed."""
     for word, (make, ending, mime) in FORMATS.items():
         st.download_button(
-            f"Download {word}" if word == "CSV" else word,
+            restrict(f"Download {word}" if word == "CSV" else word),
             data=partial(_made, make, rows),
             file_name=f"{name}.{ending}",
             mime=mime,

@@ -23,7 +23,7 @@ from streamlit.testing.v1.element_tree import Node
 
 from pages.charts.colors import PALETTE
 from pages.charts.ink import ink_rules
-from pages.parts.takeaway.prose import inline, plain, prose
+from pages.parts.takeaway.prose import inline, prose
 from pages.parts.takeaway.tables import html_table
 from pages.parts.takeaway.visit import Visit, is_card, nodes
 
@@ -166,7 +166,7 @@ def _chart(node: Any) -> str:
     figure["layout"].pop("template", None)
     height = int(figure["layout"].get("height", 450))
     held = _as_data({"figure": figure, "config": config})
-    return f'<div class="chart" role="img" aria-label="{plain(node.proto.alt)}" style="height:{height}px">{held}</div>'
+    return f'<div class="chart" role="img" aria-label="{escape(node.proto.alt)}" style="height:{height}px">{held}</div>'
 
 
 def _component(node: Any) -> str:

@@ -14,12 +14,30 @@ from typing import Any
 
 import pandas as pd
 
+#: Letters of a text that a table on a page shows: a browser freezes over a cell of a million.
+MOST_LETTERS = 1_000
 Rows = Sequence[dict[str, Any]] | pd.DataFrame
 
 
 def table(rows: Rows) -> pd.DataFrame:
     """The rows under their headings."""
     return rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
+
+
+def shorten(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table as a page shows it: with long texts cut. The same object where nothing is."""
+    cut = frame
+    for place, name in enumerate(frame.columns):
+        values = frame.iloc[:, place]
+        if pd.api.types.is_numeric_dtype(values) or not any(map(_is_long, values)):
+            continue
+        cut = frame.copy(deep=False) if cut is frame else cut
+        cut[name] = [f"{value[: MOST_LETTERS - 1]}…" if _is_long(value) else value for value in values]
+    return cut
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, str) and len(value) > MOST_LETTERS
 
 
 def csv(rows: Rows) -> str:

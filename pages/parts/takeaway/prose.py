@@ -2,7 +2,7 @@
 
     prose("The step takes **63.6 ms**; `forward` :green[**A**]")
 
-Limits: paragraphs, lists, headings, bold, emphasis, code, links, Streamlit's colors and badges. Everything else stays
+Limits: paragraphs, lists, headings, bold, emphasis, code, Streamlit's colors and badges. Everything else stays
 text, and whatever came from a file of others is escaped.
 """
 
@@ -10,9 +10,8 @@ import re
 from html import escape
 
 _TOKEN = re.compile(
-    r"\\(?P<escaped>[^\w\s])|`(?P<code>[^`]+)`|\*\*(?P<strong>.+?)\*\*|\*(?P<em>[^*\s][^*]*)\*"
+    r"\\(?P<escaped>[^\w\s]|_)|`(?P<code>[^`]+)`|\*\*(?P<strong>.+?)\*\*|\*(?P<em>[^*\s][^*]*)\*"
     r"|:(?P<color>[a-z]+)(?P<badge>-badge)?\[(?P<colored>(?:\\.|[^\]\\])*)\]|:material/(?P<icon>\w+):"
-    r"|\[(?P<link>[^\]]+)\]\((?P<address>[^)\s]+)\)"
 )
 
 
@@ -28,11 +27,6 @@ def inline(text: str) -> str:
         parts += [escape(text[end : found.start()]), _token(found)]
         end = found.end()
     return "".join(parts) + escape(text[end:])
-
-
-def plain(text: str) -> str:
-    """The words alone, for an attribute."""
-    return escape(re.sub(r"\\([^\w\s])|\*\*|`|:[a-z]+(?:-badge)?\[|:material/\w+:", r"\1", text), quote=True)
 
 
 def _block(lines: list[str]) -> str:
@@ -54,11 +48,7 @@ def _token(found: re.Match[str]) -> str:
         return f"<strong>{inline(found['strong'])}</strong>"
     if found["em"]:
         return f"<em>{inline(found['em'])}</em>"
-    if found["color"]:
+    if found["colored"]:
         badge = " badge" if found["badge"] else ""
         return f'<span class="{found["color"]}{badge}">{inline(found["colored"])}</span>'
-    if found["icon"]:
-        return ""
-    words = inline(found["link"])
-    is_web = found["address"].startswith(("http://", "https://"))
-    return f'<a href="{escape(found["address"], quote=True)}">{words}</a>' if is_web else words
+    return ""  # an icon

@@ -15,6 +15,7 @@ import streamlit as st
 from pages.charts.bytes import in_unit
 from pages.parts.evidence import of_moment, say
 from pages.parts.frame import Frame
+from pages.parts.markdown import literal, restrict
 from pages.parts.permalink import link
 from pages.parts.takeaway import downloads
 from pages.parts.timeline import Drawing, picture_button, timeline
@@ -46,11 +47,11 @@ def pane(frame: Frame, about: Timeline, *, side: str, look: Look) -> None:
     sentence = answer(about, held, frame.ask(parts_at, about.cell_id, about.peak_at_us))
     with st.container(border=True, key=f"card-timeline-{side}"):
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-            st.subheader(about.label, anchor=f"timeline-{side}", width="stretch")
+            st.subheader(restrict(literal(about.label)), anchor=f"timeline-{side}", width="stretch")
             share = st.popover("Share", icon=":material/share:", key=f"timeline-{side}-share", on_change="rerun")
-        st.caption(facts(about))
+        st.caption(restrict(facts(about)))
         if drawn := totals(about):
-            st.caption(drawn)
+            st.caption(restrict(drawn))
         drawing = Drawing(columns=held, about=about, fold_bytes=look.fold_bytes, scale_bytes=look.scale_bytes,
                           alt=alt(about, sentence), folds_held=folds_held)  # fmt: skip
         cursor = timeline(drawing, key=f"timeline-{side}-canvas", on_cursor=lambda: None)
@@ -114,7 +115,7 @@ def _alive(frame: Frame, about: Timeline, *, side: str, moment: Moment) -> Rows:
     parts = frame.ask(parts_at, about.cell_id, at_us)
     total, count = sum(part.held_bytes for part in parts), sum(part.allocations for part in parts)
     when = "At the peak" if at_us == about.peak_at_us else "At the cursor"
-    where = f"{in_ms(at_us)}{f', {moment.phase}' if moment.phase else ''}"
+    where = f"{in_ms(at_us)}{f', {literal(moment.phase)}' if moment.phase else ''}"
     of_these = " of the recording" if moment.folds_held else ""
     say(
         frame,
@@ -141,7 +142,7 @@ def _held(frame: Frame, about: Timeline, *, side: str, at_us: int, total_bytes: 
     if opened.open:
         with opened:
             rows = alive_rows(frame.ask(largest_at, about.cell_id, at_us, MOST_SHOWN, "held"), total_bytes=total_bytes)
-            st.caption(f"The {len(rows)} largest")
+            st.caption(restrict(f"The {len(rows)} largest"))
             _table(rows, key=f"held-{side}", alt=f"The largest allocations that were held before {in_ms(at_us)}.")
 
 

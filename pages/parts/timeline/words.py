@@ -11,6 +11,7 @@ from typing import Any
 
 from pages.charts.bytes import in_unit
 from pages.charts.frame import number
+from pages.parts.markdown import literal, plain
 from runner.schema import TABLES
 from runner.store.queries.timelines import Alive, Columns, Part, Timeline
 
@@ -32,7 +33,7 @@ def facts(about: Timeline) -> str:
     if about.baseline_allocations is not None:
         older = f"{about.baseline_allocations:,} of them held before the recording ({in_unit(about.baseline_bytes)})"
     device = [f"device memory {in_unit(about.device_bytes)}"] if about.device_bytes else []
-    return " · ".join([about.machine, plural(about.allocations), older, *device])
+    return " · ".join([literal(about.machine), plural(about.allocations), older, *device])
 
 
 def totals(about: Timeline) -> str | None:
@@ -55,7 +56,7 @@ def phase_at(columns: Columns, at_us: int) -> str | None:
 def answer(about: Timeline, columns: Columns, parts: Sequence[Part]) -> str:
     """Where the peak falls and what it is made of; a snapshot of somebody else's says of neither."""
     phase = phase_at(columns, about.peak_at_us)
-    where = f" in the **{phase}** phase," if phase else " before the first phase," if columns.marks else ""
+    where = f" in the **{literal(phase)}** phase," if phase else " before the first phase," if columns.marks else ""
     moment = f"{number(about.peak_at_us / 1e3)} ms into the {number(about.duration_us / 1e3)} ms recorded"
     start = f"The peak of **{in_unit(about.peak_bytes)}** falls{where} {moment}"
     if [part.category for part in parts] == ["unknown"]:
@@ -87,7 +88,7 @@ def difference(left: Timeline, right: Timeline, parts: Pair) -> str:
     by_category = {row["Category"]: sign * (row["left"] - row["right"]) for row in _both(parts)}
     most = max(by_category, key=lambda name: by_category[name])
     higher = (
-        f"The peak of {high.label} is **{in_unit(gap)}** higher than that of {low.label} "
+        f"The peak of {literal(high.label)} is **{in_unit(gap)}** higher than that of {literal(low.label)} "
         f"({in_unit(high.peak_bytes)} against {in_unit(low.peak_bytes)})"
     )
     if most == "unknown":
@@ -137,7 +138,7 @@ def alt(about: Timeline, sentence: str) -> str:
     """What the drawing shows, for those who do not see it."""
     return (
         f"Memory timeline of {about.label}: {about.allocations:,} allocations, each a block from birth to death at its "
-        f"address, below the exact total. {sentence.replace('*', '')}"
+        f"address, below the exact total. {plain(sentence)}"
     )
 
 

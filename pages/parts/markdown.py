@@ -1,0 +1,82 @@
+"""Text in Markdown: what pages mark up, and what comes from a file, a link or a reader and is shown as it is.
+
+    st.caption(restrict(f"The run **{literal(run.label)}** used {quoted(name)}."))
+
+Everything that a page hands to Streamlit as Markdown goes through `restrict`, unless it is a constant. What is left of
+Markdown is bold, code, the grades' colors, icons, lists and small headings; there are no links, pictures, HTML,
+formulas or emoji, whoever wrote the text. `literal` takes the rest, too, from a text of somebody else.
+"""
+
+import re
+
+#: Nothing, as Markdown: parts of a text that stand on two sides of it are never read as one address or one emoji.
+APART = ":color[]"
+_PUNCTUATION = re.compile(r"[\\`*_{}\[\]<>#~$:|!&@]")
+#: What Streamlit turns into links, emoji and arrows only after escapes have been resolved: where to break it.
+_JOINED = re.compile(r"(?<=:)(?=//|material|[\w+-]+:)|(?=@)|(?<=[wW])(?=\.)|(?<=[<>=~-])(?=[<>=~-])")
+#: What begins a list, a rule or a heading at the start of a line.
+_OPENING = re.compile(r"^(\s*)([-+=]|(?:\d+)(?=[.)]))", re.MULTILINE)
+_BREAK = "\ue000"
+_OURS = re.compile(
+    r"\\(?P<escaped>[^\w\s]|_)|(?P<kept>`[^`\n]+`|\*\*|:color\[\]|:material/\w+:|^(?:- |#{4} )(?=\S))"
+    r"|(?P<color>:(?:green|blue|orange|red)(?:-badge)?\[)(?P<inside>(?:\\.|[^\]\\])*)\]",
+    re.MULTILINE,
+)
+
+
+def literal(text: str) -> str:
+    """One line that Markdown shows letter by letter, whatever it holds."""
+    return _escape(" ".join(text.split()))
+
+
+def quoted(text: str) -> str:
+    """The same as code."""
+    return f"`{' '.join(text.replace('`', 'ʹ').split())}`"
+
+
+def is_plain(text: str) -> bool:
+    """Whether Markdown shows the text as it is without any escape."""
+    return literal(text) == text
+
+
+def restrict(text: str) -> str:
+    """A page's own text with nothing of Markdown but what pages use."""
+    parts, end = [], 0
+    for found in _OURS.finditer(text):
+        parts += [_escape(text[end : found.start()], begins=end == 0), _kept(found)]
+        end = found.end()
+    return "".join(parts) + _escape(text[end:], begins=end == 0)
+
+
+def plain(text: str) -> str:
+    """The words alone: without what `restrict` and `literal` leave or put there."""
+    return _OURS.sub(_words, text)
+
+
+def _words(found: re.Match[str]) -> str:
+    if found["color"]:
+        return plain(found["inside"])
+    kept = found["kept"] or ""
+    return found["escaped"] or (kept.strip("`") if kept.startswith("`") else kept if kept == "- " else "")
+
+
+def _kept(found: re.Match[str]) -> str:
+    if found["color"]:
+        return f"{found['color']}{restrict(found['inside'])}]"
+    if found["kept"]:
+        return found["kept"]
+    # An escape of somebody else's may stand within an address: `http:\//` is one once the escape is resolved.
+    split = APART if found["escaped"] in ":/.@<>=~-" and not found.string.startswith(APART, found.end()) else ""
+    return f"\\{found['escaped']}{split}"
+
+
+def _escape(text: str, *, begins: bool = True) -> str:
+    broken = _JOINED.sub(_BREAK, text.replace(_BREAK, ""))
+    escaped = _PUNCTUATION.sub(r"\\\g<0>", broken)
+    opened = _OPENING.sub(_opened, escaped) if begins or "\n" in escaped else escaped
+    return opened.replace(_BREAK, APART)
+
+
+def _opened(found: re.Match[str]) -> str:
+    mark = found[2]
+    return f"{found[1]}{mark}{APART}" if mark.isdigit() else f"{found[1]}\\{mark}"
