@@ -4,15 +4,17 @@ import re
 import shutil
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import duckdb
+import pandas as pd
 import pytest
 from playwright.sync_api import Browser, expect
 
-from pages.charts.sql import Choice, figure, heading
+from pages.charts.sql import MOST_NAMES, Choice, Kind, figure, heading, is_number
 from pages.parts.sql.examples import EXAMPLES, Example
 from pages.parts.sql.result import columns_of
+from pages.parts.takeaway.formats import MOST_LETTERS, shorten
 from runner.errors import UsageError
 from runner.store.database import ingest
 from runner.store.queries.console import BESIDE_A_SWEEP_S, Answer, asked
@@ -157,6 +159,54 @@ def test_a_picture_shows_the_rows() -> None:
     assert heading("held_bytes") == "held_bytes (bytes)"
     lying = figure(columns, Choice(kind="bar", x="way", y="median_ms"))
     assert (lying.data[0].orientation, list(lying.data[0].x)) == ("h", columns["median_ms"])
+
+
+#: What DuckDB can say and a browser or Python cannot always: the query, and a value of its answer as it is shown.
+ODD = [
+    ("SELECT '0044-03-15 (BC)'::DATE AS x, 1 AS y", "0044-03-15 (BC)"),
+    ("SELECT unnest(['infinity'::DATE, '2020-01-01']) AS x, 1 AS y", "infinity"),
+    ("SELECT '-infinity'::TIMESTAMP AS x, 1 AS y", "-infinity"),
+    ("SELECT '20000-12-31'::DATE AS x, 1 AS y", "20000-12-31"),
+    ("SELECT '2020-01-01 00:00:00+02'::TIMESTAMPTZ AS x, 1 AS y -- an end", "2019-12-31 22:00:00+00:00"),
+    ("SELECT '2020-01-01'::TIMESTAMP_NS AS x, 1 AS y;", "2020-01-01 00:00:00"),
+    ("SELECT unnest(['nan'::DOUBLE, 'inf', 2]) AS x, 1 AS y", "nan"),
+    ("SELECT 1 AS x, unnest(['inf'::DOUBLE, 3]) AS y", "1"),
+    ("SELECT [1, NULL] AS x, 1 AS y", "[1, None]"),
+    ("SELECT {'a': 1} AS x, 1 AS y", "{'a': 1}"),
+    ("SELECT MAP {[1]: 1} AS x, 1 AS y", ""),
+    ("SELECT '\\xAA'::BLOB AS x, 1 AS y", ""),
+    ("SELECT INTERVAL 300000 YEAR AS x, 1 AS y", ""),
+    ("SELECT 340282366920938463463374607431768211455::UHUGEINT AS x, 1 AS y", "3.402823669209385e+38"),
+    ("SELECT 'a'::ENUM ('a', 'b') AS x, 1 AS y", "a"),
+    ("SELECT 1 AS x, 2 AS x, 3 AS y", "1"),
+    ("SELECT NULL AS x, 1 AS y", "None"),
+    ("SELECT range AS x, range * 2 AS y FROM range(2000) ORDER BY x DESC", "1999"),
+    ("SELECT 'c' || range AS x, range AS y FROM range(10000)", "c0"),
+    ("SELECT 'c' || range % 5000 AS x, range AS y, 'k' || range % 90 AS color FROM range(10000)", "c0"),
+    ("SELECT repeat('x', 1000000) AS x, 1 AS y", "x" * 1_000_000),
+]
+
+
+@pytest.mark.parametrize(("query", "first"), ODD, ids=[query[:60] for query, _ in ODD])
+def test_whatever_comes_back_is_shown_and_drawn(db: Path, query: str, first: str) -> None:
+    """As every kind of chart; a drawing stays small, and rows keep their order and their values."""
+    columns = columns_of(ask(db, query, most_rows=10_000))
+    assert str(columns["x"][0]) == first or not first
+    for kind in get_args(Kind):
+        for color in (None, "x"):
+            drawn = figure(columns, Choice(kind=kind, x="x", y="y", color=color, logarithmic=("x",)))
+            assert len(drawn.to_json()) < 2_000_000
+            if not is_number(columns["x"]):
+                places = {place for trace in drawn.data for place in (trace.y if trace.orientation == "h" else trace.x)}
+                assert len(places) <= MOST_NAMES
+    shown = shorten(pd.DataFrame(columns))
+    assert max(len(str(value)) for value in shown["x"]) <= MOST_LETTERS
+
+
+def test_a_name_that_is_cut_is_still_another() -> None:
+    """Two long names that begin alike have a place each."""
+    columns: dict[str, list[Any]] = {"x": ["a" * 100 + "1", "a" * 100 + "2"], "y": [1, 2]}
+    assert len(set(figure(columns, Choice(kind="bar", x="x", y="y")).data[0].y)) == 2
 
 
 # ---------------------------------------------------------------------------------------------------------- the page

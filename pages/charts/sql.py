@@ -3,23 +3,29 @@
     figure({"context": [128, 256], "median_ms": [1.2, 2.3]}, Choice(kind="line", x="context", y="median_ms"))
 
 Rows keep their order on an axis of names; lines go from left to right. Colors are those of the entities everywhere
-else, where the values are such. Limits: `MOST_COLORS` values get a color of their own, the others share one.
+else, where the values are such. Limits: `MOST_COLORS` values get a color of their own, the others share one; an axis of
+names has at most `MOST_BARS` or `MOST_NAMES` of them, cut to `_LONGEST` letters; infinity and NaN have no place.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import plotly.graph_objects as go
 
 from pages.charts.colors import FAMILIES, PALETTE, QUIET, color_of
-from pages.charts.frame import layout
+from pages.charts.frame import escape_text, layout
 from pages.charts.rows import folded, row_pixels
 from runner.schema import TABLES
 
 Kind = Literal["bar", "stacked", "line", "scatter"]
 MOST_COLORS = len(PALETTE)
 OTHERS = "others"
+#: Names on an axis: beside bars, each of which has a line of its own, and below lines and points.
+MOST_BARS, MOST_NAMES = 50, 500
+#: Points of a line that are marked each, and letters of a name.
+_MARKED, _LONGEST = 200, 80
 
 #: What the names of columns end with, and the unit that this says; the longer ending counts.
 _ENDINGS = {
@@ -50,52 +56,77 @@ def heading(name: str) -> str:
     if len(titles) == 1:
         return titles.pop()
     unit = next((unit for ending, unit in _ENDINGS.items() if name.endswith(ending)), "")
-    return f"{name} ({unit})" if unit else name
+    return f"{_cut(name)} ({unit})" if unit else _cut(name)
 
 
 def figure(columns: Mapping[str, Sequence[Any]], choice: Choice) -> go.Figure:
     """The rows of `columns`, all of one length, as chosen. Bars over names lie, so that long names can be read."""
     drawn = go.Figure()
     groups, lying = grouped(columns, choice), _lies(columns, choice)
-    for index, (name, rows) in enumerate(groups.items()):
+    names = _named([columns[choice.x][row] for rows in groups.values() for row in rows])
+    named = is_named(columns, choice)
+    for index, (group, rows) in enumerate(groups.items()):
         x, y = ([columns[column][row] for row in rows] for column in (choice.x, choice.y))
-        drawn.add_trace(_trace(choice, name or heading(choice.y), x, y, _color(name, index)))
+        x = [names[value] for value in x] if named else x
+        label = escape_text(_cut(group)) or escape_text(heading(choice.y))
+        drawn.add_trace(_trace(choice, label, x, y, _color(group, index)))
         if lying:
-            drawn.data[-1].update(x=y, y=x, orientation="h", hovertemplate=_hover(choice, name, x="y", y="x"))
-    bars = len(set(map(str, columns[choice.x]))) * (len(groups) if choice.kind == "bar" else 1)
-    places = list(dict.fromkeys(columns[choice.x]))
-    labels = [folded(_text(place)) for place in places] if lying else []
+            hover = _hover(choice, label, x="y", y="x")
+            drawn.data[-1].update(x=y, y=x, orientation="h", hovertemplate=hover)
+    places = list(dict.fromkeys(names.values()))
+    labels = [folded(place) for place in places] if lying else []
+    bars = len(places) * (len(groups) if choice.kind == "bar" else 1)
     height = min(max(260, 110 + row_pixels(labels, least=30) * bars), 1600) if lying else 420
     drawn.update_layout(**layout(height=height, state=repr(choice), legend=len(groups) > 1))
     drawn.update_layout(barmode="stack" if choice.kind == "stacked" else "group")
     across, up = (choice.y, choice.x) if lying else (choice.x, choice.y)
     for update, name in ((drawn.update_xaxes, across), (drawn.update_yaxes, up)):
-        update(title=heading(name), automargin=True)
-        if not is_number(columns[name]):
-            if _is_time(columns[name]):
-                update(type="date")
-            else:
-                update(type="category", categoryorder="array", categoryarray=list(dict.fromkeys(columns[name])))
-            if lying:
-                update(autorange="reversed", title=None, tickvals=places, ticktext=labels)
-        elif name in logarithmic(columns, choice):
-            update(type="log", dtick=_log_ticks(columns[name]))
-        else:
-            update(tickformat="~s" if _is_large(columns[name]) else ",~g")
+        update(title=escape_text(heading(name)), automargin=True, **_axis(columns, choice, name, places))
+    if lying:
+        drawn.update_yaxes(autorange="reversed", title=None, tickvals=places, ticktext=labels)
     return drawn
 
 
+def _axis(columns: Mapping[str, Sequence[Any]], choice: Choice, name: str, places: list[str]) -> dict[str, Any]:
+    """The kind of an axis, and how its numbers are written."""
+    if _is_time(columns[name]):
+        return {"type": "date"}
+    if not is_number(columns[name]):
+        return {"type": "category", "categoryorder": "array", "categoryarray": places}
+    if name in logarithmic(columns, choice):
+        return {"type": "log", "dtick": _log_ticks(columns[name])}
+    return {"tickformat": "~s" if _is_large(columns[name]) else ",~g"}
+
+
 def grouped(columns: Mapping[str, Sequence[Any]], choice: Choice) -> dict[str, list[int]]:
-    """The numbers of the rows of each color, in the order in which they are drawn; rows without a y are left out."""
+    """The numbers of the rows of each color, in the order in which they are drawn. Left out are rows without x or y,
+    and on an axis of names those of names beyond the most that it can have (`places_of`)."""
     names = ["" if choice.color is None else _text(value) for value in columns[choice.color or choice.y]]
     kept = list(dict.fromkeys(names))[:MOST_COLORS]
+    places = set(places_of(columns, choice)[: most_places(choice)]) if is_named(columns, choice) else None
     groups: dict[str, list[int]] = {}
     for row, name in enumerate(names):
-        if columns[choice.x][row] is not None and columns[choice.y][row] is not None:
+        x, y = columns[choice.x][row], columns[choice.y][row]
+        if is_known(x) and is_known(y) and (places is None or x in places):
             groups.setdefault(name if name in kept else OTHERS, []).append(row)
-    if choice.kind == "line":
+    if choice.kind == "line" and not is_named(columns, choice):
         return {name: sorted(rows, key=lambda row: columns[choice.x][row]) for name, rows in groups.items()}
     return groups
+
+
+def places_of(columns: Mapping[str, Sequence[Any]], choice: Choice) -> list[Hashable]:
+    """The different values of x that have a y, in the order of the rows."""
+    pairs = zip(columns[choice.x], columns[choice.y], strict=True)
+    return list(dict.fromkeys(x for x, y in pairs if is_known(x) and is_known(y)))
+
+
+def most_places(choice: Choice) -> int:
+    return MOST_BARS if choice.kind in ("bar", "stacked") else MOST_NAMES
+
+
+def is_named(columns: Mapping[str, Sequence[Any]], choice: Choice) -> bool:
+    """Whether x is an axis of names, neither of numbers nor of times."""
+    return not is_number(columns[choice.x]) and not _is_time(columns[choice.x])
 
 
 def logarithmic(columns: Mapping[str, Sequence[Any]], choice: Choice) -> tuple[str, ...]:
@@ -119,20 +150,46 @@ def _trace(choice: Choice, name: str, x: list[Any], y: list[Any], color: str) ->
         name=name,
         x=x,
         y=y,
-        mode="lines+markers" if choice.kind == "line" and len(x) <= 200 else choice.kind.replace("scatter", "markers"),
+        mode=_mode(choice, len(x)),
         line={"color": color, "width": 2},
         marker={"color": color, "size": 7, "opacity": 0.85},
         hovertemplate=hover,
     )
 
 
+def _mode(choice: Choice, points: int) -> str:
+    if choice.kind == "scatter":
+        return "markers"
+    return "lines+markers" if points <= _MARKED else "lines"
+
+
 def _hover(choice: Choice, name: str, *, x: str, y: str) -> str:
-    return f"{heading(choice.x)} %{{{x}}}<br>{heading(choice.y)} %{{{y}:.4~g}}<extra>{name}</extra>"
+    across, up = (escape_text(heading(column)) for column in (choice.x, choice.y))
+    return f"{across} %{{{x}}}<br>{up} %{{{y}:.4~g}}<extra>{name}</extra>"
 
 
 def _lies(columns: Mapping[str, Sequence[Any]], choice: Choice) -> bool:
-    values = columns[choice.x]
-    return choice.kind in ("bar", "stacked") and not is_number(values) and not _is_time(values)
+    return choice.kind in ("bar", "stacked") and is_named(columns, choice)
+
+
+def _named(values: Sequence[Hashable]) -> dict[Hashable, str]:
+    """A short name for each value, each another."""
+    found: dict[Hashable, str] = {}
+    taken: dict[str, int] = {}
+    for value in dict.fromkeys(values):
+        name = escape_text(_cut(_text(value)))
+        taken[name] = taken.get(name, 0) + 1
+        found[value] = name if taken[name] == 1 else f"{name} ({taken[name]})"
+    return found
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def is_known(value: Any) -> bool:
+    """Whether a value has a place: infinity and NaN have none."""
+    return value is not None and not (isinstance(value, float) and not math.isfinite(value))
 
 
 def _color(name: str, index: int) -> str:
@@ -143,7 +200,7 @@ def _color(name: str, index: int) -> str:
 
 
 def _known(values: Sequence[Any]) -> list[Any]:
-    return [value for value in values if value is not None]
+    return [value for value in values if is_known(value)]
 
 
 def _text(value: Any) -> str:

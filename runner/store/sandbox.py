@@ -58,8 +58,7 @@ def answer(path: str, query: str, *, most_rows: int, seconds: float) -> dict[str
         _check(con, query)
         begun = time.monotonic()
         try:
-            con.execute(query)
-            columns = [[name, str(kind)] for name, kind, *_ in con.description or ()]
+            columns = _asked(con, query)
             rows, cut = _rows(con, most_rows)
         except (duckdb.Error, MemoryError) as error:
             raise damage(error, Path(path), known) or _refusal(error) from error
@@ -92,6 +91,28 @@ def _check(con: duckdb.DuckDBPyConnection, query: str) -> None:
         raise UsageError(f"A statement of the kind {word}.", expected=ALLOWED, do="This console only reads.")
     if statements[0].named_parameters:
         raise UsageError("A query with parameters.", expected="values in their place", do="Write the values out.")
+
+
+def _asked(con: duckdb.DuckDBPyConnection, query: str) -> list[list[str]]:
+    """Run it; the names and types of its columns. Times come back as DuckDB writes them: Python knows neither infinity
+    nor years before 1 and after 9999, and for those with a zone it needs a package."""
+    (statement,) = con.extract_statements(query)
+    if statement.type != duckdb.StatementType.SELECT:
+        con.execute(query)
+        return [[name, str(kind)] for name, kind, *_ in con.description or ()]
+    found = con.sql(query)  # bound, not run
+    names, kinds = found.columns, [str(kind) for kind in found.types]
+    if any(map(_is_time, kinds)):
+        inside = statement.query.strip().removesuffix(";")
+        alone = [f"column{place}" for place in range(len(names))]
+        as_text = [f"{name}::VARCHAR" if _is_time(kind) else name for name, kind in zip(alone, kinds, strict=True)]
+        query = f"SELECT {', '.join(as_text)} FROM (\n{inside}\n) AS answer({', '.join(alone)})"
+    con.execute(query)
+    return [list(pair) for pair in zip(names, kinds, strict=True)]
+
+
+def _is_time(kind: str) -> bool:
+    return kind == "DATE" or kind.startswith("TIMESTAMP")
 
 
 def _rows(con: duckdb.DuckDBPyConnection, most: int) -> tuple[list[list[Any]], bool]:

@@ -7,10 +7,24 @@ from typing import Any, get_args
 
 import streamlit as st
 
-from pages.charts.sql import OTHERS, Choice, Kind, figure, grouped, heading, is_number, logarithmic
+from pages.charts.sql import (
+    OTHERS,
+    Choice,
+    Kind,
+    figure,
+    grouped,
+    heading,
+    is_known,
+    is_named,
+    is_number,
+    logarithmic,
+    most_places,
+    places_of,
+)
 from pages.parts.card import Card, draw
 from pages.parts.chosen import heard, report_gone
 from pages.parts.frame import Frame
+from pages.parts.markdown import literal
 from pages.parts.sql.examples import EXAMPLES
 
 NO_COLOR = "none"
@@ -26,13 +40,17 @@ def draw_chart(frame: Frame, columns: dict[str, list[Any]], query: str) -> None:
         st.caption("A chart needs two columns, one of them of numbers.")
         return
     choice = _chosen(columns, numbers, start=_start(columns, numbers, query))
-    rows = [dict(zip(map(heading, columns), row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    by = f", a color for each {choice.color}" if choice.color else ""
+    headings = [heading(name) for name in columns]
+    if len(set(headings)) < len(headings):
+        headings = list(columns)
+    rows = [dict(zip(headings, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    by = f", a color for each {literal(choice.color)}" if choice.color else ""
+    over = f"{literal(choice.y)} over {literal(choice.x)}"
     card = Card(
         key="sql-chart",
-        title=f"{heading(choice.y)} over {heading(choice.x)}",
+        title=f"{literal(heading(choice.y))} over {literal(heading(choice.x))}",
         note=_note(columns, choice),
-        alt=f"{_WORDS[choice.kind]} of {choice.y} over {choice.x}{by}, {len(rows)} rows of the answer.",
+        alt=f"{_WORDS[choice.kind]} of {over}{by}, {len(rows)} rows of the answer.",
         rows=rows,
     )
     draw(frame, card, lambda: figure(columns, choice))
@@ -93,14 +111,21 @@ def _note(columns: dict[str, list[Any]], choice: Choice) -> str:
     groups = grouped(columns, choice)
     said = []
     if OTHERS in groups:
-        said.append(f"The colors of the first ten values of {choice.color}; the rest share gray.")
-    hidden = len(columns[choice.y]) - sum(map(len, groups.values()))
+        said.append(f"The colors of the first ten values of {literal(choice.color or '')}; the rest share gray.")
+    names, most = len(places_of(columns, choice)), most_places(choice)
+    if is_named(columns, choice) and names > most:
+        said.append(
+            f"The first {most} of {names:,} values of {literal(heading(choice.x))} are drawn: choose them with "
+            "ORDER BY and LIMIT, or GROUP BY something coarser."
+        )
+    pairs = zip(columns[choice.x], columns[choice.y], strict=True)
+    hidden = sum(not (is_known(x) and is_known(y)) for x, y in pairs)
     if hidden:
-        said.append(f"{hidden:,} rows without {choice.x} or {choice.y} are not drawn.")
+        said.append(f"{hidden:,} rows without a finite {literal(choice.x)} or {literal(choice.y)} are not drawn.")
     places = [(name, columns[choice.x][row]) for name, rows in groups.items() for row in rows]
     if choice.kind in ("bar", "stacked") and len(set(places)) < len(places):
         said.append("Several rows share a bar's place: GROUP BY makes one bar of them.")
     asked = {"x": choice.x, "y": choice.y}
     linear = {asked[axis] for axis in choice.logarithmic} - set(logarithmic(columns, choice))
-    said += [f"{name} is not all above zero, so that its axis stays linear." for name in sorted(linear)]
+    said += [f"{literal(name)} is not all above zero, so that its axis stays linear." for name in sorted(linear)]
     return " ".join(said)

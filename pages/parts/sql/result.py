@@ -16,8 +16,9 @@ import streamlit as st
 
 from pages.charts.sql import heading
 from pages.parts.frame import Frame
-from pages.parts.markdown import restrict
+from pages.parts.markdown import literal, quoted, restrict
 from pages.parts.takeaway import downloads
+from pages.parts.takeaway.formats import MOST_LETTERS, shorten
 from runner.errors import StepscopeError
 from runner.store.queries.console import MOST_ROWS, Answer, Question, asked
 
@@ -51,7 +52,7 @@ def ask(frame: Frame, query: str) -> Answer | None:
         st.info("Canceled. Press Run to ask again.", icon=":material/cancel:")
     elif done.answer is None:
         sentence, _, place = done.refusal.partition("\n")
-        st.error(restrict(sentence), icon=":material/block:")
+        st.error(restrict(literal(sentence)), icon=":material/block:")
         if place:
             st.code(place, language=None)
     elif done.state != frame.state:
@@ -87,8 +88,8 @@ def _waited_for(question: Question, query: str, state: str, place: Any) -> Answe
 
 
 def columns_of(answer: Answer) -> dict[str, list[Any]]:
-    """The answer by column. Of columns with one name the later ones get a number; times become times; integers beyond
-    64 bits floats."""
+    """The answer by column. Of columns with one name the later ones get a number; integers beyond 64 bits become
+    floats; times become times, unless a table cannot hold one of them (infinity, year 20000): then all stay text."""
     columns: dict[str, list[Any]] = {}
     for index, (name, kind) in enumerate(answer.columns):
         unique, number = name, 2
@@ -96,10 +97,17 @@ def columns_of(answer: Answer) -> dict[str, list[Any]]:
             unique, number = f"{name} ({number})", number + 1
         values: Sequence[Any] = [row[index] for row in answer.rows]
         if kind.startswith("TIMESTAMP") or kind == "DATE":
-            columns[unique] = [None if value is None else pd.Timestamp(value) for value in values]
+            columns[unique] = _times(values)
         else:
             columns[unique] = [float(v) if type(v) is int and abs(v) >= 2**63 else v for v in values]
     return columns
+
+
+def _times(values: Sequence[Any]) -> list[Any]:
+    try:
+        return [None if value is None else pd.Timestamp(value) for value in values]
+    except ValueError:
+        return list(values)
 
 
 def sentence(answer: Answer) -> str:
@@ -114,15 +122,17 @@ def sentence(answer: Answer) -> str:
 def show(columns: dict[str, list[Any]], answer: Answer) -> None:
     """The rows as a table under headings with units, and as files under their own names."""
     rows = pd.DataFrame(columns)
-    config = {name: st.column_config.Column(heading(name), help=f"`{name}`") for name in columns}
+    cut = shorten(rows)
+    config = {name: st.column_config.Column(heading(name), help=quoted(name)) for name in columns}
     height = 38 + 35 * min(len(rows), 12)
     st.dataframe(
-        rows, hide_index=True, column_config=config, height=height, key="_sql-rows", alt="The rows of the answer."
+        cut, hide_index=True, column_config=config, height=height, key="_sql-rows", alt="The rows of the answer."
     )
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         name = f"stepscope-sql-{time.strftime('%Y%m%d-%H%M%S')}"
         downloads(rows, name=name, key="_sql")
-        st.caption(restrict(f"Worked out in {_duration(answer.seconds)}."))
+        short = "" if cut is rows else f" Texts are shown up to {MOST_LETTERS:,} letters; the files hold them whole."
+        st.caption(restrict(f"Worked out in {_duration(answer.seconds)}.{short}"))
 
 
 def _plural(count: int, word: str) -> str:
