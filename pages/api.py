@@ -6,16 +6,18 @@
     curl 'http://localhost:8501/healthz'                                                 200, or 503 and why
 
 Filters have the names and values that they have in a page's address; without one, all rows. Limits: `MOST_ROWS` rows an
-answer (`limit`, `offset`; the header X-Total-Count says how many match), `AT_ONCE` answers at once, then 503 with
-Retry-After. With STEPSCOPE_API_TOKEN set, rows need `Authorization: Bearer <token>`; where sign-in is configured and no
-token is set, there is no access to rows but by the pages.
+answer (`limit`, `offset`; X-Total-Count says how many match); `AT_ONCE` answers are made at once, others wait
+for up to `PATIENCE_S`, then 503 with Retry-After. With STEPSCOPE_API_TOKEN set, rows need `Authorization: Bearer
+<token>`; where sign-in is configured and no token is set, there is no access to rows but by the pages.
 """
 
+import asyncio
 import hmac
 import os
-import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from importlib import metadata
+from pathlib import Path
 from typing import Any, get_args
 
 from starlette.concurrency import run_in_threadpool
@@ -23,30 +25,37 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from pages.parts.filters import ALL_RUNS, FILTERS, run_name
-from pages.parts.frame import size_names
+from pages.parts.asked import (
+    PARAMETERS,
+    check_choices,
+    list_names,
+    parse_count,
+    parse_parameters,
+    parse_selection,
+    parse_table,
+)
+from pages.parts.filters import FILTERS
 from pages.parts.live import ADDRESS, BASE
 from pages.parts.rowfiles import FORMATS, written
-from pages.parts.sign_in import read_secrets
+from pages.parts.sign_in import signs_in
 from runner.errors import DatabaseBusy, StepscopeError, StoreError, UsageError
-from runner.schema import TABLES, Backend, Mode, Precision, Status, Table
+from runner.schema import TABLES, Status
 from runner.store.database import default_path, fingerprint, look_through, plan_fingerprint
 from runner.store.queries.overview import Contents, contents
 from runner.store.queries.rows import filters_of, health, rows
-from runner.store.queries.selection import Selection, Shape
 from runner.store.queries.tables import MOST_ROWS, Window
 
-#: Answers at once, and rows of an answer that names no limit.
-AT_ONCE, USUAL_ROWS = 4, 10_000
-#: `data` names the state of the file that a copied link meant; X-Stepscope-Data names the present one.
-PARAMETERS = ("table", *FILTERS, "status", "limit", "offset", "data")
-_SINGLE = ("table", "machine", "run", "mode", "limit", "offset", "data")
+#: Answers that are made at once, requests that wait for one, and how long.
+AT_ONCE, MOST_WAITING, PATIENCE_S = 4, 256, 30.0
+#: Rows of an answer that names no limit.
+USUAL_ROWS = 10_000
 
-_turns = threading.BoundedSemaphore(AT_ONCE)
+_turns = asyncio.BoundedSemaphore(AT_ONCE)
+_waiting: set[Request] = set()
 
 
 async def _index(request: Request) -> Response:
-    return await _answered(request, lambda: JSONResponse(_described()))
+    return _misspelled(request) or await _answered(request, lambda: JSONResponse(_described()))
 
 
 async def _rows(request: Request) -> Response:
@@ -54,14 +63,23 @@ async def _rows(request: Request) -> Response:
 
 
 async def _health(request: Request) -> Response:
+    if wrong := _misspelled(request):
+        return wrong
     refused = _refused(request)
     return await run_in_threadpool(_checked, everything=refused is None)
 
 
 async def _state(request: Request) -> Response:
+    if wrong := _misspelled(request):
+        return wrong
     path = default_path()
     said = {"rows": await run_in_threadpool(fingerprint, path), "plan": await run_in_threadpool(plan_fingerprint, path)}
     return JSONResponse(said, headers={"Cache-Control": "no-store"})
+
+
+async def _nothing(request: Request) -> Response:
+    there = [f"{BASE}/api/v1", ADDRESS, *(f"{BASE}/api/v1/rows.{kind}" for kind in FORMATS), f"{BASE}/healthz"]
+    return _error(UsageError(f"Nothing is at {request.url.path[:200]}.", expected=list_names(there)), status=404)
 
 
 ROUTES = (
@@ -69,6 +87,8 @@ ROUTES = (
     Route(ADDRESS, _state),
     Route(f"{BASE}/api/v1/rows.{{format}}", _rows),
     Route(f"{BASE}/healthz", _health),
+    Route(f"{BASE}/api", _nothing),
+    Route(f"{BASE}/api/{{rest:path}}", _nothing),
 )
 
 
@@ -76,13 +96,13 @@ async def _answered(request: Request, work: Callable[[], Response]) -> Response:
     """The answer, worked out beside the event loop; what cannot be answered, as JSON with got, expected, do."""
     if (refused := _refused(request)) is not None:
         return refused
-    if not _turns.acquire(blocking=False):
-        busy = UsageError(f"{AT_ONCE} answers are being made.", expected=f"at most {AT_ONCE} at once", do="Ask again.")
-        return _error(busy, status=503)
+    if not await _has_turn(request):
+        busy = UsageError("Too many answers are asked for at once.", expected="a little patience", do="Ask again.")
+        return _error(busy, status=503, headers=_AGAIN)
     try:
         return await run_in_threadpool(work)
     except DatabaseBusy as error:
-        return _error(error, status=503)
+        return _error(error, status=503, headers=_AGAIN)
     except UsageError as error:
         return _error(error, status=400)
     except StoreError as error:
@@ -91,10 +111,46 @@ async def _answered(request: Request, work: Callable[[], Response]) -> Response:
         _turns.release()
 
 
+async def _has_turn(request: Request) -> bool:
+    """Wait for one of the answers at once; not at all behind too many others."""
+    if len(_waiting) >= MOST_WAITING:
+        return False
+    _waiting.add(request)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            await _turns.acquire()
+    except TimeoutError:
+        return False
+    finally:
+        _waiting.discard(request)
+    return True
+
+
+#: Of what passes by itself; a file that is missing or none of Stepscope's does not.
+_AGAIN = {"Retry-After": "1"}
+
+
 def _error(error: StepscopeError, *, status: int, headers: Mapping[str, str] | None = None) -> Response:
+    return JSONResponse({"error": _told(error)}, status_code=status, headers=headers)
+
+
+def _told(error: StepscopeError) -> dict[str, str]:
+    """The message, with the name of the file alone: where it lies is nobody's business."""
+    path = default_path()
     said = {"got": error.got, "expected": error.expected, "do": error.do}
-    waiting = {"Retry-After": "1"} if status == 503 else {}
-    return JSONResponse({"error": said}, status_code=status, headers={**waiting, **(headers or {})})
+    for folder in (path.absolute().parent, path.parent):
+        said = {name: text.replace(f"{folder}{os.sep}", "") for name, text in said.items()}
+    return said
+
+
+def _misspelled(request: Request) -> Response | None:
+    """What is told to who asks with a parameter where there is none."""
+    if unknown := next(iter(request.query_params), None):
+        error = UsageError(
+            f"The parameter “{unknown}”.", expected="none here", do=f"Rows have {list_names(PARAMETERS)}."
+        )
+        return _error(error, status=400)
+    return None
 
 
 # ------------------------------------------------------------------------------------------------------- who may ask
@@ -111,7 +167,7 @@ def _refused(request: Request) -> Response | None:
             "No valid token.", expected="the header Authorization: Bearer <token>", do="Ask who runs this server."
         )
         return _error(error, status=401, headers={"WWW-Authenticate": "Bearer"})
-    if _signs_in():
+    if signs_in():
         error = UsageError(
             "This server asks people to sign in, and has no token for programs.",
             expected="STEPSCOPE_API_TOKEN in the server's environment",
@@ -121,30 +177,22 @@ def _refused(request: Request) -> Response | None:
     return None
 
 
-def _signs_in() -> bool:
-    """Whether the secrets configure sign-in. Secrets that cannot be read count as if they did."""
-    try:
-        return "auth" in read_secrets()
-    except Exception:  # noqa: BLE001 - a broken secrets file must not open the rows to everybody
-        return True
-
-
 # ------------------------------------------------------------------------------------------------------ what is given
 
 
 def _found(request: Request) -> Response:
     kind = request.path_params["format"]
     if kind not in FORMATS:
-        raise UsageError(f"rows.{kind}.", expected=_either([f"rows.{known}" for known in FORMATS]))
-    asked = _parameters(request)
-    table, path = _table(asked), default_path()
-    held = contents(path)
+        raise UsageError(f"rows.{kind}.", expected=list_names([f"rows.{known}" for known in FORMATS]))
+    asked = parse_parameters(request.query_params.multi_items())
+    table, path = parse_table(asked), default_path()
+    held = _contents(path, fingerprint(path))
     window = Window(
-        statuses=_among("status", asked.get("status", ()), get_args(Status)),
-        limit=_count(asked, "limit", usual=USUAL_ROWS, most=MOST_ROWS),
-        offset=_count(asked, "offset", usual=0, most=2**62),
+        statuses=check_choices("status", asked.get("status", ()), get_args(Status)),
+        limit=parse_count(asked, "limit", usual=USUAL_ROWS, most=MOST_ROWS),
+        offset=parse_count(asked, "offset", usual=0, most=2**62),
     )
-    page = rows(path, table.name, _selection(asked, held), window)
+    page = rows(path, table.name, parse_selection(asked, held), window)
     headers = {
         "X-Total-Count": str(page.total),
         "X-Stepscope-Data": held.edition,
@@ -154,72 +202,10 @@ def _found(request: Request) -> Response:
     return Response(written(table, page, kind), media_type=FORMATS[kind], headers=headers)
 
 
-def _parameters(request: Request) -> dict[str, list[str]]:
-    asked: dict[str, list[str]] = {}
-    for name, value in request.query_params.multi_items():
-        asked.setdefault(name, []).append(value)
-    if unknown := [name for name in asked if name not in PARAMETERS]:
-        raise UsageError(f"The parameter “{unknown[0]}”.", expected=_either(PARAMETERS), do="See /api/v1.")
-    for name in _SINGLE:
-        if len(asked.get(name, ())) > 1:
-            raise UsageError(f"{name} {len(asked[name])} times.", expected="it once", do="Ask once for each.")
-    return asked
-
-
-def _table(asked: Mapping[str, list[str]]) -> Table:
-    if "table" not in asked:
-        raise UsageError("No table.", expected=f"table={_either(TABLES)}", do="See /api/v1 for what they hold.")
-    (name,) = _among("table", asked["table"], TABLES)
-    return TABLES[name]
-
-
-def _selection(asked: Mapping[str, list[str]], held: Contents) -> Selection:
-    """What the filters of a page's address select; here none of them has a default."""
-    runs = {run_name(run): run.run_id for run in held.runs}
-    runs |= {str(run.run_id): run.run_id for run in held.runs}
-    shapes: dict[str, list[Shape]] = {}
-    for shape, name in size_names(held.shapes).items():
-        shapes.setdefault(name, []).append(shape)
-    known = {
-        "machine": held.machines,
-        "run": (*runs, ALL_RUNS),
-        "mode": get_args(Mode),
-        "size": tuple(shapes),
-        "precision": get_args(Precision),
-        "backend": get_args(Backend),
-    }
-    chosen = {name: _among(name, asked.get(name, ()), values) for name, values in known.items()}
-    return Selection(
-        machine=next(iter(chosen["machine"]), None),
-        run=next((runs[run] for run in chosen["run"] if run in runs), None),
-        mode=next(iter(chosen["mode"]), None),
-        shapes=tuple(shape for size in chosen["size"] for shape in shapes[size]),
-        contexts=tuple(_number("context", text, most=2**62) for text in asked.get("context", ())),
-        precisions=chosen["precision"],
-        backends=chosen["backend"],
-    )
-
-
-def _among(name: str, values: Iterable[str], known: Collection[str]) -> tuple[str, ...]:
-    for value in values:
-        if value not in known:
-            raise UsageError(f"{name}={value}.", expected=_either(known), do="Names are those of the pages' filters.")
-    return tuple(values)
-
-
-def _count(asked: Mapping[str, list[str]], name: str, *, usual: int, most: int) -> int:
-    (text,) = asked.get(name, [str(usual)])
-    return _number(name, text, most=most)
-
-
-def _number(name: str, text: str, *, most: int) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= most):
-        raise UsageError(f"{name}={text}.", expected=f"a whole number from 0 to {most:,}")
-    return int(text)
-
-
-def _either(names: Iterable[str]) -> str:
-    return ", ".join(names) or "nothing: this file has none"
+@lru_cache(maxsize=4)
+def _contents(path: Path, state: str) -> Contents:
+    """What the file holds in this `state`: what every answer needs to know."""
+    return contents(path)
 
 
 # --------------------------------------------------------------------------------------------------- what there is
@@ -264,8 +250,8 @@ def _checked(*, everything: bool) -> Response:
     try:
         found = health(path)
     except StoreError as error:
-        said |= {"ok": False, "error": {"got": error.got, "expected": error.expected, "do": error.do}}
-        return JSONResponse(said, status_code=503, headers={"Retry-After": "1"})
+        said |= {"ok": False, "error": _told(error)}
+        return JSONResponse(said, status_code=503, headers=_AGAIN if isinstance(error, DatabaseBusy) else None)
     if everything:
         said |= {"rows_left_out": dict(look_through(path).left_out)} if path.exists() else {}
         newest = found.newest_at.isoformat() + "Z" if found.newest_at else None

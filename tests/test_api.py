@@ -1,5 +1,7 @@
 """The rows over HTTP, from a real server: the same as the file's, narrowed by the same filters, refused in JSON."""
 
+import asyncio
+import csv
 import io
 import json
 import os
@@ -16,11 +18,16 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 from starlette.requests import Request
+from starlette.responses import Response
 
+from pages import api
 from pages.parts.filters import run_name
+from pages.parts.rowfiles import written
+from pages.parts.takeaway import formats
 from runner.schema import TABLES
 from runner.store.database import fingerprint, plan_fingerprint
 from runner.store.queries.overview import contents
+from runner.store.queries.tables import TablePage
 from tests import memory_rows, rows
 from tests.browser import served
 
@@ -164,14 +171,72 @@ def test_what_there_is_to_ask(address: str) -> None:
 
 
 def test_many_at_once(address: str) -> None:
-    """Whoever is not answered is told to come again; nobody sees a fault, and the server stays up."""
-    url = f"{address}/api/v1/rows.json?table=samples"
-    with ThreadPoolExecutor(24) as pool:
-        answers = list(pool.map(lambda _: get(url), range(32)))
-    assert {status for status, _, _ in answers} <= {200, 503}
-    assert len({body for status, body, _ in answers if status == 200}) == 1
-    assert all(headers["Retry-After"] for status, _, headers in answers if status == 503)
+    """A hundred who ask in one moment are all answered, each in turn, and the server stays up."""
+    url = f"{address}/api/v1/rows.json?table=samples&limit=100"
+    with ThreadPoolExecutor(100) as pool:
+        answers = list(pool.map(lambda _: get(url), range(100)))
+    assert {status for status, _, _ in answers} == {200}
+    assert len({body for _, body, _ in answers}) == 1
     assert get(f"{address}/healthz")[0] == 200
+
+
+def test_who_waits_too_long_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One turn that nobody gives back, and no patience."""
+
+    async def asked() -> Response:
+        monkeypatch.setattr(api, "_turns", asyncio.BoundedSemaphore(1))
+        monkeypatch.setattr(api, "PATIENCE_S", 0.01)
+        await api._turns.acquire()
+        return await api._index(Request({"type": "http", "headers": [], "query_string": b"", "method": "GET"}))
+
+    answer = asyncio.run(asked())
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+
+
+@pytest.mark.parametrize("path", ["api/v1?precison=bf16", "api/v1/state?x=1", "healthz?precison=bf16"])
+def test_a_parameter_that_nobody_reads_is_refused(address: str, path: str) -> None:
+    status, body, _ = get(f"{address}/{path}")
+    assert status == 400
+    assert "precision" in json.loads(body)["error"]["do"]
+
+
+@pytest.mark.parametrize("path", ["api", "api/v1/rows", "api/v1/row.csv", "api/v2", "api/v1/"])
+def test_where_nothing_is_it_says_what_there_is(address: str, path: str) -> None:
+    status, body, headers = get(f"{address}/{path}")
+    assert (status, headers["Content-Type"]) == (404, "application/json")
+    assert "/api/v1/rows.csv" in json.loads(body)["error"]["expected"]
+
+
+def test_a_file_that_is_none_is_no_matter_of_time_and_lies_nowhere(db: Path, address: str) -> None:
+    """Nothing tells programs to come again, or in which folder the file is."""
+    kept = db.with_suffix(".kept")
+    db.rename(kept)
+    try:
+        for content in (None, b"no database"):
+            if content:
+                db.write_bytes(content)
+            for path in ("healthz", "api/v1/rows.csv?table=steps"):
+                status, body, headers = get(f"{address}/{path}")
+                assert (status, headers["Retry-After"]) == (503, None)
+                assert db.name in body.decode()
+                assert str(db.parent) not in body.decode()
+    finally:
+        os.replace(kept, db)
+
+
+def test_no_cell_of_a_csv_is_a_formula(tmp_path: Path) -> None:
+    """Texts of the API and of downloads; numbers and the other formats stay as they are."""
+    table = TABLES["runs"]
+    values = {"label": "=HYPERLINK(1)", "host": "+1", "argv": "-x", "preset": "@a", "os": "\tb"}
+    row = tuple(values.get(column.name) for column in table.columns)
+    (text,) = csv.DictReader(io.StringIO(written(table, TablePage(rows=[row], total=1), "csv").decode()))
+    for name in ("label", "host", "argv", "preset", "os"):
+        assert text[name] == f"'{values[name]}"
+    stored = json.loads(written(table, TablePage(rows=[row], total=1), "json"))["rows"][0]
+    assert stored["label"] == "=HYPERLINK(1)"
+    read = list(csv.reader(io.StringIO(formats.csv([{"=a": "=1+1", "b": -2.5}]))))
+    assert read == [["'=a", "b"], ["'=1+1", "-2.5"]]
+    assert b"=1+1" in formats.parquet([{"a": "=1+1"}])
 
 
 def test_health(db: Path, address: str) -> None:

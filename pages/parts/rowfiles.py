@@ -3,6 +3,7 @@
     written(TABLES["steps"], page, "parquet")
 
 All three keep the schema's names; JSON and Parquet say labels and units too. Ids are texts, times are naive UTC.
+In CSV a text that a spreadsheet would take for a formula has an apostrophe before it.
 """
 
 import csv
@@ -16,6 +17,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pages.parts.takeaway.formats import harmless
 from runner.schema import Table
 from runner.store.queries.tables import TablePage
 
@@ -45,7 +47,7 @@ def _csv(table: Table, page: TablePage) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([column.name for column in table.columns])
-    writer.writerows([_plain(value) for value in row] for row in page.rows)
+    writer.writerows([harmless(_plain(value)) for value in row] for row in page.rows)
     return text.getvalue().encode()
 
 

@@ -93,3 +93,11 @@ def _refuse(name: str) -> None:
 def _unreadable() -> None:
     st.title("The server's secrets cannot be read", anchor=False)
     st.markdown("Until they can, nobody is admitted. The server's log says what is wrong with them.")
+
+
+def signs_in() -> bool:
+    """Whether the secrets configure sign-in. Secrets that cannot be read count as if they did."""
+    try:
+        return "auth" in read_secrets()
+    except Exception:  # noqa: BLE001 - a broken secrets file must not open the rows to everybody
+        return True

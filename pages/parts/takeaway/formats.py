@@ -16,6 +16,8 @@ import pandas as pd
 
 #: Letters of a text that a table on a page shows: a browser freezes over a cell of a million.
 MOST_LETTERS = 1_000
+#: What a formula begins with, for one spreadsheet or another.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 Rows = Sequence[dict[str, Any]] | pd.DataFrame
 
 
@@ -41,10 +43,20 @@ def _is_long(value: Any) -> bool:
 
 
 def csv(rows: Rows) -> str:
-    """The rows as a spreadsheet reads them."""
-    text = io.StringIO()
-    table(rows).to_csv(text, index=False)
+    """The rows as a spreadsheet reads them, which takes none of them for a formula."""
+    text, frame = io.StringIO(), table(rows).copy(deep=False)
+    for place in range(frame.shape[1]):
+        values = frame.iloc[:, place]
+        if any(harmless(value) is not value for value in values):
+            frame.isetitem(place, [harmless(value) for value in values])
+    frame.columns = [harmless(name) for name in frame.columns]
+    frame.to_csv(text, index=False)
     return text.getvalue()
+
+
+def harmless(value: Any) -> Any:
+    """A cell of a CSV: before a text that a spreadsheet would work out as a formula, an apostrophe. Numbers stay."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def parquet(rows: Rows) -> bytes:
