@@ -33,6 +33,8 @@ PAGES_MAY = (
     "runner.store",
     "runner.visible",
     "runner.words",
+    "runner.commands",
+    "runner.visible",
     "runner.analysis",
 )
 
