@@ -236,7 +236,7 @@ def test_the_latest_run_counts_and_rounds_pool(tmp_path: Path) -> None:
     (cell,) = attention_cells(path, Rows())
     assert cell.cell.max_steps == 100
     assert cell.times["forward_backward"].median_ms == pytest.approx(24)
-    (samples,) = attention_samples(path, Rows()).values()
+    samples = attention_samples(path, Rows())[cell.machine, cell.cell_key]
     assert [len(values) for values in samples["step"]] == [11, 11]
     assert len(attention_cells(path, Rows(run=old.run_id))) == 1
     assert attention_cells(path, Rows(machine="another")) == []
