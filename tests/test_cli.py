@@ -192,7 +192,7 @@ def test_a_shape_that_makes_no_sense_is_refused_before_anything_is_measured(tmp_
 @pytest.mark.parametrize("interrupt", [False, True])
 def test_on_a_terminal_a_bar_that_gives_the_cursor_back(tmp_path: Path, interrupt: bool) -> None:
     ours, theirs = pty.openpty()
-    endless = ("--steps", "10000000", "--max-seconds", "500") if interrupt else ()
+    endless = ("--steps", "10000000", "--max-steps", "10000000", "--max-seconds", "500") if interrupt else ()
     words = (*TINY, *endless, "--no-ceilings", "--db", str(tmp_path / "r.duckdb"))
     command = [sys.executable, "-m", "runner", "sweep", *words]
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "200"}

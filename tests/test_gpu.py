@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from runner.analysis.costs import parameter_count, step_flops
+from runner.grids import SUMS
 from runner.models.transformer import Transformer
 from runner.schema import ProfileCell
 from runner.sizes import SIZES
@@ -141,7 +142,9 @@ def test_more_than_the_device_has_is_a_row(tmp_path: Path) -> None:
 def test_numerics_on_cuda(tmp_path: Path) -> None:
     """The four sums come out as on a CPU; each precision is coarser than the one before; autocast's rules for CUDA."""
     words = (*LAPTOP, "--experiment", "numerics", "--sizes", "toy-256", "--contexts", "128", "--device", "cuda")
-    done = run("sweep", *words, "--precisions", "fp32,tf32,bf16,fp16", db=tmp_path / "r.duckdb")
+    done = run(
+        "sweep", *words, "--sums", ",".join(SUMS), "--precisions", "fp32,tf32,bf16,fp16", db=tmp_path / "r.duckdb"
+    )
     assert done.returncode == 0, done.stdout
     totals = rows(tmp_path / "r.duckdb", "SELECT total FROM accumulation ORDER BY accumulator, addend DESC, upcast")
     assert [f"{row['total']:.9g}" for row in totals] == ["9.953125", "10.0001335", "10.0021362", "10.0021362"]

@@ -284,7 +284,9 @@ def test_a_sweep_and_what_show_says_of_it(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
     shape = ",".join(f"{name}={TINY[name]}" for name in ("d_model", "d_ff", "layers", "heads", "vocabulary"))
     words = ("--experiment", "numerics", "--shape", shape, "--contexts", "6", "--batch", "2", "--device", "cpu")
-    done = run("sweep", *words, "--precisions", "fp32,tf32,bf16", db=db)
+    done = run(
+        "sweep", *words, "--sums", "fp32,fp16,fp16-in-fp32,fp16-upcast-in-fp32", "--precisions", "fp32,tf32,bf16", db=db
+    )
     assert done.returncode == 0, done.stdout
     sums = {(one.row.accumulator, one.row.addend, one.row.upcast): one.row for one in accumulations(db, Rows())}
     assert {key: f"{row.total:.9g}" for key, row in sums.items()} == {

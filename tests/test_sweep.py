@@ -216,7 +216,7 @@ def test_out_of_budget_is_exit_1_and_who_reads_while_it_goes_on_sees_whole_cells
 
 def test_a_cell_that_times_out_is_exit_1_and_tried_again(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
-    words = (*TINY, "--steps", "10000000", "--max-seconds", "500", "--timeout", "1s")
+    words = (*TINY, "--steps", "10000000", "--max-steps", "10000000", "--max-seconds", "500", "--timeout", "1s")
     for tries in (1, 2):
         done = run("sweep", *words, db=db)
         assert done.returncode == 1, done.stdout
