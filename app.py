@@ -3,7 +3,7 @@
 import streamlit as st
 from starlette.middleware import Middleware
 
-from pages.api import ROUTES
-from pages.hosts import KnownHosts
+from pages.api.hosts import KnownHosts
+from pages.api.routes import ROUTES
 
 app = st.App("pages/main.py", routes=ROUTES, middleware=[Middleware(KnownHosts)])

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from pages.parts.takeaway.document import Origin, document
-from pages.parts.takeaway.visit import Visits
+from pages.offline.document import Origin, document
+from pages.offline.visit import Visits
 from runner.errors import StepscopeError, UsageError
 from runner.store.database import default_path
 from runner.store.queries.overview import contents

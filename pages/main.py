@@ -8,50 +8,51 @@ from typing import Literal
 
 import streamlit as st
 
-from pages.charts.ink import ink_rules
-from pages.compare import compare
-from pages.data import sql, tables
-from pages.explore import explore
-from pages.memory import attention, peak, timeline
-from pages.overview import overview
-from pages.parts import filters, live, share, sign_in, since, states
-from pages.parts.frame import Frame, cached
-from pages.parts.zoom import keep_zoom
-from pages.training import compile, kernels, mixed_precision, roofline, step
+from pages.attention import page as attention
+from pages.compare import page as compare
+from pages.data import page as data
+from pages.explore import page as explore
+from pages.figures.ink import ink_rules
+from pages.kernels import page as kernels
+from pages.memory_timeline import page as memory_timeline
+from pages.mixed_precision import page as mixed_precision
+from pages.overview import page as overview
+from pages.peak_memory import page as peak_memory
+from pages.roofline import page as roofline
+from pages.sql import page as sql
+from pages.torch_compile import page as torch_compile
+from pages.training_step import page as training_step
+from pages.ui import filters, live, share, sign_in, since, states
+from pages.ui.frame import Frame, Page, cached
+from pages.ui.zoom import keep_zoom
 from runner.errors import DatabaseBusy, DatabaseDamaged, StoreError
 from runner.store.database import default_path, fingerprint, look_through
 from runner.store.queries.overview import contents
 
 ICON, LOGO = (str(Path(__file__).parent / name) for name in ("icon.svg", "logo.svg"))
-STYLE = Path(__file__).parent / "parts" / "page.css"
+STYLE = Path(__file__).parent / "ui" / "page.css"
 
-PageFunction = Callable[[Frame], None]
-Shown = Callable[[PageFunction], None]
+Shown = Callable[[Page], None]
 
 #: What Streamlit calls the address of the page that opens without one.
 ROOT = "home"
-#: Section -> pages: title, address, icon, function. The first page is the one that opens without an address.
-NAVIGATION: dict[str, list[tuple[str, str, str, PageFunction]]] = {
-    "": [("Overview", "overview", ":material/dashboard:", overview.page)],
+#: Section -> pages. The first page is the one that opens without an address.
+NAVIGATION: dict[str, list[Page]] = {
+    "": [overview.PAGE],
     "Experiments": [
-        ("Training step", "training-step", ":material/stacked_bar_chart:", step.page),
-        ("Mixed precision", "mixed-precision", ":material/compare_arrows:", mixed_precision.page),
-        ("torch.compile", "torch-compile", ":material/bolt:", compile.page),
-        ("Kernels", "kernels", ":material/data_usage:", kernels.page),
-        ("Roofline", "roofline", ":material/roofing:", roofline.page),
-        ("Explore", "explore", ":material/query_stats:", explore.page),
+        training_step.PAGE,
+        mixed_precision.PAGE,
+        torch_compile.PAGE,
+        kernels.PAGE,
+        roofline.PAGE,
+        explore.PAGE,
     ],
-    "Memory": [
-        ("Attention", "attention", ":material/visibility:", attention.page),
-        ("Peak memory", "peak-memory", ":material/memory:", peak.page),
-        ("Memory timeline", "memory-timeline", ":material/view_timeline:", timeline.page),
-    ],
-    "Side by side": [("Compare", "compare", ":material/balance:", compare.page)],
-    "File": [
-        ("Data", "data", ":material/table:", tables.page),
-        ("SQL", "sql", ":material/terminal:", sql.page),
-    ],
+    "Memory": [attention.PAGE, peak_memory.PAGE, memory_timeline.PAGE],
+    "Side by side": [compare.PAGE],
+    "File": [data.PAGE, sql.PAGE],
 }
+PAGES = [page for pages in NAVIGATION.values() for page in pages]
+HEADLINES = {page.address: page.headline for page in PAGES if page.headline}
 
 
 def main() -> None:
@@ -60,7 +61,7 @@ def main() -> None:
     st.html(f"<style>{STYLE.read_text(encoding='utf-8')}{ink_rules()}</style>")
     st.logo(LOGO, icon_image=ICON, size="large")
     closed, pages, how = sign_in.closed(), dict[str, st.Page](), list[Shown]()
-    chosen = _navigation(pages, lambda run: how[0](run), position="hidden" if closed else "sidebar")
+    chosen = _navigation(pages, lambda page: how[0](page), position="hidden" if closed else "sidebar")
     if closed:
         how.append(lambda _: closed())
         chosen.run()
@@ -74,8 +75,9 @@ def main() -> None:
             states.empty()
             watch(state)
             return
-        frame = Frame(path=path, state=state, contents=held, selection=filters.sidebar(held), pages=pages)
-        how.append(lambda run: run(frame))
+        selection = filters.sidebar(held)
+        frame = Frame(path=path, state=state, contents=held, selection=selection, pages=pages, headlines=HEADLINES)
+        how.append(lambda page: page.draw(frame))
         _draw(frame, chosen, partial(watch, state))
     except StoreError as error:
         states.explain(error, path)
@@ -100,11 +102,13 @@ def _draw(frame: Frame, chosen: st.Page, watch: Callable[[], None]) -> None:
 def _navigation(pages: dict[str, st.Page], shown: Shown, *, position: Literal["sidebar", "hidden"]) -> st.Page:
     """The page that is asked for, which `shown` draws. Every page is put into `pages`, by its address."""
     for entries in NAVIGATION.values():
-        for title, address, icon, run in entries:
+        for page in entries:
             first = not pages
-            url_path = ROOT if first else address
-            pages[address] = st.Page(partial(shown, run), title=title, url_path=url_path, icon=icon, default=first)
-    sections = {section: [pages[entry[1]] for entry in entries] for section, entries in NAVIGATION.items()}
+            url_path = ROOT if first else page.address
+            pages[page.address] = st.Page(
+                partial(shown, page), title=page.title, url_path=url_path, icon=page.icon, default=first
+            )
+    sections = {section: [pages[page.address] for page in entries] for section, entries in NAVIGATION.items()}
     # Streamlit serves the first page at the root alone. Its own address leads there, with all that it asks for.
     address, start = next(iter(pages.items()))
     alias = st.Page(states.empty, title=start.title, url_path=address, visibility="hidden")

@@ -9,13 +9,14 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
-from pages.parts.answers import step_answer
-from pages.parts.attention.words import agreement
-from pages.parts.attention.words import answer as attention_answer
-from pages.parts.comparison import comparison
-from pages.parts.frame import Frame
-from pages.parts.headlines import _precision, compiled
-from pages.parts.peak.words import answer as memory_answer
+from pages.attention.answers import agreement
+from pages.attention.answers import answer as attention_answer
+from pages.mixed_precision.page import headline as precision_headline
+from pages.peak_memory.answers import answer as memory_answer
+from pages.torch_compile.page import headline as compiled
+from pages.ui.answers import step_answer
+from pages.ui.comparison import comparison
+from pages.ui.frame import Frame
 from runner.analysis.comparison import compare
 from runner.schema import new_id
 from runner.store.queries.attention import attention_cells
@@ -45,7 +46,7 @@ def test_compiled_cells_without_an_eager_partner_are_not_called_missing(tmp_path
     path = stored(tmp_path / "r.duckdb", rows.asked(context=64), rows.asked(context=128, precision="bf16", **COMPILED))
     frame = frame_of(path)
     assert compiled(frame)[0] == "No cell in this file was measured both in eager and in another backend."
-    assert _precision(frame)[0] == "No cell in this file was measured both in fp32 and in another precision."
+    assert precision_headline(frame)[0] == "No cell in this file was measured both in fp32 and in another precision."
 
 
 def test_a_partner_that_failed_is_not_called_missing(tmp_path: Path) -> None:

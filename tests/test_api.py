@@ -20,10 +20,10 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pages import api
-from pages.parts.filters import run_name
-from pages.parts.rowfiles import written
-from pages.parts.takeaway import formats
+from pages.api import routes
+from pages.api.files import written
+from pages.ui import formats
+from pages.ui.filters import run_name
 from runner.schema import TABLES
 from runner.store.database import fingerprint, plan_fingerprint
 from runner.store.queries.overview import contents
@@ -184,10 +184,10 @@ def test_who_waits_too_long_is_told_to_come_again(monkeypatch: pytest.MonkeyPatc
     """One turn that nobody gives back, and no patience."""
 
     async def asked() -> Response:
-        monkeypatch.setattr(api, "_turns", asyncio.BoundedSemaphore(1))
-        monkeypatch.setattr(api, "PATIENCE_S", 0.01)
-        await api._turns.acquire()
-        return await api._index(Request({"type": "http", "headers": [], "query_string": b"", "method": "GET"}))
+        monkeypatch.setattr(routes, "_turns", asyncio.BoundedSemaphore(1))
+        monkeypatch.setattr(routes, "PATIENCE_S", 0.01)
+        await routes._turns.acquire()
+        return await routes._index(Request({"type": "http", "headers": [], "query_string": b"", "method": "GET"}))
 
     answer = asyncio.run(asked())
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
@@ -295,8 +295,6 @@ def test_where_people_sign_in_programs_need_a_token(monkeypatch: pytest.MonkeyPa
     """Without a token the rows stay shut; a secrets file that cannot be read does not open them either."""
     import streamlit as st
 
-    from pages import api
-
     class Broken:
         def __contains__(self, name: str) -> bool:
             raise ValueError("not TOML")
@@ -305,5 +303,5 @@ def test_where_people_sign_in_programs_need_a_token(monkeypatch: pytest.MonkeyPa
     request = Request({"type": "http", "headers": []})
     for secrets, status in (({"auth": {}}, 403), (Broken(), 403), ({}, None)):
         monkeypatch.setattr(st, "secrets", secrets)
-        refused = api._refused(request)
+        refused = routes._refused(request)
         assert (refused and refused.status_code) == status

@@ -17,8 +17,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from pages.charts.colors import PALETTE
-from pages.charts.ink import DARK, LIGHT, contrast
+from pages.figures.colors import PALETTE
+from pages.figures.ink import DARK, LIGHT, contrast
 from tests import memory_rows, rows, timelines
 from tests.browser import ROOT, fits_sideways, of_chart, opened, served, settled
 

@@ -5,8 +5,15 @@ from itertools import pairwise
 
 import pytest
 
-from pages.charts import busy, compare, coverage, explore, frame, kernels, parts, phases, roofline, scaling, utilization
-from pages.charts.rows import MOST_LETTERS, chart_pixels, folded, row_pixels, under_headings
+from pages.compare import figures
+from pages.explore import figures as explore
+from pages.figures import coverage, frame, phases, scaling
+from pages.figures.rows import MOST_LETTERS, chart_pixels, folded, row_pixels, under_headings
+from pages.kernels import busy_figures
+from pages.kernels import figures as kernels
+from pages.peak_memory import part_figures
+from pages.roofline import figures as roofline
+from pages.roofline import utilization_figures
 
 #: A card of a page of 390 pixels leaves this much for a chart.
 PHONE = 330
@@ -47,9 +54,9 @@ def test_a_legend_of_many_entries_leaves_room_for_few_rows() -> None:
 
 
 def test_peaks_of_few_cells_are_as_tall_as_their_legend_needs() -> None:
-    held = {name: 2**30 for name in parts.CATEGORY_WORDS if name != "unknown"}
-    figure = parts.part_bars(
-        [parts.PeakBar(group="small", place="512", cell_id="c", parts=held, total=2**30)], state=""
+    held = {name: 2**30 for name in part_figures.CATEGORY_WORDS if name != "unknown"}
+    figure = part_figures.part_bars(
+        [part_figures.PeakBar(group="small", place="512", cell_id="c", parts=held, total=2**30)], state=""
     )
     entries = [trace.name for trace in figure.data if trace.showlegend is not False]
     assert len(entries) == 10
@@ -59,8 +66,10 @@ def test_peaks_of_few_cells_are_as_tall_as_their_legend_needs() -> None:
 
 def test_bars_of_single_rows_are_as_thick_as_others() -> None:
     """Rows at 1 and 3 have no neighbors, of whose distance Plotly would make the thickness."""
-    bars = [busy.BusyBar(group=group, place="train", cell_id=group, busy=0.5, label="+4%") for group in ("a", "b")]
-    figure = busy.busy_bars(bars, names=("busy", "waiting"))
+    bars = [
+        busy_figures.BusyBar(group=group, place="train", cell_id=group, busy=0.5, label="+4%") for group in ("a", "b")
+    ]
+    figure = busy_figures.busy_bars(bars, names=("busy", "waiting"))
     assert [(list(trace.y), trace.width) for trace in figure.data if trace.type == "bar"] == [([1, 3], 0.72)] * 2
     assert [note.text for note in figure.layout.annotations] == ["<b>a</b>", "<b>b</b>"]
     assert list(figure.layout.yaxis.range) == [3.5, -0.5]
@@ -74,8 +83,8 @@ def test_values_at_the_end_of_bars_have_a_margin_of_their_own() -> None:
     assert text.strip() == "1,230 ms"
     assert figure.layout.margin.r >= 7 * len(text.strip())
     assert figure.layout.xaxis.range[1] == pytest.approx(1234.5 * 1.02)
-    used = utilization.UsedShare(place="small", entity="bf16", cell_id="c", measured=0.5, promised=0.4)
-    assert utilization.utilization_dots([used]).layout.xaxis.range[1] == pytest.approx(0.52)
+    used = utilization_figures.UsedShare(place="small", entity="bf16", cell_id="c", measured=0.5, promised=0.4)
+    assert utilization_figures.utilization_dots([used]).layout.xaxis.range[1] == pytest.approx(0.52)
 
 
 def test_names_of_kernels_stand_above_their_bars() -> None:
@@ -111,9 +120,9 @@ def test_a_log_axis_has_as_many_round_ticks_as_fit() -> None:
 
 
 def test_movers_between_two_powers_of_ten_have_several_ticks() -> None:
-    rows = [compare.Mover(place="large", cell_id="1", outcome="better", a=355.0, b=101.0, words="3.51× faster"),
-            compare.Mover(place="small", cell_id="2", outcome="better", a=49.6, b=15.1, words="3× faster")]  # fmt: skip
-    figure = compare.movers(rows, names=("fp32", "bf16"), unit="ms")
+    rows = [figures.Mover(place="large", cell_id="1", outcome="better", a=355.0, b=101.0, words="3.51× faster"),
+            figures.Mover(place="small", cell_id="2", outcome="better", a=49.6, b=15.1, words="3× faster")]  # fmt: skip
+    figure = figures.movers(rows, names=("fp32", "bf16"), unit="ms")
     assert list(figure.layout.xaxis.ticktext) == ["20", "50", "100", "200", "500"]
 
 

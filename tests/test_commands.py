@@ -12,7 +12,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
-from pages.parts import card
+from pages.ui import card
 from runner.cli import app
 from runner.commands import sweep_commands
 from runner.frontier import questions

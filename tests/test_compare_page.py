@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from pages.parts.frame import cached
+from pages.ui.frame import cached
 from runner.analysis.verdict import Side, Verdict
 from runner.store.queries.compare import Question, compared
 from tests import sides as made

@@ -17,7 +17,7 @@ import torch
 from playwright.sync_api import Browser, Page
 from torch import Tensor
 
-from pages.charts.compile import CumulatedLine, crossings
+from pages.torch_compile.figures import CumulatedLine, crossings
 from runner.analysis.break_even import paid_after
 from runner.errors import Skipped
 from runner.measure.compilation import CompilerLog, gradient_error

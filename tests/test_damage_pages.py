@@ -7,9 +7,9 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from pages.api import ROUTES
+from pages.api.routes import ROUTES
 from pages.export import main as export
-from pages.parts.takeaway.visit import Visits, nodes
+from pages.offline.visit import Visits, nodes
 from tests import rows
 from tests.command import run
 from tests.test_damage import damage

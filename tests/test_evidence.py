@@ -18,11 +18,11 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
-from pages.parts import card
-from pages.parts.evidence import WHY
-from pages.parts.grid import missing, places
-from pages.parts.sql.examples import EXAMPLES, Example
-from pages.parts.takeaway.visit import nodes
+from pages.offline.visit import nodes
+from pages.sql.examples import EXAMPLES, Example
+from pages.ui import card
+from pages.ui.evidence import WHY
+from pages.ui.grid import missing, places
 from runner.commands import sweep_commands
 from runner.schema import RunRow, new_id
 from runner.store.database import open_reader
@@ -133,7 +133,7 @@ def opened(file: Path, address: str, monkeypatch: pytest.MonkeyPatch, **state: A
     return found.run()
 
 
-CARDS = {"Training step": "training-step", "Eager or compiled": "torch-compile", "Mixed precision": "mixed-precision",
+CARDS = {"Training step": "training-step", "torch.compile": "torch-compile", "Mixed precision": "mixed-precision",
          "Attention": "attention", "Peak memory": "peak-memory"}  # fmt: skip
 
 

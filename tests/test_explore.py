@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 from playwright.sync_api import Browser, expect
 
-from pages.charts.explore import Axes, Mark, color_for, explore_chart
-from pages.charts.magnitude import SHARE, fitting, in_fitting_unit
+from pages.explore.figures import Axes, Mark, color_for, explore_chart
+from pages.explore.magnitude import SHARE, fitting, in_fitting_unit
 from runner.store.queries.explore import KINDS, Wanted, explored, measures
 from tests import memory_rows, rows, traces
 from tests.browser import opened, served, settled

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import ConsoleMessage, Page, Request, expect
 
 from pages.export import main
-from pages.parts.timeline.pane import MOST_SHOWN
+from pages.memory_timeline.pane import MOST_SHOWN
 from runner.store.queries.overview import contents
 from tests import memory_rows, rows, timelines, traces
 from tests.browser import ROOT, chromium

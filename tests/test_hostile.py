@@ -9,11 +9,11 @@ import plotly.graph_objects as go
 import pytest
 from playwright.sync_api import Browser, Page, Request
 
-from pages.charts.frame import escape_text
-from pages.charts.frame import restrict as restrict_figure
 from pages.export import main
-from pages.parts.filters import FILTERS
-from pages.parts.markdown import literal, plain, restrict
+from pages.figures.frame import escape_text
+from pages.figures.frame import restrict as restrict_figure
+from pages.ui.filters import FILTERS
+from pages.ui.markdown import literal, plain, restrict
 from tests import hostile
 from tests.browser import opened, served, settled
 from tests.test_app import PAGES

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pages.hosts import is_known, known_names
+from pages.api.hosts import is_known, known_names
 from tests import rows
 from tests.browser import served
 

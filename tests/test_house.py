@@ -55,6 +55,11 @@ def named(path: Path, *modules: str) -> set[str]:
     return {module for module in modules for name in imported(path) if name == module or name.startswith(f"{module}.")}
 
 
+def rooms(path: Path) -> set[str]:
+    """The folders of `pages` that a file imports from."""
+    return {name.split(".")[1] for name in imported(path) if name.startswith("pages.")}
+
+
 @pytest.mark.parametrize("path", MODULES, ids=str)
 def test_imports(path: Path) -> None:
     parts = path.parts
@@ -73,8 +78,12 @@ def test_imports(path: Path) -> None:
     else:
         assert not named(path, "torch", "duckdb")
         assert all(name.startswith(PAGES_MAY) for name in imported(path) if name.startswith("runner"))
-        if parts[1] == "charts":
-            assert not named(path, "streamlit", "pages.parts", "runner.store.database")
+        if parts[1] == "figures" or path.stem.endswith("figures") or path.stem == "answers":
+            assert not named(path, "streamlit", "runner.store.database")
+        if parts[1] == "figures":
+            assert not named(path, "pandas", "runner.store", "runner.analysis")
+        if len(parts) > 2:
+            assert rooms(path) <= {parts[1], "figures", *(["ui"] if parts[1] != "figures" else [])}, "one room a page"
 
 
 #: What of Streamlit shows its first argument as Markdown.
@@ -88,7 +97,7 @@ WRITERS = ("st", "column", "expander", "lead", "place", "said")
 
 @pytest.mark.parametrize("path", [path for path in MODULES if path.parts[0] == "pages"], ids=str)
 def test_what_is_shown_as_markdown_is_a_constant_or_restricted(path: Path) -> None:
-    """A label of somebody's run must not become a link: `pages.parts.markdown` says what is left of Markdown."""
+    """A label of somebody's run must not become a link: `pages.ui.markdown` says what is left of Markdown."""
     for call in ast.walk(ast.parse((ROOT / path).read_text())):
         match call:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=writer), attr=name), args=[first, *_]):

@@ -14,10 +14,10 @@ from urllib.parse import quote_plus
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from pages.charts.colors import PALETTE, color_of
-from pages.charts.kernels import CLASS_WORDS, short_name, short_names
-from pages.charts.waterfall import waterfall
-from pages.parts.filters import run_name
+from pages.figures.colors import PALETTE, color_of
+from pages.kernels.figures import CLASS_WORDS, short_name, short_names
+from pages.kernels.waterfall_figures import waterfall
+from pages.ui.filters import run_name
 from runner.analysis.differences import REST, changes
 from runner.analysis.softmax import softmax_flops
 from runner.importing import import_file

@@ -14,16 +14,16 @@ from unittest.mock import patch
 
 import pytest
 
-from pages.parts.answers import caveat, speedup_answer
-from pages.parts.attention.speedups import compare as attention_compared
-from pages.parts.attention.words import ways
-from pages.parts.compile.bought import bought
-from pages.parts.compile.bought import ways as ways_of_compiling
-from pages.parts.frame import Frame
-from pages.parts.grid import places
-from pages.parts.numerics.prices import priced
-from pages.parts.peak.saved import families
-from pages.parts.peak.words import pairs_of
+from pages.attention.answers import ways
+from pages.attention.speedups import compare as attention_compared
+from pages.mixed_precision.prices import priced
+from pages.peak_memory.answers import pairs_of
+from pages.peak_memory.saved import families
+from pages.torch_compile.speedups import bought
+from pages.torch_compile.speedups import ways as ways_of_compiling
+from pages.ui.answers import caveat, speedup_answer
+from pages.ui.frame import Frame
+from pages.ui.grid import places
 from runner.analysis.comparison import compare
 from runner.analysis.counterfactuals import bases, counterfactuals
 from runner.analysis.findings import Seen

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from pages.parts.filters import ALL_RUNS
-from pages.parts.timeline.words import frames_of
+from pages.memory_timeline.answers import frames_of
+from pages.ui.filters import ALL_RUNS
 from runner.store.queries.attention import attention_cells
 from runner.store.queries.latest import Rows
 from runner.store.queries.memory import peaks

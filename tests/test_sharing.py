@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from pages.charts.frame import number
-from pages.parts.permalink import MOST_CHARACTERS, packed, unpacked
+from pages.figures.frame import number
+from pages.ui.permalink import MOST_CHARACTERS, packed, unpacked
 from runner.store.queries.changes import held
 from tests import memory_rows, rows, timelines, traces
 from tests.browser import Watched, of_chart, opened, served

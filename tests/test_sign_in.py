@@ -20,7 +20,7 @@ from joserfc import jwt
 from joserfc.jwk import RSAKey
 from playwright.sync_api import Browser, expect
 
-from pages.parts.sign_in import may_read
+from pages.ui.sign_in import may_read
 from tests import rows
 from tests.browser import ROOT, opened, served
 

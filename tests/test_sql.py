@@ -11,10 +11,11 @@ import pandas as pd
 import pytest
 from playwright.sync_api import Browser, expect
 
-from pages.charts.sql import MOST_NAMES, Choice, Kind, figure, heading, is_number
-from pages.parts.sql.examples import EXAMPLES, Example
-from pages.parts.sql.result import columns_of
-from pages.parts.takeaway.formats import MOST_LETTERS, shorten
+from pages.figures.headings import heading
+from pages.sql.examples import EXAMPLES, Example
+from pages.sql.figures import MOST_NAMES, Choice, Kind, figure, is_number
+from pages.ui.formats import MOST_LETTERS, shorten
+from pages.ui.result import columns_of
 from runner.errors import UsageError
 from runner.store.database import ingest
 from runner.store.queries.console import BESIDE_A_SWEEP_S, Answer, asked

@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from pages.charts.colors import color_of
-from pages.parts.takeaway.formats import csv, in_words, markdown, parquet
-from pages.parts.takeaway.prose import prose
+from pages.figures.colors import color_of
+from pages.offline.prose import prose
+from pages.ui.formats import csv, in_words, markdown, parquet
 from tests import rows
 from tests.browser import opened, served, settled
 

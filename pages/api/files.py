@@ -1,0 +1,85 @@
+"""Stored rows as the text or bytes of a file: CSV, JSON, Parquet.
+
+    written(TABLES["steps"], page, "parquet")
+
+All three keep the schema's names; JSON and Parquet say labels and units too. Ids are texts, times are naive UTC.
+In CSV a text that a spreadsheet would take for a formula has an apostrophe before it.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pages.ui.formats import harmless
+from runner.schema import Table
+from runner.store.queries.tables import TablePage
+
+#: Each format's media type.
+FORMATS: Mapping[str, str] = {
+    "csv": "text/csv; charset=utf-8",
+    "json": "application/json",
+    "parquet": "application/vnd.apache.parquet",
+}
+
+_ARROW: Mapping[type, pa.DataType] = {
+    UUID: pa.string(),
+    int: pa.int64(),
+    float: pa.float64(),
+    str: pa.string(),
+    bool: pa.bool_(),
+    datetime: pa.timestamp("us"),
+}
+
+
+def written(table: Table, page: TablePage, kind: str) -> bytes:
+    """The rows in one of `FORMATS`. Unknown is empty in CSV, null elsewhere."""
+    return {"csv": _csv, "json": _json, "parquet": _parquet}[kind](table, page)
+
+
+def _csv(table: Table, page: TablePage) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([column.name for column in table.columns])
+    writer.writerows([harmless(_plain(value)) for value in row] for row in page.rows)
+    return text.getvalue().encode()
+
+
+def _json(table: Table, page: TablePage) -> bytes:
+    names = [column.name for column in table.columns]
+    said = {
+        "table": table.name,
+        "total": page.total,
+        "columns": [{"name": c.name, "type": c.sql_type, "label": c.label, "unit": c.unit} for c in table.columns],
+        "rows": [dict(zip(names, map(_plain, row), strict=True)) for row in page.rows],
+    }
+    return json.dumps(said, ensure_ascii=False).encode()
+
+
+def _parquet(table: Table, page: TablePage) -> bytes:
+    by_column = zip(*page.rows, strict=True) if page.rows else ((),) * len(table.columns)
+    schema = pa.schema(
+        [
+            pa.field(c.name, _ARROW[c.type], metadata={"label": c.label, "unit": c.unit, "meaning": c.doc})
+            for c in table.columns
+        ]
+    )
+    arrays = [
+        pa.array([str(v) if isinstance(v, UUID) else v for v in values], type=field.type)
+        for values, field in zip(by_column, schema, strict=True)
+    ]
+    target = io.BytesIO()
+    pq.write_table(pa.Table.from_arrays(arrays, schema=schema), target)
+    return target.getvalue()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, UUID):
+        return str(value)
+    return value.isoformat() if isinstance(value, datetime) else value

@@ -1,0 +1,91 @@
+"""What a request for rows asks: its parameters as a table, a selection and numbers.
+
+    asked = parse_parameters(request.query_params.multi_items())
+    parse_table(asked), parse_selection(asked, contents(path)), parse_count(asked, "limit", usual=100, most=1000)
+
+Names and values are those of a page's address. Everything else is a UsageError that names what there is.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import get_args
+
+from pages.ui.filters import ALL_RUNS, FILTERS, run_name
+from pages.ui.frame import size_names
+from runner.errors import UsageError
+from runner.schema import TABLES, Backend, Mode, Precision, Table
+from runner.store.queries.overview import Contents
+from runner.store.queries.selection import Selection, Shape
+
+#: `data` names the state of the file that a copied link meant; X-Stepscope-Data names the present one.
+PARAMETERS = ("table", *FILTERS, "status", "limit", "offset", "data")
+_SINGLE = ("table", "machine", "run", "mode", "limit", "offset", "data")
+
+
+def parse_parameters(given: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    asked: dict[str, list[str]] = {}
+    for name, value in given:
+        asked.setdefault(name, []).append(value)
+    if unknown := [name for name in asked if name not in PARAMETERS]:
+        raise UsageError(f"The parameter “{unknown[0]}”.", expected=list_names(PARAMETERS), do="See /api/v1.")
+    for name in _SINGLE:
+        if len(asked.get(name, ())) > 1:
+            raise UsageError(f"{name} {len(asked[name])} times.", expected="it once", do="Ask once for each.")
+    return asked
+
+
+def parse_table(asked: Mapping[str, list[str]]) -> Table:
+    if "table" not in asked:
+        raise UsageError("No table.", expected=f"table={list_names(TABLES)}", do="See /api/v1 for what they hold.")
+    (name,) = check_choices("table", asked["table"], TABLES)
+    return TABLES[name]
+
+
+def parse_selection(asked: Mapping[str, list[str]], held: Contents) -> Selection:
+    """What the filters of a page's address select; here none of them has a default."""
+    runs = {run_name(run): run.run_id for run in held.runs}
+    runs |= {str(run.run_id): run.run_id for run in held.runs}
+    shapes: dict[str, list[Shape]] = {}
+    for shape, name in size_names(held.shapes).items():
+        shapes.setdefault(name, []).append(shape)
+    known = {
+        "machine": held.machines,
+        "run": (*runs, ALL_RUNS),
+        "mode": get_args(Mode),
+        "size": tuple(shapes),
+        "precision": get_args(Precision),
+        "backend": get_args(Backend),
+    }
+    chosen = {name: check_choices(name, asked.get(name, ()), values) for name, values in known.items()}
+    return Selection(
+        machine=next(iter(chosen["machine"]), None),
+        run=next((runs[run] for run in chosen["run"] if run in runs), None),
+        mode=next(iter(chosen["mode"]), None),
+        shapes=tuple(shape for size in chosen["size"] for shape in shapes[size]),
+        contexts=tuple(_number("context", text, most=2**62) for text in asked.get("context", ())),
+        precisions=chosen["precision"],
+        backends=chosen["backend"],
+    )
+
+
+def check_choices(name: str, values: Iterable[str], known: Collection[str]) -> tuple[str, ...]:
+    for value in values:
+        if value not in known:
+            raise UsageError(
+                f"{name}={value}.", expected=list_names(known), do="Names are those of the pages' filters."
+            )
+    return tuple(values)
+
+
+def parse_count(asked: Mapping[str, list[str]], name: str, *, usual: int, most: int) -> int:
+    (text,) = asked.get(name, [str(usual)])
+    return _number(name, text, most=most)
+
+
+def _number(name: str, text: str, *, most: int) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= most):
+        raise UsageError(f"{name}={text}.", expected=f"a whole number from 0 to {most:,}")
+    return int(text)
+
+
+def list_names(names: Iterable[str]) -> str:
+    return ", ".join(names) or "nothing: this file has none"

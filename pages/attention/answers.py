@@ -1,0 +1,140 @@
+"""What the attention cells say, in words: names of ways and places, growth, and the sentence above the page.
+
+    growth(cells, value=lambda cell: cell.peak_allocated_bytes)      # Growth(exponent=1.97, low=1024, high=4096)
+
+The exponent is fitted by least squares on log-log over the three longest sequences, where the constant costs weigh
+least. Standard library and typed rows only.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pages.figures.bytes import in_unit
+from pages.figures.frame import number, raised
+from pages.ui.answers import slope, way_of
+from runner.analysis.pairs import measured_unlike, unusual
+from runner.schema import AttentionCell, Phase
+from runner.store.queries.attention import Attended
+
+#: How many of the longest sequences the exponent is fitted over.
+LONGEST = 3
+Value = Callable[[Attended], float | None]
+
+
+def place_of(cell: AttentionCell) -> str:
+    """What is computed."""
+    return " · ".join(part for part in (f"{cell.seq_len:,} tok", f"d {cell.d_head}", unusual(cell)) if part)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """A value grows as length to the power `exponent` between the lengths `low` and `high`, over so many `lengths`."""
+
+    exponent: float
+    low: int
+    high: int
+    lengths: int = LONGEST
+
+
+def growth(cells: Sequence[Attended], *, value: Value) -> Growth | None:
+    """The growth of one way; None with fewer than two lengths."""
+    points = sorted((cell.cell.seq_len, found) for cell in cells if cell.status == "ok" and (found := value(cell)))
+    points = points[-LONGEST:]
+    lengths = len({length for length, _ in points})
+    if lengths < 2:
+        return None
+    logs = [(math.log(length), math.log(found)) for length, found in points]
+    return Growth(exponent=slope(logs), low=points[0][0], high=points[-1][0], lengths=lengths)
+
+
+def growth_sentence(cells: Sequence[Attended], *, what: str, value: Value) -> str:
+    """The fitted exponent of every way, the steepest first; where it was fitted over, once for all that share it. Two
+    points say little beside three: they are left out where others have more."""
+    fits = {way: growth([c for c in cells if way_of(c.cell) == way], value=value) for way in ways(cells)}
+    known = {way: fit for way, fit in fits.items() if fit}
+    most = max((fit.lengths for fit in known.values()), default=0)
+    ordered = sorted(((fit, way) for way, fit in known.items() if fit.lengths == most),
+                     key=lambda pair: -pair[0].exponent)  # fmt: skip
+    spans: dict[str, list[str]] = {}
+    for fit, way in ordered:
+        spans.setdefault(f"{fit.low:,} to {fit.high:,}", []).append(f"{way} as **{power(fit.exponent)}**")
+    said = "; ".join(f"from {span} tokens {', '.join(each)}" for span, each in spans.items())
+    return f"{what} grows with the length S: {said}." if said else ""
+
+
+def power(exponent: float) -> str:
+    """`S¹·⁹⁴`: the length to a power, as people write it."""
+    return f"S{raised(f'{exponent:.2f}')}"
+
+
+def ways(cells: Sequence[Attended]) -> list[str]:
+    """The ways of computing, in the order of the rows."""
+    return list(dict.fromkeys(way_of(cell.cell) for cell in cells))
+
+
+def milliseconds(phase: Phase) -> Value:
+    """The median of a phase."""
+    return lambda cell: cell.times[phase].median_ms if phase in cell.times else None
+
+
+def answer(cells: Sequence[Attended]) -> str:
+    """What the written-out implementation costs at the longest length it manages, beside the quickest other way, and
+    where memory runs out."""
+    done = [cell for cell in cells if cell.status == "ok" and "forward_backward" in cell.times]
+    if not done:
+        timed = any(cell.status == "ok" for cell in cells)
+        return f"None of these cells has a {'time of forward and backward together' if timed else 'result'}."
+    naive = [cell for cell in done if way_of(cell.cell) == "naive"]
+    longest = max(naive or done, key=lambda cell: cell.cell.seq_len)
+    mask = "causal" if longest.cell.causal else "full"
+    words = (f"d {longest.cell.d_head}", longest.cell.precision, mask, unusual(longest.cell))
+    where = ", ".join(word for word in words if word)
+    parts = [f"At **{longest.cell.seq_len:,} tokens** ({where}), {_costs(longest, name=True)}"]
+    same = [cell for cell in done if cell.cell.seq_len == longest.cell.seq_len and cell is not longest]
+    beside = [cell for cell in same if not measured_unlike(longest.cell, cell.cell)]
+    if beside:
+        quickest = min(beside, key=_total_ms)
+        ratio = _total_ms(longest) / _total_ms(quickest)
+        pace = f"{number(ratio)}× as fast" if ratio >= 1 else f"{number(1 / ratio)}× as slow"
+        parts.append(f"; **{way_of(quickest.cell)}**, the quickest other way, {_costs(quickest)} ({pace})")
+    return "".join(parts) + "." + _memory_words(longest, cells)
+
+
+def _costs(cell: Attended, *, name: bool = False) -> str:
+    held = f" and {in_unit(cell.peak_allocated_bytes)} at its peak" if cell.peak_allocated_bytes else ""
+    verb = f"{way_of(cell.cell)} takes " if name else ""
+    return f"{verb}**{number(_total_ms(cell))} ms** forward and backward{held}"
+
+
+def _total_ms(cell: Attended) -> float:
+    return cell.times["forward_backward"].median_ms
+
+
+def _memory_words(longest: Attended, cells: Sequence[Attended]) -> str:
+    """How the memory of the same way grows, and the shortest length that ran out."""
+    same = [cell for cell in cells if way_of(cell.cell) == way_of(longest.cell)]
+    fit = growth(same, value=lambda cell: cell.peak_allocated_bytes)
+    grows = f" Memory of {way_of(longest.cell)} grows as {power(fit.exponent)}" if fit else ""
+    lost = [cell for cell in cells if cell.status == "oom"]
+    if not lost:
+        return f"{grows}; no cell here ran out." if grows else " No cell here ran out of memory."
+    first = min(lost, key=lambda cell: cell.cell.seq_len)
+    out = f"**{way_of(first.cell)} runs out at {first.cell.seq_len:,} tokens**"
+    if first.predicted_peak_bytes and first.limit_bytes:
+        out += f": it would need {in_unit(first.predicted_peak_bytes)} of the {in_unit(first.limit_bytes)} there are"
+    return f"{grows}; {out}." if grows else f" {out}."
+
+
+def agreement(cells: Sequence[Attended]) -> str:
+    """Whether outputs and gradients are right."""
+    judged = [c for c in cells if c.tolerance and (c.output_error, c.gradient_error) != (None, None)]
+    off = [c for c in judged if max(c.output_error or 0, c.gradient_error or 0) > (c.tolerance or 0)]
+    if not judged:
+        return "No cell here was compared with a float64 result."
+    if off:
+        names = "; ".join(f"{way_of(cell.cell)} at {place_of(cell.cell)}" for cell in off[:3])
+        return f"**{len(off)} of {len(judged)} cells differ from float64 results by more than the tolerance**: {names}."
+    return (
+        f"Outputs and gradients of {len(judged)} of {len(cells)} cells were compared with float64 results: all agree."
+    )

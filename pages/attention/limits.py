@@ -1,0 +1,68 @@
+"""Where attention runs out: the worked sum of the smallest cell that did not fit.
+
+draw_worked_sum(frame, cells)
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import streamlit as st
+
+from pages.attention.figures import worked_sum_bars
+from pages.figures.bytes import in_unit
+from pages.ui.answers import way_of
+from pages.ui.card import Card, draw
+from pages.ui.evidence import of_cells, say
+from pages.ui.frame import Frame
+from runner.analysis.attention import worked_sum
+from runner.store.queries.attention import Attended
+
+
+def draw_worked_sum(frame: Frame, cells: Sequence[Attended]) -> None:
+    """Every tensor of the smallest cell that ran out, and that their sum is more than there is."""
+    lost = [cell for cell in cells if cell.status == "oom"]
+    st.header("What fills the memory of the smallest that runs out?", anchor="worked-sum")
+    if not lost:
+        st.caption("No cell here ran out of memory. Longer sequences: "
+                   "`python -m runner sweep --experiment attention --seq-lens 16384,32768`.")  # fmt: skip
+        return
+    first = min(lost, key=lambda cell: (cell.predicted_peak_bytes or 0, cell.cell.seq_len))
+    device: Any = first.device or "cuda"
+    tensors = worked_sum(first.cell, device=device, gpu=first.device_name or "")
+    words = worked_words(first, tensors)
+    say(frame, words, of_cells(frame, [first]), key="worked-sum")
+    total = sum(size for _, _, size in tensors)
+    rows = [{"Tensor": name, "Formula": formula, "Bytes": size, "Size": in_unit(size), "Share": size / total}
+            for name, formula, size in (*tensors, ("all together", "", total))]  # fmt: skip
+    asked = [first.cell]
+    draw(
+        frame,
+        Card(
+            key="worked-sum",
+            title=f"{way_of(first.cell)} · {first.cell.seq_len:,} tokens · d {first.cell.d_head} · "
+            f"{first.cell.precision}",
+            note=f"B = {first.cell.batch}, S = {first.cell.seq_len:,}, d = {first.cell.d_head}. By the closed formula, "
+            "at the moment when the most is alive.",
+            alt=words,
+            rows=rows,
+            cells=asked,
+        ),
+        lambda: worked_sum_bars(tensors, limit_bytes=first.limit_bytes),
+    )
+
+
+def worked_words(cell: Attended, tensors: Sequence[tuple[str, str, int]]) -> str:
+    """What the sum comes to, what makes most of it, and what the allocator said."""
+    total = sum(size for _, _, size in tensors)
+    squares = [size for _, formula, size in tensors if "B × S²" in formula]
+    largest = max(size for _, _, size in tensors)
+    words = f"{way_of(cell.cell)} over {cell.cell.seq_len:,} tokens needs **{in_unit(total)}**"
+    if squares:
+        many = "one tensor" if len(squares) == 1 else f"{len(squares)} tensors"
+        words += f"; {many} of B × S² numbers, up to {in_unit(largest)} each, make {sum(squares) / total:.0%} of it"
+    if cell.limit_bytes:
+        words += f". There are **{in_unit(cell.limit_bytes)}**"
+    if cell.asked_bytes and cell.in_use_bytes:
+        where = f" in {cell.failed_phase}" if cell.failed_phase else ""
+        words += f": with {in_unit(cell.in_use_bytes)} in use, {in_unit(cell.asked_bytes)} more were refused{where}"
+    return words + "."

@@ -1,0 +1,102 @@
+"""What does attention cost as sequences grow, and where does it run out? Time, memory, speedups, and how long fits."""
+
+import streamlit as st
+
+from pages.attention.answers import agreement, answer
+from pages.attention.limits import draw_worked_sum
+from pages.attention.opening import RARE, fullest, opening, rare_values
+from pages.attention.scaling import asked_of, draw_memory, draw_time
+from pages.attention.speedups import draw_speedups
+from pages.attention.tensors import draw_attention_tensors
+from pages.figures.frame import WORDS
+from pages.ui.chosen import chosen, rows_of
+from pages.ui.coverage import draw_grid
+from pages.ui.evidence import of_cells, say
+from pages.ui.frame import Answer, Frame, Page
+from pages.ui.frontier import draw_frontier
+from pages.ui.markdown import restrict
+from pages.ui.samples import draw_attention_samples
+from pages.ui.trust import draw_trust
+from runner.store.queries.attention import Attended, attention_cells
+
+
+def page(frame: Frame) -> None:
+    st.title("What does attention cost as sequences grow?", anchor=False)
+    cells = frame.ask(attention_cells, rows_of(frame))
+    if not cells:
+        _empty(frame)
+        return
+    lead = st.empty()
+    grid, shown = _choose(cells)
+    say(frame, answer(shown), of_cells(frame, shown), at=lead)
+    draw_time(frame, shown)
+    draw_memory(frame, shown)
+    say(frame, agreement(shown), of_cells(frame, shown), key="agreement")
+    _failures(shown)
+    draw_trust(frame, shown)
+    draw_grid(frame, grid)
+    draw_speedups(frame, grid, kind="fused")
+    draw_speedups(frame, grid, kind="compiled")
+    draw_frontier(frame, grid)
+    draw_worked_sum(frame, shown if any(cell.status == "oom" for cell in shown) else grid)
+    draw_attention_tensors(frame, shown)
+    draw_attention_samples(frame, shown)
+
+
+def _choose(cells: list[Attended]) -> tuple[list[Attended], list[Attended]]:
+    """The cells of the chosen precision and mask, all head widths; those of the chosen head width."""
+    usual = opening(cells)[0].cell
+    with st.container(horizontal=True):
+        heads = st.container(width="content")
+        with st.container(width="content"):
+            precision = chosen(
+                "dtype", "Precision", sorted({cell.cell.precision for cell in cells}), default=usual.precision
+            )
+        with st.container(width="content"):
+            masks = sorted({_mask(cell) for cell in cells})
+            mask = chosen("mask", "Mask", masks, default="causal" if usual.causal else "full")
+        grid = [cell for cell in cells if cell.cell.precision == precision and _mask(cell) == mask] or cells
+        for name, label in RARE.items():
+            values = rare_values(grid, name)
+            if len(values) > 1:
+                value = chosen(f"attention-{name}", label, values)
+                grid = [cell for cell in grid if str(getattr(cell.cell, name)) == value]
+        with heads:
+            widths = [str(width) for width in sorted({cell.cell.d_head for cell in grid})]
+            width = chosen("d-head", "Head width", widths, default=str(fullest(grid)))
+    return grid, [cell for cell in grid if str(cell.cell.d_head) == width]
+
+
+def _mask(cell: Attended) -> str:
+    return "causal" if cell.cell.causal else "full"
+
+
+def _failures(cells: list[Attended]) -> None:
+    """Cells that are on no chart: skipped, timed out, crashed."""
+    rows = [{**asked_of(c), "Ended": WORDS[c.status], "Why": c.message} for c in cells if c.status not in ("ok", "oom")]
+    if rows:
+        with st.expander(restrict(f"{len(rows)} of {len(cells)} cells have neither a time nor a size")):
+            st.dataframe(rows, hide_index=True)
+
+
+def _empty(frame: Frame) -> None:
+    with st.container(border=True):
+        st.markdown(
+            restrict(
+                f"**No attention cell has been measured {frame.where}.** This measures the naive and the fused ones:"
+            )
+        )
+        st.code("python -m runner sweep --experiment attention", language="bash", wrap_lines=True)
+        st.caption("If a run is chosen in the sidebar, only its cells are listed.")
+
+
+def headline(frame: Frame) -> Answer:
+    """The answer for the cells with which the page opens."""
+    cells = frame.ask(attention_cells, rows_of(frame))
+    if not cells:
+        return f"Not measured {frame.where}: `python -m runner sweep --experiment attention`.", None
+    shown = opening(cells)
+    return answer(shown), of_cells(frame, shown)
+
+
+PAGE = Page(title="Attention", address="attention", icon=":material/visibility:", draw=page, headline=headline)

@@ -1,0 +1,139 @@
+"""The two cards of growth: time and memory against the sequence length.
+
+draw_time(frame, cells); draw_memory(frame, cells)
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import streamlit as st
+
+from pages.attention.answers import Value, growth_sentence, milliseconds
+from pages.figures.frame import WORDS, title_of
+from pages.figures.scaling import Axis, ScalingPoint, scaling_lines
+from pages.ui.answers import way_of
+from pages.ui.card import Card, draw
+from pages.ui.chosen import chosen
+from pages.ui.evidence import of_cells, say
+from pages.ui.frame import Frame
+from pages.ui.pin import pin
+from runner.schema import TABLES, Phase
+from runner.store.queries.attention import Attended
+
+_PHASES: dict[str, Phase] = {"both": "forward_backward", "forward": "forward", "backward": "backward"}
+_BYTES = {
+    "peak": "peak_allocated_bytes",
+    "in use before backward": "before_backward_bytes",
+    "saved for backward": "saved_bytes",
+}
+_COMPILED = "Dashed and hollow: compiled. "
+_KEY = ("implementation", "backend", "seq_len", "d_head", "precision", "causal", "batch", "cache")
+_MEMORY = (
+    "status", "saved_bytes", "predicted_saved_bytes", "before_backward_bytes", "peak_allocated_bytes",
+    "predicted_peak_bytes", "tensor_bytes", "asked_bytes", "in_use_bytes", "device_bytes", "failed_phase",
+)  # fmt: skip
+
+
+def draw_time(frame: Frame, cells: Sequence[Attended]) -> None:
+    """Time of a phase against the length."""
+    st.header("How does the time grow?", anchor="time")
+    phase = _PHASES[chosen("phase", "Phase", list(_PHASES))]
+    words = growth_sentence(cells, what=f"Time of {WORDS[phase]}", value=milliseconds(phase))
+    say(frame, words, of_cells(frame, cells), key="attention-time")
+    asked = [cell.cell for cell in cells]
+    axis = Axis(x=title_of("attention", "seq_len"), y=title_of("timings", "median_ms"), unit="ms",
+                state=f"time-{phase}")  # fmt: skip
+    draw(
+        frame,
+        Card(
+            key="attention-time",
+            title=f"Time of {WORDS[phase]}",
+            note=f"Medians with 95% intervals. {_COMPILED}Click a point to see the cell's samples.",
+            alt=f"Time against sequence length, log-log. {words}",
+            rows=[row for cell in cells for row in _time_rows(cell)],
+            cells=asked,
+        ),
+        lambda: scaling_lines(points_of(cells, value=milliseconds(phase), phase=phase), axis=axis),
+        on_click=pin,
+    )
+
+
+def draw_memory(frame: Frame, cells: Sequence[Attended]) -> None:
+    """Memory against the length, with the device's limit."""
+    st.header("How does the memory grow?", anchor="memory")
+    what = chosen("bytes", "Bytes", list(_BYTES))
+    name = _BYTES[what]
+
+    def value(cell: Attended) -> float | None:
+        if cell.status == "oom":
+            return cell.predicted_peak_bytes
+        found: int | None = getattr(cell, name)
+        return found
+
+    words = growth_sentence(cells, what=TABLES["attention"].column(name).label, value=value)
+    say(frame, words, of_cells(frame, cells), key="attention-memory")
+    limits = [cell.limit_bytes for cell in cells if cell.limit_bytes and cell.status == "oom"]
+    axis = Axis(x=title_of("attention", "seq_len"), y=TABLES["attention"].column(name).label, unit="bytes",
+                state=f"memory-{what}", limit_bytes=max(limits, default=None))  # fmt: skip
+    asked = [cell.cell for cell in cells]
+    draw(
+        frame,
+        Card(
+            key="attention-memory",
+            title=TABLES["attention"].column(name).label,
+            note=f"The peak is over forward and backward. {_COMPILED}The table has predicted bytes, too.",
+            alt=f"Memory against sequence length, log-log. {words}",
+            rows=[_memory_row(cell) for cell in cells],
+            cells=asked,
+        ),
+        lambda: scaling_lines(points_of(cells, value=value), axis=axis),
+        on_click=pin,
+    )
+
+
+def points_of(cells: Sequence[Attended], *, value: Value, phase: Phase | None = None) -> list[ScalingPoint]:
+    """What the chart draws; cells that ended otherwise than ok or out of memory are listed elsewhere."""
+    times = [cell.times.get(phase) if phase else None for cell in cells]
+    return [
+        ScalingPoint(
+            line=way_of(cell.cell), entity=cell.cell.implementation, length=cell.cell.seq_len, value=value(cell),
+            cell_id=str(cell.cell_id), dash="solid" if cell.cell.backend == "eager" else "dash",
+            low=time.low_ms if time else None, high=time.high_ms if time else None, ran_out=cell.status == "oom",
+        )
+        for cell, time in sorted(zip(cells, times, strict=True), key=lambda pair: pair[0].cell.seq_len)
+        if cell.status == "oom" or (cell.status == "ok" and value(cell))
+    ]  # fmt: skip
+
+
+def asked_of(cell: Attended) -> dict[str, Any]:
+    """What was asked for, as a table's first columns."""
+    columns = TABLES["attention"]
+    return {columns.column(name).title: getattr(cell.cell, name) for name in _KEY}
+
+
+def _time_rows(cell: Attended) -> list[dict[str, Any]]:
+    timings, start = TABLES["timings"], asked_of(cell)
+    status = TABLES["attention"].column("status").title
+    if not cell.times:
+        return [{**start, timings.column("phase").title: cell.failed_phase, status: cell.status}]
+    names = ("median_ms", "low_ms", "high_ms", "mean_ms", "std_ms", "n")
+    return [
+        {
+            **start,
+            timings.column("phase").title: WORDS[phase],
+            **{timings.column(name).title: getattr(time, name) for name in names},
+            status: cell.status,
+        }
+        for phase, time in cell.times.items()
+        if phase != "step"
+    ]
+
+
+def _memory_row(cell: Attended) -> dict[str, Any]:
+    columns = TABLES["attention"]
+    peak, predicted = cell.peak_allocated_bytes, cell.predicted_peak_bytes
+    return {
+        **asked_of(cell),
+        **{columns.column(name).title: getattr(cell, name) for name in _MEMORY},
+        "Measured / predicted peak": peak / predicted if peak and predicted else None,
+    }

@@ -1,0 +1,78 @@
+"""The card of attention's tensors: what each is predicted to take, and what autograd kept.
+
+draw_attention_tensors(frame, cells)
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import streamlit as st
+
+from pages.figures.bytes import in_unit
+from pages.figures.tensors import fine
+from pages.ui.answers import way_of
+from pages.ui.card import Card
+from pages.ui.chosen import picked
+from pages.ui.evidence import of_cells, of_details, say
+from pages.ui.frame import Frame
+from pages.ui.tensors import draw_tensors, tensor_rows, tensor_words
+from runner.analysis import attention as accounting
+from runner.analysis.tensors import beside
+from runner.store.queries.attention import Attended
+from runner.store.queries.memory import saved_tensors
+
+
+def draw_attention_tensors(frame: Frame, cells: Sequence[Attended]) -> None:
+    """Each tensor that a chosen cell keeps for backward, beside its formula; the longest unless chosen."""
+    st.header("Is every tensor as large as predicted?", anchor="attention-tensors")
+    done = [cell for cell in cells if cell.status == "ok" and cell.saved_bytes]
+    if not done:
+        st.caption("Of no cell here is it known what it keeps for backward. Measure some: "
+                   "`python -m runner sweep --experiment attention`.")  # fmt: skip
+        return
+    labels = {_label(cell): cell for cell in done}
+    longest = max(labels, key=lambda label: labels[label].saved_bytes or 0)
+    cell = labels[picked("tensors-of", "Cell", list(labels), default=longest)]
+    device: Any = cell.device or "cuda"
+    say(frame, total_words(cell, device), of_cells(frame, [cell]), key="attention-totals")
+    measured = frame.ask(saved_tensors, cell.cell_id)
+    if not measured:
+        st.caption("What this cell keeps was not recorded tensor by tensor.")
+        return
+    found = beside(accounting.saved_tensors(cell.cell, device=device), measured)
+    draw_tensors(
+        frame,
+        Card(
+            key="attention-tensors",
+            title=f"Kept for backward: {_label(cell)}",
+            answer=tensor_words(found),
+            evidence=[of_details(frame, "saved tensors", [cell.cell_id])],
+            note="B batch, S sequence length, d head width. What is not kept counts in the totals above alone.",
+            rows=tensor_rows(found),
+            cells=[cell.cell],
+        ),
+        found,
+    )
+
+
+def _label(cell: Attended) -> str:
+    asked = cell.cell
+    return f"{way_of(asked)} · {asked.seq_len:,} tokens · d {asked.d_head} · {asked.precision}"
+
+
+def _against(found: int, predicted: int) -> str:
+    return "as predicted" if found == predicted else f"{fine(found / predicted)}× the predicted {in_unit(predicted)}"
+
+
+def total_words(cell: Attended, device: Any) -> str:
+    """In use between the passes and at the peak, measured over predicted; with the tensors alive at the peak."""
+    gpu = cell.device_name or ""
+    between = accounting.before_backward_bytes(cell.cell, device=device, gpu=gpu)
+    worked = accounting.worked_sum(cell.cell, device=device, gpu=gpu)
+    peak = sum(size for _, _, size in worked)
+    totals = (("in use before backward", cell.before_backward_bytes, between),
+              ("at the peak", cell.peak_allocated_bytes, peak))  # fmt: skip
+    parts = [f"**{in_unit(found)}** {name}, {_against(found, predicted)}" for name, found, predicted in totals if found]
+    largest = sorted(worked, key=lambda item: -item[2])[:3]
+    most = ", ".join(f"{name} {in_unit(size)}" for name, _, size in largest)
+    return f"{'; '.join(parts) or 'Nothing was counted'}. At the peak, the largest by the formula: {most}."

@@ -1,0 +1,82 @@
+"""Is B faster than A, and why? Two runs, labels, machines, commits, precisions or backends, over cells they share."""
+
+import shlex
+
+import streamlit as st
+
+from pages.compare.cards import draw_movers, draw_pairs, list_left_out
+from pages.compare.choose import choose, filtered
+from pages.compare.environment import draw_environment
+from pages.compare.pinned import draw_pinned
+from pages.ui.chosen import chosen
+from pages.ui.evidence import of_sides, say
+from pages.ui.frame import Frame, Page
+from pages.ui.markdown import literal, restrict
+from runner.analysis.verdict import Verdict
+from runner.analysis.verdict_words import NAMES, RULE, sentence
+from runner.store.queries.compare import Question, compared
+from runner.store.queries.sides import usual
+
+
+def page(frame: Frame) -> None:
+    st.title("Is B faster than A, and why?", anchor=False)
+    sides = frame.ask(usual)
+    if sides is None:
+        _empty()
+        return
+    question = choose(frame, sides)
+    if question is None:
+        return
+    found = frame.ask(compared, question)
+    verdicts = [filtered(frame, verdict) for verdict in found.verdicts]
+    verdicts = [verdict for verdict in verdicts if verdict.pairs or verdict.left_out]
+    if not verdicts:
+        nothing = frame.say("Neither side has a cell that passes the filters of the sidebar.")
+        st.info(restrict(nothing), icon=":material/filter_alt_off:")
+        return
+    above = st.container()
+    with st.container(key="verdicts"):
+        for verdict in verdicts:
+            name, rest = sentence(verdict).split(": ", 1)
+            say(frame, f"**{name}:** {literal(rest)}", of_sides(frame, verdict), key=verdict.table)
+    with above:  # drawn first, but said after the answer
+        draw_environment(frame, question, found, moved=any(set(verdict.outcomes) - {"same"} for verdict in verdicts))
+    st.caption(RULE)
+    shown = _section(verdicts)
+    if shown.pairs:
+        draw_pairs(frame, shown)
+        draw_movers(frame, shown)
+    list_left_out(shown)
+    draw_pinned(frame, shown)
+    _in_a_terminal(question)
+
+
+def _section(verdicts: list[Verdict]) -> Verdict:
+    """Whose cells are drawn: by default the first that has pairs."""
+    by_name = {NAMES[verdict.table]: verdict for verdict in verdicts}
+    if len(by_name) == 1:
+        return verdicts[0]
+    paired = next((name for name, verdict in by_name.items() if verdict.pairs), None)
+    return by_name[chosen("compare-cells", "Cells of", list(by_name), default=paired)]
+
+
+def _in_a_terminal(question: Question) -> None:
+    words = ["python", "-m", "runner", "compare", question.a.spec, question.b.spec]
+    words += [word for side in question.within for word in ("--within", side.spec)]
+    words += [] if question.phase == "step" else ["--phase", question.phase]
+    st.caption("The same in a terminal; `--format markdown` for a pull request, `--fail-on-regression` for CI")
+    st.code(shlex.join(words), language="bash", wrap_lines=True)
+    st.caption(
+        "Of the sidebar, sizes, contexts, precisions and backends apply here; its mode does not, and its machine and "
+        "run only to precisions and backends."
+    )
+
+
+def _empty() -> None:
+    with st.container(border=True):
+        st.markdown("**There is only one of everything here.** Measure the same cells once more, under another name:")
+        st.code("python -m runner sweep --fresh --label after", language="bash", wrap_lines=True)
+        st.caption("Or merge the rows of another machine, or measure another precision: `--precisions fp32,bf16`.")
+
+
+PAGE = Page(title="Compare", address="compare", icon=":material/balance:", draw=page)

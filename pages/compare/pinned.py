@@ -1,0 +1,37 @@
+"""The pair whose dot was clicked, sample by sample; the link keeps which.
+
+draw_pinned(frame, verdict)
+"""
+
+from pathlib import Path
+
+import streamlit as st
+
+from pages.ui.frame import Frame
+from pages.ui.samples import draw_attention_samples, draw_samples
+from runner.analysis.verdict import Pair, Verdict
+from runner.store.queries.attention import Attended, attention_cells
+from runner.store.queries.latest import Rows
+from runner.store.queries.steps import find
+
+
+def draw_pinned(frame: Frame, verdict: Verdict) -> None:
+    """The samples of the pinned cell, its partner a choice away; nothing where no cell of this verdict is pinned."""
+    pinned = st.query_params.get("cell")
+    pair = next((pair for pair in verdict.pairs if pinned in (str(pair.a.cell_id), str(pair.b.cell_id))), None)
+    if pair is None or verdict.table == "memory":
+        return
+    if verdict.table == "steps":
+        draw_samples(frame, [cell for side in (pair.b, pair.a) if (cell := frame.ask(find, side.cell_id))])
+    else:
+        _draw_attention(frame, pair)
+
+
+def _every_effort(path: Path, of: Rows) -> list[Attended]:
+    return attention_cells(path, of, settled=False)
+
+
+def _draw_attention(frame: Frame, pair: Pair) -> None:
+    ids = (pair.b.cell_id, pair.a.cell_id)
+    cells = [cell for side in (pair.b, pair.a) for cell in frame.ask(_every_effort, Rows(run=side.run_id))]
+    draw_attention_samples(frame, [cell for cell in cells if cell.cell_id in ids])

@@ -1,0 +1,121 @@
+"""What exactly was stored? Every table, a page at a time, with the meaning of its columns and a download."""
+
+from typing import Any, get_args
+
+import streamlit as st
+
+from pages.data.rows import frame_of, show
+from pages.ui.chosen import chosen, heard, report_gone
+from pages.ui.downloads import downloads
+from pages.ui.evidence import of_tables, say
+from pages.ui.frame import Frame, Page
+from pages.ui.markdown import restrict
+from pages.ui.permalink import link
+from runner.schema import TABLES, Status, Table
+from runner.store.database import look_through
+from runner.store.queries import rows as stored
+from runner.store.queries import tables
+from runner.store.queries.tables import MOST_ROWS, Window
+
+PAGE_ROWS = 200
+
+
+def page(frame: Frame) -> None:
+    st.title("What exactly was stored?", anchor=False)
+    counts = frame.ask(tables.sizes)
+    held = {name: count for name, count in counts.items() if count}
+    nothing = len(counts) - len(held)
+    empty = f" {nothing} {'table is' if nothing == 1 else 'tables are'} empty." if nothing else ""
+    say(
+        frame,
+        f"**{sum(held.values()):,} rows in {len(held)} tables**, most of them of {_most(held)}.{empty} "
+        "The filters apply to every table.",
+        of_tables(frame),
+    )
+    default = "steps" if counts["steps"] else next(iter(held), "runs")
+    table = TABLES[chosen("table", "Table", list(TABLES), default=default)]
+    if bad := frame.ask(look_through).left_out.get(table.name):
+        st.caption(
+            restrict(
+                f"{bad:,} more rows are left out here: they hold values that the columns below cannot have. The SQL "
+                f"page has them in `file.main.{table.name}`."
+            )
+        )
+    window = Window(statuses=_statuses(table), limit=PAGE_ROWS)
+    total = frame.ask(stored.page, table.name, frame.selection, Window(statuses=window.statuses, limit=0)).total
+    st.caption(restrict(f"{table.doc} {total:,} of {counts[table.name]:,} rows match, newest first."))
+    pages = max(1, -(-total // PAGE_ROWS))
+    number = _page_number(table, pages)
+    if total:
+        show(frame, table, Window(statuses=window.statuses, limit=PAGE_ROWS, offset=(number - 1) * PAGE_ROWS))
+        _take_away(frame, table, Window(statuses=window.statuses, limit=MOST_ROWS), total=total)
+    st.header("What the columns mean", anchor="columns")
+    st.dataframe(
+        _columns(table),
+        hide_index=True,
+        height=440,
+        key="columns",
+        alt=f"Columns of {table.name}.",
+        column_config={"Label": st.column_config.Column(width=170), "Choices": st.column_config.Column(width=420)},
+    )
+
+
+def _most(held: dict[str, int]) -> str:
+    """The tables with most rows: `samples (147,154), allocations (18,488) and telemetry (4,672)`."""
+    first = sorted(held.items(), key=lambda item: -item[1])[:3]
+    *others, last = [f"{name} ({count:,})" for name, count in first] or ["none"]
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _page_number(table: Table, pages: int) -> int:
+    key = f"page-{table.name}".replace("_", "-")
+    report_gone(key, "Page", [str(number) for number in range(1, pages + 1)])
+    if pages == 1:
+        return 1
+    return st.pagination(pages, key=key, bind="query-params", on_change=heard, args=(key,))
+
+
+def _statuses(table: Table) -> tuple[str, ...]:
+    if not any(column.name == "status" for column in table.columns):
+        return ()
+    report_gone("status", "Status", get_args(Status))
+    return tuple(
+        st.pills("Status", get_args(Status), selection_mode="multi", key="status", bind="query-params",
+                 on_change=heard, args=("status",))
+    )  # fmt: skip
+
+
+def _take_away(frame: Frame, table: Table, window: Window, *, total: int) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        downloads(
+            lambda: frame_of(frame, table, window),
+            name=f"stepscope-{table.name}-{frame.contents.edition}",
+            key=f"rows-{table.name}",
+        )
+        rows = f"The newest {MOST_ROWS:,} of {total:,} rows." if total > MOST_ROWS else f"All {total:,} rows."
+        st.caption(restrict(rows))
+        with st.popover("Share", icon=":material/share:"):
+            st.caption("Link to these rows, with every filter written out")
+            st.code(link(frame, "rows"), language=None, wrap_lines=True)
+            st.caption("The same in Python")
+            st.code(
+                f"import duckdb\nduckdb.connect('{frame.path.name}', read_only=True).sql('FROM {table.name}').df()",
+                wrap_lines=True,
+            )
+
+
+def _columns(table: Table) -> list[dict[str, Any]]:
+    return [
+        {
+            "Column": c.name,
+            "Label": c.label,
+            "Unit": c.unit,
+            "Type": c.sql_type,
+            "Meaning": c.doc,
+            "Choices": ", ".join(c.choices),
+        }
+        for c in table.columns
+    ]
+
+
+PAGE = Page(title="Data", address="data", icon=":material/table:", draw=page)

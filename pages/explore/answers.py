@@ -1,0 +1,143 @@
+"""The sentence of Explore: how far the number goes, how it grows, what failed, what lies on one place.
+
+print(answer(frame, asked, measure))
+"""
+
+import math
+from collections.abc import Sequence
+
+from pages.explore.axes import MACHINE, SIZE, Value, is_numeric, label_of, value_of, varying
+from pages.explore.choose import Asked
+from pages.explore.magnitude import SHARE, in_fitting_unit
+from pages.figures.frame import WORDS, number, raised
+from pages.ui.answers import slope
+from pages.ui.frame import Frame
+from pages.ui.markdown import literal
+from runner.analysis.pairs import unusual
+from runner.store.queries.explore import Explored, Measure
+from runner.store.queries.selection import Shape
+
+#: Axes whose values say what they are.
+_BARE = (SIZE, MACHINE, "implementation", "mode", "precision", "backend")
+_SHAPE = tuple(Shape.__dataclass_fields__)
+#: Lines of fewer places say nothing of growth.
+_LEAST_PLACES = 3
+
+
+def name_of(measure: Measure) -> str:
+    """The number as a sentence and an axis call it."""
+    return f"Median time, {WORDS[measure.phase]}" if measure.phase else measure.title
+
+
+def unit_of(measure: Measure) -> str:
+    """Its unit, with shares told apart from plain numbers."""
+    return SHARE if measure.name == "mfu" or measure.name.endswith("_share") else measure.unit
+
+
+def answer(frame: Frame, asked: Asked, measure: Measure) -> str:
+    """Over what is drawn."""
+    done = [row for row in asked.rows if row.value is not None]
+    failed = sum(row.status != "ok" for row in asked.rows)
+    unknown = len(asked.rows) - len(done) - failed
+    parts = [_extremes(frame, asked, done, measure), _growth(frame, asked, done)]
+    if failed:
+        parts.append(f"{failed} of {len(asked.rows)} cells ended without a result, drawn as crosses.")
+    if unknown:
+        parts.append(f"{unknown} {_cells(unknown)} worked but {'has' if unknown == 1 else 'have'} no such number.")
+    parts.append(_piled(frame, asked))
+    others = {row.machine for row in asked.rows} - {frame.selection.machine}
+    if others:
+        parts.append(f"Dashed, with marks of another shape: rows of {', '.join(map(literal, sorted(others)))}.")
+    return " ".join(part for part in parts if part)
+
+
+def _cells(count: int) -> str:
+    return "cell" if count == 1 else "cells"
+
+
+def _extremes(frame: Frame, asked: Asked, done: Sequence[Explored], measure: Measure) -> str:
+    name, unit = name_of(measure), unit_of(measure)
+    if not done:
+        return f"None of these cells has a number for **{name}**."
+    least, most = (pick(done, key=lambda row: row.value or 0.0) for pick in (min, max))
+    if len(done) == 1:
+        return f"**{name}** is **{in_fitting_unit(most.value or 0.0, unit)}** in the one cell here that has it."
+    if least.value == most.value:
+        return f"**{name}** is {in_fitting_unit(most.value or 0.0, unit)} in all {len(done)} cells here."
+    ratio = f", {_times((most.value or 0) / least.value)} as much" if least.value and least.value > 0 else ""
+    # Of two numbers beside each other all is said in which their cells differ.
+    differ = [name for name in varying(frame, asked.choice.table, [least, most]) if name not in _SHAPE]
+    return (
+        f"**{name}** goes from **{in_fitting_unit(least.value or 0.0, unit)}** "
+        f"({place_of(frame, asked, least, also=differ)}) to **{in_fitting_unit(most.value or 0.0, unit)}** "
+        f"({place_of(frame, asked, most, also=differ)}){ratio}."
+    )
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:,.0f}×" if ratio >= 100 else f"{number(ratio)}×"
+
+
+def place_of(frame: Frame, asked: Asked, row: Explored, *, also: Sequence[str] = ()) -> str:
+    """Where a row stands in the chart, in words, and the value of other axes."""
+    names = [name for name in (asked.choice.x, asked.choice.color, asked.choice.panel, *also) if name]
+    said = []
+    for name in dict.fromkeys(names):
+        value = value_of(frame, row, name)
+        label = label_of(asked.choice.table, name).lower()
+        plain = name in _BARE or name not in also
+        words = f"{value:,}" if isinstance(value, int | float) else literal(str(value))
+        said.append(f"{label} {words}" if isinstance(value, int | float) or not plain else words)
+    machine = literal(row.machine)
+    if row.machine != frame.selection.machine and machine not in said:
+        said.append(machine)
+    said += [words] if (words := unusual(row.cell)) else []
+    return ", ".join(said)
+
+
+def _growth(frame: Frame, asked: Asked, done: Sequence[Explored]) -> str:
+    """The power of x with which the lines grow, by least squares on log-log; nothing of short or piled lines."""
+    lines: dict[tuple[Value, ...], list[tuple[float, float]]] = {}
+    for row in done:
+        x = value_of(frame, row, asked.choice.x)
+        if not isinstance(x, int | float) or x <= 0 or not row.value or row.value <= 0:
+            return ""
+        names = [name for name in (asked.choice.color, asked.choice.panel) if name]
+        key = (row.machine, *(value_of(frame, row, name) for name in names))
+        lines.setdefault(key, []).append((math.log(x), math.log(row.value)))
+    whole = {
+        key: points for key, points in lines.items() if len({x for x, _ in points}) == len(points) >= _LEAST_PLACES
+    }
+    if not whole:
+        return ""
+    powers = sorted(slope(points) for points in whole.values())
+    label = label_of(asked.choice.table, asked.choice.x).lower()
+    label = f"({label})" if " " in label else label
+    ends = [f"{label}{raised(f'{power:.2f}')}" for power in (powers[0], powers[-1])]
+    if abs(powers[0] - powers[-1]) < 0.05:
+        return f"It goes as {ends[0]}."
+    return f"It goes as {ends[0]} to {ends[1]}, depending on the line."
+
+
+def _piled(frame: Frame, asked: Asked) -> str:
+    """Where several cells share one place of one line: how many such places, and in what those cells differ."""
+    choice, places = asked.choice, {}  # type: ignore[var-annotated]
+    for row in asked.rows:
+        names = [name for name in (choice.x, choice.color, choice.panel) if name]
+        key = (row.machine, *(value_of(frame, row, name) for name in names))
+        places.setdefault(key, []).append(row)
+    piled = [rows for rows in places.values() if len(rows) > 1]
+    if not piled:
+        return ""
+    differ = dict.fromkeys(
+        label_of(choice.table, name).lower() for rows in piled for name in varying(frame, choice.table, rows)
+    )
+    return (
+        f"{len(piled)} of {len(places)} places hold several cells, which differ in {', '.join(differ)}: "
+        "each is drawn, none is averaged."
+    )
+
+
+def is_line(frame: Frame, asked: Asked) -> bool:
+    """Whether x is a number in every row."""
+    return is_numeric([value_of(frame, row, asked.choice.x) for row in asked.rows])

@@ -1,0 +1,54 @@
+"""The cell that the reader clicked on: its samples where there are some, and everything that is stored of it.
+
+draw_pinned(frame, "memory", rows)
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import streamlit as st
+
+from pages.ui.chosen import rows_of
+from pages.ui.frame import Frame
+from pages.ui.markdown import literal, restrict
+from pages.ui.samples import draw_attention_samples, draw_samples
+from runner.schema import TABLES
+from runner.store.queries import explore
+from runner.store.queries.attention import attention_cells
+from runner.store.queries.explore import Explored
+from runner.words import title
+
+
+def pinned(rows: Sequence[Explored]) -> Explored | None:
+    """The row whose cell the URL names."""
+    asked = st.query_params.get("cell")
+    return next((row for row in rows if str(row.cell_id) == asked), None)
+
+
+def draw_pinned(frame: Frame, table: str, rows: Sequence[Explored]) -> None:
+    """The samples and the stored row of the pinned cell; a hint where none is."""
+    held = pinned(rows)
+    if table == "steps":
+        draw_samples(frame, frame.measured())
+    elif table == "attention":
+        draw_attention_samples(frame, frame.ask(attention_cells, rows_of(frame)))
+    elif held is None:
+        st.caption("Click a mark to see everything that is stored of its cell.")
+    if held is None:
+        return
+    st.header("Everything stored of it", anchor="stored")
+    st.caption(restrict(f"{title(held.cell)} · {literal(held.machine)}"))
+    st.dataframe(_stored(frame, table, held), hide_index=True, height=320, key="_stored", alt="The row, by column.")
+
+
+def _stored(frame: Frame, table: str, held: Explored) -> list[dict[str, Any]]:
+    row = frame.ask(explore.row, table, held.cell_id)
+    return [
+        {"Column": column.label, "Value": _text(row[column.name]), "Unit": column.unit, "Meaning": column.doc}
+        for column in TABLES[table].columns
+        if row.get(column.name) is not None
+    ]
+
+
+def _text(value: Any) -> str:
+    return f"{value:,}" if type(value) is int else f"{value:.6g}" if isinstance(value, float) else str(value)

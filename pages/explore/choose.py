@@ -1,0 +1,152 @@
+"""The choosers of Explore: which kind of cell, which number, over what, told apart by what, and which of the rest.
+
+wanted, measure, boxes = what(frame)
+asked = choose(frame, wanted.table, rows, boxes=boxes)
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast, get_args
+
+import streamlit as st
+
+from pages.explore.axes import MACHINE, SIZE, Choice, Value, label_of, ordered, value_of, varying
+from pages.explore.figures import Scale
+from pages.figures.frame import WORDS
+from pages.ui.chosen import chosen, most_common, picked
+from pages.ui.frame import Frame
+from runner.schema import TABLES
+from runner.store.queries.explore import KINDS, Explored, Measure, Wanted, measures
+from runner.store.queries.selection import Shape
+from runner.store.queries.tables import sizes
+
+NOTHING, ALL = "nothing", "all of them"
+OWN, OTHERS = "this one", "all, marked"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is to be drawn: the rows that remain, what they are drawn over, and what was fixed to which value."""
+
+    choice: Choice
+    rows: Sequence[Explored]
+    fixed: dict[str, str]
+    scale: Scale
+
+    def own(self, machine: str | None) -> list[Explored]:
+        """The rows of the reader's machine, or all if none is chosen."""
+        return [row for row in self.rows if machine in (None, row.machine)]
+
+
+def what(frame: Frame) -> tuple[Wanted, Measure, Any] | None:
+    """The kind of cell, the number, and where boxes stand beside its own; None where the file holds none of them."""
+    counts = frame.ask(sizes)
+    words = {words: table for table, words in KINDS.items() if counts[table] and frame.ask(measures, table)}
+    if not words:
+        return None
+    table = words[chosen("of", "Of", list(words))]
+    named = {_measure_words(measure): measure for measure in frame.ask(measures, table)}
+    boxes = st.container(key="_boxes-axes")
+    with boxes:
+        measure = named[_select(f"{table}-y", "y-axis", list(named), default=next(iter(named)))]
+    wanted = frame.selection
+    return (
+        Wanted(table=table, measure=measure.name, phase=measure.phase, machine=wanted.machine, run=wanted.run),
+        measure,
+        boxes,
+    )
+
+
+def _measure_words(measure: Measure) -> str:
+    return f"time, {WORDS[measure.phase]}" if measure.phase else measure.title
+
+
+def choose(frame: Frame, table: str, rows: Sequence[Explored], *, boxes: Any) -> Asked | None:
+    """Everything else; None where no row of the reader's machine passes the sidebar's filters."""
+    passing = [row for row in rows if _passes(frame, row)]
+    own = [row for row in passing if row.machine == frame.selection.machine]
+    if not own:
+        return None
+    with boxes:
+        others = len({row.machine for row in passing}) > 1
+        machines = OWN
+        axes = varying(frame, table, passing) or [SIZE if "d_model" in TABLES[table].key else TABLES[table].key[0]]
+        labels = {label_of(table, name): name for name in axes}
+        x = labels[_select(f"{table}-x", "x-axis", list(labels), default=label_of(table, _usual_x(axes)))]
+        color = _told_apart(table, "color", "Color", labels, usual=_usual_color(axes, x))
+        panel = _told_apart(table, "panels", "Small multiples", labels, usual=None)
+        scale = _select("scale", "Axes", list(get_args(Scale)), default="fitting")
+        if others:
+            machines = _select("machines", "Machines", [OWN, OTHERS], default=OWN)
+    choice = Choice(table=table, x=x, color=color, panel=panel)
+    drawn = passing if machines == OTHERS or MACHINE in choice.used else own
+    left, fixed = _fix(frame, choice, own, drawn)
+    return Asked(choice=choice, rows=left, fixed=fixed, scale=cast(Scale, scale))
+
+
+def _passes(frame: Frame, row: Explored) -> bool:
+    """Whether a row passes the sidebar's filters, as far as it has what they are about. The mode is chosen here."""
+    wanted, cell = frame.selection, row.cell
+    return (
+        (not wanted.shapes or not hasattr(cell, "d_model") or Shape.of(cell) in wanted.shapes)
+        and (not wanted.contexts or getattr(cell, "context", None) in (None, *wanted.contexts))
+        and (not wanted.precisions or getattr(cell, "precision", None) in (None, *wanted.precisions))
+        and (not wanted.backends or getattr(cell, "backend", None) in (None, *wanted.backends))
+    )
+
+
+def _usual_x(axes: Sequence[str]) -> str:
+    return next((name for name in ("context", "seq_len", SIZE) if name in axes), axes[0])
+
+
+def _usual_color(axes: Sequence[str], x: str) -> str | None:
+    order = ("implementation", "precision", "backend", SIZE, "mode", "attention")
+    return next((name for name in order if name in axes and name != x), None)
+
+
+def _told_apart(table: str, key: str, label: str, labels: dict[str, str], *, usual: str | None) -> str | None:
+    default = label_of(table, usual) if usual else NOTHING
+    return labels.get(_select(f"{table}-{key}", label, [NOTHING, *labels], default=default))
+
+
+def _fix(
+    frame: Frame, choice: Choice, own: Sequence[Explored], drawn: Sequence[Explored]
+) -> tuple[list[Explored], dict[str, str]]:
+    """A chooser for every axis that is not drawn and has more than one value; the rows of the chosen values."""
+    left, fixed = list(drawn), {}
+    names = [name for name in varying(frame, choice.table, own) if name not in choice.used]
+    if SIZE in choice.used or SIZE in names:
+        names = [name for name in names if name not in Shape.__dataclass_fields__]
+    with st.container(key="_boxes-rest"):
+        for name in names:
+            of_own = [row for row in left if row.machine == frame.selection.machine]
+            values = ordered(frame, choice.table, name, of_own)
+            if len(values) < 2:
+                continue
+            known = [_text(value) for value in ordered(frame, choice.table, name, own)]
+            texts, usual = [_text(value) for value in values], _text(_usual(frame, choice.table, name, of_own))
+            key = f"{choice.table}-is-{name.replace('_', '-')}"
+            value = _select(key, label_of(choice.table, name), [*texts, ALL], default=usual, known=known)
+            if value != ALL:
+                left = [row for row in left if _text(value_of(frame, row, name)) == value]
+                fixed[name] = value
+    return left, fixed
+
+
+def _text(value: Value) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _usual(frame: Frame, table: str, name: str, rows: Sequence[Explored]) -> Value:
+    """The sidebar's mode, or the value of most rows; of such two the default of the axis."""
+    values = [value_of(frame, row, name) for row in rows]
+    if name == "mode" and frame.selection.mode in values:
+        return frame.selection.mode
+    absent: Any = None if name in (SIZE, MACHINE) else TABLES[table].column(name).absent
+    return most_common(sorted(values, key=lambda value: value != absent))
+
+
+def _select(key: str, label: str, options: Sequence[str], *, default: str, known: Sequence[str] = ()) -> str:
+    """A box whose value lives in the URL. What the link asks for and nobody ever measured is reported; what is only
+    not there together with the other choices is shown by the box itself."""
+    return picked(key, label, options, default=default, known=known)

@@ -1,0 +1,39 @@
+"""Numbers in a unit that fits their magnitude, whatever they measure.
+
+fitting([4.2e13, 9.9e13], "FLOP/s")      # (1e12, 'TFLOP/s')
+in_fitting_unit(0.042, "ms")             # '42.0 µs'
+"""
+
+from collections.abc import Sequence
+
+from pages.figures.bytes import unit_for
+from pages.figures.frame import number
+
+#: The unit of a share, which the schema stores as a plain number.
+SHARE = "share"
+_SI = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_PREFIXED = {"FLOP": "FLOP", "FLOP/s": "FLOP/s", "bytes/s": "B/s", "tokens/s": " tokens/s", "": ""}
+_LEAST_PREFIXED = 1e4
+
+
+def fitting(values: Sequence[float], unit: str) -> tuple[float, str]:
+    """What values are divided by, and the unit they are then in: the one that suits the largest."""
+    largest = max((abs(value) for value in values), default=0.0)
+    if unit == SHARE:
+        return 0.01, "%"
+    if unit == "bytes":
+        size, name = unit_for([largest])
+        return float(size), name
+    if unit == "ms":
+        return (1e-3, "µs") if 0 < largest < 0.1 else (1e3, "s") if largest >= 10_000 else (1.0, "ms")
+    if unit in _PREFIXED and largest >= _LEAST_PREFIXED:
+        factor, prefix = next(step for step in _SI if largest >= step[0])
+        return factor, f"{prefix}{_PREFIXED[unit]}"
+    return 1.0, unit
+
+
+def in_fitting_unit(value: float, unit: str) -> str:
+    """One number with three digits and its unit."""
+    factor, name = fitting([value], unit)
+    said = f"{value / factor:.2e}" if 0 < abs(value / factor) < 1e-3 else number(value / factor)
+    return f"{said}{'' if name in ('%', '') else ' '}{name}"

@@ -1,0 +1,118 @@
+"""How does anything depend on anything? Any measured number over anything that was asked for, told apart at will."""
+
+from typing import Any
+
+import streamlit as st
+
+from pages.explore.answers import answer, is_line, name_of, unit_of
+from pages.explore.axes import label_of, ordered, title_of, value_of
+from pages.explore.cell import draw_pinned, pinned
+from pages.explore.choose import Asked, choose, what
+from pages.explore.figures import Axes, Mark, explore_chart
+from pages.figures.frame import WORDS, escape_text
+from pages.ui.card import Card, draw
+from pages.ui.evidence import Among, of_cells, say
+from pages.ui.frame import Frame, Page
+from pages.ui.pin import pin
+from pages.ui.states import no_rows
+from runner.store.queries.explore import Explored, Measure, Wanted, explored
+from runner.words import title
+
+
+def page(frame: Frame) -> None:
+    st.title("How does anything depend on anything?", anchor=False)
+    lead = st.empty()
+    found = what(frame)
+    if found is None:
+        no_rows("No cell in this file has a result.", "Measure some: `python -m runner sweep`.")
+        return
+    wanted, measure, boxes = found
+    rows = frame.ask(explored, wanted)
+    asked = choose(frame, wanted.table, rows, boxes=boxes)
+    if asked is None:
+        no_rows("No cell of this machine matches these filters.", "Clear some of them, or measure what is missing.")
+        return
+    words = answer(frame, asked, measure)
+    own = all(row.machine == frame.selection.machine for row in asked.rows)
+    among: Among = "own" if own else "all" if frame.selection.run else "latest"
+    say(frame, words, of_cells(frame, asked.rows, among=among), at=lead)
+    _draw(frame, asked, measure, wanted, words)
+    draw_pinned(frame, wanted.table, asked.rows)
+
+
+def _draw(frame: Frame, asked: Asked, measure: Measure, wanted: Wanted, words: str) -> None:
+    choice, table = asked.choice, wanted.table
+    fixed = " · ".join(f"{label_of(table, name).lower()} {value}" for name, value in asked.fixed.items())
+    draw(
+        frame,
+        Card(
+            key="explored",
+            title=f"{name_of(measure)} over {label_of(table, choice.x).lower()}",
+            note=(f"Of {fixed}. " if fixed else "")
+            + "Of the sidebar all but the mode applies. Click a mark to pin it.",
+            alt=words,
+            rows=[_row(frame, asked, measure, row) for row in asked.rows],
+            cells=[row.cell for row in asked.rows],
+        ),
+        lambda: explore_chart([_mark(frame, asked, row) for row in asked.rows], _axes(frame, asked, measure)),
+        on_click=pin,
+    )
+
+
+def _axes(frame: Frame, asked: Asked, measure: Measure) -> Axes:
+    choice = asked.choice
+
+    def values(name: str | None) -> tuple[str, ...]:
+        found = ordered(frame, choice.table, name, asked.rows) if name else ("",)
+        return tuple(escape_text(str(value)) for value in found)
+
+    return Axes(
+        x=title_of(choice.table, choice.x),
+        y=name_of(measure),
+        unit=unit_of(measure),
+        places=() if is_line(frame, asked) else values(choice.x),
+        colors=values(choice.color),
+        panels=values(choice.panel),
+        scale=asked.scale,
+        state=f"{choice} {measure.name} {measure.phase}",
+    )
+
+
+def _mark(frame: Frame, asked: Asked, row: Explored) -> Mark:
+    choice, held = asked.choice, pinned(asked.rows)
+    own = row.machine == frame.selection.machine or "machine" in choice.used
+    return Mark(
+        x=escape_text(x) if isinstance(x := value_of(frame, row, choice.x), str) else x,
+        y=row.value,
+        cell_id=str(row.cell_id),
+        color=escape_text(str(value_of(frame, row, choice.color))) if choice.color else "",
+        panel=escape_text(str(value_of(frame, row, choice.panel))) if choice.panel else "",
+        machine="" if own else escape_text(row.machine),
+        low=row.low,
+        high=row.high,
+        failure="" if row.status == "ok" else escape_text(_failure(row)),
+        words=title(row.cell),
+        pinned=held is not None and row.cell_id == held.cell_id,
+    )
+
+
+def _failure(row: Explored) -> str:
+    return WORDS[row.status] + (f" in {row.failed_phase}" if row.failed_phase else "")
+
+
+def _row(frame: Frame, asked: Asked, measure: Measure, row: Explored) -> dict[str, Any]:
+    choice = asked.choice
+    names = dict.fromkeys(name for name in (choice.x, choice.color, choice.panel) if name)
+    unit = f" ({measure.unit})" if measure.unit else ""
+    interval = {"Low (ms)": row.low, "High (ms)": row.high} if measure.phase else {}
+    return {
+        **{title_of(choice.table, name): value_of(frame, row, name) for name in names},
+        "Machine": row.machine,
+        f"{name_of(measure)}{unit}": row.value,
+        **interval,
+        "Ended": "ok" if row.status == "ok" else _failure(row),
+        "Cell": title(row.cell),
+    }
+
+
+PAGE = Page(title="Explore", address="explore", icon=":material/query_stats:", draw=page)

@@ -1,0 +1,85 @@
+"""One color for each entity, everywhere: phases, precisions, backends, ways to end, what memory is for.
+
+    color_of("backward"), color_of("bf16"), color_of("oom")
+
+`PALETTE` is also `theme.chartCategoricalColors` of `.streamlit/config.toml` (a test compares them). The colors of one
+family stay apart for readers with a red- or green-blind eye and hold 3:1 contrast on the light and the dark page.
+What others are compared with (fp32, eager) is slate, so that color means "different from the baseline".
+"""
+
+from collections.abc import Mapping
+
+BLUE, ORANGE, GREEN, GOLD, PURPLE = "#5B86E5", "#E2661F", "#17A388", "#A78A1E", "#7F4BD6"
+CYAN, SLATE, PINK, RED, BROWN = "#2196C4", "#5B6876", "#CB3FA5", "#C42B2B", "#B07F50"
+PALETTE = (BLUE, ORANGE, GREEN, GOLD, PURPLE, CYAN, SLATE, PINK, RED, BROWN)
+
+#: For what is there but not the point: guides, cells nobody asked for.
+FAINT = "rgba(128, 138, 150, 0.35)"
+FAINTER = "rgba(128, 138, 150, 0.14)"
+#: For marks and words beside the data; `pages.figures.ink` makes words of it readable on the light and the dark page.
+QUIET = "#7B8794"
+#: For words on a tint of a color; their ink is the page's own text.
+STRONG = "#26313D"
+
+FAMILIES: Mapping[str, Mapping[str, str]] = {
+    "phase": {
+        "forward": BLUE,
+        "loss": PINK,
+        "backward": ORANGE,
+        "optimizer": GREEN,
+        "forward_backward": BROWN,
+        "step": SLATE,
+    },
+    "precision": {"fp32": SLATE, "tf32": GOLD, "bf16": PURPLE, "fp16": CYAN},
+    "backend": {
+        "eager": SLATE,
+        "compiled": PINK,
+        "compiled-block": GOLD,
+        "compiled-reduce-overhead": BLUE,
+        "compiled-max-autotune": GREEN,
+        "cuda-graphs": BROWN,
+    },
+    "category": {
+        "parameter": BLUE,
+        "gradient": ORANGE,
+        "optimizer state": GREEN,
+        "activation": PURPLE,
+        "autocast copy": CYAN,
+        "input": BROWN,
+        "temporary": PINK,
+        "workspace": RED,
+        "unknown": SLATE,
+    },
+    "kernel class": {
+        "matmul": BLUE,
+        "attention": PURPLE,
+        "softmax": RED,
+        "normalisation": CYAN,
+        "elementwise": PINK,
+        "reduction": BROWN,
+        "optimizer": GREEN,
+        "copy or cast": GOLD,
+        "other": SLATE,
+    },
+    "implementation": {
+        "naive": SLATE,
+        "sdpa": BLUE,
+        "sdpa-math": GOLD,
+        "sdpa-flash": PURPLE,
+        "sdpa-efficient": GREEN,
+        "sdpa-cudnn": CYAN,
+        "flex": PINK,
+    },
+    "status": {"ok": BLUE, "oom": RED, "timeout": ORANGE, "crashed": PURPLE, "error": BROWN, "skipped": SLATE},
+}
+
+
+def tint(color: str, *, opacity: float) -> str:
+    """A `#rrggbb` color, let through by the page behind it."""
+    red, green, blue = (int(color[start : start + 2], 16) for start in (1, 3, 5))
+    return f"rgba({red}, {green}, {blue}, {opacity})"
+
+
+def color_of(entity: str) -> str:
+    """The color of a phase, precision, backend, category of memory, kernel class, implementation or status."""
+    return next(family[entity] for family in FAMILIES.values() if entity in family)

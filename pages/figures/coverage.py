@@ -1,0 +1,145 @@
+"""How far a grid of questions is covered, such as sizes by contexts: measured, failed, not asked for.
+
+    figure = coverage_grid([CoverageTile(size="toy-64", context=128, variant="fp32 · eager", ok=2, …)])
+
+A tile's text says what its color says, for readers who cannot tell the colors apart.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+
+from pages.figures.colors import BLUE, BROWN, QUIET, RED, SLATE, STRONG, tint
+from pages.figures.frame import WORDS, layout, number, title_of
+
+#: In the order of their color: nobody asked, only skipped, failed, measured in part, measured.
+_LEVELS = (
+    tint(SLATE, opacity=0.1),
+    tint(SLATE, opacity=0.3),
+    tint(RED, opacity=0.3),
+    tint(BROWN, opacity=0.35),
+    tint(BLUE, opacity=0.3),
+)
+#: A column takes at most this share of the width: one alone would be a band across the page.
+_COLUMN = 1 / 3
+#: Names of rows with more letters than this stand in two lines, so that a phone has room for the tiles.
+_LONG = 24
+_NOTHING, _SKIPPED, _FAILED, _PARTLY, _MEASURED = range(5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoverageTile:
+    """One place of the grid: block of rows (`size`), column (`context`), row. `failures` counts cells by how they
+    ended; `median_ms` is a time to show, `value` anything else in words."""
+
+    size: str
+    context: int
+    variant: str
+    ok: int
+    failures: dict[str, int]
+    median_ms: float | None = None
+    value: str = ""
+
+
+def coverage_grid(tiles: Sequence[CoverageTile], *, x: str = "", state: str = "coverage") -> go.Figure:
+    """A block of rows a size, one row a variant; columns are context lengths, or what the title `x` says. Places
+    without a tile are pale."""
+    contexts = sorted({tile.context for tile in tiles})
+    places = {(tile.size, tile.variant, tile.context): tile for tile in tiles}
+    rows: list[tuple[str, str | None]] = []
+    for size in dict.fromkeys(tile.size for tile in tiles):
+        rows += [(size, None), *((size, name) for name in dict.fromkeys(t.variant for t in tiles if t.size == size))]
+    grid = [[places.get((size, name or "", context)) for context in contexts] for size, name in rows]
+    scale = [[(level + side) / len(_LEVELS), color] for level, color in enumerate(_LEVELS) for side in (0, 1)]
+    columns = [f"{context:,}" for context in contexts]
+    figure = go.Figure(
+        go.Heatmap(
+            z=[
+                [None if name is None else _level(tile) for tile in line]
+                for (_, name), line in zip(rows, grid, strict=True)
+            ],
+            zmin=-0.5,
+            zmax=len(_LEVELS) - 0.5,
+            colorscale=scale,
+            showscale=False,
+            x=columns,
+            xgap=3,
+            ygap=3,
+            hoverongaps=False,
+            hovertext=[[_hover(tile) for tile in line] for line in grid],
+            hovertemplate="%{hovertext}<extra></extra>",
+        )
+    )
+    # Words are a trace of their own, because a heatmap colors all of its words for its darkest tile.
+    words = [
+        (column, index, _text(tile), QUIET if tile is None else STRONG)
+        for index, (_, name) in enumerate(rows)
+        if name is not None
+        for column, tile in zip(columns, grid[index], strict=True)
+    ]
+    figure.add_scatter(
+        x=[word[0] for word in words],
+        y=[word[1] for word in words],
+        text=[word[2] for word in words],
+        mode="text",
+        textfont={"size": 12, "color": [word[3] for word in words]},
+        hoverinfo="skip",
+    )
+    figure.update_layout(
+        **layout(
+            height=60 + (36 if any(len(n or "") > _LONG for _, n in rows) else 28) * len(rows),
+            state=state,
+            legend=False,
+        )
+    )
+    figure.update_xaxes(
+        title=x or title_of("steps", "context"), type="category", side="top", showgrid=False, ticks="",
+        domain=[0, min(1.0, _COLUMN * len(columns))],
+    )  # fmt: skip
+    labels = [f"<b>{size}</b>" if name is None else _in_two_lines(name) for size, name in rows]
+    figure.update_yaxes(
+        range=[len(rows) - 0.5, -0.5],
+        tickvals=list(range(len(rows))),
+        ticktext=labels,
+        automargin=True,
+        showgrid=False,
+        zeroline=False,
+        ticks="",
+    )
+    return figure
+
+
+def _in_two_lines(name: str) -> str:
+    """A long name broken where its two lines are most alike."""
+    parts = name.split(" · ")
+    if len(name) <= _LONG or len(parts) == 1:
+        return name
+    lines = [(" · ".join(parts[:at]), " · ".join(parts[at:])) for at in range(1, len(parts))]
+    return "<br>".join(min(lines, key=lambda pair: max(map(len, pair))))
+
+
+def _level(tile: CoverageTile | None) -> int:
+    if tile is None:
+        return _NOTHING
+    if tile.ok:
+        return _PARTLY if tile.failures else _MEASURED
+    return _SKIPPED if set(tile.failures) == {"skipped"} else _FAILED
+
+
+def _text(tile: CoverageTile | None) -> str:
+    """The time in ms where there is one; else how the cells ended."""
+    if tile is None:
+        return "·"
+    ended = f"✕ {', '.join(tile.failures)}" if tile.failures else ""
+    if not tile.ok:
+        return ended
+    value = tile.value or (number(tile.median_ms) if tile.median_ms else "✓")
+    return " ".join(part for part in (value, ended) if part)
+
+
+def _hover(tile: CoverageTile | None) -> str:
+    if tile is None:
+        return "no row"
+    ended = "".join(f"<br>{count} × {WORDS[status]}" for status, count in tile.failures.items())
+    return f"<b>{tile.size} · {tile.context:,} · {tile.variant}</b><br>{tile.ok} measured{ended}"

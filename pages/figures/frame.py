@@ -1,0 +1,165 @@
+"""What all charts share: axis titles from the schema, quiet guides, words for entities, room for labels.
+
+figure.update_layout(**layout(height=300, state="phases"))
+figure.update_xaxes(title=title_of("timings", "median_ms"))
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from html import escape
+from typing import Any
+
+import plotly.graph_objects as go
+
+from runner.schema import TABLES
+
+#: What charts write themselves. Plotly also knows links, and styles that may name an address.
+_OURS = re.compile(r"</?(?:b|br|i|sub|sup|extra)>|<span style=\"color:[#\w]+\">|</span>")
+#: Words for what the schema abbreviates.
+WORDS = {
+    "oom": "out of memory",
+    "timeout": "timed out",
+    "crashed": "crashed",
+    "error": "error",
+    "skipped": "skipped",
+    "forward": "forward",
+    "loss": "loss",
+    "backward": "backward",
+    "optimizer": "optimizer",
+    "forward_backward": "forward + backward",
+    "step": "whole step",
+}
+
+
+def title_of(table: str, column: str) -> str:
+    """The label and unit of a column."""
+    return TABLES[table].column(column).title
+
+
+def escape_text(text: str) -> str:
+    """Text of somebody else as Plotly shows it letter by letter: neither tags nor the fields of a hover template."""
+    return escape(text, quote=False).replace("%{", "&#37;{")
+
+
+def restrict(figure: go.Figure) -> go.Figure:
+    """The figure with no tags in its texts but those that charts write: no links, whoever wrote the text."""
+    return go.Figure(_restricted(figure.to_dict()), skip_invalid=False)
+
+
+def _restricted(value: Any) -> Any:
+    if isinstance(value, str):
+        return "".join(_texts(value)) if "<" in value else value
+    if isinstance(value, dict):
+        return {name: _restricted(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_restricted(inner) for inner in value]
+    if getattr(getattr(value, "dtype", None), "hasobject", False):
+        return [_restricted(inner) for inner in value.tolist()]
+    return value
+
+
+def _texts(text: str) -> Iterator[str]:
+    end = 0
+    for found in _OURS.finditer(text):
+        yield text[end : found.start()].replace("<", "&lt;")
+        yield found[0]
+        end = found.end()
+    yield text[end:].replace("<", "&lt;")
+
+
+def unit_of(table: str, column: str) -> str:
+    return TABLES[table].column(column).unit
+
+
+def label_of(table: str, column: str) -> str:
+    return TABLES[table].column(column).label
+
+
+def layout(*, height: int, state: str, legend: bool = True) -> dict[str, Any]:
+    """The layout of every chart. While `state` stays the same, zoom and hidden traces survive new data."""
+    return {
+        "height": height,
+        "uirevision": state,
+        "showlegend": legend,
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "xref": "paper",  # Streamlit's theme says container, for which Plotly widens the margin by the legend
+            "xanchor": "left",
+            "y": 1.0,
+            "yanchor": "bottom",
+            "title": "",
+            "traceorder": "normal",
+            "maxheight": 220,  # pixels: on a phone each entry has a line of its own, which Plotly would cut off
+        },
+        "margin": {"l": 8, "r": 8, "t": 36 if legend else 12, "b": 8},
+        "hoverlabel": {"align": "left"},
+        "bargap": 0.28,
+        "dragmode": "zoom",
+        "clickmode": "event+select",
+    }
+
+
+def number(value: float) -> str:
+    """Three significant digits, without an exponent: 0.0123, 4.56, 78.9, 1,230."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.{max(0, 2 - math.floor(math.log10(abs(rounded))))}f}"
+
+
+def power_of_ten(exponent: int) -> str:
+    """`10⁻⁸`, in letters as large as those of other ticks; 1 is itself."""
+    return f"10{raised(str(exponent))}" if exponent else "1"
+
+
+def raised(number: str) -> str:
+    """As an exponent: `⁻⁰·⁰²`."""
+    return number.translate(str.maketrans("-.0123456789", "⁻·⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+def log_ticks(low: float, high: float, *, most: int) -> list[float]:
+    """Round numbers from `low` to `high`, at most `most` of them, as dense as that allows: 1 2 5, or 1 100 10,000."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks: list[float] = []
+    for steps in ((1, 1.5, 2, 3, 4, 5, 7), (1, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
+        ticks = [step * 10.0**power for power in powers for step in steps if low <= step * 10.0**power <= high]
+        if len(ticks) <= most:
+            break
+    return ticks[:: max(1, math.ceil(len(ticks) / most))]
+
+
+def short(value: float) -> str:
+    """98.3k, 3.15M, 1.2B."""
+    for factor, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if value >= factor:
+            return f"{value / factor:.3g}{letter}"
+    return f"{value:g}"
+
+
+def interval(low: float | None, high: float | None, *, unit: str = "") -> str:
+    """`1.22–1.27×` or `1.22–1.27 ms`, or a word where there is none. Ends that three digits do not tell apart are
+    rounded away from each other."""
+    if low is None or high is None:
+        return "no interval: too few samples"
+    gap = " " if unit.isalpha() else ""
+    if low < high and number(low) == number(high):
+        last = 10.0 ** (math.floor(math.log10(high)) - 2)
+        low, high = math.floor(low / last) * last, math.ceil(high / last) * last
+    return f"{number(low)}–{number(high)}{gap}{unit}"
+
+
+def small_number(value: float) -> str:
+    """Three digits, as a power of ten where it is small: 0.00781, 9.54×10⁻⁷."""
+    if value == 0 or value >= 1e-4:
+        return number(value)
+    digits, exponent = f"{value:.2e}".split("e")
+    return f"{digits}×{power_of_ten(int(exponent))}"
+
+
+def relative_error(error: float | None) -> str:
+    """A relative error as a reader takes it in: `0.470%`, `3.40×10⁻⁷`, `unknown`."""
+    if error is None:
+        return "unknown"
+    return f"{number(100 * error)}%" if error >= 1e-5 or error == 0 else small_number(error)

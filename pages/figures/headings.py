@@ -1,0 +1,35 @@
+"""The columns of a query's answer as headings: the schema's label and unit, where a name means one thing in it.
+
+>>> heading("median_ms")
+'Median (ms)'
+"""
+
+from runner.schema import TABLES
+
+#: Letters of a name; the rest is cut off.
+_LONGEST = 80
+
+#: What the names of columns end with, and the unit that this says; the longer ending counts.
+_ENDINGS = {
+    "_flops_per_s": "FLOP/s",
+    "_bytes_per_s": "bytes/s",
+    "tokens_per_s": "tokens/s",
+    "_ms": "ms",
+    "_bytes": "bytes",
+    "_seconds": "s",
+}
+
+
+def heading(name: str) -> str:
+    """A column of an answer as a heading: the schema's label and unit if the name means one thing in it, else the name
+    with the unit that its ending says."""
+    titles = {column.title for table in TABLES.values() for column in table.columns if column.name == name}
+    if len(titles) == 1:
+        return titles.pop()
+    unit = next((unit for ending, unit in _ENDINGS.items() if name.endswith(ending)), "")
+    return f"{cut(name)} ({unit})" if unit else cut(name)
+
+
+def cut(text: str) -> str:
+    """The text, or its beginning where it is long."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

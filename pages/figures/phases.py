@@ -1,0 +1,228 @@
+"""How long each phase of a step takes, cell by cell: bars of time, bars of share, or lines over the context length.
+
+    figure = phase_bars([PhaseTime(size="toy-64", context=128, phase="forward", median_ms=1.2, …)], view="time")
+
+A failed cell keeps its place, with its reason instead of a bar. Clicking a bar gives the cell's id as customdata.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import plotly.graph_objects as go
+
+from pages.figures.colors import FAINT, QUIET, RED, color_of
+from pages.figures.frame import WORDS, interval, label_of, layout, number, title_of, unit_of
+from pages.figures.rows import BAR, chart_pixels, under_headings
+from runner.schema import Phase
+
+View = Literal["time", "share", "scaling"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseBar:
+    """One phase of one cell, or, with `failure`, a cell that has no times."""
+
+    size: str
+    context: int
+    phase: Phase
+    cell_id: str
+    median_ms: float = 0.0
+    low_ms: float | None = None
+    high_ms: float | None = None
+    n: int | None = None
+    failure: str | None = None
+
+
+def phase_bars(rows: Sequence[PhaseBar], *, view: View) -> go.Figure:
+    """Stacked bars, one a cell, or for `scaling` log-log lines. `step` rows give the total at a bar's end."""
+    return _scaling(rows) if view == "scaling" else _stacked(rows, view=view)
+
+
+def _stacked(rows: Sequence[PhaseBar], *, view: View) -> go.Figure:
+    order = _order([row.size for row in rows])
+    places = sorted(dict.fromkeys((row.size, row.context) for row in rows), key=lambda place: order.index(place[0]))
+    totals = {(row.size, row.context): row for row in rows if row.phase == "step"}
+    parts = [row for row in rows if row.phase not in ("step", "forward_backward") and not row.failure]
+    sums: dict[tuple[str, int], float] = {}
+    for row in parts:
+        sums[row.size, row.context] = sums.get((row.size, row.context), 0.0) + row.median_ms
+    lines = under_headings([size for size, _ in places], [f"{context:,}" for _, context in places])
+    at = dict(zip(places, lines.at, strict=True))
+    figure = go.Figure()
+    for phase in dict.fromkeys(row.phase for row in parts):
+        chosen = [row for row in parts if row.phase == phase]
+        scale = [100 / sums[row.size, row.context] if view == "share" else 1.0 for row in chosen]
+        figure.add_bar(
+            name=WORDS[phase],
+            orientation="h",
+            marker={"color": color_of(phase), "line": {"width": 0}},
+            y=[at[row.size, row.context] for row in chosen],
+            width=BAR,
+            x=[row.median_ms * factor for row, factor in zip(chosen, scale, strict=True)],
+            customdata=[
+                [row.cell_id, _hover(row), row.median_ms * 100 / sums[row.size, row.context]] for row in chosen
+            ],
+            error_x=_errors(chosen) if view == "time" else None,
+            hovertemplate="<b>%{customdata[1]}</b><br>%{customdata[2]:.0f}% of the phases<extra></extra>",
+        )
+    ends = _ends(parts)
+    _annotate(figure, {at[place]: totals[place] for place in places if place in totals}, ends_of=ends, view=view)
+    height = chart_pixels(lines.count, row=27, entries=len(figure.data) - 1)
+    figure.update_layout(**layout(height=height, state=f"phases-{view}"), barmode="stack", margin_r=68)
+    title = f"{label_of('timings', 'median_ms')} of each phase ({unit_of('timings', 'median_ms')})"
+    figure.update_xaxes(
+        title=title if view == "time" else "Share of the phases (%)",
+        rangemode="tozero",
+        range=[0, max(ends.values(), default=1.0) * 1.02] if view == "time" else [0, 100],
+        nticks=6,
+        tickformat=",~g",
+        tickangle=0,
+        automargin=True,
+    )
+    lines.draw(figure)
+    return figure
+
+
+def _order(sizes: Sequence[str]) -> list[str]:
+    """Every size once, in the order given, and what differs from it, such as "small · attention sdpa", below it."""
+    names = list(dict.fromkeys(sizes))
+    bases = list(dict.fromkeys(name.split(" · ")[0] for name in names))
+    return sorted(names, key=lambda name: (bases.index(name.split(" · ")[0]), name.count(" · ")))
+
+
+def _errors(rows: Sequence[PhaseBar]) -> dict[str, Any]:
+    high = [(row.high_ms or row.median_ms) - row.median_ms for row in rows]
+    low = [row.median_ms - (row.low_ms or row.median_ms) for row in rows]
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": high,
+        "arrayminus": low,
+        "thickness": 1.5,
+        "width": 4,
+        "color": QUIET,
+    }
+
+
+def _hover(row: PhaseBar) -> str:
+    where = f"{row.size} · {row.context:,} {unit_of('steps', 'context')}"
+    unit = unit_of("timings", "median_ms")
+    return (
+        f"{where}</b><br>{WORDS[row.phase]}: {number(row.median_ms)} {unit}"
+        f"<br>95% interval {interval(row.low_ms, row.high_ms, unit=unit)}<br>n = {row.n}<b>"
+    )
+
+
+def _ends(parts: Sequence[PhaseBar]) -> dict[tuple[str, int], float]:
+    """How far each stack reaches, its intervals included: where there is room for a label."""
+    sums: dict[tuple[str, int], float] = {}
+    ends: dict[tuple[str, int], float] = {}
+    for row in parts:
+        place = row.size, row.context
+        sums[place] = sums.get(place, 0.0) + row.median_ms
+        ends[place] = max(ends.get(place, 0.0), sums[place] + (row.high_ms or row.median_ms) - row.median_ms)
+    return ends
+
+
+def _annotate(
+    figure: go.Figure, totals: dict[int, PhaseBar], *, ends_of: dict[tuple[str, int], float], view: View
+) -> None:
+    """The step's own median at the end of its bar; for a failed cell, how it ended. `totals` are by their place."""
+    unit = unit_of("timings", "median_ms")
+    totals = {at: row for at, row in totals.items() if view == "time" or row.failure}
+    texts, ends, colors = [], [], []
+    for row in totals.values():
+        failed = row.failure is not None
+        texts.append(f" ✕ {row.failure}" if failed else f"   {number(row.median_ms)} {unit}")
+        ends.append(0.0 if failed else ends_of.get((row.size, row.context), row.median_ms))
+        colors.append(RED if failed else QUIET)
+    figure.add_scatter(
+        x=ends,
+        y=list(totals),
+        mode="text",
+        text=texts,
+        textposition="middle right",
+        showlegend=False,
+        cliponaxis=False,
+        textfont={"size": 12, "color": colors},
+        customdata=[[row.cell_id] for row in totals.values()],
+        hoverinfo="skip",
+    )
+
+
+def _scaling(rows: Sequence[PhaseBar]) -> go.Figure:
+    """The whole step over the context length, log-log, a line a size, with the guides of linear and square growth."""
+    steps = [row for row in rows if row.phase == "step" and not row.failure]
+    sizes = list(dict.fromkeys(row.size for row in steps))
+    figure = go.Figure()
+    for size in sizes:
+        line = [row for row in steps if row.size == size]
+        last = ["" for _ in line[:-1]] + [f" {size}"]
+        figure.add_scatter(
+            x=[row.context for row in line],
+            y=[row.median_ms for row in line],
+            mode="lines+markers+text",
+            text=last,
+            textposition="middle right",
+            name=size,
+            line={"color": color_of("step"), "width": 1.6},
+            marker={"size": 8, "color": color_of("step")},
+            error_y=_errors_y(line),
+            cliponaxis=False,
+            customdata=[[row.cell_id, _hover(row)] for row in line],
+            hovertemplate="<b>%{customdata[1]}</b><extra></extra>",
+        )
+    _guides(figure, steps)
+    figure.update_layout(**layout(height=420, state="phases-scaling", legend=False))
+    contexts = sorted({row.context for row in steps})
+    spread = (contexts[-1] / contexts[0]) if contexts else 1.0
+    figure.update_xaxes(
+        type="log",
+        title=title_of("steps", "context"),
+        tickvals=contexts,
+        ticktext=[f"{context:,}" for context in contexts],
+        automargin=True,
+        range=_log_range(contexts, spread),
+    )
+    figure.update_yaxes(
+        type="log",
+        title=f"{label_of('timings', 'median_ms')} step ({unit_of('timings', 'median_ms')})",
+        automargin=True,
+        dtick=1,
+        minor={"dtick": "D1"},
+        tickformat=",~g",
+    )
+    return figure
+
+
+def _log_range(contexts: Sequence[int], spread: float) -> list[float] | None:
+    if not contexts:
+        return None
+    room = max(math.log10(spread), 0.3)
+    return [math.log10(contexts[0]) - 0.06 * room, math.log10(contexts[-1]) + 0.28 * room]
+
+
+def _errors_y(rows: Sequence[PhaseBar]) -> dict[str, Any]:
+    return {**_errors(rows), "color": color_of("step")}
+
+
+def _guides(figure: go.Figure, steps: Sequence[PhaseBar]) -> None:
+    """Lines of growth ∝ S and ∝ S² from the first point of the largest size."""
+    if len({row.context for row in steps}) < 2:
+        return
+    largest = [row for row in steps if row.size == steps[-1].size]
+    first, end = largest[0], max(row.context for row in steps)
+    for power, name in ((1, "∝ S"), (2, "∝ S²")):
+        figure.add_scatter(
+            x=[first.context, end],
+            y=[first.median_ms, first.median_ms * (end / first.context) ** power],
+            mode="lines+text",
+            text=["", f" {name}"],
+            textposition="middle right",
+            hoverinfo="skip",
+            cliponaxis=False,
+            line={"color": FAINT, "dash": "dot", "width": 1.4},
+            textfont={"color": QUIET},
+        )

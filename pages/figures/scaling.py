@@ -1,0 +1,242 @@
+"""How time or memory grows with the length: log axes, a line a way of computing, guides of growth ∝S and ∝S².
+
+    figure = scaling_lines([ScalingPoint(line="naive", entity="naive", length=1024, value=3.2, …)], axis=Axis(…))
+
+Cells that ran out of memory are crosses above a line: the device's limit where memory is drawn, else the chart's top.
+Names of lines stand right of the plot, one below the other: nothing lies over the points, however wide the chart is.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import plotly.graph_objects as go
+
+from pages.figures.bytes import binary_axis, in_unit
+from pages.figures.colors import QUIET, RED, color_of
+from pages.figures.frame import interval, layout, number
+
+Dash = Literal["solid", "dash", "dot", "dashdot"]
+#: A line of text, of the height of the plot.
+_LINE = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScalingPoint:
+    """One cell. `value` is in ms or bytes; a cell that `ran_out` has what it would have needed, or None."""
+
+    line: str
+    entity: str
+    length: int
+    value: float | None
+    cell_id: str
+    dash: Dash = "solid"
+    low: float | None = None
+    high: float | None = None
+    ran_out: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """What the axes are. `limit_bytes` is the device's memory; only for bytes."""
+
+    x: str
+    y: str
+    unit: Literal["ms", "bytes"]
+    state: str
+    limit_bytes: int | None = None
+
+
+def scaling_lines(points: Sequence[ScalingPoint], *, axis: Axis) -> go.Figure:
+    """The chart. Points of a line come in order of length."""
+    done = [point for point in points if not point.ran_out and point.value]
+    lost = [point for point in points if point.ran_out]
+    figure = go.Figure()
+    longest = max((point.length for point in points), default=1)
+    guides = _guides(figure, done, longest=longest)
+    for name in dict.fromkeys(point.line for point in done):
+        line = [point for point in done if point.line == name]
+        figure.add_scatter(
+            name=name,
+            mode="lines+markers",
+            x=[point.length for point in line],
+            y=[point.value for point in line],
+            line={"color": color_of(line[0].entity), "width": 2, "dash": line[0].dash},
+            marker={"size": 7, "color": color_of(line[0].entity),
+                    "symbol": "circle" if line[0].dash == "solid" else "circle-open",
+                    "line": {"width": 0 if line[0].dash == "solid" else 2, "color": color_of(line[0].entity)}},
+            error_y=_errors(line) if any(point.high for point in line) else None,
+            customdata=[[point.cell_id, _hover(point, axis)] for point in line],
+            hovertemplate="%{customdata[1]}<extra></extra>",
+            cliponaxis=False,
+        )  # fmt: skip
+    limit = axis.limit_bytes if axis.unit == "bytes" else None
+    ceiling = limit if limit and lost else max((point.value or 0 for point in done), default=1) * 2
+    span = _decades([*(point.value or 0 for point in done), *([ceiling] if lost else [])])
+    places = _lost_places(lost, ceiling, span=span)
+    _draw_lost(figure, lost, places, ceiling=ceiling, limit=limit)
+    heights = [*(point.value or 0 for point in done), *places, *([ceiling] if lost else [])]
+    named = _name_lines(figure, done, guides, span=_decades(heights), longest=longest)
+    figure.update_layout(**layout(height=420, state=axis.state, legend=False))
+    figure.update_layout(margin_r=18 + 7 * max(map(len, named), default=0))
+    _axes(figure, points, axis=axis, heights=heights)
+    return figure
+
+
+def _hover(point: ScalingPoint, axis: Axis) -> str:
+    value = point.value or 0
+    said = in_unit(value) if axis.unit == "bytes" else f"{number(value)} ms"
+    doubt = f"<br>95% interval {interval(point.low, point.high, unit='ms')}" if axis.unit == "ms" else ""
+    return f"<b>{point.line}</b><br>{point.length:,} tokens: {said}{doubt}"
+
+
+def _errors(line: Sequence[ScalingPoint]) -> dict[str, Any]:
+    values = [(point.value or 0, point.low, point.high) for point in line]
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [(high or value) - value for value, _, high in values],
+        "arrayminus": [value - (low or value) for value, low, _ in values],
+        "thickness": 1.2,
+        "width": 3,
+    }
+
+
+def _decades(values: Sequence[float]) -> float:
+    """How many powers of ten the values span; some, where they span none."""
+    return max(math.log10(max(values) / min(values)), 0.3) if values else 0.3
+
+
+def _lost_places(lost: Sequence[ScalingPoint], ceiling: float, *, span: float) -> list[float]:
+    """Where crosses stand: at what was needed, if that is well above the limit; those of one length in a column, each
+    a line of text above the other."""
+    line = 10 ** (span * _LINE)
+    places: list[float] = []
+    for index, point in enumerate(lost):
+        below = [place for place, other in zip(places, lost[:index], strict=True) if other.length == point.length]
+        wanted = max(ceiling * 1.35, min(point.value or 0, ceiling * 8))
+        places.append(max([wanted, *(place * line for place in below)]))
+    return places
+
+
+def _draw_lost(
+    figure: go.Figure, lost: Sequence[ScalingPoint], places: Sequence[float], *, ceiling: float, limit: int | None
+) -> None:
+    if not lost:
+        return
+    words = f"the device holds {in_unit(limit)}" if limit else "out of memory"
+    figure.add_hline(y=ceiling, line={"color": RED, "width": 1.4, "dash": "dash"})
+    figure.add_annotation(
+        text=words, x=0, xref="paper", xanchor="left", y=math.log10(ceiling), yanchor="top", showarrow=False,
+        font={"color": RED, "size": 12},
+    )  # fmt: skip
+    figure.add_scatter(
+        name="out of memory",
+        mode="markers+text",
+        x=[point.length for point in lost],
+        y=list(places),
+        marker={"symbol": "x", "size": 10, "color": [color_of(point.entity) for point in lost],
+                "line": {"color": RED, "width": 2}},
+        text=[f"{point.line}  " for point in lost],
+        textposition="middle left",
+        textfont={"color": RED, "size": 12},
+        customdata=[[point.cell_id, _needed(point)] for point in lost],
+        hovertemplate="%{customdata[1]}<extra></extra>",
+        cliponaxis=False,
+    )  # fmt: skip
+
+
+def _needed(point: ScalingPoint) -> str:
+    needed = f"<br>it would need {in_unit(point.value)}" if point.value and point.value > 2**12 else ""
+    return f"<b>{point.line}</b><br>{point.length:,} tokens: out of memory{needed}"
+
+
+def _name_lines(
+    figure: go.Figure, done: Sequence[ScalingPoint], guides: Mapping[str, float], *, span: float, longest: int
+) -> list[str]:
+    """The names of lines and guides right of the plot, as high as their ends, moved up where they would lie on each
+    other; a thin leader goes there from a line that ends before. A way that is named after one that is drawn
+    (`naive · compiled`) has its color and is dashed: it needs no name. Returns the names."""
+    ends = {point.line: point for point in done}
+    named = {line: end for line, end in ends.items() if line.rpartition(" · ")[0] not in ends}
+    heights = {**guides, **{line: end.value or 1 for line, end in named.items()}}
+    below = -math.inf
+    for name, height in sorted(heights.items(), key=lambda item: item[1]):
+        below = max(math.log10(height), below + span * _LINE)
+        end = named.get(name)
+        color = color_of(end.entity) if end else QUIET
+        if end and end.length < longest:
+            figure.add_scatter(
+                mode="lines", x=[end.length, longest * 1.04], y=[height, 10**below], hoverinfo="skip",
+                line={"color": color, "width": 1, "dash": "dot"}, opacity=0.55, showlegend=False, cliponaxis=False,
+            )  # fmt: skip
+        figure.add_annotation(
+            x=1, xref="paper", y=below, text=name, showarrow=False, xanchor="left", xshift=6,
+            font={"color": color, "size": 12},
+        )  # fmt: skip
+    return list(heights)
+
+
+def _guides(figure: go.Figure, done: Sequence[ScalingPoint], *, longest: int) -> dict[str, float]:
+    """Growth ∝S and ∝S², from the first point of the line that grows most, as far as the chart reaches. Returns how
+    high those end that reach its right side; the others have their names at their ends."""
+    lines = [[point for point in done if point.line == name] for name in {point.line: None for point in done}]
+    lines = [line for line in lines if len(line) > 1]
+    if not lines:
+        return {}
+    steepest = max(lines, key=lambda line: (line[-1].value or 1) / (line[0].value or 1))
+    first, start = steepest[0], steepest[0].value or 1
+    reach, highest = max(point.length for point in done), max(point.value or 0 for point in done)
+    reaching: dict[str, float] = {}
+    for power, name in ((1, "∝ S"), (2, "∝ S²")):
+        end = min(reach, first.length * (highest * 1.05 / start) ** (1 / power))
+        height = start * (end / first.length) ** power
+        if end == longest:
+            reaching[name] = height
+        figure.add_scatter(
+            name=name, mode="lines+text", x=[first.length, end], y=[start, height],
+            text=["", "" if end == longest else f"{name} "], textposition="top left", hoverinfo="skip",
+            line={"color": QUIET, "dash": "dot", "width": 1.2}, textfont={"color": QUIET},
+        )  # fmt: skip
+    return reaching
+
+
+def _apart(lengths: Sequence[int]) -> list[int]:
+    """The lengths whose names do not touch on a phone: the longest, and from there down all that are far enough."""
+    kept = list(lengths[-1:])
+    for length in reversed(lengths[:-1]):
+        if math.log(kept[-1] / length) >= math.log(lengths[-1] / lengths[0]) * 0.14:
+            kept.append(length)
+    return kept[::-1]
+
+
+def brief(length: int) -> str:
+    """`64K` for 65,536, `8M` for 128 times as many."""
+    for size, letter in ((2**20, "M"), (2**10, "K")):
+        if length % size == 0:
+            return f"{length // size:,}{letter}"
+    return f"{length:,}"
+
+
+def _axes(figure: go.Figure, points: Sequence[ScalingPoint], *, axis: Axis, heights: Sequence[float]) -> None:
+    lengths = sorted({point.length for point in points})
+    spread = max(math.log10(lengths[-1] / lengths[0]), 0.3) if lengths else 1
+    figure.update_xaxes(
+        type="log",
+        title=axis.x,
+        tickvals=_apart(lengths),
+        ticktext=[brief(length) for length in _apart(lengths)],
+        tickangle=0,
+        range=[math.log10(lengths[0]) - 0.05 * spread, math.log10(lengths[-1]) + 0.05 * spread] if lengths else None,
+        automargin=True,
+    )
+    figure.update_yaxes(title=axis.y, type="log", automargin=True)
+    if not heights:
+        return
+    room = max(math.log10(max(heights) / min(heights)), 0.3) * 0.08
+    figure.update_yaxes(range=[math.log10(min(heights)) - room, math.log10(max(heights)) + room])
+    if axis.unit == "bytes":
+        figure.update_yaxes(**binary_axis(heights))
+    else:
+        figure.update_yaxes(dtick=1, minor={"dtick": "D1"}, tickformat=",~g")

@@ -1,0 +1,175 @@
+"""How many times faster one way is than another: dots with 95% intervals on a log axis.
+
+    figure = speedup_dots([SpeedupDot(place="toy-64 · 128", phase="step", ratio=1.9, low=1.8, high=2.0, …)])
+    figure = speedup_trend(dots)          # the same over the size of the model
+
+Right of 1× the variant is faster. A pair of which one side failed keeps its place, with the reason.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import plotly.graph_objects as go
+
+from pages.figures.colors import FAINT, RED, color_of
+from pages.figures.frame import WORDS, interval, layout, number, short, title_of
+from pages.figures.ratios import left_end, ratio_axis
+from pages.figures.rows import chart_pixels, folded, row_pixels
+from runner.schema import Phase
+
+_SYMBOLS: dict[Phase, str] = {"forward": "circle", "backward": "diamond", "step": "square"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeedupDot:
+    """One phase of one pair, or, with `failure`, a pair that has no ratio."""
+
+    place: str
+    size: str
+    phase: Phase
+    cell_id: str
+    ratio: float = 1.0
+    low: float | None = None
+    high: float | None = None
+    parameters: int | None = None
+    failure: str | None = None
+
+
+def speedup_dots(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
+    """One line a pair, one dot a phase."""
+    places = list(dict.fromkeys(row.place for row in rows))
+    figure = go.Figure()
+    measured = [row for row in rows if not row.failure]
+    phases = [phase for phase in _SYMBOLS if any(row.phase == phase for row in measured)]
+    for index, phase in enumerate(phases):
+        offset = (index - (len(phases) - 1) / 2) * 0.22
+        chosen = [row for row in measured if row.phase == phase]
+        figure.add_scatter(
+            name=WORDS[phase],
+            mode="markers+text" if phase == "step" else "markers",
+            x=[row.ratio for row in chosen],
+            y=[places.index(row.place) + offset for row in chosen],
+            marker={"color": color_of(phase), "size": 9, "symbol": _SYMBOLS[phase]},
+            error_x=_errors(chosen),
+            customdata=[[row.cell_id, _hover(row)] for row in chosen],
+            hovertemplate="%{customdata[1]}<extra></extra>",
+            cliponaxis=False,
+        )
+    axis = ratio_axis(_ends(measured))
+    lost = [row for row in rows if row.failure]
+    figure.add_scatter(
+        x=[left_end(axis)] * len(lost),
+        y=[places.index(row.place) for row in lost],
+        mode="markers+text",
+        showlegend=False,
+        marker={"symbol": "x", "size": 8, "color": RED},
+        text=[f"  {row.failure}" for row in lost],
+        textposition="middle right",
+        textfont={"color": RED, "size": 12},
+        hoverinfo="skip",
+        cliponaxis=False,
+        customdata=[[row.cell_id] for row in lost],
+    )
+    figure.add_vline(x=1, line={"color": FAINT, "width": 2})
+    labels = [folded(place) for place in places]
+    row = row_pixels(labels, least=36)
+    height = chart_pixels(len(places), row=row, entries=len(phases), squeezed=row)
+    figure.update_layout(**layout(height=max(200, height), state=f"speedups-{variant}"))
+    figure.update_xaxes(**axis, title=f"Speedup of {variant} (×, log)")
+    figure.update_yaxes(
+        tickvals=list(range(len(places))),
+        ticktext=labels,
+        range=[len(places) - 0.4, -0.6],
+        automargin=True,
+        gridcolor="rgba(128, 138, 150, 0.14)",
+        zeroline=False,
+        showgrid=True,
+    )
+    return figure
+
+
+def speedup_trend(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
+    """Every pair over the number of parameters; the line joins the geometric means of each size."""
+    figure = go.Figure()
+    usable = [row for row in rows if not row.failure and row.parameters]
+    phases = [phase for phase in _SYMBOLS if any(row.phase == phase for row in usable)]
+    sizes = [row.parameters or 1 for row in usable]
+    apart = max(max(sizes, default=1) / min(sizes, default=1), 10) ** 0.02
+    for index, phase in enumerate(phases):
+        chosen = [row for row in usable if row.phase == phase]
+        aside = apart ** (index - (len(phases) - 1) / 2)  # marks of one size stand beside each other
+        figure.add_scatter(
+            x=[(row.parameters or 1) * aside for row in chosen],
+            y=[row.ratio for row in chosen],
+            mode="markers",
+            name=WORDS[phase],
+            marker={
+                "color": "rgba(0, 0, 0, 0)",
+                "size": 8,
+                "symbol": _SYMBOLS[phase],
+                "line": {"color": color_of(phase), "width": 1.5},
+            },
+            error_y={**_errors(chosen), "color": color_of(phase), "width": 0},
+            legendgroup=phase,
+            showlegend=False,
+            customdata=[[row.cell_id, _hover(row)] for row in chosen],
+            hovertemplate="%{customdata[1]}<extra></extra>",
+        )
+        means = geometric_means(chosen)
+        figure.add_scatter(
+            x=list(means),
+            y=list(means.values()),
+            mode="lines",
+            legendgroup=phase,
+            name=WORDS[phase],
+            line={"color": color_of(phase), "width": 2},
+            hoverinfo="skip",
+        )
+    figure.add_hline(y=1, line={"color": FAINT, "width": 2})
+    figure.update_layout(**layout(height=360, state=f"trend-{variant}"))
+    ticks = {row.parameters: row.size for row in usable if row.parameters}
+    ends = [math.log10(size) for size in (min(sizes, default=1), max(sizes, default=1))]
+    room = max(0.08 * (ends[1] - ends[0]), 0.15)
+    figure.update_xaxes(
+        type="log",
+        title=title_of("steps", "parameters"),
+        automargin=True,
+        showgrid=False,
+        range=[ends[0] - room, ends[1] + room],
+        tickvals=list(ticks),
+        ticktext=[f"{name}<br>{short(size)}" for size, name in ticks.items()],
+    )
+    figure.update_yaxes(**ratio_axis(_ends(usable)), title=f"Speedup of {variant} (×, log)")
+    return figure
+
+
+def geometric_means(rows: Sequence[SpeedupDot]) -> dict[int, float]:
+    """Parameters -> geometric mean of the ratios at that size, smallest first."""
+    groups: dict[int, list[float]] = {}
+    for row in rows:
+        groups.setdefault(row.parameters or 0, []).append(math.log(row.ratio))
+    return {size: math.exp(sum(logs) / len(logs)) for size, logs in sorted(groups.items())}
+
+
+def _ends(rows: Sequence[SpeedupDot]) -> list[float | None]:
+    return [value for row in rows for value in (row.ratio, row.low, row.high)]
+
+
+def _errors(rows: Sequence[SpeedupDot]) -> dict[str, Any]:
+    return {
+        "type": "data",
+        "symmetric": False,
+        "thickness": 1.4,
+        "width": 3,
+        "array": [(row.high or row.ratio) - row.ratio for row in rows],
+        "arrayminus": [row.ratio - (row.low or row.ratio) for row in rows],
+    }
+
+
+def _hover(row: SpeedupDot) -> str:
+    return (
+        f"<b>{row.place}</b><br>{WORDS[row.phase]}: {number(row.ratio)}×"
+        f"<br>95% interval {interval(row.low, row.high, unit='×')}"
+    )

@@ -1,0 +1,177 @@
+"""The cards over many traces: the share of matrix products by mode, size and context, and how busy the device was.
+
+draw_shares(frame, traces, parts); draw_busy(frame, traces)
+"""
+
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+import streamlit as st
+
+from pages.figures.frame import WORDS, title_of
+from pages.kernels.answers import by_class, called, matmul_share, noun
+from pages.kernels.busy_figures import BusyBar, busy_bars
+from pages.kernels.figures import CLASS_WORDS, ClassBar, class_bars
+from pages.ui.card import Card, draw
+from pages.ui.evidence import of_cells, of_details, say
+from pages.ui.frame import Frame
+from runner.store.queries.kernels import KEY, Part, Trace
+from runner.words import shape_of, title
+
+#: More bars than these are not one picture any more.
+MOST_BARS = 48
+_KEY = tuple(name for name in KEY if name != "mode")
+_FIGURES = (
+    "unprofiled_step_ms", "profiled_step_ms", "overhead_share", "busy_ms", "busy_share", "host_bound_share",
+    "attributed_share", "kernel_calls", "graph_breaks", "recompiles", "status", "message",
+)  # fmt: skip
+
+
+def group_of(trace: Trace) -> str:
+    """Size, context and precision; an imported trace stands with its like."""
+    return f"{shape_of(trace.cell)} · {trace.cell.context:,} tok · {trace.cell.precision}" if trace.cell else "imported"
+
+
+def place_of(name: str, trace: Trace) -> str:
+    """The mode, and what else tells a cell from others of its group; of an imported trace its name."""
+    if trace.cell is None:
+        return name.replace(" · imported", "", 1)
+    _, _, mode, _, backend, *rest = title(trace.cell).split(" · ")
+    return " · ".join([mode, *([] if backend == "eager" else [backend]), *rest])
+
+
+def _but_mode(trace: Trace) -> str:
+    return title(trace.cell).replace(f" · {trace.cell.mode}", "", 1) if trace.cell else ""
+
+
+def draw_shares(frame: Frame, traces: Mapping[str, Trace], parts: Mapping[UUID, Sequence[Part]]) -> None:
+    """The share of each class in every trace."""
+    st.header("How does the share of matrix products change?", anchor="matmul-share")
+    shares = {name: share for name, trace in traces.items()
+              if (share := matmul_share(parts.get(trace.cell_id, ()))) is not None}  # fmt: skip
+    if not shares:
+        st.caption("No time is listed for any of these traces.")
+        return
+    words = share_words(shares, traces)
+    told = [trace for name, trace in traces.items() if name in shares]
+    kinds = of_details(frame, "kinds of work", [trace.cell_id for trace in told])
+    say(frame, words, kinds, of_cells(frame, told), key="matmul-share")
+    shown = list(traces.items())[:MOST_BARS]
+    bars = [
+        ClassBar(group=group_of(trace), place=place_of(name, trace), cell_id=str(trace.cell_id),
+                 parts=by_class(parts.get(trace.cell_id, ())), failure=_failure(trace))
+        for name, trace in shown
+    ]  # fmt: skip
+    cut = f" The first {MOST_BARS} of {len(traces)} are drawn: filter, or see the table."
+    draw(
+        frame,
+        Card(
+            key="matmul-share",
+            title="Kinds of work, cell by cell",
+            note=f"Shares of the {noun(told[0])}' time; the number is that of the matrix products."
+            + (cut if len(traces) > MOST_BARS else ""),
+            alt=words,
+            rows=[_row(name, trace, parts.get(trace.cell_id, ())) for name, trace in traces.items()],
+            cells=[trace.cell for trace in traces.values() if trace.cell],
+        ),
+        lambda: class_bars(bars, view="share", state="matmul-share"),
+    )
+
+
+def _row(name: str, trace: Trace, parts: Sequence[Part]) -> dict[str, object]:
+    classes = by_class(parts)
+    whole = sum(classes.values()) or 1.0
+    asked = ("context", "mode", "precision", "backend") if trace.cell else ()
+    return {
+        "Trace": name,
+        **{title_of("profiles", key): getattr(trace.cell, key) for key in asked},
+        title_of("traces", "kernel_ms"): sum(classes.values()),
+        **{f"{words} (share)": classes.get(found, 0.0) / whole for found, words in CLASS_WORDS.items()},
+        title_of("profiles", "status"): trace.status,
+    }
+
+
+def _failure(trace: Trace) -> str | None:
+    return None if trace.status == "ok" else WORDS[trace.status]
+
+
+def share_words(shares: Mapping[str, float], traces: Mapping[str, Trace]) -> str:
+    """How the share goes from inference to a training step, in the longest step measured in both; and where
+    it is largest and smallest."""
+    inferred = {_asked(trace): name for name, trace in traces.items()
+                if trace.cell and trace.cell.mode == "inference" and name in shares}  # fmt: skip
+    pairs = [(inferred[_asked(trace)], name) for name, trace in traces.items()
+             if trace.cell and trace.cell.mode == "train" and name in shares and _asked(trace) in inferred]  # fmt: skip
+    words = ""
+    if pairs:
+        before, after = max(pairs, key=lambda pair: traces[pair[1]].kernel_ms or 0.0)
+        words = (
+            f"From inference to a whole training step, matrix products go from **{shares[before]:.0%}** to "
+            f"**{shares[after]:.0%}** of the time in **{_but_mode(traces[after])}**. "
+        )
+    low, high = min(shares, key=lambda name: shares[name]), max(shares, key=lambda name: shares[name])
+    if low == high:
+        return words or f"They take {shares[low]:.0%} in {called(low, traces[low])}."
+    return (
+        f"{words}Their share is largest in {called(high, traces[high])} ({shares[high]:.0%}) and smallest in "
+        f"{called(low, traces[low])} ({shares[low]:.0%})."
+    )
+
+
+def _asked(trace: Trace) -> tuple[object, ...]:
+    return (trace.machine, *(getattr(trace.cell, name) for name in _KEY))
+
+
+def draw_busy(frame: Frame, traces: Mapping[str, Trace]) -> None:
+    """The share of the step in which the device worked, and what profiling cost."""
+    known = {name: trace for name, trace in traces.items() if trace.busy_share is not None and trace.cell is not None}
+    if not known:
+        return
+    is_cpu = all(trace.device == "cpu" for trace in known.values())
+    st.header("What did profiling cost?" if is_cpu else "Does the GPU wait for the host?", anchor="busy")
+    words = busy_words(known)
+    say(frame, words, of_cells(frame, list(known.values())), key="busy")
+    bars = [
+        BusyBar(group=group_of(trace), place=place_of(name, trace), cell_id=str(trace.cell_id),
+                busy=trace.busy_share or 0.0, label=_cost(trace))
+        for name, trace in list(known.items())[:MOST_BARS]
+    ]  # fmt: skip
+    names = ("in operators", "between them") if is_cpu else ("device busy", "waiting for the host")
+    rest = "the profiled step" if is_cpu else "the step without the profiler"
+    draw(
+        frame,
+        Card(
+            key="busy",
+            title="In and between operators" if is_cpu else "Busy and waiting",
+            note=f"Shares of {rest}. Beside the bar: how much longer the step took with the profiler.",
+            alt=words,
+            rows=[{"Trace": name, **{title_of("profiles", key): getattr(trace, key) for key in _FIGURES}}
+                  for name, trace in known.items()],
+            cells=[trace.cell for trace in known.values() if trace.cell],
+        ),
+        lambda: busy_bars(bars, names=names),
+    )  # fmt: skip
+
+
+def _cost(trace: Trace) -> str:
+    return "" if trace.overhead_share is None else f"{trace.overhead_share:+.0%}"
+
+
+def busy_words(traces: Mapping[str, Trace]) -> str:
+    """Who waits for whom, and what profiling cost."""
+    gpu = {name: trace for name, trace in traces.items() if trace.host_bound_share is not None}
+    said = []
+    if gpu:
+        least, most = (pick(gpu, key=lambda name: gpu[name].busy_share or 0.0) for pick in (min, max))
+        also = f", but only **{gpu[least].busy_share:.0%}** of that of **{least}**" if least != most else ""
+        said.append(f"The GPU works **{gpu[most].busy_share:.0%}** of the step of **{most}**{also}; it waits for the "
+                    "host the rest.")  # fmt: skip
+    else:
+        shares = [trace.busy_share or 0.0 for trace in traces.values()]
+        said.append(f"Operators' own times add up to **{min(shares):.0%}** to **{max(shares):.0%}** of the profiled "
+                    "steps; the rest passes between operators.")  # fmt: skip
+    costs = [trace.overhead_share for trace in traces.values() if trace.overhead_share is not None]
+    if costs:
+        said.append(f"Profiling changed the time of these steps by {min(costs):+.0%} to {max(costs):+.0%}; what is "
+                    "shown as a step's time is the unprofiled one.")  # fmt: skip
+    return " ".join(said)

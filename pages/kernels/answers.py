@@ -1,0 +1,98 @@
+"""What traces are called, and what the time of a step goes to, in words.
+
+    answer(trace, parts)        # '**small · 512 · train · fp32 · eager**: matrix products take **71%** of …'
+
+Typed rows only; every number is computed from the rows that the page draws. What is read from a file of somebody else
+is only ever quoted (`quoted`).
+"""
+
+from collections.abc import Iterable, Sequence
+
+from pages.figures.frame import WORDS, number
+from pages.kernels.figures import CLASS_WORDS
+from pages.ui.markdown import literal, quoted
+from runner.schema import KernelClass
+from runner.store.queries.kernels import Part, Trace
+from runner.words import title
+
+UNKNOWN = "unknown"
+_ORDER = ("forward", "loss", "backward", "optimizer", UNKNOWN)
+WHOLE = "whole step"
+
+
+def called(name: str, trace: Trace) -> str:
+    """A trace within a sentence."""
+    return quoted(name) if trace.is_imported else f"**{literal(name)}**"
+
+
+def labels(traces: Sequence[Trace]) -> dict[str, Trace]:
+    """A name for each trace that a chooser can show: the cell in words, or the file; imported ones say so."""
+    found: dict[str, Trace] = {}
+    for trace in traces:
+        name = title(trace.cell) if trace.cell else f"{trace.title} · imported"
+        if name in found:
+            name = f"{name} · {str(trace.cell_id)[-6:]}"
+        found[name] = trace
+    return found
+
+
+def noun(trace: Trace) -> str:
+    """What the trace lists: operators take the place of kernels on a CPU."""
+    return "operators" if trace.device == "cpu" else "kernels"
+
+
+def per(trace: Trace) -> str:
+    """What the times of a trace are times of."""
+    return "a profiled step" if trace.steps else "all that was recorded"
+
+
+def phase_words(phase: str) -> str:
+    return "no known phase" if phase == UNKNOWN else WORDS.get(phase, phase)
+
+
+def phases_of(found: Iterable[str]) -> list[str]:
+    """The phases there are, in the order of a step; what the schema does not know comes last."""
+    present = dict.fromkeys(found)
+    return [*(phase for phase in _ORDER if phase in present), *(phase for phase in present if phase not in _ORDER)]
+
+
+def by_class(parts: Iterable[Part], *, phase: str | None = None) -> dict[KernelClass, float]:
+    """Milliseconds of each class, in one phase or in all."""
+    found: dict[KernelClass, float] = {}
+    for part in parts:
+        if phase in (None, part.phase):
+            found[part.kernel_class] = found.get(part.kernel_class, 0.0) + part.device_ms
+    return found
+
+
+def answer(name: str, trace: Trace, parts: Sequence[Part]) -> str:
+    """What most of the time goes to, and which phase has how much of it."""
+    classes = by_class(parts)
+    whole = sum(classes.values())
+    if not whole:
+        return f"No time is listed for {called(name, trace)}."
+    shares = sorted(((ms / whole, CLASS_WORDS[found]) for found, ms in classes.items()), reverse=True)
+    first, *rest = shares
+    others = ", ".join(f"{words} {share:.0%}" for share, words in rest[:3] if share >= 0.005)
+    spent = {phase: sum(by_class(parts, phase=phase).values()) for phase in phases_of(part.phase for part in parts)}
+    split = ", ".join(
+        f"{literal(phase_words(phase))} {ms / whole:.0%}" for phase, ms in spent.items() if ms / whole >= 0.005
+    )
+    together = f"{number(whole)} ms that the {noun(trace)} of {per(trace)} take together"
+    bare = (
+        f" Without the profiler the step takes **{number(trace.unprofiled_step_ms)} ms**."
+        if trace.unprofiled_step_ms
+        else ""
+    )
+    return (
+        f"In {called(name, trace)}, **{first[1]}** take **{first[0]:.0%}** of the {together}"
+        + (f"; then come {others}" if others else "")
+        + f".{bare} By phase: {split}."
+    )
+
+
+def matmul_share(parts: Iterable[Part]) -> float | None:
+    """The share of matrix products; None where nothing ran."""
+    classes = by_class(parts)
+    whole = sum(classes.values())
+    return classes.get("matmul", 0.0) / whole if whole else None

@@ -1,0 +1,135 @@
+"""The card about the named ranges inside attention: softmax against the matrix products, in time and in FLOPs.
+
+    draw_attention(frame, name, trace)
+
+Ranges are told by their names, Stepscope's own and those that people give theirs (`ROLES`). FLOPs are counted by the
+profiler for matrix products, and by formula for softmax; of imported traces, whose shapes nobody knows, not at all.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import streamlit as st
+
+from pages.figures.frame import number, title_of
+from pages.kernels.answers import WHOLE, called, phase_words, phases_of
+from pages.kernels.range_figures import RangeBar, in_flop, range_bars
+from pages.ui.card import Card, draw
+from pages.ui.chosen import chosen
+from pages.ui.evidence import of_details, say
+from pages.ui.frame import Frame
+from pages.ui.markdown import literal, restrict
+from runner.analysis.softmax import softmax_flops
+from runner.store.queries.kernels import Part, Trace, ranges
+
+#: What a range inside attention does, by what its name says; the first that fits.
+ROLES: Mapping[str, re.Pattern[str]] = {
+    "softmax": re.compile(r"soft ?max", re.IGNORECASE),
+    "mask": re.compile(r"mask", re.IGNORECASE),
+    "scores": re.compile(r"score|\bqk", re.IGNORECASE),
+    "product with values": re.compile(r"attention product|final mat_?mul|weighted (sum|values)|\bpv\b", re.IGNORECASE),
+}
+MATMULS = ("scores", "product with values")
+_COUNTED = " FLOPs of softmax by formula: 5 an attention weight forward, 4 backward; the mask's are not counted."
+_COLORS = {"softmax": "softmax", "mask": "elementwise"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """What one range takes in the chosen phases."""
+
+    role: str
+    device_ms: float
+    flops: int | None
+    calls: float
+
+
+def role_of(scope: str) -> str | None:
+    return next((role for role, pattern in ROLES.items() if pattern.search(scope)), None)
+
+
+def taken(parts: Sequence[Part], trace: Trace, *, phases: Sequence[str]) -> list[Taken]:
+    """Every range inside attention that ran in these phases, in the order of computing."""
+    found = []
+    for role in ("scores", "mask", "softmax", "product with values"):
+        inside = [part for part in parts if part.phase in phases and role_of(part.scope) == role]
+        if not inside:
+            continue
+        counted = [part.flops for part in inside if part.flops is not None]
+        flops = sum(counted) if counted else None
+        if role == "softmax" and trace.cell:
+            flops = sum(softmax_flops(trace.cell, phase=phase) for phase in phases)
+        found.append(
+            Taken(role=role, device_ms=sum(part.device_ms for part in inside), flops=flops,
+                  calls=sum(part.calls for part in inside))
+        )  # fmt: skip
+    return found
+
+
+def attention_words(found: Sequence[Taken], name: str, trace: Trace) -> str:
+    """How softmax stands to the two matrix products, in time and in FLOPs."""
+    softmax = next((item for item in found if item.role == "softmax"), None)
+    products = [item for item in found if item.role in MATMULS]
+    if softmax is None or not products:
+        return f"In {called(name, trace)} no ranges name both softmax and the matrix products of attention."
+    matmul_ms = sum(item.device_ms for item in products)
+    ratio = softmax.device_ms / matmul_ms if matmul_ms else 0.0
+    words = (
+        f"In {called(name, trace)}, softmax takes **{number(softmax.device_ms)} ms** and the matrix products "
+        f"around it **{number(matmul_ms)} ms**: **{number(ratio)}×** their time"
+    )
+    if softmax.flops is None or any(item.flops is None for item in products):
+        return f"{words}. FLOPs of this trace are not known."
+    flops = sum(item.flops or 0 for item in products)
+    share = softmax.flops / flops if flops else 0.0
+    return (
+        f"{words} with **{number(share)}×** their FLOPs ({in_flop(softmax.flops)} against {in_flop(flops)}). "
+        f"A FLOP of softmax takes **{number(ratio / share)}×** as long as one of a matrix product."
+        if share
+        else f"{words}."
+    )
+
+
+def draw_attention(frame: Frame, name: str, trace: Trace) -> None:
+    """Softmax against matrix products inside attention."""
+    st.header("Inside attention: softmax or matrix products?", anchor="attention-ranges")
+    parts = frame.ask(ranges, trace.cell_id)
+    phases = list(dict.fromkeys(part.phase for part in parts if role_of(part.scope)))
+    if not phases:
+        st.caption(restrict(_why_not(trace)))
+        return
+    options: dict[str, list[str]] = {phase_words(phase): [phase] for phase in phases_of(phases)}
+    if len(phases) > 1:
+        options[WHOLE] = phases
+    picked = chosen("attention-phase", "Phase of attention", list(options)) if len(options) > 1 else next(iter(options))
+    found = taken(parts, trace, phases=options[picked])
+    words = attention_words(found, name, trace)
+    say(frame, words, of_details(frame, "ranges", [trace.cell_id]), key="attention-ranges")
+    bars = [RangeBar(name=item.role, entity=_COLORS.get(item.role, "matmul"), device_ms=item.device_ms,
+                     flops=item.flops) for item in found]  # fmt: skip
+    draw(
+        frame,
+        Card(
+            key="attention-ranges",
+            title=f"Ranges inside attention: {literal(picked)}",
+            note="Everything that was launched in a range counts, scaling and casts too."
+            + (_COUNTED if trace.cell else ""),
+            alt=words,
+            rows=[{title_of("kernels", "scope"): item.role, title_of("kernels", "device_ms"): item.device_ms,
+                   title_of("kernels", "calls"): item.calls, title_of("kernels", "flops"): item.flops}
+                  for item in found],
+            cells=[trace.cell] if trace.cell else [],
+        ),
+        lambda: range_bars(bars),
+    )  # fmt: skip
+
+
+def _why_not(trace: Trace) -> str:
+    if trace.cell is None:
+        return "No range of this trace names a part of attention, such as “attention scores” or “attention softmax”."
+    if trace.cell.backend != "eager":
+        return "Ranges inside attention cannot be told apart here: the compiler fuses across them."
+    if trace.cell.attention != "naive":
+        return f"Attention is one fused kernel here ({trace.cell.attention}): no softmax of its own, and no scores."
+    return "No range inside attention was recorded for this cell."

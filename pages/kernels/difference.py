@@ -1,0 +1,169 @@
+"""The card about two traces: which kinds of work, or which kernels, make one step longer than the other.
+
+    draw_difference(frame, ("small · 512 · train · bf16 · eager", trace), others, parts)
+
+The bars add up to the difference exactly. Between two cells of a GPU it is that of their steps without the profiler:
+what no kernel accounts for is a bar of its own. Otherwise it is that of the time in kernels.
+"""
+
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+import streamlit as st
+
+from pages.figures.frame import label_of, number
+from pages.kernels.answers import by_class, called, noun, per
+from pages.kernels.figures import CLASS_WORDS, short_names
+from pages.kernels.one import totals
+from pages.kernels.waterfall_figures import waterfall
+from pages.ui.card import Card, draw
+from pages.ui.chosen import chosen, picked
+from pages.ui.evidence import of_cells, of_details, say
+from pages.ui.frame import Frame
+from pages.ui.markdown import quoted
+from runner.analysis.differences import REST, Change, changes
+from runner.store.queries.kernels import KEY, Part, Trace, kernels
+from runner.store.queries.selection import Shape
+from runner.words import shape_of
+
+#: The bar for the time of a step in which no kernel ran, less what kernels overlap.
+OUTSIDE = "outside kernels"
+MOST = 12
+Named = tuple[str, Trace]
+Parts = Mapping[UUID, Sequence[Part]]
+
+
+def draw_difference(frame: Frame, one: Named, others: Mapping[str, Trace], parts: Parts) -> None:
+    """The waterfall from another trace to the chosen one."""
+    st.header("Why does one take longer than another?", anchor="difference")
+    if not others:
+        st.caption("Only one trace here has a result. Measure another: "
+                   "`python -m runner sweep --experiment kernels --precisions fp32,bf16`.")  # fmt: skip
+        return
+    other = _choose(one[1], others)
+    by = chosen("difference-by", "Part by", ["kind of work", noun(one[1]).removesuffix("s")])
+    kinds = by == "kind of work"
+    sides = (_times(frame, other[1], parts, kinds=kinds), _times(frame, one[1], parts, kinds=kinds))
+    whole = all(_has_step(trace) for _, trace in (other, one))
+    found = between(other[1], one[1], sides, whole=whole)
+    words = difference_words(other, one, found)
+    pair = (other[1], one[1])
+    listed = of_details(frame, "kinds of work" if kinds else "kernels", [trace.cell_id for trace in pair])
+    say(frame, words, listed, of_cells(frame, pair), key="difference")
+    entities = _classes(frame, (other[1], one[1]), kinds=kinds)
+    named = _names(found, kinds=kinds)
+    draw(
+        frame,
+        Card(
+            key="difference",
+            title="From one to the other",
+            note=_note(other[1], one[1], whole=whole),
+            alt=words,
+            rows=[{"Part": change.name, "From (ms)": change.before_ms, "To (ms)": change.after_ms,
+                   "Difference (ms)": change.difference_ms} for change in found],
+            cells=[trace.cell for _, trace in (other, one) if trace.cell],
+        ),
+        lambda: waterfall(
+            [(name, entities.get(change.name, ""), change.difference_ms)
+             for name, change in zip(named, found, strict=True) if change.difference_ms],
+            ends=((f"from: {_distinct(other, one)}", sum(change.before_ms for change in found)),
+                  (f"to: {_distinct(one, other)}", sum(change.after_ms for change in found))),
+            state=f"difference-{by}",
+        ),
+    )  # fmt: skip
+
+
+def _choose(one: Trace, others: Mapping[str, Trace]) -> Named:
+    """The trace that the chosen one is compared with; at first the one that differs from it least."""
+    names = list(others)
+    nearest = min(names, key=lambda name: _distance(one, others[name]))
+    name = picked("against", "Compared with", names, default=nearest)
+    return name, others[name]
+
+
+def _distance(one: Trace, other: Trace) -> int:
+    """In how many fields two cells differ; imported traces are the farthest."""
+    if one.cell is None or other.cell is None:
+        return len(KEY) + (one.cell is not other.cell)
+    return sum(getattr(one.cell, name) != getattr(other.cell, name) for name in KEY)
+
+
+def _has_step(trace: Trace) -> bool:
+    return trace.device != "cpu" and trace.unprofiled_step_ms is not None
+
+
+def _times(frame: Frame, trace: Trace, parts: Parts, *, kinds: bool) -> dict[str, float]:
+    """Milliseconds by class or by kernel."""
+    if kinds:
+        return {str(name): took for name, took in by_class(parts.get(trace.cell_id, ())).items()}
+    return {name: took for name, (took, _) in totals(frame.ask(kernels, trace.cell_id)).items()}
+
+
+def _classes(frame: Frame, traces: Sequence[Trace], *, kinds: bool) -> dict[str, str]:
+    """What gives a part its color."""
+    if kinds:
+        return {name: name for name in CLASS_WORDS}
+    listed = [kernel for trace in traces for kernel in frame.ask(kernels, trace.cell_id)]
+    return {kernel.kernel: kernel.kernel_class for kernel in sorted(listed, key=lambda kernel: kernel.device_ms)}
+
+
+def between(
+    other: Trace, one: Trace, sides: tuple[Mapping[str, float], Mapping[str, float]], *, whole: bool
+) -> list[Change]:
+    """The change of every part. With `whole` they add up to the difference of the unprofiled steps, otherwise to that
+    of the times in kernels."""
+    found = changes(*sides, most=MOST)
+    if whole:
+        idle = [(trace.unprofiled_step_ms or 0.0) - sum(side.values())
+                for trace, side in zip((other, one), sides, strict=True)]  # fmt: skip
+        found.append(Change(name=OUTSIDE, before_ms=idle[0], after_ms=idle[1]))
+    return found
+
+
+def _names(found: Sequence[Change], *, kinds: bool) -> list[str]:
+    if kinds:
+        words: Mapping[str, str] = {str(name): text for name, text in CLASS_WORDS.items()}
+        return [words.get(change.name, change.name) for change in found]
+    return short_names([change.name for change in found])
+
+
+def difference_words(other: Named, one: Named, found: Sequence[Change]) -> str:
+    """How much longer one takes, and which part makes most of it."""
+    before, after = sum(change.before_ms for change in found), sum(change.after_ms for change in found)
+    gap = after - before
+    if _has_step(other[1]) and _has_step(one[1]):
+        subject, verb, second = "A step of", "takes", "one of"
+    else:
+        subject, verb, second = f"The {noun(one[1])} of", "take", "those of"
+    start = f"{subject} {called(*one)} {verb} {number(after)} ms, {second} {called(*other)} {number(before)} ms"
+    if not gap:
+        return f"{start}. They are the same."
+    most = max((change for change in found if change.name != REST), key=lambda change: change.difference_ms / gap)
+    kinds = most.name in CLASS_WORDS or most.name == OUTSIDE
+    name = _names([most], kinds=kinds)[0]
+    part = f"{number(abs(most.difference_ms))} ms {'more' if most.difference_ms > 0 else 'less'}"
+    longer = f"**{number(abs(gap))} ms {'longer' if gap > 0 else 'shorter'}**"
+    return f"{start}: {longer}. Most of it: {f'**{name}**' if kinds else quoted(name)}, {part}."
+
+
+def _distinct(side: Named, against: Named) -> str:
+    """What tells a trace from the other, in few words."""
+    cell, theirs = side[1].cell, against[1].cell
+    if cell is None or theirs is None:
+        return side[0] if len(side[0]) <= 40 else f"{side[0][:39]}…"
+    shape = [shape_of(cell)] if shape_of(cell) != shape_of(theirs) else []
+    words = []
+    for name in (name for name in KEY if name not in Shape.__dataclass_fields__):
+        value = getattr(cell, name)
+        if value != getattr(theirs, name):
+            words.append(value if isinstance(value, str) else f"{label_of('profiles', name).lower()} {value:,}")
+    return " · ".join([*shape, *words]) or side[0]
+
+
+def _note(other: Trace, one: Trace, *, whole: bool) -> str:
+    if per(other) != per(one):
+        return "One is the time of a step, the other the sum of all that was recorded: their difference says little."
+    if whole:
+        return ("The difference of the unprofiled steps. Outside kernels: the device waited for the host, less what "
+                "kernels overlap and what the profiler lengthened.")  # fmt: skip
+    return f"The difference of the time in {noun(one)}, of {per(one)}."

@@ -1,0 +1,71 @@
+"""From one time to another: a bar a part, each beginning where the one above ends.
+
+    figure = waterfall([("matrix products", "matmul", -11.0)], ends=(("fp32", 24.0), ("bf16", 13.0)))
+
+The parts add up to the difference of the two ends exactly; a caller who leaves something out gets an AssertionError.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from pages.figures.colors import FAINT, QUIET, SLATE, color_of
+from pages.figures.frame import escape_text, layout, number
+
+#: Above which share of the smaller end the axis does not begin at 0: all that differs would be at its far end.
+_CLOSE = 0.8
+End = tuple[str, float]
+
+
+def waterfall(changes: Sequence[tuple[str, str, float]], *, ends: tuple[End, End], state: str) -> go.Figure:
+    """`changes` are (words, entity that gives the color or nothing, ms); `ends` are the two totals in ms."""
+    (first, before), (last, after) = ends
+    steps = [before]
+    for _, _, change in changes:
+        steps.append(steps[-1] + change)
+    assert math.isclose(steps[-1], after, rel_tol=1e-9, abs_tol=1e-9), f"{steps[-1]} is not {after}"
+    begins = _beginning([*steps, after])
+    places = list(range(len(changes) + 2))
+    figure = go.Figure()
+    figure.add_bar(
+        orientation="h",
+        y=places,
+        base=[begins, *steps[:-1], begins],
+        x=[before - begins, *(change for _, _, change in changes), after - begins],
+        marker={"color": [SLATE, *(color_of(entity) if entity else FAINT for _, entity, _ in changes), SLATE]},
+        customdata=[_ms(before), *(_signed(change) for _, _, change in changes), _ms(after)],
+        hovertemplate="%{customdata}<extra></extra>",
+        showlegend=False,
+    )
+    high = [max(before, begins), *(max(pair) for pair in itertools.pairwise(steps)), after]
+    figure.add_scatter(
+        mode="text", y=places, x=high, textposition="middle right", hoverinfo="skip", showlegend=False,
+        text=[f" {text}" for text in (_ms(before), *(_signed(change) for _, _, change in changes), _ms(after))],
+        textfont={"size": 12, "color": QUIET}, cliponaxis=False,
+    )  # fmt: skip
+    names = [escape_text(name) for name in (first, *(words for words, _, _ in changes), last)]
+    labels = [f"<b>{names[0]}</b>", *names[1:-1], f"<b>{names[-1]}</b>"]
+    figure.update_layout(**layout(height=90 + 30 * len(places), state=state, legend=False), margin_r=76)
+    cut = "; the axis does not begin at 0" if begins else ""
+    low = min(begins, *steps)
+    figure.update_xaxes(
+        title=f"Time of a step (ms{cut})", range=[low, low + (max(high) - low) * 1.02], nticks=6, tickangle=0
+    )
+    figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False, tickvals=places, ticktext=labels)
+    return figure
+
+
+def _beginning(steps: Sequence[float]) -> float:
+    """Where the axis begins: at 0, unless everything happens far from it."""
+    low, high = min(steps), max(steps)
+    return 0.0 if low < _CLOSE * high else max(0.0, low - 1.5 * (high - low) - 0.02 * high)
+
+
+def _ms(value: float) -> str:
+    return f"{number(value)} ms"
+
+
+def _signed(value: float) -> str:
+    return f"{'+' if value > 0 else '−' if value < 0 else '±'}{number(abs(value))} ms"

@@ -1,0 +1,166 @@
+"""The section of *Mixed precision* on accuracy: the price of each precision, and where it comes from.
+
+    draw_accuracy(frame)
+
+Four questions: how far a pass is off, where a sum goes wrong, what autocast leaves wide, what normalization needs.
+"""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import streamlit as st
+
+from pages.mixed_precision.answers import (
+    dtypes_said,
+    formats_of,
+    lost_in,
+    place_of,
+    reason,
+    sensitivity_said,
+    sum_of,
+    worst_on_the_way,
+)
+from pages.mixed_precision.figures import Drift, drift_lines
+from pages.mixed_precision.format_figures import Sensitivity, dtype_grid, sensitivity_lines
+from pages.mixed_precision.prices import Priced, draw_price, priced
+from pages.ui.card import Card, draw
+from pages.ui.chosen import chosen, rows_of
+from pages.ui.evidence import of_details, of_rows, say
+from pages.ui.frame import Frame
+from pages.ui.markdown import restrict
+from runner.schema import TABLES, NumericsRow
+from runner.store.queries.numerics import Accumulated, accumulations, dtypes, sensitivities
+
+_STATISTICS = ("mean of squares", "variance", "mean", "output")
+_SUM = ("total", "exact", "error", "rounded_value", "spacing", "last_increment", "slips_at", "status")
+_MODELS = {"Transformer": "transformer", "toy: linear, ReLU, layer norm, linear": "toy"}
+
+
+def draw_accuracy(frame: Frame) -> None:
+    """All of it, as far as there are rows."""
+    st.header("What does it cost in accuracy?", anchor="accuracy")
+    found, sums = priced(frame), frame.ask(accumulations, rows_of(frame))
+    if not found and not sums:
+        st.markdown(
+            restrict(f"No row {frame.where} says it for these sizes and contexts. This measures it, in seconds:")
+        )
+        st.code("python -m runner sweep --experiment numerics", language="bash", wrap_lines=True)
+        return
+    if found:
+        draw_price(frame, found)
+    if sums:
+        _draw_sums(frame, [one for one in sums if one.row.total is not None])
+    done = [one for one in found if one.row.status == "ok"]
+    if done:
+        rows = _chosen_place(done)
+        _draw_dtypes(frame, rows)
+        _draw_normalization(frame, rows[0])
+
+
+def _chosen_place(found: Sequence[Priced]) -> list[NumericsRow]:
+    """The precisions of one model; the largest unless the reader chooses another."""
+    places = list(dict.fromkeys(place_of(one.row) for one in found))
+    label = "Model for dtypes and normalization"
+    place = chosen("numerics-model", label, places, default=places[-1]) if len(places) > 1 else places[0]
+    return [one.row for one in found if place_of(one.row) == place]
+
+
+def _draw_sums(frame: Frame, sums: Sequence[Accumulated]) -> None:
+    if not sums:
+        return
+    row = sums[0].row
+    st.header(restrict(f"What do {row.addends:,} additions of {row.value:g} give?"), anchor="sums")
+    words = "\n".join(f"- {reason(one.row)}" for one in sums) + f"\n\n{worst_on_the_way(sums)}"
+    last = of_details(frame, "sums on their way", [sums[-1].row.cell_id])
+    say(frame, words, of_rows(frame, [one.row for one in sums]), last, key="accumulation")
+    columns = TABLES["accumulation"]
+    draw(
+        frame,
+        Card(
+            key="accumulation",
+            title="How the sums drift",
+            note="One tensor added to another, again and again; 0 is the exact sum.",
+            alt=f"Sums less the exact ones. {' '.join(reason(one.row) for one in sums)}",
+            rows=[{"Sum": sum_of(one.row)} | {columns.column(name).title: getattr(one.row, name) for name in _SUM}
+                  for one in sums],
+            cells=[one.row for one in sums],
+        ),
+        lambda: drift_lines(_drifts(sums), value=row.value),
+    )  # fmt: skip
+
+
+def _drifts(sums: Sequence[Accumulated]) -> list[Drift]:
+    """One line for each different way; sums that agree at every point share one."""
+    lines: dict[tuple[tuple[int, float], ...], list[Accumulated]] = {}
+    for one in sums:
+        lines.setdefault(one.on_the_way, []).append(one)
+    return [
+        Drift(
+            line="; ".join(sum_of(one.row) for one in same),
+            entity=same[0].row.accumulator,
+            points=[(addend, total - addend * same[0].row.value) for addend, total in points],
+            dash="solid" if same[0].row.accumulator == same[0].row.addend else "dash",
+            slips_at=same[0].row.slips_at,
+        )
+        for points, same in lines.items()
+        if points
+    ]
+
+
+def _draw_dtypes(frame: Frame, rows: Sequence[NumericsRow]) -> None:
+    st.header("What does autocast leave in fp32?", anchor="dtypes")
+    model = chosen("dtypes-of", "Read from", list(_MODELS))
+    precision: dict[UUID, str] = {row.cell_id: row.precision for row in rows}
+    read = [row for row in frame.ask(dtypes, tuple(precision)) if row.model == _MODELS[model]]
+    by_precision = {
+        name: formats_of(row for row in read if precision[row.cell_id] == name) for name in precision.values()
+    }
+    words = dtypes_said({name: formats for name, formats in by_precision.items() if name in ("fp16", "bf16")})
+    say(frame, words, of_details(frame, "dtypes", list(precision)), key="dtypes")
+    columns = TABLES["dtypes"]
+    grid = {(part, name): by_precision[name].get(part, [])
+            for formats in by_precision.values() for part in formats for name in by_precision}  # fmt: skip
+    draw(
+        frame,
+        Card(
+            key="dtypes",
+            title="dtypes of a pass, as read from it",
+            note="Read by hooks, on the device of these rows: autocast has other rules on a CPU than on CUDA.",
+            alt=f"A table of parts and precisions. {words}",
+            rows=[{columns.column("model").title: row.model, "Precision": precision[row.cell_id]}
+                  | {columns.column(name).title: getattr(row, name) for name in ("part", "module", "dtype")}
+                  for row in read],
+            cells=rows,
+        ),
+        lambda: dtype_grid(grid),
+    )  # fmt: skip
+
+
+def _draw_normalization(frame: Frame, row: NumericsRow) -> None:
+    points = frame.ask(sensitivities, row.cell_id)
+    if not points:
+        return
+    st.header("What in normalization needs more than 16 bits?", anchor="normalization")
+    statistic = chosen("statistic", "Statistic", _STATISTICS)
+    shown = [point for point in points if point.statistic == statistic]
+    words = sensitivity_said(shown, statistic=statistic)
+    say(frame, words, of_details(frame, "normalization", [row.cell_id]), key="normalization")
+    columns = TABLES["normalisation"]
+    names = ("statistic", "computed_in", "scale", "error", "overflowed_share", "underflowed_share")
+    draw(
+        frame,
+        Card(
+            key="normalization",
+            title=f"The {statistic} against float64",
+            note=f"Of the residual streams that enter blocks of {place_of(row)}, times powers of two; the worst block. "
+            "Crosses: values lost to infinity or to 0. bf16 has fp32's exponents, so that it is coarse at every size.",
+            alt=f"Errors by scale and dtype. {words}",
+            rows=[{columns.column(name).title: getattr(point, name) for name in names} for point in points],
+            cells=[row],
+        ),
+        lambda: sensitivity_lines(
+            [Sensitivity(computed_in=point.computed_in, scale=point.scale, error=point.error,
+                         lost=lost_in(point)) for point in shown],
+            what=statistic,
+        ),
+    )  # fmt: skip

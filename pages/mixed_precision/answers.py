@@ -1,0 +1,141 @@
+"""What the rows of `numerics` say, in words: places, sizes of errors, why a sum is off, what autocast left wide.
+
+>>> relative_error(0.0047), relative_error(3.4e-7)
+('0.470%', '3.40×10⁻⁷')
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from pages.figures.frame import relative_error, small_number
+from pages.mixed_precision.format_figures import times
+from runner.schema import AccumulationRow, DtypeRow, NumericsCell
+from runner.store.queries.numerics import Accumulated, Sensitive
+from runner.words import shape_of
+
+_SHORT = {"float64": "fp64", "float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
+#: What the last part of a module's path stands for in the model; other modules go by their path.
+_PARTS = {
+    "embedding": "embedding",
+    "attention_norm": "normalization",
+    "feed_forward_norm": "normalization",
+    "final_norm": "normalization",
+    "query": "queries, keys and values",
+    "key": "queries, keys and values",
+    "value": "queries, keys and values",
+    "attention": "attention's output",
+    "gate": "gate and up products",
+    "up": "gate and up products",
+    "feed_forward": "feed-forward's output",
+    "0": "residual stream",
+    "first": "first linear's output",
+    "relu": "ReLU's output",
+    "layer_norm": "layer norm's output",
+}
+#: Modules whose output is another part already: the product at a part's end, and the logits.
+_SAME = {"output", "down", "head", "last"}
+
+
+def place_of(cell: NumericsCell) -> str:
+    """The model and the pass, without the precision."""
+    rare = [f"{name.replace('_', ' ')} {getattr(cell, name)}" for name in ("batch", "attention", "weights_dtype")
+            if getattr(cell, name) != NumericsCell.__dataclass_fields__[name].default]  # fmt: skip
+    return " · ".join([shape_of(cell), f"{cell.context:,} tokens", *rare])
+
+
+def sum_of(row: AccumulationRow) -> str:
+    """How the sum is written."""
+    return f"{row.accumulator} += {row.addend}" + (", upcast first" if row.upcast else "")
+
+
+def reason(row: AccumulationRow) -> str:
+    """Why the sum is what it is: how the addend is held, or what the last addition made of it."""
+    if row.total is None or row.rounded_value is None or row.spacing is None or row.last_increment is None:
+        return f"**{sum_of(row)}** has no result."
+    error = row.error or 0
+    start = f"**{sum_of(row)}** gives **{row.total:.9g}**, off by {signed(error)}"
+    apart_by = f"{row.spacing:g}" if row.spacing >= 1e-4 else small_number(row.spacing)
+    apart = f"near {row.total:.3g}, {row.accumulator}'s numbers are {apart_by} apart"
+    if row.slips_at is not None:
+        return (
+            f"{start}: {apart}, so that adding {row.rounded_value:.9g} adds {row.last_increment:g}. From addend "
+            f"{row.slips_at:,} on, the sum grows by a tenth too much or too little."
+        )
+    held = row.addends * (row.rounded_value - row.value)
+    if abs(error - held) < 0.01 * abs(error):
+        return (
+            f"{start}: {row.addend} holds {row.value:g} as {row.rounded_value:.9g}, and {row.addends:,} times that is "
+            f"off by as much. Adding in {row.accumulator} costs nothing more."
+        )
+    return f"{start}: {apart}, and every addition is rounded to one of them."
+
+
+def worst_on_the_way(sums: Sequence[Accumulated]) -> str:
+    """How far off the narrowest sum was before its end; empty if that was the worst."""
+    last = sums[-1]
+    offs = [total - addend * last.row.value for addend, total in last.on_the_way]
+    worst = max(offs, key=abs, default=0.0)
+    if abs(worst) <= abs(last.row.error or 0):
+        return ""
+    return f"On its way, {sum_of(last.row)} was off by as much as **{signed(worst)}**: that it ends so close is luck."
+
+
+def signed(value: float) -> str:
+    """With its sign, also a minus that is as wide as a plus."""
+    return ("−" if value < 0 else "+") + small_number(abs(value))
+
+
+def part_of(row: DtypeRow) -> str | None:
+    """The part of the model that the row is about; None for what is another part already."""
+    if row.part in ("logits", "loss"):
+        return row.part
+    if row.part in ("parameter", "gradient"):
+        return f"{row.part}s"
+    last = row.module.rsplit(".", 1)[-1]
+    return None if last in _SAME else _PARTS.get(last, row.module)
+
+
+def formats_of(rows: Iterable[DtypeRow]) -> dict[str, list[str]]:
+    """Part -> the formats that it was seen in, parts in the order of the pass."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        part, name = part_of(row), _SHORT.get(row.dtype, row.dtype)
+        if part is not None and name not in found.setdefault(part, []):
+            found[part].append(name)
+    return found
+
+
+def dtypes_said(by_precision: Mapping[str, Mapping[str, Sequence[str]]]) -> str:
+    """Which parts are in which format; precisions that differ only in their own name are said once."""
+    sentences: dict[str, list[str]] = {}
+    for precision, formats in by_precision.items():
+        groups: dict[str, list[str]] = {}
+        for part, names in formats.items():
+            said = " and ".join("that precision" if name == precision else f"**{name}**" for name in names)
+            groups.setdefault(said, []).append(part)
+        text = "; ".join(f"in {said}: {', '.join(parts)}" for said, parts in groups.items())
+        sentences.setdefault(text, []).append(precision)
+    return " ".join(f"Under {' and '.join(same)} autocast, {text}." for text, same in sentences.items())
+
+
+def sensitivity_said(points: Sequence[Sensitive], *, statistic: str) -> str:
+    """What each 16-bit format makes of a statistic as it is, and at which scales it loses it."""
+    said = []
+    for name in ("fp16", "bf16"):
+        line = [point for point in points if point.computed_in == name and point.statistic == statistic]
+        usual = next((point for point in line if point.scale == 1), None)
+        if usual is None:
+            continue
+        scales: dict[str, list[str]] = {}
+        for point in line:
+            if lost_in(point):
+                scales.setdefault(lost_in(point), []).append(f"{times(point.scale)}×")
+        ends = [f"at {', '.join(at)} it {lost}" for lost, at in scales.items()]
+        fate = "; ".join(ends) if ends else "at no scale is it lost"
+        said.append(f"**{name}** it is off by {relative_error(usual.error)} at 1×; {fate}")
+    return f"The {statistic} of a residual stream: in {'. In '.join(said)}." if said else ""
+
+
+def lost_in(point: Sensitive) -> str:
+    """What of a statistic is lost, in words; empty if nothing to speak of is."""
+    words = [("overflows", point.overflowed_share), ("becomes 0", point.underflowed_share)]
+    return ", ".join(f"{word} for {100 * share:.0f}% of tokens" for word, share in words if share >= 0.005)

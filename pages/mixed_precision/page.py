@@ -1,0 +1,78 @@
+"""How much faster is mixed precision? The same cells in fp32 and in bf16, fp16 or tf32, by phase and by size."""
+
+import streamlit as st
+
+from pages.figures.speedups import speedup_trend
+from pages.mixed_precision.accuracy import draw_accuracy
+from pages.mixed_precision.prices import price
+from pages.ui import marks
+from pages.ui.answers import speedup_answer, trend_answer
+from pages.ui.card import Card, draw
+from pages.ui.comparison import choose_variant, comparison, draw_dots, list_left_out, unpaired, variants
+from pages.ui.evidence import of_pairs, say
+from pages.ui.frame import Answer, Frame, Page
+from pages.ui.samples import draw_samples
+from pages.ui.states import no_rows
+from pages.ui.trust import draw_trust
+from runner.analysis.comparison import LeftOut
+
+BASELINE = "fp32"
+
+
+def page(frame: Frame) -> None:
+    st.title("How much faster is mixed precision?", anchor=False)
+    names = variants(frame, "precision", baseline=BASELINE)
+    if not names:
+        no_rows(
+            "There is only one precision here.", "Measure another: `python -m runner sweep --precisions fp32,bf16`."
+        )
+        draw_accuracy(frame)
+        return
+    lead = st.empty()
+    variant = choose_variant(names, key="against", label="Compared with fp32")
+    compared = comparison(frame, "precision", baseline=BASELINE, variant=variant)
+    answer = speedup_answer(compared, baseline=BASELINE, variant=variant)
+    cost, errors = price(frame, variant)
+    words = f"{answer} {trend_answer(compared.speedups)} {cost}"
+    say(frame, words, of_pairs(frame, compared), errors, at=lead)
+    draw_dots(frame, compared, axis="precision", variant=variant, baseline=BASELINE)
+    if compared.speedups:
+        _trend(frame, variant)
+    list_left_out(frame, compared, axis="precision")
+    if compared.speedups:
+        draw_trust(frame, [side for found in compared.speedups for side in (found.base, found.other)])
+        draw_samples(frame, frame.measured())
+    draw_accuracy(frame)
+
+
+def _trend(frame: Frame, variant: str) -> None:
+    compared = comparison(frame, "precision", baseline=BASELINE, variant=variant)
+    dots = marks.speedup_dots_of(frame, compared, axis="precision")
+    draw(
+        frame,
+        Card(
+            key="trend",
+            title="Trend with size",
+            note="Every pair over its number of parameters; lines join the geometric means.",
+            alt=f"Speedup of {variant} over the number of parameters. {trend_answer(compared.speedups)}",
+            rows=marks.speedup_table(frame, compared),
+            cells=[side.cell for found in compared.speedups for side in (found.base, found.other)],
+        ),
+        lambda: speedup_trend(dots, variant=variant),
+    )
+
+
+def headline(frame: Frame) -> Answer:
+    """The answer of the first precision that was measured beside fp32; the page has the others."""
+    left_out: list[LeftOut] = []
+    for name in variants(frame, "precision", baseline="fp32"):
+        compared = comparison(frame, "precision", baseline="fp32", variant=name)
+        if compared.speedups:
+            return speedup_answer(compared, baseline="fp32", variant=name), of_pairs(frame, compared)
+        left_out += compared.left_out
+    return unpaired(frame, left_out, axis="precision", baseline="fp32"), None
+
+
+PAGE = Page(
+    title="Mixed precision", address="mixed-precision", icon=":material/compare_arrows:", draw=page, headline=headline
+)

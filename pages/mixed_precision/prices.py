@@ -1,0 +1,143 @@
+"""What a precision costs beside what it buys: the clause above the page, and the card of errors and speedups.
+
+clause, found = price(frame, "bf16"); draw_price(frame, priced(frame))
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pages.figures.frame import number, relative_error
+from pages.mixed_precision.answers import place_of
+from pages.mixed_precision.figures import Price, price_dots
+from pages.ui.card import Card, draw
+from pages.ui.chosen import rows_of
+from pages.ui.comparison import comparison
+from pages.ui.evidence import Found, of_cells, of_rows, say
+from pages.ui.frame import Frame
+from runner.analysis.comparison import Speedup
+from runner.schema import TABLES, NumericsCell, NumericsRow, StepCell
+from runner.store.queries.numerics import precisions
+
+BASELINE = "fp32"
+_SHARED = tuple(name for name in NumericsCell.names() if name != "precision")
+_ANSWERS = (
+    "status", "reference", "loss", "loss_error", "logits_error", "gradient_error", "worst_gradient_error",
+    "worst_gradient", "zero_gradient_share", "loss_scale", "unscaled_zero_gradient_share", "matmul_precision",
+    "message",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Priced:
+    """One precision of one model, and how much faster the same step was measured to be."""
+
+    row: NumericsRow
+    speedup: Speedup | None
+
+
+def priced(frame: Frame) -> list[Priced]:
+    """Every precision that the sidebar's size and context leave; backends and precisions are all shown."""
+    free = replace(frame, selection=replace(frame.selection, precisions=(), backends=()))
+    rows = [one.row for one in frame.ask(precisions, rows_of(frame)) if free.selection.holds(one.row.step())]
+    variants = {row.precision for row in rows if row.precision != BASELINE}
+    found = {name: comparison(free, "precision", baseline=BASELINE, variant=name).speedups for name in variants}
+    return [Priced(row=row, speedup=_speedup(row, found.get(row.precision, []))) for row in rows]
+
+
+def _speedup(row: NumericsRow, found: Sequence[Speedup]) -> Speedup | None:
+    """That of the plain eager step of the same shape, if it was measured."""
+    plain = StepCell(**{name: getattr(row, name) for name in _SHARED}, mode="train", precision="fp32")
+    names = (*_SHARED, "backend", "optimizer", "checkpoint_blocks")
+    asked = [getattr(plain, name) for name in names]
+    same = (one for one in found if [getattr(one.base.cell, name) for name in names] == asked)
+    return next((one for one in same if one.phase == "step"), None)
+
+
+def price(frame: Frame, variant: str) -> tuple[str, Found | None]:
+    """What `variant` costs in the largest model it was looked at in, with its row; empty if it was not."""
+    rows = [one.row for one in priced(frame) if one.row.precision == variant and one.row.gradient_error is not None]
+    if not rows:
+        return "", None
+    row = rows[-1]
+    words = (
+        f"Its price: gradients are off by **{relative_error(row.gradient_error)}** and the loss by "
+        f"{relative_error(row.loss_error)} (one pass of {place_of(row)} beside {row.reference})."
+    )
+    return words, of_rows(frame, [row])
+
+
+def draw_price(frame: Frame, found: Sequence[Priced]) -> None:
+    """The card, with the sentence that answers for the largest model."""
+    done = [one for one in found if one.row.gradient_error is not None]
+    if not done:
+        words = "None of these passes has an error: each was the reference, or has no result."
+        say(frame, words, of_rows(frame, [one.row for one in found]), key="precision-price")
+        return
+    largest = [one for one in done if place_of(one.row) == place_of(done[-1].row)]
+    words = _answer(largest)
+    say(frame, words, *_of_priced(frame, largest), key="precision-price")
+    modes = sorted({one.speedup.base.cell.mode for one in done if one.speedup})
+    note = "One forward and backward pass with the same weights and tokens; errors are ‖x − reference‖ / ‖reference‖."
+    if modes:
+        note += " Speedups are of the eager step of the same shape, with 95% intervals."
+    else:
+        note += " No speedup stands beside them: the eager step of none of these shapes has results in two precisions."
+    draw(
+        frame,
+        Card(
+            key="precision-price",
+            title="Errors beside speedups",
+            note=note,
+            alt=f"Relative errors of loss, logits and gradients by precision. {words}",
+            rows=[_line(one) for one in found],
+            cells=[one.row for one in found],
+        ),
+        lambda: price_dots([_mark(one) for one in done], mode=", ".join(modes)),
+    )
+
+
+def _of_priced(frame: Frame, found: Sequence[Priced]) -> tuple[Found | None, Found | None]:
+    """The rows of the passes, and those of the steps whose speedups stand beside them."""
+    steps = [side for one in found if one.speedup for side in (one.speedup.base, one.speedup.other)]
+    return of_rows(frame, [one.row for one in found]), of_cells(frame, steps)
+
+
+def _answer(found: Sequence[Priced]) -> str:
+    """Errors and speedups of one model."""
+    row = found[0].row
+    said = [f"**{one.row.precision}** {relative_error(one.row.gradient_error)}{_pace(one)}" for one in found]
+    lost = [one.row for one in found if one.row.unscaled_zero_gradient_share]
+    scaler = "".join(
+        f" Without its gradient scaler, {one.precision} would lose "
+        f"{relative_error(one.unscaled_zero_gradient_share)} of the gradients to zero; with it, "
+        f"{relative_error(one.zero_gradient_share)}."
+        for one in lost
+    )
+    return f"Gradients of {place_of(row)} are off from {row.reference} by {', '.join(said)}.{scaler}"
+
+
+def _pace(one: Priced) -> str:
+    return f" ({number(one.speedup.ratio)}× the speed of {BASELINE})" if one.speedup else ""
+
+
+def _mark(one: Priced) -> Price:
+    row, speedup = one.row, one.speedup
+    errors = {"loss": row.loss_error, "logits": row.logits_error, "gradients": row.gradient_error}
+    return Price(
+        place=place_of(row), precision=row.precision, cell_id=str(row.cell_id), errors=errors,
+        ratio=speedup.ratio if speedup else None, low=speedup.low if speedup else None,
+        high=speedup.high if speedup else None,
+    )  # fmt: skip
+
+
+def _line(one: Priced) -> dict[str, Any]:
+    columns, speedup = TABLES["numerics"], one.speedup
+    return {
+        "Model": place_of(one.row),
+        columns.column("precision").title: one.row.precision,
+        **{columns.column(name).title: getattr(one.row, name) for name in _ANSWERS},
+        "Speedup (×)": speedup.ratio if speedup else None,
+        "Low (×)": speedup.low if speedup else None,
+        "High (×)": speedup.high if speedup else None,
+    }

@@ -1,0 +1,49 @@
+"""A data frame as an HTML table, with the headings, the order and the percentages of the page's own table.
+
+html_table(frame, proto=element.proto)
+"""
+
+import json
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from pages.ui.formats import in_words, is_missing
+
+
+def html_table(frame: pd.DataFrame, *, proto: Any = None) -> str:
+    """`proto` is Streamlit's description of the table, if there is one. A wide table scrolls, also by keyboard."""
+    config: dict[str, dict[str, Any]] = json.loads(getattr(proto, "columns", "") or "{}")
+    order = list(getattr(proto, "column_order", ())) or list(frame.columns)
+    shown = [name for name in order if name in frame.columns and not config.get(name, {}).get("hidden")]
+    headings = [str(config.get(name, {}).get("label") or name) for name in shown]
+    percent = [_format(config, name) == "percent" for name in shown]
+    numeric = [pd.api.types.is_numeric_dtype(frame[name]) for name in shown]
+    head = "".join(f"<th{_side(right)}>{escape(text)}</th>" for text, right in zip(headings, numeric, strict=True))
+    rows = [
+        "".join(
+            f"<td{_side(right)}>{escape(_words(value, share=share))}</td>"
+            for value, right, share in zip(row, numeric, percent, strict=True)
+        )
+        for row in frame[shown].itertuples(index=False, name=None)
+    ]
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    name = escape(getattr(proto, "alt", "") or "Table", quote=True)
+    return (
+        f'<div class="table" role="region" tabindex="0" aria-label="{name}">'
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _format(config: dict[str, dict[str, Any]], name: str) -> str | None:
+    found: str | None = (config.get(name, {}).get("type_config") or {}).get("format")
+    return found
+
+
+def _side(right: bool) -> str:
+    return ' class="number"' if right else ""
+
+
+def _words(value: Any, *, share: bool) -> str:
+    return f"{value:.1%}" if share and not is_missing(value) else in_words(value)

@@ -1,1 +1,0 @@
-"""The parts of the page of one's own SQL."""

@@ -1,0 +1,192 @@
+"""The cards of Peak memory that draw many cells: the parts of each peak, growth with the context, predictions.
+
+    draw_parts(frame, cells, names)
+
+`cells` are of one mode; `names` are the names of the shapes.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import streamlit as st
+
+from pages.figures.frame import WORDS, escape_text, title_of
+from pages.figures.scaling import Axis, ScalingPoint, scaling_lines
+from pages.peak_memory.answers import (
+    Names,
+    answer,
+    bf16_words,
+    context_words,
+    group_of,
+    pairs_of,
+    place_of,
+    predicted_words,
+)
+from pages.peak_memory.figures import PeakPair, PredictedDot, peak_pairs, predicted_dots
+from pages.peak_memory.part_figures import PeakBar, part_bars
+from pages.peak_memory.tensors import draw_part_pairs
+from pages.ui.card import Card, draw
+from pages.ui.evidence import of_cells, say
+from pages.ui.frame import Frame
+from pages.ui.pin import pin
+from runner.schema import TABLES
+from runner.store.queries.memory import PARTS, Peak
+
+#: More bars than these are not one picture any more.
+MOST_BARS = 40
+_PEAKS = ("peak_phase", "peak_allocated_bytes", "peak_reserved_bytes", "peak_driver_bytes", "predicted_peak_bytes")
+
+
+def asked_of(cell: Peak, names: Names) -> dict[str, Any]:
+    """What was asked for, as a table's first columns."""
+    keys = ("context", "mode", "precision")
+    columns = TABLES["memory"]
+    return {"Size": group_of(cell.cell, names), **{columns.column(k).title: getattr(cell.cell, k) for k in keys}}
+
+
+def table_of(cells: Sequence[Peak], names: Names) -> list[dict[str, Any]]:
+    """One row a cell: its peaks and every part in bytes, peaks of phases, how it ended."""
+    columns = TABLES["memory"]
+    return [
+        {
+            **asked_of(cell, names),
+            **{columns.column(name).title: getattr(cell, name) for name in _PEAKS},
+            **{columns.column(column).title: cell.parts[name] for name, column in PARTS.items()},
+            **{f"Peak in {phase} (bytes)": size for phase, size in cell.phases.items()},
+            columns.column("status").title: cell.status,
+            columns.column("message").title: cell.message,
+        }
+        for cell in cells
+    ]
+
+
+def bar_of(cell: Peak, *, group: str, place: str) -> PeakBar:
+    """One cell as a stacked bar."""
+    failed = cell.status != "ok"
+    failure = WORDS[cell.status] + (f" in {cell.failed_phase}" if cell.failed_phase else "") if failed else None
+    parts = {name: size for name, size in cell.parts.items() if size}
+    return PeakBar(group=group, place=place, cell_id=str(cell.cell_id), parts=parts,
+                   total=cell.peak_allocated_bytes or 0, failure=escape_text(failure) if failure else None)  # fmt: skip
+
+
+def draw_parts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
+    """What each peak is made of."""
+    shown = cells[:MOST_BARS]
+    bars = [
+        bar_of(cell, group=group_of(cell.cell, names), place=f"{cell.cell.context:,} · {cell.cell.precision}")
+        for cell in shown
+    ]
+    cut = f" The first {MOST_BARS} of {len(cells)} cells are drawn: filter, or see the table."
+    asked = [cell.cell for cell in cells]
+    draw(
+        frame,
+        Card(
+            key="peak-parts",
+            title="The parts of every peak",
+            note="What is alive when the step's memory is largest, by what it is for; the number is the peak."
+            + (cut if len(cells) > MOST_BARS else ""),
+            alt=f"Stacked parts of each peak. {answer(cells, names)}",
+            rows=table_of(cells, names),
+            cells=asked,
+        ),
+        lambda: part_bars(bars, state="peak-parts"),
+        on_click=pin,
+    )
+
+
+def draw_contexts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
+    """The peak against the context, a line a size and precision."""
+    if len({cell.cell.context for cell in cells}) < 2:
+        return
+    limits = [cell.machine_bytes for cell in cells if cell.machine_bytes and cell.status == "oom"]
+    axis = Axis(x=title_of("memory", "context"), y=TABLES["memory"].column("peak_allocated_bytes").label,
+                unit="bytes", state="peak-context", limit_bytes=max(limits, default=None))  # fmt: skip
+    points = [
+        ScalingPoint(
+            line=f"{group_of(cell.cell, names)} {cell.cell.precision}", entity=cell.cell.precision,
+            length=cell.cell.context, cell_id=str(cell.cell_id), ran_out=cell.status == "oom",
+            value=cell.predicted_peak_bytes if cell.status == "oom" else cell.peak_allocated_bytes,
+        )
+        for cell in sorted(cells, key=lambda cell: cell.cell.context)
+        if cell.status in ("ok", "oom")
+    ]  # fmt: skip
+    words, asked = context_words(cells, names), [cell.cell for cell in cells]
+    draw(
+        frame,
+        Card(
+            key="peak-context",
+            title="Peak against context",
+            answer=words,
+            evidence=[of_cells(frame, cells)],
+            note="Flat: weights and optimizer state dominate. ∝ S: activations. ∝ S²: attention's scores.",
+            alt=f"Peak of memory against context length, log-log, a line a size and precision. {words}",
+            rows=table_of(cells, names),
+            cells=asked,
+        ),
+        lambda: scaling_lines(points, axis=axis),
+        on_click=pin,
+    )
+
+
+def draw_precisions(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
+    """bf16 beside fp32, with the reason where it needs more."""
+    st.header("Does bf16 need less memory?", anchor="bf16")
+    pairs = pairs_of(cells)
+    if not pairs:
+        st.caption("No two cells here with a peak differ in nothing but fp32 and bf16. Measure them: "
+                   "`python -m runner sweep --experiment memory --precisions fp32,bf16`.")  # fmt: skip
+        return
+    words = bf16_words(pairs, names)
+    sides = [side for pair in pairs for side in (pair.base, pair.other)]
+    say(frame, words, of_cells(frame, sides), key="peak-precision")
+    dots = [
+        PeakPair(place=f"{group_of(pair.base.cell, names)} · {pair.base.cell.context:,}",
+                 base=pair.base.peak_allocated_bytes or 0, other=pair.other.peak_allocated_bytes or 0)
+        for pair in pairs[:MOST_BARS]
+    ]  # fmt: skip
+    asked = [side.cell for side in sides]
+    rows = [{**row, "bf16 / fp32": pair.ratio}
+            for pair in pairs for row in table_of([pair.base, pair.other], names)]  # fmt: skip
+    draw(
+        frame,
+        Card(
+            key="peak-precision",
+            title="bf16 beside fp32",
+            note="One line a pair of cells that differ in the precision alone; the number is bf16 over fp32.",
+            alt=f"Peaks in fp32 and bf16. {words}",
+            rows=rows,
+            cells=asked,
+        ),
+        lambda: peak_pairs(dots, names=("fp32", "bf16")),
+    )
+
+
+def draw_predicted(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
+    """Predicted against measured peaks."""
+    known = [cell for cell in cells if cell.predicted_peak_bytes and cell.peak_allocated_bytes]
+    dots = [
+        PredictedDot(place=place_of(cell.cell, names), cell_id=str(cell.cell_id), precision=cell.cell.precision,
+                     predicted=cell.predicted_peak_bytes or 0, measured=cell.peak_allocated_bytes or 0)
+        for cell in known
+    ]  # fmt: skip
+    if not dots:
+        return
+    st.header("Was it to be expected?", anchor="predicted")
+    words = predicted_words(dots)
+    say(frame, words, of_cells(frame, known), key="peak-predicted")
+    asked = [cell.cell for cell in cells]
+    draw(
+        frame,
+        Card(
+            key="peak-predicted",
+            title="Predicted against measured",
+            note="Predicted by closed formulas from the shape alone. On the line, prediction and measurement agree.",
+            alt=f"Measured peaks over predicted ones. {words}",
+            rows=[{"Cell": dot.place, "Predicted (bytes)": dot.predicted, "Measured (bytes)": dot.measured,
+                   "Measured / predicted": dot.ratio} for dot in dots],
+            cells=asked,
+        ),
+        lambda: predicted_dots(dots),
+        on_click=pin,
+    )  # fmt: skip
+    draw_part_pairs(frame, cells, names)

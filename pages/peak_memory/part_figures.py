@@ -1,0 +1,111 @@
+"""What a peak of memory is made of, cell by cell: stacked bars, one a cell, in the colors of the categories.
+
+    figure = part_bars([PeakBar(group="toy-64", place="128 · fp32", parts={"parameter": 1.4e6}, …)], state="parts")
+
+A failed cell keeps its place, with its reason instead of a bar.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import plotly.graph_objects as go
+
+from pages.figures.bytes import in_unit, unit_for
+from pages.figures.colors import QUIET, RED, color_of
+from pages.figures.frame import layout
+from pages.figures.rows import BAR, chart_pixels, under_headings
+
+#: Words for the categories, many of each.
+CATEGORY_WORDS = {
+    "parameter": "parameters",
+    "gradient": "gradients",
+    "optimizer state": "optimizer state",
+    "activation": "activations",
+    "autocast copy": "autocast copies",
+    "input": "inputs",
+    "temporary": "temporaries",
+    "workspace": "workspace",
+    "rounding": "rounding",
+    "unknown": "unexplained",
+    "fragmentation": "fragmentation",
+}
+#: What CUDA's allocator adds to the sizes asked for, and its pattern: it holds no tensor.
+ALLOCATOR = {"rounding": ".", "fragmentation": "/"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeakBar:
+    """One cell. `parts` are bytes by category; `total` is the peak of live tensors."""
+
+    group: str
+    place: str
+    cell_id: str
+    parts: dict[str, int] = field(default_factory=dict)
+    total: int = 0
+    failure: str | None = None
+
+
+def part_bars(bars: Sequence[PeakBar], *, state: str) -> go.Figure:
+    """The chart. Parts without a byte in any cell are left out. A negative residual, where parts come to more than the
+    peak, begins at zero and goes to the left."""
+    ends = [sum(max(size, 0) for size in bar.parts.values()) for bar in bars]
+    least = min((size for bar in bars for size in bar.parts.values()), default=0)
+    factor, unit = unit_for(ends)
+    rows = under_headings([bar.group for bar in bars], [bar.place for bar in bars])
+    figure = go.Figure()
+    for category, words in CATEGORY_WORDS.items():
+        chosen = [(at, bar) for at, bar in zip(rows.at, bars, strict=True) if bar.parts.get(category)]
+        if not chosen:
+            continue
+        figure.add_bar(
+            name=words,
+            orientation="h",
+            y=[at for at, _ in chosen],
+            x=[bar.parts[category] / factor for _, bar in chosen],
+            width=BAR,
+            marker={"color": QUIET if category in ALLOCATOR else color_of(category), "line": {"width": 0},
+                    "pattern": {"shape": ALLOCATOR.get(category, ""), "size": 6, "solidity": 0.25}},
+            customdata=[[bar.cell_id, _hover(bar, category)] for _, bar in chosen],
+            hovertemplate="%{customdata[1]}<extra></extra>",
+        )  # fmt: skip
+    figure.add_scatter(
+        mode="text",
+        y=rows.at,
+        x=[end / factor for end in ends],
+        text=[f" ✕ {bar.failure}" if bar.failure else f"  {in_unit(bar.total)}{_excess(bar)}" for bar in bars],
+        textposition="middle right",
+        textfont={"size": 12, "color": [RED if bar.failure else QUIET for bar in bars]},
+        showlegend=False,
+        hoverinfo="skip",
+        cliponaxis=False,
+    )
+    height = chart_pixels(rows.count, row=27, entries=len(figure.data) - 1, squeezed=24)
+    figure.update_layout(**layout(height=height, state=state), barmode="relative")
+    figure.update_layout(margin_r=68)
+    figure.update_xaxes(
+        title=f"Alive at the peak ({unit})",
+        range=[min(least, 0) / factor * 1.1, max(ends, default=1) / factor * _room(bars) or 1],
+        nticks=6,
+        tickangle=0,
+    )
+    rows.draw(figure)
+    return figure
+
+
+def _room(bars: Sequence[PeakBar]) -> float:
+    """The longest label fits the margin, but for the one that says more than a size."""
+    return 1.6 if any(_excess(bar) for bar in bars) else 1.02
+
+
+def _excess(bar: PeakBar) -> str:
+    """By how much the parts come to more than the peak, in words: at this scale it may be less than a pixel."""
+    residual = bar.parts.get("unknown", 0)
+    return f" (parts are {in_unit(-residual)} more)" if residual < 0 else ""
+
+
+def _hover(bar: PeakBar, category: str) -> str:
+    size = bar.parts[category]
+    return (
+        f"<b>{bar.group} · {bar.place}</b><br>{CATEGORY_WORDS[category]}: {in_unit(size)}"
+        f"<br>{size / max(bar.total, 1):.1%} of the peak of {in_unit(bar.total)}"
+    )

@@ -1,0 +1,73 @@
+"""The card of the pinned memory cell: the peak of each phase of its step, and what the audit says of it.
+
+draw_phases(frame, cells)
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import streamlit as st
+
+from pages.figures.bytes import in_unit
+from pages.figures.frame import escape_text
+from pages.peak_memory.figures import PhasePeakBar, phase_peak_bars
+from pages.ui.card import Card, draw
+from pages.ui.frame import Frame
+from pages.ui.markdown import literal, restrict
+from pages.ui.marks import failure_of
+from pages.ui.pin import choose
+from pages.ui.trust import draw_grade
+from runner.schema import TABLES
+from runner.store.queries import raw
+from runner.store.queries.latest import Rows
+from runner.store.queries.memory import Peak, peaks
+from runner.words import title
+
+
+def draw_phases(frame: Frame, cells: Sequence[Peak]) -> None:
+    """A box to choose a cell, its grade, and the peaks of its phases."""
+    st.header("One cell, phase by phase", anchor="phases")
+    st.caption("Which phase of the step needs how much. The link keeps which cell.")
+    every = {cell.cell_id: cell for cell in frame.ask(peaks, Rows())}
+    cell = choose(cells, elsewhere=every.get)
+    if cell is None:
+        return
+    words = title(cell.cell)
+    draw_grade(frame, cell)
+    if cell.status != "ok":
+        why = literal(f"{failure_of(cell)}. {cell.message or ''}")
+        st.error(restrict(f"{words}: {why}"), icon=":material/error:")
+        return
+    found = frame.ask(raw.phase_peaks, cell.cell_id)
+    draw(
+        frame,
+        Card(
+            key="phase-peaks",
+            title=words,
+            note="Live tensors at each phase's own peak and at its end; on CUDA also what the allocator holds and what "
+            "the driver counts.",
+            alt=f"Peak of memory in each phase of {words}: " + ", ".join(map(_said, found)) + ".",
+            rows=[_row(phase) for phase in found],
+            cells=[cell.cell],
+        ),
+        lambda: phase_peak_bars([_bar(phase) for phase in found], state=str(cell.cell_id)),
+    )
+
+
+def _said(found: raw.PhasePeak) -> str:
+    return f"{found.phase} {in_unit(found.allocated or 0)}"
+
+
+def _bar(found: raw.PhasePeak) -> PhasePeakBar:
+    held = {"peak, live tensors": found.allocated, "held by the allocator": found.reserved,
+            "counted by the driver": found.driver, "left at its end": found.left}  # fmt: skip
+    return PhasePeakBar(
+        phase=escape_text(found.phase), held={name: size for name, size in held.items() if size is not None}
+    )
+
+
+def _row(found: raw.PhasePeak) -> dict[str, Any]:
+    columns = TABLES["phase_peaks"]
+    names = {"phase": found.phase, "peak_allocated_bytes": found.allocated, "peak_reserved_bytes": found.reserved,
+             "peak_driver_bytes": found.driver, "end_allocated_bytes": found.left}  # fmt: skip
+    return {columns.column(name).title: value for name, value in names.items()}

@@ -1,0 +1,109 @@
+"""The cards of what backward needs: what one block keeps, by operation, and what checkpointing does to the peak.
+
+draw_kept(frame, cells, names); draw_checkpointing(frame, cells, names)
+"""
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from pages.figures.bytes import in_unit
+from pages.peak_memory.answers import Names, checkpoint_words, kept_name, kept_words, place_of
+from pages.peak_memory.cards import bar_of, table_of
+from pages.peak_memory.part_figures import part_bars
+from pages.peak_memory.saved_figures import kept_bars
+from pages.peak_memory.tensors import choose_cell, draw_block_tensors
+from pages.ui.card import Card, draw
+from pages.ui.evidence import of_cells, of_details, say
+from pages.ui.frame import Frame
+from runner.store.queries.memory import KEY, Peak, kept_by_block
+
+LARGEST = 5
+_SWEEP = "python -m runner sweep --experiment memory --modes train"
+
+
+def draw_kept(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
+    """What one block keeps for backward: the total and its five largest contributors, of a cell of the reader's."""
+    st.header("What does one block keep for backward?", anchor="kept")
+    kept_cells = [cell for cell in cells if cell.block_saved_bytes]
+    if not kept_cells:
+        st.caption(f"Of no cell here is it known what a block keeps for backward. Measure one: `{_SWEEP}`.")
+        return
+    cell = choose_cell(kept_cells, names, key="block-of")
+    kept = frame.ask(kept_by_block, cell.cell_id)
+    words = kept_words(cell, kept, names)
+    tensors = of_details(frame, "saved tensors", [cell.cell_id])
+    say(frame, words, tensors, of_cells(frame, [cell]), key="kept")
+    total = sum(item.kept_bytes for item in kept)
+    if not total:
+        return
+    rows = [
+        {"Kept by": kept_name(item), "Operation": item.operation, "Module": item.module, "Shapes": item.shapes,
+         "Tensors": item.tensors, "Size (bytes)": item.kept_bytes, "Size": in_unit(item.kept_bytes),
+         "Share": item.kept_bytes / total}
+        for item in kept
+    ]  # fmt: skip
+    asked = [cell.cell]
+    draw(
+        frame,
+        Card(
+            key="kept",
+            title="The five largest contributors",
+            note="Tensors that autograd keeps until backward has used them, by the operation that needs them; "
+            "parameters are not counted, and memory that several share counts once."
+            + (" Checkpointed, so they are there only while backward runs the block again."
+               if cell.cell.checkpoint_blocks else ""),
+            alt=words,
+            rows=rows,
+            cells=asked,
+        ),
+        lambda: kept_bars([(kept_name(item), item.kept_bytes) for item in kept[:LARGEST]],
+                          rest=sum(item.kept_bytes for item in kept[LARGEST:])),
+    )  # fmt: skip
+    draw_block_tensors(frame, cell, names)
+
+
+def families(cells: Sequence[Peak]) -> list[list[Peak]]:
+    """Cells that differ in checkpointing alone, those without it first; only where both were measured."""
+    rest = [name for name in KEY if name != "checkpoint_blocks"]
+    found: dict[tuple[object, ...], list[Peak]] = {}
+    for cell in cells:
+        if cell.status == "ok":
+            found.setdefault((cell.machine, *(getattr(cell.cell, name) for name in rest)), []).append(cell)
+    ordered = [sorted(family, key=lambda cell: cell.cell.checkpoint_blocks) for family in found.values()]
+    return [family for family in ordered if len(family) > 1 and family[0].cell.checkpoint_blocks == 0]
+
+
+def draw_checkpointing(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
+    """The parts of the peak without checkpointing and with it, at each number of blocks recomputed together."""
+    st.header("What does checkpointing save?", anchor="checkpointing")
+    found = families(cells)
+    if not found:
+        st.caption("No two cells here with a result differ in checkpointing alone, one of them without: "
+                   f"`{_SWEEP} --checkpoint 0,1,2,4`.")  # fmt: skip
+        return
+    words = " ".join(checkpoint_words(family, names) for family in found[:3])
+    drawn = [cell for family in found for cell in family]
+    say(frame, words, of_cells(frame, drawn), key="checkpointing")
+    bars = [
+        bar_of(cell, group=place_of(family[0].cell, names).replace(" · ", "<br>", 1),
+               place=_blocks(cell.cell.checkpoint_blocks))
+        for family in found for cell in family
+    ]  # fmt: skip
+    asked = [cell.cell for cell in drawn]
+    draw(
+        frame,
+        Card(
+            key="checkpointing",
+            title="The peak with and without checkpointing",
+            note="Checkpointed blocks keep only their input and compute the rest again during backward.",
+            alt=words,
+            rows=table_of(drawn, names),
+            cells=asked,
+        ),
+        lambda: part_bars(bars, state="checkpointing"),
+    )
+
+
+def _blocks(count: int) -> str:
+    return {0: "keep all", 1: "every block"}.get(count, f"{count} blocks")

@@ -1,0 +1,123 @@
+"""The cards of predicted and measured bytes, one by one: the parts of a peak, and the tensors that a block keeps.
+
+draw_part_pairs(frame, cells, names); draw_block_tensors(frame, cell, names)
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pages.figures.colors import QUIET, color_of
+from pages.figures.tensors import NEAR, SizePair, fine, size_pairs
+from pages.peak_memory.answers import Names, place_of
+from pages.peak_memory.part_figures import ALLOCATOR, CATEGORY_WORDS
+from pages.ui.card import Card, draw
+from pages.ui.chosen import picked
+from pages.ui.evidence import of_cells, of_details
+from pages.ui.frame import Frame
+from pages.ui.markdown import literal
+from pages.ui.tensors import draw_tensors, tensor_rows, tensor_words
+from runner.analysis.activations import block_tensors
+from runner.analysis.costs import PeakBytes, predicted_peak
+from runner.analysis.tensors import beside
+from runner.store.queries.memory import PARTS, Peak, saved_tensors
+
+_MOMENTS = {
+    "forward": "in the forward pass",
+    "loss": "as the loss is differentiated",
+    "last block": "in the backward pass of the last block, which is the first to run",
+    "first block": "in the backward pass of the first block",
+    "end": "when all gradients are there",
+}
+
+
+def choose_cell(cells: Sequence[Peak], names: Names, *, key: str) -> Peak:
+    """One of the cells, by name; a name of the link that is not there is reported. The last one unless chosen."""
+    labels = {f"{place_of(cell.cell, names)} · {cell.cell.mode}": cell for cell in cells}
+    return labels[picked(key, "Cell", list(labels), default=list(labels)[-1])]
+
+
+def predicted_of(cell: Peak) -> PeakBytes:
+    """The parts by the closed formulas, for the device that the cell was measured on."""
+    device: Any = cell.device or "cuda"
+    return predicted_peak(cell.cell, device=device, gpu=cell.device_name or "")
+
+
+def part_pairs(cell: Peak, predicted: PeakBytes) -> list[SizePair]:
+    """Each part of the peak; what the allocator adds to tensors is in no formula."""
+    return [
+        SizePair(
+            name=CATEGORY_WORDS[name],
+            predicted=predicted.parts.get(column.removesuffix("_bytes")),
+            measured=cell.parts[name],
+            color=QUIET if name in ALLOCATOR else color_of(name),
+        )
+        for name, column in PARTS.items()
+        if name not in ("fragmentation", "unknown")
+    ]
+
+
+def draw_part_pairs(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
+    """Each part of a chosen cell's peak; the table has those of all cells."""
+    done = [cell for cell in cells if cell.status == "ok" and cell.peak_allocated_bytes]
+    if not done:
+        return
+    cell = choose_cell(done, names, key="parts-of")
+    predicted = predicted_of(cell)
+    pairs = part_pairs(cell, predicted)
+    words = _part_words(cell, predicted, pairs)
+    rows = [
+        {"Cell": place_of(one.cell, names), "Part": pair.name, "Predicted (bytes)": pair.predicted,
+         "Measured (bytes)": pair.measured, "Measured / predicted": pair.ratio}
+        for one in done for pair in part_pairs(one, predicted_of(one))
+    ]  # fmt: skip
+    asked = [one.cell for one in done]
+    draw(
+        frame,
+        Card(
+            key="part-pairs",
+            title=f"Part by part: {place_of(cell.cell, names)}",
+            answer=words,
+            evidence=[of_cells(frame, [cell])],
+            note="The table has the parts of every cell here.",
+            alt=f"Predicted and measured bytes of each part of the peak. {words}",
+            rows=rows,
+            cells=asked,
+        ),
+        lambda: size_pairs(pairs, state="part-pairs"),
+    )
+
+
+def _part_words(cell: Peak, predicted: PeakBytes, pairs: Sequence[SizePair]) -> str:
+    """How many parts are as predicted, and when the peak was expected."""
+    known = [pair for pair in pairs if pair.ratio is not None]
+    near = sum(abs((pair.ratio or 0) - 1) <= NEAR for pair in known)
+    when = f" in the {literal(cell.peak_phase)} phase" if cell.peak_phase else ""
+    words = f"{near} of {len(known)} parts are within {NEAR:.0%} of their formulas"
+    far = max(known, key=lambda pair: abs((pair.ratio or 0) - 1), default=None)
+    if far is not None and near < len(known):
+        words += f"; farthest are {far.name}, {fine(far.ratio or 0)}×"
+    return f"{words}. The peak was expected {_MOMENTS[predicted.moment]} and was found{when}."
+
+
+def draw_block_tensors(frame: Frame, cell: Peak, names: Names) -> None:
+    """Each tensor that the first block keeps, beside its formula."""
+    measured = frame.ask(saved_tensors, cell.cell_id)
+    if not measured:
+        return
+    device: Any = cell.device or "cuda"
+    found = beside(block_tensors(cell.cell, device=device), measured)
+    letters = "N tokens, d model width, f feed-forward width, B batch, T context, H heads."
+    again = " The block is checkpointed: it keeps them only while backward runs it again."
+    draw_tensors(
+        frame,
+        Card(
+            key="block-tensors",
+            title=f"Tensor by tensor: {place_of(cell.cell, names)}",
+            answer=tensor_words(found),
+            evidence=[of_details(frame, "saved tensors", [cell.cell_id])],
+            note=f"{letters}{again if cell.cell.checkpoint_blocks else ''}",
+            rows=tensor_rows(found),
+            cells=[cell.cell],
+        ),
+        found,
+    )

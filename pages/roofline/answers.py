@@ -1,0 +1,76 @@
+"""What the page Roofline says: how far from its limit the longest step is, and what changes about a step are called.
+
+answer(frame, cells, limits)
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pages.figures.frame import number
+from pages.roofline.figures import rate
+from pages.roofline.limits import Limits
+from pages.ui.answers import share
+from pages.ui.frame import Frame
+from runner.analysis.costs import step_flops
+from runner.analysis.roofline import intensity, least_ms, utilization
+from runner.schema import StepCell
+from runner.store.queries.steps import Measured
+
+
+def answer(frame: Frame, cells: Sequence[Measured], limits: Limits) -> str:
+    """The longest step's rate against the measured and the promised peak, and the least time that it could take."""
+    if not cells:
+        return "None of these cells has a result."
+    longest = max(cells, key=lambda cell: cell.times["step"].median_ms)
+    cell, step_ms = longest.cell, longest.times["step"].median_ms
+    reached = step_flops(cell) / step_ms * 1e3
+    words = f"The longest step here, **{name_of(frame, cell)}**, takes {number(step_ms)} ms and multiplies at "
+    words += f"**{rate(reached)}**"
+    parts = []
+    for roof, whose in (
+        (limits.measured(cell.precision), "that this machine was measured to do at most"),
+        (limits.promised(cell.precision), "that its datasheet promises"),
+    ):
+        if roof:
+            used = utilization(cell, step_ms=step_ms, peak_flops_per_s=roof.flops_per_s)
+            parts.append(f"**{share(used.hfu)}** of the {rate(roof.flops_per_s)} {whose}")
+    best = limits.roof(cell.precision)
+    if best is None:
+        return f"{words}. What this machine can do at most in {cell.precision} is not known."
+    least = least_ms(cell, best, device=limits.device)
+    per_byte = intensity(cell, device=limits.device)
+    bound = "multiplying" if per_byte >= best.ridge else "memory"
+    return (
+        f"{words}, {' and '.join(parts)}. That is multiplying alone. Its limit, with the bytes that it has to move and "
+        f"nothing else in the way, is {number(least)} ms: it reaches **{share(least / step_ms)} of that limit**, which "
+        f"is to take {number(step_ms / least)}× as long. At {number(per_byte)} operations a byte, against the "
+        f"{number(best.ridge)} of the ridge, the limit of the whole step is {bound}."
+    )
+
+
+def name_of(frame: Frame, cell: StepCell) -> str:
+    """A cell in a sentence."""
+    return f"{frame.size_of(cell)} at {cell.context:,} tokens, {cell.precision}, {cell.backend}"
+
+
+def place_of(frame: Frame, cell: StepCell) -> str:
+    """A cell beside a chart: its size and context, and below what else it is."""
+    size, *rest = frame.size_of(cell).split(" · ")
+    backend = [] if cell.backend == "eager" else [cell.backend]
+    return f"{size} · {cell.context:,} tok<br>{' · '.join([cell.precision, *backend, *rest])}"
+
+
+def change_name(changed: Mapping[str, Any]) -> str:
+    """What is different, in a few words: `bf16 · sdpa attention · fused optimizer`."""
+    known = dict(changed)
+    if known.get("weights_dtype") == "bf16" and known.get("precision") == "bf16":
+        del known["precision"]
+        known["weights_dtype"] = "bf16 products and"
+    return " · ".join(_one(axis, value) for axis, value in known.items())
+
+
+def _one(axis: str, value: Any) -> str:
+    if axis == "checkpoint_blocks":
+        return f"checkpoints of {value} block{'s' if value > 1 else ''}" if value else "no checkpoints"
+    words = {"weights_dtype": "{} weights", "attention": "{} attention", "optimizer": "{} optimizer"}
+    return words.get(axis, "{}").format(value)

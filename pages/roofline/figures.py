@@ -1,0 +1,152 @@
+"""How far below its roof is a step? Log axes: operations per byte against operations per second.
+
+    figure = roofline([RoofLine(entity="bf16", …)], [RoofPoint(kind="step", entity="bf16", …)], state="roof")
+
+A solid roof was measured, a dashed one is a datasheet's. Limits: a point says what was reached, not why.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import plotly.graph_objects as go
+
+from pages.figures.colors import QUIET, color_of
+from pages.figures.frame import layout, number
+
+_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_SYMBOLS = {"step": "circle", "kernel": "diamond-open"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoofLine:
+    """The roof of one precision, `entity`: its rate (FLOP/s) and the bandwidth (bytes/s)."""
+
+    entity: str
+    source: Literal["measured", "datasheet"]
+    flops_per_s: float
+    bytes_per_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoofPoint:
+    """A step or a kernel: operations per byte and operations per second. `note` is written beside the point."""
+
+    kind: Literal["step", "kernel"]
+    entity: str
+    words: str
+    operations_per_byte: float
+    flops_per_s: float
+    cell_id: str
+    note: str = ""
+
+
+def roofline(roofs: Sequence[RoofLine], points: Sequence[RoofPoint], *, state: str) -> go.Figure:
+    """The chart; there must be a roof or a point."""
+    low, high = _reach(roofs, points)
+    figure = go.Figure()
+    for roof in roofs:
+        _roof(figure, roof, low=low, high=high)
+    for kind in ("kernel", "step"):
+        for entity in dict.fromkeys(point.entity for point in points):
+            chosen = [point for point in points if point.kind == kind and point.entity == entity]
+            if chosen:
+                _points(figure, chosen)
+    heights = [roof.flops_per_s for roof in roofs] + [point.flops_per_s for point in points]
+    floor, top = math.log10(min(heights)) - 0.35, math.log10(max(heights)) + 0.45
+    _label_roofs(figure, roofs)
+    lowest = min((point.flops_per_s for point in points if point.kind == "step"), default=1.0)
+    for point in (point for point in points if point.note):
+        figure.add_annotation(
+            text=point.note, x=math.log10(point.operations_per_byte), y=math.log10(point.flops_per_s), ax=0, ayref="y",
+            ay=math.log10(lowest) - 0.3, yanchor="top",
+            arrowcolor=QUIET, arrowwidth=1, arrowhead=0, standoff=6, font={"color": QUIET, "size": 12},
+        )  # fmt: skip
+    figure.update_layout(**layout(height=460, state=state))
+    decades = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
+    figure.update_xaxes(
+        type="log", title="Operations per byte moved (FLOP/byte, log)", range=[math.log10(low), math.log10(high)],
+        tickvals=[10.0**power for power in decades], ticktext=[f"{10.0**power:,g}" for power in decades],
+        zeroline=False, tickangle=0,
+    )  # fmt: skip
+    ticks = range(math.ceil(floor), math.floor(top) + 1)
+    figure.update_yaxes(
+        type="log", title="FLOP/s (log)", range=[floor, top], tickvals=[10.0**power for power in ticks],
+        ticktext=[_tick(10.0**power) for power in ticks], automargin=True, zeroline=False, showgrid=False,
+    )  # fmt: skip
+    return figure
+
+
+def rate(value: float, unit: str = "FLOP/s") -> str:
+    """A rate with an SI prefix: `745 TFLOP/s`."""
+    factor, prefix = next(((factor, prefix) for factor, prefix in _PREFIXES if value >= factor * 0.9995), (1.0, ""))
+    return f"{number(value / factor)} {prefix}{unit}".rstrip()
+
+
+def _tick(value: float) -> str:
+    factor, prefix = next((pair for pair in _PREFIXES if value >= pair[0]), (1.0, ""))
+    return f"{value / factor:g} {prefix}"
+
+
+def _reach(roofs: Sequence[RoofLine], points: Sequence[RoofPoint]) -> tuple[float, float]:
+    """The least and the greatest intensity that are drawn: every point, and some of both sides of every roof."""
+    ridges = [roof.flops_per_s / roof.bytes_per_s for roof in roofs]
+    drawn = [point.operations_per_byte for point in points]
+    low = min([*drawn, *(ridge / 5 for ridge in ridges)])
+    return low / 1.6, max([*(place * 3 for place in drawn), *(ridge * 5 for ridge in ridges)])
+
+
+def _roof(figure: go.Figure, roof: RoofLine, *, low: float, high: float) -> None:
+    ridge = roof.flops_per_s / roof.bytes_per_s
+    places = [low, ridge, high] if low < ridge < high else [low, high]
+    figure.add_scatter(
+        name=f"{roof.entity} {roof.source}", mode="lines", x=places,
+        y=[min(roof.flops_per_s, place * roof.bytes_per_s) for place in places], showlegend=False,
+        line={"color": color_of(roof.entity), "width": 2 if roof.source == "measured" else 1.3,
+              "dash": "solid" if roof.source == "measured" else "dash"},
+        hovertemplate=f"{roof.entity}, {roof.source}: {rate(roof.flops_per_s)}, {rate(roof.bytes_per_s, 'B/s')}"
+        f"<br>ridge at {number(ridge)} FLOP/byte<extra></extra>",
+    )  # fmt: skip
+
+
+def _points(figure: go.Figure, chosen: Sequence[RoofPoint]) -> None:
+    kind, color = chosen[0].kind, color_of(chosen[0].entity)
+    figure.add_scatter(
+        name=f"{chosen[0].entity} {kind}s",
+        mode="markers",
+        x=[point.operations_per_byte for point in chosen],
+        y=[point.flops_per_s for point in chosen],
+        marker={"symbol": _SYMBOLS[kind], "color": color, "size": 10 if kind == "step" else 7,
+                "opacity": 0.95 if kind == "step" else 0.85},
+        customdata=[[point.cell_id, point.words] for point in chosen],
+        hovertemplate="%{customdata[1]}<extra></extra>",
+    )  # fmt: skip
+
+
+def _label_roofs(figure: go.Figure, roofs: Sequence[RoofLine]) -> None:
+    """A line of text a precision in the corner above the slope, where no point can be: the highest roof first, the
+    unit once where all have the same."""
+    ordered = sorted({roof.entity for roof in roofs}, key=lambda name: -max(_rates(roofs, name)))
+    units: set[str] = set()
+    for row, entity in enumerate(ordered):
+        words, unit = _of(_rates(roofs, entity))
+        figure.add_annotation(
+            x=0, y=1, xref="paper", yref="paper", xanchor="left", yanchor="top", xshift=8, yshift=-4 - 16 * row,
+            text=f"{entity} {words} {'' if unit in units else unit}".rstrip(), showarrow=False, align="left",
+            font={"color": color_of(entity), "size": 12}, borderpad=0,
+        )  # fmt: skip
+        units.add(unit)
+
+
+def _of(rates: Sequence[float]) -> tuple[str, str]:
+    """`769 of 990` and `TFLOP/s`; a unit of its own for each where they differ."""
+    said = [rate(value) for value in rates]
+    units = {words.split()[1] for words in said}
+    return (" of ".join([words.split()[0] for words in said]), units.pop()) if len(units) == 1 else (
+        " of ".join(said), "")  # fmt: skip
+
+
+def _rates(roofs: Sequence[RoofLine], entity: str) -> list[float]:
+    """The rate measured of a precision, and the one that was promised."""
+    return [roof.flops_per_s for roof in roofs if roof.entity == entity]

@@ -1,0 +1,147 @@
+"""The limits of the machine that a page is about: what was measured of them, and what its datasheet says.
+
+limits = limits_of(frame); limits.roof("bf16"); draw_ceilings(limits)
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, get_args
+
+import streamlit as st
+
+from pages.figures.bytes import in_unit
+from pages.roofline.figures import rate
+from pages.ui.chosen import rows_of
+from pages.ui.evidence import of_ceilings, say
+from pages.ui.frame import Frame
+from pages.ui.markdown import literal, restrict
+from runner.analysis import hardware
+from runner.analysis.activations import Device
+from runner.analysis.roofline import Change, Roof, changes, measured_roof, promised_roof
+from runner.schema import TABLES, CeilingRow
+from runner.store.queries.latest import Rows
+from runner.store.queries.roofline import ceilings, machine
+
+COMMAND = "python -m runner sweep"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """A device with the ceilings of one run; `rows` is empty where none were measured."""
+
+    device: Device
+    device_name: str
+    rows: Sequence[CeilingRow]
+
+    def measured(self, precision: str) -> Roof | None:
+        return measured_roof(self.rows, precision)
+
+    def promised(self, precision: str) -> Roof | None:
+        return promised_roof(self.device_name, precision)
+
+    def roof(self, precision: str) -> Roof | None:
+        """The measured one, else the datasheet's."""
+        return self.measured(precision) or self.promised(precision)
+
+
+def limits_of(frame: Frame) -> Limits:
+    """Of the sidebar's machine: the ceilings of the chosen run or, where it has none, of the latest that has."""
+    found = frame.ask(machine, rows_of(frame))
+    rows = frame.ask(ceilings, Rows(machine=frame.selection.machine))
+    own = [row for row in rows if row.run_id == frame.selection.run]
+    device: Device = next((name for name in get_args(Device) if name == found.device), "cuda")
+    latest = [row for row in rows if row.run_id == rows[0].run_id]
+    return Limits(device=device, device_name=found.device_name or "", rows=own or latest)
+
+
+def draw_moved(frame: Frame, limits: Limits) -> None:
+    """Say so where the machine was not at the sweep's end what it was at its start."""
+    moved = changes(limits.rows)
+    if moved:
+        warning = partial(st.warning, icon=":material/speed:")
+        say(frame, moved_words(moved), of_ceilings(frame), key="moved", drawn_by=warning)
+
+
+def moved_words(moved: Sequence[Change]) -> str:
+    """The ceilings that fell or rose, and what that means for the rows between."""
+    parts = [f"{literal(change.name)} by {abs(change.share):.0%}" for change in moved]
+    slower = all(change.share < 0 for change in moved)
+    faster = all(change.share > 0 for change in moved)
+    word = "slowed down" if slower else "sped up" if faster else "changed its speed"
+    if not (slower or faster):
+        parts = [f"{literal(change.name)} by {change.share:+.0%}" for change in moved]
+    return f"The machine {word} during the sweep: {', '.join(parts)}. Compare rows of its start and its end with care."
+
+
+def draw_ceilings(limits: Limits) -> None:
+    """Every ceiling at the sweep's start and end beside the datasheet."""
+    st.header("What can this machine do at most?", anchor="ceilings")
+    if not limits.rows:
+        st.markdown("No sweep of this machine has a result. One measures it at its start and at its end, unless it is "
+                    "told `--no-ceilings`:")  # fmt: skip
+        st.code(COMMAND, language="bash", wrap_lines=True)
+        return
+    sheet = hardware.datasheet(limits.device_name)
+    source = (
+        f"Datasheet: {sheet.source}; dense rates."
+        if sheet
+        else f"No datasheet of {literal(limits.device_name)} is known."
+    )
+    words = (
+        "Measured in a process of its own: the fastest product of two square matrices, and a copy within the device's "
+        f"memory, its bytes read and written. {source}"
+    )
+    st.caption(restrict(words))
+    st.dataframe(ceiling_table(limits), hide_index=True, key="ceilings", alt="Ceilings of this machine.")
+
+
+def ceiling_table(limits: Limits) -> list[dict[str, Any]]:
+    """One row a ceiling."""
+    columns = TABLES["ceilings"]
+    table = []
+    for name in dict.fromkeys(row.name for row in limits.rows):
+        at = {row.moment: row for row in limits.rows if row.name == name}
+        some = next(iter(at.values()))
+        promised = _promised(limits, some)
+        best = max(_value(row) for row in at.values())
+        table.append(
+            {
+                columns.column("name").label: name,
+                "Sweep's start": _in_words(at.get("start")),
+                "Sweep's end": _in_words(at.get("end")),
+                "Datasheet": rate(promised, _unit(some)) if promised else None,
+                "Of the datasheet": f"{best / promised:.0%}" if promised else None,
+                columns.column("size").label: _at_size(some),
+            }
+        )
+    return [
+        {heading: value for heading, value in row.items() if any(other[heading] for other in table)} for row in table
+    ]
+
+
+def _at_size(row: CeilingRow) -> str | None:
+    if row.size is None:
+        return None
+    return f"n {row.size:,}" if row.precision else in_unit(row.size)
+
+
+def _in_words(row: CeilingRow | None) -> str | None:
+    if row is None:
+        return None
+    doubt = "" if row.interval_share is None else f" ±{row.interval_share / 2:.1%}"
+    return rate(_value(row), _unit(row)) + doubt
+
+
+def _promised(limits: Limits, row: CeilingRow) -> float | None:
+    if row.precision is None:
+        return hardware.peak_bandwidth(limits.device_name)
+    return hardware.peak_flops(limits.device_name, row.precision)
+
+
+def _value(row: CeilingRow) -> float:
+    return row.flops_per_s or row.bytes_per_s or 0.0
+
+
+def _unit(row: CeilingRow) -> str:
+    return "FLOP/s" if row.precision else "B/s"

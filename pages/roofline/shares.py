@@ -1,0 +1,118 @@
+"""What binds each step: shares of its time bound by multiplying, by memory, by the host, and unknown.
+
+draw_shares(frame, profiles, limits)
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
+
+import streamlit as st
+
+from pages.roofline.answers import place_of
+from pages.roofline.bound_figures import BOUNDS, BoundBar, bound_bars
+from pages.roofline.limits import Limits
+from pages.ui.card import Card, draw
+from pages.ui.chosen import rows_of
+from pages.ui.evidence import of_details, of_rows, say
+from pages.ui.frame import Frame
+from pages.ui.markdown import restrict
+from pages.ui.marks import asked_of
+from runner.analysis.roofline import shares
+from runner.schema import Precision, ProfileCell, StepCell
+from runner.store.queries.roofline import Profiled, profiled
+
+COMMAND = "python -m runner sweep --experiment kernels"
+#: More bars than these are not one picture any more.
+MOST = 24
+#: Of a step with more unknown than this nothing is said in words.
+MOST_UNKNOWN = 0.1
+
+
+def profiles_of(frame: Frame) -> list[Profiled]:
+    """The profiled steps that the sidebar's filters leave."""
+    found = frame.ask(profiled, rows_of(frame))
+    mode = frame.selection.mode
+    return [one for one in found if mode in (None, one.row.mode) and frame.selection.holds(step_of(one.row))]
+
+
+def step_of(cell: ProfileCell) -> StepCell:
+    """The step that was profiled, as a cell of `steps`."""
+    asked: dict[str, Any] = {name: getattr(cell, name) for name in ProfileCell.names()}
+    return StepCell(**asked)
+
+
+def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: Limits) -> None:
+    """The card with a bar for each profiled step."""
+    st.header("What binds it?", anchor="bounds")
+    if not profiles:
+        st.markdown(
+            restrict(f"No profiled step {frame.among} has a result, so what binds it is not known. This profiles them:")
+        )
+        st.code(COMMAND, language="bash", wrap_lines=True)
+        return
+    bars = []
+    for found in profiles:
+        roof = limits.roof(found.row.precision)
+        split = shares(found.row, found.kernels, ridge=roof.ridge if roof else None)
+        place = place_of(frame, step_of(found.row))
+        bars.append(
+            BoundBar(
+                place=place,
+                cell_id=str(found.row.cell_id),
+                shares={str(bound): share for bound, share in split.items()},
+            )
+        )
+    words = bound_words(bars)
+    listed = of_details(frame, "kinds of work", [found.row.cell_id for found in profiles])
+    say(frame, words, listed, of_rows(frame, [found.row for found in profiles]), key="bounds")
+    cut = f" The first {MOST} of {len(bars)} are drawn." if len(bars) > MOST else ""
+    draw(
+        frame,
+        Card(
+            key="bounds",
+            title="What the time of a step is bound by",
+            note="A kernel is bound by multiplying where its operations per byte reach the ridge of its precision's "
+            "roof, by memory below it. Where they are not known, kernels that do a few operations for each number "
+            f"count as bound by memory, others as unknown. {_host_words(profiles)}{cut}",
+            alt=f"Bars of shares. {words}",
+            rows=[
+                {**asked_of(frame, step_of(found.row)), **_named(bar.shares)}
+                for found, bar in zip(profiles, bars, strict=True)
+            ],
+            cells=[found.row for found in profiles],
+        ),
+        lambda: bound_bars(_ordered(bars[:MOST])),
+    )
+
+
+def _ordered(bars: Sequence[BoundBar]) -> list[BoundBar]:
+    """Steps of one size and context together, the plainest precision first."""
+    groups, precisions = [bar.place.partition("<br>")[0] for bar in bars], get_args(Precision)
+
+    def order(bar: BoundBar) -> tuple[int, int, str]:
+        group, _, rest = bar.place.partition("<br>")
+        return groups.index(group), precisions.index(rest.split(" · ")[0]), rest
+
+    return sorted(bars, key=order)
+
+
+def bound_words(bars: Sequence[BoundBar]) -> str:
+    """The largest share of the smallest and of the largest step of which it is known."""
+    known = [bar for bar in bars if bar.shares.get("unknown", 0.0) <= MOST_UNKNOWN] or bars
+    ends = [known[0], known[-1]] if len(known) > 1 else [known[0]]
+    parts = []
+    for bar in ends:
+        bound, share = max(bar.shares.items(), key=lambda item: item[1])
+        words = {"launch": "waits for the host", "unknown": "is of unknown bound"}.get(bound, f"is {BOUNDS[bound][0]}")
+        parts.append(f"**{bar.place.replace('<br>', ' · ')}** {words} for {share:.0%} of its time")
+    return "; ".join(parts) + "."
+
+
+def _host_words(profiles: Sequence[Profiled]) -> str:
+    if all(found.row.host_bound_share is None for found in profiles):
+        return "On a CPU nothing waits for a host; what lies between operators is unknown."
+    return "While no kernel runs, the device waits for the host to launch one."
+
+
+def _named(split: Mapping[str, float]) -> dict[str, float]:
+    return {words: split.get(bound, 0.0) for bound, (words, _) in BOUNDS.items()}

@@ -1,0 +1,99 @@
+"""How much of the peak is made use of: MFU of every step against the measured peak and the datasheet's.
+
+draw_used(frame, cells, limits)
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import streamlit as st
+
+from pages.roofline.answers import place_of
+from pages.roofline.limits import Limits
+from pages.roofline.utilization_figures import UsedShare, utilization_dots
+from pages.ui.card import Card, draw
+from pages.ui.evidence import of_cells
+from pages.ui.frame import Frame
+from pages.ui.marks import asked_of
+from pages.ui.pin import pin
+from runner.analysis.roofline import Utilization, utilization
+from runner.store.queries.steps import Measured
+
+#: More steps than these are no list any more.
+MOST_STEPS = 24
+
+
+def draw_used(frame: Frame, cells: Sequence[Measured], limits: Limits) -> None:
+    """MFU of every step against the measured peak and the datasheet's, in all conventions."""
+    known = [cell for cell in cells if limits.roof(cell.cell.precision)]
+    if not known:
+        return
+    drawn = sorted(known, key=lambda cell: -cell.times["step"].median_ms)[:MOST_STEPS]
+    shares = [
+        UsedShare(
+            place=place_of(frame, cell.cell),
+            entity=cell.cell.precision,
+            cell_id=str(cell.cell_id),
+            **{name: used.mfu if used else None for name, used in _used(cell, limits).items()},
+        )
+        for cell in drawn
+    ]
+    words = used_words(shares)
+    st.header("How much of the peak is made use of?", anchor="utilization")
+    cut = (
+        f" The {MOST_STEPS} longest of {len(known)} steps are drawn; all are in the table."
+        if len(known) > MOST_STEPS
+        else ""
+    )
+    draw(
+        frame,
+        Card(
+            key="utilization",
+            title="Model FLOPs utilization",
+            answer=words,
+            evidence=[of_cells(frame, [drawn[at] for at, share in enumerate(shares) if _best(share) is not None])],
+            note="MFU counts the model's matrix products, the square of attention whole and nothing computed twice, as "
+            "`mfu` of the file does. The table adds causal MFU, which counts the half of that square that a causal "
+            f"mask leaves, and HFU, which counts what checkpointing computes again.{cut}",
+            alt=f"Share of the peak that every step makes use of. {words}",
+            rows=[_used_row(frame, cell, limits) for cell in known],
+            cells=[cell.cell for cell in known],
+        ),
+        lambda: utilization_dots(shares),
+        on_click=pin,
+    )
+
+
+def used_words(shares: Sequence[UsedShare]) -> str:
+    """Which of these steps makes the most of its peak, and which the least; of equals the one of the fewest words."""
+    known = [share for share in shares if _best(share) is not None]
+    known.sort(key=lambda share: (_best(share) or 0.0, -len(share.place), share.place))
+    if not known:
+        return ""
+    said = [f"**{share.place.replace('<br>', ' · ')}** makes use of **{_best(share):.0%}**" for share in known]
+    least = f", {said[0]}" if len(known) > 1 else ""
+    return f"Of the peak of its precision {said[-1]}{least}."
+
+
+def _best(share: UsedShare) -> float | None:
+    """Of the measured peak, or of the datasheet's where none was measured."""
+    return share.measured if share.measured is not None else share.promised
+
+
+def _used(cell: Measured, limits: Limits) -> dict[str, Utilization | None]:
+    """By source; None where the peak is not known."""
+    precision, step_ms = cell.cell.precision, cell.times["step"].median_ms
+    roofs = {"measured": limits.measured(precision), "promised": limits.promised(precision)}
+    return {
+        source: utilization(cell.cell, step_ms=step_ms, peak_flops_per_s=roof.flops_per_s) if roof else None
+        for source, roof in roofs.items()
+    }
+
+
+def _used_row(frame: Frame, cell: Measured, limits: Limits) -> dict[str, Any]:
+    row = asked_of(frame, cell.cell)
+    for source, used in _used(cell, limits).items():
+        of = "of measured" if source == "measured" else "of datasheet"
+        row |= {f"{name} {of}": getattr(used, key) if used else None
+                for name, key in (("MFU", "mfu"), ("Causal MFU", "causal_mfu"), ("HFU", "hfu"))}  # fmt: skip
+    return row

@@ -1,0 +1,32 @@
+"""What else do the rows say? One's own SQL over every table of the file, read-only, as a table and as a chart."""
+
+import streamlit as st
+
+from pages.sql.editor import editor
+from pages.sql.picture import draw_chart
+from pages.ui.evidence import of_answer, of_tables, say
+from pages.ui.frame import Frame, Page
+from pages.ui.result import ask, columns_of, sentence, show
+from runner.store.queries import tables
+
+
+def page(frame: Frame) -> None:
+    st.title("What else do the rows say?", anchor=False)
+    headline = st.empty()
+    query = editor(frame)
+    answer = ask(frame, query)
+    if answer is None:
+        held = {name: count for name, count in frame.ask(tables.sizes).items() if count}
+        words = f"The file holds **{sum(held.values()):,} rows in {len(held)} tables** to ask."
+        say(frame, words, of_tables(frame), at=headline)
+        return
+    words = f"{sentence(answer)} The sidebar's filters do not apply here: write them as WHERE."
+    say(frame, words, of_answer(query, answer), at=headline)
+    columns = columns_of(answer)
+    st.header("The answer", anchor="answer")
+    show(columns, answer)
+    if answer.rows:
+        draw_chart(frame, columns, query)
+
+
+PAGE = Page(title="SQL", address="sql", icon=":material/terminal:", draw=page)

@@ -1,0 +1,131 @@
+"""The answer as a chart: what is drawn against what is chosen beside it and lives in the URL.
+
+draw_chart(frame, columns, query)
+"""
+
+from typing import Any, get_args
+
+import streamlit as st
+
+from pages.figures.headings import heading
+from pages.sql.examples import EXAMPLES
+from pages.sql.figures import (
+    OTHERS,
+    Choice,
+    Kind,
+    figure,
+    grouped,
+    is_known,
+    is_named,
+    is_number,
+    logarithmic,
+    most_places,
+    places_of,
+)
+from pages.ui.card import Card, draw
+from pages.ui.chosen import heard, report_gone
+from pages.ui.frame import Frame
+from pages.ui.markdown import literal
+
+NO_COLOR = "none"
+#: Two abreast on a phone.
+_WIDTH = 168
+_WORDS = {"bar": "Bars", "stacked": "Stacked bars", "line": "Lines", "scatter": "Points"}
+
+
+def draw_chart(frame: Frame, columns: dict[str, list[Any]], query: str) -> None:
+    """The choosers and the card; a sentence where nothing can be drawn."""
+    numbers = [name for name, values in columns.items() if is_number(values)]
+    if not numbers or len(columns) < 2:
+        st.caption("A chart needs two columns, one of them of numbers.")
+        return
+    choice = _chosen(columns, numbers, start=_start(columns, numbers, query))
+    headings = [heading(name) for name in columns]
+    if len(set(headings)) < len(headings):
+        headings = list(columns)
+    rows = [dict(zip(headings, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    by = f", a color for each {literal(choice.color)}" if choice.color else ""
+    over = f"{literal(choice.y)} over {literal(choice.x)}"
+    card = Card(
+        key="sql-chart",
+        title=f"{literal(heading(choice.y))} over {literal(heading(choice.x))}",
+        note=_note(columns, choice),
+        alt=f"{_WORDS[choice.kind]} of {over}{by}, {len(rows)} rows of the answer.",
+        rows=rows,
+    )
+    draw(frame, card, lambda: figure(columns, choice))
+
+
+def _start(columns: dict[str, list[Any]], numbers: list[str], query: str) -> Choice:
+    """An example's own chart; else the first column over which a number can be drawn, and the last number."""
+    for example in EXAMPLES:
+        if example.query == query.strip():
+            return example.choice
+    x = next(iter(columns))
+    y = next((name for name in reversed(numbers) if name != x), numbers[0])
+    few = [
+        name
+        for name, values in columns.items()
+        if name not in (x, y) and not is_number(values) and 1 < len(set(map(str, values))) <= 10
+    ]
+    kind: Kind = "line" if x in numbers and len(set(columns[x])) > 2 else "bar"
+    return Choice(kind=kind, x=x, y=y, color=few[0] if few else None)
+
+
+def _chosen(columns: dict[str, list[Any]], numbers: list[str], *, start: Choice) -> Choice:
+    names = list(columns)
+    with st.container(horizontal=True, vertical_alignment="bottom", key="sql-choices"):
+        kind = _one("kind", "Chart", list(get_args(Kind)), start=start.kind)
+        x = _one("x", "x", names, start=start.x)
+        y = _one("y", "y", numbers, start=start.y)
+        color = _one("color", "Color", [NO_COLOR, *names], start=start.color or NO_COLOR)
+        report_gone("sql-log", "Logarithmic", ("x", "y"))
+        scales = st.pills(
+            "Logarithmic", ("x", "y"), selection_mode="multi", default=start.logarithmic, key="sql-log",
+            bind="query-params", width="content", on_change=heard, args=("sql-log",),
+        )  # fmt: skip
+    return Choice(
+        kind=next(known for known in get_args(Kind) if known == kind),
+        x=x,
+        y=y,
+        color=None if color == NO_COLOR else color,
+        logarithmic=tuple(scales),
+    )
+
+
+def _one(name: str, label: str, options: list[str], *, start: str) -> str:
+    key = f"sql-{name}"
+    report_gone(key, label, options)
+    if st.session_state.get(key, start) not in options:
+        st.session_state.pop(key, None)
+    default = options.index(start) if start in options else 0
+    chosen: str = st.selectbox(
+        label, options, index=default, key=key, bind="query-params", width=_WIDTH, on_change=heard, args=(key,),
+        format_func=lambda value: _WORDS.get(value, value) if name == "kind" else value,
+    )  # fmt: skip
+    return chosen
+
+
+def _note(columns: dict[str, list[Any]], choice: Choice) -> str:
+    """What a reader could not know from the picture."""
+    groups = grouped(columns, choice)
+    said = []
+    if OTHERS in groups:
+        said.append(f"The colors of the first ten values of {literal(choice.color or '')}; the rest share gray.")
+    names, most = len(places_of(columns, choice)), most_places(choice)
+    if is_named(columns, choice) and names > most:
+        said.append(
+            f"The first {most} of {names:,} values of {literal(heading(choice.x))} are drawn: choose them with "
+            "ORDER BY and LIMIT, or GROUP BY something coarser."
+        )
+    pairs = zip(columns[choice.x], columns[choice.y], strict=True)
+    hidden = sum(not (is_known(x) and is_known(y)) for x, y in pairs)
+    if hidden:
+        said.append(f"{hidden:,} rows without a finite {literal(choice.x)} or {literal(choice.y)} are not drawn.")
+    places = [(name, columns[choice.x][row]) for name, rows in groups.items() for row in rows]
+    if choice.kind in ("bar", "stacked") and len(set(places)) < len(places):
+        said.append("Several rows share a bar's place: GROUP BY makes one bar of them.")
+    asked = {"x": choice.x, "y": choice.y}
+    linear = {asked[axis] for axis in choice.logarithmic} - set(logarithmic(columns, choice))
+    said += [f"{literal(name)} is not all above zero, so that its axis stays linear." for name in sorted(linear)]
+    return " ".join(said)

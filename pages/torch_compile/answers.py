@@ -1,0 +1,103 @@
+"""The sentences of the page torch.compile, worked out from the rows that it draws."""
+
+import math
+from collections.abc import Sequence
+
+from pages.figures.frame import number, relative_error
+from pages.torch_compile.figures import whole
+from pages.torch_compile.speedups import Bought
+from pages.ui.answers import caveat, in_words, spread
+from pages.ui.frame import Frame
+from runner.analysis.break_even import PaidAfter
+
+
+def name_of(frame: Frame, item: Bought) -> str:
+    """The cell in words: `small at 512 tokens, bf16`."""
+    cell = item.step.named
+    return f"{frame.size_of(cell)} at {cell.context:,} tokens, {cell.precision}"
+
+
+def answer(frame: Frame, items: Sequence[Bought]) -> str:
+    """What the best way buys over its cells, and when the cell that gains most has paid for itself; `items` not empty.
+    CUDA graphs, which cost no compiling, speak where nothing else does."""
+    compiled = [item for item in items if item.cost is not None] or items
+    names = list(dict.fromkeys(item.variant for item in compiled))
+    ratios = {
+        name: [(item.step.ratio, item.step.low, item.step.high) for item in compiled if item.variant == name]
+        for name in names
+    }
+    best = max(names, key=lambda name: math.fsum(math.log(ratio) for ratio, _, _ in ratios[name]) / len(ratios[name]))
+    times, word = in_words(ratios[best])
+    slower = sum((item.step.high or math.inf) < 1 for item in compiled)
+    most = max(compiled, key=lambda item: item.step.ratio)
+    parts = [f"**{best}** makes the step **{times}× {word}** than eager {spread(ratios[best])}."]
+    said = caveat([(item.step.base.cell, item.step.other.cell) for item in compiled if item.variant == best])
+    parts += [said] if said else []
+    if slower:
+        cells = "cells" if compiled is items else "compiled cells"
+        parts.append(f"{slower} of all {len(compiled)} {cells} are slower than eager beyond doubt.")
+    return " ".join([*parts, paid_answer(frame, most)])
+
+
+def paid_answer(frame: Frame, item: Bought) -> str:
+    """After how many steps one compiled cell has paid for itself."""
+    known = {kind: (seconds, paid) for kind, seconds, paid in item.kinds()}
+    if not known:
+        return ""
+    start = f"{name_of(frame, item)}, {item.variant}: compiling takes "
+    costs = {
+        "cold": "{} s with an empty cache",
+        "warm": "{} s with a full one",
+        "as found": "{} s with what the cache held",
+    }
+    said = " and ".join(costs[kind].format(number(seconds)) for kind, (seconds, _) in known.items())
+    first = next(iter(known.values()))[1]
+    if first.is_never:
+        return f"{start}{said}, and **never pays for itself**: the compiled step is no faster."
+    if first.is_undecided:
+        return f"{start}{said}; **whether it ever pays is undecided**: no step was seen to be saved."
+    after = " and ".join(f"**{steps_in_words(paid)}**" for _, paid in known.values())
+    word = " respectively" if len(known) > 1 else ""
+    return f"{start}{said}, paid for after {after} steps{word}."
+
+
+def steps_in_words(paid: PaidAfter) -> str:
+    """`941`, or `never`."""
+    return "never" if math.isinf(paid.steps) else whole(paid.steps)
+
+
+def when_answer(items: Sequence[Bought]) -> str:
+    """How many compiled cells pay for themselves."""
+    paid = [next(found for _, _, found in item.kinds()) for item in items]
+    never, undecided = sum(found.is_never for found in paid), sum(found.is_undecided for found in paid)
+    if not never and not undecided:
+        return "Every compiled cell here pays for itself."
+    parts = [f"{len(paid) - never - undecided} of {len(paid)} compiled cells pay for themselves"]
+    parts += [f"{never} never"] if never else []
+    parts += [f"{undecided} undecided"] if undecided else []
+    return f"{', '.join(parts)}."
+
+
+def graph_answer(items: Sequence[Bought]) -> str:
+    """Whether the compiler took each model whole, kept to what it had compiled, and made the same computation of it."""
+    costs = [(item, item.cost) for item in items if item.cost is not None]
+    known = [(item, cost) for item, cost in costs if cost.graph_breaks is not None]
+    broken = [cost for _, cost in known if cost.graph_breaks]
+    again = [cost for _, cost in costs if cost.recompiles]
+    gave_up = [cost for _, cost in costs if cost.fallback]
+    parts = []
+    if known:
+        breaks = sum(cost.graph_breaks or 0 for cost in broken)
+        parts.append(
+            f"{breaks} graph breaks in {len(broken)} of the {len(known)} that count them"
+            if broken
+            else f"no graph break in the {len(known)} that count them"
+        )
+    parts.append(f"{len(again)} compiled again inside the measured steps" if again else "none was compiled again")
+    if gave_up:
+        parts.append(f"in {len(gave_up)} the compiler gave up and ran a part eagerly")
+    errors = [cost.compiled_gradient_error for _, cost in costs if cost.compiled_gradient_error is not None]
+    if errors:
+        within = f"within {relative_error(max(errors))} of eager's"
+        parts.append(f"each parameter's gradient is {within} in the {len(errors)} that compare them")
+    return f"Of {len(costs)} compiled cells: {'; '.join(parts)}."

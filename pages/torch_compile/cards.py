@@ -1,0 +1,193 @@
+"""The cards of the page torch.compile: every way beside eager, what compiling costs, when it has paid for itself."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import streamlit as st
+
+from pages.figures.frame import escape_text
+from pages.torch_compile.answers import graph_answer, name_of, paid_answer, when_answer
+from pages.torch_compile.figures import CostDot, CumulatedLine, Kind, Unit, WayDot, cost_dots, crossing_lines, way_dots
+from pages.torch_compile.speedups import KINDS, Bought, place
+from pages.ui.card import Card, draw
+from pages.ui.chosen import picked
+from pages.ui.comparison import MOST_PLACES
+from pages.ui.evidence import Found, of_cells, say
+from pages.ui.frame import Frame
+from pages.ui.marks import asked_of, failure_of, place_of
+from pages.ui.pin import pin
+from runner.analysis.comparison import LeftOut
+from runner.schema import TABLES
+
+
+def draw_ways(frame: Frame, items: Sequence[Bought], left_out: Sequence[LeftOut], *, words: str) -> None:
+    """Every way of compiling as a dot on its cell's line."""
+    dots = [
+        WayDot(place=place(frame, item), backend=item.variant, cell_id=str(item.step.other.cell_id),
+               ratio=item.step.ratio, low=item.step.low, high=item.step.high)
+        for item in items
+    ]  # fmt: skip
+    dots += [
+        WayDot(place=place_of(frame, item.cell.cell, beside="backend"), backend=item.cell.cell.backend,
+               cell_id=str(item.cell.cell_id), failure=escape_text(_failure(item)))
+        for item in left_out
+        if item.kind == "failed" and item.cell.status != "skipped"
+    ]  # fmt: skip
+    shown = set(list(dict.fromkeys(dot.place for dot in dots))[:MOST_PLACES])
+    draw(
+        frame,
+        Card(
+            key="ways",
+            title="Every way of compiling beside eager",
+            note="One line a cell, one dot a way; bars are 95% intervals, by bootstrap over rounds and samples. "
+            "cuda-graphs is the eager step recorded and replayed, without a compiler. Click a dot to see the cell's "
+            f"samples.{_cut(len({dot.place for dot in dots}))}",
+            alt=f"Speedups of the whole step as dots on a log axis. {words}",
+            rows=[_row(frame, item) for item in items],
+            cells=_cells(items),
+        ),
+        lambda: way_dots([dot for dot in dots if dot.place in shown]),
+        on_click=pin,
+    )
+
+
+def draw_costs(frame: Frame, items: Sequence[Bought]) -> None:
+    """Compile seconds, cold and warm, and what the compiler made of the model."""
+    dots = [
+        CostDot(place=_place(frame, item), backend=item.variant, kind=kind, value=seconds)
+        for item in items
+        for kind, seconds, _ in item.kinds()
+    ]
+    if not dots:
+        return
+    words = graph_answer(items)
+    st.header("What does compiling cost?", anchor="cost")
+    say(frame, words, of_bought(frame, items), key="compile-seconds")
+    _dots_card(
+        frame,
+        items,
+        dots,
+        Card(
+            key="compile-seconds",
+            title="Compile time, apart from the steps",
+            note="The first step minus the median one; compiled by one thread, importing the compiler not counted.",
+            alt=f"Compile seconds of each compiled cell on a log axis. {words}",
+        ),
+        unit="s",
+    )
+
+
+def draw_paid(frame: Frame, items: Sequence[Bought]) -> None:
+    """After how many steps: all cells, and one cell's lines."""
+    known = [item for item in items if next(item.kinds(), None)]
+    if not known:
+        return
+    st.header("When has it paid for itself?", anchor="paid")
+    dots = [
+        CostDot(
+            place=_place(frame, item), backend=item.variant, kind=kind, value=paid.steps, low=paid.low, high=paid.high
+        )
+        for item in known
+        for kind, _, paid in item.kinds()
+    ]
+    words = when_answer(known)
+    say(frame, words, of_bought(frame, known), key="paid-after")
+    _dots_card(
+        frame,
+        known,
+        dots,
+        Card(
+            key="paid-after",
+            title="Steps until compiling is paid for",
+            note="Compile time over the time saved in each step; bars follow from the speedup's 95% interval.",
+            alt=f"Steps after which compiling has paid for itself, on a log axis. {words}",
+        ),
+        unit="steps",
+    )
+    _crossing(frame, known)
+
+
+def _crossing(frame: Frame, known: Sequence[Bought]) -> None:
+    names = {f"{name_of(frame, item)}, {item.variant}": item for item in known}
+    default = max(names, key=lambda name: names[name].step.ratio)
+    item = names[picked("compiled-cell", "Cell", list(names), default=default)]
+    step_ms = [side.times["step"].median_ms for side in (item.step.base, item.step.other)]
+    lines = [CumulatedLine(name="eager", backend="eager", start_s=0.0, step_ms=step_ms[0])]
+    lines += [
+        CumulatedLine(
+            name=f"{item.variant}, {kind}", backend=item.variant, start_s=seconds, step_ms=step_ms[1], kind=kind
+        )
+        for kind, seconds, _ in item.kinds()
+    ]
+    words = paid_answer(frame, item)
+    draw(
+        frame,
+        Card(
+            key="crossing",
+            title="Where the lines cross",
+            answer=words,
+            evidence=[of_bought(frame, [item])],
+            alt=f"Time since the start over steps, eager and compiled. {words}",
+            rows=[_row(frame, item)],
+            cells=_cells([item]),
+        ),
+        lambda: crossing_lines(lines),
+    )
+
+
+def of_bought(frame: Frame, items: Sequence[Bought]) -> Found | None:
+    """The rows of both sides of these pairs."""
+    return of_cells(frame, [side for item in items for side in (item.step.base, item.step.other)])
+
+
+def _dots_card(frame: Frame, items: Sequence[Bought], dots: Sequence[CostDot], card: Card, *, unit: Unit) -> None:
+    places = list(dict.fromkeys(dot.place for dot in dots))
+    shown = set(places[:MOST_PLACES])
+    whole = Card(
+        key=card.key, title=card.title, note=card.note + _cut(len(places)), alt=card.alt,
+        rows=[_row(frame, item) for item in items], cells=_cells(items),
+    )  # fmt: skip
+    draw(frame, whole, lambda: cost_dots([dot for dot in dots if dot.place in shown], unit=unit))
+
+
+def _failure(item: LeftOut) -> str:
+    return failure_of(item.cell) if item.cell.status != "ok" else "eager has no result"
+
+
+def _place(frame: Frame, item: Bought) -> str:
+    first, *rest = place(frame, item).split("<br>")
+    return f"{first}<br>{' · '.join([*rest, item.variant])}"
+
+
+def _cut(places: int) -> str:
+    return (
+        f" The first {MOST_PLACES} of {places} cells are drawn: filter, or see the table."
+        if places > MOST_PLACES
+        else ""
+    )
+
+
+def _cells(items: Sequence[Bought]) -> list[Any]:
+    return [side.cell for item in items for side in (item.step.base, item.step.other)]
+
+
+def _row(frame: Frame, item: Bought) -> dict[str, Any]:
+    """Everything that is known of one pair, as a table's row."""
+    steps, cost, base = TABLES["steps"], item.cost, item.step.base
+    titles: dict[Kind, str] = {"cold": "cold", "warm": "warm", "as found": "as found"}
+    known = {kind: (seconds, paid) for kind, seconds, paid in item.kinds()}
+    return {
+        **asked_of(frame, item.step.other.cell),
+        "Eager step (ms)": base.times["step"].median_ms,
+        "Step (ms)": item.step.other.times["step"].median_ms,
+        "Speedup (×)": item.step.ratio,
+        "Low (×)": item.step.low,
+        "High (×)": item.step.high,
+        **{f"Compile time, {titles[kind]} (s)": known[kind][0] if kind in known else None for kind in KINDS},
+        **{f"Paid after, {titles[kind]} (steps)": known[kind][1].steps if kind in known else None for kind in KINDS},
+        **{
+            steps.column(name).title: getattr(cost, name) if cost else None
+            for name in ("graphs", "graph_breaks", "recompiles", "compiled_gradient_error")
+        },
+        steps.column("compiler_fallback").title: cost.fallback if cost else None,
+    }

@@ -1,0 +1,61 @@
+"""What does torch.compile buy, and when has it paid for itself? Every way beside eager, compile time, break-even."""
+
+import streamlit as st
+
+from pages.torch_compile.answers import answer
+from pages.torch_compile.cards import draw_costs, draw_paid, draw_ways, of_bought
+from pages.torch_compile.speedups import BASELINE, bought, ways
+from pages.ui.answers import speedup_answer
+from pages.ui.comparison import choose_variant, comparison, draw_dots, list_left_out, unpaired
+from pages.ui.evidence import of_pairs, say
+from pages.ui.frame import Answer, Frame, Page
+from pages.ui.samples import draw_samples
+from pages.ui.states import no_rows
+from pages.ui.trust import draw_trust
+
+
+def page(frame: Frame) -> None:
+    st.title("What does torch.compile buy, and when has it paid for itself?", anchor=False)
+    names = ways(frame)
+    items, left_out = bought(frame, names)
+    if not items:
+        no_rows(
+            unpaired(frame, left_out, axis="backend", baseline=BASELINE),
+            "Measure it: `python -m runner sweep --experiment compile --backends eager,compiled`.",
+        )
+        return
+    words = answer(frame, items)
+    cells = [side for item in items for side in (item.step.base, item.step.other)]
+    say(frame, words, of_bought(frame, items))
+    draw_ways(frame, items, left_out, words=words)
+    draw_costs(frame, items)
+    draw_paid(frame, items)
+    _phases(frame, names)
+    draw_trust(frame, cells)
+    draw_samples(frame, frame.measured())
+
+
+def _phases(frame: Frame, names: list[str]) -> None:
+    """One way, phase by phase."""
+    st.header("Which phase becomes faster?", anchor="phases")
+    lead = st.empty()
+    # Those with pairs first: the first is what is compared unless the reader says otherwise.
+    names = sorted(names, key=lambda name: not comparison(frame, "backend", baseline=BASELINE, variant=name).speedups)
+    variant = choose_variant(names, key="compiled", label="Compared with eager")
+    compared = comparison(frame, "backend", baseline=BASELINE, variant=variant)
+    said = [speedup_answer(compared, baseline=BASELINE, variant=variant, phase=p) for p in ("forward", "backward")]
+    words = " ".join(dict.fromkeys(text for text in said if text))
+    say(frame, words, of_pairs(frame, compared), at=lead, key="phases")
+    draw_dots(frame, compared, axis="backend", variant=variant, baseline=BASELINE)
+    list_left_out(frame, compared, axis="backend")
+
+
+def headline(frame: Frame) -> Answer:
+    """The page's answer."""
+    items, left_out = bought(frame, ways(frame))
+    if not items:
+        return unpaired(frame, left_out, axis="backend", baseline=BASELINE), None
+    return answer(frame, items), of_bought(frame, items)
+
+
+PAGE = Page(title="torch.compile", address="torch-compile", icon=":material/bolt:", draw=page, headline=headline)

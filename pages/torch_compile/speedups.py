@@ -1,0 +1,78 @@
+"""What each way of compiling bought and cost: pairs with eager, beside their compile times.
+
+for item in bought(frame):
+    print(item.variant, item.step.ratio, item.seconds("cold"), item.paid("cold"))
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import get_args
+
+from pages.torch_compile.figures import Kind
+from pages.ui.comparison import comparison, variants
+from pages.ui.frame import Frame
+from pages.ui.marks import place_of
+from runner.analysis.break_even import PaidAfter, break_even
+from runner.analysis.comparison import LeftOut, Speedup
+from runner.store.queries.compile import CompileCost, compile_costs, question
+
+BASELINE = "eager"
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bought:
+    """The whole step of one cell, eager over `variant`, and what compiling it cost; no cost where nothing compiles."""
+
+    variant: str
+    step: Speedup
+    cost: CompileCost | None
+
+    def seconds(self, kind: Kind) -> float | None:
+        """Compile seconds of this kind; those as found only where no cold ones are known."""
+        if self.cost is None:
+            return None
+        found = None if self.cost.cold_seconds is not None else self.cost.shared_seconds
+        return {"cold": self.cost.cold_seconds, "warm": self.cost.warm_seconds, "as found": found}[kind]
+
+    def paid(self, kind: Kind) -> PaidAfter | None:
+        return break_even(self.step, compile_seconds=self.seconds(kind))
+
+    def kinds(self) -> Iterator[tuple[Kind, float, PaidAfter]]:
+        """Each known kind with its seconds and the steps that pay for them."""
+        for kind in KINDS:
+            seconds, paid = self.seconds(kind), self.paid(kind)
+            if seconds is not None and paid is not None:
+                yield kind, seconds, paid
+
+
+def ways(frame: Frame) -> list[str]:
+    """The backends to compare with eager, in the order of the schema's choices; `compiled` first."""
+    return sorted(variants(frame, "backend", baseline=BASELINE), key=lambda name: (name == "cuda-graphs", name))
+
+
+def bought(frame: Frame, names: Sequence[str]) -> tuple[list[Bought], list[LeftOut]]:
+    """Every pair of a way with eager that the filters leave, cell by cell, and what has no pair."""
+    free = replace(frame.selection, backends=())
+    costs = {cost.question: cost for cost in frame.ask(compile_costs, free.broad())}
+    found, left_out = [], []
+    for variant in names:
+        compared = comparison(frame, "backend", baseline=BASELINE, variant=variant)
+        left_out += compared.left_out
+        found += [
+            Bought(
+                variant=variant,
+                step=pair,
+                cost=costs.get(question(pair.other.machine, pair.other.torch, pair.other.cell)),
+            )
+            for pair in compared.speedups
+            if pair.phase == "step"
+        ]
+    order = {id(item.step.base): place for place, item in enumerate(found)}
+    cells = list(dict.fromkeys(item.step.base.cell_id for item in found))
+    return sorted(found, key=lambda item: (cells.index(item.step.base.cell_id), order[id(item.step.base)])), left_out
+
+
+def place(frame: Frame, item: Bought) -> str:
+    """The cell of a pair as charts name it."""
+    return place_of(frame, item.step.named, beside="backend")

@@ -1,0 +1,79 @@
+"""Where does the time of a training step go? Phases by size and context, warm-up, samples."""
+
+from typing import cast, get_args
+
+import streamlit as st
+
+from pages.figures.phases import View, phase_bars
+from pages.training_step.warmup import draw_warmup
+from pages.ui import marks
+from pages.ui.answers import step_answer, ways
+from pages.ui.card import Card, draw
+from pages.ui.chosen import chosen
+from pages.ui.coverage import draw_grid
+from pages.ui.evidence import of_cells, say
+from pages.ui.frame import Answer, Frame, Page
+from pages.ui.pin import pin
+from pages.ui.samples import draw_samples
+from pages.ui.states import no_rows
+from pages.ui.trust import draw_trust
+from runner.store.queries.steps import Measured
+
+
+def page(frame: Frame) -> None:
+    st.title("Where does the time of a training step go?", anchor=False)
+    cells = frame.measured()
+    if not cells:
+        no_rows("No cell matches these filters.", "Clear some of them, or measure what is missing.")
+        return
+    _phases(frame, cells)
+    _compiled(frame)
+    draw_warmup(frame)
+    draw_samples(frame, cells)
+
+
+def _phases(frame: Frame, cells: list[Measured]) -> None:
+    found = ways(cells)
+    lead = st.empty()
+    with st.container(horizontal=True):
+        way = chosen("way", "Precision and backend", list(found))
+        view = chosen("as", "Show as", get_args(View), default="time")
+    shown = found[way]
+    bars = marks.phase_bars_of(frame, shown)
+    answer = step_answer(frame, shown)
+    say(frame, answer, of_cells(frame, shown), at=lead)
+    draw(
+        frame,
+        Card(
+            key="phases",
+            title="Phases by size and context",
+            note="Medians over the measured steps, with 95% intervals; the number is the median of the whole step. "
+            "Click a bar to see the cell's samples.",
+            alt=f"Time of each phase, one bar a size and context. {answer}",
+            rows=marks.phase_table(frame, shown),
+            cells=[cell.cell for cell in shown],
+        ),
+        lambda: phase_bars(bars, view=cast(View, view)),
+        on_click=pin,
+    )
+    draw_trust(frame, shown)
+    draw_grid(frame, cells)
+
+
+def _compiled(frame: Frame) -> None:
+    """The answer of the page that asks; the link keeps the filters."""
+    st.header("Is compiled faster than eager?", anchor="compiled")
+    words, found = frame.headlines["torch-compile"](frame)
+    say(frame, words, found, key="compiled")
+    st.page_link(frame.pages["torch-compile"], label="What torch.compile buys and costs", icon=":material/bolt:")
+
+
+def headline(frame: Frame) -> Answer:
+    """The answer for the cells with which the page opens."""
+    shown = next(iter(ways(frame.measured()).values()), [])
+    return step_answer(frame, shown), of_cells(frame, shown)
+
+
+PAGE = Page(
+    title="Training step", address="training-step", icon=":material/stacked_bar_chart:", draw=page, headline=headline
+)

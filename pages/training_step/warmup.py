@@ -1,0 +1,106 @@
+"""The card of the warm-up ablation: the same cell after 0, 1, 2 and 5 warm-up steps."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import fmean, median
+from typing import Any
+
+import streamlit as st
+
+from pages.figures.frame import number
+from pages.training_step.figures import WarmupStep, warmup_steps
+from pages.ui.card import Card, draw
+from pages.ui.chosen import picked
+from pages.ui.evidence import of_details, say
+from pages.ui.frame import Frame
+from pages.ui.markdown import restrict
+from runner.schema import StepCell
+from runner.store.queries.steps import EarlyStep, early_steps
+from runner.words import title
+
+
+def draw_warmup(frame: Frame) -> None:
+    """The sentence and the card; a hint where nothing was measured after several warm-up counts."""
+    st.header("What does warm-up change?", anchor="warm-up")
+    families = _families(
+        [row for row in frame.ask(early_steps, frame.selection.broad()) if frame.selection.holds(row.cell)]
+    )
+    if not families:
+        st.caption(
+            restrict(
+                f"No cell {frame.among} has results after several of 0, 1, 2 and 5 warm-up steps with one fixed number "
+                "of measured ones. Measure one: "
+                "`python -m runner sweep --experiment benchmark --warmup 0,1,2,5 --steps 10 --max-steps 10`."
+            )
+        )
+        return
+    family = next(iter(families))
+    if len(families) > 1:
+        family = picked("ablation", "Cell measured after several warm-up counts", list(families))
+    rows = families[family]
+    dots = [
+        WarmupStep(warmup=row.cell.warmup_steps, step=row.step, is_warmup=row.is_warmup, step_ms=row.step_ms)
+        for row in rows
+    ]
+    cells: list[StepCell] = list(dict.fromkeys(row.cell for row in rows))
+    answer = _answer(rows)
+    say(frame, answer, of_details(frame, "early steps", list(dict.fromkeys(row.cell_id for row in rows))), key="warmup")
+    draw(
+        frame,
+        Card(
+            key="warmup",
+            title="Steps after different warm-up counts",
+            note=f"{family}. Each panel is a process of its own with so many warm-up steps, the hollow dots. "
+            "Mean and median count the filled ones.",
+            alt=f"Time of every early step after different warm-up counts. {answer}",
+            rows=_table(rows),
+            cells=cells,
+        ),
+        lambda: warmup_steps(dots),
+    )
+
+
+def _families(rows: Sequence[EarlyStep]) -> dict[str, list[EarlyStep]]:
+    found: dict[str, list[EarlyStep]] = {}
+    for row in rows:
+        found.setdefault(title(replace(row.cell, warmup_steps=5)), []).append(row)
+    return found
+
+
+def _answer(rows: Sequence[EarlyStep]) -> str:
+    """What the first step costs, and what measuring it does to the mean and to the median."""
+    by_count = _measured(rows)
+    least, most = by_count[min(by_count)], by_count[max(by_count)]
+    steady = median(most)
+    return (
+        f"After {min(by_count) or 'no'} warm-up steps the first measured step takes **{number(least[0] / steady)}×** "
+        f"the steady {number(steady)} ms: the mean becomes {_change(fmean(least), steady)}, "
+        f"the median {_change(median(least), steady)}. "
+        f"After {max(by_count)} it takes {number(most[0] / steady)}×."
+    )
+
+
+def _measured(rows: Sequence[EarlyStep]) -> dict[int, list[float]]:
+    found: dict[int, list[float]] = {}
+    for row in sorted(rows, key=lambda row: row.step):
+        if not row.is_warmup:
+            found.setdefault(row.cell.warmup_steps, []).append(row.step_ms)
+    return found
+
+
+def _table(rows: Sequence[EarlyStep]) -> list[dict[str, Any]]:
+    return [
+        {
+            "Warm-up (steps)": count,
+            "Mean (ms)": fmean(values),
+            "Median (ms)": median(values),
+            "First measured step (ms)": values[0],
+            "Slowest (ms)": max(values),
+            "Samples": len(values),
+        }
+        for count, values in sorted(_measured(rows).items())
+    ]
+
+
+def _change(value: float, usual: float) -> str:
+    return f"{round(value / usual - 1, 2) + 0:+.0%}".replace("-", "−")  # -0.0 + 0 is 0.0

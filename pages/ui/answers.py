@@ -1,0 +1,148 @@
+"""The sentence in which a page answers its question, worked out from the rows that it draws.
+
+st.markdown(step_answer(frame, cells))
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from pages.figures.frame import WORDS, interval, number
+from pages.ui.frame import Frame
+from runner.analysis.comparison import Comparison, Speedup
+from runner.analysis.pairs import unusual
+from runner.schema import AttentionCell, Cell, Phase
+from runner.store.queries.steps import Measured
+
+#: A ratio with the ends of its 95% interval.
+Ratio = tuple[float, float | None, float | None]
+
+
+def ways(cells: Sequence[Measured]) -> dict[str, list[Measured]]:
+    """These cells by precision and backend: first those of which the page speaks that opens, the plain ones if any."""
+    found: dict[str, list[Measured]] = {"fp32 · eager": []}
+    for cell in cells:
+        found.setdefault(f"{cell.cell.precision} · {cell.cell.backend}", []).append(cell)
+    return {way: of_way for way, of_way in found.items() if of_way}
+
+
+def step_answer(frame: Frame, cells: Sequence[Measured]) -> str:
+    """Which phase the time of the largest measured cell goes to."""
+    done = [cell for cell in cells if cell.status == "ok" and "step" in cell.times]
+    failed = sum(cell.status != "ok" for cell in cells)
+    lost = f" No result from {failed} of {len(cells)} cells." if failed else ""
+    if not cells:
+        return f"No step was measured {frame.among}."
+    if not done:
+        what = "result" if failed == len(cells) else "time of a whole step"
+        return f"None of these cells has a {what}.{lost}"
+    largest = max(done, key=lambda cell: cell.times["step"].median_ms)
+    step = largest.times["step"]
+    parts = {
+        phase: time.median_ms for phase, time in largest.times.items() if phase not in ("step", "forward_backward")
+    }
+    whole = sum(parts.values())
+    shares = [f"{WORDS[phase]} {share(ms / whole)}" for phase, ms in sorted(parts.items(), key=lambda item: -item[1])]
+    cell = largest.cell
+    name = f"{frame.size_of(cell)} at {cell.context:,} tokens, {cell.precision}, {cell.backend}"
+    goes = f": {', '.join(shares)}" if len(shares) > 1 else ""
+    return (
+        f"The longest step here, **{name}**, takes **{number(step.median_ms)} ms** "
+        f"({interval(step.low_ms, step.high_ms)}){goes}.{lost}"
+    )
+
+
+def share(part: float) -> str:
+    """`63%`; what is not nothing is not called `0%`."""
+    return "under 1%" if 0 < part < 0.005 else f"{part:.0%}"
+
+
+def speedup_answer(compared: Comparison, *, baseline: str, variant: str, phase: Phase = "step") -> str:
+    """Over all pairs: the typical ratio, its spread, how many are certain, and how it goes with size."""
+    found = [speedup for speedup in compared.speedups if speedup.phase == phase]
+    if not found:
+        return "" if compared.speedups else without_pair(compared, baseline=baseline, variant=variant)
+    pairs = [(speedup.ratio, speedup.low, speedup.high) for speedup in found]
+    times, word = in_words(pairs)
+    start = f"**{variant}** makes the {WORDS[phase]} **{times}× {word}** than {baseline}"
+    said = caveat([(speedup.base.cell, speedup.other.cell) for speedup in found])
+    rest = f" {said}" if said else ""
+    if len(pairs) == 1:
+        return f"{start} {spread(pairs)}.{rest}"
+    sure = sum((low or 0) > 1 for _, low, _ in pairs)
+    slower = sum((high or math.inf) < 1 for _, _, high in pairs)
+    return f"{start} {spread(pairs)}; {_certainty(len(pairs), sure=sure, slower=slower)}.{rest}"
+
+
+def without_pair(compared: Comparison, *, baseline: str, variant: str, where: str = "here") -> str:
+    """Why two ways cannot be compared, by the most frequent reason of the strongest kind."""
+    for kind in ("failed", "unlike"):
+        reasons = Counter(item.reason for item in compared.left_out if item.kind == kind)
+        if reasons:
+            (reason, _), *more = reasons.most_common()
+            others = f", and {len(more)} other reasons" if len(more) > 1 else ", and another reason" if more else ""
+            return f"No cell {where} can be compared in {baseline} and in {variant}: {reason}{others}."
+    return f"No cell {where} was measured both in {baseline} and in {variant}."
+
+
+def caveat(pairs: Sequence[tuple[Cell, Cell]]) -> str:
+    """What is unusual about how pairs were measured, and how many of them; empty where all were measured as usual."""
+    said = Counter(words for base, other in pairs if (words := unusual(other) or unusual(base)))
+    return " ".join(
+        f"{words[0].upper()}{words[1:]}: {'all' if count == len(pairs) else f'{count} of'} {len(pairs)} pairs."
+        if len(pairs) > 1
+        else f"{words[0].upper()}{words[1:]}."
+        for words, count in said.most_common()
+    )
+
+
+def in_words(ratios: Sequence[Ratio]) -> tuple[str, str]:
+    """The typical ratio as a number above 1 and its word: `("2.10", "faster")`."""
+    typical = geometric_mean([ratio for ratio, _, _ in ratios])
+    return (number(typical), "faster") if typical >= 1 else (number(1 / typical), "slower")
+
+
+def spread(ratios: Sequence[Ratio]) -> str:
+    """How far the pairs lie apart or, of a single one, how certain it is; in parentheses."""
+    if len(ratios) == 1:
+        _, low, high = ratios[0]
+        return f"(95% interval {interval(low, high, unit='×')}; one pair)"
+    least, most = (pick(ratio for ratio, _, _ in ratios) for pick in (min, max))
+    return f"(geometric mean of {len(ratios)} pairs, {number(least)}× to {number(most)}×)"
+
+
+def _certainty(pairs: int, *, sure: int, slower: int) -> str:
+    """How many pairs' intervals leave 1× on one side."""
+    if sure == pairs:
+        return "all are faster beyond doubt"
+    return f"{sure} are faster beyond doubt, {slower} slower, {pairs - sure - slower} undecided"
+
+
+def trend_answer(found: Sequence[Speedup]) -> str:
+    """How the ratio goes with the number of parameters, as least squares on log-log; empty below three sizes."""
+    points = [
+        (math.log10(s.base.parameters), math.log10(s.ratio)) for s in found if s.phase == "step" and s.base.parameters
+    ]
+    if len({x for x, _ in points}) < 3:
+        return ""
+    factor = 10 ** slope(points)
+    if abs(factor - 1) < 0.03:
+        return "It hardly changes with the size of the model."
+    word = "grows" if factor > 1 else "shrinks"
+    return f"It {word} with the model: {number(factor)}× as large for ten times the parameters."
+
+
+def slope(points: Sequence[tuple[float, float]]) -> float:
+    """By least squares; at least two points must differ in x."""
+    mean_x, mean_y = (math.fsum(values) / len(points) for values in zip(*points, strict=True))
+    return sum((x - mean_x) * (y - mean_y) for x, y in points) / sum((x - mean_x) * (x - mean_x) for x, _ in points)
+
+
+def geometric_mean(ratios: Sequence[float]) -> float:
+    """The mean that treats 2× and ½× as opposites."""
+    return math.exp(sum(map(math.log, ratios)) / len(ratios))
+
+
+def way_of(cell: AttentionCell) -> str:
+    """How attention is computed: one line of a chart."""
+    return cell.implementation if cell.backend == "eager" else f"{cell.implementation} · {cell.backend}"

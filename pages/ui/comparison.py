@@ -1,0 +1,106 @@
+"""The cards that compare two ways of running the same cells: backends on Training step, precisions on Mixed precision.
+
+compared = compare_cards(frame, "precision", baseline="fp32")
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import streamlit as st
+
+from pages.figures.speedups import speedup_dots
+from pages.ui import marks
+from pages.ui.answers import speedup_answer, without_pair
+from pages.ui.card import Card, draw
+from pages.ui.chosen import chosen
+from pages.ui.frame import Frame, cached
+from pages.ui.markdown import restrict
+from pages.ui.pin import pin
+from runner.analysis.comparison import Axis, Comparison, LeftOut, compare
+from runner.store.queries.selection import Selection
+from runner.store.queries.steps import measured, samples_by_round
+
+#: More pairs than these are not one picture any more, and Plotly would need seconds.
+MOST_PLACES = 24
+
+
+def variants(frame: Frame, axis: Axis, *, baseline: str) -> list[str]:
+    """What can be compared with the baseline, by the filters: an empty filter allows all."""
+    present = frame.contents.precisions if axis == "precision" else frame.contents.backends
+    wanted = frame.selection.precisions if axis == "precision" else frame.selection.backends
+    allowed = [value for value in wanted if value != baseline] or list(present)
+    return sorted(value for value in present if value in allowed and value != baseline)
+
+
+def comparison(frame: Frame, axis: Axis, *, baseline: str, variant: str) -> Comparison:
+    """All pairs that the other filters leave; worked out once for each state of the data, whatever the filters."""
+    free = replace(frame.selection, precisions=()) if axis == "precision" else replace(frame.selection, backends=())
+    whole = frame.ask(_compare, replace(free.broad(), settled=False), axis, baseline, variant, frame.state)
+    return Comparison(
+        speedups=[found for found in whole.speedups if free.holds(found.base.cell)],
+        left_out=[item for item in whole.left_out if free.holds(item.cell.cell)],
+    )
+
+
+def unpaired(frame: Frame, left_out: Sequence[LeftOut], *, axis: Axis, baseline: str) -> str:
+    """Why there is no pair with the baseline: nothing else has rows, or what has them has no partner or no result."""
+    free = replace(frame.selection, precisions=()) if axis == "precision" else replace(frame.selection, backends=())
+    values = dict.fromkeys(getattr(cell.cell, axis) for cell in replace(frame, selection=free).measured())
+    if not values:
+        return f"No step was measured {frame.among}."
+    if len(values) == 1:
+        return f"Only {next(iter(values))} was measured {frame.among}."
+    compared = Comparison(speedups=[], left_out=list(left_out))
+    return without_pair(compared, baseline=baseline, variant=f"another {axis}", where=frame.among)
+
+
+def _compare(path: Path, selection: Selection, axis: Axis, baseline: str, variant: str, state: str) -> Comparison:
+    """The rows are read once for all variants."""
+    cells, samples = cached(path, state, measured, selection), cached(path, state, samples_by_round, selection)
+    return compare(cells, samples, axis=axis, baseline=baseline, variant=variant)
+
+
+def draw_dots(frame: Frame, compared: Comparison, *, axis: Axis, variant: str, baseline: str) -> None:
+    """The card with one line a pair; nothing where there is no pair, which the answer has said."""
+    dots = marks.speedup_dots_of(frame, compared, axis=axis)
+    if not dots:
+        return
+    drawn = set(list(dict.fromkeys(dot.place for dot in dots))[:MOST_PLACES])
+    dots = [dot for dot in dots if dot.place in drawn]
+    pairs = len({id(found.base) for found in compared.speedups}) + sum(
+        item.kind == "failed" for item in compared.left_out
+    )
+    cut = (
+        f" The first {MOST_PLACES} of {pairs} pairs are drawn: filter, or see the table." if pairs > MOST_PLACES else ""
+    )
+    draw(
+        frame,
+        Card(
+            key=f"{axis}-speedup",
+            title=f"{variant} against {baseline}",
+            note="One line a pair of cells that differ in nothing else. Bars are 95% intervals, by bootstrap over "
+            f"rounds and samples; one that crosses 1× may be chance. Click a dot to see the cell's samples.{cut}",
+            alt=f"Speedups as dots on a log axis. {speedup_answer(compared, baseline=baseline, variant=variant)}",
+            rows=marks.speedup_table(frame, compared),
+            cells=[side.cell for found in compared.speedups for side in (found.base, found.other)],
+        ),
+        lambda: speedup_dots(dots, variant=variant),
+        on_click=pin,
+    )
+
+
+def list_left_out(frame: Frame, compared: Comparison, *, axis: Axis) -> None:
+    """What was not compared, and why."""
+    if not compared.left_out:
+        return
+    title = f"Left out: {len(compared.left_out)} without a partner or a result"
+    expander = st.expander(restrict(title), key=f"left-out-{axis}", on_change="rerun")
+    if expander.open:
+        rows = [{**marks.asked_of(frame, item.cell.cell), "Why": item.reason} for item in compared.left_out]
+        expander.dataframe(rows, hide_index=True)
+
+
+def choose_variant(names: Sequence[str], *, key: str, label: str) -> str:
+    """Which variant to compare, in the URL."""
+    return chosen(key, label, names)

@@ -1,0 +1,178 @@
+"""The card of the grid: which sizes, contexts, precisions and backends were measured, and how the others ended.
+
+draw_coverage(frame)             # on Overview, every step
+draw_grid(frame, cells)          # on any page, its own cells
+
+What is missing is shown as missing, with the commands that would measure it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import streamlit as st
+
+from pages.figures.bytes import in_unit
+from pages.figures.coverage import CoverageTile, coverage_grid
+from pages.ui.card import Card, draw
+from pages.ui.frame import Frame
+from pages.ui.grid import Place, missing, places
+from pages.ui.markdown import restrict
+from pages.ui.states import no_rows
+from runner.commands import sweep_commands
+from runner.schema import TABLES, SweepCell, table_of
+from runner.store.queries.attention import Attended
+from runner.store.queries.kernels import Trace
+from runner.store.queries.memory import Peak
+from runner.store.queries.selection import Shape
+from runner.store.queries.steps import Measured
+
+Held = Measured | Attended | Peak | Trace
+#: More commands than these are not read.
+_MOST_COMMANDS = 4
+
+
+def draw_coverage(frame: Frame) -> None:
+    """The card, over what the filters leave: a row for each way that a size was run in."""
+    cells = sorted(frame.measured(), key=lambda cell: _order(frame, cell))
+    if not cells:
+        no_rows("No cell matches these filters.", "Clear some of them, or measure what is missing.")
+        return
+    found = places(cells)
+    failed = sum(cell.status != "ok" for cell in cells)
+    draw(
+        frame,
+        Card(
+            key="coverage",
+            title=f"Coverage, mode {frame.selection.mode}",
+            note="The median step in ms. A row is one way of running a size: two numbers of a column compare what "
+            "the names of their rows differ in. ✕ says how cells ended that have no result; · has "
+            f"no row {frame.where}.",
+            alt=f"Sizes and ways of running them by context: {len(found)} places measured or tried, {failed} failures.",
+            rows=[_place_row(place) for place in found],
+        ),
+        lambda: coverage_grid([_place_tile(place) for place in found]),
+    )
+    gaps = missing(cells)
+    if gaps:
+        words = restrict(f"{_never(frame, gaps)}: the commands that measure them")
+        opened = st.expander(restrict(words), key="_missing", on_change="rerun")
+        if opened.open:
+            with opened:
+                _list_missing(frame, gaps)
+
+
+def _order(frame: Frame, row: Measured) -> tuple[Any, ...]:
+    """Sizes from small to large; in each the plain ways first, then by precision and backend as the schema lists
+    them."""
+    steps, cell = TABLES["steps"], row.cell
+    choices = [steps.column(name).choices for name in ("precision", "backend")]
+    places = [
+        c.index(value) if value in c else len(c)
+        for c, value in zip(choices, (cell.precision, cell.backend), strict=True)
+    ]
+    own = frame.size_of(cell)
+    return (
+        list(frame.contents.shapes).index(Shape.of(cell)),
+        *places,
+        own != frame.sizes[Shape.of(cell)],
+        own,
+        cell.context,
+    )
+
+
+# ---------------------------------------------------------------------------------------------- the grid of any page
+
+
+def draw_grid(frame: Frame, cells: Sequence[Held]) -> None:
+    """One line that says how far the grid of these cells is covered, all of one table; it opens to the grid and to the
+    commands that would measure what is missing."""
+    cells = [cell for cell in cells if cell.cell is not None]
+    if not cells:
+        return
+    gaps = missing(cells)
+    ok = sum(cell.status == "ok" for cell in cells)
+    failed = f", {len(cells) - ok} ended without a result" if ok < len(cells) else ""
+    words = f"The grid of this page: **{ok} of {len(cells) + len(gaps)}** cells have a result{failed}"
+    opened = st.expander(restrict(f"{words}, **{len(gaps) or 'none'} missing**"), key="_grid", on_change="rerun")
+    if not opened.open:
+        return
+    table = next(table_of(cell.cell).name for cell in cells if cell.cell)
+    column = "seq_len" if table == "attention" else "context"
+    found = places(cells)
+    with opened:
+        draw(
+            frame,
+            Card(
+                key="grid",
+                title="What was measured",
+                note=f"{_SHOWN[table]} of every cell that worked; ✕ says how the others ended; · has no row "
+                f"{frame.where}.",
+                alt=words,
+                rows=[_place_row(place) for place in found],
+            ),
+            lambda: coverage_grid(
+                [_place_tile(place) for place in found], x=TABLES[table].column(column).title, state="grid"
+            ),
+        )
+        _list_missing(frame, gaps)
+
+
+_SHOWN = {
+    "steps": "The median step in ms",
+    "attention": "The median of both passes in ms",
+    "memory": "The peak",
+    "profiles": "The median step in ms, without the profiler,",
+}
+
+
+def _shown(cell: Any) -> tuple[float | None, str]:
+    """The time in ms that a place shows, or other words."""
+    if isinstance(cell, Peak):
+        return None, in_unit(cell.peak_allocated_bytes) if cell.peak_allocated_bytes else ""
+    if isinstance(cell, Trace):
+        return cell.unprofiled_step_ms, ""
+    time = cell.times.get("forward_backward" if isinstance(cell, Attended) else "step")
+    return (time.median_ms if time else None), ""
+
+
+def _place_tile(place: Place) -> CoverageTile:
+    ended = [cell.status for cell in place.cells if cell.status != "ok"]
+    median_ms, value = _shown(place.cells[0])
+    return CoverageTile(
+        size=place.block,
+        context=place.column,
+        variant=place.row,
+        ok=len(place.cells) - len(ended),
+        failures={status: ended.count(status) for status in ended},
+        median_ms=median_ms,
+        value=value,
+    )
+
+
+def _place_row(place: Place) -> dict[str, Any]:
+    median_ms, value = _shown(place.cells[0])
+    shown = {"Median (ms)": median_ms} if not value else {"Peak": value}
+    return {
+        "": place.block,
+        "Cell": place.row,
+        "Length (tokens)": place.column,
+        "Ended": place.cells[0].status,
+        **shown,
+    }
+
+
+def _never(frame: Frame, gaps: Sequence[SweepCell]) -> str:
+    return (
+        f"{len(gaps)} {'cell of this grid has' if len(gaps) == 1 else 'cells of this grid have'} no row {frame.where}"
+    )
+
+
+def _list_missing(frame: Frame, gaps: Sequence[SweepCell]) -> None:
+    """The commands that measure what the grid lacks, those of most cells first; nothing where it lacks nothing."""
+    if not gaps:
+        return
+    found = sweep_commands(gaps, fresh=False)
+    first = f" The first {_MOST_COMMANDS} of {len(found)}:" if len(found) > _MOST_COMMANDS else ""
+    words = f"{_never(frame, gaps)}. To measure {'it' if len(gaps) == 1 else 'them'}, and nothing else:{first}"
+    st.caption(restrict(words))
+    st.code("\n\n".join(found[:_MOST_COMMANDS]), language="bash", wrap_lines=True)

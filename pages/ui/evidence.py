@@ -1,0 +1,201 @@
+"""A sentence that opens to its evidence: the query that gives its rows, the rows, and what was left out and why.
+
+    say(frame, step_answer(frame, shown), of_cells(frame, shown))
+    lead = st.empty(); …; say(frame, words, of_cells(frame, shown), at=lead)
+
+Nothing is asked of the file before a reader opens it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal, Protocol
+from uuid import UUID
+
+import pandas as pd
+import streamlit as st
+
+from pages.ui.formats import shorten
+from pages.ui.frame import Frame
+from pages.ui.markdown import restrict
+from pages.ui.result import columns_of
+from runner.analysis.comparison import Comparison
+from runner.analysis.verdict import Verdict
+from runner.schema import Row, RunRow, table_of
+from runner.store.queries import details, evidence
+from runner.store.queries.console import Answer
+from runner.store.queries.details import Kind
+from runner.store.queries.evidence import MOST_ROWS, Evidence, Scope
+
+#: What opens a sentence, as a mark at its end: `page.css` shows the words beside the pointer.
+WHY = "How do we know?"
+#: The address of the page where a query can be run.
+CONSOLE = "sql"
+#: A query of more lines than these scrolls.
+_TALL = 10
+Found = Callable[[], Evidence]
+Drawn = Callable[[str], object]
+Among = Literal["own", "latest", "all"]
+
+
+class Answered(Protocol):
+    """A row of any query whose rows are cells."""
+
+    @property
+    def cell_id(self) -> UUID: ...
+
+    @property
+    def cell(self) -> Any: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Itself:
+    """A row that is its own cell."""
+
+    cell_id: UUID
+    cell: Any
+
+
+def say(
+    frame: Frame, words: str, *found: Found | None, at: Any = None, key: str = "answer", drawn_by: Drawn = st.markdown
+) -> None:
+    """The sentence with its evidence below it, in the place `at` if one was kept; nothing if there is nothing to say.
+    `key` names it on its page."""
+    asked = [ask for ask in found if ask]
+    if not words.strip():
+        return
+    with at.container() if at is not None else st.container(), st.container(key=f"_said-{key}"):
+        drawn_by(restrict(frame.say(words)))
+        if not asked:
+            return
+        opened = st.expander(WHY, key=_box(key), type="compact", icon=":material/help:", on_change="rerun")
+        if opened.open:
+            with opened:
+                for index, ask in enumerate(asked):
+                    _show(frame, ask(), key=f"{key}-{index}")
+
+
+def is_open(key: str) -> bool:
+    """Whether a reader has opened the sentence of this name."""
+    return bool(st.session_state.get(_box(key)))
+
+
+def _box(key: str) -> str:
+    return f"_why-{key}"
+
+
+def of_cells(frame: Frame, cells: Sequence[Answered], *, among: Among = "own", run: UUID | None = None) -> Found | None:
+    """The rows of these cells, all of one table; None of no cells, and imported traces are none. They are among those
+    of the sidebar's machine and run, of `run` instead where it is given, the latest of any machine, or all that were
+    ever measured."""
+    cells = [cell for cell in cells if cell.cell is not None]
+    if not cells:
+        return None
+    wanted, scope = frame.selection, Scope(table=table_of(cells[0].cell).name, run=run, latest=among != "all")
+    if among == "own" and run is None:
+        scope = replace(scope, machine=wanted.machine, run=wanted.run)
+    return partial(frame.ask, evidence.of_cells, scope, tuple(dict.fromkeys(cell.cell_id for cell in cells)))
+
+
+def of_rows(frame: Frame, rows: Sequence[Row]) -> Found | None:
+    """The same of rows that are cells themselves, among those of the sidebar's machine and run."""
+    return of_cells(frame, [_Itself(cell_id=row.cell_id, cell=row) for row in rows])
+
+
+def of_details(frame: Frame, kind: Kind, cells: Sequence[UUID]) -> Found | None:
+    """Rows that belong to these cells: kernels, tensors, early steps, …; None of no cells."""
+    return partial(frame.ask, details.of_details, kind, tuple(cells)) if cells else None
+
+
+def of_moment(frame: Frame, cell: UUID, at_us: int) -> Found:
+    """What is alive in a timeline at a moment."""
+    return partial(frame.ask, details.of_moment, cell, at_us)
+
+
+def of_pairs(frame: Frame, compared: Comparison) -> Found | None:
+    """The rows of both sides of all pairs."""
+    return of_cells(frame, [side for found in compared.speedups for side in (found.base, found.other)])
+
+
+def of_sides(frame: Frame, verdict: Verdict) -> Found | None:
+    """The rows of both sides of a comparison, from any machine and run, those left out included."""
+    pairs = [(pair.a, pair.b) for pair in verdict.pairs] + [(item.a, item.b) for item in verdict.left_out]
+    return of_cells(frame, [side for pair in pairs for side in pair if side], among="all")
+
+
+def of_runs(frame: Frame) -> Found:
+    """Every run, and how its cells ended."""
+    return partial(frame.ask, evidence.of_runs)
+
+
+def of_environments(frame: Frame, a: Sequence[RunRow], b: Sequence[RunRow]) -> Found:
+    """What the runs of two sides ran on."""
+    return partial(frame.ask, evidence.of_environments, *(tuple(run.run_id for run in side) for side in (a, b)))
+
+
+def of_tables(frame: Frame) -> Found:
+    """How many rows each table holds."""
+    return partial(frame.ask, evidence.of_tables)
+
+
+def of_ceilings(frame: Frame) -> Found:
+    """What the machine was seen to reach."""
+    return partial(frame.ask, evidence.of_ceilings, frame.selection.machine)
+
+
+def _show(frame: Frame, found: Evidence, *, key: str) -> None:
+    st.markdown(restrict(_summary(found)))
+    st.dataframe(
+        shorten(_table(found)),
+        hide_index=True,
+        height=min(300, 38 + 35 * max(1, len(found.rows))),
+        key=f"_why-rows-{key}",
+        alt=f"The rows of {found.about} behind the sentence above.",
+    )
+    _link(frame, found.sql, "These lines, and nothing else, come from this query.")
+    long = found.sql.count("\n") > _TALL
+    with st.container(height=220 if long else "content", border=False):
+        st.code(found.sql, language="sql", wrap_lines=True)
+    if found.left_out:
+        left_out = [{"Left out because": why, "Rows": rows} for why, rows in found.left_out]
+        st.dataframe(left_out, hide_index=True, key=f"_why-left-out-{key}", alt="Rows that were left out, by reason.")
+        _link(frame, found.left_out_sql, "Counted by a query of its own, under the first reason that holds.")
+
+
+def of_answer(query: str, answer: Answer) -> Found:
+    """What a reader's own query brought back."""
+    columns, shown = columns_of(answer), answer.rows[:MOST_ROWS]
+    return lambda: Evidence(about="the query above", sql=query, columns=tuple(columns), rows=shown)
+
+
+def _table(found: Evidence) -> pd.DataFrame:
+    """The rows; whole numbers beside NULL stay whole."""
+    rows = pd.DataFrame(found.rows, columns=list(found.columns), dtype=object)
+    for name in found.columns:
+        known = [value for value in rows[name] if value is not None]
+        if name in ("cell_id", "run_id"):
+            rows[name] = rows[name].astype(str)
+        elif known and all(type(value) is int for value in known):
+            rows[name] = rows[name].astype("Int64")
+        elif known:
+            rows[name] = rows[name].infer_objects()
+    return rows
+
+
+def _summary(found: Evidence) -> str:
+    """How many of the table's rows speak here."""
+    cut = f" The first {MOST_ROWS:,} lines are shown." if len(found.rows) == MOST_ROWS else ""
+    if found.cells is None or found.total is None:
+        return f"**Every row of the file was there to be read**: no filter of the sidebar applies.{cut}"
+    others = sum(rows for _, rows in found.left_out)
+    rest = f"{f'{others:,}' if others else 'none'} {'were' if others > 1 else 'was'} left out"
+    speak = "speaks" if found.cells == 1 else "speak"
+    return f"**{found.cells:,} of {found.total:,} rows of `{found.about}`** {speak} here; {rest}.{cut}"
+
+
+def _link(frame: Frame, sql: str, words: str) -> None:
+    """The words with a link to the console, where the query can be run and changed."""
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.caption(restrict(words))
+        if CONSOLE in frame.pages:
+            st.page_link(frame.pages[CONSOLE], label="Run it", icon=":material/terminal:", query_params={"sql": sql})

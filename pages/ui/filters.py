@@ -1,0 +1,119 @@
+"""The sidebar's filters. Each lives in the URL under its own name; a value that is not in the file is reported.
+
+    selection = sidebar(contents)
+
+Empty means "all". The names of the URL's parameters are those of `FILTERS`.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import get_args
+
+import streamlit as st
+
+from pages.ui.frame import size_names
+from pages.ui.markdown import is_plain, literal, restrict
+from runner.schema import Backend, Mode, Precision
+from runner.store.queries.overview import Contents, RunSummary
+from runner.store.queries.selection import Selection, Shape
+
+FILTERS = ("machine", "run", "mode", "size", "context", "precision", "backend")
+ALL_RUNS = "All, latest first"
+_NOTES = "values that the link asked for"
+
+
+def sidebar(contents: Contents) -> Selection:
+    """Draw the filters and return what they select."""
+    runs = {run_name(run): run for run in contents.runs}
+    shapes: dict[str, list[Shape]] = {}
+    for shape, name in size_names(contents.shapes).items():
+        shapes.setdefault(name, []).append(shape)
+    with st.sidebar:
+        machine = _one("machine", "Machine", contents.machines)
+        run = _one("run", "Run", (ALL_RUNS, *(name for name, run in runs.items() if run.machine == machine)))
+        mode = _one("mode", "Mode", _ordered(contents.modes, reversed(get_args(Mode))))
+        sizes = _some("size", "Size", tuple(shapes))
+        contexts = _some("context", "Context", tuple(str(context) for context in contents.contexts))
+        precisions = _some("precision", "Precision", _ordered(contents.precisions, get_args(Precision)))
+        backends = _some("backend", "Backend", _ordered(contents.backends, get_args(Backend)))
+        if any((sizes, contexts, precisions, backends)):
+            st.button("Clear filters", on_click=clear, width="stretch", type="tertiary")
+    return Selection(
+        machine=machine,
+        run=runs[run].run_id if run in runs else None,
+        mode=mode,
+        shapes=tuple(shape for size in sizes for shape in shapes[size]),
+        contexts=tuple(int(context) for context in contexts),
+        precisions=precisions,
+        backends=backends,
+    )
+
+
+def clear() -> None:
+    """Forget every filter but the machine."""
+    for key in FILTERS[1:]:
+        st.session_state.pop(key, None)
+
+
+def run_name(run: RunSummary) -> str:
+    """A run as the filter and the URL name it."""
+    when = f"{run.started_at:%Y-%m-%d %H:%M}" if run.started_at else "undated"
+    return " ".join(part for part in (when, run.label or run.preset, run.run_id.hex[-6:]) if part)
+
+
+def _ordered(present: Sequence[str], order: Iterable[str]) -> tuple[str, ...]:
+    """What is present, in the schema's order; what the schema does not know comes last."""
+    known = [value for value in order if value in present]
+    return (*known, *sorted(set(present) - set(known)))
+
+
+def _one(key: str, label: str, options: Sequence[str]) -> str | None:
+    _notice(key, label, options)
+    if not options:
+        return None
+    return st.selectbox(label, options, key=key, bind="query-params", on_change=_heard, args=(key,))
+
+
+def _some(key: str, label: str, options: Sequence[str]) -> tuple[str, ...]:
+    _notice(key, label, options)
+    if not options:
+        return ()
+    if all(map(is_plain, options)):
+        chosen = st.pills(
+            label, options, selection_mode="multi", key=key, bind="query-params", on_change=_heard, args=(key,)
+        )
+    else:  # buttons show Markdown
+        chosen = st.multiselect(label, options, key=key, bind="query-params", on_change=_heard, args=(key,))
+    return tuple(value for value in options if value in chosen)
+
+
+# -------------------------------------------------------------------------------------- values that are not in the file
+
+
+def _notice(key: str, label: str, options: Sequence[str]) -> None:
+    """Keep the values, asked for by the URL or chosen earlier, that this file does not have: Streamlit drops them."""
+    before = st.session_state.get(key)
+    held = [before] if isinstance(before, str) else list(before or ())
+    asked = [*st.query_params.get_all(key), *held]
+    if gone := [value for value in dict.fromkeys(asked) if value and value not in options]:
+        _notes()[key] = f"{label.lower()} “{'”, “'.join(map(literal, gone))}”"
+
+
+def _notes() -> dict[str, str]:
+    notes: dict[str, str] = st.session_state.setdefault(_NOTES, {})
+    return notes
+
+
+def _heard(key: str) -> None:
+    _notes().pop(key, None)
+
+
+def report_missing() -> None:
+    """Say which values of the link are not in this file, until the reader chooses others."""
+    notes = _notes()
+    if notes:
+        words = (
+            f"Not in this file: {'; '.join(notes.values())}. The link may come from another results file or an older "
+            "state of this one; the filters show what is used instead."
+        )
+        st.warning(restrict(words), icon=":material/link_off:")
+        st.button("Understood", on_click=notes.clear, type="tertiary")

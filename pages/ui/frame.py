@@ -1,0 +1,120 @@
+"""What every page is given: the file, the state of its data, and what the reader has selected.
+
+    cells = frame.ask(steps.measured, frame.selection)
+
+`ask` runs a query once for each state of the data, whoever asks; a change of the file is a new state. Of readers
+who ask at the same moment one has it worked out and the others wait for that.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import streamlit as st
+
+from runner.analysis.pairs import unusual
+from runner.schema import TABLES, StepCell
+from runner.sizes import shape_name
+from runner.store.queries.overview import Contents
+from runner.store.queries.selection import Selection, Shape
+from runner.store.queries.steps import Measured, measured
+
+T = TypeVar("T")
+#: A page's answer in a sentence, and what brings the rows behind it (`pages.ui.evidence`), if anything does.
+Answer = tuple[str, Callable[[], Any] | None]
+_SAID = {*Shape.__dataclass_fields__, "context", "mode", "precision", "backend"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """One reader's view of one state of one file. `pages` are the others, by address, for links to them, and
+    `headlines` the answers that they give; `said` is the page's answer, once it has given it."""
+
+    path: Path
+    state: str
+    contents: Contents
+    selection: Selection
+    pages: dict[str, Any] = field(default_factory=dict)
+    headlines: Mapping[str, Callable[["Frame"], Answer]] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
+
+    def say(self, answer: str) -> str:
+        """The sentence in which the page answers its question, to be drawn as it is; links carry what fits of it."""
+        self.said.append(answer)
+        return answer
+
+    def ask(self, query: Callable[..., T], *arguments: Any) -> T:
+        """The answer of a function of `runner.store.queries`, or of anything that takes a path first; cached."""
+        return cached(self.path, self.state, query, *arguments)
+
+    def measured(self) -> list[Measured]:
+        """The selected cells. The file is asked once for all filters, so that a change of filter costs no query."""
+        return [row for row in self.ask(measured, self.selection.broad()) if self.selection.holds(row.cell)]
+
+    @property
+    def where(self) -> str:
+        """Which rows the machine and the run of the sidebar leave, in words: what is not there may be elsewhere."""
+        if self.selection.run is not None:
+            return "in this run"
+        return "on this machine" if len(self.contents.machines) > 1 else "in this file"
+
+    @property
+    def among(self) -> str:
+        """The same of steps, which the other filters narrow, too: `in mode train with these filters`."""
+        wanted = self.selection
+        narrowed = any((wanted.run, wanted.shapes, wanted.contexts, wanted.precisions, wanted.backends))
+        elsewhere = [f"in mode {wanted.mode}"] if wanted.mode and len(self.contents.modes) > 1 else []
+        if narrowed:
+            return " ".join([*elsewhere, "with these filters"])
+        return " ".join([*elsewhere, self.where])
+
+    @cached_property
+    def sizes(self) -> Mapping[Shape, str]:
+        return size_names(self.contents.shapes)
+
+    def size_of(self, cell: StepCell) -> str:
+        """The name of the cell's size, with whatever else about it is not the default, also of how it was measured:
+        `small · attention sdpa`, `small · warm-up 0 steps`."""
+        columns = [TABLES["steps"].column(name) for name in TABLES["steps"].question if name not in _SAID]
+        defaults = {name: StepCell.__dataclass_fields__[name].default for name in TABLES["steps"].question}
+        rest = [
+            f"{c.label.lower()} {getattr(cell, c.name)}" for c in columns if getattr(cell, c.name) != defaults[c.name]
+        ]
+        return " · ".join(part for part in (self.sizes[Shape.of(cell)], *rest, unusual(cell)) if part)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """One page of the navigation: what draws it and, for a page that answers one, its headline on Overview."""
+
+    title: str
+    address: str
+    icon: str
+    draw: Callable[[Frame], None]
+    headline: Callable[[Frame], Answer] | None = None
+
+
+def cached(path: Path, state: str, query: Callable[..., T], *arguments: Any) -> T:
+    """`query(path, *arguments)`, remembered for this `state` of the file."""
+    answer: T = _answer(f"{query.__module__}.{query.__qualname__}", str(path), state, arguments, _query=query)
+    return answer
+
+
+# Shared, not copied: rows are frozen, and copying a few thousand of them takes longer than drawing them.
+@st.cache_resource(max_entries=128, show_spinner=False)
+def _answer(name: str, path: str, state: str, arguments: tuple[Any, ...], *, _query: Callable[..., Any]) -> Any:
+    return _query(Path(path), *arguments)
+
+
+@lru_cache
+def size_names(shapes: tuple[Shape, ...]) -> dict[Shape, str]:
+    """A name for each shape; those that would share one say in which numbers they differ."""
+    names = {shape: shape_name(**asdict(shape)) for shape in shapes}
+    shared = {name for name, count in Counter(names.values()).items() if count > 1}
+    rest = "d_ff {d_ff}, {heads} heads, vocabulary {vocabulary}"
+    return {
+        shape: f"{name} ({rest.format(**asdict(shape))})" if name in shared else name for shape, name in names.items()
+    }

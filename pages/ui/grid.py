@@ -1,0 +1,103 @@
+"""The grid that some cells span: what stands where, and which places nobody measured.
+
+for place in places(cells): print(place.block, place.row, place.column)
+print(missing(cells))
+
+A row is what was asked beside the length; a row's cells are wanted at every length that any of the cells has.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from pages.ui.frame import size_names
+from runner.analysis.pairs import unusual
+from runner.schema import AttentionCell, SweepCell, table_of
+from runner.store.queries.selection import Shape
+from runner.words import kind
+
+_SHAPE = tuple(Shape.__dataclass_fields__)
+#: What a row's name begins with, as far as its cells have it.
+_LEAD = ("implementation", "precision", "backend")
+#: Fields whose values say what they are.
+_BARE = (*_LEAD, "mode", "attention")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """One place: the block and the row by name, the length, and the cells that stand there."""
+
+    block: str
+    row: str
+    column: int
+    cells: tuple[Any, ...]
+
+
+def column_of(cell: SweepCell) -> str:
+    """The field of the length."""
+    return "seq_len" if isinstance(cell, AttentionCell) else "context"
+
+
+def places(cells: Sequence[Any]) -> list[Place]:
+    """Every place that holds a cell, blocks and rows in the order of the cells. `cells` are rows of queries."""
+    asked = [item.cell for item in cells]
+    names, blocks = _row_names(asked), _blocks(asked)
+    found: dict[tuple[str, str, int], list[Any]] = {}
+    for item in cells:
+        place = (blocks[_block(item.cell)], _row(item.cell, names), getattr(item.cell, column_of(item.cell)))
+        found.setdefault(place, []).append(item)
+    return [Place(block=b, row=r, column=c, cells=tuple(held)) for (b, r, c), held in found.items()]
+
+
+def _row_names(asked: Sequence[SweepCell]) -> list[str]:
+    """The fields that name a row: those that lead, and what else varies."""
+    blocks = {column_of(asked[0]), "d_head", *_SHAPE}
+    names = [name for name in table_of(asked[0]).question if name not in blocks]
+    varied = {name for name in names if len({getattr(cell, name) for cell in asked}) > 1}
+    lead = [name for name in _LEAD if name in names]
+    return [
+        *(["mode"] if "mode" in varied else []),
+        *lead,
+        *(n for n in names if n in varied and n not in ("mode", *lead)),
+    ]
+
+
+def _block(cell: SweepCell) -> int | Shape:
+    if isinstance(cell, AttentionCell):
+        return cell.d_head
+    return Shape(**{name: getattr(cell, name) for name in _SHAPE})
+
+
+def _blocks(asked: Sequence[SweepCell]) -> dict[int | Shape, str]:
+    """The name of each block: the head width, or the size."""
+    found = list(dict.fromkeys(map(_block, asked)))
+    sizes = size_names(tuple(block for block in found if isinstance(block, Shape)))
+    return {block: sizes[block] if isinstance(block, Shape) else f"head width {block}" for block in found}
+
+
+def _row(cell: SweepCell, names: Sequence[str]) -> str:
+    """What leads and, of the rest, what is not the default; and what is unusual about how it was measured."""
+    known = {item.name: item for item in fields(kind(cell))}
+    said = [
+        str(getattr(cell, name)) if name in _BARE else f"{known[name].metadata['label'].lower()} {value}"
+        for name in names if name in _LEAD or (value := getattr(cell, name)) != known[name].default
+    ]  # fmt: skip
+    return " · ".join(part for part in (*said, unusual(cell)) if part)
+
+
+def missing(cells: Sequence[Any]) -> list[SweepCell]:
+    """What nobody measured: each row's cell at every length at which it is not."""
+    if not cells:
+        return []
+    name = column_of(cells[0].cell)
+    lengths = sorted({getattr(item.cell, name) for item in cells})
+    asked = kind(cells[0].cell)
+    fields = [field for field in asked.names() if field in table_of(cells[0].cell).question and field != name]
+    rows: dict[tuple[Any, ...], dict[int, SweepCell]] = {}
+    for item in cells:
+        key = tuple(getattr(item.cell, field) for field in fields)
+        rows.setdefault(key, {})[getattr(item.cell, name)] = item.cell
+    return [
+        replace(next(iter(row.values())), **{name: length}) for row in rows.values() for length in lengths
+        if length not in row
+    ]  # fmt: skip

@@ -1,0 +1,148 @@
+"""From query rows to what charts draw and tables list. Table headings are the schema's labels.
+
+bars = phase_bars_of(frame, cells); rows = phase_table(frame, cells)
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from pages.figures.frame import WORDS, escape_text
+from pages.figures.phases import PhaseBar
+from pages.figures.speedups import SpeedupDot
+from pages.ui.frame import Frame
+from runner.analysis.comparison import Comparison
+from runner.schema import TABLES, StepCell
+from runner.store.queries.attention import Attended
+from runner.store.queries.memory import Peak
+from runner.store.queries.steps import Measured
+
+
+def failure_of(cell: Measured | Attended | Peak) -> str:
+    """How a cell ended without a result, in a few words."""
+    return WORDS[cell.status] + (f" in {cell.failed_phase}" if cell.failed_phase else "")
+
+
+def phase_bars_of(frame: Frame, cells: Sequence[Measured]) -> list[PhaseBar]:
+    """Every phase of every cell; a failed cell as one `step` with its failure."""
+    bars = []
+    for cell in cells:
+        size, context, cell_id = frame.size_of(cell.cell), cell.cell.context, str(cell.cell_id)
+        if cell.status != "ok":
+            bars.append(
+                PhaseBar(
+                    size=size, context=context, phase="step", cell_id=cell_id, failure=escape_text(failure_of(cell))
+                )
+            )
+        bars += [
+            PhaseBar(
+                size=size,
+                context=context,
+                phase=phase,
+                cell_id=cell_id,
+                median_ms=time.median_ms,
+                low_ms=time.low_ms,
+                high_ms=time.high_ms,
+                n=time.n,
+            )
+            for phase, time in sorted(cell.times.items(), key=lambda item: list(WORDS).index(item[0]))
+        ]
+    return bars
+
+
+def asked_of(frame: Frame, cell: StepCell) -> dict[str, Any]:
+    """What was asked for, as a table's first columns."""
+    names = ("context", "precision", "backend")
+    return {"Size": frame.size_of(cell), **{TABLES["steps"].column(name).title: getattr(cell, name) for name in names}}
+
+
+def phase_table(frame: Frame, cells: Sequence[Measured]) -> list[dict[str, Any]]:
+    """One row a cell and phase, failed cells with their reason."""
+    timings, steps = TABLES["timings"], TABLES["steps"]
+    rows = []
+    for cell in cells:
+        start = asked_of(frame, cell.cell)
+        for phase, time in cell.times.items():
+            numbers = {
+                timings.column(name).title: getattr(time, name)
+                for name in ("median_ms", "low_ms", "high_ms", "mean_ms", "std_ms", "n")
+            }
+            rows.append(
+                {
+                    **start,
+                    timings.column("phase").title: WORDS[phase],
+                    **numbers,
+                    steps.column("status").title: cell.status,
+                }
+            )
+        if not cell.times:
+            rows.append(
+                {
+                    **start,
+                    steps.column("status").title: cell.status,
+                    steps.column("failed_phase").title: cell.failed_phase,
+                    steps.column("message").title: cell.message,
+                }
+            )
+    return rows
+
+
+def place_of(frame: Frame, cell: StepCell, *, beside: str) -> str:
+    """Size, context and what else tells pairs apart: the backend beside precisions, the precision beside backends."""
+    other = cell.backend if beside == "precision" else cell.precision
+    plain = other in ("eager", "fp32")
+    size, *rest = frame.size_of(cell).split(" · ")
+    extra = " · ".join([*rest, *([] if plain else [other])])
+    return f"{size} · {cell.context:,} tok" + (f"<br>{extra}" if extra else "")
+
+
+def speedup_dots_of(frame: Frame, compared: Comparison, *, axis: str) -> list[SpeedupDot]:
+    """Every ratio, and every pair of which one side failed."""
+    dots = [
+        SpeedupDot(
+            place=place_of(frame, found.named, beside=axis),
+            size=frame.size_of(found.named),
+            phase=found.phase,
+            cell_id=str(found.other.cell_id),
+            ratio=found.ratio,
+            low=found.low,
+            high=found.high,
+            parameters=found.base.parameters,
+        )
+        for found in compared.speedups
+    ]
+    dots += [
+        SpeedupDot(
+            place=place_of(frame, item.cell.cell, beside=axis),
+            size=frame.size_of(item.cell.cell),
+            phase="step",
+            cell_id=str(item.cell.cell_id),
+            failure=escape_text(_in_words(item.reason)),
+        )
+        for item in compared.left_out
+        if item.kind == "failed"
+    ]
+    return dots
+
+
+def _in_words(reason: str) -> str:
+    return re.sub(r"\b(oom|timeout)\b", lambda match: WORDS[match[0]], reason)
+
+
+def speedup_table(frame: Frame, compared: Comparison) -> list[dict[str, Any]]:
+    """One row a pair and phase."""
+    return [
+        {
+            "Size": frame.size_of(found.named),
+            TABLES["steps"].column("context").title: found.base.cell.context,
+            "Baseline": f"{found.base.cell.precision} {found.base.cell.backend}",
+            "Variant": f"{found.other.cell.precision} {found.other.cell.backend}",
+            TABLES["timings"].column("phase").title: WORDS[found.phase],
+            "Speedup (×)": found.ratio,
+            "Low (×)": found.low,
+            "High (×)": found.high,
+            "Baseline median (ms)": found.base.times[found.phase].median_ms,
+            "Variant median (ms)": found.other.times[found.phase].median_ms,
+        }
+        for found in compared.speedups
+    ]

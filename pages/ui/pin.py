@@ -1,0 +1,72 @@
+"""The cell that the reader looks into: kept in the URL as `?cell=<id>`, so that new rows and reloads do not lose it.
+
+draw(frame, card, figure, on_click=pin)
+cell = choose(cells, elsewhere=lambda cell_id: frame.ask(find, cell_id))
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TypeVar
+from uuid import UUID
+
+import streamlit as st
+
+from pages.ui.chosen import heard, report_gone
+from runner.schema import SweepCell
+from runner.store.queries.attention import Attended
+from runner.store.queries.memory import Peak
+from runner.store.queries.steps import Measured
+from runner.words import title
+
+Pinned = TypeVar("Pinned", Measured, Attended, Peak)
+_PARAMETER, _WIDGET = "cell", "_cell"
+
+
+def pin(cell_id: str) -> None:
+    """Look into this cell from now on."""
+    st.query_params[_PARAMETER] = cell_id
+
+
+def choose(cells: Sequence[Pinned], *, elsewhere: Callable[[UUID], Pinned | None]) -> Pinned | None:
+    """The pinned cell, with a box to choose another; None if none is pinned. `elsewhere` finds those not shown."""
+    known = {str(cell.cell_id): cell for cell in cells}
+    asked = st.query_params.get(_PARAMETER)
+    if asked and asked not in known:
+        found = elsewhere(UUID(asked)) if _is_id(asked) else None
+        if found is not None:
+            known[asked] = found
+    report_gone(_PARAMETER, "Cell", known)
+    if asked and asked not in known:
+        del st.query_params[_PARAMETER]
+    st.session_state[_WIDGET] = asked if asked in known else None
+    chosen = st.selectbox(
+        "Cell",
+        list(known),
+        index=None,
+        key=_WIDGET,
+        format_func=lambda key: _words(known[key].cell, known[key].status),
+        on_change=_chosen,
+        placeholder="Click a mark above, or choose a cell",
+    )
+    return known[chosen] if chosen else None
+
+
+def _chosen() -> None:
+    heard(_PARAMETER)
+    if st.session_state[_WIDGET]:
+        pin(st.session_state[_WIDGET])
+    else:
+        st.query_params.pop(_PARAMETER, None)
+
+
+@lru_cache(maxsize=10_000)
+def _words(cell: SweepCell, status: str) -> str:
+    return title(cell) + ("" if status == "ok" else f" — {status}")
+
+
+def _is_id(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True

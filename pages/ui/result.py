@@ -1,0 +1,143 @@
+"""What came of a query: its rows, or why there are none; the same query is not asked again by a rerun of the page.
+
+answer = ask(frame, query)
+if answer is not None: show(answer)
+
+A query runs as long as its reader waits: "Cancel", another filter or a closed window ends it.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from pages.figures.headings import heading
+from pages.ui.downloads import downloads
+from pages.ui.formats import MOST_LETTERS, shorten
+from pages.ui.frame import Frame
+from pages.ui.markdown import literal, quoted, restrict
+from runner.errors import StepscopeError
+from runner.store.queries.console import MOST_ROWS, Answer, Question, asked
+
+_DONE = "_sql-done"
+#: A query that takes less shows no "Cancel".
+_PATIENCE_S, _LOOK_S = 0.7, 0.25
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Done:
+    """What is known of a query; `state` is that of the file when it was asked."""
+
+    query: str
+    state: str
+    answer: Answer | None = None
+    refusal: str = ""
+    canceled: bool = False
+
+
+def forget() -> None:
+    """The next run of the page asks anew."""
+    st.session_state.pop(_DONE, None)
+
+
+def ask(frame: Frame, query: str) -> Answer | None:
+    """The answer; None when there is none, which has been said."""
+    done = st.session_state.get(_DONE)
+    if not isinstance(done, _Done) or done.query != query:
+        done = st.session_state[_DONE] = _asked(frame, query)
+    if done.canceled:
+        st.info("Canceled. Press Run to ask again.", icon=":material/cancel:")
+    elif done.answer is None:
+        sentence, _, place = done.refusal.partition("\n")
+        st.error(restrict(literal(sentence)), icon=":material/block:")
+        if place:
+            st.code(place, language=None)
+    elif done.state != frame.state:
+        st.caption("The file has got new rows since this was asked: press Run to ask again.")
+    return done.answer
+
+
+def _asked(frame: Frame, query: str) -> _Done:
+    waiting = st.empty()
+    try:
+        with asked(frame.path, query) as question:
+            answer = question.answer(wait_s=_PATIENCE_S) or _waited_for(question, query, frame.state, waiting)
+    except StepscopeError as error:
+        return _Done(query=query, state=frame.state, refusal=str(error))
+    finally:
+        waiting.empty()
+    return _Done(query=query, state=frame.state, answer=answer)
+
+
+def _waited_for(question: Question, query: str, state: str, place: Any) -> Answer:
+    """Show how long it has taken, and "Cancel". Writing to the page is also where Streamlit ends this script when the
+    reader does something else, which ends the query."""
+
+    def cancel() -> None:
+        st.session_state[_DONE] = _Done(query=query, state=state, canceled=True)
+
+    with place.container(horizontal=True, vertical_alignment="center"):
+        said = st.empty()
+        st.button("Cancel", on_click=cancel, icon=":material/stop:", key="_sql-cancel")
+    while (answer := question.answer(wait_s=_LOOK_S)) is None:
+        said.markdown(restrict(f":material/hourglass_top: Running for **{question.elapsed_s:.0f} s** …"))
+    return answer
+
+
+def columns_of(answer: Answer) -> dict[str, list[Any]]:
+    """The answer by column. Of columns with one name the later ones get a number; integers beyond 64 bits become
+    floats; times become times, unless a table cannot hold one of them (infinity, year 20000): then all stay text."""
+    columns: dict[str, list[Any]] = {}
+    for index, (name, kind) in enumerate(answer.columns):
+        unique, number = name, 2
+        while unique in columns:
+            unique, number = f"{name} ({number})", number + 1
+        values: Sequence[Any] = [row[index] for row in answer.rows]
+        if kind.startswith("TIMESTAMP") or kind == "DATE":
+            columns[unique] = _times(values)
+        else:
+            columns[unique] = [float(v) if type(v) is int and abs(v) >= 2**63 else v for v in values]
+    return columns
+
+
+def _times(values: Sequence[Any]) -> list[Any]:
+    try:
+        return [None if value is None else pd.Timestamp(value) for value in values]
+    except ValueError:
+        return list(values)
+
+
+def sentence(answer: Answer) -> str:
+    """How much came back, and whether that is all."""
+    rows, width = len(answer.rows), len(answer.columns)
+    size = f"**{rows:,} {_plural(rows, 'row')}** of {width} {_plural(width, 'column')}"
+    if answer.cut:
+        return f"The answer has more than {size}: it ends after {MOST_ROWS:,} rows or 20 MB of text."
+    return f"The answer has {size}."
+
+
+def show(columns: dict[str, list[Any]], answer: Answer) -> None:
+    """The rows as a table under headings with units, and as files under their own names."""
+    rows = pd.DataFrame(columns)
+    cut = shorten(rows)
+    config = {name: st.column_config.Column(heading(name), help=quoted(name)) for name in columns}
+    height = 38 + 35 * min(len(rows), 12)
+    st.dataframe(
+        cut, hide_index=True, column_config=config, height=height, key="_sql-rows", alt="The rows of the answer."
+    )
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        name = f"stepscope-sql-{time.strftime('%Y%m%d-%H%M%S')}"
+        downloads(rows, name=name, key="_sql")
+        short = "" if cut is rows else f" Texts are shown up to {MOST_LETTERS:,} letters; the files hold them whole."
+        st.caption(restrict(f"Worked out in {_duration(answer.seconds)}.{short}"))
+
+
+def _plural(count: int, word: str) -> str:
+    return word if count == 1 else f"{word}s"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds * 1e3:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"

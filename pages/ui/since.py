@@ -1,0 +1,123 @@
+"""What a link meets: values that are not there any more, rows that were added, and the page's answer then and now.
+
+    tell = since.arrived(frame)      # before the page is drawn: keeps a place above it
+    page(frame)
+    tell()                           # the page has said its answer
+
+Nothing is said when all is as it was. The answers are only compared while the reader sees what the link showed.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+
+import streamlit as st
+
+from pages.ui import permalink
+from pages.ui.chosen import forget_gone, gone
+from pages.ui.filters import run_name
+from pages.ui.frame import Frame
+from pages.ui.markdown import literal, plain, restrict
+from runner.store.queries.changes import held, runs_since
+
+_SHOWN = "_choices of the link"
+_MOST_RUNS, _MOST_LETTERS = 3, 120
+
+
+def arrived(frame: Frame) -> Callable[[], None]:
+    """Keeps the place for the notice; what it returns fills it."""
+    permalink.forget_other_pages()
+    place = st.empty()
+
+    def tell() -> None:
+        missing, changed = [_missing(label, values) for label, values in gone()], _changed(frame)
+        if not missing and not changed:
+            return
+        with place.container(gap="xsmall"):
+            if missing:
+                st.warning(restrict("  \n".join(missing)), icon=":material/link_off:")
+                st.button("Understood", on_click=forget_gone, key="_understood gone", type="tertiary")
+            if changed:
+                st.info(restrict("  \n".join(changed)), icon=":material/history:")
+                st.button("Understood", on_click=_forget, key="_understood since", type="tertiary")
+
+    return tell
+
+
+def _missing(label: str, values: Sequence[str]) -> str:
+    asked = "”, “".join(literal(_shortened(value)) for value in values)
+    return f"{label}: the link asks for “{asked}”, which is not here."
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…"
+
+
+def _changed(frame: Frame) -> list[str]:
+    """Sentences about what the file has come to hold since the link was made."""
+    meant = st.query_params.get("data")
+    if not meant:
+        return []
+    same_view = _same_view(meant)
+    if meant == frame.contents.edition:
+        return []
+    return [_rows(frame), *(_answers(frame) if same_view else ())]
+
+
+def _same_view(meant: str) -> bool:
+    """Whether the reader still sees what the link showed at first."""
+    link = (st.context.url, meant, st.query_params.get("said"))
+    known = st.session_state.get(_SHOWN)
+    if known is None or known[0] != link:
+        known = st.session_state[_SHOWN] = (link, permalink.choices())
+    return bool(known[1] == permalink.choices())
+
+
+def _forget() -> None:
+    for name in permalink.THEN:
+        st.query_params.pop(name, None)
+
+
+def _rows(frame: Frame) -> str:
+    """How many cells came or went, of which tables, in which runs."""
+    then = permalink.unpacked_counts(st.query_params.get("held", ""))
+    if then is None:
+        return "This link was made when the file held other rows; the numbers below may differ from those it meant."
+    before, moment = then
+    after = frame.ask(held).cells
+    more = {name: after.get(name, 0) - before.get(name, 0) for name in {**before, **after}}
+    gained = [f"{count:,} in {name}" for name, count in more.items() if count > 0]
+    lost = [f"{-count:,} in {name}" for name, count in more.items() if count < 0]
+    if lost:
+        came = f", and has {', '.join(gained)} that it had not" if gained else ""
+        return f"**Since this link was made** the file has lost cells, or is another one: {', '.join(lost)}{came}."
+    if not gained:
+        return "**Since this link was made** the file has come to hold other rows, though not more cells."
+    total = sum(more.values())
+    return f"**Since this link was made, {_cells(total)} came in:** {', '.join(gained)}{_of_runs(frame, moment)}."
+
+
+def _of_runs(frame: Frame, moment_ms: int) -> str:
+    # The link holds whole milliseconds: the moment's own rows must not count as later.
+    moment = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=moment_ms + 1)
+    names = {run.run_id: run_name(run) for run in frame.contents.runs}
+    runs = [literal(names[run]) for run in frame.ask(runs_since, moment.replace(tzinfo=None)) if run in names]
+    if not runs:
+        return ""
+    if len(runs) > _MOST_RUNS:
+        return f", by {len(runs)} runs, the last of them {runs[-1]}"
+    return f", by the run{'s' if len(runs) > 1 else ''} {', '.join(runs)}"
+
+
+def _answers(frame: Frame) -> list[str]:
+    """The answer then and now. A link's text is a stranger's: it is shown as text and never as Markdown."""
+    then = permalink.unpacked(st.query_params.get("said", ""))
+    if then is None or not frame.said:
+        return []
+    now = " ".join(plain(" ".join(frame.said)).split())
+    if now.startswith(then.removesuffix(permalink.CUT)):
+        return ["The answer is the same."]
+    return [f"The answer then: {literal(then)}", f"The answer now: {literal(permalink.cut(now, longest=len(then)))}"]
+
+
+def _cells(count: int) -> str:
+    return f"{count:,} cell" + ("" if count == 1 else "s")

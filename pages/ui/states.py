@@ -1,0 +1,82 @@
+"""What a page says when there is nothing to draw: no file yet, a busy one, a foreign one, an empty one, no such rows.
+
+try: ...
+except StoreError as error: explain(error, path)
+"""
+
+from pathlib import Path
+
+import streamlit as st
+
+from pages.ui.filters import clear
+from pages.ui.markdown import literal, quoted, restrict
+from runner.errors import DatabaseBusy, DatabaseDamaged, DatabaseForeign, DatabaseMissing, StoreError
+from runner.store.survey import Survey
+
+_TITLES: dict[type[StoreError], str] = {
+    DatabaseMissing: "Nothing has been measured yet",
+    DatabaseBusy: "The results file is busy",
+    DatabaseForeign: "This is not a results file of Stepscope",
+    DatabaseDamaged: "The results file is damaged",
+}
+#: What a page says where it ends for want of a table.
+NEEDS_MORE = "The rest of this page needs a table that cannot be read."
+
+
+def explain(error: StoreError, path: Path) -> None:
+    """A whole page for a file that cannot be read."""
+    st.title(restrict(_TITLES.get(type(error), "The results file cannot be read")), anchor=False)
+    st.markdown(restrict(f"The dashboard reads {quoted(str(path))}. {literal(str(error))}"))
+    if isinstance(error, DatabaseMissing):
+        _how_to_measure()
+    elif isinstance(error, DatabaseBusy):
+        st.markdown("This page tries again by itself every few seconds. Nothing is lost meanwhile.")
+    else:
+        st.markdown("Nothing in the file was changed. To look at another file, name it and start the dashboard again:")
+        st.code("STEPSCOPE_DB=path/to/results.duckdb streamlit run app.py", language="bash", wrap_lines=True)
+
+
+def damaged(error: DatabaseDamaged) -> None:
+    """In place of the rest of a page that needs a table which cannot be read."""
+    st.error(restrict(f"**{NEEDS_MORE}** {literal(str(error))}"), icon=":material/broken_image:")
+
+
+def report(found: Survey, path: Path) -> None:
+    """Above a page, what of the file is missing on it: tables that cannot be read, and rows that are left out."""
+    for name, reason in found.damaged.items():
+        st.warning(
+            restrict(
+                f"The table `{name}` of {quoted(path.name)} is damaged, and its rows are missing here: "
+                f"{literal(reason)}. Take a copy of the file from a backup."
+            ),
+            icon=":material/broken_image:",
+        )
+    if found.left_out:
+        counts = ", ".join(f"{count:,} of `{name}`" for name, count in found.left_out.items())
+        st.warning(
+            restrict(
+                f"Rows of {quoted(path.name)} hold values that their columns cannot have, and are left out: {counts}."
+            ),
+            icon=":material/rule:",
+        )
+
+
+def empty() -> None:
+    """A whole page for a file without rows."""
+    st.title("The results file is empty", anchor=False)
+    st.markdown("It is a results file, but no cell has been measured into it.")
+    _how_to_measure()
+
+
+def _how_to_measure() -> None:
+    st.markdown("Measure something, on this machine or on one with a GPU. On a CPU this takes a few minutes:")
+    st.code("python -m runner sweep", language="bash", wrap_lines=True)
+    st.markdown("This page fills by itself as soon as the first cell is there. If the file is somewhere else, name it:")
+    st.code("STEPSCOPE_DB=path/to/results.duckdb streamlit run app.py", language="bash", wrap_lines=True)
+
+
+def no_rows(what: str, do: str) -> None:
+    """In place of a chart: what is not there and what would bring it."""
+    with st.container(border=True):
+        st.markdown(restrict(f"**{what}** {do}"))
+        st.button("Clear filters", on_click=clear, key=f"clear {what}", type="tertiary")

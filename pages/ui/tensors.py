@@ -1,0 +1,79 @@
+"""A card of tensors as a formula predicts them and as they were measured; of a model's block or of attention.
+
+found = beside(predicted, measured); draw_tensors(frame, Card(…, rows=tensor_rows(found)), found)
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from pages.figures.bytes import in_unit
+from pages.figures.colors import color_of
+from pages.figures.frame import escape_text
+from pages.figures.tensors import SizePair, size_pairs
+from pages.ui.card import Card, draw
+from pages.ui.frame import Frame
+from runner.analysis.tensors import TensorPair
+
+_WHOLE = ("attention", "feed_forward")
+
+
+def draw_tensors(frame: Frame, card: Card, found: Sequence[TensorPair]) -> None:
+    """Draws the card; what it shows is said in its answer."""
+    alt = f"Predicted and measured bytes of each tensor that is kept for backward. {card.answer} {card.note}"
+    draw(frame, replace(card, alt=alt), lambda: size_pairs(tensor_pairs(found), state=card.key))
+
+
+def tensor_pairs(found: Sequence[TensorPair]) -> list[SizePair]:
+    """For the chart: a name of its own for each."""
+    names = [escape_text(_name(pair)) for pair in found]
+    return [
+        SizePair(
+            name=name if names.count(name) == 1 else f"{name} ({names[:position].count(name) + 1})",
+            predicted=pair.predicted.size if pair.predicted else None,
+            measured=pair.measured.size if pair.measured else None,
+            color=color_of("autocast copy" if pair.predicted and pair.predicted.is_weight_copy else "activation"),
+        )
+        for position, (name, pair) in enumerate(zip(names, found, strict=True))
+    ]
+
+
+def _name(pair: TensorPair) -> str:
+    """The tensor, after the innermost module unless that is all of attention or of the feed-forward layer."""
+    if pair.predicted:
+        module = pair.predicted.module.split(".")[-1]
+        return " · ".join(part for part in (module, pair.predicted.tensor) if part not in ("", *_WHOLE))
+    assert pair.measured is not None
+    return " · ".join(part for part in (pair.measured.module, pair.measured.operation, pair.measured.shape) if part)
+
+
+def tensor_words(found: Sequence[TensorPair]) -> str:
+    """How many tensors are as predicted to the byte, and what was not predicted or not found."""
+    both = [pair for pair in found if pair.ratio is not None]
+    exact = sum(pair.ratio == 1 for pair in both)
+    predicted = sum(pair.predicted.size for pair in found if pair.predicted)
+    measured = sum(pair.measured.size for pair in found if pair.measured)
+    words = (
+        f"{exact} of {len(found)} tensors are as predicted to the byte; together {in_unit(measured)}, "
+        f"predicted {in_unit(predicted)}."
+    )
+    extra = sum(pair.predicted is None for pair in found)
+    gone = sum(pair.measured is None for pair in found)
+    return words + (f" {extra} were not predicted." if extra else "") + (f" {gone} were not found." if gone else "")
+
+
+def tensor_rows(found: Sequence[TensorPair]) -> list[dict[str, Any]]:
+    """For the table: what it is, its formula, both sizes, and who keeps it."""
+    return [
+        {
+            "Module": (pair.predicted or pair.measured).module,  # type: ignore[union-attr]
+            "Tensor": pair.predicted.tensor if pair.predicted else None,
+            "Formula": pair.predicted.formula if pair.predicted else None,
+            "Predicted (bytes)": pair.predicted.size if pair.predicted else None,
+            "Measured (bytes)": pair.measured.size if pair.measured else None,
+            "Measured / predicted": pair.ratio,
+            "Kept by": pair.measured.operation if pair.measured else None,
+            "Shape": pair.measured.shape if pair.measured else None,
+        }
+        for pair in found
+    ]

@@ -1,0 +1,75 @@
+"""Can these rows be trusted, and why not? The audit's grades of the cells on a page, and of one cell in full.
+
+draw_trust(frame, cells)          # cells of steps, attention or memory, of one kind
+draw_grade(frame, cell)
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+import streamlit as st
+
+from pages.ui.evidence import of_cells, say
+from pages.ui.frame import Frame
+from pages.ui.markdown import literal, restrict
+from runner.analysis.audit import Finding, Grade, grade
+from runner.schema import table_of
+from runner.store.queries.attention import Attended
+from runner.store.queries.memory import Peak
+from runner.store.queries.steps import Measured
+from runner.store.queries.trust import audited
+from runner.words import title
+
+Judged = Measured | Attended | Peak
+#: More cells than this are not read in full for one sentence.
+MOST = 200
+_COLORS: dict[Grade, str] = {"A": "green", "B": "blue", "C": "orange", "D": "red"}
+
+
+def draw_trust(frame: Frame, cells: Sequence[Judged]) -> None:
+    """One line that grades the cells of a page; it opens to every finding with the cells it is about."""
+    shown = {cell.cell_id: cell for cell in cells if cell.status in ("ok", "oom")}
+    if not shown:
+        return
+    if len(shown) > MOST:
+        st.caption(f"Can these rows be trusted? Filter them to {MOST} or fewer to see their grades.")
+        return
+    said = frame.ask(audited, tuple(shown), table_of(next(iter(shown.values())).cell).name)
+    # A cell without a result has no grade, but may have something to say.
+    findings = {cell_id: found for cell_id, found in said.items() if found or shown[cell_id].status == "ok"}
+    if not findings:
+        return
+    grades = Counter(grade(found) for found in findings.values())
+    counts = " · ".join(f":{_COLORS[letter]}[**{letter}**] {grades[letter]}" for letter in _COLORS if grades[letter])
+    rows = of_cells(frame, list(shown.values()))
+    if set(grades) == {"A"}:
+        words = f"Can these rows be trusted? {counts}: the audit found nothing against any of them."
+        say(frame, words, rows, key="trust", drawn_by=st.caption)
+        return
+    with st.expander(restrict(f"Can these rows be trusted? {counts}")):
+        st.caption("A: nothing against it. B: a note. C: in doubt. D: it does not mean what it says.")
+        sentences = [
+            f"**{code.replace('_', ' ')}**, {len(of_code)} of {len(findings)} cells. "
+            f"For one, {title(shown[of_code[0][0]].cell)}: {literal(of_code[0][1].sentence)}"
+            for code, of_code in _by_code(findings).items()
+        ]
+        say(frame, "\n\n".join(sentences), rows, key="trust")
+
+
+def draw_grade(frame: Frame, cell: Judged) -> None:
+    """The grade of one cell and every sentence that led to it."""
+    found = frame.ask(audited, (cell.cell_id,), table_of(cell.cell).name).get(cell.cell_id, [])
+    letter = grade(found)
+    sentences = " ".join(literal(finding.sentence) for finding in found) or "The audit found nothing against this row."
+    words = f":{_COLORS[letter]}-badge[Grade {letter}] {sentences}"
+    say(frame, words, of_cells(frame, [cell], among="all"), key="grade")
+
+
+def _by_code(findings: Mapping[UUID, list[Finding]]) -> dict[str, list[tuple[UUID, Finding]]]:
+    """Findings of a kind together, each with its cell; the most frequent kind first."""
+    said = [(cell_id, finding) for cell_id, found in findings.items() for finding in found]
+    return {
+        code: [(cell_id, finding) for cell_id, finding in said if finding.code == code]
+        for code, _ in Counter(finding.code for _, finding in said).most_common()
+    }
