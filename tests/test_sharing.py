@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from pages.figures.frame import number
+from pages.ui.markdown import literal
 from pages.ui.permalink import MOST_CHARACTERS, packed, unpacked
 from runner.store.queries.changes import held
 from tests import memory_rows, rows, timelines, traces
@@ -212,12 +213,13 @@ def test_a_link_tells_what_came_in(visitor: Watched, address: str, file: Path) -
 
 def test_a_link_to_another_file_and_a_damaged_one(visitor: Watched, address: str, file: Path) -> None:
     """Fewer rows than the link knew; and a link whose text is no sentence but an attack, or nothing at all."""
-    evil = packed("![x](https://example.com/x.png) <img src=https://example.com/y.png> :red[no]", longest=200)
+    attack = "![x](https://example.com/x.png) <img src=https://example.com/y.png> :red[no]"
+    evil = packed(literal(attack), longest=200)
     count = held(file).cells["steps"]
     notice = visitor.page.get_by_test_id("stAlert")
     _open(visitor.page, f"{address}/training-step?data=0&held={count + 5}steps.0&said={evil}")
     expect(notice).to_contain_text("the file has lost cells, or is another one: 5 in steps")
-    expect(notice).to_contain_text("![x](https://example.com/x.png) <img src=https://example.com/y.png> :red[no]")
+    expect(notice).to_contain_text(attack)
     _open(visitor.page, f"{address}/training-step?data=0&held=x.y&said=eJ!!")
     expect(notice).to_contain_text("when the file held other rows")
     expect(notice).not_to_contain_text("then")
