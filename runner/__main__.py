@@ -1,4 +1,4 @@
-"""`python -m runner`: see `runner.cli`."""
+"""`python -m runner`: see `runner.cli.main`."""
 
 import sys
 
@@ -6,7 +6,7 @@ from runner.errors import INTERRUPTED, INTERRUPTED_CODE
 
 if __name__ == "__main__":  # a worker imports this module under another name and must not import the commands
     try:
-        from runner.cli import main
+        from runner.cli.main import main
 
         main()
     except KeyboardInterrupt:  # before there is a command that could say so: importing takes a second

@@ -20,13 +20,13 @@ from unittest.mock import patch
 import psutil
 import pytest
 
-from runner.cli import app
-from runner.plan import Request, plan
-from runner.prepare import Settings
-from runner.request import read
+from runner.cli.main import app
+from runner.plan.planning import Request, plan
 from runner.schema import StepCell
-from runner.sizes import size_named
+from runner.schema.sizes import size_named
 from runner.store.database import open_reader
+from runner.sweep.prepare import Settings
+from runner.sweep.request import read
 
 ROOT = Path(__file__).parent.parent
 Found = TypeVar("Found")
@@ -93,7 +93,7 @@ def rows(db: Path, sql: str) -> list[dict[str, Any]]:
 
 def parsed(*words: str) -> tuple[Request, Settings]:
     """What the words of a `sweep` command ask for: parsed by the real command, which is stopped there."""
-    with patch("runner.cli.read", side_effect=_Parsed) as stopped, pytest.raises(_Parsed):
+    with patch("runner.cli.main.read", side_effect=_Parsed) as stopped, pytest.raises(_Parsed):
         app(["sweep", *words], standalone_mode=False)
     return read(*stopped.call_args.args, **stopped.call_args.kwargs)
 

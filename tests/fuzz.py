@@ -25,7 +25,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from runner.errors import StepscopeError
-from runner.importing import import_file
+from runner.importers.files import import_file
 from runner.store.database import ingest
 from runner.store.spool import Spool
 
@@ -97,9 +97,9 @@ def fuzz(kind: Kind, *, examples: int, folder: Path) -> Counter[str]:
     path = folder / f"their{kind.ending}"
     real = kind.real(folder / f"real{kind.ending}")
     with (
-        patch("runner.timeline.importing.run_reader", reader),
-        patch("runner.timeline.importing.ingest"),
-        patch("runner.nsys.importing.ingest"),
+        patch("runner.importers.snapshots.importing.run_reader", reader),
+        patch("runner.importers.snapshots.importing.ingest"),
+        patch("runner.importers.nsys.importing.ingest"),
     ):
 
         @seed(0)

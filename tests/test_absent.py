@@ -17,7 +17,7 @@ from pages.torch_compile.page import headline as compiled
 from pages.ui.answers import step_answer
 from pages.ui.comparison import comparison
 from pages.ui.frame import Frame
-from runner.analysis.comparison import compare
+from runner.analysis.compare.speedups import compare
 from runner.schema import new_id
 from runner.store.queries.attention import attention_cells
 from runner.store.queries.latest import Rows

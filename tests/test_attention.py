@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from runner.analysis import attention as accounting
-from runner.analysis.attention_tensors import is_unfused
-from runner.analysis.tensors import MeasuredTensor, beside
-from runner.engines.job import Job, Measurement
-from runner.measure import precision
-from runner.measure.allocations import refusal
-from runner.measure.attention import AttentionStep, errors, measure_attention
-from runner.measure.device import Device
-from runner.measure.reference import TOLERANCE, reference, relative_error
+from runner.analysis.costs import attention as accounting
+from runner.analysis.costs.attention_tensors import is_unfused
+from runner.analysis.costs.tensors import MeasuredTensor, beside
+from runner.job import Job, Measurement
+from runner.measure.machine import precision
+from runner.measure.machine.device import Device
+from runner.measure.memory.allocations import refusal
+from runner.measure.numerics.reference import TOLERANCE, reference, relative_error
+from runner.measure.timing.attention import AttentionStep, errors, measure_attention
 from runner.models.attention import ATTENTION, naive, unavailable
 from runner.schema import AttentionCell, AttentionRow, Cell, SavedTensorRow, new_id
 from tests.command import rows, run

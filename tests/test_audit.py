@@ -11,13 +11,13 @@ from uuid import UUID
 
 import pytest
 
-from runner.analysis import costs
-from runner.analysis.attention_rules import ATTENTION_RULES
-from runner.analysis.audit import FAULT_PHASES, audit, grade
-from runner.analysis.findings import Audited, Severity, doubt, fault, note
-from runner.analysis.memory_rules import BYTE_RULES, LOST_RULES, MEMORY_RULES
-from runner.analysis.step_rules import STEP_RULES
-from runner.analysis.time_rules import TIME_RULES
+from runner.analysis.audit.attention_rules import ATTENTION_RULES
+from runner.analysis.audit.findings import Audited, Severity, doubt, fault, note
+from runner.analysis.audit.grades import FAULT_PHASES, audit, grade
+from runner.analysis.audit.memory_rules import BYTE_RULES, LOST_RULES, MEMORY_RULES
+from runner.analysis.audit.step_rules import STEP_RULES
+from runner.analysis.audit.time_rules import TIME_RULES
+from runner.analysis.costs import steps
 from runner.engines.telemetry import throttles
 from runner.schema import (
     AttentionRow,
@@ -47,7 +47,7 @@ ATTENTION = AttentionRow(
     peak_allocated_bytes=GIB, predicted_peak_bytes=GIB,
 )  # fmt: skip
 MEMORY = MemoryRow(**SHAPE, **IDS, context=64, mode="train", precision="fp32", cell_key="0" * 16, status="ok")
-HELD = costs.parameter_bytes(MEMORY)
+HELD = steps.parameter_bytes(MEMORY)
 MEMORY = replace(
     MEMORY, peak_phase="optimizer", parameters_bytes=HELD, gradients_bytes=HELD, optimizer_state_bytes=2 * HELD,
     residual_bytes=0, peak_allocated_bytes=GIB, predicted_peak_bytes=GIB,

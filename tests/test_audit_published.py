@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from runner.analysis import attention
-from runner.analysis.audit import audit
-from runner.analysis.findings import Audited, Finding, Seen
-from runner.analysis.pair_rules import together
+from runner.analysis.audit.findings import Audited, Finding, Seen
+from runner.analysis.audit.grades import audit
+from runner.analysis.audit.pair_rules import together
+from runner.analysis.costs import attention
 from runner.schema import AttentionCell, AttentionRow, Phase, RunRow, StepRow, TimingRow, new_id
-from runner.sizes import size_named
+from runner.schema.sizes import size_named
 
 REFERENCE = Path(__file__).parent.parent / "data/reference"
 RUN = new_id()

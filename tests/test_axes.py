@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from runner.errors import UsageError
-from runner.plan import check
-from runner.presets import PRESETS, QUESTIONS
+from runner.plan.planning import check
+from runner.plan.presets import PRESETS, QUESTIONS
 from tests.command import ROOT, planned
 
 #: A value for every axis that tells the cells of an experiment's grids apart.

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runner.engines.job import CeilingJob
 from runner.engines.local import LocalEngine
-from runner.measure import ceilings
-from runner.measure.ceilings import measure_ceilings
+from runner.job import CeilingJob
+from runner.measure.machine import ceilings
+from runner.measure.machine.ceilings import measure_ceilings
 from runner.schema import new_id
 from tests.command import TINY, parsed, rows, run
 

@@ -13,11 +13,11 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from runner.cli import app
-from runner.doctor import checks
-from runner.presets import PRESETS, QUESTIONS
+from runner.cli.doctor import checks
+from runner.cli.main import app
+from runner.plan.presets import PRESETS, QUESTIONS
 from runner.schema import RunRow
-from runner.sizes import SIZES
+from runner.schema.sizes import SIZES
 from tests.command import PATIENCE_S, ROOT, TINY, run
 from tests.rows import asked, failed, ok, store
 from tests.rows import run as a_run

@@ -13,14 +13,14 @@ from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
 from pages.ui import card
-from runner.cli import app
-from runner.commands import sweep_commands
-from runner.frontier import questions
-from runner.grids import SUMS, StepGrid
-from runner.plan import check
-from runner.presets import QUESTIONS
+from runner.cli.main import app
+from runner.plan.commands import sweep_commands
+from runner.plan.grids import SUMS, StepGrid
+from runner.plan.planning import check
+from runner.plan.presets import QUESTIONS
 from runner.schema import AttentionCell, MemoryCell, NumericsCell, ProfileCell, SweepCell
-from runner.words import kind
+from runner.schema.titles import kind
+from runner.sweep.frontier import questions
 from tests import roofline_rows
 from tests.command import ROOT, planned, tiny
 
@@ -162,7 +162,7 @@ def test_a_command_that_is_written_into_a_page_runs(command: str) -> None:
     if command.startswith("python -m runner sweep"):
         assert all(keys_of(command, device=device) for device in ("cpu", "cuda"))
         return
-    with patch("runner.cli.explore", side_effect=_Stopped) as stopped, pytest.raises(_Stopped):
+    with patch("runner.cli.main.explore", side_effect=_Stopped) as stopped, pytest.raises(_Stopped):
         app(shlex.split(command)[3:], standalone_mode=False)
     assert questions(stopped.call_args.args[0], limit_bytes=1)
 

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from runner.analysis.environments import differences, in_a_sentence, uncommitted
-from runner.analysis.verdict import Answered, Pair, Side, Verdict, movers, regressions
-from runner.analysis.verdict_words import change, sentence, short_titles
-from runner.compare import Asked, compare, percent, resolve
+from runner.analysis.compare.environments import differences, in_a_sentence, uncommitted
+from runner.analysis.compare.verdict import Answered, Pair, Side, Verdict, movers, regressions
+from runner.analysis.compare.verdict_words import change, sentence, short_titles
+from runner.cli.compare import Asked, compare, percent, resolve
+from runner.cli.terminal import Terminal
 from runner.errors import UsageError
 from runner.schema import new_id
 from runner.store.queries.compare import Comparison, Question, compared
 from runner.store.queries.sides import sides, usual
-from runner.terminal import Terminal
 from tests import memory_rows
 from tests import sides as made
 from tests.command import TINY, rows, run

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from pages.ui.frame import cached
-from runner.analysis.verdict import Side, Verdict
+from runner.analysis.compare.verdict import Side, Verdict
 from runner.store.queries.compare import Question, compared
 from tests import sides as made
 from tests.browser import opened, served, settled

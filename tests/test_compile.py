@@ -18,12 +18,12 @@ from playwright.sync_api import Browser, Page
 from torch import Tensor
 
 from pages.torch_compile.figures import CumulatedLine, crossings
-from runner.analysis.break_even import paid_after
+from runner.analysis.compare.break_even import paid_after
 from runner.errors import Skipped
-from runner.measure.compilation import CompilerLog, gradient_error
-from runner.measure.device import Device
-from runner.measure.step import ModelStep
-from runner.measure.timing import Limits, measure
+from runner.measure.machine.device import Device
+from runner.measure.timing.compilation import CompilerLog, gradient_error
+from runner.measure.timing.step import ModelStep
+from runner.measure.timing.timing import Limits, measure
 from runner.models.transformer import Transformer
 from runner.schema import StepRow
 from runner.store.queries.compile import compile_costs
@@ -77,7 +77,7 @@ def test_only_what_is_compiled_has_a_cache_and_a_cost(swept: Path) -> None:
 
 
 def test_the_scaler_of_fp16_is_why_it_cannot_be_captured() -> None:
-    from runner.measure.cuda_graphs import require_capture
+    from runner.measure.timing.cuda_graphs import require_capture
 
     with patch.object(Device, "__init__", lambda self, name: setattr(self, "type", name)):
         device = Device("cuda")

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
-from runner.analysis import activations, costs
+from runner.analysis.costs import activations, steps
 from runner.models.transformer import Transformer
 from runner.schema import StepCell
 
@@ -40,21 +40,21 @@ def autocast(cell: StepCell) -> torch.autocast:
 
 
 def test_parameters() -> None:
-    assert costs.parameter_count(small()) == 128_625_408
+    assert steps.parameter_count(small()) == 128_625_408
     cell = make_cell()
-    assert costs.parameter_count(cell) == sum(parameter.numel() for parameter in Transformer(cell).parameters())
+    assert steps.parameter_count(cell) == sum(parameter.numel() for parameter in Transformer(cell).parameters())
 
 
 def test_flops_of_small_worked_out_by_hand() -> None:
     """2,048 tokens. A layer: 4 projections of 768 x 768, SwiGLU of 3 x 768 x 3,072, scores of 12 heads 64 wide."""
-    flops = costs.forward_flops(small())
+    flops = steps.forward_flops(small())
     assert flops.projections == 12 * 2 * 2048 * 4 * 768 * 768 == 115_964_116_992
     assert flops.feed_forward == 12 * 2 * 2048 * 3 * 768 * 3072 == 347_892_350_976
     assert flops.attention == 12 * 2 * 2 * (4 * 12 * 512 * 512 * 64) == 38_654_705_664
     assert flops.head == 2 * 2048 * 768 * 10_000 == 31_457_280_000
     assert flops.total == 533_968_453_632
-    assert costs.step_flops(small(mode="inference")) == costs.step_flops(small(mode="forward")) == flops.total
-    assert costs.step_flops(small(mode="backward")) == costs.step_flops(small(mode="train")) == 3 * flops.total
+    assert steps.step_flops(small(mode="inference")) == steps.step_flops(small(mode="forward")) == flops.total
+    assert steps.step_flops(small(mode="backward")) == steps.step_flops(small(mode="train")) == 3 * flops.total
 
 
 @pytest.mark.parametrize("attention", ["naive", "sdpa-math"])
@@ -66,10 +66,10 @@ def test_flops_equal_pytorch_counter(attention: str, checkpoint_blocks: int) -> 
     model, tokens = Transformer(cell), random_tokens(cell)
     with FlopCounterMode(display=False) as forward:
         logits = model(tokens)
-    assert costs.forward_flops(cell).total == forward.get_total_flops()
+    assert steps.forward_flops(cell).total == forward.get_total_flops()
     with FlopCounterMode(display=False) as backward:
         logits.sum().backward()
-    assert costs.step_flops(cell) == forward.get_total_flops() + backward.get_total_flops()
+    assert steps.step_flops(cell) == forward.get_total_flops() + backward.get_total_flops()
 
 
 # ---------------------------------------------------------------------------------------------------------------- bytes
@@ -79,10 +79,10 @@ def test_stream_and_state_of_small_worked_out_by_hand() -> None:
     assert activations.residual_stream_bytes(small(context=128)) == 4 * 128 * 768 * 4 == 1_572_864
     assert activations.residual_stream_bytes(small(precision="bf16")) == 4 * 512 * 768 * 4
     assert activations.residual_stream_bytes(small(weights_dtype="bf16")) == 4 * 512 * 768 * 2
-    assert costs.parameter_bytes(small()) == costs.gradient_bytes(small()) == 514_501_632
-    assert costs.optimizer_state_bytes(small()) == 2 * 514_501_632
-    assert costs.optimizer_state_bytes(small(mode="backward")) == 0
-    assert costs.parameter_bytes(small(weights_dtype="bf16")) == 257_250_816
+    assert steps.parameter_bytes(small()) == steps.gradient_bytes(small()) == 514_501_632
+    assert steps.optimizer_state_bytes(small()) == 2 * 514_501_632
+    assert steps.optimizer_state_bytes(small(mode="backward")) == 0
+    assert steps.parameter_bytes(small(weights_dtype="bf16")) == 257_250_816
 
 
 def bytes_saved_by_autograd(cell: StepCell) -> int:
@@ -197,9 +197,9 @@ WIDE = {"d_model": 192, "d_ff": 768, "context": 24}
 )
 def test_predicted_peak(changes: dict[str, Any], moment: str, tolerance: float) -> None:
     cell = make_cell(**changes)
-    predicted = costs.predicted_peak(cell, device="cpu")
+    predicted = steps.predicted_peak(cell, device="cpu")
     assert predicted.moment == moment
-    assert predicted.total == costs.predicted_peak_bytes(cell, device="cpu")
+    assert predicted.total == steps.predicted_peak_bytes(cell, device="cpu")
     assert predicted.total == pytest.approx(measured_peak_bytes(cell), rel=tolerance)
 
 
@@ -227,7 +227,7 @@ ALIVE_ON_AN_H200 = [
 def test_peaks_measured_on_an_h200(context: int, mode: str, precision: str, alive: int, moment: str) -> None:
     """To the byte, but for the loss, which is one number."""
     cell = small(context=context, mode=mode, precision=precision)
-    predicted = costs.predicted_peak(cell, device="cuda", gpu=H200)
+    predicted = steps.predicted_peak(cell, device="cuda", gpu=H200)
     assert predicted.moment == moment
     assert 0 <= alive + grown_bytes(cell) - predicted.total <= 4
     assert predicted.workspace == (2 if mode == "train" else 1) * 32 * 2**20
@@ -240,25 +240,25 @@ def test_peaks_measured_on_an_h200(context: int, mode: str, precision: str, aliv
 def test_training_peaks_measured_on_an_h200(precision: str, allocated: int, rounding: int) -> None:
     """At 512 tokens, in the loss's backward: by the allocator's own counts, but for three numbers of 4 bytes."""
     cell = small(precision=precision)
-    predicted = costs.predicted_peak_bytes(cell, gpu=H200)
+    predicted = steps.predicted_peak_bytes(cell, gpu=H200)
     assert 0 <= allocated - rounding + grown_bytes(cell) - predicted <= 12
 
 
 def test_the_workspace_follows_the_device() -> None:
     cell = small(mode="inference")
     sizes = {
-        gpu: costs.predicted_peak(cell, device="cuda", gpu=gpu).workspace for gpu in (H200, "NVIDIA A100 80GB PCIe")
+        gpu: steps.predicted_peak(cell, device="cuda", gpu=gpu).workspace for gpu in (H200, "NVIDIA A100 80GB PCIe")
     }
     assert sizes == {H200: 33_554_432, "NVIDIA A100 80GB PCIe": 8_519_680}
-    assert costs.predicted_peak(cell, device="cpu", gpu="AMD EPYC").workspace == 0
+    assert steps.predicted_peak(cell, device="cpu", gpu="AMD EPYC").workspace == 0
 
 
 def test_what_saves_memory_is_predicted_to() -> None:
-    peak = costs.predicted_peak_bytes(small(context=1024))
-    assert costs.predicted_peak_bytes(small(context=1024, attention="sdpa-flash")) < peak
-    assert costs.predicted_peak_bytes(small(context=1024, checkpoint_blocks=1)) < peak
-    assert costs.predicted_peak_bytes(small(context=1024, mode="inference")) < peak / 4
+    peak = steps.predicted_peak_bytes(small(context=1024))
+    assert steps.predicted_peak_bytes(small(context=1024, attention="sdpa-flash")) < peak
+    assert steps.predicted_peak_bytes(small(context=1024, checkpoint_blocks=1)) < peak
+    assert steps.predicted_peak_bytes(small(context=1024, mode="inference")) < peak / 4
     # Autocast's copies of the weights: higher in half precision where there is little else.
-    assert costs.predicted_peak_bytes(small(context=32, mode="inference", precision="bf16")) > (
-        costs.predicted_peak_bytes(small(context=32, mode="inference"))
+    assert steps.predicted_peak_bytes(small(context=32, mode="inference", precision="bf16")) > (
+        steps.predicted_peak_bytes(small(context=32, mode="inference"))
     )

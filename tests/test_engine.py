@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from runner.engines.job import Job, Outcome
 from runner.engines.local import LocalEngine
 from runner.errors import UsageError
+from runner.job import Job, Outcome
 from runner.schema import RunRow, StepCell, new_id
 from tests.command import TINY, awaited, ended, family, gone, rows, run, start, tiny, workers
 

@@ -23,7 +23,7 @@ from pages.sql.examples import EXAMPLES, Example
 from pages.ui import card
 from pages.ui.evidence import WHY
 from pages.ui.grid import missing, places
-from runner.commands import sweep_commands
+from runner.plan.commands import sweep_commands
 from runner.schema import RunRow, new_id
 from runner.store.database import open_reader
 from runner.store.queries.attention import attention_cells

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from runner.analysis.forecast import CEILING_SECONDS, FAMILIAR_S, Forecast
 from runner.engines.local import LocalEngine
-from runner.prepare import Expected, Prepared, prepare
+from runner.plan.forecast import CEILING_SECONDS, FAMILIAR_S, Forecast
 from runner.schema import MemoryCell, SweepRow, TimingRow
 from runner.store.queries.progress import progress
-from runner.sweep import sweep
+from runner.sweep.loop import sweep
+from runner.sweep.prepare import Expected, Prepared, prepare
 from tests.command import TINY, parsed, rows, tiny
 
 SHAPE: dict[str, Any] = {"d_model": 8, "d_ff": 16, "layers": 1, "heads": 2, "vocabulary": 32}

@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 import torch
 
-from runner.analysis.allocator import MIB, Lifetime, reserved_bytes
-from runner.analysis.frontier import Room, at, predicted_largest, search
-from runner.engines.job import Job
+from runner.analysis.costs.allocator import MIB, Lifetime, reserved_bytes
+from runner.analysis.costs.frontier import Room, at, predicted_largest, search
 from runner.engines.local import LocalEngine
 from runner.errors import UsageError
-from runner.frontier import byte_count, questions
-from runner.measure.attention import AttentionStep
-from runner.measure.device import Device
-from runner.measure.frontier import show_nothing
+from runner.job import Job
+from runner.measure.machine.device import Device
+from runner.measure.memory.frontier import show_nothing
+from runner.measure.timing.attention import AttentionStep
 from runner.models.attention import causal_blocks
 from runner.schema import AttentionCell, FrontierCell, StepCell, new_id
+from runner.sweep.frontier import byte_count, questions
 from tests.command import rows, run
 
 LIMIT = 256 * 2**20

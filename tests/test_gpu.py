@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from runner.analysis.costs import parameter_count, step_flops
-from runner.grids import SUMS
+from runner.analysis.costs.steps import parameter_count, step_flops
 from runner.models.transformer import Transformer
+from runner.plan.grids import SUMS
 from runner.schema import ProfileCell
-from runner.sizes import SIZES
+from runner.schema.sizes import SIZES
 from tests.command import rows, run, tiny
 
 pytestmark = [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runner.analysis.hardware import DATASHEETS, datasheet, peak_bandwidth, peak_flops
+from runner.analysis.costs.hardware import DATASHEETS, datasheet, peak_bandwidth, peak_flops
 
 
 def test_published_figures() -> None:

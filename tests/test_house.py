@@ -14,29 +14,36 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from runner.cli.lists import columns_markdown
 from runner.experiments import EXPERIMENTS
-from runner.lists import columns_markdown
-from runner.presets import PRESETS, QUESTIONS
+from runner.plan.presets import PRESETS, QUESTIONS
 from runner.schema import TABLES, Table
 from runner.schema.columns import SQL_TYPES
 
 ROOT = Path(__file__).parent.parent
 MODULES = sorted(path.relative_to(ROOT) for folder in ("runner", "pages") for path in (ROOT / folder).rglob("*.py"))
 OUTSIDE = {"torch", "duckdb", "einops", "numpy", "typer", "rich", "psutil", "pynvml"}
-PAGES_MAY = (
-    "runner.schema",
-    "runner.errors",
-    "runner.plan",
-    "runner.presets",
-    "runner.commands",
-    "runner.sizes",
-    "runner.store",
-    "runner.visible",
-    "runner.words",
-    "runner.commands",
-    "runner.visible",
-    "runner.analysis",
-)
+#: Who may import whom within `runner`: each folder or file by name, and what it may know. `cli` may know everything.
+RUNNER_MAY = {
+    "errors": set[str](),
+    "visible": set(),
+    "formats": set(),
+    "schema": {"errors"},
+    "results": {"schema"},
+    "job": {"errors", "schema"},
+    "analysis": {"errors", "results", "schema"},
+    "models": {"analysis", "errors", "schema"},
+    "measure": {"analysis", "errors", "job", "models", "schema"},
+    "experiments": {"job", "measure"},
+    "engines": {"errors", "experiments", "job", "measure", "schema"},
+    "plan": {"analysis", "errors", "schema"},
+    "store": {"analysis", "errors", "plan", "results", "schema"},
+    "importers": {"analysis", "errors", "formats", "schema", "store"},
+    "sweep": {"analysis", "engines", "errors", "formats", "job", "plan", "schema", "store"},
+}
+#: Where torch lives, and what pages may know of the runner.
+WITH_TORCH = {"engines", "experiments", "measure", "models"}
+PAGES_MAY = {"analysis", "errors", "plan", "results", "schema", "store", "visible"}
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -55,35 +62,55 @@ def named(path: Path, *modules: str) -> set[str]:
     return {module for module in modules for name in imported(path) if name == module or name.startswith(f"{module}.")}
 
 
-def rooms(path: Path) -> set[str]:
-    """The folders of `pages` that a file imports from."""
-    return {name.split(".")[1] for name in imported(path) if name.startswith("pages.")}
+def rooms(path: Path, package: str) -> set[str]:
+    """The folders and files of `runner` or `pages` that a file imports from."""
+    return {name.split(".")[1] for name in imported(path) if name.startswith(f"{package}.")}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=str)
-def test_imports(path: Path) -> None:
-    parts = path.parts
-    if parts[0] == "runner":
-        foreign = {name.split(".")[0] for name in imported(path)} - set(sys.stdlib_module_names) - {"runner"}
-        assert foreign <= OUTSIDE
-        if parts[1] in ("analysis", "store") or parts[1] in ("plan.py", "presets.py", "sizes.py", "sweep.py", "cli.py"):
-            assert not named(path, "torch", "runner.measure", "runner.models", "runner.experiments", "runner.worker")
-        if parts[1] in ("schema", "errors.py", "plan.py", "presets.py", "sizes.py"):
-            assert not foreign
-        if parts[1] == "experiments" and parts[-1] not in ("__init__.py", "experiment.py"):
-            others = {f"runner.experiments.{file.stem}" for file in (ROOT / "runner/experiments").glob("*.py")}
-            assert named(path, *others) <= {"runner.experiments.experiment"}
-        if parts[1] != "store":
-            assert not named(path, "duckdb"), "SQL lives in runner/store"
-    else:
-        assert not named(path, "torch", "duckdb")
-        assert all(name.startswith(PAGES_MAY) for name in imported(path) if name.startswith("runner"))
-        if parts[1] == "figures" or path.stem.endswith("figures") or path.stem == "answers":
-            assert not named(path, "streamlit", "runner.store.database")
-        if parts[1] == "figures":
-            assert not named(path, "pandas", "runner.store", "runner.analysis")
-        if len(parts) > 2:
-            assert rooms(path) <= {parts[1], "figures", *(["ui"] if parts[1] != "figures" else [])}, "one room a page"
+@pytest.mark.parametrize("path", [path for path in MODULES if path.parts[0] == "runner"], ids=str)
+def test_imports_of_the_runner(path: Path) -> None:
+    room = path.parts[1].removesuffix(".py")
+    foreign = {name.split(".")[0] for name in imported(path)} - set(sys.stdlib_module_names) - {"runner"}
+    assert foreign <= OUTSIDE
+    if room not in ("cli", "__main__"):
+        assert rooms(path, "runner") <= {room, *RUNNER_MAY.get(room, ())}
+    if room not in WITH_TORCH:
+        assert not named(path, "torch")
+    if room in ("schema", "results", "plan", "errors", "formats", "visible", "job"):
+        assert not foreign
+    if room == "experiments" and path.stem not in ("__init__", "experiment"):
+        others = {f"runner.experiments.{file.stem}" for file in (ROOT / "runner/experiments").glob("*.py")}
+        assert named(path, *others) <= {"runner.experiments.experiment"}
+    if room != "store":
+        assert not named(path, "duckdb"), "SQL lives in runner/store"
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if path.parts[0] == "pages"], ids=str)
+def test_imports_of_the_pages(path: Path) -> None:
+    """A page is a room of its own: pages share `ui` and `figures`, and only the frame and the export know them all."""
+    assert not named(path, "torch", "duckdb")
+    assert rooms(path, "runner") <= PAGES_MAY
+    room = path.parts[1]
+    if room == "figures" or path.stem.endswith("figures") or path.stem == "answers":
+        assert not named(path, "streamlit", "runner.store.database")
+    if room == "figures":
+        assert not named(path, "pandas", "runner.store", "runner.analysis")
+    if len(path.parts) > 2:
+        assert rooms(path, "pages") <= {room, "figures", *(["ui"] if room != "figures" else [])}
+
+
+def test_no_folder_imports_itself_in_a_circle() -> None:
+    arrows: dict[str, set[str]] = {}
+    for path in MODULES:
+        for package in ("runner", "pages"):
+            names = {f"{package}/{room}" for room in rooms(path, package)}
+            arrows.setdefault("/".join(path.parts[:2]).removesuffix(".py"), set()).update(names)
+    for start in arrows:
+        reached, left = set[str](), list(arrows[start] - {start})
+        while left:
+            reached.add(room := left.pop())
+            left += arrows.get(room, set()) - reached - {room}
+        assert start not in reached, f"{start} imports itself by way of others"
 
 
 #: What of Streamlit shows its first argument as Markdown.
@@ -132,7 +159,7 @@ def test_a_file_says_what_it_is_for_and_is_one_thing(path: Path) -> None:
     assert not text or ast.get_docstring(ast.parse(text)), "a docstring that says what the file answers"
 
 
-@pytest.mark.parametrize("module", ["runner.schema", "runner.cli", "runner.store.history"])
+@pytest.mark.parametrize("module", ["runner.schema", "runner.cli.main", "runner.store.history"])
 def test_who_reads_rows_or_asks_for_help_needs_no_torch(module: str) -> None:
     check = f"import sys, {module}; sys.exit('torch' in sys.modules or 'pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], cwd=ROOT, check=False).returncode == 0

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
+from runner.analysis.timeline import snapshot
+from runner.analysis.timeline.snapshot import BadSnapshot, recordings
 from runner.errors import UsageError
-from runner.importing import import_file
+from runner.importers.files import import_file
+from runner.importers.snapshots import importing, reading
+from runner.importers.snapshots.importing import import_snapshot
 from runner.store.spool import Spool
-from runner.timeline import importing, reading, snapshot
-from runner.timeline.importing import import_snapshot
-from runner.timeline.snapshot import BadSnapshot, recordings
 from tests.bench.snapshot import synthetic
 from tests.command import rows, run
 

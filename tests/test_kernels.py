@@ -13,15 +13,15 @@ from torch._dynamo.utils import counters
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils.flop_counter import FlopCounterMode
 
-from runner.analysis.costs import forward_flops, step_flops
+from runner.analysis.costs.steps import forward_flops, step_flops
 from runner.analysis.kernels import kernel_class
-from runner.engines.job import Job, Measurement
-from runner.measure.device import Device
-from runner.measure.kernel_rows import Key, Sum, kernel_sums, union_ns
-from runner.measure.kernels import STEPS, measure_kernels
-from runner.measure.step import ModelStep
-from runner.measure.timing import timed
-from runner.measure.trace import Event, Trace, events_of
+from runner.job import Job, Measurement
+from runner.measure.machine.device import Device
+from runner.measure.profiling.kernels import STEPS, measure_kernels
+from runner.measure.profiling.rows import Key, Sum, kernel_sums, union_ns
+from runner.measure.profiling.trace import Event, Trace, events_of
+from runner.measure.timing.step import ModelStep
+from runner.measure.timing.timing import timed
 from runner.models.spans import announced, span
 from runner.models.transformer import Transformer
 from runner.schema import PHASES, KernelRow, ProfileCell

@@ -18,9 +18,9 @@ from pages.figures.colors import PALETTE, color_of
 from pages.kernels.figures import CLASS_WORDS, short_name, short_names
 from pages.kernels.waterfall_figures import waterfall
 from pages.ui.filters import run_name
-from runner.analysis.differences import REST, changes
-from runner.analysis.softmax import softmax_flops
-from runner.importing import import_file
+from runner.analysis.compare.differences import REST, changes
+from runner.analysis.costs.softmax import softmax_flops
+from runner.importers.files import import_file
 from runner.schema import KernelClass, ProfileCell
 from runner.store.queries.kernels import kernels, parts, ranges, traces
 from runner.store.queries.latest import Rows

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 import torch
 
-from runner.analysis import activations, costs
-from runner.analysis.tensors import MeasuredTensor, beside
-from runner.engines.job import Job, Outcome
+from runner.analysis.costs import activations, steps
+from runner.analysis.costs.tensors import MeasuredTensor, beside
+from runner.analysis.timeline.lives import Event
 from runner.engines.local import LocalEngine
-from runner.measure.memory_rows import RecordedStep, peak_values, phase_peaks
-from runner.measure.memory_step import step_cell
-from runner.measure.observer import Note, Observer
-from runner.measure.timeline import Mark, Recorded, step_timeline
+from runner.job import Job, Outcome
+from runner.measure.memory.observer import Note, Observer
+from runner.measure.memory.rows import RecordedStep, peak_values, phase_peaks
+from runner.measure.memory.step import step_cell
+from runner.measure.memory.timeline import Mark, Recorded, step_timeline
 from runner.schema import MemoryCell, PhasePeakRow, SavedTensorRow, TimelineRow, new_id
-from runner.sizes import size_named
-from runner.timeline.lives import Event
+from runner.schema.sizes import size_named
 from tests.command import rows, run
 from tests.test_costs import measured_peak_bytes
 
@@ -86,8 +86,8 @@ def test_one_block_worked_out_by_hand(engine: LocalEngine) -> None:
 def test_the_parts_are_the_peak(engine: LocalEngine, mode: str, precision: str) -> None:
     cell = make_cell(mode=mode, precision=precision)
     values, _ = measured(engine, cell)
-    assert values["parameters_bytes"] == costs.parameter_bytes(cell)
-    assert values["optimizer_state_bytes"] == costs.optimizer_state_bytes(cell)
+    assert values["parameters_bytes"] == steps.parameter_bytes(cell)
+    assert values["optimizer_state_bytes"] == steps.optimizer_state_bytes(cell)
     assert values["inputs_bytes"] == 2 * 3 * 48 * 8 + 2 * 48 * 16 * 4  # tokens and targets, and the rotary tables
     # The allocator's own count, against the sum of what was counted one by one.
     assert values["peak_allocated_bytes"] == sum(values[f"{name}_bytes"] for name in PARTS)
@@ -98,7 +98,7 @@ def test_the_parts_are_the_peak(engine: LocalEngine, mode: str, precision: str) 
     assert values["block_saved_bytes"] == (0 if mode == "inference" else saved.block)
     for unknown in ("fragmentation", "rounding", "peak_reserved", "peak_driver"):
         assert values[f"{unknown}_bytes"] is None
-    predicted = costs.predicted_peak(cell, device="cpu")
+    predicted = steps.predicted_peak(cell, device="cpu")
     for part, size in predicted.parts.items():
         scratch = (
             100_000 if (part, precision) == ("temporaries", "bf16") else 64
@@ -111,11 +111,11 @@ def test_a_step_that_ends_at_its_peak(engine: LocalEngine) -> None:
     cell = make_cell(**WIDE)
     values, _ = measured(engine, cell)
     assert values["peak_phase"] == "optimizer"
-    assert values["gradients_bytes"] == values["parameters_bytes"] == costs.parameter_bytes(cell)
+    assert values["gradients_bytes"] == values["parameters_bytes"] == steps.parameter_bytes(cell)
     assert values["optimizer_state_bytes"] == 2 * values["parameters_bytes"]
     assert values["activations_bytes"] == 0
     assert values["temporaries_bytes"] == pytest.approx(
-        costs.logits_bytes(cell) + costs.optimizer_temporary_bytes(cell), rel=0.001
+        steps.logits_bytes(cell) + steps.optimizer_temporary_bytes(cell), rel=0.001
     )
 
 
@@ -124,7 +124,7 @@ def test_autocast_copies_every_matrix_once_at_half_width(engine: LocalEngine) ->
     for mode in ("inference", "forward"):
         cell = make_cell(mode=mode, precision="bf16", vocabulary=2000)
         values, _ = measured(engine, cell)
-        assert values["autocast_copies_bytes"] == 2 * costs.matrix_parameters(cell)
+        assert values["autocast_copies_bytes"] == 2 * steps.matrix_parameters(cell)
     assert measured(engine, make_cell(mode="forward"))[0]["autocast_copies_bytes"] == 0
 
 
@@ -186,7 +186,7 @@ def test_phases(engine: LocalEngine) -> None:
     assert max(row.peak_allocated_bytes for row in peaks) == values["peak_allocated_bytes"]
     assert all(row.end_allocated_bytes <= row.peak_allocated_bytes for row in peaks)
     held = sum(values[f"{name}_bytes"] for name in ("parameters", "optimizer_state", "inputs", "workspace"))
-    logits = costs.logits_bytes(make_cell())
+    logits = steps.logits_bytes(make_cell())
     forward, _, backward, optimizer = peaks
     # The rotary tables and the tokens are kept for backward too, and are there anyway. What the scores of each of the
     # three layers are divided by is kept as a number of 8 bytes, which hooks do not see.
@@ -204,8 +204,8 @@ def test_other_ways_to_train_are_followed_too(engine: LocalEngine) -> None:
         assert values["residual_bytes"] == 0, changes
         pairs = beside(activations.block_tensors(cell, device="cpu"), seen(details))
         assert {pair.ratio for pair in pairs} == {1.0}, changes
-        assert values["parameters_bytes"] == costs.parameter_bytes(cell)
-        assert values["optimizer_state_bytes"] == costs.optimizer_state_bytes(cell)
+        assert values["parameters_bytes"] == steps.parameter_bytes(cell)
+        assert values["optimizer_state_bytes"] == steps.optimizer_state_bytes(cell)
         assert values["saved_bytes"] == activations.saved_bytes(cell, device="cpu").total, changes
 
 
@@ -274,11 +274,11 @@ def test_the_parts_are_the_peak_on_a_gpu(engine: LocalEngine, mode: str, precisi
     found = engine.measure(job, timeout_s=300)
     assert found.status == "ok", found.message
     values = found.measurement.values
-    assert values["parameters_bytes"] == costs.parameter_bytes(cell)
-    assert values["optimizer_state_bytes"] == costs.optimizer_state_bytes(cell)
+    assert values["parameters_bytes"] == steps.parameter_bytes(cell)
+    assert values["optimizer_state_bytes"] == steps.optimizer_state_bytes(cell)
     assert abs(values["residual_bytes"]) <= 0.02 * values["peak_allocated_bytes"]
     assert 0 < values["rounding_bytes"] < 0.1 * values["peak_allocated_bytes"]
-    predicted = costs.predicted_peak(cell, device="cuda", gpu=torch.cuda.get_device_name())
+    predicted = steps.predicted_peak(cell, device="cuda", gpu=torch.cuda.get_device_name())
     for part, size in predicted.parts.items():
         assert values[f"{part}_bytes"] == pytest.approx(size, abs=4096), part
     if mode != "inference":
@@ -295,7 +295,7 @@ def test_a_sweep_leaves_every_row_in_the_file(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
     (row,) = rows(db, "SELECT * FROM memory")
     assert (row["status"], row["timeline"], row["residual_bytes"]) == ("ok", True, 0)
-    assert row["parameters_bytes"] == costs.parameter_bytes(
+    assert row["parameters_bytes"] == steps.parameter_bytes(
         MemoryCell(**{name: row[name] for name in MemoryCell.names()})
     )
     counts = "SELECT (SELECT count(*) FROM {}) AS found, (SELECT any_value(cell_id) FROM {}) AS cell_id"

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import torch
 
-from runner.analysis import activations, attention, costs
-from runner.engines.job import Job, Outcome
+from runner.analysis.costs import activations, attention, steps
 from runner.engines.local import LocalEngine
+from runner.job import Job, Outcome
 from runner.schema import AttentionCell, MemoryCell, new_id
-from runner.sizes import size_named
+from runner.schema.sizes import size_named
 from tests.command import rows, run
 
 pytestmark = [
@@ -58,7 +58,7 @@ def test_a_training_step_is_as_predicted(engine: LocalEngine, precision: Any, ch
     cell = MemoryCell(**shape, context=512, mode="train", precision=precision, checkpoint_blocks=checkpoint_blocks)
     found = outcome(engine, "memory", cell).measurement
     values: Any = found.values
-    predicted = costs.predicted_peak(cell, device="cuda", gpu=torch.cuda.get_device_name())
+    predicted = steps.predicted_peak(cell, device="cuda", gpu=torch.cuda.get_device_name())
     for part, size in predicted.parts.items():
         assert values[f"{part}_bytes"] == pytest.approx(size, abs=8192, rel=0.001), part
     assert 0 < values["rounding_bytes"] < 0.05 * values["peak_allocated_bytes"]

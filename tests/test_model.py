@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask
 
-from runner.analysis import attention_tensors
+from runner.analysis.costs import attention_tensors
 from runner.errors import UsageError
 from runner.models.attention import ATTENTION, causal_blocks, unavailable
 from runner.models.transformer import Rotation, Transformer, fill_truncated_normal, rotary_tables, turned

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from runner.errors import UsageError
-from runner.importing import import_file
-from runner.nsys import export, recordings, tables
-from runner.nsys.ranges import Place, ThreadRanges, phase_of
+from runner.importers.files import import_file
+from runner.importers.nsys import export, recordings, tables
+from runner.importers.nsys.ranges import Place, ThreadRanges, phase_of
 from tests.command import rows, run
 
 #: As `.schema` prints it for an export, as far as it is read.

@@ -10,12 +10,21 @@ import pytest
 import torch
 
 from runner.analysis import floats
-from runner.engines.job import Job, Measurement
 from runner.errors import Skipped
-from runner.measure import dtypes, normalization, precision
-from runner.measure.device import Device
-from runner.measure.numerics import Pass, errors, measure_numerics, reference_dtype, reference_pass, scaled_pass, widen
-from runner.measure.step import ModelStep
+from runner.job import Job, Measurement
+from runner.measure.machine import precision
+from runner.measure.machine.device import Device
+from runner.measure.numerics import dtypes, normalization
+from runner.measure.numerics.errors import (
+    Pass,
+    errors,
+    measure_numerics,
+    reference_dtype,
+    reference_pass,
+    scaled_pass,
+    widen,
+)
+from runner.measure.timing.step import ModelStep
 from runner.models.transformer import ROPE_BASE
 from runner.schema import (
     AccumulationCell,

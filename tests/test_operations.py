@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from runner.analysis.operations import CAUSAL, Arguments, flops, moved_bytes
+from runner.analysis.costs.operations import CAUSAL, Arguments, flops, moved_bytes
 
 
 @pytest.mark.parametrize("name", CAUSAL)

@@ -24,22 +24,22 @@ from pages.torch_compile.speedups import ways as ways_of_compiling
 from pages.ui.answers import caveat, speedup_answer
 from pages.ui.frame import Frame
 from pages.ui.grid import places
-from runner.analysis.comparison import compare
-from runner.analysis.counterfactuals import bases, counterfactuals
-from runner.analysis.findings import Seen
-from runner.analysis.pair_rules import no_effect
-from runner.analysis.pairs import alike, measured_unlike, unusual
-from runner.analysis.verdict import Kind, Side
+from runner.analysis.audit.findings import Seen
+from runner.analysis.audit.pair_rules import no_effect
+from runner.analysis.compare.counterfactuals import AXES, bases, counterfactuals
+from runner.analysis.compare.pairs import alike, measured_unlike, unusual
+from runner.analysis.compare.speedups import compare
+from runner.analysis.compare.verdict import Kind, Side
+from runner.results import Measured
 from runner.schema import Cell, StepCell, new_id
 from runner.store.queries.attention import attention_cells, attention_samples
 from runner.store.queries.compare import Question, compared
 from runner.store.queries.latest import Rows
 from runner.store.queries.memory import peaks
 from runner.store.queries.overview import contents
-from runner.store.queries.roofline import AXES
 from runner.store.queries.selection import Selection
 from runner.store.queries.sides import OF_RUNS, sides
-from runner.store.queries.steps import Measured, measured, samples_by_round
+from runner.store.queries.steps import measured, samples_by_round
 from tests import memory_rows, rows
 from tests.everything import store as store_everything
 

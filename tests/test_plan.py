@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from runner.analysis import costs
+from runner.analysis.costs import steps as costs
 from runner.errors import UsageError
 from runner.experiments import EXPERIMENTS
-from runner.grids import GRIDS
-from runner.plan import Planned, Request, check, plan
-from runner.presets import PRESETS, QUESTIONS, preset_for
+from runner.plan.grids import GRIDS
+from runner.plan.planning import Planned, Request, check, plan
+from runner.plan.presets import PRESETS, QUESTIONS, preset_for
 from runner.schema import AttentionCell, MemoryCell, StepCell
 from runner.schema.columns import Cell, column
-from runner.sizes import SIZES, shape_given, size_named
-from runner.words import title
+from runner.schema.sizes import SIZES, shape_given, size_named
+from runner.schema.titles import title
 from tests.command import planned, tiny
 
 GIB = 2**30

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runner.analysis.comparison import compare
+from runner.analysis.compare.speedups import compare
 from runner.errors import DatabaseMissing
 from runner.schema import TABLES, StepCell, utc_now
 from runner.store.queries import overview, progress, raw, steps, tables

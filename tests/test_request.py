@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from runner.errors import UsageError
-from runner.plan import Request, plan
-from runner.prepare import Settings
+from runner.plan.planning import Request, plan
+from runner.sweep.prepare import Settings
 from tests.command import parsed
 
 #: Every flag of `sweep` with a value, as words and as a config file.

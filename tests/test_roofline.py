@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from runner.analysis.activations import kept_bytes
-from runner.analysis.counterfactuals import Counterfactual, bases, counterfactuals
+from runner.analysis.compare.counterfactuals import Counterfactual, bases, counterfactuals
+from runner.analysis.costs.activations import kept_bytes
 from runner.analysis.roofline import (
     Roof,
     Work,

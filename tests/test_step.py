@@ -8,12 +8,12 @@ from uuid import UUID
 import pytest
 import torch
 
-from runner.analysis.costs import parameter_count
-from runner.engines.job import Job, Measurement
+from runner.analysis.costs.steps import parameter_count
 from runner.errors import Skipped
-from runner.measure import precision
-from runner.measure.device import Device
-from runner.measure.step import ModelStep, measure_step
+from runner.job import Job, Measurement
+from runner.measure.machine import precision
+from runner.measure.machine.device import Device
+from runner.measure.timing.step import ModelStep, measure_step
 from runner.schema import PHASES, Mode, SampleRow, StepCell, TimingRow, new_id
 from tests.command import tiny
 

@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 from runner.errors import DatabaseMissing
-from runner.plan import plan
+from runner.plan.planning import plan
 from runner.schema import PHASES
 from runner.store.spool import Spool
 from tests.command import TINY, awaited, ended, family, gone, parsed, rows, run, start

@@ -13,12 +13,12 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from runner.cli import app
-from runner.doctor import print_report
-from runner.prepare import Prepared
-from runner.progress import PlainLines, TerminalBar
+from runner.cli.doctor import print_report
+from runner.cli.main import app
+from runner.cli.progress import PlainLines, TerminalBar
+from runner.cli.terminal import Terminal
 from runner.schema import TABLES, new_id, utc_now
-from runner.terminal import Terminal
+from runner.sweep.prepare import Prepared
 from runner.visible import visible
 from tests import memory_rows, roofline_rows, rows, traces
 from tests.command import tiny

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from runner.analysis.timeline.lives import Event, Life, Moments, follow, own_microseconds, phase_of
+from runner.analysis.timeline.rows import columns_of
+from runner.analysis.timeline.stacks import Stacks, shown
 from runner.engines.local import LocalEngine
 from runner.schema import AllocationRow, MarkRow, PhasePeakRow, StackRow, TimelineRow
-from runner.timeline.lives import Event, Life, Moments, follow, own_microseconds, phase_of
-from runner.timeline.rows import columns_of
-from runner.timeline.stacks import Stacks, shown
 from tests.test_memory import make_cell, measured
 
 # ------------------------------------------------------------------------------------------------------------- by hand

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from runner.importing import import_file
+from runner.importers.files import import_file
 from runner.schema import Category, TimelineRow
 from runner.store.queries.timelines import CATEGORIES, columns, largest_at, parts_at
 from runner.store.queries.timelines import timelines as stored

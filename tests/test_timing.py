@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 import torch
 
-from runner.measure.device import Device
-from runner.measure.timing import Limits, Sample, Step, Steps, measure
+from runner.measure.machine.device import Device
+from runner.measure.timing.timing import Limits, Sample, Step, Steps, measure
 from runner.schema import PHASES, Phase, new_id
 
 THREE: tuple[Phase, ...] = ("forward", "loss", "backward")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pages.figures.bytes import in_unit
 from pages.figures.frame import number, raised
 from pages.ui.answers import slope, way_of
-from runner.analysis.pairs import measured_unlike, unusual
+from runner.analysis.compare.pairs import measured_unlike, unusual
 from runner.schema import AttentionCell, Phase
 from runner.store.queries.attention import Attended
 

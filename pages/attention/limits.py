@@ -14,7 +14,7 @@ from pages.ui.answers import way_of
 from pages.ui.card import Card, draw
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
-from runner.analysis.attention import worked_sum
+from runner.analysis.costs.attention import worked_sum
 from runner.store.queries.attention import Attended
 
 

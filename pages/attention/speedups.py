@@ -25,12 +25,12 @@ from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
 from pages.ui.pin import pin
-from runner.analysis.pairs import closest, measured_unlike, preference
+from runner.analysis.compare.pairs import closest, measured_unlike, preference
 from runner.analysis.statistics import ratio_interval
+from runner.results import Rounds
 from runner.schema import TABLES, Phase
 from runner.store.queries.attention import Attended, attention_cells, attention_samples
 from runner.store.queries.latest import Rows
-from runner.store.queries.steps import Rounds
 
 Kind = Literal["fused", "compiled"]
 Samples = Mapping[tuple[str, str], Mapping[Phase, Rounds]]

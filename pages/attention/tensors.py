@@ -16,8 +16,8 @@ from pages.ui.chosen import picked
 from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame
 from pages.ui.tensors import draw_tensors, tensor_rows, tensor_words
-from runner.analysis import attention as accounting
-from runner.analysis.tensors import beside
+from runner.analysis.costs import attention as accounting
+from runner.analysis.costs.tensors import beside
 from runner.store.queries.attention import Attended
 from runner.store.queries.memory import saved_tensors
 

@@ -17,10 +17,10 @@ from pages.ui.card import Card, draw
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
 from pages.ui.pin import pin
-from runner.analysis.verdict import NOISE, LeftOut, Pair, Verdict
-from runner.analysis.verdict import movers as moved
-from runner.analysis.verdict_words import change, sentence, short_titles, words_of
-from runner.words import title
+from runner.analysis.compare.verdict import NOISE, LeftOut, Pair, Verdict
+from runner.analysis.compare.verdict import movers as moved
+from runner.analysis.compare.verdict_words import change, sentence, short_titles, words_of
+from runner.schema.titles import title
 
 #: More lines than these are not one picture any more.
 MOST_PAIRS, MOST_MOVERS, MOST_FAILED = 24, 12, 6

@@ -13,7 +13,7 @@ import streamlit as st
 from pages.ui.chosen import chosen, picked
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
-from runner.analysis.verdict import ComparedPhase, Kind, Side, Verdict
+from runner.analysis.compare.verdict import ComparedPhase, Kind, Side, Verdict
 from runner.schema import AttentionCell, MemoryCell, StepCell
 from runner.store.queries.compare import Question
 from runner.store.queries.selection import Shape

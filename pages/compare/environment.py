@@ -8,7 +8,7 @@ import streamlit as st
 from pages.ui.evidence import of_environments, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
-from runner.analysis.environments import differences, in_a_sentence, in_short, uncommitted
+from runner.analysis.compare.environments import differences, in_a_sentence, in_short, uncommitted
 from runner.store.queries.compare import Comparison, Question
 
 #: More differences than these are a table.

@@ -12,8 +12,8 @@ from pages.ui.chosen import chosen
 from pages.ui.evidence import of_sides, say
 from pages.ui.frame import Frame, Page
 from pages.ui.markdown import literal, restrict
-from runner.analysis.verdict import Verdict
-from runner.analysis.verdict_words import NAMES, RULE, sentence
+from runner.analysis.compare.verdict import Verdict
+from runner.analysis.compare.verdict_words import NAMES, RULE, sentence
 from runner.store.queries.compare import Question, compared
 from runner.store.queries.sides import usual
 

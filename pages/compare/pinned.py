@@ -9,7 +9,7 @@ import streamlit as st
 
 from pages.ui.frame import Frame
 from pages.ui.samples import draw_attention_samples, draw_samples
-from runner.analysis.verdict import Pair, Verdict
+from runner.analysis.compare.verdict import Pair, Verdict
 from runner.store.queries.attention import Attended, attention_cells
 from runner.store.queries.latest import Rows
 from runner.store.queries.steps import find

@@ -13,7 +13,7 @@ from pages.figures.frame import WORDS, number, raised
 from pages.ui.answers import slope
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal
-from runner.analysis.pairs import unusual
+from runner.analysis.compare.pairs import unusual
 from runner.store.queries.explore import Explored, Measure
 from runner.store.queries.selection import Shape
 

@@ -13,10 +13,10 @@ from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
 from pages.ui.samples import draw_attention_samples, draw_samples
 from runner.schema import TABLES
+from runner.schema.titles import title
 from runner.store.queries import explore
 from runner.store.queries.attention import attention_cells
 from runner.store.queries.explore import Explored
-from runner.words import title
 
 
 def pinned(rows: Sequence[Explored]) -> Explored | None:

@@ -15,8 +15,8 @@ from pages.ui.evidence import Among, of_cells, say
 from pages.ui.frame import Frame, Page
 from pages.ui.pin import pin
 from pages.ui.states import no_rows
+from runner.schema.titles import title
 from runner.store.queries.explore import Explored, Measure, Wanted, explored
-from runner.words import title
 
 
 def page(frame: Frame) -> None:

@@ -15,8 +15,8 @@ from pages.kernels.figures import CLASS_WORDS, ClassBar, class_bars
 from pages.ui.card import Card, draw
 from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame
+from runner.schema.titles import shape_of, title
 from runner.store.queries.kernels import KEY, Part, Trace
-from runner.words import shape_of, title
 
 #: More bars than these are not one picture any more.
 MOST_BARS = 48

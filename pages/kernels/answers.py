@@ -12,8 +12,8 @@ from pages.figures.frame import WORDS, number
 from pages.kernels.figures import CLASS_WORDS
 from pages.ui.markdown import literal, quoted
 from runner.schema import KernelClass
+from runner.schema.titles import title
 from runner.store.queries.kernels import Part, Trace
-from runner.words import title
 
 UNKNOWN = "unknown"
 _ORDER = ("forward", "loss", "backward", "optimizer", UNKNOWN)

@@ -20,7 +20,7 @@ from pages.ui.chosen import chosen
 from pages.ui.evidence import of_details, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
-from runner.analysis.softmax import softmax_flops
+from runner.analysis.costs.softmax import softmax_flops
 from runner.store.queries.kernels import Part, Trace, ranges
 
 #: What a range inside attention does, by what its name says; the first that fits.

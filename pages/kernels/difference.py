@@ -21,10 +21,10 @@ from pages.ui.chosen import chosen, picked
 from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import quoted
-from runner.analysis.differences import REST, Change, changes
+from runner.analysis.compare.differences import REST, Change, changes
+from runner.schema.titles import shape_of
 from runner.store.queries.kernels import KEY, Part, Trace, kernels
 from runner.store.queries.selection import Shape
-from runner.words import shape_of
 
 #: The bar for the time of a step in which no kernel ran, less what kernels overlap.
 OUTSIDE = "outside kernels"

@@ -21,8 +21,8 @@ from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
 from pages.ui.permalink import link
 from pages.ui.zoom import linked
-from runner.commands import sweep_commands
 from runner.errors import DatabaseBusy
+from runner.plan.commands import sweep_commands
 from runner.store.queries.timelines import Timeline, columns, largest_at, parts_at, timelines
 
 MOST_SHOWN = 25

@@ -14,7 +14,7 @@ from pages.ui.frame import Answer, Frame, Page
 from pages.ui.samples import draw_samples
 from pages.ui.states import no_rows
 from pages.ui.trust import draw_trust
-from runner.analysis.comparison import LeftOut
+from runner.analysis.compare.speedups import LeftOut
 
 BASELINE = "fp32"
 

@@ -15,7 +15,7 @@ from pages.ui.chosen import rows_of
 from pages.ui.comparison import comparison
 from pages.ui.evidence import Found, of_cells, of_rows, say
 from pages.ui.frame import Frame
-from runner.analysis.comparison import Speedup
+from runner.analysis.compare.speedups import Speedup
 from runner.schema import TABLES, NumericsCell, NumericsRow, StepCell
 from runner.store.queries.numerics import precisions
 

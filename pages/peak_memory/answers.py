@@ -15,7 +15,7 @@ from pages.figures.tensors import fine
 from pages.peak_memory.figures import PredictedDot
 from pages.peak_memory.part_figures import CATEGORY_WORDS
 from pages.ui.markdown import literal
-from runner.analysis.pairs import unusual
+from runner.analysis.compare.pairs import unusual
 from runner.schema import TABLES, MemoryCell
 from runner.store.queries.memory import KEY, Kept, Peak
 from runner.store.queries.selection import Shape

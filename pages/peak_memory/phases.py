@@ -18,10 +18,10 @@ from pages.ui.marks import failure_of
 from pages.ui.pin import choose
 from pages.ui.trust import draw_grade
 from runner.schema import TABLES
+from runner.schema.titles import title
 from runner.store.queries import raw
 from runner.store.queries.latest import Rows
 from runner.store.queries.memory import Peak, peaks
-from runner.words import title
 
 
 def draw_phases(frame: Frame, cells: Sequence[Peak]) -> None:

@@ -16,9 +16,9 @@ from pages.ui.evidence import of_cells, of_details
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal
 from pages.ui.tensors import draw_tensors, tensor_rows, tensor_words
-from runner.analysis.activations import block_tensors
-from runner.analysis.costs import PeakBytes, predicted_peak
-from runner.analysis.tensors import beside
+from runner.analysis.costs.activations import block_tensors
+from runner.analysis.costs.steps import PeakBytes, predicted_peak
+from runner.analysis.costs.tensors import beside
 from runner.store.queries.memory import PARTS, Peak, saved_tensors
 
 _MOMENTS = {

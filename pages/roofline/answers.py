@@ -11,10 +11,10 @@ from pages.roofline.figures import rate
 from pages.roofline.limits import Limits
 from pages.ui.answers import share
 from pages.ui.frame import Frame
-from runner.analysis.costs import step_flops
+from runner.analysis.costs.steps import step_flops
 from runner.analysis.roofline import intensity, least_ms, utilization
+from runner.results import Measured
 from runner.schema import StepCell
-from runner.store.queries.steps import Measured
 
 
 def answer(frame: Frame, cells: Sequence[Measured], limits: Limits) -> str:

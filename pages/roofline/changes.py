@@ -19,12 +19,13 @@ from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, quoted, restrict
 from pages.ui.pin import pin
-from runner.analysis.counterfactuals import Counterfactual, bases, counterfactuals
-from runner.analysis.pairs import unusual
+from runner.analysis.compare.counterfactuals import Counterfactual, bases, counterfactuals
+from runner.analysis.compare.pairs import unusual
+from runner.results import Measured
+from runner.schema.titles import title
 from runner.store.queries.roofline import varied_run
 from runner.store.queries.selection import Selection
-from runner.store.queries.steps import Measured, measured, samples_by_round
-from runner.words import title
+from runner.store.queries.steps import measured, samples_by_round
 
 COMMAND = "python -m runner sweep --experiment counterfactuals"
 

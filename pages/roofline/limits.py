@@ -16,8 +16,8 @@ from pages.ui.chosen import rows_of
 from pages.ui.evidence import of_ceilings, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
-from runner.analysis import hardware
-from runner.analysis.activations import Device
+from runner.analysis.costs import hardware
+from runner.analysis.costs.activations import Device
 from runner.analysis.roofline import Change, Roof, changes, measured_roof, promised_roof
 from runner.schema import TABLES, CeilingRow
 from runner.store.queries.latest import Rows

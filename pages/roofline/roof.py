@@ -15,11 +15,11 @@ from pages.ui.card import Card, draw
 from pages.ui.frame import Frame
 from pages.ui.marks import asked_of
 from pages.ui.pin import pin
-from runner.analysis.costs import step_flops
+from runner.analysis.costs.steps import step_flops
 from runner.analysis.roofline import intensity, least_ms
+from runner.results import Measured
 from runner.schema import KernelRow
 from runner.store.queries.roofline import Profiled
-from runner.store.queries.steps import Measured
 
 #: More kernels than these hide each other; the longest are drawn.
 MOST_KERNELS = 120

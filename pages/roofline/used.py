@@ -17,7 +17,7 @@ from pages.ui.frame import Frame
 from pages.ui.marks import asked_of
 from pages.ui.pin import pin
 from runner.analysis.roofline import Utilization, utilization
-from runner.store.queries.steps import Measured
+from runner.results import Measured
 
 #: More steps than these are no list any more.
 MOST_STEPS = 24

@@ -8,7 +8,7 @@ from pages.torch_compile.figures import whole
 from pages.torch_compile.speedups import Bought
 from pages.ui.answers import caveat, in_words, spread
 from pages.ui.frame import Frame
-from runner.analysis.break_even import PaidAfter
+from runner.analysis.compare.break_even import PaidAfter
 
 
 def name_of(frame: Frame, item: Bought) -> str:

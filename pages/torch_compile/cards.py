@@ -16,7 +16,7 @@ from pages.ui.evidence import Found, of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.marks import asked_of, failure_of, place_of
 from pages.ui.pin import pin
-from runner.analysis.comparison import LeftOut
+from runner.analysis.compare.speedups import LeftOut
 from runner.schema import TABLES
 
 

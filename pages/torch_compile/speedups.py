@@ -12,8 +12,8 @@ from pages.torch_compile.figures import Kind
 from pages.ui.comparison import comparison, variants
 from pages.ui.frame import Frame
 from pages.ui.marks import place_of
-from runner.analysis.break_even import PaidAfter, break_even
-from runner.analysis.comparison import LeftOut, Speedup
+from runner.analysis.compare.break_even import PaidAfter, break_even
+from runner.analysis.compare.speedups import LeftOut, Speedup
 from runner.store.queries.compile import CompileCost, compile_costs, question
 
 BASELINE = "eager"

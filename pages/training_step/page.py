@@ -17,7 +17,7 @@ from pages.ui.pin import pin
 from pages.ui.samples import draw_samples
 from pages.ui.states import no_rows
 from pages.ui.trust import draw_trust
-from runner.store.queries.steps import Measured
+from runner.results import Measured
 
 
 def page(frame: Frame) -> None:

@@ -15,8 +15,8 @@ from pages.ui.evidence import of_details, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
 from runner.schema import StepCell
+from runner.schema.titles import title
 from runner.store.queries.steps import EarlyStep, early_steps
-from runner.words import title
 
 
 def draw_warmup(frame: Frame) -> None:

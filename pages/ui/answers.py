@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from pages.figures.frame import WORDS, interval, number
 from pages.ui.frame import Frame
-from runner.analysis.comparison import Comparison, Speedup
-from runner.analysis.pairs import unusual
+from runner.analysis.compare.pairs import unusual
+from runner.analysis.compare.speedups import Comparison, Speedup
+from runner.results import Measured
 from runner.schema import AttentionCell, Cell, Phase
-from runner.store.queries.steps import Measured
 
 #: A ratio with the ends of its 95% interval.
 Ratio = tuple[float, float | None, float | None]

@@ -18,7 +18,7 @@ from pages.ui.formats import shorten, table
 from pages.ui.frame import Frame
 from pages.ui.markdown import plain, restrict
 from pages.ui.permalink import link
-from runner.commands import sweep_commands
+from runner.plan.commands import sweep_commands
 from runner.schema import SweepCell
 
 CONFIG = {

@@ -17,7 +17,7 @@ from pages.ui.chosen import chosen
 from pages.ui.frame import Frame, cached
 from pages.ui.markdown import restrict
 from pages.ui.pin import pin
-from runner.analysis.comparison import Axis, Comparison, LeftOut, compare
+from runner.analysis.compare.speedups import Axis, Comparison, LeftOut, compare
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import measured, samples_by_round
 

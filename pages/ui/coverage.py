@@ -18,13 +18,13 @@ from pages.ui.frame import Frame
 from pages.ui.grid import Place, missing, places
 from pages.ui.markdown import restrict
 from pages.ui.states import no_rows
-from runner.commands import sweep_commands
+from runner.plan.commands import sweep_commands
+from runner.results import Measured
 from runner.schema import TABLES, SweepCell, table_of
 from runner.store.queries.attention import Attended
 from runner.store.queries.kernels import Trace
 from runner.store.queries.memory import Peak
 from runner.store.queries.selection import Shape
-from runner.store.queries.steps import Measured
 
 Held = Measured | Attended | Peak | Trace
 #: More commands than these are not read.

@@ -19,8 +19,8 @@ from pages.ui.formats import shorten
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
 from pages.ui.result import columns_of
-from runner.analysis.comparison import Comparison
-from runner.analysis.verdict import Verdict
+from runner.analysis.compare.speedups import Comparison
+from runner.analysis.compare.verdict import Verdict
 from runner.schema import Row, RunRow, table_of
 from runner.store.queries import details, evidence
 from runner.store.queries.console import Answer

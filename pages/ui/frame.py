@@ -15,12 +15,13 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
-from runner.analysis.pairs import unusual
+from runner.analysis.compare.pairs import unusual
+from runner.results import Measured
 from runner.schema import TABLES, StepCell
-from runner.sizes import shape_name
+from runner.schema.sizes import shape_name
 from runner.store.queries.overview import Contents
 from runner.store.queries.selection import Selection, Shape
-from runner.store.queries.steps import Measured, measured
+from runner.store.queries.steps import measured
 
 T = TypeVar("T")
 #: A page's answer in a sentence, and what brings the rows behind it (`pages.ui.evidence`), if anything does.

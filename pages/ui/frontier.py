@@ -20,7 +20,7 @@ from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
 from runner.schema import TABLES, FrontierCell
-from runner.sizes import SIZES, shape_name
+from runner.schema.sizes import SIZES, shape_name
 from runner.store.queries.attention import Attended, Frontier, frontiers
 
 Model = Literal["context", "batch"]

@@ -11,10 +11,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from pages.ui.frame import size_names
-from runner.analysis.pairs import unusual
+from runner.analysis.compare.pairs import unusual
 from runner.schema import AttentionCell, SweepCell, table_of
+from runner.schema.titles import kind
 from runner.store.queries.selection import Shape
-from runner.words import kind
 
 _SHAPE = tuple(Shape.__dataclass_fields__)
 #: What a row's name begins with, as far as its cells have it.

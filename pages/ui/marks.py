@@ -11,11 +11,11 @@ from pages.figures.frame import WORDS, escape_text
 from pages.figures.phases import PhaseBar
 from pages.figures.speedups import SpeedupDot
 from pages.ui.frame import Frame
-from runner.analysis.comparison import Comparison
+from runner.analysis.compare.speedups import Comparison
+from runner.results import Measured
 from runner.schema import TABLES, StepCell
 from runner.store.queries.attention import Attended
 from runner.store.queries.memory import Peak
-from runner.store.queries.steps import Measured
 
 
 def failure_of(cell: Measured | Attended | Peak) -> str:

@@ -12,11 +12,11 @@ from uuid import UUID
 import streamlit as st
 
 from pages.ui.chosen import heard, report_gone
+from runner.results import Measured
 from runner.schema import SweepCell
+from runner.schema.titles import title
 from runner.store.queries.attention import Attended
 from runner.store.queries.memory import Peak
-from runner.store.queries.steps import Measured
-from runner.words import title
 
 Pinned = TypeVar("Pinned", Measured, Attended, Peak)
 _PARAMETER, _WIDGET = "cell", "_cell"

@@ -18,12 +18,13 @@ from pages.ui.markdown import literal, restrict
 from pages.ui.marks import failure_of
 from pages.ui.pin import choose
 from pages.ui.trust import draw_grade
+from runner.results import Measured, PhaseTime
 from runner.schema import TABLES
+from runner.schema.titles import title
 from runner.store.queries import raw
 from runner.store.queries.attention import Attended, attention_cells
 from runner.store.queries.latest import Rows
-from runner.store.queries.steps import Measured, PhaseTime, find
-from runner.words import title
+from runner.store.queries.steps import find
 
 
 def draw_samples(frame: Frame, cells: Sequence[Measured]) -> None:

@@ -13,7 +13,7 @@ from pages.figures.frame import escape_text
 from pages.figures.tensors import SizePair, size_pairs
 from pages.ui.card import Card, draw
 from pages.ui.frame import Frame
-from runner.analysis.tensors import TensorPair
+from runner.analysis.costs.tensors import TensorPair
 
 _WHOLE = ("attention", "feed_forward")
 

@@ -13,13 +13,13 @@ import streamlit as st
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
-from runner.analysis.audit import Finding, Grade, grade
+from runner.analysis.audit.grades import Finding, Grade, grade
+from runner.results import Measured
 from runner.schema import table_of
+from runner.schema.titles import title
 from runner.store.queries.attention import Attended
 from runner.store.queries.memory import Peak
-from runner.store.queries.steps import Measured
 from runner.store.queries.trust import audited
-from runner.words import title
 
 Judged = Measured | Attended | Peak
 #: More cells than this are not read in full for one sentence.

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from runner.analysis import costs, hardware
-from runner.analysis.activations import Device, kept_bytes, residual_stream_bytes, saved_bytes, weight_bytes
+from runner.analysis.costs import hardware, steps
+from runner.analysis.costs.activations import Device, kept_bytes, residual_stream_bytes, saved_bytes, weight_bytes
 from runner.schema import PHASES, CeilingRow, KernelClass, KernelRow, ModelCell, Phase, ProfileRow
 
 Bound = Literal["compute", "memory", "launch", "unknown"]
@@ -51,8 +51,8 @@ def work(cell: ModelCell, *, device: Device) -> dict[Phase, Work]:
       all when checkpointing computes them again is written and read;
     - optimizer: AdamW's seven numbers a parameter, in the parameter's dtype.
     """
-    forward, logits = costs.forward_flops(cell).total, costs.logits_bytes(cell)
-    weights = costs.matrix_parameters(cell) * weight_bytes(cell)
+    forward, logits = steps.forward_flops(cell).total, steps.logits_bytes(cell)
+    weights = steps.matrix_parameters(cell) * weight_bytes(cell)
     kept = kept_bytes(cell, device=device)
     saved = saved_bytes(cell, device=device)
     again = saved.layers * (saved.block - saved.weight_copies) if cell.checkpoint_blocks else 0
@@ -61,10 +61,10 @@ def work(cell: ModelCell, *, device: Device) -> dict[Phase, Work]:
         "forward": Work(flops=forward, moved_bytes=weights + written + logits),
         "loss": Work(flops=0, moved_bytes=2 * logits),
         "backward": Work(
-            flops=2 * forward + costs.recomputed_flops(cell),
-            moved_bytes=logits + weights + kept + 2 * again + costs.gradient_bytes(cell),
+            flops=2 * forward + steps.recomputed_flops(cell),
+            moved_bytes=logits + weights + kept + 2 * again + steps.gradient_bytes(cell),
         ),
-        "optimizer": Work(flops=0, moved_bytes=ADAMW_MOVES * costs.parameter_bytes(cell)),
+        "optimizer": Work(flops=0, moved_bytes=ADAMW_MOVES * steps.parameter_bytes(cell)),
     }
     return {phase: of_phase[phase] for phase in PHASES[cell.mode]}
 
@@ -165,7 +165,7 @@ class Utilization:
 def utilization(cell: ModelCell, *, step_ms: float, peak_flops_per_s: float) -> Utilization:
     """What part of a peak, measured or promised, a step of this length makes use of."""
     passes = 1 if cell.mode in ("inference", "forward") else 3
-    forward, all_done = costs.forward_flops(cell), costs.step_flops(cell)
+    forward, all_done = steps.forward_flops(cell), steps.step_flops(cell)
     at_peak = peak_flops_per_s * step_ms / 1e3
     return Utilization(
         mfu=passes * forward.total / at_peak,

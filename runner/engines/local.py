@@ -24,9 +24,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from runner.engines.job import CeilingJob, Ceilings, Job, Measurement, Outcome
 from runner.engines.telemetry import Telemetry, gpu_handle
 from runner.errors import StepscopeError
+from runner.job import CeilingJob, Ceilings, Job, Measurement, Outcome
 
 #: How often the caller of a long job is told that it is still running.
 BEAT_SECONDS = 1.0
@@ -54,7 +54,7 @@ class LocalEngine:
         self.context: ForkServerContext | SpawnContext
         if sys.platform == "linux":
             self.context = multiprocessing.get_context("forkserver")
-            self.context.set_forkserver_preload(["runner.worker"])
+            self.context.set_forkserver_preload(["runner.engines.worker"])
         else:
             self.context = multiprocessing.get_context("spawn")
 
@@ -146,7 +146,7 @@ def _with(measurement: Measurement, telemetry: Telemetry) -> Measurement:
 
 def _work(pipe: Connection, job: Job | CeilingJob | str, log: str) -> None:
     """The worker's own work. Imported over there, where torch is: the sweep needs none and starts a second sooner."""
-    from runner.worker import work
+    from runner.engines.worker import work
 
     work(pipe, job, log)
 

@@ -1,4 +1,4 @@
-"""The experiments. A new one is a file beside these and a line here; its question and grids are in `runner.presets`."""
+"""The experiments. A new one is a file and a line here; `runner.plan.presets` has its question and its grids."""
 
 from runner.experiments import (
     attention,
@@ -11,7 +11,7 @@ from runner.experiments import (
     numerics,
 )
 from runner.experiments.experiment import Experiment
-from runner.measure.frontier import measure_trial
+from runner.measure.memory.frontier import measure_trial
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     benchmark.EXPERIMENT,

@@ -7,6 +7,6 @@ a row with the bytes it asked for.
 """
 
 from runner.experiments.experiment import Experiment
-from runner.measure.attention import measure_attention
+from runner.measure.timing.attention import measure_attention
 
 EXPERIMENT = Experiment(name="attention", measure=measure_attention)

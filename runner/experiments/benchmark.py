@@ -6,6 +6,6 @@ Answers B1, B2, B3 and C2. All phases of a cell are timed inside the same real s
 """
 
 from runner.experiments.experiment import Experiment
-from runner.measure.step import measure_step
+from runner.measure.timing.step import measure_step
 
 EXPERIMENT = Experiment(name="benchmark", measure=measure_step)

@@ -7,6 +7,6 @@ warm one are both in the row.
 """
 
 from runner.experiments.experiment import Experiment
-from runner.measure.step import measure_step
+from runner.measure.timing.step import measure_step
 
 EXPERIMENT = Experiment(name="compile", measure=measure_step)

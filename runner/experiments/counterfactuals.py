@@ -6,6 +6,6 @@ The same step with one thing changed at a time, measured in the same sweep; what
 """
 
 from runner.experiments.experiment import Experiment
-from runner.measure.step import measure_step
+from runner.measure.timing.step import measure_step
 
 EXPERIMENT = Experiment(name="counterfactuals", measure=measure_step)

@@ -2,13 +2,13 @@
 
     EXPERIMENT = Experiment(name="benchmark", measure=measure_step)
 
-Its question and its cells stand in `runner.presets` under the same name: they are needed where torch is not.
+Its question and its cells stand in `runner.plan.presets` under the same name: they are needed where torch is not.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from runner.engines.job import Job, Measurement
+from runner.job import Job, Measurement
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,6 @@ Answers K1 to K5. A pass of its own under the profiler: profiled time is never s
 """
 
 from runner.experiments.experiment import Experiment
-from runner.measure.kernels import measure_kernels
+from runner.measure.profiling.kernels import measure_kernels
 
 EXPERIMENT = Experiment(name="kernels", measure=measure_kernels)

@@ -6,6 +6,6 @@ Answers M1 to M6. One steady step is recorded, allocation by allocation, after a
 """
 
 from runner.experiments.experiment import Experiment
-from runner.measure.memory_step import measure_memory
+from runner.measure.memory.step import measure_memory
 
 EXPERIMENT = Experiment(name="memory", measure=measure_memory)

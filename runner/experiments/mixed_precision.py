@@ -7,6 +7,6 @@ cell that both ask for is measured once.
 """
 
 from runner.experiments.experiment import Experiment
-from runner.measure.step import measure_step
+from runner.measure.timing.step import measure_step
 
 EXPERIMENT = Experiment(name="mixed-precision", measure=measure_step)

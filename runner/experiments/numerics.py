@@ -6,6 +6,6 @@ Answers P1 and P2: sums bit by bit, the dtypes of a pass as they were, the error
 """
 
 from runner.experiments.experiment import Experiment
-from runner.measure.numerics import measure_numerics
+from runner.measure.numerics.errors import measure_numerics
 
 EXPERIMENT = Experiment(name="numerics", measure=measure_numerics)

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
-from runner.analysis.attention_tensors import flex_block
+from runner.analysis.costs.attention_tensors import flex_block
 from runner.errors import UsageError
 from runner.models.spans import span
 

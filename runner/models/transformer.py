@@ -26,7 +26,7 @@ from runner.errors import UsageError
 from runner.models.attention import implementation
 from runner.models.spans import span
 from runner.schema import ModelCell
-from runner.sizes import check_shape
+from runner.schema.sizes import check_shape
 
 ROPE_BASE = 10_000.0
 NORM_EPSILON = 1e-5

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from runner.errors import DatabaseMissing
-from runner.grids import GRIDS
+from runner.plan.grids import GRIDS
 from runner.schema import (
     DONE,
     TABLES,

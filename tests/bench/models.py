@@ -34,7 +34,7 @@ from runner.analysis.statistics import summarize
 from runner.engines.local import ENVIRONMENT
 from runner.models.transformer import Transformer
 from runner.schema import StepCell
-from runner.sizes import SIZES
+from runner.schema.sizes import SIZES
 from tests.bench.result import Result
 
 WARMUP, ROUNDS = 5, 40

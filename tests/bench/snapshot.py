@@ -15,10 +15,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from runner.importers.snapshots.importing import import_snapshot
 from runner.schema import RunRow, new_id
 from runner.store.database import ingest
 from runner.store.spool import Spool
-from runner.timeline.importing import import_snapshot
 from tests.bench.result import Result
 
 EVENTS, STACKS, FRAMES = 100_000, 200, 30

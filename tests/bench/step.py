@@ -21,12 +21,12 @@ from torch.nn import functional
 
 from runner.analysis.statistics import ratio_interval
 from runner.engines.local import ENVIRONMENT
-from runner.measure import timing
-from runner.measure.device import Device
-from runner.measure.step import ModelStep
+from runner.measure.machine.device import Device
+from runner.measure.timing import timing
+from runner.measure.timing.step import ModelStep
 from runner.models.transformer import Transformer
 from runner.schema import PHASES, StepCell
-from runner.sizes import SIZES
+from runner.schema.sizes import SIZES
 from tests.bench.result import Result
 
 PAIRS, WARMUP, EMPTY = 200, 10, 2_000

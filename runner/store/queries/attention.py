@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from runner.results import PhaseTime, Rounds
 from runner.schema import TABLES, AttentionCell, FrontierCell, Phase
 from runner.store.database import open_reader
 from runner.store.queries.latest import Rows, latest
-from runner.store.queries.steps import PhaseTime, Rounds
 
 KEY = TABLES["attention"].key
 #: Columns of which the largest over the rounds counts.

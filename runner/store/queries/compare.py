@@ -18,8 +18,18 @@ from uuid import UUID
 
 import duckdb
 
-from runner.analysis.pairs import closest, preference
-from runner.analysis.verdict import Answered, Compared, ComparedPhase, LeftOut, Pair, Partners, Side, Verdict, judge
+from runner.analysis.compare.pairs import closest, preference
+from runner.analysis.compare.verdict import (
+    Answered,
+    Compared,
+    ComparedPhase,
+    LeftOut,
+    Pair,
+    Partners,
+    Side,
+    Verdict,
+    judge,
+)
 from runner.errors import UsageError
 from runner.schema import TABLES, AttentionCell, MemoryCell, RunRow, StepCell
 from runner.store.database import open_reader

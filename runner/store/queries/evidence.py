@@ -15,7 +15,7 @@ from uuid import UUID
 
 import duckdb
 
-from runner.analysis.environments import COLUMNS
+from runner.analysis.compare.environments import COLUMNS
 from runner.schema import TABLES
 from runner.store.database import open_reader
 from runner.store.queries.counted import among, counted, every, literal

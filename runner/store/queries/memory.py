@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-from runner.analysis.tensors import MeasuredTensor
+from runner.analysis.costs.tensors import MeasuredTensor
 from runner.schema import TABLES, MemoryCell
 from runner.store.database import open_reader
 from runner.store.queries.latest import Rows, latest

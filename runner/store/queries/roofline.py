@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+from runner.analysis.compare.counterfactuals import AXES
 from runner.schema import TABLES, CeilingRow, KernelRow, ProfileRow
 from runner.store.database import open_reader
 from runner.store.queries.latest import Rows, latest
 from runner.store.queries.selection import MACHINE
-
-#: What may be changed about a step, its shape and mode left as they are.
-AXES = ("precision", "weights_dtype", "attention", "optimizer", "backend", "checkpoint_blocks")
 
 _CEILINGS = tuple(column.name for column in TABLES["ceilings"].columns)
 _PROFILES = tuple(column.name for column in TABLES["profiles"].columns)

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import duckdb
 
-from runner.analysis.verdict import Kind, Side
+from runner.analysis.compare.verdict import Kind, Side
 from runner.schema import TABLES
 from runner.store.database import open_reader
 from runner.store.queries.selection import MACHINE

@@ -12,48 +12,13 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from runner.results import Measured, PhaseTime, Rounds
 from runner.schema import TABLES, Phase, StepCell
 from runner.store.database import open_reader
 from runner.store.queries.selection import Selection
 
 KEY = TABLES["steps"].key
 
-
-@dataclass(frozen=True, kw_only=True)
-class PhaseTime:
-    """One phase of one cell over all its rounds, in ms."""
-
-    median_ms: float
-    mean_ms: float | None
-    std_ms: float | None
-    low_ms: float | None
-    high_ms: float | None
-    n: int | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """One cell on one machine, over its rounds. `status` is ok when any round is; `times` is empty when none is."""
-
-    cell_id: UUID
-    run_id: UUID
-    cell: StepCell
-    cell_key: str
-    machine: str | None
-    torch: str | None
-    status: str
-    failed_phase: str | None
-    message: str | None
-    rounds: int
-    failed_rounds: int
-    parameters: int | None
-    tokens_per_s: float | None
-    mfu: float | None
-    compile_seconds: float | None
-    times: dict[Phase, PhaseTime]
-
-
-Rounds = tuple[tuple[float, ...], ...]
 
 _CELLS = """
     SELECT machine, cell_key, {key}, max(run_id) AS run_id, any_value(torch) AS torch, any_value(parameters),

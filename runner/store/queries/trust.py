@@ -13,9 +13,9 @@ from uuid import UUID
 
 import duckdb
 
-from runner.analysis.audit import FAULT_PHASES, judge
-from runner.analysis.findings import Audited, Finding, Seen
-from runner.analysis.pair_rules import FAULT_RULES, PAIR_RULES, together
+from runner.analysis.audit.findings import Audited, Finding, Seen
+from runner.analysis.audit.grades import FAULT_PHASES, judge
+from runner.analysis.audit.pair_rules import FAULT_RULES, PAIR_RULES, together
 from runner.schema import TABLES, AttentionRow, MemoryRow, RunRow, StepRow, TelemetryRow, TimingRow
 from runner.store.database import open_reader
 from runner.store.queries.steps import STEP_MS

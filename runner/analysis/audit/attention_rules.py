@@ -1,0 +1,69 @@
+"""Does an attention cell mean what its row says? Rules about its rate, its result and its axes.
+
+[finding for rule in ATTENTION_RULES if (finding := rule(row, seen))]
+
+Each rule's name is its finding's code.
+"""
+
+from collections.abc import Callable
+
+from runner.analysis.audit.findings import Finding, Seen, doubt, fault, note
+from runner.analysis.costs import hardware
+from runner.analysis.costs.attention_tensors import is_unfused
+from runner.schema import AttentionRow
+
+AttentionRule = Callable[[AttentionRow, Seen], Finding | None]
+
+#: Saved bytes this far from the closed formula, as a share, where the formula is exact.
+OFF = 0.02
+
+
+def above_peak(row: AttentionRow, seen: Seen) -> Finding | None:
+    """Achieved FLOP/s over the datasheet's dense peak; bytes/s over its bandwidth only where the L2 cache is cold."""
+    name = seen.run.device_name if seen.run else None
+    peak, bandwidth = hardware.peak_flops(name or "", row.precision), hardware.peak_bandwidth(name or "")
+    rate = max(row.forward_flops_per_s or 0.0, row.backward_flops_per_s or 0.0)
+    if peak and rate > peak:
+        sentence = (
+            f"{rate / 1e12:,.0f} TFLOP/s are {rate / peak:.2f} times what the device can do in {row.precision}: it was "
+            "another precision, or not all was timed."
+        )
+        return fault("above_peak", sentence, flops_per_s=rate, peak_flops_per_s=peak)
+    moved = row.forward_bytes_per_s or 0.0
+    if bandwidth and row.cache == "cold" and moved > bandwidth:
+        sentence = (
+            f"{moved / 1e9:,.0f} GB/s are {moved / bandwidth:.2f} times the bandwidth there is: not all was timed."
+        )
+        return fault("above_peak", sentence, bytes_per_s=moved, peak_bytes_per_s=bandwidth)
+    return None
+
+
+def wrong_result(row: AttentionRow, seen: Seen) -> Finding | None:
+    error = max(row.output_error or 0.0, row.gradient_error or 0.0)
+    if row.tolerance is None or error <= row.tolerance:
+        return None
+    sentence = f"Its result is {error:.1e} off the float64 one; {row.tolerance:.0e} is allowed."
+    return fault("wrong_result", sentence, error=error, tolerance=row.tolerance)
+
+
+def swapped_axes(row: AttentionRow, seen: Seen) -> Finding | None:
+    if row.d_head <= row.seq_len:
+        return None
+    sentence = (
+        f"Heads {row.d_head:,} wide over {row.seq_len:,} tokens: wider than the sequence is long, as when the two axes "
+        "change places."
+    )
+    return doubt("swapped_axes", sentence, d_head=row.d_head, seq_len=row.seq_len)
+
+
+def prediction_off(row: AttentionRow, seen: Seen) -> Finding | None:
+    """Only where the formula is exact: unfused and eager."""
+    saved, predicted = row.saved_bytes, row.predicted_saved_bytes
+    exact = is_unfused(row) and row.backend == "eager"
+    if not exact or saved is None or not predicted or abs(saved / predicted - 1) <= OFF:
+        return None
+    sentence = f"It keeps {saved / predicted:.2f} times the bytes for backward that its shape calls for."
+    return note("prediction_off", sentence, saved_bytes=saved, predicted_bytes=predicted)
+
+
+ATTENTION_RULES: tuple[AttentionRule, ...] = (above_peak, wrong_result, swapped_axes, prediction_off)

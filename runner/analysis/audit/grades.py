@@ -1,0 +1,59 @@
+"""Can this row be trusted, and why not? Rows in, findings out; a row's grade follows from its findings.
+
+    findings = audit(row, step_ms=[12.9, 12.1, 12.2, ...], telemetry=[...]);  grade(findings)  ->  "B"
+
+Each rule is one function that says one sentence, with the numbers it rests on. A rule without its numbers (a published
+table keeps no samples) says nothing: no finding does not mean no fault. The thresholds are stated beside the rules:
+`time_rules`, `step_rules`, `attention_rules`, `memory_rules`. What only several rows together show: `pair_rules`.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from runner.analysis.audit.attention_rules import ATTENTION_RULES
+from runner.analysis.audit.findings import Audited, Seen
+from runner.analysis.audit.findings import Finding as Finding
+from runner.analysis.audit.findings import Grade as Grade
+from runner.analysis.audit.findings import grade as grade
+from runner.analysis.audit.memory_rules import BYTE_RULES, LOST_RULES, MEMORY_RULES
+from runner.analysis.audit.step_rules import STEP_RULES
+from runner.analysis.audit.time_rules import TIME_RULES, shared_gpu
+from runner.schema import AttentionRow, MemoryRow, Phase, RunRow, StepRow, TelemetryRow, TimingRow
+
+#: Beside the row and its run, all that a fault rests on: what samples and telemetry show is no more than a doubt.
+FAULT_PHASES: tuple[Phase, ...] = ("forward", "backward")
+
+
+def audit(
+    row: Audited,
+    *,
+    step_ms: Sequence[float] = (),
+    telemetry: Sequence[TelemetryRow] = (),
+    timings: Sequence[TimingRow] = (),
+    run: RunRow | None = None,
+) -> list[Finding]:
+    """What is to be said of a row. `step_ms` are its measured steps in order, warm-up left out (ms); `telemetry` is
+    what the GPU was seen doing meanwhile; `timings` are its summaries by phase; `run` names the machine."""
+    by_phase = {timing.phase: timing for timing in timings}
+    return judge(row, Seen(step_ms=step_ms, telemetry=telemetry, timings=by_phase, run=run))
+
+
+def judge(row: Audited, seen: Seen) -> list[Finding]:
+    """The same, of what is known already."""
+    return [finding for finding in _findings(row, seen) if finding]
+
+
+def _findings(row: Audited, seen: Seen) -> Iterator[Finding | None]:
+    if row.status == "oom":
+        yield from (rule(row, seen) for rule in LOST_RULES)
+    if row.status != "ok":
+        return
+    if isinstance(row, StepRow):
+        yield from (rule(row, seen) for rule in STEP_RULES)
+    elif isinstance(row, AttentionRow):
+        yield from (rule(row, seen) for rule in ATTENTION_RULES)
+    if isinstance(row, MemoryRow):
+        yield from (rule(row, seen) for rule in MEMORY_RULES)
+        yield shared_gpu(row, seen)
+    else:
+        yield from (rule(row, seen) for rule in TIME_RULES)
+    yield from (rule(row, seen) for rule in BYTE_RULES)

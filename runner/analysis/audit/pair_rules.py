@@ -1,0 +1,148 @@
+"""What only several rows together show: time that does not grow with the work, options without effect.
+
+    together([(row, seen), (other, other_seen)])      ->  {row.cell_id: [Finding(code="launch_bound", …)]}
+
+Rows are put beside each other when they are of one run and round, measured alike, and differ in one axis alone. Each
+rule's name is its findings' code. Limits: cells of different runs are not compared.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from uuid import UUID
+
+from runner.analysis.audit.findings import Audited, Finding, Seen, digits, fault, note
+from runner.schema import MemoryRow, Phase, StepRow
+
+Known = tuple[Audited, Seen]
+Found = Iterator[tuple[UUID, Finding]]
+PairRule = Callable[[Sequence[Known]], Found]
+#: A size and its time in ms.
+Point = tuple[int, float]
+
+#: Time that grows by less than this share while the work doubles does not depend on the work.
+FLAT = 0.10
+#: Two ways that differ by less than this share, in forward and in backward, took the same time.
+SAME = 0.01
+#: Bytes that differ by less than this share are the same but for rounding.
+SAME_BYTES = 1e-4
+#: Bytes this close to their prediction are as they should be.
+EXPECTED = 0.02
+#: What else partners may differ in: what is not compiled has no compiler's cache.
+_WITH: Mapping[str, tuple[str, ...]] = {"backend": ("compile_cache",)}
+HALF = ("bf16", "fp16")
+_BOTH: tuple[Phase, ...] = ("forward", "backward")
+
+
+def together(known: Sequence[Known], *, rules: Sequence[PairRule] | None = None) -> dict[UUID, list[Finding]]:
+    """The findings of each row that has any, by all rules or by these."""
+    found: dict[UUID, list[Finding]] = defaultdict(list)
+    for rule in rules or PAIR_RULES:
+        for cell_id, finding in rule(known):
+            if finding.code not in {item.code for item in found[cell_id]}:
+                found[cell_id].append(finding)
+    return dict(found)
+
+
+def launch_bound(known: Sequence[Known]) -> Found:
+    """Twice the work and the same time: the host's launches set it. Both ends of a flat stretch are named."""
+    for axis, words in (("context", "context"), ("seq_len", "sequence length"), ("batch", "batch")):
+        for family in _families(known, axis):
+            timed = [(getattr(row, axis), time, row.cell_id) for row, seen in family if (time := _whole_ms(seen))]
+            for size, time, cell_id in timed:
+                flat = [(other, other_ms) for other, other_ms, _ in timed if _is_flat((size, time), (other, other_ms))]
+                if flat:
+                    ends = sorted([(size, time), max(flat, key=lambda other: abs(other[0] - size))])
+                    yield cell_id, _flat(words, *ends)
+
+
+def _is_flat(one: Point, other: Point) -> bool:
+    (small, fast), (large, slow) = sorted([one, other])
+    return large >= 2 * small and slow <= fast * (1 + FLAT)
+
+
+def _flat(words: str, small: Point, large: Point) -> Finding:
+    sentence = (
+        f"With a {words} of {small[0]:,} it takes {digits(small[1])} ms and with {large[0]:,} {digits(large[1])} ms: "
+        f"launch-bound, starting the operations sets the time. That does not make a larger {words} free."
+    )
+    return note("launch_bound", sentence, small=small[0], large=large[0], small_ms=small[1], large_ms=large[1])
+
+
+def no_effect(known: Sequence[Known]) -> Found:
+    """Options that change nothing: half precision with the bytes of float32; a variant with the baseline's time."""
+    for axis, baseline in (("precision", "fp32"), ("backend", "eager")):
+        for family in _families(known, axis):
+            base = next((item for item in family if getattr(item[0], axis) == baseline), None)
+            for row, seen in family if base else ():
+                variant: str = getattr(row, axis)
+                if base is None or variant == baseline:
+                    continue
+                same = _same_bytes(base[0], row) if variant in HALF else None
+                if same:
+                    sentence = f"{variant} and {baseline} both take {same:,} bytes: {variant} was never entered."
+                    yield row.cell_id, fault("no_effect", sentence, same_bytes=same)
+                elif times := _same_time(base[1], seen):
+                    sentence = (
+                        f"{variant} takes as long as {baseline} ({times}): it had no effect, or something else sets "
+                        "the time."
+                    )
+                    yield row.cell_id, note("no_effect", sentence, variant=variant)
+
+
+def _same_bytes(wide: Audited, narrow: Audited) -> int | None:
+    """The bytes that both take, unless that was to be expected: sdpa-math computes in float32 whatever it is given."""
+    (first, _), (second, expected) = _activation_bytes(wide), _activation_bytes(narrow)
+    if not first or not second or abs(second / first - 1) > SAME_BYTES:
+        return None
+    return None if expected and abs(second / expected - 1) <= EXPECTED else second
+
+
+def _activation_bytes(row: Audited) -> tuple[int | None, int | None]:
+    """Measured and predicted: what is kept for backward or, where that is unknown or nothing, the peak, unless the
+    optimizer makes it, whose bytes do not depend on the precision."""
+    if isinstance(row, StepRow):
+        return (None, None) if row.mode == "train" else (row.peak_allocated_bytes, row.predicted_peak_bytes)
+    if row.saved_bytes:
+        return row.saved_bytes, None if isinstance(row, MemoryRow) else row.predicted_saved_bytes
+    if isinstance(row, MemoryRow) and row.peak_phase == "optimizer":
+        return None, None
+    return row.peak_allocated_bytes, row.predicted_peak_bytes
+
+
+def _same_time(base: Seen, other: Seen) -> str | None:
+    """The times, where forward and backward are both alike; one alone may be chance."""
+    said = []
+    for phase in _BOTH:
+        first, second = base.typical_ms(phase), other.typical_ms(phase)
+        if not first or not second or abs(second / first - 1) > SAME:
+            return None
+        said.append(f"{phase} {digits(second)} against {digits(first)} ms")
+    return ", ".join(said)
+
+
+def _whole_ms(seen: Seen) -> float | None:
+    """Time of the whole cell, by the widest phase that is known."""
+    both = (seen.typical_ms("forward"), seen.typical_ms("backward"))
+    summed = (both[0] or 0.0) + (both[1] or 0.0)
+    return seen.typical_ms("step") or seen.typical_ms("forward_backward") or summed or None
+
+
+def _families(known: Sequence[Known], axis: str) -> Iterator[list[Known]]:
+    """Rows with results that differ in the axis alone."""
+    found: Mapping[tuple[object, ...], list[Known]] = defaultdict(list)
+    names = {kind: kind.names() for kind in {type(row) for row, _ in known}}
+    rest = {
+        kind: attrgetter("run_id", "round", *(name for name in of if name not in (axis, *_WITH.get(axis, ()))))
+        for kind, of in names.items()
+        if axis in of
+    }
+    for row, seen in known:
+        if row.status == "ok" and type(row) in rest:
+            found[(type(row), *rest[type(row)](row))].append((row, seen))
+    yield from (family for family in found.values() if len(family) > 1)
+
+
+PAIR_RULES: tuple[PairRule, ...] = (launch_bound, no_effect)
+#: Those of them that find faults.
+FAULT_RULES: tuple[PairRule, ...] = (no_effect,)

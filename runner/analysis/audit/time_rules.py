@@ -1,0 +1,176 @@
+"""Can these times be trusted? Rules about samples, their summaries, the host's clock and the GPU's state.
+
+    [finding for rule in TIME_RULES if (finding := rule(row, seen))]
+
+They hold for whole steps and for attention alike. Each rule's name is its finding's code.
+"""
+
+import math
+import statistics
+from collections.abc import Callable
+
+from runner.analysis.audit.findings import Finding, Seen, digits, doubt, fault, note
+from runner.schema import AttentionRow, Phase, StepRow, TimingRow
+
+Timed = StepRow | AttentionRow
+TimeRule = Callable[[Timed, Seen], Finding | None]
+
+LEAST_STEPS = 10
+#: A first step this many times the median of the others was cold.
+COLD = 1.5
+#: A standard deviation this large a share of the mean, where no samples say why, is that of one cold step among others.
+SPREAD = 0.3
+#: Steps whose last third is this much slower or faster than the first have drifted.
+DRIFT = 0.10
+#: A median known no better than this (width of its interval over itself) decides little.
+WIDE = 0.10
+#: Backward takes about twice as long as forward; what lies outside these is no backward pass in the device's memory.
+LEAST_RATIO, MOST_RATIO = 0.5, 20.0
+#: A peak predicted beyond this share of the device's memory may have spilled to the host's.
+FULL = 0.8
+#: Where the host's clock over the phases is at least this share of the device's, the device waited for the host.
+HOST_BOUND = 0.99
+_COMPUTING: tuple[Phase, ...] = ("forward", "loss", "backward")
+
+
+def too_few_samples(row: Timed, seen: Seen) -> Finding | None:
+    if row.steps is None or row.steps >= LEAST_STEPS:
+        return None
+    what = "steps" if isinstance(row, StepRow) else "iterations"
+    sentence = f"Only {row.steps} {what} were measured; {LEAST_STEPS} are the least for an interval worth having."
+    return doubt("too_few_samples", sentence, steps=row.steps)
+
+
+def wide_interval(row: Timed, seen: Seen) -> Finding | None:
+    share = row.interval_share if isinstance(row, StepRow) else _width(seen.timings.get("forward_backward"))
+    if share is None or share <= WIDE:
+        return None
+    what = "step" if isinstance(row, StepRow) else "time of forward and backward"
+    sentence = f"The median {what} is known only to ±{share * 50:.0f}%: measure longer or on a quieter machine."
+    return doubt("wide_interval", sentence, interval_share=share)
+
+
+def _width(timing: TimingRow | None) -> float | None:
+    """Width of the median's interval over the median."""
+    if timing is None or timing.low_ms is None or timing.high_ms is None or not timing.median_ms:
+        return None
+    return (timing.high_ms - timing.low_ms) / timing.median_ms
+
+
+def cold_step(row: Timed, seen: Seen) -> Finding | None:
+    """From the samples or, where only mean and spread are known, from those: one step that exceeds the n - 1 others by
+    e adds e / n to the mean and makes the sample standard deviation e / √n, so the others took mean − std / √n."""
+    if len(seen.step_ms) >= LEAST_STEPS:
+        first, usual = seen.step_ms[0], statistics.median(seen.step_ms[1:])
+        if first <= COLD * usual:
+            return None
+        sentence = f"The first measured step took {first:,.1f} ms and the others {usual:,.1f} ms: warm up longer."
+        return doubt("cold_step", sentence, first_ms=first, median_ms=usual)
+    if seen.step_ms:
+        return None
+    phases = ((name, timing) for name, timing in seen.timings.items() if timing.median_ms is None)
+    return next((found for name, timing in phases if (found := _cold_mean(name, timing))), None)
+
+
+def _cold_mean(phase: Phase, timing: TimingRow) -> Finding | None:
+    mean, std, n = timing.mean_ms, timing.std_ms, timing.n
+    if mean is None or std is None or std <= SPREAD * abs(mean):
+        return None
+    sentence = f"The mean of {phase} is {mean:,.1f} ms with a standard deviation of {std:,.1f} ms"
+    if n is None or n < 2 or std / math.sqrt(n) >= mean:
+        return doubt("cold_step", f"{sentence}: its steps differ too much for a mean.", mean_ms=mean, std_ms=std)
+    steady = mean - std / math.sqrt(n)
+    sentence += f", as one cold step among {n} makes it: the others then took about {steady:,.1f} ms."
+    return doubt("cold_step", sentence, mean_ms=mean, std_ms=std, steady_ms=steady)
+
+
+def drifting(row: Timed, seen: Seen) -> Finding | None:
+    if len(seen.step_ms) < LEAST_STEPS:
+        return None
+    rest = seen.step_ms[1:]
+    third = len(rest) // 3
+    early, late = statistics.median(rest[:third]), statistics.median(rest[-third:])
+    if abs(late / early - 1) <= DRIFT:
+        return None
+    sentence = (
+        f"The steps went from {early:,.1f} to {late:,.1f} ms while they were measured: clocks or neighbors changed."
+    )
+    return doubt("drifting", sentence, early_ms=early, late_ms=late)
+
+
+def throttled(row: Timed, seen: Seen) -> Finding | None:
+    reasons = sorted({reason for item in seen.telemetry for reason in (item.throttle_reasons or "").split(",")} - {""})
+    if not reasons:
+        return None
+    sentence = f"The driver held the clocks down while this cell was measured: {', '.join(reasons)}."
+    return doubt("throttled", sentence, reasons=", ".join(reasons))
+
+
+def shared_gpu(row: object, seen: Seen) -> Finding | None:
+    others = max((item.foreign_processes or 0 for item in seen.telemetry), default=0)
+    if not others:
+        return None
+    many = "Another process was" if others == 1 else f"{others} other processes were"
+    return doubt("shared_gpu", f"{many} on the GPU while this cell was measured.", foreign_processes=others)
+
+
+def impossible_ratio(row: Timed, seen: Seen) -> Finding | None:
+    """Twice the products, so about twice the time. Below half: backward was worked out by subtraction, or the two were
+    not timed in one step. Far above, of a cell that fits: its first backward pass was counted."""
+    times, ratio = _ratio(seen)
+    if ratio is None or LEAST_RATIO <= ratio < MOST_RATIO or (ratio >= MOST_RATIO and _may_spill(row, seen)):
+        return None
+    why = "the two cannot be of one warm step" if ratio < LEAST_RATIO else "it fits into memory, so that this was cold"
+    sentence = f"Backward takes {digits(times[1])} ms and forward {digits(times[0])} ms: {why}."
+    return fault("impossible_ratio", sentence, forward_ms=times[0], backward_ms=times[1])
+
+
+def spilled(row: Timed, seen: Seen) -> Finding | None:
+    """A driver that moves memory to the host instead of refusing it makes backward tens to hundreds of times slower."""
+    times, ratio = _ratio(seen)
+    if ratio is None or ratio < MOST_RATIO or not _may_spill(row, seen):
+        return None
+    sentence = f"Backward takes {ratio:,.0f} times as long as forward: the driver spilled to the host's memory."
+    return fault("spilled", sentence, forward_ms=times[0], backward_ms=times[1])
+
+
+def _ratio(seen: Seen) -> tuple[tuple[float, float], float | None]:
+    """Times of forward and backward, and backward over forward."""
+    forward, backward = seen.typical_ms("forward"), seen.typical_ms("backward")
+    if not forward or backward is None:
+        return (0.0, 0.0), None
+    return (forward, backward), backward / forward
+
+
+def _may_spill(row: Timed, seen: Seen) -> bool:
+    """Whether the cell fills the device, as far as is known."""
+    if row.predicted_peak_bytes is None or seen.device_bytes is None:
+        return True
+    return row.predicted_peak_bytes > FULL * seen.device_bytes
+
+
+def launch_bound(row: Timed, seen: Seen) -> Finding | None:
+    """The device ends each phase at the moment in which the host has issued it: it waited for the host."""
+    times = [seen.timings[phase] for phase in _COMPUTING if phase in seen.timings]
+    pairs = [(t.host_median_ms, t.median_ms) for t in times if t.clock == "cuda-event" and t.host_median_ms]
+    host, device = sum(pair[0] for pair in pairs), sum(pair[1] or 0.0 for pair in pairs)
+    if not device or host < HOST_BOUND * device:
+        return None
+    sentence = (
+        f"The host needs {digits(host)} ms to issue what takes the GPU {digits(device)} ms: launch-bound, the GPU "
+        "waits, and a faster one would not help."
+    )
+    return note("launch_bound", sentence, host_ms=host, device_ms=device)
+
+
+TIME_RULES: tuple[TimeRule, ...] = (
+    too_few_samples,
+    wide_interval,
+    cold_step,
+    drifting,
+    throttled,
+    shared_gpu,
+    impossible_ratio,
+    spilled,
+    launch_bound,
+)

@@ -1,0 +1,60 @@
+"""After how many steps has compiling paid for itself?
+
+    >>> paid_after(compile_seconds=30.0, baseline_ms=50.0, ratio=2.5)
+    1000.0
+
+Compiling costs seconds once and saves milliseconds in each step: n steps have paid for it where n (b - b / r) is the
+time spent compiling, with b the baseline's step and r the speedup. What the first eager step takes longer is not
+counted on its side.
+"""
+
+import math
+from dataclasses import dataclass
+
+from runner.analysis.compare.speedups import Speedup
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaidAfter:
+    """Steps after which a compile time is paid for, with the ends that the ratio's 95% interval gives; infinite is
+    never, None is unknown."""
+
+    compile_seconds: float
+    steps: float
+    low: float | None
+    high: float | None
+
+    @property
+    def is_never(self) -> bool:
+        """Whether nothing is saved, beyond doubt or as far as is known."""
+        return math.isinf(self.steps) and (self.low is None or math.isinf(self.low))
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether nothing was seen to be saved, but the interval allows for it."""
+        return math.isinf(self.steps) and not self.is_never
+
+
+def paid_after(*, compile_seconds: float, baseline_ms: float, ratio: float) -> float:
+    """Steps until the time saved is the time spent compiling; infinite where nothing is saved."""
+    saved_ms = baseline_ms * (1 - 1 / ratio)
+    return compile_seconds * 1e3 / saved_ms if saved_ms > 0 else math.inf
+
+
+def break_even(found: Speedup, *, compile_seconds: float | None) -> PaidAfter | None:
+    """The same for a measured pair; None where the compile time is unknown."""
+    if compile_seconds is None:
+        return None
+    baseline = found.base.times[found.phase].median_ms
+
+    def steps(ratio: float | None) -> float | None:
+        if ratio is None:
+            return None
+        return paid_after(compile_seconds=compile_seconds, baseline_ms=baseline, ratio=ratio)
+
+    return PaidAfter(
+        compile_seconds=compile_seconds,
+        steps=paid_after(compile_seconds=compile_seconds, baseline_ms=baseline, ratio=found.ratio),
+        low=steps(found.high),
+        high=steps(found.low),
+    )

@@ -1,0 +1,226 @@
+"""Is B faster than A, by how much, and how sure is that? Over pairs of cells that differ only in what is compared.
+
+    verdict = judge("steps", pairs, sides=(a, b), phase="step")
+    print(verdict.mean, verdict.outcomes, [pair.ratio for pair in movers(verdict)])
+
+A ratio is A over B, so above 1 B is better: faster or, for peaks of memory, smaller. A pair is better or worse when its
+95% interval excludes 1 and it is more than 1% away from it, else within noise. Peaks have no interval: their 1% is
+all. What is not comparable is left out with its reason. Limits: see `statistics.ratio_interval` for what an interval
+does not know.
+"""
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Literal
+from uuid import UUID
+
+from runner.analysis.compare.pairs import measured_unlike, unusual
+from runner.analysis.statistics import LEAST_SAMPLES, ratio_interval
+from runner.schema import AttentionCell, MemoryCell, StepCell
+
+Kind = Literal["run", "label", "machine", "commit", "precision", "backend"]
+Compared = Literal["steps", "attention", "memory"]
+ComparedPhase = Literal["step", "forward", "backward"]
+Outcome = Literal["better", "worse", "same"]
+
+#: A ratio closer to 1 than this is noise, whatever its interval.
+NOISE = 0.01
+_ONE = " on the same machine with the same torch"
+_ENDED = {"oom": "out of memory", "timeout": "timed out", "error": "failed"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One of the two things compared: which rows are meant, and what they are called; of a run, when it was."""
+
+    kind: Kind
+    value: str
+    title: str
+    when: str = ""
+
+    @property
+    def spec(self) -> str:
+        """As the terminal takes it."""
+        return f"{self.kind}:{self.value}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answered:
+    """One cell on one side, over its rounds: `rounds` are the measured samples of the phase in ms, none for peaks.
+    `faults` are the sentences for which the audit grades it D."""
+
+    cell: StepCell | AttentionCell | MemoryCell
+    run_id: UUID
+    cell_id: UUID
+    status: str
+    message: str | None = None
+    rounds: tuple[tuple[float, ...], ...] = ()
+    peak_bytes: int | None = None
+    matmul_precision: str | None = None
+    faults: tuple[str, ...] = ()
+
+    @property
+    def samples(self) -> int:
+        return sum(map(len, self.rounds))
+
+    @property
+    def value(self) -> float:
+        """The median of its pooled samples in ms, or its peak in bytes."""
+        return float(self.peak_bytes or 0) or statistics.median(chain(*self.rounds))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Two comparable cells. `ratio` is A over B; the 95% interval is None for peaks."""
+
+    a: Answered
+    b: Answered
+    ratio: float
+    low: float | None
+    high: float | None
+
+    @property
+    def cell(self) -> StepCell | AttentionCell | MemoryCell:
+        """The cell by which the pair is named: that of A, unless only B says how it was measured."""
+        return self.b.cell if unusual(self.b.cell) and not unusual(self.a.cell) else self.a.cell
+
+    @property
+    def outcome(self) -> Outcome:
+        if max(self.ratio, 1 / self.ratio) <= 1 + NOISE or not self.sure:
+            return "same"
+        return "better" if self.ratio > 1 else "worse"
+
+    @property
+    def sure(self) -> bool:
+        """Whether the interval excludes 1."""
+        return self.low is None or self.high is None or self.low > 1 or self.high < 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    """A cell that was not compared: `reason` in few words, `detail` with what is known of it."""
+
+    a: Answered | None
+    b: Answered | None
+    reason: str
+    detail: str
+
+    @property
+    def cell(self) -> StepCell | AttentionCell | MemoryCell:
+        found = self.a or self.b
+        assert found
+        return found.cell
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """All cells of one table, paired or left out."""
+
+    table: Compared
+    sides: tuple[Side, Side]
+    phase: ComparedPhase
+    pairs: tuple[Pair, ...]
+    left_out: tuple[LeftOut, ...]
+
+    @property
+    def outcomes(self) -> Counter[Outcome]:
+        return Counter(pair.outcome for pair in self.pairs)
+
+    @property
+    def mean(self) -> float | None:
+        """The geometric mean of all ratios, within noise or not."""
+        if not self.pairs:
+            return None
+        return math.exp(statistics.fmean(math.log(pair.ratio) for pair in self.pairs))
+
+
+Partners = tuple[Answered | None, Answered | None]
+
+
+def judge(table: Compared, partners: Iterable[Partners], *, sides: tuple[Side, Side], phase: ComparedPhase) -> Verdict:
+    """Ratios of what can be compared, reasons for the rest. Each of `partners` has at least one cell."""
+    pairs, left_out = [], []
+    for a, b in partners:
+        objection = _objection(a, b, sides=sides, phase=phase)
+        if a is None or b is None or objection:
+            reason, detail = objection or ("", "")
+            left_out.append(LeftOut(a=a, b=b, reason=reason, detail=detail))
+        else:
+            pairs.append(_pair(a, b))
+    return Verdict(table=table, sides=sides, phase=phase, pairs=tuple(pairs), left_out=tuple(left_out))
+
+
+def _pair(a: Answered, b: Answered) -> Pair:
+    if a.peak_bytes and b.peak_bytes:
+        return Pair(a=a, b=b, ratio=a.peak_bytes / b.peak_bytes, low=None, high=None)
+    found = ratio_interval(a.rounds, b.rounds)
+    return Pair(a=a, b=b, ratio=found.ratio, low=found.low, high=found.high)
+
+
+def _objection(
+    a: Answered | None, b: Answered | None, *, sides: tuple[Side, Side], phase: ComparedPhase
+) -> tuple[str, str] | None:
+    """Why two cells cannot be compared, in few words and in full; None where they can."""
+    if a is None or b is None:
+        missing = sides[0] if a is None else sides[1]
+        place = {"commit": " on the same machine", "precision": _ONE, "backend": _ONE}.get(missing.kind, "")
+        return f"not measured in {missing.title}", f"It has no row there{place}."
+    if unlike := measured_unlike(a.cell, b.cell):
+        return "measured in another way", f"With {unlike}, {sides[0].title} against {sides[1].title}."
+    both = ((a, sides[0].title), (b, sides[1].title))
+    if failed := [(cell, name) for cell, name in both if cell.status != "ok"]:
+        return _where([(_ended(cell), name) for cell, name in failed]), _said([cell.message for cell, _ in failed])
+    if isinstance(a.cell, MemoryCell):
+        if silent := [("no peak", name) for cell, name in both if not cell.peak_bytes]:
+            return _where(silent), "The row has no peak of allocated bytes."
+    elif not a.rounds and not b.rounds and phase != "step":
+        return f"no {phase} pass", f"Its mode has no phase {phase}."
+    read_back = {a.matmul_precision, b.matmul_precision} - {None}
+    if a.cell.precision == b.cell.precision and len(read_back) == 2:
+        meant = f"{a.cell.precision} was computed as {a.matmul_precision} and as {b.matmul_precision}."
+        return "not the same precision", meant
+    if faulty := [(cell, name) for cell, name in both if cell.faults]:
+        return _where([("graded D", name) for _, name in faulty]), _said(chain(*(cell.faults for cell, _ in faulty)))
+    least = 0 if isinstance(a.cell, MemoryCell) else LEAST_SAMPLES
+    if few := [("too few samples", name) for cell, name in both if cell.samples < least]:
+        return _where(few), f"{a.samples} and {b.samples} samples; an interval needs {LEAST_SAMPLES} on each side."
+    return None
+
+
+def _ended(cell: Answered) -> str:
+    return _ENDED.get(cell.status, cell.status)
+
+
+def _where(said: Sequence[tuple[str, str]]) -> str:
+    """`out of memory in before, crashed in after`; of both alike `out of memory in both`."""
+    if len(said) == 2 and said[0][0] == said[1][0]:
+        return f"{said[0][0]} in both"
+    return ", ".join(f"{what} in {name}" for what, name in said)
+
+
+def _said(sentences: Iterable[str | None]) -> str:
+    return " ".join(dict.fromkeys(" ".join(sentence.split()) for sentence in sentences if sentence))
+
+
+def movers(verdict: Verdict) -> list[Pair]:
+    """The pairs that are better or worse, the largest change first."""
+    moved = [pair for pair in verdict.pairs if pair.outcome != "same"]
+    return sorted(moved, key=lambda pair: -abs(math.log(pair.ratio)))
+
+
+def regressions(verdict: Verdict, *, threshold: float) -> list[Pair]:
+    """The pairs that are worse by more than `threshold` (0.05: B takes over 1.05 times A's), the worst first."""
+    return [pair for pair in movers(verdict) if pair.outcome == "worse" and 1 / pair.ratio > 1 + threshold]
+
+
+def lost(verdict: Verdict) -> list[LeftOut]:
+    """What A could do and B could not: ran out of memory, timed out, crashed or failed."""
+    return [
+        item
+        for item in verdict.left_out
+        if item.a and item.b and item.a.status == "ok" and item.b.status not in ("ok", "skipped")
+    ]

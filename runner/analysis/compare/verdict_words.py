@@ -1,0 +1,90 @@
+"""A verdict in words, the same in the terminal and on the page.
+
+    print(sentence(verdict))       # Steps: after is 1.25× faster than before (geometric mean of 12 comparable cells): …
+
+Limits: English; a reader who wants numbers takes those of `verdict`.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from runner.analysis.compare.verdict import NOISE, Compared, Outcome, Pair, Verdict
+from runner.schema import SweepCell
+from runner.schema.titles import title
+
+NAMES: Mapping[Compared, str] = {"steps": "Steps", "attention": "Attention", "memory": "Peak memory"}
+#: What an outcome is called: of times, of peaks.
+TIMED: Mapping[Outcome, str] = {"better": "faster", "worse": "slower", "same": "within noise"}
+HELD: Mapping[Outcome, str] = {"better": "smaller", "worse": "larger", "same": "within 1%"}
+RULE = (
+    "Faster or slower: the 95% interval of the ratio of medians excludes 1× and the ratio is more than 1% away from "
+    "it; everything else is within noise. Peaks of memory have no interval: smaller or larger is more than 1%."
+)
+
+
+def words_of(verdict: Verdict) -> Mapping[Outcome, str]:
+    """What better, worse and the same are called of this table."""
+    return HELD if verdict.table == "memory" else TIMED
+
+
+def sentence(verdict: Verdict) -> str:
+    """The answer: how B compares on average, how many cells each way, how many were left out and why."""
+    start = f"{NAMES[verdict.table]}: {_average(verdict)}"
+    if not verdict.left_out:
+        return f"{start}."
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out_by_reason(verdict).items())
+    return f"{start}; {len(verdict.left_out):,} left out ({reasons})."
+
+
+def _average(verdict: Verdict) -> str:
+    a, b = (side.title for side in verdict.sides)
+    if verdict.mean is None:
+        return "nothing can be compared"
+    counts = ", ".join(f"{verdict.outcomes[outcome]:,} {word}" for outcome, word in words_of(verdict).items())
+    return f"{b} {_how(verdict)} {a} ({_counted(verdict)}): {counts}"
+
+
+def _counted(verdict: Verdict) -> str:
+    number = len(verdict.pairs)
+    unit = ("peak" if verdict.table == "memory" else "cell") + ("s" if number > 1 else "")
+    mean = "geometric mean of " if number > 1 else ""
+    phase = "" if verdict.phase == "step" or verdict.table == "memory" else f", {verdict.phase} pass"
+    return f"{mean}{number:,} comparable {unit}{phase}"
+
+
+def _how(verdict: Verdict) -> str:
+    assert verdict.mean
+    if max(verdict.mean, 1 / verdict.mean) <= 1 + NOISE:
+        return "needs as much memory as" if verdict.table == "memory" else "is as fast as"
+    better = verdict.mean > 1
+    if verdict.table == "memory":
+        return f"needs {times(verdict.mean)} {'less' if better else 'more'} memory than"
+    return f"is {times(verdict.mean)} {'faster' if better else 'slower'} than"
+
+
+def times(ratio: float) -> str:
+    """How many times, without a direction: `1.25×` for 1.25 and for 0.8."""
+    factor = max(ratio, 1 / ratio)
+    digits = 2 if factor < 10 else 1 if factor < 100 else 0
+    return f"{factor:,.{digits}f}×"
+
+
+def left_out_by_reason(verdict: Verdict) -> dict[str, int]:
+    """Reason -> cells, the most frequent first."""
+    return dict(Counter(item.reason for item in verdict.left_out).most_common())
+
+
+def change(verdict: Verdict, pair: Pair) -> str:
+    """`1.25× faster`."""
+    better = pair.ratio >= 1
+    return f"{times(pair.ratio)} {words_of(verdict)['better' if better else 'worse']}"
+
+
+def short_titles(cells: Sequence[SweepCell], *, without: Sequence[str] = ()) -> tuple[str, list[str]]:
+    """What all titles share, and each title without that. `without` are words that no title has to say."""
+    parts = [[part for part in title(cell).split(" · ") if part not in without] for cell in cells]
+    shared = [part for part in parts[0] if all(part in other for other in parts)] if len(parts) > 1 else []
+    rest = [[part for part in own if part not in shared] for own in parts]
+    if not all(rest):
+        return "", [" · ".join(own) for own in parts]
+    return " · ".join(shared), [" · ".join(own) for own in rest]

@@ -1,0 +1,274 @@
+"""How many bytes of activations a step holds, from its shape alone: what backward needs, and what comes and goes.
+
+    >>> saved_bytes(cell).total             # cell: runner.schema.StepCell
+    >>> kept_bytes(cell)                    # with the cell's checkpointing
+    >>> block_tensors(cell)[0].formula
+    'N × d × 4 bytes'
+
+Letters: B batch, T context, d model width, f feed-forward width, L layers, H heads, V vocabulary, N = B T tokens.
+Bytes are those of runner/models/transformer.py run eagerly, operator by operator; a compiled model fuses, and keeps
+less. Sources: the derivative formulas of PyTorch's operators, and Korthikanti et al. 2022, "Reducing Activation
+Recomputation in Large Transformer Models", section 4, for the way of counting.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from runner.analysis.costs.tensors import PredictedTensor, size_of
+from runner.schema import ModelCell
+
+Device = Literal["cuda", "cpu", "mps"]
+
+TOKEN_BYTES = 8
+FLOAT_BYTES = 4
+
+
+def is_autocast(cell: ModelCell) -> bool:
+    """Whether autocast copies weights and inputs to a dtype of half the width before each product."""
+    return cell.precision in ("bf16", "fp16") and cell.weights_dtype == "fp32"
+
+
+def is_unfused(cell: ModelCell) -> bool:
+    """Whether attention writes its B H T^2 scores to memory."""
+    return cell.attention in ("naive", "sdpa-math")
+
+
+def weight_bytes(cell: ModelCell) -> int:
+    """Bytes of one number of a parameter, its gradient, its moments, and of the residual stream."""
+    return 2 if cell.weights_dtype == "bf16" else 4
+
+
+def product_bytes(cell: ModelCell) -> int:
+    """Bytes of one number that goes into or comes out of a matrix product."""
+    return 2 if is_autocast(cell) else weight_bytes(cell)
+
+
+def residual_stream_bytes(cell: ModelCell) -> int:
+    """One activation of the residual stream, N d numbers. Float32 under autocast too: the embedding is not cast."""
+    return cell.batch * cell.context * cell.d_model * weight_bytes(cell)
+
+
+def logits_bytes(cell: ModelCell) -> int:
+    """The model's output: N V numbers, in half precision under autocast."""
+    return cell.batch * cell.context * cell.vocabulary * product_bytes(cell)
+
+
+def softmax_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
+    """Bytes of one attention weight as softmax returns it. CUDA's autocast computes softmax in float32, CPU's does not;
+    `sdpa-math` computes everything in float32."""
+    wide = cell.attention == "sdpa-math" or (is_autocast(cell) and device == "cuda")
+    return FLOAT_BYTES if wide else product_bytes(cell)
+
+
+def scores_bytes(cell: ModelCell, *, number_bytes: int) -> int:
+    """One tensor of attention scores of one layer: B H T^2 numbers."""
+    return cell.batch * cell.heads * cell.context**2 * number_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedBytes:
+    """What a forward pass keeps for the backward pass, parameters excluded; block parts are of one block. `inputs` are
+    tokens and rotary tables, which are there anyway."""
+
+    norms: int
+    attention: int
+    feed_forward: int
+    weight_copies: int
+    outside: int
+    head_copy: int
+    inputs: int
+    layers: int
+
+    @property
+    def block(self) -> int:
+        return self.norms + self.attention + self.feed_forward + self.weight_copies
+
+    @property
+    def total(self) -> int:
+        return self.layers * self.block + self.outside + self.head_copy + self.inputs
+
+
+def saved_bytes(cell: ModelCell, *, device: Device = "cuda") -> SavedBytes:
+    """What autograd saves when nothing is checkpointed; each piece of memory once. `total` agrees with
+    torch.autograd.graph.saved_tensors_hooks to the byte on CPU, in fp32 and bf16, naive, sdpa-math and fused.
+
+    A block's tensors are `block_tensors`; outside the blocks there are the final norm's, the head's input with
+    autocast's copy of the head, tokens and rotary tables."""
+    tokens, narrow = cell.batch * cell.context, product_bytes(cell)
+    stream = tokens * cell.d_model
+    kept = [item for item in block_tensors(cell, device=device) if not item.is_weight_copy]
+    return SavedBytes(
+        norms=sum(item.size for item in kept if item.module in NORMS),
+        attention=sum(item.size for item in kept if item.module.split(".")[0] == "attention"),
+        feed_forward=sum(item.size for item in kept if item.module.split(".")[0] == "feed_forward"),
+        weight_copies=sum(item.size for item in block_tensors(cell, device=device) if item.is_weight_copy),
+        outside=(2 * stream + tokens) * FLOAT_BYTES + stream * narrow,
+        head_copy=cell.vocabulary * cell.d_model * narrow if is_autocast(cell) else 0,
+        inputs=tokens * TOKEN_BYTES + rotary_bytes(cell),
+        layers=cell.layers,
+    )
+
+
+def rotary_bytes(cell: ModelCell) -> int:
+    """Cosine and sine of every position and channel of a head, in float32."""
+    return 2 * cell.context * (cell.d_model // cell.heads) * FLOAT_BYTES
+
+
+NORMS = ("attention_norm", "feed_forward_norm")
+
+
+def block_tensors(cell: ModelCell, *, device: Device = "cuda") -> list[PredictedTensor]:
+    """Every tensor that one block keeps for backward, in the order of keeping.
+
+    A norm keeps float32 whatever it is given. Autocast adds a half-width copy of every matrix, and copies an input
+    once for each product that reads it. On CUDA it computes softmax in float32 and casts the weights down again, so
+    both are kept; on a CPU softmax stays in half precision. `sdpa-math` computes half precision in float32 throughout.
+    """
+    kept = _Kept(cell)
+    return [
+        *kept.norm("attention_norm"),
+        *kept.linear("attention.query", "d × d"),
+        *kept.linear("attention.key", "d × d", reads=kept.copies),
+        *kept.linear("attention.value", "d × d", reads=kept.copies),
+        *_inside_attention(kept, device),
+        *kept.linear("attention.output", "d × d"),
+        *kept.norm("feed_forward_norm"),
+        *kept.linear("feed_forward.gate", "d × f"),
+        kept.one("feed_forward", "gate", f"N × f × {kept.narrow} bytes"),
+        *kept.linear("feed_forward.up", "d × f", reads=kept.copies),
+        kept.one("feed_forward", "silu(gate)", f"N × f × {kept.narrow} bytes"),
+        kept.one("feed_forward", "up", f"N × f × {kept.narrow} bytes"),
+        *kept.linear("feed_forward.down", "d × f", width="f"),
+    ]
+
+
+class _Kept:
+    """Makes the tensors that one block of a cell keeps."""
+
+    def __init__(self, cell: ModelCell) -> None:
+        self.cell, self.narrow, self.copies = cell, product_bytes(cell), is_autocast(cell)
+        self.numbers = {"N": cell.batch * cell.context, "B": cell.batch, "T": cell.context, "T²": cell.context**2,
+                        "d": cell.d_model, "f": cell.d_ff, "H": cell.heads}  # fmt: skip
+
+    def one(self, module: str, tensor: str, formula: str, *, is_weight_copy: bool = False) -> PredictedTensor:
+        return PredictedTensor(
+            tensor=tensor,
+            formula=formula,
+            size=size_of(formula, self.numbers),
+            module=module,
+            is_weight_copy=is_weight_copy,
+        )
+
+    def norm(self, module: str) -> list[PredictedTensor]:
+        wide = f"N × d × {FLOAT_BYTES} bytes"
+        inverse = self.one(module, "1 / rms", f"N × {FLOAT_BYTES} bytes")
+        return [self.one(module, "input", wide), inverse, self.one(module, "normalized", wide)]
+
+    def linear(self, module: str, weight: str, *, reads: bool = True, width: str = "d") -> list[PredictedTensor]:
+        """A matrix product: autocast's copy of its weight, and its input unless another product keeps that."""
+        copy = self.one(module, "weight copy", f"{weight} × {self.narrow} bytes", is_weight_copy=True)
+        read = self.one(module, "input", f"N × {width} × {self.narrow} bytes")
+        return [*([copy] if self.copies else ()), *([read] if reads else ())]
+
+
+def _inside_attention(kept: _Kept, device: Device) -> list[PredictedTensor]:
+    """Queries, keys, values and what the implementation keeps between its two products."""
+    softmax = softmax_bytes(kept.cell, device=device)
+
+    def vector(name: str, number_bytes: int) -> PredictedTensor:
+        return kept.one("attention", name, f"N × d × {number_bytes} bytes")
+
+    def square(name: str, number_bytes: int) -> PredictedTensor:
+        return kept.one("attention", name, f"B × H × T² × {number_bytes} bytes")
+
+    if kept.cell.attention == "sdpa-math":
+        return [vector("scaled keys", softmax), vector("scaled queries", softmax), square("probabilities", softmax),
+                vector("values", softmax)]  # fmt: skip
+    if kept.cell.attention == "naive":
+        cast_down = [square("probabilities in half precision", kept.narrow)] if softmax != kept.narrow else []
+        mask = kept.one("attention", "mask", "T² × 1 byte")
+        return [vector("keys", kept.narrow), vector("queries", kept.narrow), mask, square("probabilities", softmax),
+                vector("values", kept.narrow), *cast_down]  # fmt: skip
+    names = ("queries", "keys", "values", "output")
+    sums = kept.one("attention", "log-sum-exp of each row", f"B × H × T × {FLOAT_BYTES} bytes")
+    return [*(vector(name, kept.narrow) for name in names), sums]
+
+
+def checkpoint_groups(cell: ModelCell) -> int:
+    """Into how many groups checkpointing divides the blocks; the last may be smaller. Needs checkpoint_blocks > 0."""
+    return math.ceil(cell.layers / cell.checkpoint_blocks)
+
+
+def unsaved_streams(cell: ModelCell) -> int:
+    """How many copies of the stream are held where the last block begins and its group saves nothing: the start of each
+    group and, within the last one, its latest. Without checkpointing (inference) all blocks are one group."""
+    together = cell.checkpoint_blocks or cell.layers
+    groups = math.ceil(cell.layers / together)
+    return groups + (cell.layers - (groups - 1) * together > 1)
+
+
+def checkpointed_stream_bytes(cell: ModelCell) -> int:
+    """The stream at the start of each group of checkpointed blocks. Needs checkpoint_blocks > 0."""
+    return checkpoint_groups(cell) * residual_stream_bytes(cell)
+
+
+def kept_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
+    """What the end of the forward pass holds for backward: all that autograd saves or, with checkpointing, the stream
+    at the start of each group of blocks and what lies outside the blocks. Copies of a checkpointed block's weights go
+    when autocast ends, rotary tables are not asked for again."""
+    saved = saved_bytes(cell, device=device)
+    if not cell.checkpoint_blocks:
+        return saved.total
+    return checkpointed_stream_bytes(cell) + saved.outside + saved.head_copy + saved.inputs - rotary_bytes(cell)
+
+
+def forward_temporary_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
+    """The most that the last block adds to what is saved in the end: for `naive` the masked scores, while softmax reads
+    them; SwiGLU's activations are not there yet. Of a block that saves nothing see `unsaved_attention_bytes`."""
+    scores = scores_bytes(cell, number_bytes=softmax_bytes(cell, device=device)) if is_unfused(cell) else 0
+    return max(scores - saved_bytes(cell, device=device).feed_forward, 0)
+
+
+def head_input_bytes(cell: ModelCell) -> int:
+    """What the head's product reads and nobody keeps: under autocast the final norm's output, before it is cast."""
+    return residual_stream_bytes(cell) if is_autocast(cell) else 0
+
+
+def unsaved_attention_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
+    """The most that a block's attention holds when nothing is saved: its normalized input, q, k, v, the turned q and
+    k, the output, for `naive` a contiguous v, scores, weights and the mask. The stream is not counted."""
+    stream, narrow = cell.batch * cell.context * cell.d_model, product_bytes(cell)
+    attention = residual_stream_bytes(cell) + 6 * stream * narrow
+    if is_unfused(cell):
+        softmax = softmax_bytes(cell, device=device)
+        cast = softmax if softmax != narrow else 0
+        attention += stream * narrow + scores_bytes(cell, number_bytes=narrow + softmax + cast) + cell.context**2
+    return attention
+
+
+def unsaved_feed_forward_bytes(cell: ModelCell) -> int:
+    """The same of SwiGLU: the stream after attention, its normalized copy, three inner activations."""
+    return 2 * residual_stream_bytes(cell) + 3 * cell.batch * cell.context * cell.d_ff * product_bytes(cell)
+
+
+def kept_when(cell: ModelCell, *, needing: tuple[str, str], device: Device) -> list[PredictedTensor]:
+    """What of a block's tensors is still there when backward reaches the operation that needs the one of this module
+    and name: all that was kept no later, for backward goes from the last to the first."""
+    kept = block_tensors(cell, device=device)
+    last = next(index for index, item in enumerate(kept) if (item.module, item.tensor) == needing)
+    return kept[: last + 1]
+
+
+def swiglu_backward_bytes(cell: ModelCell) -> int:
+    """What comes and goes while SwiGLU's product is differentiated: three gradients of its inner activations, and the
+    stream's."""
+    return residual_stream_bytes(cell) + 3 * cell.batch * cell.context * cell.d_ff * product_bytes(cell)
+
+
+def softmax_backward_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
+    """The same for an unfused softmax: the gradients of its output and input, of the values, of the stream. CUDA writes
+    the product of the output and its gradient to memory too (softmax_backward_cuda_out)."""
+    squares = 3 if device == "cuda" else 2
+    vectors = residual_stream_bytes(cell) + cell.batch * cell.context * cell.d_model * product_bytes(cell)
+    return squares * scores_bytes(cell, number_bytes=softmax_bytes(cell, device=device)) + vectors

@@ -1,0 +1,244 @@
+"""Every tensor of one iteration of single-head attention: its formula, its bytes, and when it is alive.
+
+    >>> tensors(cell, device="cuda", gpu="NVIDIA H200")       # cell: runner.schema.AttentionCell
+
+`naive` and `sdpa-math` run eagerly agree to the byte with the allocations of PyTorch 2.13 on a CPU, scratch of the
+matrix-product library aside, and with those of 2.11 on an H200; fused ones on the H200 to a few KiB, because CUDA
+rounds each tensor up to 512 bytes. Estimates: compiled cells (the compiler decides what to keep), the peak of fused
+ones on a CPU, whose scratch is left out.
+
+On CUDA (`device`) there are besides: cuBLAS's workspaces, whose size the device's name (`gpu`) decides; a product that
+softmax's backward writes to memory; fused kernels' float32 sums of the queries' gradient; the mask of `flex` in blocks.
+"""
+
+from dataclasses import dataclass
+
+from runner.analysis.costs.activations import Device
+from runner.analysis.costs.allocator import workspace_bytes
+from runner.analysis.costs.tensors import size_of
+from runner.schema import AttentionCell
+
+ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
+FLOAT_BYTES = 4
+#: Queries and keys of one block of FlexAttention's mask, at least, and the most blocks that a row of it has.
+FLEX_BLOCK, MOST_FLEX_BLOCKS = 128, 1024
+
+#: `between` is after the forward pass and before the backward pass.
+_NAIVE = (
+    "scores", "scale", "mask", "masked", "softmax", "output", "between",
+    "d probabilities", "d softmax", "d mask", "d scale", "d inputs", "d keys",
+)  # fmt: skip
+_MATH = (
+    "inputs", "mask", "scores", "softmax", "rows", "halve", "output", "halve output", "between",
+    "d output", "d probabilities", "d softmax", "d inputs",
+)  # fmt: skip
+_FEW = ("output", "between", "d probabilities", "d inputs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """One tensor of an iteration: its size, the moments in which it is first and last alive, whether it is saved."""
+
+    tensor: str
+    formula: str
+    size: int
+    first: int
+    last: int
+    is_saved: bool
+
+
+def flex_block(seq_len: int) -> int:
+    """Queries and keys of one block of FlexAttention's mask: PyTorch's 128, doubled until there are at most 1,024 a
+    row, because the lists of blocks grow with the square of their number."""
+    block = FLEX_BLOCK
+    while seq_len > block * MOST_FLEX_BLOCKS:
+        block *= 2
+    return block
+
+
+def is_unfused(cell: AttentionCell) -> bool:
+    """Whether the S×S tensors are written to memory."""
+    return cell.implementation in ("naive", "sdpa-math")
+
+
+def tensors(cell: AttentionCell, *, device: Device = "cpu", gpu: str = "") -> list[Held]:
+    """Every tensor of one iteration in the order of birth. Which are saved follows PyTorch's derivative formulas: a
+    product saves its factors, softmax its result, masked_fill its mask."""
+    life = _Life(cell, moments(cell), device=device)
+    if not is_unfused(cell):
+        return _fused(life)
+    written_out = _naive if cell.implementation == "naive" else _math
+    held = _compiled(life) if cell.backend == "compiled" else written_out(life)
+    if device != "cuda":
+        return held
+    workspaces = f"2 × {workspace_bytes(gpu):,} bytes"  # of the main thread and of autograd's
+    return [life.one("workspaces of cuBLAS", workspaces, life=(life.moments[0],)), *held]
+
+
+def moments(cell: AttentionCell) -> tuple[str, ...]:
+    """The moments of one iteration, in order, by name."""
+    if not is_unfused(cell) or cell.backend == "compiled":
+        return _FEW
+    return _NAIVE if cell.implementation == "naive" else _MATH
+
+
+class _Life:
+    """Makes `Held` tensors of one cell. Lives are given by the names of moments; without an end they last."""
+
+    def __init__(self, cell: AttentionCell, moments: tuple[str, ...], *, device: Device) -> None:
+        self.cell, self.moments, self.on_cuda = cell, moments, device == "cuda"
+        self.bytes = ELEMENT_BYTES[cell.precision]
+        block = flex_block(cell.seq_len)
+        blocks = -(-cell.seq_len // block)
+        self.numbers = {"B": cell.batch, "S": cell.seq_len, "S²": cell.seq_len**2, "d": cell.d_head,
+                        f"S/{block}": blocks, f"(S/{block})²": blocks**2}  # fmt: skip
+
+    def one(self, tensor: str, formula: str, *, life: tuple[str, ...], saved: bool = False) -> Held:
+        """`formula` is a product of B, S, d and numbers, the way it is shown: `B × S² × 4 bytes`."""
+        size = size_of(formula, self.numbers)
+        first = self.moments.index(life[0])
+        last = self.moments.index(life[1]) if len(life) > 1 else len(self.moments) - 1
+        return Held(tensor=tensor, formula=formula, size=size, first=first, last=last, is_saved=saved)
+
+    def vector(self, tensor: str, *life: str, saved: bool = False, wide: bool = False) -> Held:
+        """A tensor like the queries; `wide` in float32."""
+        number = FLOAT_BYTES if wide else self.bytes
+        return self.one(tensor, f"B × S × d × {number} bytes", life=life, saved=saved)
+
+    def square(self, tensor: str, *life: str, saved: bool = False, wide: bool = False) -> Held:
+        """A tensor like the scores; `wide` in float32."""
+        number = FLOAT_BYTES if wide else self.bytes
+        return self.one(tensor, f"B × S² × {number} bytes", life=life, saved=saved)
+
+    def softmax_product(self, *, wide: bool = False) -> list[Held]:
+        """Output times its gradient, which CUDA's softmax backward writes to memory (softmax_backward_cuda_out)."""
+        name = "probabilities × their gradient"
+        return [self.square(name, "d softmax", "d softmax", wide=wide)] if self.on_cuda else []
+
+    def given(self, *saved: str) -> list[Held]:
+        """What is there all the time."""
+        start = self.moments[0]
+        return [
+            *(self.vector(name, start, saved=name in saved) for name in ("queries", "keys", "values")),
+            self.vector("gradient of the output", start),
+        ]
+
+
+def _naive(life: _Life) -> list[Held]:
+    """Line by line what `runner.models.attention.naive` computes, and the backward pass of each line."""
+    causal = life.cell.causal
+    masks = [
+        life.one("mask", "S² × 1 byte", life=("mask", "output")),
+        life.one("inverted mask", "S² × 1 byte", life=("mask", "d mask"), saved=True),
+        life.square("masked scores", "masked", "output"),
+    ]
+    masks_backward = [life.square("gradient of the scaled scores", "d mask", "d scale")]
+    return [
+        *life.given("queries", "keys", "values"),
+        life.square("scores", "scores", "scale"),
+        *(() if life.on_cuda else (life.one("root of d", "8 bytes", life=("scale", "d scale")),)),
+        life.square("scaled scores", "scale", "masked" if causal else "output"),
+        *(masks if causal else ()),
+        life.square("probabilities", "softmax", "d softmax", saved=True),
+        life.vector("output", "output"),
+        life.vector("gradient of the values", "d probabilities"),
+        life.square("gradient of the probabilities", "d probabilities", "d softmax"),
+        life.square("gradient of softmax's input", "d softmax", "d mask" if causal else "d scale"),
+        *life.softmax_product(),
+        *(masks_backward if causal else ()),
+        life.square("gradient of the scores", "d scale", "d inputs"),
+        life.vector("gradient of the queries", "d inputs"),
+        life.vector("gradient of the keys, transposed", "d inputs"),
+        life.vector("gradient of the keys", "d keys"),
+    ]
+
+
+def _math(life: _Life) -> list[Held]:
+    """PyTorch's _scaled_dot_product_attention_math: half precision is computed in float32, queries and keys are each
+    scaled by the root of the scale, the causal mask is added as numbers, rows of nothing but -inf are looked for."""
+    half = life.bytes < FLOAT_BYTES
+    copies = [
+        life.vector("queries in float32", "inputs", "halve output", wide=True),
+        life.vector("keys in float32", "inputs", "halve output", wide=True),
+        life.vector("values in float32", "inputs", "d probabilities", saved=True, wide=True),
+    ]
+    masks = [
+        life.one("mask", "S² × 1 byte", life=("mask", "mask")),
+        life.one("mask as numbers", "S² × 4 bytes", life=("mask", "halve output")),
+    ]
+    halves = [
+        life.square("probabilities in half precision", "halve", "halve output"),
+        life.vector("output in float32", "output", "halve output", wide=True),
+        life.vector("gradient of the output in float32", "d output", "d probabilities", wide=True),
+    ]
+    return [
+        *life.given(*(() if half else ("values",))),
+        *(copies if half else ()),
+        life.vector("scaled queries", "mask", "d inputs", saved=True, wide=True),
+        *(masks if life.cell.causal else ()),
+        life.vector("scaled keys", "scores", "d inputs", saved=True, wide=True),
+        life.square("scores", "scores", "rows", wide=True),
+        life.square("probabilities", "softmax", "d softmax", saved=True, wide=True),
+        life.one("which scores are -inf", "B × S² × 1 byte", life=("rows", "rows")),
+        life.one("which rows are all -inf", "B × S × 1 byte", life=("rows", "rows")),
+        life.one("zero", "4 bytes", life=("rows", "rows")),
+        *(halves if half else ()),
+        life.vector("output", "halve output" if half else "output"),
+        life.vector("gradient of the values", "d probabilities", wide=True),
+        life.square("gradient of the probabilities", "d probabilities", "d softmax", wide=True),
+        life.square("gradient of the scores", "d softmax", "d inputs", wide=True),
+        *life.softmax_product(wide=True),
+        life.vector("gradient of the scaled queries", "d inputs", wide=True),
+        life.vector("gradient of the scaled keys", "d inputs", wide=True),
+    ]
+
+
+def _compiled(life: _Life) -> list[Held]:
+    """The compiler keeps the probabilities and the mask, and overwrites squares in place."""
+    mask = [life.one("mask", "S² × 1 byte", life=("output", "d probabilities"), saved=True)]
+    return [
+        *life.given("queries", "keys", "values"),
+        *(mask if life.cell.causal and life.cell.implementation == "naive" else ()),
+        life.square("probabilities", "output", "d probabilities", saved=True),
+        life.vector("output", "output"),
+        life.vector("gradient of the values", "d probabilities"),
+        life.square("gradient of the scores", "d probabilities", "d inputs"),
+        life.vector("gradient of the queries", "d inputs"),
+        life.vector("gradient of the keys", "d inputs"),
+    ]
+
+
+def _fused(life: _Life) -> list[Held]:
+    """FlashAttention and its kind keep the output and one number a row, and work the squares out again in tiles."""
+    return [
+        *life.given("queries", "keys", "values"),
+        *(_fused_forward(life) if life.on_cuda else ()),
+        life.vector("output", "output", saved=True),
+        life.one("log-sum-exp of each row", "B × S × 4 bytes", life=("output",), saved=True),
+        *(_fused_backward(life) if life.on_cuda else ()),
+        *(life.vector(f"gradient of the {name}", "d inputs") for name in ("queries", "keys", "values")),
+    ]
+
+
+def _fused_forward(life: _Life) -> list[Held]:
+    """What else CUDA's kernels keep: the state of dropout's random numbers; of `flex`, which blocks the mask shows."""
+    if life.cell.implementation != "flex":
+        state = "24 bytes" if life.cell.implementation == "sdpa-flash" else "16 bytes"
+        return [life.one("random state", state, life=("output",), saved=True)]
+    if not life.cell.causal:
+        return [life.one("block shown: all", "16 bytes", life=("output",), saved=True)]
+    block = flex_block(life.cell.seq_len)
+    counts, indices = f"4 × S/{block} × 4 bytes", f"4 × (S/{block})² × 4 bytes"
+    return [life.one("blocks shown: how many", counts, life=(life.moments[0],), saved=True),
+            life.one("blocks shown: which", indices, life=(life.moments[0],), saved=True)]  # fmt: skip
+
+
+def _fused_backward(life: _Life) -> list[Held]:
+    """The gradient of the queries is summed up in float32, but for `flex`, in heads that are not narrower than the
+    kernel's tile; output times its gradient once a row."""
+    sums = life.one("output × its gradient, row by row", "B × S × 4 bytes", life=("d inputs",))
+    if life.cell.implementation == "flex":
+        return [sums]
+    tile = {"sdpa-flash": 32, "sdpa-efficient": 64}.get(life.cell.implementation, 0)
+    width = "d" if life.cell.d_head >= tile else str(tile)
+    return [sums, life.one("gradient of the queries in float32", f"B × S × {width} × 4 bytes", life=("d inputs",))]

@@ -1,0 +1,111 @@
+"""How large may it be and still fit in memory? What is predicted of that, and how it is looked for by trying.
+
+    >>> predicted_largest(question, Room(device="cpu"))     # question: runner.schema.FrontierCell
+    2304
+    >>> search(36, lambda count: count <= 35)          # in multiples of the resolution
+    (35, 36)
+
+Limits: both take for granted that what fits still fits when it is smaller.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from runner.analysis.costs import attention, steps
+from runner.analysis.costs.activations import Device
+from runner.analysis.costs.allocator import CONTEXT_BYTES
+from runner.schema import AttentionCell, FrontierCell, StepCell
+
+SHAPE = ("d_model", "d_ff", "layers", "heads", "vocabulary")
+#: How far the search steps away from the prediction at first, as a share of it.
+FIRST_STEP = 1 / 256
+#: What CUDA's allocator reserves for a model's step, over what is alive at its peak: 1.03 (bf16) and 1.055 (fp32) for
+#: `small` at context 512 on an H200.
+RESERVED_SHARE = 1.05
+
+
+def at(question: FrontierCell, size: int) -> AttentionCell | StepCell:
+    """The cell to try for a question, at one size."""
+    once = {"warmup_steps": 0, "min_steps": 1, "max_steps": 1}
+    asked: dict[str, Any] = {"precision": question.precision, "batch": question.batch, question.limited: size, **once}
+    if question.limited == "seq_len":
+        own: dict[str, Any] = {
+            "implementation": question.implementation,
+            "d_head": question.d_head,
+            "causal": question.causal,
+        }
+        return AttentionCell(**own, **asked)
+    shape: dict[str, Any] = {name: getattr(question, name) for name in SHAPE}
+    context: dict[str, Any] = {} if question.limited == "context" else {"context": question.context}
+    return StepCell(**shape, **context, mode=question.mode, attention=question.implementation, **asked)
+
+
+def predicted_bytes(cell: AttentionCell | StepCell, *, device: Device, gpu: str = "") -> int:
+    """What it needs by the closed formulas: the peak of what is alive or, on CUDA, what the allocator must reserve."""
+    if device != "cuda":
+        return attention.predicted_peak_bytes(cell) if isinstance(cell, AttentionCell) else _peak(cell, device, gpu)
+    if isinstance(cell, AttentionCell):
+        return attention.predicted_reserved_bytes(cell, gpu=gpu)
+    return round(_peak(cell, device, gpu) * RESERVED_SHARE)
+
+
+def _peak(cell: StepCell, device: Device, gpu: str) -> int:
+    return steps.predicted_peak_bytes(cell, device=device, gpu=gpu)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """Where a question is asked: the kind of device, its name and, if known, how much memory the card has in all."""
+
+    device: Device
+    gpu: str = ""
+    card_bytes: int | None = None
+
+    def bytes_within(self, limit_bytes: int) -> int:
+        """What tensors may take of a limit: CUDA's context takes its part of the card first."""
+        if self.device != "cuda" or self.card_bytes is None:
+            return limit_bytes
+        return min(limit_bytes, self.card_bytes - CONTEXT_BYTES)
+
+
+def predicted_largest(question: FrontierCell, room: Room) -> int:
+    """The largest multiple of the resolution that is predicted to fit; 0 if none is. On CUDA an estimate."""
+    limit = room.bytes_within(question.limit_bytes)
+
+    def fits(count: int) -> bool:
+        cell = at(question, count * question.step)
+        return predicted_bytes(cell, device=room.device, gpu=room.gpu) <= limit
+
+    high = 1
+    while fits(high):
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low * question.step
+
+
+def search(first: int, fits: Callable[[int], bool]) -> tuple[int, int]:
+    """(largest that fits, smallest that does not), neighbors, of the whole numbers from 1; 0 fits without a trial.
+    `first` is tried first, then numbers outward from it in doubling steps, then the middle of what is left."""
+    low, high = 0, 0
+    guess = max(first, 1)
+    reach = max(round(guess * FIRST_STEP), 1)
+    while not high:
+        if fits(guess):
+            low, guess = guess, guess + reach
+        else:
+            high, guess = guess, max(guess - reach, 1)
+        reach *= 2
+    while not low and high > 1:
+        if fits(guess):
+            low = guess
+        else:
+            high, guess = guess, max(guess - reach, 1)
+        reach *= 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low, high

@@ -1,0 +1,148 @@
+"""What a step must cost, from its shape alone: parameters, matrix-product FLOPs, bytes.
+
+    >>> step_flops(cell)                    # cell: runner.schema.StepCell
+    >>> predicted_peak(cell).total          # and its parts: parameters, gradients, optimizer state, activations, ...
+
+Letters: B batch, T context, d model width, f feed-forward width, L layers, H heads, V vocabulary, N = B T tokens.
+FLOPs count matrix products only (a multiply and an add are two), so softmax, norms and the optimizer cost nothing here.
+The model is runner/models/transformer.py, run eagerly; activations have a file of their own, activations.py.
+"""
+
+from dataclasses import dataclass
+
+from runner.analysis.costs.activations import TOKEN_BYTES, Device, checkpoint_groups, rotary_bytes, weight_bytes
+from runner.analysis.costs.activations import logits_bytes as logits_bytes
+from runner.analysis.costs.allocator import workspace_bytes
+from runner.analysis.costs.moments import PeakBytes as PeakBytes
+from runner.analysis.costs.moments import backward_moments, forward_moments
+from runner.schema import ModelCell
+
+#: AdamW keeps two moments of each parameter, in the parameter's dtype.
+ADAMW_MOMENTS = 2
+#: AdamW counts the steps of each parameter tensor in a number of its own (bytes); how many tensors there are.
+STEP_BYTES, TENSORS_IN_BLOCK, TENSORS_OUTSIDE = 4, 9, 3
+
+
+def matrix_parameters(cell: ModelCell) -> int:
+    """Weights that multiply: L (4 d^2 + 3 d f) + V d. The embedding is looked up, the norms' gains scale."""
+    d = cell.d_model
+    return cell.layers * (4 * d * d + 3 * d * cell.d_ff) + cell.vocabulary * d
+
+
+def parameter_count(cell: ModelCell) -> int:
+    """All trainable parameters: 2 V d + L (4 d^2 + 3 d f + 2 d) + d."""
+    return matrix_parameters(cell) + cell.vocabulary * cell.d_model + (2 * cell.layers + 1) * cell.d_model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flops:
+    """Matrix-product operations of one forward pass, by the layer that does them, all layers together."""
+
+    projections: int
+    attention: int
+    feed_forward: int
+    head: int
+
+    @property
+    def total(self) -> int:
+        return self.projections + self.attention + self.feed_forward + self.head
+
+
+def forward_flops(cell: ModelCell) -> Flops:
+    """One forward pass. A product of (m, k) and (k, n) is 2 m n k; attention is two such, 4 B H T^2 (d / H) in all.
+
+    The square of scores is counted whole, although half of it is masked: `naive` computes it whole, and a rate in
+    FLOP/s means the same for every implementation (a fused causal kernel that skips the masked half may so exceed its
+    peak). Source: Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters", appendix.
+    """
+    tokens, d = cell.batch * cell.context, cell.d_model
+    return Flops(
+        projections=cell.layers * 2 * tokens * 4 * d * d,
+        attention=cell.layers * 4 * tokens * cell.context * d,
+        feed_forward=cell.layers * 2 * tokens * 3 * d * cell.d_ff,
+        head=2 * tokens * d * cell.vocabulary,
+    )
+
+
+def recomputed_flops(cell: ModelCell) -> int:
+    """What checkpointing adds: every block's forward once more, less one down projection for each group of blocks.
+
+    PyTorch ends the second forward as soon as the last tensor that backward needs is there: before the group's last
+    product, whose output nobody needs.
+    """
+    if not cell.checkpoint_blocks:
+        return 0
+    forward = forward_flops(cell)
+    down_projection = 2 * cell.batch * cell.context * cell.d_model * cell.d_ff
+    return forward.total - forward.head - checkpoint_groups(cell) * down_projection
+
+
+def step_flops(cell: ModelCell) -> int:
+    """One step of the cell's mode. Backward is twice forward: each product y = x w needs one for dx and one for dw.
+
+    Work that a fused attention backward repeats (it computes the scores again) is not counted, nor is the optimizer.
+    """
+    forward = forward_flops(cell).total
+    if cell.mode in ("inference", "forward"):
+        return forward
+    return 3 * forward + recomputed_flops(cell)
+
+
+def parameter_bytes(cell: ModelCell) -> int:
+    """The parameters as they are held; autocast's copies of them are part of the activations."""
+    return parameter_count(cell) * weight_bytes(cell)
+
+
+def gradient_bytes(cell: ModelCell) -> int:
+    """One gradient for each parameter, in the parameter's dtype."""
+    return parameter_bytes(cell)
+
+
+def optimizer_state_bytes(cell: ModelCell) -> int:
+    """AdamW's two moments (Loshchilov and Hutter 2019) from its first step on; 0 in modes without an optimizer."""
+    return ADAMW_MOMENTS * parameter_bytes(cell) if cell.mode == "train" else 0
+
+
+def predicted_peak(cell: ModelCell, *, device: Device = "cuda", gpu: str = "") -> PeakBytes:
+    """The peak of a step that is not the first of its process: the greatest of a few moments, worked out one by one.
+    `gpu` is the device's name, which decides how large the matrix library's workspace is.
+
+    While backward runs, activations are given back as gradients appear, block by block, so what both hold together is
+    greatest at the start or at the end. Logits live until the step ends; gradients are freed between steps. Left out:
+    what the allocator rounds up and fragments, scratch of oneDNN and of fused kernels, the CUDA context (hundreds
+    of MB, outside the allocator), and all that a compiler saves.
+    """
+    held = PeakBytes(
+        moment="forward",
+        parameters=parameter_bytes(cell),
+        optimizer_state=optimizer_state_bytes(cell),
+        inputs=2 * cell.batch * cell.context * TOKEN_BYTES + rotary_bytes(cell),
+        workspace=_workspace_bytes(cell, device, gpu),
+    )
+    moments = forward_moments(cell, device, held)
+    if cell.mode in ("backward", "train"):
+        ending = optimizer_temporary_bytes(cell) if cell.mode == "train" else 0
+        moments += backward_moments(cell, device, held, ending=ending)
+    return max(moments, key=lambda moment: moment.total)
+
+
+def _workspace_bytes(cell: ModelCell, device: Device, gpu: str) -> int:
+    """One of cuBLAS's for each thread that multiplies, and autograd's is a second one. AdamW's step counters (4 bytes a
+    parameter tensor) lie on the CPU, unless it is fused."""
+    counters = STEP_BYTES * (TENSORS_IN_BLOCK * cell.layers + TENSORS_OUTSIDE) if cell.mode == "train" else 0
+    if device != "cuda":
+        return counters
+    threads = 1 if cell.mode in ("inference", "forward") else 2
+    return threads * workspace_bytes(gpu) + (counters if cell.optimizer == "fused" else 0)
+
+
+def optimizer_temporary_bytes(cell: ModelCell) -> int:
+    """AdamW's denominator: of all parameters at once (foreach), in registers (fused), or of one parameter, as its root,
+    its quotient and the previous parameter's (for-loop)."""
+    largest = max(cell.vocabulary, cell.d_ff, cell.d_model) * cell.d_model * weight_bytes(cell)
+    return {"foreach": parameter_bytes(cell), "for-loop": 3 * largest, "fused": 0}[cell.optimizer]
+
+
+def predicted_peak_bytes(cell: ModelCell, *, device: Device = "cuda", gpu: str = "") -> int:
+    """`predicted_peak(cell).total`, in bytes."""
+    return predicted_peak(cell, device=device, gpu=gpu).total

@@ -1,0 +1,124 @@
+"""How large the caching allocator's blocks were: what `torch.cuda.memory_allocated` counts, where a snapshot's events
+say only what was asked for.
+
+    baseline, peak = block_totals(recording, history)        # bytes; or None, None where the snapshot does not say
+
+CUDA's allocator rounds a size up to GRANULE. Above SMALL bytes it cuts the free block it takes only if more than SMALL
+bytes would be left over; expandable segments are always cut. So the events are followed once more with the free space
+behind each allocation. What is in use at the end has its size in the snapshot. Limits: of a block that was there before
+and freed, only the rounded size is known; settings that round in another way (`roundup_power2_divisions`) make it
+unknown. Standard library only.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from runner.analysis.timeline.lives import Event, History, Life, largest_total
+
+#: The smallest block and what sizes are multiples of; what comes from small segments, which are always cut (bytes).
+GRANULE, SMALL, SMALL_SEGMENT = 512, 2**20, 2 * 2**20
+
+
+@dataclass(kw_only=True)
+class Layout:
+    """What a snapshot says of one device's segments. `extents` are those at its end, (address, bytes); `changes` are
+    (position in events, address, bytes taken from the driver or, negative, given back); `in_use` are the blocks at the
+    end, address -> bytes."""
+
+    extents: list[tuple[int, int]] = field(default_factory=list)
+    changes: list[tuple[int, int, int]] = field(default_factory=list)
+    in_use: dict[int, int] = field(default_factory=dict)
+    knows_requests: bool = False
+    max_split_bytes: int = 2**62
+    is_rounded_otherwise: bool = False
+
+    def read_settings(self, settings: object) -> None:
+        """Takes what matters here of a snapshot's `allocator_settings`, whatever they are."""
+        if not isinstance(settings, Mapping):
+            return
+        split, divisions = settings.get("max_split_size"), settings.get("roundup_power2_divisions")
+        if type(split) is int and split > 0:
+            self.max_split_bytes = split
+        values = divisions.values() if isinstance(divisions, Mapping) else [divisions]
+        self.is_rounded_otherwise = any(type(value) is int and value > 1 for value in list(values)[:64])
+
+
+def block_totals(layout: Layout, events: Sequence[Event], history: History) -> tuple[int | None, int | None]:
+    """The bytes of all blocks before the recording, and their largest total; None where that is not known."""
+    if not layout.knows_requests or layout.is_rounded_otherwise:
+        return None, None
+    sizes = _sizes(layout, events, history.lives)
+
+    def size_of(life: Life) -> int:
+        if life.died is None and life.address in layout.in_use:
+            return layout.in_use[life.address]
+        return rounded(life.bytes) if life.born is None else sizes[life.born]
+
+    baseline = sum(size_of(life) for life in history.lives if life.born is None)
+    return baseline, largest_total(len(events), history.lives, baseline, size_of)[1]
+
+
+def rounded(size: int) -> int:
+    """A size as the allocator rounds it."""
+    return max(GRANULE, -(-size // GRANULE) * GRANULE)
+
+
+def _sizes(layout: Layout, events: Sequence[Event], lives: Sequence[Life]) -> dict[int, int]:
+    """Position of each birth among the events -> bytes of its block."""
+    segments = _Segments(layout)
+    taken = sorted(life.address for life in lives if life.born is None and rounded(life.bytes) > SMALL)
+    found, changes = {}, iter([*layout.changes, (len(events), 0, 0)])
+    change = next(changes)
+    for position, event in enumerate(events):
+        size = rounded(abs(event.change))
+        while change[0] <= position:
+            segments.change(change[1], change[2])
+            change = next(changes)
+        if size <= SMALL:
+            found[position] = size
+        elif event.change < 0:
+            place = bisect_left(taken, event.address)
+            if place < len(taken) and taken[place] == event.address:
+                del taken[place]
+        else:
+            after = bisect_right(taken, event.address)
+            beyond = taken[after] if after < len(taken) else 2**63
+            found[position] = _cut(size, segments.end_of(event.address, beyond), event, layout)
+            insort(taken, event.address)
+    return found
+
+
+def _cut(size: int, end: int | None, event: Event, layout: Layout) -> int:
+    """The block of `size` bytes at the event's address, where the free space goes on to `end`."""
+    free = 0 if end is None else end - event.address
+    if free < size or (free - size > SMALL and size < layout.max_split_bytes):
+        return size
+    return free
+
+
+class _Segments:
+    """The large segments at one moment, from those at the end and what changed since."""
+
+    def __init__(self, layout: Layout) -> None:
+        held = dict(layout.extents)
+        for _, address, change in reversed(layout.changes):
+            if change > 0:
+                held.pop(address, None)
+            else:
+                held[address] = -change
+        self._ends = {address: address + size for address, size in held.items() if size > SMALL_SEGMENT}
+        self._starts = sorted(self._ends)
+
+    def change(self, address: int, change: int) -> None:
+        if change > SMALL_SEGMENT and address not in self._ends:
+            self._ends[address] = address + change
+            insort(self._starts, address)
+        elif change < 0 and self._ends.pop(address, None) is not None:
+            del self._starts[bisect_left(self._starts, address)]
+
+    def end_of(self, address: int, beyond: int) -> int | None:
+        """The end of the free space from `address` on, before `beyond`; None where no large segment holds it."""
+        place = bisect_right(self._starts, address) - 1
+        end = self._ends[self._starts[place]] if place >= 0 else 0
+        return min(end, beyond) if end > address else None

@@ -1,0 +1,70 @@
+"""Python stacks as text, each kept once.
+
+    >>> stacks = Stacks()
+    >>> stacks.number((("runner/models/transformer.py", 108, "forward"),))
+    0
+    >>> stacks.texts[0]
+    'runner/models/transformer.py:108 forward'
+
+File names are shown as people know them: relative to the checkout that ran, or from `site-packages` and the standard
+library on; no machine's folders are kept. Standard library only.
+"""
+
+from collections.abc import Callable, Hashable
+from pathlib import Path
+
+#: File, line, function.
+Frame = tuple[str, int, str]
+
+_CHECKOUT = str(Path(__file__).resolve().parents[3]) + "/"
+_FOLDERS = ("/site-packages/", "/dist-packages/")
+#: Folders of a foreign path that are kept before its file name.
+_KEPT = 3
+#: Frames of one stack, and characters of one name, beyond which nothing is kept; and of a path, nothing is read.
+MAX_FRAMES, MAX_CHARACTERS, _PATH_LENGTH = 100, 300, 4_000
+
+
+class Stacks:
+    """The stacks of one timeline. A stack's number is its position in `texts`, one `file:line function` a line."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.characters = 0
+        self._numbers: dict[str, int] = {}
+        self._known: dict[Hashable, int | None] = {}
+
+    def number(self, frames: tuple[Frame, ...]) -> int | None:
+        """The number of a stack, innermost frame first; None for an empty one."""
+        return self.remember(frames, lambda: frames)
+
+    def remember(self, key: Hashable, frames: Callable[[], tuple[Frame, ...]]) -> int | None:
+        """The same for a stack that is known by `key`; `frames` is asked for the first time only."""
+        if key not in self._known:
+            self._known[key] = self._add(frames())
+        return self._known[key]
+
+    def _add(self, frames: tuple[Frame, ...]) -> int | None:
+        text = "\n".join(f"{shown(file)}:{line} {_cut(name)}" for file, line, name in frames[:MAX_FRAMES])
+        if not text:
+            return None
+        if text not in self._numbers:
+            self._numbers[text] = len(self.texts)
+            self.texts.append(text)
+            self.characters += len(text)
+        return self._numbers[text]
+
+
+def shown(file: str) -> str:
+    """A file's name without the folders of the machine it lies on."""
+    file = _cut(file[-_PATH_LENGTH:].replace("\\", "/"))
+    if file.startswith(_CHECKOUT) and not any(folder in file for folder in _FOLDERS):
+        return file.removeprefix(_CHECKOUT)
+    for folder in _FOLDERS:
+        if folder in file:
+            return file.rpartition(folder)[2]
+    return "/".join(file.split("/")[-_KEPT:]) if file.startswith("/") or file[1:3] == ":/" else file
+
+
+def _cut(text: str) -> str:
+    """One line of bounded length: names in other people's files may be anything."""
+    return "".join(char if char.isprintable() else " " for char in text[-MAX_CHARACTERS:])

@@ -1,0 +1,150 @@
+"""Tables for the terminal before there are rows: the plan of a sweep, and what there is to ask for.
+
+python -m runner list            python -m runner sweep --dry-run
+"""
+
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table as Grid
+
+from runner.analysis.costs import steps
+from runner.cli.terminal import Terminal
+from runner.errors import UsageError
+from runner.formats import format_bytes, format_duration, format_quantity
+from runner.plan.presets import PRESETS, QUESTIONS
+from runner.schema import TABLES, StepCell
+from runner.schema.sizes import SIZES
+from runner.schema.titles import title
+from runner.store import history
+from runner.store.database import look_through
+from runner.sweep.prepare import Prepared
+
+
+def print_plan(console: Terminal, prepared: Prepared) -> None:
+    """The cells of a sweep in the order of measuring, with what is predicted of each."""
+    machine, memory = prepared.machine, prepared.machine["device_memory_bytes"]
+    grid = headed("cell", "round", "FLOPs a step", "peak memory", "time", "")
+    for item in prepared.cells:
+        planned = item.planned
+        done = prepared.done.get((planned.cell.key, planned.round))
+        fits = "" if not memory or item.predicted.peak_bytes < memory else "will not fit"
+        grid.add_row(
+            title(planned.cell),
+            str(planned.round),
+            format_quantity(item.predicted.step_flops, "FLOP"),
+            format_bytes(item.predicted.peak_bytes),
+            format_duration(item.predicted.seconds),
+            f"done: {done}" if done else fits,
+        )
+    console.print(grid)
+    flops = sum(item.predicted.step_flops for item in prepared.cells)
+    console.say(
+        f"{len(prepared.cells)} cells on {machine['device_name']}, {len(prepared.owed)} to measure, about "
+        f"{format_duration(prepared.seconds)}; one step of each is {format_quantity(flops, 'FLOP')}. "
+        "Nothing was measured."
+    )
+
+
+def print_lists(console: Terminal, what: str, *, db: Path) -> None:
+    """What there is to ask for, and what was asked: presets, experiments, sizes, runs, or all of them."""
+    parts = {"presets": _presets, "experiments": _experiments, "sizes": _sizes}
+    if what == "columns":
+        print(columns_markdown(), end="")
+        return
+    if what not in (*parts, "runs", "all"):
+        raise UsageError(f"There is no list of {what!r}.", expected="presets, experiments, sizes, runs, columns or all")
+    for name, part in parts.items():
+        if what in (name, "all"):
+            console.print(part())
+    if what in ("runs", "all"):
+        found = history.runs(db)
+        print_left_out(console, db)
+        if found:
+            console.print(runs_grid(found))
+        else:
+            console.say(f"No runs in {db} yet: python -m runner sweep")
+
+
+def print_left_out(console: Terminal, db: Path) -> None:
+    """How many rows of the file no table shows, if any."""
+    left_out = look_through(db).left_out
+    if left_out:
+        counts = ", ".join(f"{count:,} of {name}" for name, count in left_out.items())
+        console.say(f"Left out, as their values break the contract: {counts} in {db}.", style="yellow")
+
+
+def columns_markdown() -> str:
+    """Every table and column as Markdown: the text of `data/README.md`."""
+    lines = [
+        "# The results file",
+        "",
+        "Written by `python -m runner list columns`; a test keeps it equal to the schema. Times of day are UTC.",
+        "NULL means unknown. `reference/` holds published tables as they were transcribed.",
+    ]
+    for table in TABLES.values():
+        lines += ["", f"## {table.name}", "", table.doc, "", "| column | type | unit | meaning |", "|---|---|---|---|"]
+        for column in table.columns:
+            choices = f" One of {', '.join(f'`{choice}`' for choice in column.choices)}." if column.choices else ""
+            key = " *Key.*" if column.name in table.key else ""
+            meaning = f"{column.doc}{choices}{key}"
+            lines.append(f"| `{column.name}` | {column.sql_type} | {column.unit} | {meaning} |")
+    return "\n".join(lines) + "\n"
+
+
+def _presets() -> Grid:
+    grid = headed("preset", "what it measures")
+    for preset in PRESETS.values():
+        grid.add_row(preset.name, preset.doc)
+    return grid
+
+
+def _experiments() -> Grid:
+    grid = headed("experiment", "question")
+    for name, question in QUESTIONS.items():
+        grid.add_row(name, question)
+    return grid
+
+
+def _sizes() -> Grid:
+    grid = headed("size", "d_model", "d_ff", "layers", "heads", "vocabulary", "parameters")
+    for found in SIZES.values():
+        shape: dict[str, Any] = dict(found.numbers)
+        cell = StepCell(**shape, context=1, mode="inference", precision="fp32")
+        grid.add_row(
+            found.name, *(f"{number:,}" for number in found.numbers.values()), f"{steps.parameter_count(cell):,}"
+        )
+    return grid
+
+
+def runs_grid(found: list[history.RunSummary]) -> Grid:
+    """One line a run."""
+    grid = headed("run", "started (UTC)", "label", "preset", "device", "torch", "cells", "not ok")
+    for run in found:
+        started = f"{run.started_at:%Y-%m-%d %H:%M}" if run.started_at else ""
+        grid.add_row(
+            str(run.run_id),
+            started,
+            run.label or "",
+            run.preset or "",
+            run.device_name or "",
+            run.torch or "",
+            str(run.cells),
+            str(run.failed),
+        )
+    return grid
+
+
+#: Headings of columns of words; the others hold numbers.
+_WORDS = {
+    "", "cell", "status", "preset", "what it measures", "experiment", "question", "size", "run", "label", "device",
+    "torch", "started (UTC)",
+}  # fmt: skip
+
+
+def headed(*names: str) -> Grid:
+    """An empty table with these columns."""
+    grid = Grid(box=None, header_style="bold", pad_edge=False)
+    for name in names:
+        grid.add_column(name, justify="left" if name in _WORDS else "right", overflow="fold")
+    return grid

@@ -1,0 +1,277 @@
+"""The commands: parse, call, print. The only place that exits.
+
+    python -m runner sweep | frontier | import | list | show | compare | doctor
+
+Exit codes: 0 all cells ended ok, oom or skipped; 1 some cell crashed, timed out or failed, or the budget ran out,
+or `compare --fail-on-regression` found one;
+2 wrong usage or a file that cannot be used; 130 interrupted.
+"""
+
+import signal
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from typer.core import TyperGroup
+
+from runner.cli import compare, doctor, lists, show
+from runner.cli.progress import PlainLines, TerminalBar
+from runner.cli.terminal import Terminal
+from runner.engines.local import LocalEngine
+from runner.errors import INTERRUPTED, INTERRUPTED_CODE, StepscopeError
+from runner.importers.files import import_file
+from runner.plan.presets import PRESETS
+from runner.store.database import default_path
+from runner.sweep.frontier import FrontierSettings, explore
+from runner.sweep.loop import sweep
+from runner.sweep.prepare import prepare
+from runner.sweep.request import CHOICES, read, seconds
+
+#: Columns of a table that goes to a pipe or a file.
+PIPED_WIDTH = 160
+
+console = Terminal(width=None if sys.stdout.isatty() else PIPED_WIDTH)
+errors = Terminal(stderr=True)
+
+
+class Commands(TyperGroup):
+    """The commands, with every error turned into one clear message and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except StepscopeError as error:
+            errors.print("error:", style="red", end=" ")
+            errors.say(str(error))
+            raise typer.Exit(error.exit_code) from None
+        except (KeyboardInterrupt, RuntimeError) as error:
+            # In the middle of a query DuckDB makes an error of its own of a Ctrl-C.
+            if isinstance(error, RuntimeError) and str(error) != "Query interrupted":
+                raise
+            errors.say(INTERRUPTED)
+            raise typer.Exit(INTERRUPTED_CODE) from None
+
+
+app = typer.Typer(
+    name="runner",
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    help="Measures Transformer training steps on this machine and appends rows to a DuckDB file.\n\n"
+    "Example: [bold]python -m runner sweep[/] then [bold]streamlit run app.py[/]",
+)
+
+DB_HELP = "The results file. [default: STEPSCOPE_DB or data/results.duckdb]"
+Db = Annotated[Path | None, typer.Option("--db", help=escape(DB_HELP), show_default=False)]
+
+
+def _what(text: str, *, metavar: str = "A,B,…") -> Any:
+    return typer.Option(help=escape(text), show_default=False, metavar=metavar, rich_help_panel="What to measure")
+
+
+def _how(text: str, *, least: float) -> Any:
+    return typer.Option(help=escape(text), show_default=False, min=least, rich_help_panel="How carefully")
+
+
+def _where(text: str) -> Any:
+    return typer.Option(help=escape(text), show_default=False, rich_help_panel="Where and how long")
+
+
+def _flag(name: str, text: str) -> Any:
+    return typer.Option(name, help=text, show_default=False)
+
+
+_TIMELINE = "Record every allocation of the memory cells, with its Python stack."
+_SKIP = "Do not try cells that are predicted not to fit."
+_CEILINGS = "Measure at its start and end what this machine can do at most. [default: --ceilings]"
+_SHAPE = "d_model=512,d_ff=2048,layers=8,heads=8[,vocabulary=N]"
+_PRESETS = f"One of {', '.join(PRESETS)}. [default: standard on CUDA, else laptop]"
+
+
+@app.command(
+    name="sweep", epilog="Example: python -m runner sweep --sizes small,medium --precisions fp32,bf16 --contexts 512"
+)
+def sweep_command(
+    preset: Annotated[str | None, _what(_PRESETS, metavar="NAME")] = None,
+    experiment: Annotated[list[str] | None, _what("Only this experiment; repeatable.", metavar="NAME")] = None,
+    sizes: Annotated[str | None, _what("Shapes by name; see `python -m runner list sizes`.")] = None,
+    shape: Annotated[list[str] | None, _what("A shape of your own; repeatable.", metavar=_SHAPE)] = None,
+    contexts: Annotated[str | None, _what("Tokens of each sequence.")] = None,
+    batch: Annotated[str | None, _what("Sequences in one step.")] = None,
+    modes: Annotated[str | None, _what(f"Of {', '.join(CHOICES['modes'])}.")] = None,
+    precisions: Annotated[str | None, _what(f"Of {', '.join(CHOICES['precisions'])}.")] = None,
+    backends: Annotated[str | None, _what(f"Of {', '.join(CHOICES['backends'])}.")] = None,
+    seq_lens: Annotated[str | None, _what("Sequence lengths of single-head attention.")] = None,
+    d_heads: Annotated[str | None, _what("Head widths of single-head attention.")] = None,
+    causal: Annotated[str | None, _what("Of true, false, for single-head attention.")] = None,
+    cache: Annotated[str | None, _what("Of hot, cold: whether attention finds its tensors in the L2 cache.")] = None,
+    compile_cache: Annotated[str | None, _what("Of shared, empty: whether the compiler finds earlier work.")] = None,
+    attention: Annotated[str | None, _what(f"Of {', '.join(CHOICES['attention'])}.")] = None,
+    optimizers: Annotated[str | None, _what(f"AdamW implementations, of {', '.join(CHOICES['optimizers'])}.")] = None,
+    weights: Annotated[str | None, _what("Dtype the parameters are held in, of fp32, bf16.")] = None,
+    checkpoint: Annotated[str | None, _what("Blocks recomputed together in the backward pass; 0 for none.")] = None,
+    warmup: Annotated[str | None, _what("Warm-up steps; several, such as 0,1,2,5, make an ablation.")] = None,
+    sums: Annotated[str | None, _what(f"Sums of {', '.join(CHOICES['sums'])}, in experiment numerics.")] = None,
+    steps: Annotated[int | None, _how("Measured steps, at least.", least=1)] = None,
+    max_steps: Annotated[int | None, _how("Measured steps, at most.", least=1)] = None,
+    max_seconds: Annotated[float | None, _how("Measuring time of a cell, at most.", least=0)] = None,
+    rounds: Annotated[int | None, _how("Measure every cell this often, interleaved. [default: 1]", least=1)] = None,
+    config: Annotated[Path | None, _where("A TOML file with the same names; flags given here win.")] = None,
+    db: Annotated[Path | None, _where(DB_HELP)] = None,
+    label: Annotated[str | None, _where("A name for this run.")] = None,
+    device: Annotated[str | None, _where("auto, cuda, cuda:1, mps or cpu. [default: auto]")] = None,
+    timeout: Annotated[str | None, _where("Limit for one cell, such as 90s or 10m. [default: 10m]")] = None,
+    budget: Annotated[str | None, _where("No new cell is started after this time, such as 15m or 2h.")] = None,
+    timeline: Annotated[bool | None, _flag("--timeline/--no-timeline", _TIMELINE)] = None,
+    fresh: Annotated[bool | None, _flag("--fresh", "Measure finished cells again.")] = None,
+    skip_predicted_oom: Annotated[bool | None, _flag("--skip-predicted-oom", _SKIP)] = None,
+    ceilings: Annotated[bool | None, _flag("--ceilings/--no-ceilings", escape(_CEILINGS))] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan with predicted FLOPs, memory and time; measure nothing.")
+    ] = False,
+) -> None:
+    """Measure, and append rows to the results file. With no options it does the right thing for this machine.
+
+    A finished cell is not measured again: an interrupted sweep goes on where it stopped.
+
+    With an axis set here an experiment is one grid: that axis, and for the others what the preset's first grid has. Its
+    warm-up ablation, timelines and other additions are then left out; ask with --warmup, --timeline, --cache, ….
+    """
+    given = {name: value for name, value in locals().items() if name not in ("config", "dry_run")}
+    request, settings = read(given, config=config)
+    if dry_run:
+        lists.print_plan(console, prepare(request, settings, LocalEngine()))
+        return
+    with closing((TerminalBar if console.is_terminal else PlainLines)(console, db=settings.db)) as watcher:
+        raise typer.Exit(sweep(request, settings, watcher=watcher))
+
+
+@app.command(name="frontier", epilog="Example: python -m runner frontier --d-heads 16,64 --limit 2GiB")
+def frontier_command(
+    attention: Annotated[str | None, _what(f"Of {', '.join(CHOICES['attention'])}. [default: naive]")] = None,
+    d_heads: Annotated[str | None, _what("Head widths of single-head attention. [default: 16,32,64,128]")] = None,
+    precisions: Annotated[str | None, _what(f"Of {', '.join(CHOICES['precisions'])}. [default: fp32]")] = None,
+    causal: Annotated[str | None, _what("Of true, false, for single-head attention. [default: true]")] = None,
+    batch: Annotated[str | None, _what("Sequences together. [default: 8; 4 for a model]")] = None,
+    sizes: Annotated[str | None, _what("Models by name, instead of single-head attention; with --grow.")] = None,
+    grow: Annotated[str | None, _what("What of a model's step grows.", metavar="context|batch")] = None,
+    modes: Annotated[str | None, _what("A model's step: what has to fit. [default: train]")] = None,
+    contexts: Annotated[str | None, _what("Tokens of each sequence, where the batch grows. [default: 512]")] = None,
+    limit: Annotated[
+        str | None, _where("What it has to fit in, such as 2GiB. [default: the GPU's memory; what is free, on a CPU]")
+    ] = None,
+    step: Annotated[int | None, _how("Resolution of the answer. [default: 64; 1 for the batch]", least=1)] = None,
+    db: Annotated[Path | None, _where(DB_HELP)] = None,
+    label: Annotated[str | None, _where("A name for this run.")] = None,
+    device: Annotated[str | None, _where("auto, cuda, cuda:1, mps or cpu. [default: auto]")] = None,
+    timeout: Annotated[str | None, _where("Limit for one trial, such as 90s or 10m. [default: 10m]")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ask again what was answered before.")] = False,
+) -> None:
+    """Find the longest sequence, or a model's largest context or batch, that fits in memory.
+
+    By prediction, then by real allocations in fresh processes that may take no more than the limit.
+    """
+    given = dict(locals())
+
+    settings = FrontierSettings(
+        db=db or default_path(),
+        device=device or "auto",
+        label=label,
+        timeout_s=seconds("timeout", timeout or "10m"),
+        fresh=fresh,
+    )
+    raise typer.Exit(explore(given, settings, say=console.say))
+
+
+@app.command(name="list", epilog="Example: python -m runner list runs")
+def list_command(
+    what: Annotated[
+        str, typer.Argument(help="presets, experiments, sizes, runs, columns or all", metavar="[WHAT]")
+    ] = "all",
+    db: Db = None,
+) -> None:
+    """List the presets, experiments and sizes there are, and the runs in the file; or every column, as Markdown."""
+    lists.print_lists(console, what, db=db or default_path())
+
+
+@app.command(name="show", epilog="Example: python -m runner show 0192f3 --db other.duckdb")
+def show_command(
+    run: Annotated[
+        str, typer.Argument(help="A run's id, its beginning, or its label. [default: the latest]", show_default=False)
+    ] = "",
+    db: Db = None,
+) -> None:
+    """Show the rows of a run as a table."""
+    show.print_run(console, run, db=db or default_path())
+
+
+@app.command(
+    name="compare", epilog="Example: python -m runner compare before after --fail-on-regression --threshold 5%"
+)
+def compare_command(
+    a: Annotated[str, typer.Argument(help=f"The baseline: {compare.SPECS}.", metavar="A")],
+    b: Annotated[str, typer.Argument(help="What is compared with it, named in the same ways.", metavar="B")],
+    within: Annotated[list[str] | None, typer.Option(help="Only rows of this run, label, machine or commit.")] = None,
+    phase: Annotated[str, typer.Option(help="Of step, forward, backward: which times.")] = "step",
+    form: Annotated[str, typer.Option("--format", help="text, or markdown for a pull request.")] = "text",
+    fail_on_regression: Annotated[
+        bool, typer.Option("--fail-on-regression", help="Exit with 1 if some cell of B is worse beyond the threshold.")
+    ] = False,
+    threshold: Annotated[str, typer.Option(help="How much slower or larger is a regression.")] = "5%",
+    db: Db = None,
+) -> None:
+    """Compare A with B: runs, labels, machines, commits, precisions or backends. Their cells differ in nothing else.
+
+    A regression takes more than the threshold longer, its 95% interval excluding 1, or needs as much more memory at
+    its peak; or it worked in A and not in B. Exit codes: 0 none, 1 some, 2 nothing could be compared.
+    """
+    limit = compare.percent(threshold)
+    asked = compare.Asked(
+        a=a, b=b, within=within or (), phase=phase, form=form, threshold=limit if fail_on_regression else None
+    )
+    raise typer.Exit(compare.compare(console, asked, db=db or default_path()))
+
+
+@app.command(name="import", epilog="Example: python -m runner import report.sqlite --label 'their run'")
+def import_command(
+    file: Annotated[
+        Path,
+        typer.Argument(help="A results file, a memory snapshot, or an nsys export or statistics.", metavar="FILE"),
+    ],
+    db: Db = None,
+    label: Annotated[str | None, typer.Option(help=r"A name for it. \[default: the file's name]")] = None,
+) -> None:
+    """Add what another machine measured or somebody else recorded: a results file (.duckdb), the pickle of a
+    torch.cuda.memory snapshot, the SQLite export of an Nsight Systems report, or what `nsys stats` prints.
+
+    Nothing in the file is executed. Of a results file only the rows are added that are not there yet.
+    """
+    report = import_file(file, db=db or default_path(), label=label)
+    for line in report.lines:
+        console.say(line)
+    if report.warning:
+        errors.print("warning:", style="yellow", end=" ")
+        errors.say(report.warning)
+
+
+@app.command(name="doctor", epilog="Example: python -m runner doctor --device cpu")
+def doctor_command(
+    device: Annotated[str, typer.Option(help="auto, cuda, cuda:1, mps or cpu.")] = "auto",
+) -> None:
+    """Say what this machine is, and what can and cannot be measured on it, and why."""
+    doctor.print_report(console, LocalEngine().describe(device))
+
+
+def main() -> None:
+    """Runs the command line. SIGTERM stops a sweep as Ctrl-C does: what is finished is kept."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    app()
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt

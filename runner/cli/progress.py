@@ -1,0 +1,147 @@
+"""What a person sees while a sweep runs: a live bar on a terminal, plain lines elsewhere.
+
+watcher = TerminalBar(console, db=path) if console.is_terminal else PlainLines(console, db=path)
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.text import Text
+
+from runner.cli.terminal import Terminal
+from runner.formats import format_bytes, format_duration
+from runner.schema import (
+    DONE,
+    AccumulationRow,
+    AttentionRow,
+    MemoryRow,
+    NumericsRow,
+    ProfileRow,
+    SweepRow,
+    TimingRow,
+)
+from runner.schema.titles import title
+from runner.sweep.prepare import Expected, Prepared
+
+STATUS_STYLES = {
+    "ok": "green",
+    "skipped": "yellow",
+    "oom": "magenta",
+    "timeout": "red",
+    "crashed": "red",
+    "error": "red",
+}
+
+
+class PlainLines:
+    """One line a cell: for logs, pipes and CI."""
+
+    def __init__(self, console: Terminal, *, db: Path) -> None:
+        self.console, self._say, self.db = console, console.say, db
+        self.number = self.total = 0
+
+    def waiting(self, reason: str) -> None:
+        self._say(reason)
+
+    def began(self, prepared: Prepared, *, total: int) -> None:
+        self.total = total
+        machine, done = prepared.machine, len(prepared.cells) - total
+        kept = f", {done} of them measured before (--fresh measures them again)" if done else ""
+        where = f"{machine['device_name']} · torch {machine['torch']}"
+        self._say(f"{where} · preset {prepared.preset} · {len(prepared.cells)} cells{kept}")
+        if total:
+            self._say(f"about {format_duration(prepared.seconds)} · rows go to {self.db}")
+
+    def doing(self, item: Expected, phase: str, *, left_s: float) -> None:
+        """Nothing: a line a cell is enough."""
+
+    def finished(self, row: SweepRow, timings: list[TimingRow], *, left_s: float) -> None:
+        self.number += 1
+        width = len(str(self.total))
+        left = f" · {format_duration(left_s)} left" if self.number < self.total else ""
+        style = STATUS_STYLES[row.status]
+        line = Text.assemble(
+            f"[{self.number:>{width}}/{self.total}] {title(row)}  ",
+            (row.status, style),
+            f"  {result(row, timings)}",
+            (left, "dim"),
+        )
+        self._say(line)
+
+    def ended(self, *, statuses: Mapping[str, int], out_of_budget: int) -> None:
+        if not statuses and not out_of_budget:
+            self._say("Nothing to measure: every cell is done. --fresh measures them again.")
+            return
+        counts = ", ".join(f"{number} {status}" for status, number in sorted(statuses.items())) or "nothing"
+        self._say(f"Measured: {counts}. Look at them: streamlit run app.py")
+        if out_of_budget:
+            self._say(f"The budget ran out with {out_of_budget} cells to go; the same command goes on with them.")
+        elif set(statuses) - DONE:
+            self._say("The same command tries the failed cells again; `python -m runner show` says why they failed.")
+
+    def close(self) -> None:
+        """Nothing: lines stay as they are."""
+
+
+class TerminalBar(PlainLines):
+    """The same lines scrolling above a bar that shows the cell, what is being done to it and the time left."""
+
+    def __init__(self, console: Terminal, *, db: Path) -> None:
+        super().__init__(console, db=db)
+        self.bar = Progress(
+            BarColumn(24),
+            MofNCompleteColumn(),
+            TextColumn("{task.description}", markup=False),
+            console=console,
+            transient=True,
+        )
+        self.task = self.bar.add_task("", total=None)
+
+    def began(self, prepared: Prepared, *, total: int) -> None:
+        super().began(prepared, total=total)
+        self.bar.update(self.task, total=total)
+        if total:
+            self.bar.start()
+
+    def doing(self, item: Expected, phase: str, *, left_s: float) -> None:
+        self.bar.update(self.task, description=f"{title(item.planned.cell)}: {phase} · {format_duration(left_s)} left")
+
+    def finished(self, row: SweepRow, timings: list[TimingRow], *, left_s: float) -> None:
+        super().finished(row, timings, left_s=left_s)
+        self.bar.update(self.task, advance=1)
+
+    def ended(self, *, statuses: Mapping[str, int], out_of_budget: int) -> None:
+        self.bar.stop()
+        super().ended(statuses=statuses, out_of_budget=out_of_budget)
+
+    def close(self) -> None:
+        """Takes the bar away and gives the cursor back, however the sweep ended."""
+        self.bar.stop()
+
+
+def result(row: SweepRow, timings: list[TimingRow]) -> str:
+    """What came of a cell, in a few words: its median and how sure that is, or its peak, or why there is none."""
+    if isinstance(row, AttentionRow) and row.asked_bytes:
+        phase, in_use = row.failed_phase, format_bytes(row.in_use_bytes or 0)
+        return f"{phase} asked for {format_bytes(row.asked_bytes)} more than the {in_use} in use"
+    if row.status != "ok":
+        return " ".join((row.message or "").split())[:160]
+    if isinstance(row, MemoryRow):
+        return f"peak {format_bytes(row.peak_allocated_bytes or 0)} in {row.peak_phase}"
+    if isinstance(row, ProfileRow):
+        cost = f"{row.overhead_share or 0:+.0%} under the profiler"
+        what = "operators" if row.host_bound_share is None else "kernels"
+        return f"{row.unprofiled_step_ms or 0:,.2f} ms, {cost}, {row.kernel_calls} {what} {row.kernel_ms or 0:,.2f} ms"
+    if isinstance(row, AccumulationRow):
+        return f"{row.total or float('nan'):.9g} for {row.exact or float('nan'):g}"
+    if isinstance(row, NumericsRow):
+        off = "" if row.gradient_error is None else f", gradients off by {row.gradient_error:.1e}"
+        return f"loss {row.loss or float('nan'):.6g}{off} ({row.reference})"
+    medians = {timing.phase: timing for timing in timings}
+    if isinstance(row, AttentionRow):
+        times = ", ".join(f"{phase} {medians[phase].median_ms:,.3f} ms" for phase in ("forward", "backward"))
+        return f"{times}, n {row.steps}, peak {format_bytes(row.peak_allocated_bytes or 0)}"
+    step, share = medians["step"], getattr(row, "interval_share", None)
+    spread = f" ±{share * 50:.1f}%" if share is not None else ""
+    return f"{step.median_ms:,.2f} ms{spread}, n {step.n}"

@@ -1,0 +1,79 @@
+"""One job in one fresh process: whatever happens in here becomes a message to the sweep.
+
+    Process(target=work, args=(pipe, job))
+
+Messages are tuples: ("doing", phase), then one of ("measured", Measurement), ("described", columns),
+("ceilings", Ceilings), ("failed", status, message, values) or ("refused", error). A process that dies says nothing
+more, and the engine tells from its exit what happened. The process leads its own group, so that the compilers it starts
+end with it, and it ends when the sweep does, however the sweep ended.
+"""
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import traceback
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from typing import Any
+
+from runner.errors import Skipped, StepscopeError
+from runner.experiments import EXPERIMENTS, TRIAL
+from runner.job import CeilingJob, Job, RanOut
+from runner.measure.machine.ceilings import measure_ceilings
+from runner.measure.machine.environment import describe
+from runner.measure.memory import limits
+from runner.measure.memory.allocations import is_out_of_memory
+
+
+def work(pipe: Connection, job: Job | CeilingJob | str, log: str) -> None:
+    """Measures `job`, or describes the machine where `job` names a device. `log` is a file for whatever is printed."""
+    _isolate(log)
+    try:
+        if isinstance(job, str):
+            pipe.send(("described", describe(job)))
+        elif isinstance(job, CeilingJob):
+            limits.limit(job.device, None)
+            pipe.send(("ceilings", measure_ceilings(job)))
+        else:
+            pipe.send(_measure(pipe, job))
+    except StepscopeError as error:
+        pipe.send(("refused", error))
+
+
+def _measure(pipe: Connection, job: Job) -> tuple[Any, ...]:
+    """The last message of a cell. The one place that catches everything: each way to fail is a status."""
+    experiment = next(item for item in (*EXPERIMENTS, TRIAL) if item.name == job.experiment)
+    try:
+        job = replace(job, limit_bytes=limits.limit(job.device, job.limit_bytes))
+        return "measured", experiment.measure(job, lambda phase: pipe.send(("doing", phase)))
+    except Skipped as reason:
+        return "failed", "skipped", str(reason), {}
+    except RanOut as error:
+        return "failed", "oom", str(error), error.values
+    except MemoryError:
+        return "failed", "oom", "Python could not allocate memory.", {}
+    except Exception as error:  # noqa: BLE001
+        traceback.print_exc()
+        return "failed", "oom" if is_out_of_memory(error) else "error", f"{type(error).__name__}: {error}", {}
+
+
+def _isolate(log: str) -> None:
+    """Makes the process its own group, sends its output to `log`, and ends it when the sweep ends."""
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    except FileNotFoundError:  # the sweep was interrupted while this process started, and has tidied up
+        sys.exit(1)
+    os.dup2(descriptor, sys.stdout.fileno())
+    os.dup2(descriptor, sys.stderr.fileno())
+    threading.Thread(target=_end_with_the_sweep, daemon=True).start()
+
+
+def _end_with_the_sweep() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os.killpg(0, signal.SIGKILL)

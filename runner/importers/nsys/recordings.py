@@ -1,0 +1,231 @@
+"""What ran on the GPU, each kernel in the named range that launched it, from an export of Nsight Systems.
+
+    with opened(path) as export:
+        for recording in recordings(export, path):          # one a process that used the GPU
+            print(recording.steps, len(recording.kernels))
+
+A kernel runs when the host has long left the range that launched it. So it is followed back by its correlation id to
+the call that launched it, and that call's thread and time name the range. Autograd launches the backward from threads
+of its own, on which nobody pushes ranges: a call from a thread in no phase belongs to the backward if the process was
+in one then. Limits: LAUNCHES, RANGES and KERNELS; of CUDA graphs that were traced whole, only the whole. Standard
+library only.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from runner.importers.nsys.export import Export, cleaned, refusal
+from runner.importers.nsys.ranges import NOWHERE, Place, ThreadRanges
+
+#: The most calls, ranges, processes and different (kernel, range) that are read, and characters of the ranges' names
+#: and of the kernels' together.
+LAUNCHES, RANGES, PROCESSES, KERNELS = 5_000_000, 2_000_000, 256, 50_000
+RANGE_CHARACTERS, KERNEL_CHARACTERS = 200_000_000, 20_000_000
+_PUSHED_AND_POPPED = 59  # NvtxPushPopRange of ENUM_NSYS_EVENT_TYPE
+#: What a copy is called by `nsys stats`, by CUpti_ActivityMemcpyKind; a copy within the device is read and written.
+_COPIES = {1: "Host-to-Device", 2: "Device-to-Host", 8: "Device-to-Device", 10: "Peer-to-Peer"}
+_WITHIN = (8, 10)
+
+#: Table of what ran on the device -> what names it: a column of ids in StringIds, or SQL. The first column there is.
+_ACTIVITIES: Mapping[str, tuple[str, ...]] = {
+    "CUPTI_ACTIVITY_KIND_KERNEL": ("demangledName", "shortName", "name"),
+    "CUPTI_ACTIVITY_KIND_MEMCPY": ("copyKind",),
+    "CUPTI_ACTIVITY_KIND_MEMSET": ("value",),
+    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": ("graphId",),
+}
+
+
+@dataclass
+class Launched:
+    """One kernel in one place: how often, how long (ns), and the bytes that a copy moved."""
+
+    calls: int = 0
+    duration_ns: int = 0
+    moved_bytes: int | None = None
+
+    def add(self, duration_ns: int, *, calls: int = 1, moved_bytes: int | None = None) -> None:
+        self.calls += calls
+        self.duration_ns += duration_ns
+        if moved_bytes is not None:
+            self.moved_bytes = (self.moved_bytes or 0) + moved_bytes
+
+
+#: (place, kernel) -> sums.
+Kernels = dict[tuple[Place, str], Launched]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recording:
+    """What one process ran on the GPU. `steps` is None where no range says how many; `overlapping` says that a kernel
+    counts in every range around it."""
+
+    steps: int | None
+    kernels: Kernels
+    overlapping: bool = False
+
+
+@dataclass
+class _Process:
+    """One process while its calls are read."""
+
+    threads: dict[int, ThreadRanges] = field(default_factory=dict)
+    backward: list[tuple[int, int]] = field(default_factory=list)
+    kernels: Kernels = field(default_factory=dict)
+
+    def place(self, thread: int | None, moment: int | None) -> Place:
+        """Where the call was made."""
+        if thread is None or moment is None:
+            return NOWHERE
+        found = self.threads[thread].at(moment) if thread in self.threads else NOWHERE
+        if found.phase or not self.backward:
+            return found
+        before = bisect_right(self.backward, (moment, 2**64)) - 1
+        return replace(found, phase="backward") if before >= 0 and moment < self.backward[before][1] else found
+
+    @property
+    def steps(self) -> int | None:
+        """Ranges that are a whole step; where there are none, forward passes."""
+        threads = self.threads.values()
+        whole = sum(thread.steps for thread in threads)
+        return whole or sum(len(thread.phases.get("forward", ())) for thread in threads) or None
+
+
+def recordings(export: Export, path: Path) -> list[Recording]:
+    """What each process ran, in the order of process ids. Raises UsageError (`path` is what it names)."""
+    present = [table for table in _ACTIVITIES if export.has(table, "start", "end", "correlationId")]
+    if not export.has("StringIds", "id", "value"):
+        raise refusal(path, "a database of something else")
+    if not present:
+        raise refusal(path, "a report in which nothing of CUDA was recorded")
+    processes = _processes(export, path)
+    calls = _Limit(path, LAUNCHES, "calls")
+    kernels = _Limit(path, KERNELS, "different kernels and ranges")
+    characters = _Limit(path, KERNEL_CHARACTERS, "characters in the names of kernels")
+    for table in present:
+        for thread, moment, pid, duration, name, moved in _launches(export, path, table):
+            calls.spend()
+            if duration is None:
+                continue  # it had not finished when the recording ended
+            process = _process(path, processes, pid or 0)
+            key = (process.place(thread, moment), name)
+            if key not in process.kernels:
+                kernels.spend()
+                characters.spend(len(name) + len(key[0].scope) + len(key[0].operator))
+            process.kernels.setdefault(key, Launched()).add(duration, moved_bytes=moved)
+    found = [
+        Recording(steps=process.steps, kernels=process.kernels)
+        for _, process in sorted(processes.items()) if process.kernels
+    ]  # fmt: skip
+    if not found:
+        raise refusal(path, "a report in which nothing ran on a GPU")
+    return found
+
+
+def _processes(export: Export, path: Path) -> dict[int, _Process]:
+    """The ranges of every thread, by process."""
+    if not export.has("NVTX_EVENTS", "start", "end", "globalTid"):
+        return {}
+    text = _text_of(export)
+    kind = f"WHERE eventType = {_PUSHED_AND_POPPED}" if export.has("NVTX_EVENTS", "eventType") else ""
+    query = f"SELECT n.globalTid, n.start, n.end, {text} FROM NVTX_EVENTS n {kind}"
+    by_thread: dict[int, list[tuple[int, int | None, str]]] = {}
+    count, characters = _Limit(path, RANGES, "NVTX ranges"), _Limit(path, RANGE_CHARACTERS, "characters in ranges")
+    for row in export.connection.execute(query):
+        count.spend()
+        thread, start, end = _numbers(path, "NVTX_EVENTS", ("globalTid", "start", "end"), row)
+        name = row[3]
+        if thread is None or start is None or not isinstance(name, str) or (end is not None and end < start):
+            continue
+        characters.spend(len(name))
+        by_thread.setdefault(thread, []).append((start, end, cleaned(name)))
+    found: dict[int, _Process] = {}
+    for thread, ranges in by_thread.items():
+        process = _process(path, found, _process_of(thread))
+        process.threads[thread] = held = ThreadRanges(ranges)
+        process.backward += held.phases.get("backward", [])
+    for process in found.values():
+        process.backward.sort()
+    return found
+
+
+def _process(path: Path, processes: dict[int, _Process], pid: int) -> _Process:
+    if pid not in processes and len(processes) >= PROCESSES:
+        raise refusal(path, f"more than {PROCESSES:,} processes", expected="fewer")
+    return processes.setdefault(pid, _Process())
+
+
+class _Limit:
+    """Counts what is read, and refuses the file when that is too much."""
+
+    def __init__(self, path: Path, most: int, what: str) -> None:
+        self.path, self.most, self.what, self.left = path, most, what, most
+
+    def spend(self, count: int = 1) -> None:
+        self.left -= count
+        if self.left < 0:
+            raise refusal(self.path, f"more than {self.most:,} {self.what}", expected="fewer: record fewer steps")
+
+
+def _numbers(path: Path, table: str, names: Sequence[str], values: Sequence[object]) -> list[int | None]:
+    """The values that belong to `names`: whole numbers, or None for NULL. Raises UsageError for anything else."""
+    for name, value in zip(names, values, strict=False):
+        if value is not None and type(value) is not int:
+            kind = {str: "text", bytes: "a blob", float: "a fraction"}[type(value)]
+            raise refusal(path, f"{kind} in {table}.{name}", expected="whole numbers there, as nsys writes them")
+    return list(values[: len(names)])  # type: ignore[arg-type]
+
+
+def _text_of(export: Export) -> str:
+    """SQL for a range's name: written out, or an id in StringIds."""
+    parts = ["n.text"] if export.has("NVTX_EVENTS", "text") else []
+    if export.has("NVTX_EVENTS", "textId"):
+        parts.append("(SELECT value FROM StringIds WHERE id = n.textId)")
+    return f"coalesce({', '.join([*parts, 'NULL', 'NULL'])})"
+
+
+def _process_of(thread: int) -> int:
+    """The lowest 24 bits of a serialized thread id are the thread's, the rest is the process's."""
+    return thread & ~0xFFFFFF
+
+
+def _launches(export: Export, path: Path, table: str) -> Iterator[Sequence[Any]]:
+    """Everything that ran: launching thread and moment (None if not recorded), process, ns, name, bytes."""
+    columns = export.columns[table]
+    named = next((column for column in _ACTIVITIES[table] if column in columns), "NULL")
+    if table == "CUPTI_ACTIVITY_KIND_KERNEL" and named != "NULL":
+        named = f"coalesce((SELECT value FROM StringIds WHERE id = a.{named}), 'unnamed kernel')"
+    bytes_ = "a.bytes" if "bytes" in columns else "NULL"
+    own_process = "a.globalPid" if "globalPid" in columns else "NULL"
+    if export.has("CUPTI_ACTIVITY_KIND_RUNTIME", "start", "correlationId", "globalTid"):
+        odd = """SELECT globalTid FROM CUPTI_ACTIVITY_KIND_RUNTIME
+            WHERE typeof(globalTid) NOT IN ('integer', 'null') LIMIT 1"""
+        for row in export.connection.execute(odd):
+            _numbers(path, "CUPTI_ACTIVITY_KIND_RUNTIME", ("globalTid",), row)
+        calls = """SELECT correlationId, globalTid & ~0xFFFFFF AS pid, globalTid, min(start) AS start
+            FROM CUPTI_ACTIVITY_KIND_RUNTIME GROUP BY correlationId, globalTid & ~0xFFFFFF"""
+        same = f"r.correlationId = a.correlationId AND coalesce({own_process}, r.pid) = r.pid"
+        query = f"""SELECT r.globalTid, r.start, coalesce({own_process}, r.pid), a.start, a.end, {named}, {bytes_}
+            FROM {table} a LEFT JOIN ({calls}) r ON {same}"""
+    else:
+        query = f"SELECT NULL, NULL, {own_process}, a.start, a.end, {named}, {bytes_} FROM {table} a"
+    names = ("globalTid of its launch", "start of its launch", "globalPid", "start", "end")
+    for row in export.connection.execute(query):
+        thread, moment, pid, start, end = _numbers(path, table, names, row)
+        duration = None if start is None or end is None or end < start else end - start
+        yield thread, moment, pid, duration, *_named(table, row[5], row[6])
+
+
+def _named(table: str, name: object, moved: object) -> tuple[str, int | None]:
+    """The name of what ran, as `nsys stats` writes it, and the bytes it read and wrote on the device."""
+    size = moved if isinstance(moved, int) and 0 <= moved < 2**50 else None
+    if table == "CUPTI_ACTIVITY_KIND_MEMCPY":
+        kind = name if isinstance(name, int) else 0
+        return f"[CUDA memcpy {_COPIES.get(kind, 'other')}]", None if size is None else size * (1 + (kind in _WITHIN))
+    if table == "CUPTI_ACTIVITY_KIND_MEMSET":
+        return "[CUDA memset]", size
+    if table == "CUPTI_ACTIVITY_KIND_GRAPH_TRACE":
+        return "[CUDA graph]", None
+    return (cleaned(name) if isinstance(name, str) else "") or "unnamed kernel", None

@@ -1,0 +1,114 @@
+"""Does this size fit? One step at the limit that the worker was given, by real allocations, and its peak.
+
+    python -m runner frontier --limit 2GiB
+
+For attention one iteration; for a model the second step, because the first has no optimizer state yet. What does not
+fit raises whatever the allocator raises, which the worker turns into `oom`.
+
+On CUDA fused attention is issued and not computed: over ten million tokens it would compute for a quarter of an hour,
+in memory that grows with the tokens alone. The iteration is recorded as a CUDA graph, which takes from the allocator
+what it takes when it runs (a `gpu` test compares the two), and is never replayed. FlexAttention, which must be compiled
+at this length first and cannot be compiled while a graph is recorded, runs with a mask that shows no block. Whether the
+numbers would be right is not asked here. What writes the scores out is computed, in seconds: recorded, one of four
+frontiers on an H200 came out a step of 64 tokens short of what had run.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask
+
+from runner.analysis.costs.attention_tensors import FLEX_BLOCK, is_unfused
+from runner.job import Job, Measurement
+from runner.measure.machine import precision
+from runner.measure.machine.device import Device
+from runner.measure.memory import limits
+from runner.measure.memory.allocations import CountedAllocations, storage_bytes
+from runner.measure.timing.attention import AttentionStep, check
+from runner.measure.timing.step import ModelStep
+from runner.models.attention import causal_blocks, flex_of_blocks
+from runner.schema import AttentionCell, StepCell
+
+
+def measure_trial(job: Job, report: Callable[[str], None]) -> Measurement:
+    """Runs the job's cell once; the only value is `peak_allocated_bytes`. Raises Skipped where it cannot be run."""
+    cell, device = job.cell, Device(job.device)
+    assert isinstance(cell, AttentionCell | StepCell)
+    precision.apply(cell.precision, device)
+    if device.type == "cpu":
+        limits.give_back_at_once()
+    report("build")
+    step: AttentionStep | ModelStep
+    if isinstance(cell, AttentionCell):
+        check(cell, device)
+        step = AttentionStep(cell, device)
+        held = step.held_bytes
+    else:
+        step = ModelStep(cell, device)
+        report("first step")
+        step(lambda: None)
+        step.between()
+        held = storage_bytes(_held(step))
+    try:
+        peak = _peak(step, device, held=held, report=report)
+    except BaseException:
+        report(step.phase)
+        raise
+    return Measurement(values={"peak_allocated_bytes": peak}, details={})
+
+
+def _peak(step: AttentionStep | ModelStep, device: Device, *, held: int, report: Callable[[str], None]) -> int | None:
+    """The most that is alive at once in one step, `held` bytes before it included."""
+    if device.type == "cpu":
+        report("step")
+        with CountedAllocations(held) as counted:
+            step(lambda: None)
+        return counted.peak_bytes
+    run: Callable[[], None] = functools.partial(step, lambda: None)
+    if device.type == "cuda" and isinstance(step, AttentionStep):
+        if step.cell.implementation == "flex":
+            show_nothing(step, device)
+            run()  # compiling takes memory of its own
+            step.drop_gradients()
+        elif not is_unfused(step.cell):
+            run = functools.partial(record, step)
+    limits.reset_peaks(device)
+    report("step")
+    run()
+    device.synchronize()
+    return limits.peaks(device)["peak_allocated_bytes"]
+
+
+def record(step: AttentionStep) -> None:
+    """Issues an iteration to a CUDA graph. Libraries may load their kernels meanwhile, which only `relaxed` allows."""
+    with torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="relaxed"):
+        step(lambda: None)
+
+
+def show_nothing(step: AttentionStep, device: Device) -> None:
+    """Gives FlexAttention a mask of the cell's size whose kernels find no block to work on."""
+    length = step.cell.seq_len
+    if step.cell.causal:
+        blocks = causal_blocks(length, device.torch)
+        causal_blocks.cache_clear()  # whoever asks for it next wants one that shows something
+    else:  # as PyTorch does without a mask: one block of everything
+        one, which = (torch.zeros(size, dtype=torch.int32, device=device.torch) for size in ((1, 1, 1), (1, 1, 1, 1)))
+        blocks = BlockMask.from_kv_blocks(
+            one, which, BLOCK_SIZE=-(-length // FLEX_BLOCK) * FLEX_BLOCK, seq_lengths=(length, length)
+        )
+    for count in (blocks.kv_num_blocks, blocks.full_kv_num_blocks, blocks.q_num_blocks, blocks.full_q_num_blocks):
+        if count is not None:
+            count.zero_()
+    step.run = functools.partial(flex_of_blocks, blocks=blocks)
+
+
+def _held(step: ModelStep) -> Iterator[Tensor]:
+    """What a model's step finds when it begins: parameters, tables, optimizer state, data."""
+    yield from step.model.parameters()
+    yield from step.model.buffers()
+    yield from (step.inputs, step.targets)
+    if step.optimizer is not None:
+        for state in step.optimizer.state.values():
+            yield from (value for value in state.values() if isinstance(value, torch.Tensor))

@@ -1,0 +1,157 @@
+"""A profiled step as rows: every kernel by phase and named range, and what they add up to.
+
+    rows, values = taken_apart(trace, job=job)
+
+FLOPs and bytes are an operator's (`runner.analysis.costs.operations`). They go to the longest of the kernels that it
+launched; on a CPU to itself, or to the operators that it is made of. Limits: on a CPU the product at which a
+checkpoint's second pass breaks off counts, although PyTorch does not compute it.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from runner.analysis.costs.activations import weight_bytes
+from runner.analysis.costs.operations import Arguments, flops, moved_bytes
+from runner.analysis.kernels import kernel_class
+from runner.job import Job
+from runner.measure.profiling.trace import Trace, Work
+from runner.schema import KernelRow, ProfileCell
+
+#: (phase, range, kernel), which names a row of a trace.
+Key = tuple[str, str, str]
+#: (FLOPs, bytes) of one call.
+Numbers = tuple[int | None, int | None]
+NOTHING: Numbers = (None, None)
+UNKNOWN = "unknown"
+
+
+@dataclass(kw_only=True)
+class Sum:
+    """All calls of one kernel in one place. What is unknown of one call is unknown of all."""
+
+    calls: int = 0
+    ns: int = 0
+    numbers: list[Numbers] = field(default_factory=list)
+    operators: Counter[str] = field(default_factory=Counter)
+
+    def total(self, place: int) -> int | None:
+        known = [numbers[place] for numbers in self.numbers]
+        return sum(number or 0 for number in known) if known and None not in known else None
+
+
+def taken_apart(trace: Trace, *, job: Job) -> tuple[list[KernelRow], dict[str, Any]]:
+    """(the rows of a traced step, what they come to as columns of `profiles`)."""
+    assert isinstance(job.cell, ProfileCell)
+    work = list(trace.work())
+    sums = kernel_sums(trace, work, list_bytes=weight_bytes(job.cell))
+    kernel_ns = sum(found.ns for found in sums.values())
+    attributed_ns = sum(found.ns for (phase, _, _), found in sums.items() if phase != UNKNOWN)
+    values = {
+        "kernel_ms": kernel_ns / 1e6,
+        "busy_ms": union_ns(work) / 1e6,
+        "attributed_share": attributed_ns / kernel_ns if kernel_ns else None,
+        "kernel_calls": len(work),
+    }
+    return [_row(key, found, job=job) for key, found in sums.items()], values
+
+
+def kernel_sums(trace: Trace, work: Sequence[Work], *, list_bytes: int) -> Mapping[Key, Sum]:
+    """The sums of all work. `list_bytes` is the size of a number in the optimizer's lists of tensors."""
+    sums: dict[Key, Sum] = defaultdict(Sum)
+    counted = _counted(trace, work, list_bytes=list_bytes)
+    for position, item in enumerate(work):
+        place = trace.place(item.caller) if item.caller is not None else None
+        key = (place.phase or UNKNOWN, place.scope, item.kernel) if place else (UNKNOWN, "", item.kernel)
+        found = sums[key]
+        found.calls += 1
+        found.ns += item.device_ns
+        if position in counted:
+            found.numbers.append(counted[position])
+        operator = next(trace.callers(item.caller), None) if item.caller is not None else None
+        if operator is not None:
+            found.operators[trace.host[operator].name] += item.device_ns
+    return sums
+
+
+def union_ns(work: Sequence[Work]) -> int:
+    """Time in which something ran; what overlaps counts once."""
+    total = reached = 0
+    for item in sorted(work, key=lambda item: item.start_ns):
+        total += max(item.end_ns - max(item.start_ns, reached), 0)
+        reached = max(reached, item.end_ns)
+    return total
+
+
+def _row(key: Key, found: Sum, *, job: Job) -> KernelRow:
+    phase, scope, kernel = key
+    return KernelRow(
+        run_id=job.run_id,
+        cell_id=job.cell_id,
+        phase=phase,
+        scope=scope,
+        kernel=kernel,
+        kernel_class=kernel_class(kernel, phase=phase),
+        calls=found.calls,
+        device_ms=found.ns / 1e6,
+        operator=found.operators.most_common(1)[0][0] if found.operators else None,
+        flops=found.total(0),
+        moved_bytes=found.total(1),
+    )
+
+
+def _counted(trace: Trace, work: Sequence[Work], *, list_bytes: int) -> dict[int, Numbers]:
+    """What each piece of work, by its position, counts for. Work without an entry is part of an operator whose numbers
+    another piece has."""
+    known = _Known(trace, list_bytes=list_bytes)
+    if not trace.kernels:
+        found = _counted_operators(trace, known)
+        return {place: found[item.caller] for place, item in enumerate(work) if item.caller in found}
+    longest: dict[int, int] = {}
+    counted: dict[int, Numbers] = {}
+    for place, item in enumerate(work):
+        callers = () if item.caller is None else trace.callers(item.caller)
+        owner = next((at for at in callers if known(at) != NOTHING), None)
+        if owner is None:
+            counted[place] = NOTHING
+        elif owner not in longest or item.device_ns > work[longest[owner]].device_ns:
+            longest[owner] = place
+    return counted | {place: known(owner) for owner, place in longest.items()}
+
+
+def _counted_operators(trace: Trace, known: "_Known") -> dict[int, Numbers]:
+    """On a CPU: the outermost operators whose FLOPs are known, and of others the innermost whose bytes are."""
+    counted: dict[int, Numbers] = {}
+    callers_of_counted: set[int] = set()
+    for position in reversed(range(len(trace.host))):
+        outer = list(trace.callers(position))[1:]
+        is_part = any(known(caller)[0] is not None for caller in outer)
+        is_whole = known(position)[0] is None and position in callers_of_counted
+        if not is_part and not is_whole:
+            counted[position] = known(position)
+            if known(position) != NOTHING:
+                callers_of_counted.update(outer)
+    return counted
+
+
+class _Known:
+    """What the operators of a trace must do, where their arguments say so."""
+
+    def __init__(self, trace: Trace, *, list_bytes: int) -> None:
+        self.trace, self.list_bytes = trace, list_bytes
+        self._numbers: dict[int, Numbers] = {}
+
+    def __call__(self, position: int) -> Numbers:
+        if position not in self._numbers:
+            event = self.trace.host[position]
+            call = Arguments(
+                operator=event.name,
+                shapes=event.shapes,
+                dtypes=event.dtypes,
+                values=event.values,
+                list_bytes=self.list_bytes,
+            )
+            is_operator = event.kind == "call" and bool(event.shapes)
+            self._numbers[position] = (flops(call), moved_bytes(call)) if is_operator else NOTHING
+        return self._numbers[position]

@@ -1,0 +1,274 @@
+"""One real step of a Transformer, phase by phase, and the row that its measurement becomes.
+
+    measurement = measure_step(job, report=print)
+
+The step is what a training loop does: forward under the cell's precision, loss, backward, optimizer and zero_grad. What
+is warmed up is exactly what is timed.
+"""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+
+import psutil
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from runner.analysis.costs import hardware
+from runner.analysis.costs import steps as costs
+from runner.errors import Skipped
+from runner.job import Job, Measurement
+from runner.measure.machine import precision
+from runner.measure.machine.device import Device
+from runner.measure.memory import limits
+from runner.measure.timing.compilation import (
+    GRAPHED,
+    CompilerLog,
+    cold_and_warm,
+    compile_model,
+    compiler_cache,
+    gradient_error,
+    is_compiled,
+)
+from runner.measure.timing.cuda_graphs import CapturedStep, require_capture
+from runner.measure.timing.timing import Limits, Steps, interval_share, measure
+from runner.models.attention import unavailable
+from runner.models.spans import announced, nsys_listener, span
+from runner.models.transformer import Transformer
+from runner.schema import PHASES, StepCell
+
+SEED = 0
+
+
+class ModelStep:
+    """The model, optimizer and data of one cell; calling it runs one step and marks the end of each phase.
+
+    `phase` names what is running, for the row of a cell that fails; `loss` and `logits_dtype` are of the last step."""
+
+    def __init__(self, cell: StepCell, device: Device) -> None:
+        torch.manual_seed(SEED)
+        self.cell, self.device, self.phase = cell, device, ""
+        if cell.backend == "cuda-graphs":
+            require_capture(cell, device)
+        self.model = Transformer(cell, device=device.torch)
+        self.model.train(cell.mode != "inference")
+        self.run = compile_model(self.model, cell.backend, device)
+        self.autocast = precision.autocast(cell, device)
+        tokens = torch.randint(cell.vocabulary, (cell.batch, cell.context + 1), device=device.torch)
+        self.inputs, self.targets = tokens[:, :-1].contiguous(), tokens[:, 1:].reshape(-1)
+        self.optimizer = _adamw(self.model, cell) if cell.mode == "train" else None
+        scaled = cell.precision == "fp16" and cell.mode in ("backward", "train")
+        self.scaler = torch.amp.GradScaler(device.type, enabled=scaled)
+        self.loss: Tensor | None = None
+        self.logits_dtype = ""
+        self.captured: CapturedStep | None = None
+        if cell.backend == "cuda-graphs":
+            self.captured = CapturedStep(self, device, mode=cell.mode, between=self.between, restart=self.restart)
+
+    def __call__(self, mark: Callable[[], None]) -> None:
+        if self.captured is not None:
+            self.captured.replay(mark)
+            return
+        self.phase = "forward"
+        if self.cell.mode == "inference":
+            with span("forward"), torch.no_grad():
+                logits = self.forward()
+            mark()
+        else:
+            with span("forward"):
+                logits = self.forward()
+            mark()
+            if self.cell.mode != "forward":
+                self.backward(logits, mark)
+                self.update(mark)
+        self.logits_dtype = str(logits.dtype).removeprefix("torch.")
+
+    def forward(self) -> Tensor:
+        """Logits of shape (batch, context, vocabulary)."""
+        with self.autocast:
+            logits: Tensor = self.run(self.inputs)
+        return logits
+
+    def backward(self, logits: Tensor, mark: Callable[[], None]) -> None:
+        """The loss and its gradients."""
+        self.phase = "loss"
+        with span("loss"), self.autocast:
+            self.loss = functional.cross_entropy(logits.flatten(0, 1), self.targets)
+        mark()
+        self.phase = "backward"
+        with span("backward"):
+            self.scaler.scale(self.loss).backward()  # type: ignore[no-untyped-call]
+        mark()
+
+    def update(self, mark: Callable[[], None]) -> None:
+        """In training, the optimizer's step with zero_grad."""
+        if self.optimizer is not None:
+            self.phase = "optimizer"
+            with span("optimizer"):
+                self.scaler.step(self.optimizer)
+                self.scaler.update()
+                self.optimizer.zero_grad()
+            mark()
+
+    def between(self) -> None:
+        """What a step needs before it starts and is no part of it: gradients of a mode without an optimizer go."""
+        if self.optimizer is None:
+            self.model.zero_grad()
+        if self.cell.backend in GRAPHED:
+            torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
+
+    def gradients(self) -> dict[str, Tensor]:
+        """Of one pass, by parameter; the model has none afterwards. With fp16, scaled as they are in training."""
+        self.between()
+        self.backward(self.forward(), lambda: None)
+        return taken_gradients(self.model)
+
+    def restart(self) -> None:
+        """Weights and optimizer as they were before the first step, in the same memory."""
+        self.loss = None
+        torch.manual_seed(SEED)
+        self.model.initialize()
+        for state in self.optimizer.state.values() if self.optimizer is not None else ():
+            for tensor in state.values():
+                tensor.zero_()
+
+
+def taken_gradients(model: Transformer) -> dict[str, Tensor]:
+    """The gradients by parameter, zeros for one that got none; the model has none afterwards."""
+    found = {
+        name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        for name, parameter in model.named_parameters()
+    }
+    model.zero_grad()
+    return found
+
+
+def measure_step(job: Job, report: Callable[[str], None]) -> Measurement:
+    """Builds, warms up and measures one cell. `report` is told what is being done.
+
+    Raises Skipped where this machine cannot run the cell; whatever torch raises goes through."""
+    cell, device = job.cell, Device(job.device)
+    assert isinstance(cell, StepCell)
+    reason = unavailable(cell.attention, device.type, dtype=precision.product_dtype(cell.precision))
+    if reason:
+        raise Skipped(reason)
+    precision.apply(cell.precision, device)
+    with compiler_cache(cell.compile_cache):
+        return _measured(job, cell, device, report=report)
+
+
+def _measured(job: Job, cell: StepCell, device: Device, *, report: Callable[[str], None]) -> Measurement:
+    report("build")
+    began = time.perf_counter()
+    limits.reset_peaks(device)
+    step = ModelStep(cell, device)
+    device.synchronize()
+    build_seconds = time.perf_counter() - began
+    compiler, others = CompilerLog(), OtherProcesses()
+
+    def between(number: int) -> None:
+        step.between()
+        if number in (0, cell.warmup_steps):
+            report("warm-up" if number < cell.warmup_steps else "measure")
+            compiler.warmed_up()
+
+    try:
+        with announced(nsys_listener(device.type)):
+            steps = measure(step, device, phases=PHASES[cell.mode], limits=_limits(cell), between=between)
+    except BaseException:
+        report(step.phase)
+        raise
+    values = {
+        "parameters": sum(parameter.numel() for parameter in step.model.parameters()),
+        "build_seconds": build_seconds,
+        "loss": None if step.loss is None else step.loss.item(),
+        "logits_dtype": step.logits_dtype,
+        "matmul_precision": precision.read_back(device),
+        **(_cpu(others) if device.type == "cpu" else {}),
+        **_rates(cell, steps, device_name=job.device_name),
+        **limits.peaks(device),
+        **(compiler.values(steps) if is_compiled(cell.backend) else {}),
+    }
+    details: dict[str, Sequence[object]] = {
+        "timings": steps.timings(job.run_id, job.cell_id),
+        "samples": steps.rows(job.run_id, job.cell_id),
+    }
+    if is_compiled(cell.backend) and cell.mode in ("backward", "train"):
+        report("compare with eager")
+        step.restart()
+        values["compiled_gradient_error"] = gradient_error(step.gradients)
+    if cell.compile_cache == "empty" and is_compiled(cell.backend):
+        report("compile again")
+        values |= cold_and_warm(step, device, steps=steps, between=step.between)
+    return Measurement(values=values, details=details)
+
+
+class OtherProcesses:
+    """The share of the machine's CPU time that other processes have used since this object was made."""
+
+    def __init__(self) -> None:
+        self.began, self.busy, self.own = time.perf_counter(), _busy_seconds(), _own_seconds()
+
+    def share(self) -> float:
+        available = (time.perf_counter() - self.began) * (psutil.cpu_count() or 1)
+        others = (_busy_seconds() - self.busy) - (_own_seconds() - self.own)
+        return min(max(others / available, 0.0), 1.0)
+
+
+def _cpu(others: OtherProcesses) -> dict[str, object]:
+    """What makes two CPU rows of the same cell differ."""
+    return {
+        "threads": torch.get_num_threads(),
+        "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY"),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "other_cpu_share": others.share(),
+    }
+
+
+def _busy_seconds() -> float:
+    """CPU seconds that the machine has spent on anything, time taken by its host included."""
+    times = psutil.cpu_times()
+    idle = times.idle + getattr(times, "iowait", 0.0) + getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
+    return float(sum(times) - idle)
+
+
+def _own_seconds() -> float:
+    """CPU seconds of this process and of the children it has waited for (the compiler's)."""
+    return float(sum(psutil.Process().cpu_times()[:4]))
+
+
+def _rates(cell: StepCell, steps: Steps, *, device_name: str) -> dict[str, object]:
+    seconds = steps.summary.median / 1e3
+    flops = costs.step_flops(cell)
+    peak = hardware.peak_flops(device_name, cell.precision)
+    return {
+        "steps": len(steps.measured),
+        "stopped_by": steps.stopped_by,
+        "interval_share": interval_share(steps.summary),
+        "tokens_per_s": cell.batch * cell.context / seconds,
+        "step_flops": flops,
+        "flops_per_s": flops / seconds,
+        "mfu": (flops - costs.recomputed_flops(cell)) / seconds / peak if peak else None,
+        "phase_sum_share": steps.phase_sum_share,
+        "warmup_seconds": steps.warmup_seconds,
+        "measure_seconds": steps.measure_seconds,
+    }
+
+
+def _limits(cell: StepCell) -> Limits:
+    return Limits(warmup=cell.warmup_steps, least=cell.min_steps, most=cell.max_steps, seconds=cell.max_seconds)
+
+
+def _adamw(model: Transformer, cell: StepCell) -> torch.optim.AdamW:
+    """AdamW with the settings of the design; `foreach` is what PyTorch would choose on CUDA."""
+    return torch.optim.AdamW(
+        model.parameters(),
+        lr=1e-3,
+        betas=(0.9, 0.999),
+        eps=1e-8,
+        weight_decay=0.01,
+        foreach=cell.optimizer == "foreach",
+        fused=cell.optimizer == "fused",
+        capturable=cell.backend == "cuda-graphs",
+    )
