@@ -20,8 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, WebSocket, expect, sync_playwright
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 ROOT = Path(__file__).parent.parent
 #: How long a page may take to show what it is about to show. A second on a quiet machine.
@@ -29,11 +32,47 @@ PATIENCE_S = 60.0
 #: On a deep link Streamlit looks for its own server below the page's path before it looks at the root; both answers are
 #: right, but the browser reports the first.
 OWN_NOISE = ("_stcore/health", "_stcore/host-config")
-#: Whether the script has run to its end, all of it is drawn, and nothing moves any more but what moves for ever.
-STILL = """() => document.querySelector("[data-testid=stApp]")?.dataset.testScriptState === "notRunning"
-    && document.querySelector("h1") && !document.querySelector("[data-testid=stSkeleton]")
-    && document.getAnimations().every(one =>
-        one.playState !== "running" || one.effect.getComputedTiming().endTime === Infinity)"""
+#: Whether the script has run to its end, all of it is drawn, nothing moves any more but what moves for ever, and
+#: nothing has changed for so many frames, which take longer on a busy machine. Called once a frame.
+AT_REST = """frames => {
+    const rest = window.atRest ??= {frames: 0}
+    if (!rest.watch) {
+        rest.watch = new MutationObserver(() => { rest.frames = 0 })
+        rest.watch.observe(document, {childList: true, characterData: true, subtree: true})
+    }
+    const still = document.querySelector("[data-testid=stApp]")?.dataset.testScriptState === "notRunning"
+        && document.querySelector("h1") && !document.querySelector("[data-testid=stSkeleton]")
+        && document.getAnimations().every(one =>
+            one.playState !== "running" || one.effect.getComputedTiming().endTime === Infinity)
+    rest.frames = still ? rest.frames + 1 : 0
+    if (rest.frames <= frames) return false
+    rest.watch.disconnect()
+    delete window.atRest
+    return true
+}"""
+
+
+@dataclass
+class Runs:
+    """What a page and its server say to one another about runs of the script."""
+
+    owed: bool = False
+
+    def listen(self, socket: WebSocket) -> None:
+        socket.on("framesent", self.sent)
+        socket.on("framereceived", self.received)
+
+    def sent(self, frame: bytes | str) -> None:
+        if isinstance(frame, bytes) and BackMsg.FromString(frame).HasField("rerun_script"):
+            self.owed = True
+
+    def received(self, frame: bytes | str) -> None:
+        if isinstance(frame, bytes) and (message := ForwardMsg.FromString(frame)).HasField("script_finished"):
+            self.owed &= message.script_finished == ForwardMsg.FINISHED_EARLY_FOR_RERUN
+
+
+#: Of every page that a test has opened.
+RUNS: WeakKeyDictionary[Page, Runs] = WeakKeyDictionary()
 
 
 @contextlib.contextmanager
@@ -126,6 +165,8 @@ def opened(browser: Browser, address: str, *, width: int = 1440, height: int = 9
         if message.type == "error" and not any(path in message.location.get("url", "") for path in OWN_NOISE):
             watched.errors.append(f"{message.text} {message.location.get('url', '')}")
 
+    RUNS[page] = Runs()
+    page.on("websocket", RUNS[page].listen)
     page.on("request", asked)
     page.on("console", said)
     page.on("pageerror", lambda error: watched.errors.append(str(error)))
@@ -137,11 +178,13 @@ def opened(browser: Browser, address: str, *, width: int = 1440, height: int = 9
         page.close()
 
 
-def settled(page: Page) -> None:
-    """Waits until the page shows all that it is going to, and has for a moment."""
-    page.wait_for_function(STILL)
-    page.wait_for_timeout(250)
-    page.wait_for_function(STILL)
+def settled(page: Page, *, frames: int = 10) -> None:
+    """Waits until the page shows all that it is going to: it owes no run of the script, and has been at rest."""
+    deadline = time.monotonic() + PATIENCE_S
+    page.wait_for_function(AT_REST, arg=frames)
+    while RUNS[page].owed:
+        assert time.monotonic() < deadline, "a run of the script that the page has asked for is not over"
+        page.wait_for_function(AT_REST, arg=frames)
 
 
 def of_chart(page: Page, card: str, expression: str) -> Any:

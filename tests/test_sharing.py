@@ -4,20 +4,21 @@ One server over every kind of row that the tests can make up, and one browser th
 a visitor turns every chooser, another opens the link, a third one that asks every chooser for what is not there.
 """
 
+import contextlib
 import re
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, TimeoutError, expect
 
 from pages.figures.frame import number
 from pages.ui.markdown import literal
 from pages.ui.permalink import MOST_CHARACTERS, packed, unpacked
 from runner.store.queries.changes import held
 from tests import memory_rows, rows, timelines, traces
-from tests.browser import Watched, of_chart, opened, served
+from tests.browser import Watched, of_chart, opened, served, settled
 from tests.test_app import PAGES
 
 #: Every chooser of the page that is part of its link: its key, and which kind of widget it is.
@@ -31,8 +32,10 @@ CHOOSERS = """() => [...document.querySelectorAll("[data-testid=stMain] [class*=
 })"""
 #: The console answers what a reader asks.
 WITHOUT_ANSWER = ("sql",)
-#: Pages that have, together, choosers of every kind: all go the same way, and so are asked for what is gone on these.
+#: Pages that have, together, choosers of every kind: all go the same way, and so are asked for what is gone on these
+#: alone. The others are for `make soak`.
 TELLING = ("training-step", "attention", "compare", "sql", "memory-timeline")
+OTHERS = [page for page in PAGES if page not in TELLING]
 #: What a reader sees: texts (but for how long a query took), charts with their labels, and what is chosen.
 SEEN = """() => {
     const main = document.querySelector("[data-testid=stMain]").cloneNode(true)
@@ -42,23 +45,11 @@ SEEN = """() => {
     return [main.textContent, ...active, ...typed].join("\\n").replace(/in [\\d.,]+ m?s\\./, "in some time.")
 }"""
 
-#: Whether the page comes to rest: the script has run, tables have their words, and nothing has changed for 0.3 s.
-AT_REST = """() => new Promise(resolve => {
-    const start = performance.now()
-    let last = start
-    const watch = new MutationObserver(() => { last = performance.now() })
-    watch.observe(document.body, {childList: true, characterData: true, subtree: true})
-    const timer = setInterval(() => {
-        const now = performance.now(), state = document.querySelector("[data-testid=stApp]")?.dataset.testScriptState
-        const tables = [...document.querySelectorAll("[data-testid=stDataFrame]")]
-        const waits = tables.some(table => table.checkVisibility() && !table.querySelector("table td, table th"))
-        if (state !== "notRunning" || waits || document.querySelector("[data-testid=stSkeleton]")) last = now
-        if (now - last < 300 && now - start < 30_000) return
-        clearInterval(timer)
-        watch.disconnect()
-        resolve(now - last >= 300)
-    }, 50)
-})"""
+#: Whether every table that can be seen has its words.
+TABLES_FILLED = """() => [...document.querySelectorAll("[data-testid=stDataFrame]")].every(
+    table => !table.checkVisibility() || table.querySelector("table td, table th"))"""
+#: A slider tells the server of its value 200 ms after it was moved.
+FRAMES_OF_A_SLIDER = 20
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +84,9 @@ def visitor(browser: Browser, address: str) -> Iterator[Watched]:
 # ------------------------------------------------------------------------------------------------ a link shows the same
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize(
+    "path", [page if page in TELLING else pytest.param(page, marks=pytest.mark.soak) for page in PAGES]
+)
 def test_a_link_shows_the_same(visitor: Watched, address: str, path: str) -> None:
     """Every chooser turned; the link names every one, is short enough for a chat, and shows somebody else the same. A
     link that asks them for what is not there is told so, once for each."""
@@ -110,10 +103,8 @@ def test_a_link_shows_the_same(visitor: Watched, address: str, path: str) -> Non
     assert "said" in asked or path in WITHOUT_ANSWER
     assert len(link) <= MOST_CHARACTERS + len("".join(asked.get("sql", []))) * 2
     _open(page, link)
-    for _ in range(40):  # a canvas asks for its table once it is drawn
-        if page.evaluate(SEEN) == seen:
-            break
-        page.wait_for_timeout(250)
+    with contextlib.suppress(TimeoutError):  # a canvas asks for its table once it is drawn
+        page.wait_for_function(f"seen => ({SEEN})() === seen", arg=seen, timeout=20_000)
     assert page.evaluate(SEEN) == seen  # also without a notice
     if path in TELLING:
         _is_told_what_is_gone(page, f"{address}/{path}", [key for key, kind in choosers if kind != "TextArea"])
@@ -252,7 +243,7 @@ def _turn(page: Page, key: str, kind: str) -> None:
             others.first.click()
     elif kind == "Selectbox":
         box.scroll_into_view_if_needed()  # scrolling would close the list
-        page.wait_for_timeout(200)
+        settled(page)
         box.locator("input").click()
         page.get_by_test_id("stSelectboxVirtualDropdown").get_by_role("option").first.wait_for(timeout=5_000)
         page.keyboard.press("ArrowUp")
@@ -285,6 +276,5 @@ def _open(page: Page, address: str) -> None:
 
 
 def _settled(page: Page) -> None:
-    """Wait until the script has run and the page has stayed the same for a while."""
-    expect(page.get_by_role("heading", level=1)).to_be_visible()
-    assert page.evaluate(AT_REST), "the page does not come to rest"
+    settled(page, frames=FRAMES_OF_A_SLIDER)
+    page.wait_for_function(TABLES_FILLED)

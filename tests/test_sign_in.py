@@ -22,7 +22,7 @@ from playwright.sync_api import Browser, expect
 
 from pages.ui.sign_in import may_read
 from tests import rows
-from tests.browser import ROOT, opened, served
+from tests.browser import ROOT, opened, served, settled
 
 
 class Provider(http.server.ThreadingHTTPServer):
@@ -122,7 +122,7 @@ def test_nobody_sees_anything_before_signing_in(browser: Browser, address: str) 
         expect(visit.page.get_by_role("heading", level=1)).to_have_text("Sign in to read these results")
         expect(visit.page.get_by_role("button", name="Sign in")).to_be_visible()
         assert visit.page.get_by_test_id("stSidebarNavLink").count() == 0
-        visit.page.wait_for_timeout(1000)
+        settled(visit.page)
     received = b"".join(data.encode() if isinstance(data, str) else data for data in frames)
     assert b"Sign in to read" in received, "the frames are read at all"
     assert b"toy-64" not in received
