@@ -26,9 +26,9 @@ from tests.command import TINY, awaited, gone, planned, rows, run, start, worker
 from tests.rows import asked, ok, spooled
 from tests.rows import run as a_run
 
-#: 12 cells in 3 rounds.
-WORDS = (*TINY, "--contexts", "8,12,16", "--precisions", "fp32,bf16", "--modes", "inference,train", "--rounds", "3")
-CELLS = 36
+#: 12 cells, in as many rounds as there are kills at each moment.
+WORDS = (*TINY, "--contexts", "8,12,16", "--precisions", "fp32,bf16", "--modes", "inference,train", "--rounds")
+CELLS = 12
 #: Cells of another machine that wait in the spool where an ingest is to take a while.
 BACKLOG = 25
 Moment = Literal["starting", "measuring", "ingesting"]
@@ -60,8 +60,9 @@ def of_these_sweeps(folder: Path) -> list[psutil.Process]:
 class Trial:
     """One sweep that is killed again and again. `cells` are the ids that were seen and may never go away."""
 
-    def __init__(self, db: Path, *, seed: int, workers: int) -> None:
-        self.db, self.spool, self.random, self.workers = db, Spool(db), random.Random(seed), workers
+    def __init__(self, db: Path, *, words: tuple[str, ...], workers: int) -> None:
+        self.db, self.spool, self.random = db, Spool(db), random.Random(20_261)
+        self.words, self.workers = words, workers
         self.hits: Counter[tuple[str, str]] = Counter()
         self.waiting: set[Any] = set()
         self.cells: set[Any] = set()
@@ -70,7 +71,7 @@ class Trial:
         """Starts the sweep and kills the runner at that moment; while it measures, workers before it."""
         if moment == "ingesting":
             self.leave_backlog()
-        process, began = start("sweep", *WORDS, db=self.db), time.time()
+        process, began = start("sweep", *self.words, db=self.db), time.time()
         try:
             if moment == "starting":
                 time.sleep(self.random.uniform(0.2, 2.5))
@@ -137,8 +138,8 @@ def outcomes(db: Path) -> Counter[tuple[str, int, str]]:
 @pytest.mark.timeout(900)  # up to 10 sweeps are started; on a machine with much else to do that takes minutes
 def test_kills_change_nothing(tmp_path: Path, own_folder: Path, rounds: int, workers: int) -> None:
     """`rounds` kills of the runner at each moment, and `workers` kills of workers in each that measures."""
-    db = tmp_path / "killed.duckdb"
-    trial = Trial(db, seed=20_261, workers=workers)
+    db, words = tmp_path / "killed.duckdb", (*WORDS, str(rounds))
+    trial = Trial(db, words=words, workers=workers)
     trial.leave_backlog()  # there is something to read from the beginning
     moments = [*MOMENTS] * rounds
     trial.random.shuffle(moments)
@@ -146,11 +147,11 @@ def test_kills_change_nothing(tmp_path: Path, own_folder: Path, rounds: int, wor
         trial.round(moment)
     assert trial.hits.total() >= rounds * (len(MOMENTS) + workers)
     assert gone(of_these_sweeps(own_folder)), "no orphans"
-    final = run("sweep", *WORDS, db=db)
+    final = run("sweep", *words, db=db)
     assert final.returncode == 0, final.stdout
     assert gone(of_these_sweeps(own_folder))
-    assert outcomes(db) == Counter((item.cell.key, item.round, "ok") for item in planned(*WORDS))
-    assert outcomes(db).total() == len(outcomes(db)) == CELLS
+    assert outcomes(db) == Counter((item.cell.key, item.round, "ok") for item in planned(*words))
+    assert outcomes(db).total() == len(outcomes(db)) == CELLS * rounds
     assert Spool(db).files() == Spool(db).plans() == []
     assert not list(Spool(db).folder.glob("*.bad"))
     check_rows(db, trial)

@@ -36,8 +36,8 @@ WORDS = (
     "--label",
     "three rounds",
 )
-#: 12 cells, for whoever wants to come in between.
-TWELVE = (*TINY, "--contexts", "8,12,16,20,24,28", "--precisions", "fp32,bf16")
+#: 8 cells, for whoever wants to come in between.
+EIGHT = (*TINY, "--contexts", "8,12,16,20", "--precisions", "fp32,bf16")
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ def test_a_second_time_there_is_nothing_to_measure_unless_fresh(db: Path) -> Non
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_and_started_again_it_goes_on_under_its_run(tmp_path: Path, number: signal.Signals) -> None:
     db = tmp_path / "results.duckdb"
-    process = start("sweep", *TWELVE, db=db)
+    process = start("sweep", *EIGHT, db=db)
     awaited(process, lambda: len(seen(db)) >= 2)
     everyone = family(process)
     process.send_signal(number)
@@ -148,19 +148,19 @@ def test_interrupted_and_started_again_it_goes_on_under_its_run(tmp_path: Path, 
     assert "Traceback" not in output
     assert gone(everyone)
     kept = seen(db)
-    assert 2 <= len(kept) < 12
+    assert 2 <= len(kept) < 8
     states = Counter(row["state"] for row in rows(db, "SELECT state FROM plan"))
     assert states["done"] <= len(kept)
-    assert states.total() == 12, "what it still owes stays to be seen"
+    assert states.total() == 8, "what it still owes stays to be seen"
     if number == signal.SIGTERM:
         return  # no need to see twice how it goes on
-    done = run("sweep", *TWELVE, db=db)
+    done = run("sweep", *EIGHT, db=db)
     assert done.returncode == 0, done.stdout
     assert f"{len(kept)} of them measured before" in done.stdout
     every = rows(db, "SELECT cell_key, status, cell_id FROM steps ORDER BY cell_id")
     assert [row["cell_id"] for row in every[: len(kept)]] == [row["cell_id"] for row in kept]
     assert Counter(row["cell_key"] for row in every).most_common(1)[0][1] == 1
-    assert [row["status"] for row in every] == ["ok"] * 12
+    assert [row["status"] for row in every] == ["ok"] * 8
     assert (
         rows(db, "SELECT count(DISTINCT run_id) AS n FROM steps UNION ALL SELECT count(*) FROM runs") == [{"n": 1}] * 2
     )
@@ -177,12 +177,12 @@ def seen(db: Path) -> list[dict[str, Any]]:
 
 def test_out_of_budget_is_exit_1_and_who_reads_while_it_goes_on_sees_whole_cells(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
-    done = run("sweep", *TWELVE, "--budget", "0.3s", db=db)
+    done = run("sweep", *EIGHT, "--budget", "0.3s", db=db)
     assert done.returncode == 1
     assert "The budget ran out" in done.stdout
     kept = len(seen(db))
-    assert kept < 12
-    process = start("sweep", *TWELVE, db=db)
+    assert kept < 8
+    process = start("sweep", *EIGHT, db=db)
     count, beats = 0, set()
     while process.poll() is None:
         time.sleep(0.02)
@@ -201,17 +201,17 @@ def test_out_of_budget_is_exit_1_and_who_reads_while_it_goes_on_sees_whole_cells
         count = len(cells)
         owed = rows(db, "FROM plan ORDER BY position")
         if owed:
-            assert [row["position"] for row in owed] == list(range(12))
+            assert [row["position"] for row in owed] == list(range(8))
             assert [row["state"] for row in owed] == sorted(
                 (row["state"] for row in owed), key=["done", "running", "waiting"].index
             )
             assert sum(row["state"] == "running" for row in owed) <= 1
             assert all(row["status"] == "ok" for row in owed if row["state"] == "done")
             beats.add(owed[0]["heartbeat_at"])
-    assert process.communicate()[0].count(" ok ") == 12 - kept
+    assert process.communicate()[0].count(" ok ") == 8 - kept
     assert len(beats) > 3, "the plan is renewed while the sweep runs"
     assert None not in beats
-    assert rows(db, "SELECT count(*) AS cells, count(DISTINCT run_id) AS runs FROM steps") == [{"cells": 12, "runs": 1}]
+    assert rows(db, "SELECT count(*) AS cells, count(DISTINCT run_id) AS runs FROM steps") == [{"cells": 8, "runs": 1}]
 
 
 def test_a_cell_that_times_out_is_exit_1_and_tried_again(tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
 
 def test_two_sweeps_measure_one_after_the_other(tmp_path: Path) -> None:
     files = [tmp_path / "one.duckdb", tmp_path / "two.duckdb"]
-    both = [start("sweep", *TWELVE, "--contexts", "8,16", "--precisions", "fp32", db=db) for db in files]
+    both = [start("sweep", *EIGHT, "--contexts", "8,16", "--precisions", "fp32", db=db) for db in files]
     outputs = [ended(process) for process in both]
     assert [process.returncode for process in both] == [0, 0], outputs
     assert any("waiting for it to end" in output for output in outputs)
