@@ -179,6 +179,7 @@ def distributions(requirements: Iterable[str]) -> set[str]:
     return found
 
 
+@pytest.mark.soak
 def test_the_gpu_tests_need_no_more_than_the_runner() -> None:
     """All are collected, without an error, where only what the extra `runner` and pytest need can be imported."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

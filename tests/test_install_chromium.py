@@ -1,4 +1,7 @@
-"""Where the tests' browser comes from on a machine without one: apt-get, else Playwright's download, else one line."""
+"""Where the tests' browser comes from on a machine without one: apt-get, else Playwright's download, else one line.
+
+Playwright tries its download five times, so that the tests of it are for `make soak`.
+"""
 
 import functools
 import http.server
@@ -97,6 +100,7 @@ def test_playwright_downloads_it_where_apt_get_fails(programs: Path, downloads: 
     assert done.stdout.endswith("trying apt-get\nNo Chromium starts here: trying Playwright's download\n")
 
 
+@pytest.mark.soak
 def test_where_neither_can_one_line_says_so(programs: Path) -> None:
     done = install(programs)
     assert done.returncode == 1
