@@ -43,8 +43,11 @@ STREAMLITS_OWN = (
     ("list", "stSidebarNavItems", "The navigation's sections are `div`s between its `ul` and its `li`s."),
     ("listitem", "stSidebarNav", "The same, seen from the items."),
     ("color-contrast", "stCode", "The colors of its highlighter belong to no theme."),
+    ("scrollable-region-focusable", "stCode", "A line that is too long for it cannot be scrolled by keyboard."),
 )
-SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+Scheme = Literal["light", "dark"]
+SCHEMES: tuple[Scheme, ...] = ("light", "dark")
+WIDTHS = (390, 768, 1440, 2560)
 PAPER = {"light": LIGHT, "dark": DARK}
 CHART = ".js-plotly-plot .main-svg"
 #: Python runs this at the start of the server, whatever it is going to import, and tells it of every socket it uses.
@@ -135,15 +138,30 @@ def test_every_page(browser: Browser, address: str, path: str) -> None:
         settled(visit.page)
         assert visit.page.get_by_test_id("stException").count() == 0
         assert visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        faults = _grave(visit.page)
+        assert not faults, "\n".join(faults)
         for scheme in SCHEMES:
             visit.page.emulate_media(color_scheme=scheme)
             settled(visit.page)
-            faults = _grave(visit.page)
-            assert not faults, "\n".join([scheme, *faults])
             assert not _faint(visit.page, page_color=PAPER[scheme]), scheme
         visit.page.set_viewport_size({"width": 390, "height": 844})
         settled(visit.page)
         assert fits_sideways(visit.page), "turned to a phone's width"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_in_every_width(browser: Browser, address: str, path: str, scheme: Scheme) -> None:
+    """No serious fault and nothing beyond the right edge, from a phone to a wide screen, in light and dark."""
+    with opened(browser, f"{address}/{path}") as visit:
+        visit.page.emulate_media(color_scheme=scheme)
+        for width in WIDTHS:
+            visit.page.set_viewport_size({"width": width, "height": 900})
+            settled(visit.page)
+            faults = _grave(visit.page)
+            assert not faults, "\n".join([f"{width}", *faults])
+            assert fits_sideways(visit.page), width
 
 
 def _faint(page: Page, *, page_color: str) -> set[str]:

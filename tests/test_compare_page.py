@@ -15,7 +15,7 @@ from pages.ui.frame import cached
 from runner.analysis.compare.verdict import Side, Verdict
 from runner.store.queries.compare import Question, compared
 from tests import sides as made
-from tests.browser import opened, served, settled
+from tests.browser import fits_sideways, opened, served, settled
 from tests.command import run
 
 expect.set_options(timeout=20_000)
@@ -86,6 +86,9 @@ def test_the_answer_is_the_terminals(browser: Browser, address: str, path: Path)
         assert moved == {"before": [40, 10], "after": [10, 20]}, "4× faster, then 2× slower"
         code = visit.page.locator("code").filter(has_text="runner compare")
         expect(code).to_have_text("python -m runner compare label:before label:after")
+        visit.page.set_viewport_size({"width": 390, "height": 844})
+        settled(visit.page)
+        assert fits_sideways(visit.page), "turned to a phone's width"
 
 
 def test_a_choice_is_in_the_url_and_comes_back(browser: Browser, address: str) -> None:
@@ -132,10 +135,3 @@ def test_sides_that_are_gone_or_the_same_are_reported(browser: Browser, address:
         expect(alerts.filter(has_text="“long ago”, which is not here.")).to_be_visible()
     with opened(browser, f"{address}/compare?compare=Labels&label-a=after&label-b=after") as visit:
         expect(visit.page.get_by_test_id("stAlert")).to_contain_text("A and B are the same")
-
-
-def test_on_a_phone(browser: Browser, address: str) -> None:
-    with opened(browser, f"{address}/{BY_LABEL}", width=390, height=844) as visit:
-        sentences(visit.page)
-        main = visit.page.get_by_test_id("stMain")
-        assert main.evaluate("main => main.scrollWidth <= main.clientWidth"), "the page scrolls sideways"

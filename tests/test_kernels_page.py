@@ -183,10 +183,10 @@ def test_the_command_measures_these_rows(at_kernels: Page) -> None:
     assert "--modes inference,train" in command
 
 
-def test_on_a_phone(browser: Browser, address: str) -> None:
-    with opened(browser, address, width=390, height=844) as visit:
-        said(visit.page)
-        assert fits_sideways(visit.page)
+def test_on_a_phone(at_kernels: Page) -> None:
+    at_kernels.set_viewport_size({"width": 390, "height": 844})
+    said(at_kernels)
+    assert fits_sideways(at_kernels)
 
 
 def test_nothing_measured_yet(browser: Browser, address: str, file: Path) -> None:

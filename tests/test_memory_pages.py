@@ -17,6 +17,7 @@ from runner.store.queries.memory import kept_by_block, peaks
 from tests import memory_rows, rows
 from tests.browser import fits_sideways, opened, said, served, traces
 from tests.memory_rows import GIB, KIB, MIB, Tables, attention, frontier, memory, saved
+from tests.test_app import PAGES
 
 LENGTHS = (512, 1024, 2048)
 #: MiB of the peak by context and precision.
@@ -205,21 +206,29 @@ def test_predicted_kept_and_checkpointing(at_peak: Page) -> None:
     assert "Recomputing every block lowers the peak of toy-64 · 128 tok · fp32 from 26.0 MiB to 20.0 MiB" in words
 
 
-@pytest.mark.parametrize(("page", "command"), [("attention", "--experiment attention"),
-                                               ("peak-memory", "--experiment memory")])  # fmt: skip
-def test_nothing_measured_yet(browser: Browser, tmp_path: Path, page: str, command: str) -> None:
+def test_on_a_phone(at_attention: Page, at_peak: Page) -> None:
+    for page in (at_attention, at_peak):
+        page.set_viewport_size({"width": 390, "height": 844})
+        expect(page.locator(".js-plotly-plot .main-svg").first).to_be_visible()
+        said(page)
+        assert fits_sideways(page)
+
+
+def test_nothing_measured_yet(browser: Browser, tmp_path: Path) -> None:
+    """Of a file with steps alone, each page of memory says how to measure what it is about."""
     of = rows.run()
     path = rows.store(tmp_path / "results.duckdb", of, [rows.ok(of, rows.asked())])
-    with served(path) as address, opened(browser, f"{address}/{page}") as visit:
-        expect(visit.page.locator("code").filter(has_text=command)).to_be_visible()
-
-
-@pytest.mark.parametrize("page", ["attention", "peak-memory"])
-def test_on_a_phone(browser: Browser, address: str, page: str) -> None:
-    with opened(browser, f"{address}/{page}", width=390, height=844) as visit:
-        expect(visit.page.locator(".js-plotly-plot .main-svg").first).to_be_visible()
-        said(visit.page)
-        assert fits_sideways(visit.page)
+    with served(path) as address, opened(browser, f"{address}/attention") as visit:
+        for path_of_page, experiment in (
+            ("attention", "attention"),
+            ("peak-memory", "memory"),
+            ("memory-timeline", "memory"),
+        ):
+            visit.page.locator(f"[data-testid=stSidebarNavLink][href$={path_of_page}]").click()
+            expect(visit.page.get_by_role("heading", level=1)).to_have_text(PAGES[path_of_page])
+            command = visit.page.locator("code").filter(has_text=f"--experiment {experiment}")
+            expect(command).to_be_visible()
+        expect(visit.page.get_by_text("No timeline has been recorded yet.")).to_be_visible()
 
 
 # -------------------------------------------------------------------------------------------------------------- queries
