@@ -13,25 +13,26 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 MAIN = sys.modules["__main__"]
+ROOT = Path(__file__).parent
 #: The files that take longest begin, so that no process is left with one of them when the other has nothing to do.
 LONGEST = (
-    "test_sharing",
-    "test_app",
-    "test_export",
-    "test_kills",
-    "test_sweep",
-    "test_kernels_page",
-    "test_memory_pages",
-    "test_timeline_page",
-    "test_compile",
-    "test_evidence",
-    "test_engine",
-    "test_memory",
-    "test_compare_page",
-    "test_store_processes",
-    "test_pins",
-    "test_takeaway",
-    "test_sign_in",
+    "e2e/test_sharing.py",
+    "e2e/test_app.py",
+    "pages/offline/test_export.py",
+    "runner/sweep/test_kills.py",
+    "runner/sweep/test_sweep.py",
+    "pages/kernels/test_page.py",
+    "pages/peak_memory/test_page.py",
+    "pages/memory_timeline/test_page.py",
+    "runner/measure/test_compile.py",
+    "pages/ui/test_evidence.py",
+    "runner/engines/test_engine.py",
+    "runner/measure/test_memory.py",
+    "pages/compare/test_page.py",
+    "runner/store/test_processes.py",
+    "pages/ui/test_pins.py",
+    "pages/ui/test_downloads.py",
+    "e2e/test_sign_in.py",
 )
 #: What a machine that only measures lacks: of the extras `app` and `dev`, what tests import.
 MAY_LACK = (
@@ -75,7 +76,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
+    order = {ROOT / name: position for position, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path, len(order)))
 
 
 @pytest.fixture(scope="session", autouse=True)

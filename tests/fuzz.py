@@ -9,6 +9,7 @@ SPOOLED of it go into a results file.
 
 import contextlib
 import itertools
+import os
 import pickle
 import random
 import subprocess
@@ -29,6 +30,8 @@ from runner.importers.files import import_file
 from runner.store.database import ingest
 from runner.store.spool import Spool
 
+#: Examples of each importer in `make soak`; the environment may name another number.
+SOAK_EXAMPLES = int(os.environ.get("SOAK_EXAMPLES", "10000"))
 #: How long one example may take (s): far more than any needs on a busy machine.
 PATIENCE_S = 60.0
 FLIPS, SPOOLED = 8, 20

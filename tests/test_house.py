@@ -250,10 +250,17 @@ def test_the_readme_names_every_command_and_preset() -> None:
 
 
 def test_the_readmes_tree_is_true() -> None:
-    tree = (ROOT / "README.md").read_text().split("```tree\n")[1].split("```")[0]
-    named_in_tree = {line.split()[0].rstrip("/") for line in tree.splitlines() if line.strip()}
+    """In both directions, down to the second level."""
+    text = (ROOT / "README.md").read_text().split("```tree\n")[1].split("```")[0]
+    named: list[str] = []
+    top = ""
+    for line in text.splitlines():
+        name = line.split()[0].rstrip("/")
+        inside = line.startswith(" ")
+        top = top if inside else name
+        named.append(f"{top}/{name}" if inside else name)
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    tops = {name.split("/")[0] for name in tracked if not name.startswith(".")}
-    assert tops <= named_in_tree, tops - named_in_tree
-    for name in named_in_tree:
-        assert any((ROOT / folder / name).exists() for folder in ("", "runner", "pages")), name
+    there = {"/".join(path.split("/")[:depth]) for path in tracked for depth in (1, 2)}
+    not_told = ("__init__.py", "__main__.py")
+    assert set(named) == {path for path in there if not path.startswith(".") and not path.endswith(not_told)}
+    assert len(named) == len(set(named))

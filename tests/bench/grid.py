@@ -11,7 +11,7 @@ from pathlib import Path
 
 import duckdb
 
-from tests import rows
+from tests.synthetic import rows
 
 MACHINES = 4
 _RUNS = """

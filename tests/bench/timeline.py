@@ -15,9 +15,9 @@ from statistics import median, quantiles
 
 from playwright.sync_api import Locator, Page
 
-from tests import rows, timelines
 from tests.bench.result import Result
 from tests.browser import chromium, opened, served
+from tests.synthetic import rows, timelines
 
 ALLOCATIONS, ZOOMS, OPENINGS = 100_000, 100, 3
 GOAL_FIRST_MS, GOAL_ZOOM_MS = 500.0, 33.0

@@ -1,0 +1,308 @@
+"""The dashboard as its readers meet it: a real server, opened first by a deep link, in a real browser.
+
+Whether everybody can use a page, axe-core says: names, roles, contrast and landmarks, in the light and in the dark.
+The order of the tests matters for one of them: `test_cold_deep_link` must be the server's first visitor.
+"""
+
+import re
+import subprocess
+import sys
+import tomllib
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from pages.figures.colors import PALETTE
+from pages.figures.ink import DARK, LIGHT, contrast
+from tests.browser import ROOT, fits_sideways, of_chart, opened, served, settled
+from tests.synthetic import memory_rows, rows, timelines
+
+PAGES = {
+    "": "What is in this file?",
+    "training-step": "Where does the time of a training step go?",
+    "mixed-precision": "How much faster is mixed precision?",
+    "torch-compile": "What does torch.compile buy, and when has it paid for itself?",
+    "kernels": "What is the time of a step made of?",
+    "roofline": "How far from the limit of this machine is this step, and what would help?",
+    "explore": "How does anything depend on anything?",
+    "attention": "What does attention cost as sequences grow?",
+    "peak-memory": "What fills the memory at the peak of a step?",
+    "memory-timeline": "What fills memory during a step?",
+    "compare": "Is B faster than A, and why?",
+    "data": "What exactly was stored?",
+    "sql": "What else do the rows say?",
+}
+GRAVE = ("serious", "critical")
+#: Faults of what Streamlit itself draws: the rule, the `data-testid` within which it is found, and why.
+STREAMLITS_OWN = (
+    ("list", "stSidebarNavItems", "The navigation's sections are `div`s between its `ul` and its `li`s."),
+    ("listitem", "stSidebarNav", "The same, seen from the items."),
+    ("color-contrast", "stCode", "The colors of its highlighter belong to no theme."),
+    ("scrollable-region-focusable", "stCode", "A line that is too long for it cannot be scrolled by keyboard."),
+)
+Scheme = Literal["light", "dark"]
+SCHEMES: tuple[Scheme, ...] = ("light", "dark")
+WIDTHS = (390, 768, 1440, 2560)
+PAPER = {"light": LIGHT, "dark": DARK}
+CHART = ".js-plotly-plot .main-svg"
+#: Python runs this at the start of the server, whatever it is going to import, and tells it of every socket it uses.
+TELLS_WHOM_IT_ASKS = """
+import sys
+def told(event, arguments):
+    if event in ("socket.connect", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo", "socket.gethostbyname"):
+        address = arguments[0] if event.startswith("socket.get") else arguments[1]
+        host = address[0] if isinstance(address, tuple) else address
+        if host not in ("localhost", "127.0.0.1", "::1", "", None):
+            with open({log!r}, "a") as log:
+                print(event, host, file=log)
+sys.addaudithook(told)
+"""
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where servers that are started from now on write whom they ask: every address but this machine's own."""
+    folder = tmp_path_factory.mktemp("asked")
+    (folder / "sitecustomize.py").write_text(TELLS_WHOM_IT_ASKS.format(log=str(folder / "log")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder))
+        yield folder / "log"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory, asked: Path) -> Iterator[str]:
+    """A server over a small finished sweep of every experiment that nobody has visited yet."""
+    of, path = rows.run(label="first look"), tmp_path_factory.mktemp("app") / "results.duckdb"
+    rows.store(path, of, rows.laptop(of))
+    attention = [memory_rows.attention(of, seq_len=length) for length in (256, 1024)]
+    parts = {"parameters": 2**20, "activations": 2**22}
+    memory_rows.store(path, [*attention, memory_rows.memory(of, parts), memory_rows.memory(of, parts, context=256)])
+    timelines.write(path, of, timelines.step(allocations=300))
+    with served(path) as found:
+        yield found
+
+
+def test_cold_deep_link(browser: Browser, address: str) -> None:
+    """The first visitor of a server may come by a link into the middle: right page, navigation, filters as linked."""
+    with opened(browser, f"{address}/mixed-precision?size=toy-128&context=64") as visit:
+        expect(visit.page.get_by_role("heading", level=1)).to_have_text(PAGES["mixed-precision"])
+        expect(visit.page.get_by_test_id("stSidebarNavLink")).to_have_count(len(PAGES))
+        expect(visit.page.locator(CHART).first).to_be_visible()
+        assert _labels(visit.page, "precision-speedup") == ["toy-128 · 64 tok"]
+
+
+def test_overview_has_an_address_too(browser: Browser, address: str) -> None:
+    """It leads to the root, where Streamlit has the first page, with all that it asks for."""
+    with opened(browser, f"{address}/overview?size=toy-128&coverage-as=Table") as visit:
+        expect(visit.page.get_by_role("heading", level=1)).to_have_text(PAGES[""])
+        expect(visit.page).to_have_url(re.compile(r"/\?(?=.*size=toy-128)(?=.*coverage-as=Table)[^/]*$"))
+        settled(visit.page)
+        assert visit.page.get_by_role("dialog").count() == 0
+        assert visit.page.locator("[data-testid=stSidebarNavLink][aria-current=page]").inner_text().endswith("Overview")
+
+
+def test_the_mark_at_the_end_of_a_sentence_opens_it(browser: Browser, address: str) -> None:
+    """The mark stands in the last line and says what it is for; what it opens is below, as wide as the page."""
+    with opened(browser, f"{address}/training-step") as visit:
+        said = visit.page.locator(".st-key-_said-answer")
+        settled(visit.page)
+        mark, words = said.locator("summary").bounding_box(), said.locator("p").first
+        last = words.evaluate("p => { const {right, bottom} = [...p.getClientRects()].at(-1); return {right, bottom} }")
+        assert mark
+        assert last["right"] <= mark["x"] < last["right"] + 12
+        assert abs(mark["y"] + mark["height"] / 2 - last["bottom"]) < 16
+        said.get_by_text("How do we know?").click()
+        rows = said.get_by_test_id("stDataFrame").first
+        expect(rows).to_be_visible()
+        settled(visit.page)
+        below, whole = rows.bounding_box(), said.bounding_box()
+        assert below
+        assert whole
+        assert below["y"] > mark["y"] + mark["height"]
+        assert below["width"] > 0.9 * whole["width"]
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page(browser: Browser, address: str, path: str) -> None:
+    """Every page opens by its address, says its question, asks nothing of the outside, has no serious fault, and goes
+    with the width of a phone."""
+    with opened(browser, f"{address}/{path}") as visit:
+        expect(visit.page.get_by_role("heading", level=1)).to_have_text(PAGES[path])
+        shown = f"{CHART}, [data-testid=stDataFrame], [data-testid=stCode], canvas"  # or how to measure what is missing
+        expect(visit.page.locator(shown).filter(visible=True).first).to_be_visible()
+        settled(visit.page)
+        assert visit.page.get_by_test_id("stException").count() == 0
+        assert visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        faults = _grave(visit.page)
+        assert not faults, "\n".join(faults)
+        for scheme in SCHEMES:
+            visit.page.emulate_media(color_scheme=scheme)
+            settled(visit.page)
+            assert not _faint(visit.page, page_color=PAPER[scheme]), scheme
+        visit.page.set_viewport_size({"width": 390, "height": 844})
+        settled(visit.page)
+        assert fits_sideways(visit.page), "turned to a phone's width"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_in_every_width(browser: Browser, address: str, path: str, scheme: Scheme) -> None:
+    """No serious fault and nothing beyond the right edge, from a phone to a wide screen, in light and dark."""
+    with opened(browser, f"{address}/{path}") as visit:
+        visit.page.emulate_media(color_scheme=scheme)
+        for width in WIDTHS:
+            visit.page.set_viewport_size({"width": width, "height": 900})
+            settled(visit.page)
+            faults = _grave(visit.page)
+            assert not faults, "\n".join([f"{width}", *faults])
+            assert fits_sideways(visit.page), width
+
+
+def _faint(page: Page, *, page_color: str) -> set[str]:
+    """Colors of words in charts with less than 4.5:1; axe does not look into pictures. Those on bars have their own."""
+    fills = page.locator(".js-plotly-plot text").evaluate_all("texts => texts.map(one => getComputedStyle(one).fill)")
+    colors = {"#" + "".join(f"{int(part):02X}" for part in re.findall(r"\d+", fill)[:3]) for fill in fills}
+    return {color for color in colors - {*PAPER.values()} if contrast(color, page_color) < 4.5}
+
+
+def test_a_fault_is_seen(browser: Browser, address: str) -> None:
+    """A button without a name and gray words on gray are found, so that finding nothing means something."""
+    with opened(browser, f"{address}/sql") as visit:
+        settled(visit.page)
+        visit.page.get_by_test_id("stMainBlockContainer").evaluate(
+            "main => main.insertAdjacentHTML('afterbegin', '<button></button><p style=\"color: #aaa\">hardly seen</p>')"
+        )
+        assert [fault.split(":")[0] for fault in _grave(visit.page)] == ["button-name", "color-contrast"]
+
+
+def test_the_server_asks_nobody(address: str, asked: Path) -> None:
+    """After every page has been drawn twice, the server has neither looked up nor called any other machine. That it
+    would have been seen, a process shows that is started in the same way."""
+    assert not asked.exists(), asked.read_text()
+    call = "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).connect(('192.0.2.1', 9))"
+    subprocess.run([sys.executable, "-c", call], check=False)
+    assert asked.read_text() == "socket.connect 192.0.2.1\n"
+    asked.unlink()
+
+
+def test_filters_go_to_the_url_and_back(browser: Browser, address: str) -> None:
+    """A filter that is clicked is in the URL; the URL brings the same view to somebody else, also on the next page."""
+    with opened(browser, f"{address}/training-step") as visit:
+        expect(visit.page.locator(CHART).first).to_be_visible()
+        visit.page.get_by_test_id("stSidebar").get_by_role("button", name="toy-64", exact=True).click()
+        expect(visit.page).to_have_url(re.compile("size=toy-64"))
+        settled(visit.page)
+        seen, link = _labels(visit.page, "phases"), visit.page.url
+        headings = visit.page.locator(".st-key-card-phases .annotation-text").all_text_contents()
+        visit.page.get_by_test_id("stSidebarNavLink").filter(has_text="Mixed precision").click()
+        expect(visit.page.get_by_role("heading", level=1)).to_have_text(PAGES["mixed-precision"])
+        expect(visit.page).to_have_url(re.compile("size=toy-64"))
+    assert (headings, seen) == (["toy-64"], ["64", "128", "256"])
+    with opened(browser, link) as visit:
+        expect(visit.page.locator(CHART).first).to_be_visible()
+        settled(visit.page)
+        assert _labels(visit.page, "phases") == seen
+
+
+def test_a_value_that_is_gone_is_reported(browser: Browser, address: str) -> None:
+    with opened(browser, f"{address}/training-step?size=10B&context=64&run=long+ago") as visit:
+        notice = visit.page.get_by_test_id("stAlert").filter(has_text="Not in this file")
+        expect(notice).to_contain_text("size “10B”")
+        expect(notice).to_contain_text("run “long ago”")
+        visit.page.get_by_role("button", name="Understood").click()
+        expect(notice).to_have_count(0)
+
+
+def test_the_link_says_everything(browser: Browser, address: str) -> None:
+    """Defaults included, with the edition of the data; a link made from other data is reported."""
+    with opened(browser, f"{address}/training-step?context=64&data=00000000") as visit:
+        expect(visit.page.get_by_text("This link was made when the file held other rows")).to_be_visible()
+        card = visit.page.locator(".st-key-card-phases")
+        card.get_by_role("button", name="Share").click()
+        link = visit.page.get_by_test_id("stPopoverBody").locator("code").first.inner_text()
+        asked = urllib.parse.parse_qs(urllib.parse.urlsplit(link).query)
+        assert asked["machine"] == ["Example CPU · bench1"]
+        assert (asked["mode"], asked["context"], asked["run"]) == (["train"], ["64"], ["All, latest first"])
+        assert re.fullmatch("[1-9a-f][0-9a-f]{7}|0[0-9a-f]{7}", asked["data"][0])
+        assert asked["data"] != ["00000000"]
+        assert urllib.parse.urlsplit(link).fragment == "phases"
+        command = visit.page.get_by_test_id("stPopoverBody").locator("code").nth(1).inner_text()
+        assert command.startswith("python -m runner sweep")
+        assert "toy-256" in command
+    with opened(browser, link) as visit:
+        expect(visit.page.get_by_role("heading", level=1)).to_have_text(PAGES["training-step"])
+        settled(visit.page)
+        assert visit.page.get_by_test_id("stAlert").count() == 0
+
+
+def test_table_and_download(browser: Browser, address: str) -> None:
+    """The card's CSV holds the numbers of the chart: toy-64 at 64 tokens takes 2 * 64**1.5 * 64 / 20,000 ms in fp32."""
+    with opened(browser, f"{address}/training-step?phases-as=Table") as visit:
+        card = visit.page.locator(".st-key-card-phases")
+        expect(card.get_by_test_id("stDataFrame")).to_be_visible()
+        card.get_by_role("button", name="Share").click()
+        with visit.page.expect_download() as started:
+            visit.page.get_by_role("button", name="Download CSV").click()
+        heading, *lines = Path(started.value.path()).read_text().splitlines()
+    assert heading.startswith("Size,Context (tokens),Precision,Backend,Phase,Median (ms),")
+    whole = next(line.split(",") for line in lines if line.startswith("toy-64,64,fp32,eager,whole step"))
+    assert float(whole[5]) == pytest.approx(2 * 64**1.5 * 64 / 20_000, rel=1e-3)
+    assert any(line.startswith("toy-256,256,fp32,eager") and "oom,backward" in line for line in lines)
+
+
+def test_a_click_pins_the_cell(browser: Browser, address: str) -> None:
+    """Clicking a bar puts the cell into the URL; a reload still shows it; an id that is not there is reported."""
+    with opened(browser, f"{address}/training-step?size=toy-64") as visit:
+        settled(visit.page)
+        visit.page.locator(".st-key-card-phases .bars .point").first.click(force=True)
+        expect(visit.page).to_have_url(re.compile("cell=[0-9a-f-]{36}"))
+        expect(visit.page.locator(".st-key-card-samples h3")).to_contain_text("toy-64 · 64 · train · fp32")
+        expect(visit.page.get_by_text("The audit found nothing against this row.")).to_be_visible()
+        visit.page.reload()
+        expect(visit.page.locator(".st-key-card-samples h3")).to_contain_text("toy-64 · 64 · train · fp32")
+    with opened(browser, f"{address}/training-step?cell=00000000-0000-7000-8000-000000000000") as visit:
+        expect(visit.page.get_by_text("which is not here")).to_be_visible()
+
+
+def test_theme_has_the_palette() -> None:
+    """Plotly falls back to its own colors unless the theme has exactly ten."""
+    theme = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text())["theme"]
+    assert tuple(theme["chartCategoricalColors"]) == PALETTE
+    assert len(PALETTE) == 10
+
+
+def _labels(page: Page, card: str) -> list[object]:
+    """The categories of the card's vertical axis, from top to bottom."""
+    found: list[object] = of_chart(
+        page,
+        card,
+        """(chart.layout.yaxis.ticktext
+        || chart.calcdata[chart.calcdata.length - 1][0].trace._y || chart._fullLayout.yaxis._categories)
+        .map(label => Array.isArray(label) ? label.join(' ') : label)""",
+    )
+    return found
+
+
+def _grave(page: Page) -> list[str]:
+    """The serious faults that are not Streamlit's own: the rule, where, and what is wrong."""
+    found: list[dict[str, Any]] = Axe().run(page).response["violations"]
+    return [
+        f"{fault['id']}: {node['html']} {node['failureSummary']}"
+        for fault in found
+        if fault["impact"] in GRAVE
+        for node in fault["nodes"]
+        if not _streamlits_own(page, fault["id"], node["target"][-1])
+    ]
+
+
+def _streamlits_own(page: Page, rule: str, target: str | list[str]) -> bool:
+    return isinstance(target, str) and any(
+        rule == known and page.locator(target).first.evaluate("(it, id) => !!it.closest(`[data-testid=${id}]`)", within)
+        for known, within, _ in STREAMLITS_OWN
+    )

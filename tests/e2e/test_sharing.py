@@ -1,0 +1,280 @@
+"""Links that show a teammate the same, whatever has changed since, and what they then say of it.
+
+One server over every kind of row that the tests can make up, and one browser that has loaded the app once: on each page
+a visitor turns every chooser, another opens the link, a third one that asks every chooser for what is not there.
+"""
+
+import contextlib
+import re
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, TimeoutError, expect
+
+from pages.figures.frame import number
+from pages.ui.markdown import literal
+from pages.ui.permalink import MOST_CHARACTERS, packed, unpacked
+from runner.store.queries.changes import held
+from tests.browser import Watched, of_chart, opened, served, settled
+from tests.e2e.test_app import PAGES
+from tests.synthetic import memory_rows, rows, timelines, traces
+
+#: Every chooser of the page that is part of its link: its key, and which kind of widget it is.
+CHOOSERS = """() => [...document.querySelectorAll("[data-testid=stMain] [class*=st-key-]")].flatMap(box => {
+    if (box.dataset.testid !== "stElementContainer") return []
+    const key = [...box.classList].find(name => name.startsWith("st-key-"))?.slice(7)
+    const kinds = ["Selectbox", "ButtonGroup", "Slider", "MultiSelect", "Radio", "Checkbox", "TextArea", "TextInput",
+                   "NumberInput", "Pagination"]
+    const kind = kinds.find(kind => box.querySelector(`[data-testid=st${kind}]`))
+    return key && kind && !key.startsWith("_") && box.checkVisibility() ? [[key, kind]] : []
+})"""
+#: The console answers what a reader asks.
+WITHOUT_ANSWER = ("sql",)
+#: Pages that have, together, choosers of every kind: all go the same way, and so are asked for what is gone on these
+#: alone. The others are for `make soak`.
+TELLING = ("training-step", "attention", "compare", "sql", "memory-timeline")
+OTHERS = [page for page in PAGES if page not in TELLING]
+#: What a reader sees: texts (but for how long a query took), charts with their labels, and what is chosen.
+SEEN = """() => {
+    const main = document.querySelector("[data-testid=stMain]").cloneNode(true)
+    main.querySelectorAll("style, defs, .modebar").forEach(node => node.remove())
+    const active = [...document.querySelectorAll("[data-testid=stMain] [kind$=Active]")].map(node => node.textContent)
+    const typed = [...document.querySelectorAll("[data-testid=stMain] :is(input, textarea)")].map(node => node.value)
+    return [main.textContent, ...active, ...typed].join("\\n").replace(/in [\\d.,]+ m?s\\./, "in some time.")
+}"""
+
+#: Whether every table that can be seen has its words.
+TABLES_FILLED = """() => [...document.querySelectorAll("[data-testid=stDataFrame]")].every(
+    table => !table.checkVisibility() || table.querySelector("table td, table th"))"""
+#: A slider tells the server of its value 200 ms after it was moved.
+FRAMES_OF_A_SLIDER = 20
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Steps in three precisions and two backends, attention in two widths, memory in two modes, traces, timelines."""
+    of, path = rows.run(label="shared"), tmp_path_factory.mktemp("sharing") / "results.duckdb"
+    rows.store(path, of, rows.laptop(of))
+    attention = [memory_rows.attention(of, seq_len=length, d_head=d) for length in (256, 1024) for d in (16, 64)]
+    parts = {"parameters": 2**20, "activations": 2**22}
+    peaks = [memory_rows.memory(of, parts, context=context, mode=mode) for context in (64, 256) for mode in
+             ("train", "inference")]  # fmt: skip
+    memory_rows.store(path, [*attention, *peaks])
+    for title in ("one", "another"):
+        timelines.write(path, of, timelines.step(allocations=200), title=title)
+    traces.store(path, [traces.profiled(of), traces.profiled(of, mode="inference")])
+    return path
+
+
+@pytest.fixture(scope="module")
+def address(file: Path) -> Iterator[str]:
+    with served(file) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def visitor(browser: Browser, address: str) -> Iterator[Watched]:
+    """Loading an address anew makes them somebody else to the server; the app's own scripts are loaded once."""
+    with opened(browser, f"{address}/sql") as found:
+        yield found
+
+
+# ------------------------------------------------------------------------------------------------ a link shows the same
+
+
+@pytest.mark.parametrize(
+    "path", [page if page in TELLING else pytest.param(page, marks=pytest.mark.soak) for page in PAGES]
+)
+def test_a_link_shows_the_same(visitor: Watched, address: str, path: str) -> None:
+    """Every chooser turned; the link names every one, is short enough for a chat, and shows somebody else the same. A
+    link that asks them for what is not there is told so, once for each."""
+    page = visitor.page
+    _open(page, f"{address}/{path}?mode=train")
+    choosers = page.evaluate(CHOOSERS)
+    for key, kind in choosers:
+        _turn(page, key, kind)
+    keys, seen = dict(page.evaluate(CHOOSERS)), page.evaluate(SEEN)
+    link = _link(page)
+    asked = urllib.parse.parse_qs(urllib.parse.urlsplit(link).query, keep_blank_values=True)
+    assert keys.keys() <= asked.keys(), "choosers that the link does not name"
+    assert {"machine", "run", "mode", "size", "context", "precision", "backend", "data", "held"} <= asked.keys()
+    assert "said" in asked or path in WITHOUT_ANSWER
+    assert len(link) <= MOST_CHARACTERS + len("".join(asked.get("sql", []))) * 2
+    _open(page, link)
+    with contextlib.suppress(TimeoutError):  # a canvas asks for its table once it is drawn
+        page.wait_for_function(f"seen => ({SEEN})() === seen", arg=seen, timeout=20_000)
+    assert page.evaluate(SEEN) == seen  # also without a notice
+    if path in TELLING:
+        _is_told_what_is_gone(page, f"{address}/{path}", [key for key, kind in choosers if kind != "TextArea"])
+    visitor.check()
+
+
+def _is_told_what_is_gone(page: Page, address: str, choosers: list[str]) -> None:
+    """Whether a card shows its chart or its table is no question of what there is."""
+    keys = [key for key in choosers if not key.endswith("-as")]
+    if not keys:
+        return
+    _open(page, f"{address}?{urllib.parse.urlencode(dict.fromkeys(keys, 'gone *by* now'))}")
+    notice = page.get_by_test_id("stAlert").filter(has_text="the link asks for")
+    expect(notice).to_have_count(1)
+    assert notice.inner_text().count("“gone *by* now”, which is not here.") == len(keys), keys
+    page.get_by_role("button", name="Understood").click()
+    expect(notice).to_have_count(0)
+
+
+def test_a_link_shows_the_same_zoom(visitor: Watched, address: str) -> None:
+    """Dragged over by one, seen by another, kept on reloading, gone after a double click; no step of "Back"."""
+    page, steps = visitor.page, f"{address}/training-step"
+    _open(page, steps)
+    whole, before = _ranges(page), page.evaluate("history.length")
+    zoomed = _zoom(page)
+    assert zoomed != whole
+    expect(page).to_have_url(re.compile("zoom=phases%3Ax%2C"))
+    assert page.evaluate("history.length") == before
+    link = _link(page)
+    _open(page, link)
+    assert _ranges(page) == pytest.approx(zoomed, rel=1e-3)
+    page.reload()
+    _settled(page)
+    assert _ranges(page) == pytest.approx(zoomed, rel=1e-3)
+    page.locator(".st-key-card-phases .nsewdrag").first.dblclick()
+    expect(page).not_to_have_url(re.compile("zoom="))
+    assert _ranges(page) == whole
+    hostile = ("phases:x,0,1e999", "phases:x,1,1,y9,0,1,__proto__,0,1,y", "<img src=x onerror=alert(1)>", "phases:")
+    _open(page, f"{steps}?{urllib.parse.urlencode({'zoom': hostile}, doseq=True)}")
+    assert _ranges(page) == whole
+    expect(page).not_to_have_url(re.compile("zoom="))
+    visitor.check()
+
+
+def _ranges(page: Page) -> list[float]:
+    found: list[float] = of_chart(page, "phases", "['xaxis', 'yaxis'].flatMap(axis => chart._fullLayout[axis].range)")
+    return found
+
+
+def _zoom(page: Page) -> list[float]:
+    """Drag over the middle of the chart."""
+    box = page.locator(".st-key-card-phases .nsewdrag").first.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 0.2 * box["width"], box["y"] + 0.2 * box["height"])
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.8 * box["height"], steps=4)
+    page.mouse.up()
+    _settled(page)
+    return _ranges(page)
+
+
+# ------------------------------------------------------------------------------------------ what has changed since then
+
+
+def test_a_link_tells_what_came_in(visitor: Watched, address: str, file: Path) -> None:
+    """A sweep adds two cells, of which one takes longest: the old link says so, until the reader has understood. So
+    does one to Overview, which knows of every headline."""
+    page, before = visitor.page, held(file).cells
+    _open(page, address)
+    overview = _link(page)
+    _open(page, f"{address}/training-step?machine=Example+CPU+·+bench1")
+    link = _link(page)
+    of = rows.run(label="later")
+    slow = rows.asked("toy-256", context=512)
+    rows.store(file, of, [rows.ok(of, slow), rows.ok(of, rows.asked("toy-64", context=512))])
+    memory_rows.store(file, [memory_rows.attention(of, seq_len=4096)])
+    assert held(file).cells == {**before, "steps": before["steps"] + 2, "attention": before["attention"] + 1}
+    then, now = (f"takes {number(rows.step_ms(c))} ms" for c in (rows.asked("toy-256"), slow))
+    answers = re.compile(f"The answer then: .*{re.escape(then)}.*The answer now: .*{now}", re.S)
+    notice = page.get_by_test_id("stAlert")
+    _open(page, overview)
+    expect(notice).to_contain_text(answers)
+    _open(page, link)
+    expect(notice).to_contain_text("Since this link was made, 3 cells came in: 2 in steps, 1 in attention, by")
+    expect(notice).to_contain_text("later")
+    expect(notice).not_to_contain_text("shared")
+    expect(notice).to_contain_text(answers)
+    assert page.evaluate(SEEN).count(now) > 1, "the page itself says so too"
+    page.get_by_test_id("stSidebar").get_by_role("button", name="toy-64", exact=True).click()
+    expect(notice).not_to_contain_text("The answer then")  # it was about another view
+    expect(notice).to_contain_text("3 cells came in")
+    page.get_by_role("button", name="Understood").click()
+    expect(notice).to_have_count(0)
+    assert "said=" not in page.url
+    visitor.check()
+
+
+def test_a_link_to_another_file_and_a_damaged_one(visitor: Watched, address: str, file: Path) -> None:
+    """Fewer rows than the link knew; and a link whose text is no sentence but an attack, or nothing at all."""
+    attack = "![x](https://example.com/x.png) <img src=https://example.com/y.png> :red[no]"
+    evil = packed(literal(attack), longest=200)
+    count = held(file).cells["steps"]
+    notice = visitor.page.get_by_test_id("stAlert")
+    _open(visitor.page, f"{address}/training-step?data=0&held={count + 5}steps.0&said={evil}")
+    expect(notice).to_contain_text("the file has lost cells, or is another one: 5 in steps")
+    expect(notice).to_contain_text(attack)
+    _open(visitor.page, f"{address}/training-step?data=0&held=x.y&said=eJ!!")
+    expect(notice).to_contain_text("when the file held other rows")
+    expect(notice).not_to_contain_text("then")
+    visitor.check()
+
+
+def test_a_sentence_survives_the_link() -> None:
+    """Cut to a whole word where it is long; a bomb stays small; what is no sentence is None."""
+    assert (
+        unpacked(packed("**bf16** of a\\_b makes it 2.10× faster", longest=100)) == "bf16 of a_b makes it 2.10× faster"
+    )
+    long = " ".join(f"word{place}" for place in range(200))
+    assert unpacked(packed(long, longest=50)) == " ".join(f"word{place}" for place in range(8)) + " …"
+    assert len(unpacked(packed("word " * 100_000, longest=10**6)) or "") <= 400
+    assert unpacked("") is None
+    assert unpacked("AAAA") is None
+
+
+# -------------------------------------------------------------------------------------------------- turning and waiting
+
+
+def _turn(page: Page, key: str, kind: str) -> None:
+    """Choose something else than what is chosen; of the cards only the first is turned, so that charts are compared."""
+    box = page.locator(f".st-key-{key}")
+    if not box.count() or (key.endswith("-as") and key != _cards(page)[0]):
+        return
+    if kind == "ButtonGroup":
+        others = box.locator("button:not([kind$=Active]):not([disabled])")
+        if others.count():
+            others.first.click()
+    elif kind == "Selectbox":
+        box.scroll_into_view_if_needed()  # scrolling would close the list
+        settled(page)
+        box.locator("input").click()
+        page.get_by_test_id("stSelectboxVirtualDropdown").get_by_role("option").first.wait_for(timeout=5_000)
+        page.keyboard.press("ArrowUp")
+        page.keyboard.press("Enter")
+    elif kind == "Slider":
+        box.get_by_role("slider").press("ArrowRight")
+    elif kind == "TextArea":
+        box.locator("textarea").fill("SELECT status, count(*) AS cells FROM steps GROUP BY ALL ORDER BY ALL")
+        page.get_by_role("button", name="Run", exact=True).click()
+    else:
+        pytest.fail(f"nobody has taught this test how to turn {key}, a {kind}")
+    _settled(page)
+
+
+def _cards(page: Page) -> list[str]:
+    return [key for key, _ in page.evaluate(CHOOSERS) if key.endswith("-as")] or [""]
+
+
+def _link(page: Page) -> str:
+    page.get_by_test_id("stSidebar").get_by_role("button", name="Copy link").click()
+    shown: Locator = page.get_by_test_id("stPopoverBody").locator("code").first
+    expect(shown).to_contain_text("data=")
+    return shown.inner_text()
+
+
+def _open(page: Page, address: str) -> None:
+    page.goto("about:blank")  # else a link that differs in its anchor alone would load nothing
+    page.goto(address)
+    _settled(page)
+
+
+def _settled(page: Page) -> None:
+    settled(page, frames=FRAMES_OF_A_SLIDER)
+    page.wait_for_function(TABLES_FILLED)

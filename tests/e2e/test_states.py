@@ -1,0 +1,237 @@
+"""What a reader sees of files that are missing, foreign, empty or busy, and of one that a sweep is filling.
+
+The tests share one server; each puts its file there and takes it away again.
+"""
+
+import contextlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+from playwright.sync_api import Browser, Error, Page, expect
+
+from runner.schema import TABLES, RunRow
+from runner.store.database import ingest
+from runner.store.spool import Spool
+from tests.browser import of_chart, opened, served, settled
+from tests.command import TINY, start
+from tests.synthetic import rows
+
+LIVE_CONTEXTS = (64, 128, 256, 512, 1024)
+BARS = "document.querySelectorAll('.st-key-card-phases .bars .point').length"
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the server looks."""
+    return tmp_path_factory.mktemp("states") / "results.duckdb"
+
+
+@pytest.fixture(scope="module")
+def address(file: Path) -> Iterator[str]:
+    with served(file) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def _taken_away(file: Path) -> Iterator[None]:
+    yield
+    file.unlink(missing_ok=True)
+    shutil.rmtree(Spool(file).folder, ignore_errors=True)
+
+
+def _empty(file: Path) -> None:
+    """A results file with all of its tables and no row."""
+    of = rows.run()
+    rows.store(file, of, [rows.ok(of, rows.asked())])
+    with duckdb.connect(file) as con:
+        for table in TABLES.values():
+            con.execute(f"DELETE FROM {table.name}" if table.stored else "SELECT 1")
+
+
+def _says(browser: Browser, address: str, title: str, *words: str) -> None:
+    with opened(browser, f"{address}/training-step") as visit:
+        expect(visit.page.get_by_role("heading", level=1)).to_have_text(title)
+        for word in words:
+            expect(visit.page.get_by_test_id("stMain")).to_contain_text(word)
+        assert visit.page.get_by_test_id("stException").count() == 0
+
+
+def test_missing_file(browser: Browser, address: str, file: Path) -> None:
+    _says(browser, address, "Nothing has been measured yet", str(file), "python -m runner sweep")
+
+
+def test_foreign_file(browser: Browser, address: str, file: Path) -> None:
+    file.write_text("these are no results")
+    _says(browser, address, "This is not a results file of Stepscope", "STEPSCOPE_DB")
+    assert file.read_text() == "these are no results"
+
+
+def test_empty_file(browser: Browser, address: str, file: Path) -> None:
+    _empty(file)
+    _says(browser, address, "The results file is empty", "python -m runner sweep")
+
+
+def test_busy_file(browser: Browser, address: str, file: Path) -> None:
+    """Another process has the file open for writing; when it lets go, the page recovers by itself."""
+    _empty(file)
+    hold = f"import duckdb, sys; con = duckdb.connect({str(file)!r}); print('held', flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdin is not None
+        holder.stdout.readline()
+        with opened(browser, address) as visit:
+            expect(visit.page.get_by_role("heading", level=1)).to_have_text("The results file is busy")
+            holder.stdin.close()
+            holder.wait()
+            expect(visit.page.get_by_role("heading", level=1)).to_have_text("The results file is empty")
+
+
+def test_a_page_at_rest_runs_nothing(browser: Browser, address: str, file: Path) -> None:
+    """It asks for the state of the file every two seconds, and tells the server nothing until that is another."""
+    of = rows.run()
+    rows.store(file, of, [rows.ok(of, rows.asked("toy-64", context=64))])
+    told = list[int]()
+    with opened(browser, f"{address}/training-step") as visit:
+        visit.page.on("websocket", lambda socket: socket.on("framesent", lambda sent: told.append(len(sent))))
+        visit.page.reload()
+        settled(visit.page)
+        told.clear()
+        for _ in range(3):
+            visit.page.wait_for_event("response", lambda answer: answer.url.endswith("/state"))
+        assert told == []
+        rows.store(file, of, [rows.ok(of, rows.asked("toy-64", context=128))])
+        visit.page.wait_for_function(f"{BARS} == 8")
+        assert told
+
+
+def test_below_a_path_of_another_server(browser: Browser, file: Path) -> None:
+    """Where a proxy leads /team here, pages hear of new rows and programs find theirs, below it and nowhere else."""
+    of = rows.run()
+    rows.store(file, of, [rows.ok(of, rows.asked("toy-64", context=64))])
+    with served(file, below="/team") as address, opened(browser, f"{address}/training-step") as visit:
+        visit.page.wait_for_function(f"{BARS} == 4")
+        rows.store(file, of, [rows.ok(of, rows.asked("toy-64", context=128))])
+        visit.page.wait_for_function(f"{BARS} == 8")
+        assert visit.page.request.get(f"{address}/healthz").json()["ok"]
+        assert visit.page.request.get(address.replace("/team", "/healthz")).status == 404
+
+
+def test_live_filling(browser: Browser, address: str, file: Path) -> None:
+    """While a sweep runs, charts fill by themselves; pinned cell, zoom and place on the page survive three ingests."""
+    _empty(file)
+    of = rows.run(label="live")
+    cells = [rows.asked("toy-64", context=context) for context in LIVE_CONTEXTS]
+    rows.spooled(file, of, rows.ok(of, cells[0]))
+    _plan(file, of, done=1)
+    with opened(browser, f"{address}/training-step") as visit:
+        expect(visit.page.get_by_text("Sweep running: 1 of 5 cells")).to_be_visible()
+        settled(visit.page)
+        visit.page.locator(".st-key-card-phases .bars .point").first.click(force=True)
+        expect(visit.page).to_have_url(re.compile("cell="))
+        pinned = _cell(visit.page)
+        settled(visit.page)
+        zoomed = _zoom(visit.page, "phases")
+        _scroll(visit.page, 120)
+        for done in (2, 3, 4):
+            rows.spooled(file, of, rows.ok(of, cells[done - 1]))
+            while ingest(file):
+                pass
+            assert not Spool(file).files(), "the rows are in the file itself"
+            _plan(file, of, done=done)
+            # Each cell still owed takes the 2 s that those before it took.
+            left, now = f"about {2 * (5 - done)} s left", f"now: toy-64 · {LIVE_CONTEXTS[done]} · train"
+            expect(visit.page.get_by_text(f"Sweep running: {done} of 5 cells · {left} · {now}")).to_be_visible()
+            visit.page.wait_for_function(f"{BARS} == {4 * done}")
+            settled(visit.page)
+            assert _cell(visit.page) == pinned
+            expect(visit.page.locator(".st-key-card-samples h3")).to_contain_text("toy-64 · 64 · train · fp32")
+            _has_range(visit.page, "phases", zoomed)
+            assert _scroll(visit.page) == pytest.approx(120, abs=2)
+        _plan(file, of, done=4, age_s=60)
+        expect(
+            visit.page.get_by_text("Interrupted after 4 of 5 cells: run the same command again to go on")
+        ).to_be_visible()
+
+
+def test_a_real_sweep_fills_the_page(browser: Browser, address: str, file: Path) -> None:
+    """The same of a sweep as people start it, whose cells come when they are done."""
+    contexts = ",".join(str(context) for context in range(64, 512, 8))
+    words = ("--contexts", contexts, "--steps", "50", "--max-steps", "50")
+    with start("sweep", *TINY, *words, db=file) as sweep, opened(browser, f"{address}/training-step") as visit:
+        page = visit.page
+        expect(page.get_by_text(re.compile(r"Sweep running: \d+ of 56 cells"))).to_be_visible()
+        page.wait_for_function(f"{BARS} > 0")
+        _pin(page)
+        pinned, zoomed = _cell(page), _zoom(page, "phases")
+        for _ in range(3):
+            page.wait_for_function(f"before => {BARS} > before", arg=page.evaluate(BARS))
+            assert _cell(page) == pinned
+            _has_range(page, "phases", zoomed)
+        sweep.send_signal(signal.SIGINT)
+
+
+def _pin(page: Page) -> None:
+    """Clicks a bar until a click falls between two drawings of the chart."""
+    for _ in range(10):
+        with contextlib.suppress(AssertionError, Error):
+            page.locator(".st-key-card-phases .bars .point").first.click(force=True)
+            expect(page).to_have_url(re.compile("cell="), timeout=3000)
+            return
+    raise AssertionError("ten clicks pinned nothing")
+
+
+def _plan(file: Path, of: RunRow, *, done: int, age_s: float = 0.0) -> None:
+    titles = [f"toy-64 · {context} · train · fp32 · eager" for context in LIVE_CONTEXTS]
+    Spool(file).write_plan(rows.plan(of, titles, done=done, age_s=age_s), of.run_id)
+
+
+def _cell(page: Page) -> list[str]:
+    return urllib.parse.parse_qs(urllib.parse.urlsplit(page.url).query)["cell"]
+
+
+def _range(page: Page, card: str) -> list[float]:
+    found: list[float] = of_chart(page, card, "chart._fullLayout.xaxis.range")
+    return found
+
+
+def _has_range(page: Page, card: str, ends: list[float]) -> None:
+    """Waits for it: between the drawing of a new chart and its zoom there may be a frame."""
+    chart = f".st-key-card-{card} .js-plotly-plot"
+    page.wait_for_function(
+        "([chart, ends]) => document.querySelector(chart)?._fullLayout?.xaxis.range"
+        ".every((end, i) => Math.abs(end - ends[i]) < 1e-6)",
+        arg=[chart, ends],
+    )
+
+
+def _zoom(page: Page, card: str) -> list[float]:
+    """Drags over 30% of the chart until a drag falls between two drawings; returns the range that results."""
+    for _ in range(10):
+        before, box = _range(page, card), page.locator(f".st-key-card-{card} .nsewdrag").first.bounding_box()
+        if box is None:
+            continue
+        page.mouse.move(box["x"] + 0.2 * box["width"], box["y"] + 4)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + box["height"] - 4, steps=6)
+        page.mouse.up()
+        settled(page)
+        after = _range(page, card)
+        if after[1] - after[0] < 0.5 * (before[1] - before[0]):
+            expect(page).to_have_url(re.compile(f"zoom={card}"))
+            return after
+    raise AssertionError("ten drags zoomed nothing")
+
+
+def _scroll(page: Page, to: int | None = None) -> float:
+    found: float = page.get_by_test_id("stMain").evaluate(
+        "(main, to) => { if (to !== null) main.scrollTop = to; return main.scrollTop }", to
+    )
+    return found

@@ -1,0 +1,307 @@
+"""The rows over HTTP, from a real server: the same as the file's, narrowed by the same filters, refused in JSON."""
+
+import asyncio
+import csv
+import io
+import json
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from email.message import Message
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+
+from pages.api import routes
+from pages.api.files import written
+from pages.ui import formats
+from pages.ui.filters import run_name
+from runner.schema import TABLES
+from runner.store.database import fingerprint, plan_fingerprint
+from runner.store.queries.overview import contents
+from runner.store.queries.tables import TablePage
+from tests.browser import served
+from tests.synthetic import memory_rows, rows
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("api") / "results.duckdb"
+    for host in ("bench1", "bench2"):
+        of = rows.run(host=host, label=host)
+        cells = [rows.asked(size, precision=precision) for size in rows.TOYS for precision in ("fp32", "bf16")]
+        rows.store(path, of, [*(rows.ok(of, cell) for cell in cells), rows.failed(of, rows.asked(context=4096))])
+        memory_rows.store(path, [memory_rows.attention(of, seq_len=length) for length in (256, 1024)])
+    return path
+
+
+@pytest.fixture(scope="module")
+def address(db: Path) -> Iterator[str]:
+    with served(db) as found:
+        yield found
+
+
+def get(url: str, *, token: str = "") -> tuple[int, bytes, Message]:
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, answer.read(), answer.headers
+    except urllib.error.HTTPError as error:
+        return error.code, error.read(), error.headers
+
+
+def said(address: str, **parameters: Any) -> dict[str, Any]:
+    status, body, _ = get(f"{address}/api/v1/rows.json?{urlencode(parameters, doseq=True)}")
+    assert status == 200, body
+    found: dict[str, Any] = json.loads(body)
+    return found
+
+
+def stored(db: Path, query: str) -> list[tuple[Any, ...]]:
+    with duckdb.connect(str(db), read_only=True) as con:
+        return con.execute(query).fetchall()
+
+
+def test_the_three_formats_hold_the_files_rows(db: Path, address: str) -> None:
+    """Every value of every table but ids and times as text, read back by a second program: DuckDB and Arrow."""
+    for name in ("runs", "steps", "samples", "attention"):
+        table = TABLES[name]
+        columns, order = ", ".join(c.name for c in table.columns), ", ".join(table.unique)
+        expected = stored(db, f"SELECT {columns} FROM {name} ORDER BY {order}")
+        total = str(len(expected))
+        address_of = f"{address}/api/v1/rows.{{}}?table={name}".format
+        _, body, headers = get(address_of("parquet"))
+        assert headers["X-Total-Count"] == total
+        found = pq.read_table(io.BytesIO(body))
+        (at,) = [c.name for c in table.columns if c.name == "median_ms"] or [table.columns[0].name]
+        assert found.schema.field(at).metadata[b"unit"].decode() == table.column(at).unit
+        text = [tuple(str(v) if c.sql_type == "UUID" else v for c, v in zip(table.columns, row)) for row in expected]  # noqa: B905
+        assert sorted(map(repr, zip(*found.to_pydict().values(), strict=True))) == sorted(map(repr, text))
+        _, body, _ = get(address_of("csv"))
+        target = db.parent / f"{name}.csv"
+        target.write_bytes(body)
+        with duckdb.connect() as con:
+            as_text = con.execute(f"FROM read_csv('{target}', all_varchar=true, header=true)").fetchall()
+        assert len(as_text) == len(expected)
+        assert {row[0] for row in as_text} == {row[0] for row in text}
+
+
+@pytest.mark.parametrize(
+    ("table", "parameters", "where"),
+    [
+        ("steps", {"precision": "bf16"}, "precision = 'bf16'"),
+        ("steps", {"size": ["toy-64", "toy-256"], "status": "ok"}, "d_model IN (64, 256) AND status = 'ok'"),
+        ("steps", {"status": ["oom", "error"]}, "status = 'oom'"),
+        ("steps", {"context": 4096}, "context = 4096"),
+        (
+            "timings",
+            {"mode": "train", "precision": "fp32"},
+            "cell_id IN (SELECT cell_id FROM steps WHERE precision = 'fp32')",
+        ),
+        ("timings", {"backend": "eager"}, "true"),
+        ("attention", {}, "true"),
+        ("attention", {"precision": "tf32"}, "false"),
+    ],
+)
+def test_filters(db: Path, address: str, table: str, parameters: dict[str, Any], where: str) -> None:
+    answer = said(address, table=table, **parameters)
+    expected = {str(row[0]) for row in stored(db, f"SELECT cell_id FROM {table} WHERE {where}")}
+    assert {row["cell_id"] for row in answer["rows"]} == expected
+    assert answer["total"] == stored(db, f"SELECT count(*) FROM {table} WHERE {where}")[0][0]
+
+
+def test_machine_and_run_are_named_as_in_the_pages_address(db: Path, address: str) -> None:
+    for run in contents(db).runs:
+        for asked in ({"machine": run.machine}, {"run": run_name(run)}, {"run": str(run.run_id)}):
+            answer = said(address, table="samples", limit=5000, **asked)
+            assert {row["run_id"] for row in answer["rows"]} == {str(run.run_id)}
+            assert 2 * answer["total"] == stored(db, "SELECT count(*) FROM samples")[0][0]
+
+
+def test_pages_of_rows_make_up_the_whole(db: Path, address: str) -> None:
+    parts = [said(address, table="steps", limit=5, offset=offset)["rows"] for offset in (0, 5, 10, 15)]
+    assert [len(part) for part in parts] == [5, 5, 4, 0]
+    ids = [row["cell_id"] for part in parts for row in part]
+    assert ids == [str(row[0]) for row in stored(db, "SELECT cell_id FROM steps ORDER BY cell_id DESC")]
+
+
+@pytest.mark.parametrize(
+    ("path", "got", "expected"),
+    [
+        ("rows.csv", "No table.", "table=runs, steps"),
+        ("rows.csv?table=step", "table=step.", "runs, steps"),
+        ("rows.xml?table=steps", "rows.xml.", "rows.csv, rows.json, rows.parquet"),
+        ("rows.csv?table=steps&precison=bf16", "The parameter “precison”.", "precision"),
+        ("rows.csv?table=steps&precision=fp8", "precision=fp8.", "fp32, tf32, bf16, fp16"),
+        ("rows.csv?table=steps&machine=mine", "machine=mine.", "bench1"),
+        ("rows.csv?table=attention&mode=train", "Rows of attention have no mode.", "machine, run, precision, backend"),
+        ("rows.csv?table=ceilings&size=toy-64", "Rows of ceilings have no size.", "machine, run, precision"),
+        ("rows.csv?table=timings&status=ok", "Rows of timings have no status.", "machine, run, mode"),
+        ("rows.csv?table=steps&limit=100001", "limit=100001.", "from 0 to 100,000"),
+        ("rows.csv?table=steps&offset=-1", "offset=-1.", "from 0"),
+        ("rows.csv?table=steps&context=1;DROP", "context=1;DROP.", "from 0"),
+        ("rows.csv?table=steps&table=runs", "table 2 times.", "it once"),
+    ],
+)
+def test_what_cannot_be_answered_says_why(address: str, path: str, got: str, expected: str) -> None:
+    status, body, _ = get(f"{address}/api/v1/{path}")
+    error = json.loads(body)["error"]
+    assert (status, error["got"]) == (400, got)
+    assert expected in error["expected"]
+
+
+def test_what_there_is_to_ask(address: str) -> None:
+    described = json.loads(get(f"{address}/api/v1")[1])
+    assert list(described["tables"]) == list(TABLES)
+    for name, table in described["tables"].items():
+        for column, known in zip(table["columns"], TABLES[name].columns, strict=True):
+            assert (column["label"], column["unit"]) == (known.label, known.unit)
+        assert set(table["filters"]) <= set(described["parameters"])
+    for name in ("runs", "ceilings", "kernels", "accumulation"):
+        status, _, _ = get(f"{address}/api/v1/rows.json?table={name}&limit=1&precision=bf16")
+        assert status == (200 if "precision" in described["tables"][name]["filters"] else 400), name
+
+
+def test_many_at_once(address: str) -> None:
+    """A hundred who ask in one moment are all answered, each in turn, and the server stays up."""
+    url = f"{address}/api/v1/rows.json?table=samples&limit=100"
+    with ThreadPoolExecutor(100) as pool:
+        answers = list(pool.map(lambda _: get(url), range(100)))
+    assert {status for status, _, _ in answers} == {200}
+    assert len({body for _, body, _ in answers}) == 1
+    assert get(f"{address}/healthz")[0] == 200
+
+
+def test_who_waits_too_long_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One turn that nobody gives back, and no patience."""
+
+    async def asked() -> Response:
+        monkeypatch.setattr(routes, "_turns", asyncio.BoundedSemaphore(1))
+        monkeypatch.setattr(routes, "PATIENCE_S", 0.01)
+        await routes._turns.acquire()
+        return await routes._index(Request({"type": "http", "headers": [], "query_string": b"", "method": "GET"}))
+
+    answer = asyncio.run(asked())
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+
+
+@pytest.mark.parametrize("path", ["api/v1?precison=bf16", "api/v1/state?x=1", "healthz?precison=bf16"])
+def test_a_parameter_that_nobody_reads_is_refused(address: str, path: str) -> None:
+    status, body, _ = get(f"{address}/{path}")
+    assert status == 400
+    assert "precision" in json.loads(body)["error"]["do"]
+
+
+@pytest.mark.parametrize("path", ["api", "api/v1/rows", "api/v1/row.csv", "api/v2", "api/v1/"])
+def test_where_nothing_is_it_says_what_there_is(address: str, path: str) -> None:
+    status, body, headers = get(f"{address}/{path}")
+    assert (status, headers["Content-Type"]) == (404, "application/json")
+    assert "/api/v1/rows.csv" in json.loads(body)["error"]["expected"]
+
+
+def test_a_file_that_is_none_is_no_matter_of_time_and_lies_nowhere(db: Path, address: str) -> None:
+    """Nothing tells programs to come again, or in which folder the file is."""
+    kept = db.with_suffix(".kept")
+    db.rename(kept)
+    try:
+        for content in (None, b"no database"):
+            if content:
+                db.write_bytes(content)
+            for path in ("healthz", "api/v1/rows.csv?table=steps"):
+                status, body, headers = get(f"{address}/{path}")
+                assert (status, headers["Retry-After"]) == (503, None)
+                assert db.name in body.decode()
+                assert str(db.parent) not in body.decode()
+    finally:
+        os.replace(kept, db)
+
+
+def test_no_cell_of_a_csv_is_a_formula(tmp_path: Path) -> None:
+    """Texts of the API and of downloads; numbers and the other formats stay as they are."""
+    table = TABLES["runs"]
+    values = {"label": "=HYPERLINK(1)", "host": "+1", "argv": "-x", "preset": "@a", "os": "\tb"}
+    row = tuple(values.get(column.name) for column in table.columns)
+    (text,) = csv.DictReader(io.StringIO(written(table, TablePage(rows=[row], total=1), "csv").decode()))
+    for name in ("label", "host", "argv", "preset", "os"):
+        assert text[name] == f"'{values[name]}"
+    stored = json.loads(written(table, TablePage(rows=[row], total=1), "json"))["rows"][0]
+    assert stored["label"] == "=HYPERLINK(1)"
+    read = list(csv.reader(io.StringIO(formats.csv([{"=a": "=1+1", "b": -2.5}]))))
+    assert read == [["'=a", "b"], ["'=1+1", "-2.5"]]
+    assert b"=1+1" in formats.parquet([{"a": "=1+1"}])
+
+
+def test_health(db: Path, address: str) -> None:
+    """Rows and the newest of them, as the file has them; 503 and why once it is no file of Stepscope's."""
+    status, body, _ = get(f"{address}/healthz")
+    health = json.loads(body)
+    counts = " + ".join(f"(SELECT count(*) FROM {table.name})" for table in TABLES.values() if table.stored)
+    assert (status, health["ok"], health["present"]) == (200, True, True)
+    assert health["rows"] == stored(db, f"SELECT {counts}")[0][0]
+    (newest,) = stored(db, "SELECT greatest((SELECT max(ingested_at) FROM steps), max(ingested_at)) FROM attention")[0]
+    assert health["newest_row_at"] == newest.isoformat() + "Z"
+    kept = db.with_suffix(".kept")
+    db.rename(kept)
+    try:
+        status, body, _ = get(f"{address}/healthz")
+        assert (status, json.loads(body)["present"]) == (503, False)
+        db.write_bytes(b"no database")
+        status, body, _ = get(f"{address}/healthz")
+        assert status == 503
+        assert "not a results file" in json.loads(body)["error"]["got"]
+        assert get(f"{address}/api/v1/rows.csv?table=steps")[0] == 503
+    finally:
+        os.replace(kept, db)
+
+
+def test_the_state_changes_with_the_rows_alone(db: Path, address: str) -> None:
+    def state() -> dict[str, str]:
+        found: dict[str, str] = json.loads(get(f"{address}/api/v1/state")[1])
+        return found
+
+    before = state()
+    assert before == {"rows": fingerprint(db), "plan": plan_fingerprint(db)} == state()
+    kept = db.with_suffix(".kept")
+    db.rename(kept)
+    try:
+        assert state()["rows"] != before["rows"]
+        assert state()["plan"] == before["plan"]
+    finally:
+        os.replace(kept, db)
+    assert state() == before
+
+
+def test_a_token_guards_the_rows(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPSCOPE_API_TOKEN", "a long secret")
+    with served(db) as address:
+        for token in ("", "another", "a long secre"):
+            status, body, headers = get(f"{address}/api/v1/rows.csv?table=steps", token=token)
+            assert (status, headers["WWW-Authenticate"]) == (401, "Bearer")
+            assert b"run_id" not in body
+        assert get(f"{address}/api/v1/rows.csv?table=steps", token="a long secret")[0] == 200
+        assert "rows" not in json.loads(get(f"{address}/healthz")[1])
+        assert "rows" in json.loads(get(f"{address}/healthz", token="a long secret")[1])
+
+
+def test_where_people_sign_in_programs_need_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a token the rows stay shut; a secrets file that cannot be read does not open them either."""
+    import streamlit as st
+
+    class Broken:
+        def __contains__(self, name: str) -> bool:
+            raise ValueError("not TOML")
+
+    monkeypatch.delenv("STEPSCOPE_API_TOKEN", raising=False)
+    request = Request({"type": "http", "headers": []})
+    for secrets, status in (({"auth": {}}, 403), (Broken(), 403), ({}, None)):
+        monkeypatch.setattr(st, "secrets", secrets)
+        refused = routes._refused(request)
+        assert (refused and refused.status_code) == status

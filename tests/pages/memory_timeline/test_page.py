@@ -1,0 +1,306 @@
+"""The page of the memory timeline as its readers meet it: a real server, a real browser, a timeline worked out by hand.
+
+The one of four blocks (`by_hand`) is, in MiB over µs: weights 8 from 0 on; an activation 16 in 100–700, another 4 in
+200–600, a temporary 2 in 300–400. So the total is 8, 24, 28, 30 (the peak, at 300), 28, 24 at 600, 8 at 700.
+"""
+
+import pickle
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from runner.importers.files import import_file
+from runner.schema import Category, TimelineRow
+from runner.store.queries.timelines import CATEGORIES, columns, largest_at, parts_at
+from runner.store.queries.timelines import timelines as stored
+from tests.browser import opened, served
+from tests.synthetic import rows, timelines
+from tests.synthetic.timelines import HOSTILE, KIB, MIB, Step
+
+AT_450 = "At the cursor (0.45 ms, backward): 3 allocations hold 28.0 MiB"
+BY_HAND, TRAIN, INFERENCE = "by hand", "toy-256 · 128 · train · fp32", "toy-256 · 128 · inference · fp32"
+
+
+def by_hand() -> Step:
+    """The timeline of four blocks; one more of 1 KiB lives from 500 to 510."""
+    made = Step(mode="train")
+    made.allocate(8 * MIB, "parameter", module="blocks.0.weight")
+    made.begin("forward")
+    births: dict[int, tuple[int, Category, str | None]] = {
+        100: (16 * MIB, "activation", "blocks.0.attn"), 200: (4 * MIB, "activation", "blocks.0.ffn"),
+        300: (2 * MIB, "temporary", None), 500: (KIB, "temporary", HOSTILE),
+    }  # fmt: skip
+    deaths = {400: 3, 510: 4, 600: 2, 700: 1}
+    for made.now_us in sorted(births | deaths):
+        if made.now_us == 400:
+            made.begin("backward")
+        if made.now_us in births:
+            size, category, module = births[made.now_us]
+            made.allocate(size, category, module=module)
+        else:
+            made.free(deaths[made.now_us])
+    made.now_us = 1000
+    return made
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TimelineRow]:
+    path = tmp_path_factory.mktemp("timeline") / "results.duckdb"
+    of = rows.run()
+    timelines.write(path, of, timelines.step(mode="inference"))
+    timelines.write(path, of, timelines.step(mode="train"))
+    return path, timelines.write(path, of, by_hand(), title=BY_HAND)
+
+
+@pytest.fixture(scope="module")
+def address(written: tuple[Path, TimelineRow]) -> Iterator[str]:
+    with served(written[0]) as found:
+        yield f"{found}/memory-timeline"
+
+
+# -------------------------------------------------------------------------------------------------------------- queries
+
+
+def test_what_is_alive_by_hand(written: tuple[Path, TimelineRow]) -> None:
+    path, row = written
+    assert [item.label for item in stored(path)] == [BY_HAND, TRAIN, INFERENCE]
+    assert (row.peak_bytes, row.peak_at_us) == (30 * MIB, 300)
+    parts = {part.category: (part.held_bytes // MIB, part.allocations) for part in parts_at(path, row.cell_id, 300)}
+    assert parts == {"activation": (20, 2), "parameter": (8, 1), "temporary": (2, 1)}
+    assert [item.allocated_bytes // MIB for item in largest_at(path, row.cell_id, 400)] == [16, 8, 4]
+    assert [item.allocation for item in largest_at(path, row.cell_id, 699, limit=1)] == [1]
+    assert [item.module for item in largest_at(path, row.cell_id, 700)] == ["blocks.0.weight"]
+
+
+def test_the_newest_of_a_title_counts_on_each_machine(tmp_path: Path) -> None:
+    path, here, there = tmp_path / "results.duckdb", rows.run(), rows.run(host="bench2")
+    timelines.write(path, here, by_hand())
+    newest = timelines.write(path, here, by_hand())
+    assert [(item.label, item.cell_id) for item in stored(path)] == [(TRAIN, newest.cell_id)]
+    timelines.write(path, there, by_hand())
+    machine = "Example CPU · bench"
+    assert [item.label for item in stored(path)] == [f"{TRAIN} · {machine}2", f"{TRAIN} · {machine}1"]
+    assert [item.label for item in stored(path, first=f"{machine}1")] == [
+        f"{TRAIN} · {machine}1",
+        f"{TRAIN} · {machine}2",
+    ]
+    assert [item.label for item in stored(path, there.run_id)] == [TRAIN]
+
+
+def test_columns_by_hand(written: tuple[Path, TimelineRow]) -> None:
+    path, row = written
+    found = columns(path, row.cell_id)
+    assert found.arrays["born"].tolist() == [0, 100, 200, 300, 500]
+    assert found.arrays["died"].tolist() == [-1, 700, 600, 400, 510]
+    assert [CATEGORIES[number] for number in found.arrays["category"]] == [
+        "parameter", "activation", "activation", "temporary", "temporary",
+    ]  # fmt: skip
+    named = [found.names["module"][n] if n >= 0 else None for n in found.arrays["module"]]
+    assert named == ["blocks.0.weight", "blocks.0.attn", "blocks.0.ffn", None, HOSTILE]
+    assert "transformer.py" in found.stacks[found.arrays["stack"][1]]
+    assert [name for _, name in found.marks] == ["forward", "backward"]
+
+
+# ---------------------------------------------------------------------------------------------------------- the browser
+
+
+def _shown(page: Page, number: int = 0) -> Locator:
+    found = page.locator(".timeline").nth(number)
+    expect(found).to_have_attribute("data-drawn-peak", re.compile(r"\d"))
+    return found
+
+
+def _window(found: Locator) -> list[int]:
+    return [int(value) for value in (found.get_attribute("data-window") or "").split(",")]
+
+
+def _click(found: Locator, *, at_us: int, address: int) -> None:
+    """Click where a moment and an address (above the lowest, without gaps) lie; the blocks take what 30% of the
+    height and the bands of 20 and 22 pixels leave."""
+    plot = found.locator(".plot")
+    box = plot.bounding_box()
+    assert box is not None
+    start, end, low, high = _window(found)
+    top = round(box["height"] * 0.3) + 20
+    y = top + (box["height"] - top - 22) * (1 - (address - low) / (high - low))
+    plot.click(position={"x": box["width"] * (at_us - start) / (end - start), "y": y})
+
+
+def test_drawn_total_pin_and_cursor(browser: Browser, address: str) -> None:
+    with opened(browser, f"{address}?timeline=by+hand&fold=nothing") as visitor:
+        page = visitor.page
+        found = _shown(page)
+        expect(page.get_by_text("falls in the forward phase, 0.300 ms into the 1.00 ms recorded")).to_contain_text(
+            "30.0 MiB"
+        )
+        expect(found).to_have_attribute("data-drawn-peak", str(30 * MIB))
+        expect(page.get_by_text("At the peak (0.30 ms, forward): 4 allocations hold 30.0 MiB")).to_be_visible()
+        _click(found, at_us=450, address=16 * MIB)  # the weights lie in 0–8, the activation of 16 MiB in 8–24
+        expect(found).to_have_attribute("data-pinned", "1")
+        expect(found.locator(".pin")).to_contain_text("16.0 MiB")
+        expect(found.locator(".pin")).to_contain_text("blocks.0.attn")
+        expect(found.locator(".pin")).to_contain_text("0.100 ms – 0.700 ms")
+        expect(page.get_by_text(AT_450)).to_be_visible()
+        assert "activation20.0 MiB" in found.locator(".legend").inner_text().replace("\n", "")
+
+
+def test_a_link_shows_the_same_window_cursor_block_and_search(browser: Browser, address: str) -> None:
+    """Of both panes; the table is of the moment of the cursor, and what Share gives away is that table."""
+    with opened(browser, f"{address}?timeline=by+hand&beside={TRAIN}&fold=nothing") as visitor:
+        page, left, right = visitor.page, _shown(visitor.page), _shown(visitor.page, 1)
+        whole = _window(left)
+        _click(left, at_us=450, address=16 * MIB)
+        for key in ("+", "]"):
+            left.locator(".plot").press(key)
+            right.locator(".plot").press(key)
+        left.get_by_role("searchbox").fill("ffn, or not")
+        right.locator(".plot").press(".")
+        expect(page).to_have_url(re.compile(r"zoom=timeline-left.*ffn%2C\+or\+not.*zoom=timeline-right"))
+        expect(page.get_by_text(AT_450)).to_be_visible()
+        seen = [_place(side) for side in (left, right)]
+        link = _taken_away(page)
+    with opened(browser, link) as visitor:
+        page = visitor.page
+        assert [_place(_shown(page, number)) for number in range(2)] == seen
+        assert seen[0][0] != whole
+        assert seen[0][1:] == ["450", "1", "0", "ffn, or not"]
+        expect(page.get_by_text(AT_450)).to_be_visible()
+        for key in ("0", "p", "Escape"):
+            _shown(page).locator(".plot").press(key)
+        _shown(page).get_by_role("searchbox").fill("")
+        expect(page).not_to_have_url(re.compile("timeline-left"))
+
+
+def _taken_away(page: Page) -> str:
+    """The link of the left pane's Share, after its table and its picture."""
+    page.locator(".st-key-card-timeline-left").get_by_role("button", name="Share").click()
+    shared = page.get_by_test_id("stPopoverBody")
+    with page.expect_download() as table:
+        shared.get_by_role("button", name="Markdown").click()
+    lines = Path(table.value.path()).read_text().splitlines()
+    assert [float(line.split("|")[1]) for line in lines[2:]] == [16, 8, 4]
+    with page.expect_download() as picture:
+        shared.get_by_role("button", name="PNG").click()
+    assert Path(picture.value.path()).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    return shared.locator("code").first.inner_text()
+
+
+def test_a_place_in_another_recording_is_not_shown(browser: Browser, address: str) -> None:
+    """It was measured anew since, or the link is of a stranger: the timeline is whole, and the reader is told."""
+    with opened(browser, f"{address}?timeline=by+hand&zoom=timeline-left:00000000,5,6,7,8,450,1,<img>") as visitor:
+        found = _shown(visitor.page)
+        expect(visitor.page.get_by_text("cursor and pinned block are of another recording")).to_be_visible()
+        expect(visitor.page.get_by_text("At the peak (0.30 ms, forward)")).to_be_visible()
+        assert _place(found)[1:] == ["300", "-1", "", ""]
+        assert _window(found)[:2] == [0, 1000]
+
+
+def _place(found: Locator) -> list[object]:
+    data = [found.get_attribute(f"data-{name}") for name in ("cursor", "pinned", "matches")]
+    return [_window(found), *data, found.get_by_role("searchbox").input_value()]
+
+
+def test_search_finds_and_hostile_names_stay_text(browser: Browser, address: str) -> None:
+    with opened(browser, f"{address}?timeline=by+hand") as visitor:
+        found = _shown(visitor.page)
+        search = found.get_by_role("searchbox")
+        search.fill("FFN")
+        expect(found).to_have_attribute("data-matches", "1")
+        expect(found.locator(".found")).to_have_text("1 found · 4.00 MiB at the cursor")
+        search.fill("nowhere")
+        expect(found.locator(".found")).to_have_text("nothing found")
+        search.fill("<img")
+        expect(found).to_have_attribute("data-matches", "5")  # every stack ends with a name full of HTML
+        for _ in range(5):
+            search.press("Enter")
+        expect(found).to_have_attribute("data-pinned", "4")
+        expect(found.locator(".pin")).to_contain_text(HOSTILE)
+        assert found.locator("img").count() == 0
+        assert "owned" not in visitor.page.title()
+
+
+def test_keys_and_wheel_change_the_window_and_the_peak_stays(browser: Browser, address: str) -> None:
+    with opened(browser, address) as visitor:
+        found = _shown(visitor.page)
+        plot = found.locator(".plot")
+        whole = _window(found)
+        plot.focus()
+        plot.press("+")
+        expect(found).not_to_have_attribute("data-window", ",".join(map(str, whole)))
+        zoomed = _window(found)
+        assert (zoomed[1] - zoomed[0]) / (whole[1] - whole[0]) == pytest.approx(0.6, rel=0.01)
+        plot.press("ArrowRight")
+        expect(found).not_to_have_attribute("data-window", ",".join(map(str, zoomed)))
+        assert _window(found)[0] > zoomed[0]
+        plot.press("]")
+        plot.hover()
+        before = _window(found)
+        visitor.page.mouse.wheel(0, -200)
+        expect(found).not_to_have_attribute("data-window", ",".join(map(str, before)))
+        narrow = _window(found)
+        assert narrow[1] - narrow[0] < zoomed[1] - zoomed[0]
+        assert narrow[3] - narrow[2] < whole[3] - whole[2]
+        plot.press("0")
+        expect(found).to_have_attribute("data-window", ",".join(map(str, whole)))
+        plot.press(".")
+        expect(found).not_to_have_attribute("data-cursor", "2981")
+
+
+def test_two_timelines_fold_and_difference(browser: Browser, address: str, written: tuple[Path, TimelineRow]) -> None:
+    by_label = {item.label: item for item in stored(written[0])}
+    with opened(browser, f"{address}?timeline={TRAIN}&beside={INFERENCE}&fold=256+KiB") as visitor:
+        page = visitor.page
+        for number, label in enumerate((TRAIN, INFERENCE)):
+            expect(_shown(page, number)).to_have_attribute("data-drawn-peak", str(by_label[label].peak_bytes))
+        gap = (by_label[TRAIN].peak_bytes - by_label[INFERENCE].peak_bytes) / MIB
+        expect(page.get_by_text("higher than that of")).to_contain_text(f"{gap:.0f} MiB")
+        expect(page.get_by_role("heading", name="What the two peaks are made of")).to_be_visible()
+        with page.expect_download() as download:
+            _shown(page).get_by_role("button", name="PNG").click()
+        picture = Path(download.value.path()).read_bytes()
+        assert picture[:8] == b"\x89PNG\r\n\x1a\n"
+        assert len(picture) > 5_000
+
+
+def test_what_a_snapshot_held_before_is_one_entry(browser: Browser, tmp_path: Path) -> None:
+    """4 blocks of 8 MiB were there, of which one goes; 1 MiB and 2 MiB come. So the picture is 3 MiB high instead of 35
+    and the list begins with what the step did."""
+    older = [{"address": n * 8 * MIB, "size": 8 * MIB, "requested_size": 8 * MIB - 512, "state": "active_allocated"}
+             for n in range(3)]  # fmt: skip
+    trace = [
+        {"action": action, "addr": address * MIB, "size": size * MIB, "time_us": at_us}
+        for at_us, action, address, size in
+        [(0, "alloc", 32, 1), (50, "alloc", 33, 2), (70, "free_requested", 24, 8), (90, "free_requested", 32, 1)]
+    ]  # fmt: skip
+    path, db = tmp_path / "their.pickle", tmp_path / "results.duckdb"
+    path.write_bytes(pickle.dumps({"segments": [{"address": 0, "blocks": older}], "device_traces": [trace]}))
+    import_file(path, db=db)
+    with served(db) as found, opened(browser, f"{found}/memory-timeline?fold=nothing") as visitor:
+        page = visitor.page
+        drawn = _shown(page)
+        expect(page.get_by_text("6 allocations · 4 of them held before the recording (32.0 MiB)")).to_be_visible()
+        expect(page.get_by_text("Drawn are the bytes asked for.")).to_contain_text("the peak is 35.0 MiB (+0.0%)")
+        expect(drawn).to_have_attribute("data-drawn-peak", str(35 * MIB - 3 * 512))
+        assert _window(drawn)[3] == 3 * MIB
+        expect(page.get_by_text("The 2 largest of the recording")).to_be_visible()
+        page.get_by_text("Held since before the recording: 4 allocations, 32.0 MiB").click()
+        expect(page.get_by_text("The 4 largest")).to_be_visible()
+        page.get_by_role("radio", name="drawn").click()
+        expect(drawn).to_have_attribute("data-window", f"0,90,0,{35 * MIB - 3 * 512}")
+        expect(page.get_by_text("The 6 largest, with the code")).to_be_visible()
+        expect(page).to_have_url(re.compile("held=drawn"))
+
+
+@pytest.mark.parametrize("width", [390, 2560])
+def test_the_picture_keeps_to_the_page(browser: Browser, address: str, width: int) -> None:
+    with opened(browser, f"{address}?timeline={TRAIN}&beside={INFERENCE}", width=width) as visitor:
+        _shown(visitor.page, 1)
+        assert visitor.page.evaluate("document.documentElement.scrollWidth") <= width
+        for number in range(2):
+            box = _shown(visitor.page, number).locator(".plot").bounding_box()
+            assert box is not None
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= width

@@ -1,0 +1,195 @@
+"""`python -m pages.export`: pages as files that open offline, in a real browser without a network."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import ConsoleMessage, Page, Request, expect
+
+from pages.export import main
+from pages.memory_timeline.pane import MOST_SHOWN
+from runner.store.queries.overview import contents
+from tests.browser import ROOT, chromium
+from tests.synthetic import memory_rows, rows, timelines, traces
+
+MIB = 2**20
+SIGN_IN = (
+    '[auth]\nredirect_uri = "http://x/oauth2callback"\ncookie_secret = "c"\nclient_id = "i"\nclient_secret = "s"\n'
+)
+
+
+#: What a file holds, once it is open. Every chart is a card's, and every card has its rows.
+FACTS = """() => {
+    const all = wanted => [...document.querySelectorAll(wanted)], count = wanted => all(wanted).length
+    return {
+        cards: count(".card"), charts: count(".card .chart"), components: count(".card .component"),
+        drawn: all(".chart").filter(item => item.querySelector(".main-svg .trace, .main-svg .hm")).length,
+        tables: all(".card > details > summary").filter(item => /Table · [1-9]/.test(item.textContent)).length,
+        title: document.querySelector("h1").textContent, origin: document.querySelector(".origin").textContent,
+        filters: document.querySelector(".filters").textContent,
+        links: all("nav a").map(item => item.getAttribute("href")).sort(),
+    }
+}"""
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rows for every page: steps in two precisions, a profile, attention, a peak, a timeline; one cell ran out."""
+    path, of = tmp_path_factory.mktemp("export") / "results.duckdb", rows.run()
+    steps = [rows.ok(of, rows.asked(context=context, precision=precision))
+             for context in (64, 128) for precision in ("fp32", "bf16")]  # fmt: skip
+    steps += [rows.ok(of, rows.asked(context=64, backend="compiled")), rows.failed(of, rows.asked(context=256))]
+    rows.store(path, of, steps)
+    traces.store(path, [traces.profiled(of), traces.profiled(of, mode="inference")])
+    held = {"parameters": 4 * MIB, "activations": 8 * MIB}
+    cells = [memory_rows.attention(of, seq_len=length, implementation=way)
+             for way in ("naive", "sdpa-flash") for length in (512, 1024)]  # fmt: skip
+    memory_rows.store(path, [*cells, memory_rows.memory(of, held)])
+    timelines.write(path, of, timelines.step(mode="train"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def exported(file: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The files of `--all`, written beside a server's secrets: its sign-in does not lock out who has the file."""
+    place = tmp_path_factory.mktemp("all")
+    (place / ".streamlit").mkdir()
+    (place / ".streamlit/secrets.toml").write_text(SIGN_IN)
+    words = ["--all", "--db", str(file), "--out", "report", "--address", "https://bench.example/"]
+    done = subprocess.run([sys.executable, "-m", "pages.export", *words], cwd=place, check=False, timeout=200,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    return {path.stem: path for path in sorted((place / "report").iterdir())}
+
+
+@pytest.fixture(scope="module")
+def reader() -> Iterator[Page]:
+    with chromium() as browser:
+        yield browser.new_context(offline=True, viewport={"width": 1200, "height": 800}).new_page()
+
+
+@contextlib.contextmanager
+def read(page: Page, file: Path) -> Iterator[None]:
+    """The file in a browser without a network; fails when it asked for anything or the console complained."""
+    wrong: list[str] = []
+
+    def asked(request: Request) -> None:
+        if not request.url.startswith((file.as_uri(), "data:", "blob:file:", "blob:null")):
+            wrong.append(request.url)
+
+    def said(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            wrong.append(message.text)
+
+    def failed(error: Exception) -> None:
+        wrong.append(str(error))
+
+    page.on("request", asked)
+    page.on("console", said)
+    page.on("pageerror", failed)
+    page.goto(file.as_uri())
+    yield
+    assert wrong == [], file.name
+    for event, heard in (("request", asked), ("console", said), ("pageerror", failed)):
+        page.remove_listener(event, heard)
+
+
+def test_every_page_opens_offline_with_every_chart(reader: Page, exported: Mapping[str, Path], file: Path) -> None:
+    """As many drawn charts as cards, each with its table; the question, the edition, the filters, the other pages."""
+    assert len(exported) >= 11
+    charts, edition = {}, contents(file).edition
+    for address, path in exported.items():
+        assert path.stat().st_size < 8e6
+        with read(reader, path):
+            facts = reader.evaluate(FACTS)
+        charts[address] = facts["charts"]
+        assert facts["drawn"] == facts["tables"] == facts["charts"] == facts["cards"] - facts["components"], address
+        assert facts["title"].endswith("?")
+        assert facts["origin"].startswith(f"Stepscope results.duckdb, edition {edition}, written 20")
+        assert facts["filters"].startswith("Machine Example CPU")
+        assert facts["links"] == [f"{other}.html" for other in exported if other != address]
+    assert all(charts[name] for name in ("training-step", "mixed-precision", "kernels", "attention", "peak-memory"))
+
+
+def test_a_file_says_what_the_page_says(reader: Page, exported: Mapping[str, Path]) -> None:
+    """128 tokens of toy-64 take 6.5536 ms; the link leads to the dashboard with every filter, the command measures."""
+    with read(reader, exported["training-step"]):
+        words = reader.locator("main").inner_text()
+        assert "The longest step here, toy-64 at 128 tokens, fp32, eager, takes 6.55 ms" in words
+        card = reader.locator("#phases").locator("xpath=ancestor::section")
+        row = card.locator("tr", has_text="128").filter(has_text="whole step")
+        assert "6.5536" in row.locator("td").all_text_contents()
+        link, command = (urllib.parse.urlsplit(text) for text in card.locator("pre").all_text_contents()[:2])
+        assert (link.netloc, link.path, link.fragment) == ("bench.example", "/training-step", "phases")
+        assert urllib.parse.parse_qs(link.query)["mode"] == ["train"]
+        assert command.path.startswith("python -m runner sweep")
+        label = card.locator(".chart").get_attribute("aria-label") or ""
+        assert label.startswith("Time of each phase")
+        assert "*" not in label
+        reader.emulate_media(color_scheme="dark")
+        expect(reader.locator(".chart .main-svg").first).to_have_css("background-color", "rgb(16, 21, 28)")
+        reader.emulate_media(color_scheme="light")
+
+
+def test_the_timeline_is_drawn_from_the_file(reader: Page, exported: Mapping[str, Path]) -> None:
+    """The canvas says which peak it drew: that of the recorded allocations, which it adds up itself."""
+    with read(reader, exported["memory-timeline"]):
+        drawn = reader.locator(".component .timeline[data-drawn-peak]")
+        drawn.wait_for()
+        peak, _ = timelines.peak_of(timelines.step(mode="train").blocks)
+        assert float(drawn.get_attribute("data-drawn-peak") or 0) == peak
+        assert reader.locator(".card .table:not(details .table)").first.locator("tbody tr").count() == MOST_SHOWN
+
+
+def test_a_link_with_its_filters(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The choices of a link, and those of the command line beside them."""
+    monkeypatch.setenv("STEPSCOPE_DB", "so that it is set back afterwards")
+    link = "http://host:1/training-step?context=64&context=128&way=bf16+%C2%B7+eager#phases"
+    assert main([link, "--size=toy-64", "--db", str(file), "--out", str(tmp_path)]) == 0
+    text = (tmp_path / "training-step.html").read_text()
+    assert "<strong>toy-64 at 128 tokens, bf16, eager</strong>" in text
+    assert "<span>Context</span> 64, 128</p>" in text
+    assert "<span>Precision and backend</span> bf16 · eager</p>" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["nosuch"], "There is no page “nosuch”. Expected one of overview, training-step,"),
+        (["training-step", "--context", "99"], "training-step has no context “99”. Expected of 64, 128"),
+        (["training-step", "--banana", "3"], "training-step has no filter or choice “banana”. Expected one of as, "),
+        (["--context", "64"], "No page was named. Expected some of overview, training-step,"),
+        (["training-step", "--cell", "x"], "training-step has no cell “x”."),
+        (["training-step", "--context"], "--context has no value."),
+    ],
+)
+def test_what_cannot_be_asked_for(
+    file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    words: list[str],
+    answer: str,
+) -> None:
+    monkeypatch.setenv("STEPSCOPE_DB", str(file))
+    assert main(["--out", str(tmp_path), *words]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {answer}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_none_is_explained_before_anything_is_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taken = tmp_path / "report"
+    taken.write_text("mine")
+    for out in (taken, taken / "below"):
+        assert main(["overview", "--out", str(out)]) == 2
+        error = f"error: --out {out}: {taken} is no folder. Expected a folder, or a name that is free.\n"
+        assert capsys.readouterr().err == error
+    assert taken.read_text() == "mine"

@@ -1,0 +1,243 @@
+"""One's own SQL: what is refused, what ends in time, and that what comes back is what DuckDB says."""
+
+import re
+import shutil
+import time
+from pathlib import Path
+from typing import Any, get_args
+
+import duckdb
+import pandas as pd
+import pytest
+from playwright.sync_api import Browser, expect
+
+from pages.figures.headings import heading
+from pages.sql.examples import EXAMPLES, Example
+from pages.sql.figures import MOST_NAMES, Choice, Kind, figure, is_number
+from pages.ui.formats import MOST_LETTERS, shorten
+from pages.ui.result import columns_of
+from runner.errors import UsageError
+from runner.store.database import ingest
+from runner.store.queries.console import BESIDE_A_SWEEP_S, Answer, asked
+from runner.store.spool import Spool
+from tests.browser import opened, served
+from tests.synthetic import memory_rows, rows
+
+#: It never ends and holds no memory.
+ENDLESS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT 1 - n FROM t) SELECT max(n) FROM t"
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    of, path = rows.run(label="console"), tmp_path_factory.mktemp("sql") / "results.duckdb"
+    rows.store(path, of, [rows.ok(of, rows.asked(size, context=64)) for size in rows.TOYS])
+    memory_rows.store(path, [memory_rows.attention(of, seq_len=256), memory_rows.memory(of, {"parameters": 2**20})])
+    return path
+
+
+def ask(db: Path, query: str, *, seconds: float = 10.0, most_rows: int = 1000) -> Answer:
+    with asked(db, query, seconds=seconds, most_rows=most_rows) as question:
+        while (answer := question.answer(wait_s=0.1)) is None:
+            pass
+    return answer
+
+
+def refusal(db: Path, query: str, *, seconds: float = 10.0) -> str:
+    with pytest.raises(UsageError) as caught:
+        ask(db, query, seconds=seconds)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("SELECT * FROM read_text('/etc/passwd')", "asks for more than rows"),
+        ("FROM '/etc/passwd'", "does not exist"),
+        ("FROM glob('/etc/*')", "asks for more than rows"),
+        ("FROM read_duckdb('{db}', table_name='steps')", "asks for more than rows"),
+        ("FROM 'https://example.com/rows.csv'", "asks for more than rows"),
+        ("FROM enable_logging(storage='file', storage_config={{'path': '{folder}/log'}})", "asks for more than rows"),
+        ("SELECT getenv('HOME')", "does not exist"),
+        ("COPY steps TO '{folder}/taken.csv'", "kind COPY"),
+        ("EXPLAIN ANALYZE COPY steps TO '{folder}/taken.csv'", "kind COPY"),
+        ("ATTACH '{folder}/new.duckdb'", "kind ATTACH"),
+        ("DETACH file", "kind DETACH"),
+        ("DELETE FROM file.main.steps", "kind DELETE"),
+        ("WITH gone AS (DELETE FROM file.main.steps RETURNING *) FROM gone", "read-only"),
+        ("SET memory_limit = '1TB'", "kind SET"),
+        ("PRAGMA database_list", "kind PRAGMA"),
+        ("INSTALL httpfs", "kind LOAD"),
+        ("LOAD json", "kind LOAD"),
+        ("SELECT 1; SELECT 2", "2 statements"),
+        ("", "0 statements"),
+        ("SELECT repeat('x', 2000000000)", "too much memory"),
+        ("SELECT ?", "parameters"),
+        ("SELECT con FROM con", "does not exist"),
+    ],
+)
+def test_attacks_are_refused(db: Path, query: str, said: str) -> None:
+    """One sentence each, and nothing has come of it: no file beside the results, not a byte of them changed."""
+    before = db.read_bytes(), sorted(db.parent.iterdir())
+    message = refusal(db, query.format(db=db, folder=db.parent))
+    assert said in message
+    assert (db.read_bytes(), sorted(db.parent.iterdir())) == before
+
+
+def test_bombs_end_in_time(db: Path) -> None:
+    """Neither endless recursion nor a join of everything with everything outlives its time or its memory."""
+    begun = time.monotonic()
+    assert "was stopped after" in refusal(db, ENDLESS, seconds=1.0)
+    bomb = "SELECT a.range FROM range(1000000) a, range(1000000) b ORDER BY hash(a.range, b.range)"
+    assert re.search("was stopped after|too much memory", refusal(db, bomb, seconds=2.0))
+    assert time.monotonic() - begun < 60
+    assert ask(db, "SELECT 42").rows == ((42,),)
+
+
+def test_leaving_ends_the_query(db: Path) -> None:
+    with asked(db, ENDLESS) as question:
+        assert question.answer(wait_s=0.5) is None
+        process = question._process
+    assert process.returncode == -9
+
+
+def test_answers_are_duckdbs_own(db: Path) -> None:
+    query = """SELECT d_model, phase, n, median_ms, started_at, median_ms::DECIMAL(9, 3) AS rounded
+               FROM steps JOIN timings USING (cell_id) ORDER BY ALL"""
+    answer = ask(db, query)
+    with duckdb.connect(str(db), read_only=True) as con:
+        expected = con.execute(query).fetchall()
+    assert len(expected) == 18  # three cells of four phases and two sums
+    read = list(zip(*columns_of(answer).values(), strict=True))
+    assert [(*row[:5], float(row[5])) for row in expected] == read
+    assert not answer.cut
+
+
+def test_rows_beyond_the_limit_are_said_to_be_there(db: Path) -> None:
+    exact, more = (ask(db, f"FROM range({count})", most_rows=5) for count in (5, 6))
+    assert (len(exact.rows), exact.cut) == (5, False)
+    assert (len(more.rows), more.cut) == (5, True)
+
+
+def test_unfinished_rows_are_seen_and_a_sweep_is_not_held_up(db: Path, tmp_path: Path) -> None:
+    """What waits in the spool counts; beside a live sweep a query ends after what any reader may wait."""
+    db = Path(shutil.copy(db, tmp_path))
+    of = rows.run()
+    rows.spooled(db, of, rows.ok(of, rows.asked(context=128)))
+    Spool(db).write_plan(rows.plan(of, ["next"], done=0), of.run_id)
+    assert ask(db, "SELECT count(*) FROM steps").rows == ((4,),)
+    begun = time.monotonic()
+    assert "while a sweep writes" in refusal(db, ENDLESS)
+    assert time.monotonic() - begun >= BESIDE_A_SWEEP_S
+    assert ingest(db) == 1, "the file is free again"
+
+
+def test_no_file(tmp_path: Path) -> None:
+    assert "none.duckdb does not exist" in refusal(tmp_path / "none.duckdb", "SELECT 1")
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.title)
+def test_examples_can_be_asked_and_drawn(db: Path, example: Example) -> None:
+    answer = ask(db, example.query)
+    choice = example.choice
+    assert {choice.x, choice.y, choice.color or choice.x} <= {name for name, _ in answer.columns}
+    if answer.rows:
+        assert sum(len(trace.x) for trace in figure(columns_of(answer), choice).data) > 0
+
+
+def test_a_picture_shows_the_rows() -> None:
+    columns: dict[str, list[Any]] = {
+        "context": [256, 64, 128, 64],
+        "way": ["fp32", "bf16", "fp32", "fp32"],
+        "median_ms": [4.0, 1.0, 3.0, 2.0],
+    }
+    drawn = figure(columns, Choice(kind="line", x="context", y="median_ms", color="way", logarithmic=("x",)))
+    assert {trace.name: list(zip(trace.x, trace.y, strict=True)) for trace in drawn.data} == {
+        "fp32": [(64, 2.0), (128, 3.0), (256, 4.0)],
+        "bf16": [(64, 1.0)],
+    }
+    assert (drawn.layout.xaxis.type, drawn.layout.yaxis.type) == ("log", None)
+    assert drawn.layout.yaxis.title.text == heading("median_ms") == "Median (ms)"
+    assert heading("held_bytes") == "held_bytes (bytes)"
+    lying = figure(columns, Choice(kind="bar", x="way", y="median_ms"))
+    assert (lying.data[0].orientation, list(lying.data[0].x)) == ("h", columns["median_ms"])
+
+
+#: What DuckDB can say and a browser or Python cannot always: the query, and a value of its answer as it is shown.
+ODD = [
+    ("SELECT '0044-03-15 (BC)'::DATE AS x, 1 AS y", "0044-03-15 (BC)"),
+    ("SELECT unnest(['infinity'::DATE, '2020-01-01']) AS x, 1 AS y", "infinity"),
+    ("SELECT '-infinity'::TIMESTAMP AS x, 1 AS y", "-infinity"),
+    ("SELECT '20000-12-31'::DATE AS x, 1 AS y", "20000-12-31"),
+    ("SELECT '2020-01-01 00:00:00+02'::TIMESTAMPTZ AS x, 1 AS y -- an end", "2019-12-31 22:00:00+00:00"),
+    ("SELECT '2020-01-01'::TIMESTAMP_NS AS x, 1 AS y;", "2020-01-01 00:00:00"),
+    ("SELECT unnest(['nan'::DOUBLE, 'inf', 2]) AS x, 1 AS y", "nan"),
+    ("SELECT 1 AS x, unnest(['inf'::DOUBLE, 3]) AS y", "1"),
+    ("SELECT [1, NULL] AS x, 1 AS y", "[1, None]"),
+    ("SELECT {'a': 1} AS x, 1 AS y", "{'a': 1}"),
+    ("SELECT MAP {[1]: 1} AS x, 1 AS y", ""),
+    ("SELECT '\\xAA'::BLOB AS x, 1 AS y", ""),
+    ("SELECT INTERVAL 300000 YEAR AS x, 1 AS y", ""),
+    ("SELECT 340282366920938463463374607431768211455::UHUGEINT AS x, 1 AS y", "3.402823669209385e+38"),
+    ("SELECT 'a'::ENUM ('a', 'b') AS x, 1 AS y", "a"),
+    ("SELECT 1 AS x, 2 AS x, 3 AS y", "1"),
+    ("SELECT NULL AS x, 1 AS y", "None"),
+    ("SELECT range AS x, range * 2 AS y FROM range(2000) ORDER BY x DESC", "1999"),
+    ("SELECT 'c' || range AS x, range AS y FROM range(10000)", "c0"),
+    ("SELECT 'c' || range % 5000 AS x, range AS y, 'k' || range % 90 AS color FROM range(10000)", "c0"),
+    ("SELECT repeat('x', 1000000) AS x, 1 AS y", "x" * 1_000_000),
+]
+
+
+@pytest.mark.parametrize(("query", "first"), ODD, ids=[query[:60] for query, _ in ODD])
+def test_whatever_comes_back_is_shown_and_drawn(db: Path, query: str, first: str) -> None:
+    """As every kind of chart; a drawing stays small, and rows keep their order and their values."""
+    columns = columns_of(ask(db, query, most_rows=10_000))
+    assert str(columns["x"][0]) == first or not first
+    for kind in get_args(Kind):
+        for color in (None, "x"):
+            drawn = figure(columns, Choice(kind=kind, x="x", y="y", color=color, logarithmic=("x",)))
+            assert len(drawn.to_json()) < 2_000_000
+            if not is_number(columns["x"]):
+                places = {place for trace in drawn.data for place in (trace.y if trace.orientation == "h" else trace.x)}
+                assert len(places) <= MOST_NAMES
+    shown = shorten(pd.DataFrame(columns))
+    assert max(len(str(value)) for value in shown["x"]) <= MOST_LETTERS
+
+
+def test_a_name_that_is_cut_is_still_another() -> None:
+    """Two long names that begin alike have a place each."""
+    columns: dict[str, list[Any]] = {"x": ["a" * 100 + "1", "a" * 100 + "2"], "y": [1, 2]}
+    assert len(set(figure(columns, Choice(kind="bar", x="x", y="y")).data[0].y)) == 2
+
+
+# ---------------------------------------------------------------------------------------------------------- the page
+
+
+def test_page(browser: Browser, db: Path) -> None:
+    """Ask by typing, by link and by example; refused and canceled in a sentence; the query and the chart in the URL."""
+    with served(db) as address:
+        with opened(
+            browser, f"{address}/sql?sql=SELECT+d_model,+count(*)+AS+n+FROM+steps+GROUP+BY+1&sql-kind=scatter"
+        ) as visit:
+            page = visit.page
+            said = page.get_by_text(re.compile("^The answer has"))
+            expect(said).to_contain_text("3 rows of 2 columns")
+            expect(page.locator(".js-plotly-plot .scatterlayer .point")).to_have_count(3)
+            editor = page.get_by_label("Query (DuckDB's SQL)")
+            editor.fill("COPY steps TO 'x'")
+            editor.press("Control+Enter")
+            expect(page.get_by_role("alert")).to_contain_text("A statement of the kind COPY. Expected one SELECT")
+            editor.fill(ENDLESS)
+            page.get_by_role("button", name="Run").click()
+            page.get_by_role("button", name="Cancel").click()
+            expect(page.get_by_text("Canceled. Press Run")).to_be_visible()
+            page.get_by_role("button", name="Time of a step").click()
+            expect(said).to_contain_text("12 rows of 3 columns")
+            expect(page.locator(".js-plotly-plot .barlayer .point")).to_have_count(12)
+            page.get_by_role("button", name="How cells ended").click()
+            expect(page).to_have_url(re.compile("sql=WITH\\+cells|sql=WITH%20cells"))
+            expect(said).to_contain_text("3 rows of 5 columns")
+            link = page.url
+        with opened(browser, link) as visit:
+            expect(visit.page.get_by_text(re.compile("^The answer has"))).to_contain_text("3 rows of 5 columns")
+            expect(visit.page.get_by_label("Query (DuckDB's SQL)")).to_have_value(re.compile("WITH cells"))

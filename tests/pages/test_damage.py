@@ -1,0 +1,68 @@
+"""Pages, routes, exports and commands over a file with a damaged table or with rows that break the contract."""
+
+from pathlib import Path
+
+import duckdb
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from pages.api.routes import ROUTES
+from pages.export import main as export
+from pages.offline.visit import Visits, nodes
+from tests.command import run
+from tests.runner.store.test_damage import damage
+from tests.synthetic import rows
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    found = rows.store(tmp_path / "results.duckdb", of := rows.run(), rows.laptop(of))
+    monkeypatch.setenv("STEPSCOPE_DB", str(found))
+    return found
+
+
+def said(file: Path, address: str) -> str:
+    """All words of a page."""
+    visit = Visits(file).visit(address, {})
+    return " ".join(str(getattr(node, "value", "")) for node in nodes(visit.main))
+
+
+def test_pages_without_the_damaged_table_work_and_the_others_name_it(
+    file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    damage(file, "samples")
+    words = said(file, "overview")
+    assert "The table `samples` of `results.duckdb` is damaged" in words
+    assert "Unknown. The table samples of" in words
+    assert "measured cells** from 1 run" in words
+    assert "timings (" in said(file, "data")
+    assert export(["training-step", "--db", str(file), "--out", str(tmp_path / "out")]) == 2
+    refused = capsys.readouterr().err
+    assert "needs a table that cannot be read. The table samples of" in refused
+    assert "backup" in refused
+    with TestClient(Starlette(routes=ROUTES), raise_server_exceptions=False) as client:
+        answers = {table: client.get(f"/api/v1/rows.json?table={table}") for table in ("samples", "steps")}
+        assert answers["steps"].status_code == 200
+        assert answers["samples"].status_code == 503
+        assert "The table samples of" in answers["samples"].json()["error"]["got"]
+        assert "backup" in answers["samples"].json()["error"]["do"]
+        assert client.get("/healthz").status_code == 503
+    done = run("show", db=file)
+    assert (done.returncode, "Traceback" in done.stdout) == (2, False)
+    assert "The table samples of" in done.stdout
+    assert run("list", "runs", db=file).returncode == 0
+
+
+def test_rows_that_break_the_contract_are_counted_and_the_others_shown(file: Path) -> None:
+    with duckdb.connect(str(file)) as con:
+        con.execute("UPDATE steps SET status = 'banana' WHERE context = 64 AND precision = 'bf16'")
+        con.execute("UPDATE steps SET d_model = NULL WHERE context = 64 AND precision = 'fp32'")
+        con.execute("UPDATE timings SET median_ms = 'nan' WHERE phase = 'loss'")
+        (timings,) = con.execute("SELECT count(*) FROM timings WHERE phase = 'loss'").fetchone() or (0,)
+    for address in ("training-step", "overview", "data"):
+        assert f"6 of `steps`, {timings} of `timings`" in said(file, address)
+    done = run("show", db=file)
+    assert (done.returncode, f"6 of steps, {timings} of timings" in done.stdout) == (0, True), done.stdout
+    with TestClient(Starlette(routes=ROUTES)) as client:
+        assert client.get("/healthz").json()["rows_left_out"] == {"steps": 6, "timings": timings}

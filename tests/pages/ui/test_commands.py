@@ -1,0 +1,171 @@
+"""The commands that a page prints measure the cells that it draws: all of them, each once, and no other."""
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
+
+from pages.ui import card
+from runner.cli.main import app
+from runner.plan.commands import sweep_commands
+from runner.plan.grids import SUMS, StepGrid
+from runner.plan.planning import check
+from runner.plan.presets import QUESTIONS
+from runner.schema import AttentionCell, MemoryCell, NumericsCell, ProfileCell, SweepCell
+from runner.schema.titles import kind
+from runner.sweep.frontier import questions
+from tests.command import ROOT, planned, tiny
+from tests.synthetic import roofline_rows
+
+SHAPE: dict[str, Any] = {"d_model": 8, "d_ff": 16, "layers": 1, "heads": 2, "vocabulary": 32}
+
+
+def returned(cells: Sequence[SweepCell]) -> list[str]:
+    """The keys that the commands for `cells` would measure."""
+    return sorted(key for command in sweep_commands(cells) for key in keys_of(command))
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        tiny(),
+        tiny(d_model=96, heads=6, vocabulary=500),
+        tiny(mode="inference", precision="fp16", attention="sdpa-math", backend="compiled-max-autotune"),
+        tiny(precision="bf16", weights_dtype="bf16", optimizer="fused", checkpoint_blocks=2, batch=3),
+        tiny(warmup_steps=0, min_steps=20, max_steps=4000, max_seconds=0.125),
+        tiny(max_seconds=0.0, max_steps=2_000_000),
+        AttentionCell(
+            implementation="naive", seq_len=96, d_head=16, precision="bf16", backend="compiled", causal=False
+        ),
+        AttentionCell(
+            implementation="sdpa", seq_len=96, d_head=16, precision="fp32", batch=2, min_steps=3, max_steps=7
+        ),
+        MemoryCell(**SHAPE, context=16, mode="forward", precision="bf16", checkpoint_blocks=1),
+        MemoryCell(**SHAPE, context=16, mode="train", precision="fp32", timeline=True),
+    ],
+)
+def test_the_command_for_one_cell_gives_back_that_cell(cell: SweepCell) -> None:
+    assert returned([cell]) == [cell.key]
+
+
+def test_the_command_for_a_product_gives_back_the_product() -> None:
+    grid = StepGrid(
+        sizes=("toy-64", "small"),
+        shape=("d_model=96,d_ff=160,layers=3,heads=6", "d_model=8,d_ff=8,layers=1,heads=2"),
+        contexts=(16, 128),
+        modes=("inference", "train"),
+        precisions=("fp32", "bf16"),
+        warmup=(0, 5),
+    )
+    cells: list[Any] = list(grid.cells())
+    assert len(cells) == 4 * 2 * 2 * 2 * 2
+    assert returned(cells) == sorted(cell.key for cell in cells)
+
+
+def keys_of(command: str, *, device: str = "cpu") -> list[str]:
+    """The keys that a sweep's command plans, as `--dry-run` would."""
+    words = shlex.split(command)
+    assert words[:4] == ["python", "-m", "runner", "sweep"]
+    experiments = () if "--experiment" in words else [word for name in QUESTIONS for word in ("--experiment", name)]
+    cells = planned(*experiments, *words[4:], device=device, memory=2**40)
+    for item in cells:
+        check(item.cell)
+    return [item.cell.key for item in cells]
+
+
+def test_cells_that_are_no_product_take_several_commands() -> None:
+    """Weights in bf16 go with precision bf16 alone: no product of the axes holds both cells, and nothing else."""
+    ways: tuple[dict[str, Any], ...] = (
+        {}, {"precision": "bf16"}, {"precision": "bf16", "weights_dtype": "bf16"}, {"optimizer": "fused"},
+        {"precision": "bf16", "backend": "compiled", "compile_cache": "empty"}, {"context": 32},
+    )  # fmt: skip
+    cells = [tiny(**way) for way in ways]
+    assert returned(cells) == sorted(cell.key for cell in cells)
+    assert len(sweep_commands(cells)) < len(cells), "what differs in one axis alone is one command"
+
+
+def test_limits_and_timelines_are_of_a_command_and_not_of_a_product() -> None:
+    cells: list[SweepCell] = [tiny(), tiny(max_seconds=2.0), tiny(min_steps=1), tiny(max_steps=9, context=32)]
+    cells += [MemoryCell(**SHAPE, context=16, mode="train", precision="fp32", timeline=on) for on in (True, False)]
+    cells += [NumericsCell(**SHAPE, context=16, precision="bf16"), *SUMS.values()]
+    cells += [ProfileCell(**SHAPE, context=16, mode="train", precision="bf16", backend="compiled")]
+    assert returned([*cells, cells[0]]) == sorted(cell.key for cell in cells)
+
+
+def test_eager_beside_compiled_without_a_cache_is_one_command() -> None:
+    cells = [tiny(), tiny(backend="compiled", compile_cache="empty")]
+    assert len(sweep_commands(cells)) == 1
+    assert returned(cells) == sorted(cell.key for cell in cells)
+
+
+def test_what_goes_without_saying_is_not_said() -> None:
+    (command,) = sweep_commands([tiny(warmup_steps=5, batch=4)])
+    assert command == (
+        "python -m runner sweep --experiment benchmark --fresh --sizes toy-64 --contexts 16 --modes train "
+        "--precisions fp32 --steps 3 --max-steps 3 --max-seconds 10"
+    )
+    assert "--fresh" not in sweep_commands([tiny()], fresh=False)[0]
+
+
+def test_a_cell_that_leaves_part_of_its_key_unstated_cannot_be_asked_for() -> None:
+    unstated: Any = None
+    assert sweep_commands([replace(tiny(), batch=unstated)]) == []
+
+
+# ------------------------------------------------------------------------------------------------ the commands of pages
+
+
+def gives_back(cells: Iterable[SweepCell]) -> None:
+    """The commands of a card plan the cells that it draws, wherever they are run."""
+    drawn: list[Any] = [kind(item)(**{name: getattr(item, name) for name in kind(item).names()}) for item in cells]
+    for device in ("cpu", "cuda"):
+        keys = [key for command in sweep_commands(drawn) for key in keys_of(command, device=device)]
+        assert sorted(keys) == sorted({cell.key for cell in drawn})
+
+
+def test_the_changes_of_roofline_are_measured_again_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its cards hold weights in bf16 beside precision fp32. What other pages draw is asked in test_evidence."""
+    monkeypatch.setenv("STEPSCOPE_DB", str(roofline_rows.store(tmp_path / "results.duckdb")))
+    page = AppTest.from_file(str(ROOT / "pages/main.py"), default_timeout=60)
+    page._page_hash = calc_hash("roofline")
+    page.session_state["changes-share"] = True
+    with patch.object(card, "_chart", wraps=card._chart) as drawn:
+        page.run()
+    cards = {call.args[0].key: call.args[0].cells for call in drawn.call_args_list}
+    for cells in cards.values():
+        gives_back(cells)
+    assert len({cell.weights_dtype for cell in cards["changes"]}) == 2
+    shown = [node.value for node in page.code if node.value.startswith("python -m runner sweep")]
+    assert shown == ["\n\n".join(sweep_commands(cards["changes"]))]
+
+
+#: What is written into the pages' source, whichever rows there are.
+WRITTEN = sorted({
+    found.replace("{}", "context").strip()
+    for path in (ROOT / "pages").rglob("*.py")
+    for found in re.findall(r"""python -m runner (?:sweep|frontier)(?:[^`"'{]|{})*(?=[`"'])""", path.read_text())
+})  # fmt: skip
+
+
+@pytest.mark.parametrize("command", WRITTEN)
+def test_a_command_that_is_written_into_a_page_runs(command: str) -> None:
+    """Planned, as far as that can be done without a machine."""
+    if command.startswith("python -m runner sweep"):
+        assert all(keys_of(command, device=device) for device in ("cpu", "cuda"))
+        return
+    with patch("runner.cli.main.explore", side_effect=_Stopped) as stopped, pytest.raises(_Stopped):
+        app(shlex.split(command)[3:], standalone_mode=False)
+    assert questions(stopped.call_args.args[0], limit_bytes=1)
+
+
+class _Stopped(Exception):
+    """Raised in place of going on."""

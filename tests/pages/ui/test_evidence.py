@@ -1,0 +1,350 @@
+"""Every page's sentence opens to its rows: the query that is shown gives them, and what was left out adds up."""
+
+import ast
+import re
+import shlex
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+from uuid import UUID
+
+import duckdb
+import pandas as pd
+import pytest
+from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
+
+from pages.offline.visit import nodes
+from pages.sql.examples import EXAMPLES, Example
+from pages.ui import card
+from pages.ui.evidence import WHY
+from pages.ui.grid import missing, places
+from runner.plan.commands import sweep_commands
+from runner.schema import RunRow, new_id
+from runner.store.database import open_reader
+from runner.store.queries.attention import attention_cells
+from runner.store.queries.counted import inlined
+from runner.store.queries.evidence import Evidence, Scope, of_cells
+from runner.store.queries.kernels import traces as traces_of
+from runner.store.queries.latest import Rows
+from runner.store.queries.memory import peaks
+from runner.store.queries.selection import Selection
+from runner.store.queries.steps import measured
+from tests.pages.ui.test_commands import gives_back
+from tests.synthetic import memory_rows, roofline_rows, rows, timelines, traces
+from tests.synthetic.everything import store as store_everything
+
+MAIN = Path(__file__).parents[3] / "pages/main.py"
+#: Every piece of text with a number that somebody wrote into a page.
+WRITTEN = sorted(
+    {
+        part.strip()
+        for path in MAIN.parent.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(part := node.value, str)
+        if len(part) > 8 and re.search(r"\d", part)
+    },
+    key=lambda text: -len(text),
+)
+ADDRESSES = re.findall(r'\("[^"]+", "([a-z-]+)", ":material', MAIN.read_text())
+HERE, THERE = "Example CPU · bench1", "Example GPU · bench2"
+#: Pages with a cell to look into, and its table.
+PINNED = {"training-step": "steps", "torch-compile": "steps", "attention": "attention", "peak-memory": "memory"}
+#: What every page says, given the rows of `everything`.
+SAID = {
+    **{address: {"answer"} for address in ADDRESSES},
+    "overview": {"answer", "training-step", "torch-compile", "mixed-precision", "attention", "peak-memory"},
+    "training-step": {"answer", "trust", "compiled", "warmup", "grade"},
+    "mixed-precision": {"answer", "trust", "precision-price", "accumulation", "dtypes", "normalization"},
+    "torch-compile": {"answer", "trust", "compile-seconds", "paid-after", "crossing", "phases", "grade"},
+    "kernels": {"answer", "kernel-classes", "kernels", "attention-ranges", "matmul-share", "busy", "difference"},
+    "roofline": {"answer", "moved", "changes", "bounds"},
+    "attention": {"answer", "attention-time", "attention-memory", "agreement", "trust", "fused-speedup",
+                  "compiled-speedup", "frontier", "worked-sum", "attention-totals", "attention-tensors",
+                  "grade"},
+    "peak-memory": {"answer", "trust", "peak-context", "peak-precision", "peak-predicted", "part-pairs",
+                    "frontier-context", "kept", "block-tensors", "checkpointing", "grade"},
+    "memory-timeline": {"answer", "alive-left"},
+    "compare": {"environment", "steps", "attention", "memory"},
+}  # fmt: skip
+#: Texts with numbers that are no answers: which rows a card is about, what is drawn of them, what limits a query.
+NO_ANSWER = (
+    "Of the residual streams that enter blocks of", "Of size ", "B = ", "Measured by `", "Each panel is a process",
+    "held before", "are drawn", "rows match, newest first", "All 31 rows", "Faster or slower: ",
+    "One line a pair of cells", "Reads only · ", "Worked out in ",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small sweep of everything, one cell of it measured again later, and some of it on another machine."""
+    path, of = tmp_path_factory.mktemp("evidence") / "results.duckdb", rows.run()
+    rows.store(path, of, rows.laptop(of))
+    again = replace(of, run_id=new_id(), label="again")
+    rows.store(path, again, [rows.ok(again, rows.asked("toy-64"), round=number) for number in (0, 1)])
+    other = rows.run(device="cuda", device_name="Example GPU", host="bench2", run_id=UUID(int=7))
+    rows.store(path, other, [rows.ok(other, rows.asked("toy-64", context=length)) for length in (64, 128)])
+    parts = {"parameters": 2**20, "activations": 2**22}
+    cells = [memory_rows.attention(run, seq_len=length) for run in (of, other) for length in (256, 1024)]
+    cells += [memory_rows.attention(of, seq_len=1024, implementation="sdpa-flash")]
+    cells += [memory_rows.memory(of, parts, context=context) for context in (128, 256)]
+    cells += [memory_rows.memory(of, parts, timeline=True)]
+    memory_rows.store(path, cells)
+    traces.store(path, [traces.profiled(of, mode=mode) for mode in ("inference", "train")])
+    timelines.write(path, of, timelines.step(allocations=50))
+    return path
+
+
+@pytest.fixture(scope="module")
+def everything(file: Path) -> Path:
+    """The same, and rows for every other sentence that a page can say."""
+    path = file.with_name("everything.duckdb")
+    shutil.copy(file, path)
+    return store_everything(path)
+
+
+@pytest.fixture(scope="module")
+def reversed_rows(everything: Path) -> Path:
+    """The same rows, each table from its end to its beginning."""
+    path = everything.with_name("reversed.duckdb")
+    shutil.copy(everything, path)
+    with duckdb.connect(str(path)) as writer:
+        for (table,) in writer.execute("SELECT table_name FROM duckdb_tables() WHERE NOT temporary").fetchall():
+            writer.execute(f"CREATE TEMP TABLE held AS FROM {table} ORDER BY rowid DESC")
+            writer.execute(f"DELETE FROM {table}")
+            writer.execute(f"INSERT INTO {table} FROM held")
+            writer.execute("DROP TABLE held")
+    return path
+
+
+def opened(file: Path, address: str, monkeypatch: pytest.MonkeyPatch, **state: Any) -> AppTest:
+    """A page with the evidence open of all that is listed for it."""
+    monkeypatch.setenv("STEPSCOPE_DB", str(file))
+    found = AppTest.from_file(str(MAIN), default_timeout=60)
+    found._page_hash = calc_hash("" if address == "overview" else address)  # pages that are functions have no path
+    if address in PINNED:
+        found.query_params["cell"] = str(_some_cell(file, PINNED[address]))
+    for key, value in (state | {f"_why-{name}": True for name in SAID[address]}).items():
+        found.session_state[key] = value
+    return found.run()
+
+
+CARDS = {"Training step": "training-step", "torch.compile": "torch-compile", "Mixed precision": "mixed-precision",
+         "Attention": "attention", "Peak memory": "peak-memory"}  # fmt: skip
+
+
+def test_overview_says_what_the_pages_say(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Word for word; a page may go on. The second file has steps alone, in bf16 first."""
+    steps = roofline_rows.store(tmp_path / "results.duckdb")
+    for of, cards in ((file, CARDS), (steps, dict(list(CARDS.items())[:3]))):
+        said = [node.value for node in opened(of, "overview", monkeypatch).markdown]
+        for name, address in cards.items():
+            words = said[said.index(f"#### {name}") + 1]
+            assert opened(of, address, monkeypatch).markdown[0].value.startswith(words), name
+
+
+def test_the_command_for_what_was_not_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names what was measured; on a CPU, which has to compute whatever it tries, with a limit."""
+    for device, words in (("cpu", " --limit 128MiB"), ("cuda", "")):
+        of, file = rows.run(device=device), tmp_path / f"{device}.duckdb"
+        cells = [memory_rows.attention(of, seq_len=256, d_head=d, precision="bf16") for d in (64, 16)]
+        memory_rows.store(file, cells)
+        shown = [node.value for node in opened(file, "attention", monkeypatch).code]
+        assert f"python -m runner frontier --attention naive --precisions bf16 --d-heads 16,64{words}" in shown
+
+
+def _some_cell(file: Path, table: str) -> UUID:
+    with open_reader(file) as reader:
+        (cell_id,) = reader.execute(f"SELECT max(cell_id) FROM {table} WHERE status = 'ok'").fetchall()[0]
+    assert isinstance(cell_id, UUID)
+    return cell_id
+
+
+def boxes_of(page: AppTest) -> list[Any]:
+    return [box for box in page.expander if box.label == WHY]
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_every_sentence_of_every_page_opens_to_the_query_that_gives_its_rows(
+    everything: Path, reversed_rows: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is shown comes from one file, and is compared with another in which every tie falls otherwise."""
+    with patch.object(card, "_chart", wraps=card._chart) as drawn:
+        page = opened(everything, address, monkeypatch)
+    assert not page.exception
+    for call in drawn.call_args_list:
+        gives_back(call.args[0].cells)
+    boxes = boxes_of(page)
+    assert {box.key.removeprefix("_why-") for box in boxes} == SAID[address]
+    for box in boxes:
+        tables = [table.value for table in box.dataframe]
+        queries = [code.value for code in box.code]
+        shown = [table for table in tables if "Left out because" not in table.columns]
+        assert len(queries) == len(shown) == len(box.markdown) >= 1
+        with open_reader(reversed_rows) as reader:
+            for query, table in zip(queries, shown, strict=True):
+                assert _texts(reader.execute(query).df()) == _texts(table), box.key
+                assert not table.empty, box.key
+        adds_up(box.markdown, [table for table in tables if "Left out because" in table.columns])
+    assert not computed_elsewhere(page)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.title)
+def test_an_example_gives_its_rows_in_one_order(everything: Path, reversed_rows: Path, example: Example) -> None:
+    answers = []
+    for path in (everything, reversed_rows):
+        with open_reader(path) as reader:
+            answers.append(_texts(reader.execute(example.query).df()))
+    assert answers[0] == answers[1]
+
+
+def adds_up(summaries: Sequence[Any], left_out: Sequence[pd.DataFrame]) -> None:
+    """Of so many rows some speak, and the others are all accounted for."""
+    counted = [re.search(r"\*\*([\d,]+) of ([\d,]+) rows", summary.value) for summary in summaries]
+    spoken, total = (sum(int(one[at].replace(",", "")) for one in counted if one) for at in (1, 2))
+    assert spoken + sum(int(table["Rows"].sum()) for table in left_out) == total
+
+
+def computed_elsewhere(page: AppTest) -> list[str]:
+    """Texts with a number that stands in no string of the source, and so was computed, but do not open."""
+    opening = {id(found) for found in _opening(page.main)}
+    return [
+        text
+        for node in _texts_of(page.main)
+        if id(node) not in opening and _has_computed(text := node.value) and not any(map(text.__contains__, NO_ANSWER))
+    ]
+
+
+def _opening(node: Any) -> Iterator[Any]:
+    """What stands right above a box, and all that is inside."""
+    children = list(getattr(node, "children", {}).values())
+    for before, child in pairwise(children):
+        if getattr(child, "label", None) == WHY:
+            yield before
+            yield from nodes(child)
+    for child in children:
+        yield from _opening(child)
+
+
+def _texts_of(node: Any) -> Iterator[Any]:
+    """What is written on the page; a popover's words are about the link and the command."""
+    if node.type in ("markdown", "caption", "info", "warning", "success"):
+        yield node
+    if node.type != "popover":
+        for child in getattr(node, "children", {}).values():
+            yield from _texts_of(child)
+
+
+def _has_computed(text: str) -> bool:
+    without_code = re.sub(r"`[^`]*`", "", text)
+    for written in WRITTEN:
+        without_code = without_code.replace(written, " ")
+    return bool(re.search(r"\d", without_code))
+
+
+def _texts(table: pd.DataFrame) -> list[list[str]]:
+    """Every value as text; pandas makes floats of whole numbers beside NULL, and NaN of NULL."""
+    return [[_text(value) for value in row] for row in table.astype(object).values.tolist()]
+
+
+def _text(value: Any) -> str:
+    if pd.isna(value):
+        return ""
+    return f"{value:.12g}" if isinstance(value, int | float) else str(value)  # sums of floats depend on their order
+
+
+def everything_adds_up(file: Path, found: Evidence) -> None:
+    """Whatever is not in the answer is left out for one reason, by the query that says so."""
+    left_out = sum(count for _, count in found.left_out)
+    assert (found.cells or 0) + left_out == found.total
+    with open_reader(file) as reader:
+        assert tuple(reader.execute(found.left_out_sql).fetchall()) == found.left_out
+
+
+def test_rows_left_out_are_counted_under_the_reason_that_holds(file: Path) -> None:
+    """Of 33 rows: laptop's 30 (4 of them a warm-up ablation), two later ones, two elsewhere, minus none."""
+    shown = [cell for cell in measured(file, Selection(machine=HERE, mode="train")) if cell.cell.precision == "fp32"]
+    plain = [cell for cell in shown if cell.cell.backend == "eager"]
+    found = of_cells(file, Scope(table="steps", machine=HERE), tuple(cell.cell_id for cell in plain))
+    everything_adds_up(file, found)
+    # 9 cells of 3 sizes × 3 contexts, one of which in two rounds
+    assert (found.cells, len({row[-1] for row in found.rows})) == (10, 10)
+    reasons = dict(found.left_out)
+    assert reasons[f"measured on {THERE}"] == 2
+    assert reasons["mode is inference"] == 3
+    assert reasons["precision is bf16"] == 9 + 2
+    assert reasons["backend is compiled-block"] == 2
+    # the cell of the first run that `again` answers anew, and the ablation's with less warm-up or fewer steps
+    assert sum(count for why, count in reasons.items() if why.startswith("asked again")) == 1 + 4
+
+
+@pytest.mark.parametrize("table", ["attention", "memory", "profiles"])
+def test_the_query_counts_what_the_pages_count(file: Path, table: str) -> None:
+    query: Any = {"attention": attention_cells, "memory": peaks, "profiles": traces_of}[table]
+    cells = [cell for cell in query(file, Rows(machine=HERE)) if cell.cell is not None]
+    found = of_cells(file, Scope(table=table, machine=HERE), tuple(cell.cell_id for cell in cells))
+    assert {row[found.columns.index("cell_id")] for row in found.rows} == {cell.cell_id for cell in cells}
+    everything_adds_up(file, found)
+    one = of_cells(file, Scope(table=table, machine=HERE), (cells[0].cell_id,))
+    assert {row[one.columns.index("cell_id")] for row in one.rows} == {cells[0].cell_id}
+    everything_adds_up(file, one)
+
+
+def test_cells_of_any_run_and_machine(file: Path) -> None:
+    """What Compare rests on: also rows that a later run has answered anew."""
+    with open_reader(file) as reader:
+        ids = reader.execute("SELECT cell_id, machine FROM (SELECT s.cell_id, r.device_name AS machine FROM steps s "
+                             "JOIN runs r USING (run_id) WHERE d_model = 64 AND context = 128 AND precision = 'fp32' "
+                             "AND mode = 'train')").fetchall()  # fmt: skip
+    found = of_cells(file, Scope(table="steps", latest=False), tuple(cell_id for cell_id, _ in ids))
+    assert {row[found.columns.index("cell_id")] for row in found.rows} == {cell_id for cell_id, _ in ids}
+    assert len(ids) == 4
+    everything_adds_up(file, found)
+
+
+def test_values_are_written_out_so_that_they_mean_what_they_said(file: Path) -> None:
+    odd = ["it's", None, True, 1.5, 7, UUID(int=9), ["a", "b'c"]]
+    with open_reader(file) as reader:
+        (said,) = reader.execute(inlined("SELECT ?, ?, ?, ?, ?, ?, ?", odd)).fetchall()
+    assert [float(value) if index == 3 else value for index, value in enumerate(said)] == odd
+
+
+def test_missing_cells_and_the_commands_for_exactly_those(file: Path) -> None:
+    """A row is wanted at every length, and no command asks for more."""
+    of = rows.run()
+    asked = [("fp32", 64), ("fp32", 128), ("fp32", 256), ("bf16", 128), ("fp16", 128)]
+    cells = [_Asked(rows.asked("toy-64", precision=precision, context=context), of) for precision, context in asked]
+    cells += [_Asked(rows.asked("toy-128", context=64), of)]
+    gaps: list[Any] = missing(cells)
+    assert {(gap.d_model, gap.precision, gap.context) for gap in gaps} == {
+        (64, "bf16", 64), (64, "bf16", 256), (64, "fp16", 64), (64, "fp16", 256), (128, "fp32", 128), (128, "fp32", 256)
+    }  # fmt: skip
+    found = sweep_commands(gaps, fresh=False)
+    assert len(found) == 2
+    assert [place.row for place in places(cells)][:1] == ["fp32 · eager"]
+    assert _planned(found) == {(gap.d_model, gap.precision, gap.context) for gap in gaps}
+
+
+class _Asked:
+    """As much of a query's row as the grid looks at."""
+
+    def __init__(self, cell: Any, of: RunRow) -> None:
+        self.cell, self.cell_id, self.status = cell, of.run_id, "ok"
+
+
+def _planned(found: Sequence[str]) -> set[tuple[int, str, int]]:
+    """What such commands ask for, by their flags."""
+    cells: set[tuple[int, str, int]] = set()
+    for text in found:
+        words = shlex.split(text)
+        assert "--fresh" not in words, "what is there is not measured again"
+        flags = dict(pair for pair in pairwise(words) if pair[0].startswith("--"))
+        sizes, precisions, contexts = (flags[name].split(",") for name in ("--sizes", "--precisions", "--contexts"))
+        asked = {(rows.TOYS[s]["d_model"], p, int(c)) for s in sizes for p in precisions for c in contexts}
+        assert not asked & cells
+        cells |= asked
+    return cells

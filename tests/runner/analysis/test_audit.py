@@ -1,0 +1,225 @@
+"""Each rule of the audit speaks on numbers that break it and is silent on numbers that do not.
+
+What published reports got wrong is judged by their own figures, in tests/runner/analysis/test_audit_published.py.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from runner.analysis.audit.attention_rules import ATTENTION_RULES
+from runner.analysis.audit.findings import Audited, Severity, doubt, fault, note
+from runner.analysis.audit.grades import FAULT_PHASES, audit, grade
+from runner.analysis.audit.memory_rules import BYTE_RULES, LOST_RULES, MEMORY_RULES
+from runner.analysis.audit.step_rules import STEP_RULES
+from runner.analysis.audit.time_rules import TIME_RULES
+from runner.analysis.costs import steps
+from runner.engines.telemetry import throttles
+from runner.schema import (
+    AttentionRow,
+    MemoryRow,
+    Phase,
+    RunRow,
+    StepRow,
+    TelemetryRow,
+    TimingRow,
+    new_id,
+)
+from runner.store.queries.trust import audited, faults
+from tests.synthetic import memory_rows, rows
+
+GIB = 2**30
+IDS: dict[str, Any] = {"run_id": new_id(), "cell_id": new_id()}
+SHAPE: dict[str, Any] = {"d_model": 64, "d_ff": 192, "layers": 2, "heads": 2}
+STEP = StepRow(
+    **SHAPE, **IDS, context=64, mode="train", precision="bf16", cell_key="0" * 16, status="ok", steps=10,
+    interval_share=0.02, phase_sum_share=0.999, other_cpu_share=0.01, recompiles=0, compiler_fallback=False, mfu=0.4,
+    logits_dtype="bfloat16", matmul_precision="ieee", peak_allocated_bytes=GIB, predicted_peak_bytes=GIB,
+)  # fmt: skip
+ATTENTION = AttentionRow(
+    **IDS, implementation="naive", seq_len=1024, d_head=64, precision="bf16", cache="cold", cell_key="0" * 16,
+    status="ok", steps=100, forward_flops_per_s=5e12, backward_flops_per_s=6e12, forward_bytes_per_s=1e11,
+    output_error=2e-3, gradient_error=2e-3, tolerance=0.02, saved_bytes=100, predicted_saved_bytes=100,
+    peak_allocated_bytes=GIB, predicted_peak_bytes=GIB,
+)  # fmt: skip
+MEMORY = MemoryRow(**SHAPE, **IDS, context=64, mode="train", precision="fp32", cell_key="0" * 16, status="ok")
+HELD = steps.parameter_bytes(MEMORY)
+MEMORY = replace(
+    MEMORY, peak_phase="optimizer", parameters_bytes=HELD, gradients_bytes=HELD, optimizer_state_bytes=2 * HELD,
+    residual_bytes=0, peak_allocated_bytes=GIB, predicted_peak_bytes=GIB,
+)  # fmt: skip
+H200 = RunRow(run_id=IDS["run_id"], sweep_key="0", device="cuda", device_name="NVIDIA H200",
+              device_memory_bytes=140 * GIB)  # fmt: skip
+LAPTOP = RunRow(run_id=IDS["run_id"], sweep_key="0", device="cpu", device_memory_bytes=16 * GIB)
+STEADY = [10.0] * 10
+
+
+def timed(phase: Phase = "forward_backward", **values: Any) -> TimingRow:
+    return TimingRow(**IDS, phase=phase, **values)
+
+
+def both(forward: float, backward: float, **values: Any) -> list[TimingRow]:
+    return [timed("forward", median_ms=forward, **values), timed("backward", median_ms=backward, **values)]
+
+
+def seen_by(reasons: str = "", *, others: int = 0) -> TelemetryRow:
+    return TelemetryRow(**IDS, at_seconds=1.0, throttle_reasons=reasons, foreign_processes=others)
+
+
+@pytest.mark.parametrize("row", [STEP, ATTENTION, MEMORY], ids=["step", "attention", "memory"])
+def test_a_sound_row_has_no_finding_and_the_best_grade(row: Audited) -> None:
+    timings = [*both(1.0, 2.0), timed(median_ms=3.0, low_ms=2.9, high_ms=3.1)]
+    assert audit(row, step_ms=STEADY, timings=timings, telemetry=[seen_by()], run=H200) == []
+    assert grade([]) == "A"
+
+
+Case = tuple[str, Audited, dict[str, Any], dict[str, Any], str]
+SPREAD = [timed("forward", mean_ms=30.0, std_ms=31.62, n=10)]
+CASES: list[Case] = [
+    ("too_few_samples", STEP, {"steps": 9}, {}, "C"),
+    ("too_few_samples", ATTENTION, {"steps": 3}, {}, "C"),
+    ("wide_interval", STEP, {"interval_share": 0.101}, {}, "C"),
+    ("wide_interval", ATTENTION, {}, {"timings": [timed(median_ms=10.0, low_ms=9.4, high_ms=10.5)]}, "C"),
+    ("cold_step", STEP, {}, {"step_ms": [15.1, *STEADY]}, "C"),
+    ("cold_step", ATTENTION, {}, {"step_ms": [15.1, *STEADY]}, "C"),
+    ("cold_step", STEP, {}, {"step_ms": [], "timings": SPREAD}, "C"),
+    ("drifting", ATTENTION, {}, {"step_ms": [*STEADY, *[10.5] * 3, *[11.2] * 9]}, "C"),
+    ("throttled", ATTENTION, {}, {"telemetry": [seen_by(), seen_by("power cap")]}, "C"),
+    ("shared_gpu", STEP, {}, {"telemetry": [seen_by(others=2)]}, "C"),
+    ("shared_gpu", MEMORY, {}, {"telemetry": [seen_by("power cap", others=1)]}, "C"),
+    ("impossible_ratio", STEP, {}, {"timings": both(10.0, 4.9)}, "D"),
+    ("impossible_ratio", ATTENTION, {}, {"timings": both(1.0, 20.0)}, "D"),
+    ("spilled", STEP, {"predicted_peak_bytes": 120 * GIB}, {"timings": both(1.0, 20.0)}, "D"),
+    ("launch_bound", STEP, {}, {"timings": both(10.0, 20.0, host_median_ms=15.0, clock="cuda-event")}, "B"),
+    ("phases_do_not_add", STEP, {"phase_sum_share": 0.97}, {}, "B"),
+    ("phases_do_not_add", STEP, {"phase_sum_share": 1.03}, {}, "B"),
+    ("busy_machine", STEP, {"other_cpu_share": 0.11}, {}, "C"),
+    ("recompiled", STEP, {"recompiles": 1}, {}, "D"),
+    ("compiler_fallback", STEP, {"compiler_fallback": True}, {}, "D"),
+    ("wrong_result", STEP, {"compiled_gradient_error": 1.0}, {}, "D"),  # it has none
+    ("above_peak", STEP, {"mfu": 1.01}, {}, "D"),
+    ("above_peak", ATTENTION, {"backward_flops_per_s": 990e12}, {}, "D"),  # the H200's datasheet says 989.5
+    ("above_peak", ATTENTION, {"forward_bytes_per_s": 4.9e12}, {}, "D"),  # and 4.8 TB/s
+    ("no_effect", STEP, {"logits_dtype": "float32"}, {}, "D"),
+    ("tf32_as_fp32", STEP, {"precision": "fp32", "logits_dtype": "float32", "matmul_precision": "tf32"}, {}, "D"),
+    ("wrong_result", ATTENTION, {"gradient_error": 0.021}, {}, "D"),
+    ("swapped_axes", ATTENTION, {"seq_len": 32}, {}, "C"),
+    ("prediction_off", ATTENTION, {"saved_bytes": 103}, {}, "B"),
+    ("peak_carried_over", ATTENTION, {"peak_allocated_bytes": 6 * GIB}, {}, "D"),
+    ("peak_carried_over", STEP, {"peak_allocated_bytes": 6 * GIB}, {}, "D"),
+    ("peak_carried_over", MEMORY, {"peak_allocated_bytes": 6 * GIB}, {}, "D"),
+    ("unexplained", MEMORY, {"residual_bytes": GIB // 40}, {}, "C"),
+    ("unexplained", MEMORY, {"residual_bytes": -GIB // 19}, {"run": LAPTOP}, "C"),
+    ("not_by_formula", MEMORY, {"parameters_bytes": HELD + 4}, {}, "D"),
+    ("not_by_formula", MEMORY, {"gradients_bytes": HELD - 4}, {}, "D"),
+    ("not_by_formula", MEMORY, {"optimizer_state_bytes": 0}, {}, "D"),
+    ("prediction_off", MEMORY, {"predicted_peak_bytes": GIB * 8 // 9}, {}, "B"),
+    ("unexpected_out_of_memory", ATTENTION, {"status": "oom", "device_bytes": 3 * GIB}, {}, "C"),
+    ("unexpected_out_of_memory", MEMORY, {"status": "oom"}, {}, "C"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{case[0]}-{type(case[1]).__name__}" for case in CASES])
+def test_one_broken_number_gives_one_finding(case: Case) -> None:
+    code, row, changed, beside, expected_grade = case
+    known = {"step_ms": STEADY, "run": H200, **beside}
+    findings = audit(replace(row, **changed), **known)
+    if code == "launch_bound":  # 15 of 10 ms issued twice: the host is the slower one
+        assert findings[0].evidence == {"host_ms": 30.0, "device_ms": 30.0}
+    assert [finding.code for finding in findings] == [code]
+    assert grade(findings) == expected_grade
+    assert findings[0].sentence.endswith(".")
+
+
+def test_every_rule_is_broken_by_one_of_the_cases_above() -> None:
+    rules: Sequence[Any] = (*STEP_RULES, *TIME_RULES, *ATTENTION_RULES, *BYTE_RULES, *MEMORY_RULES, *LOST_RULES)
+    assert {rule.__name__ for rule in rules} == {case[0] for case in CASES}
+
+
+@pytest.mark.parametrize(
+    ("row", "changed", "beside"),
+    [
+        (STEP, {}, {"step_ms": [14.9, *STEADY]}),
+        (STEP, {}, {"step_ms": [*STEADY, *[10.5] * 3, *[10.9] * 9]}),
+        (STEP, {}, {"timings": both(10.0, 5.1)}),
+        (STEP, {}, {"timings": both(10.0, 20.0, host_median_ms=14.8, clock="cuda-event")}),
+        (STEP, {}, {"timings": both(10.0, 20.0, host_median_ms=15.0, clock="host")}),
+        (STEP, {"status": "oom", "steps": 1, "predicted_peak_bytes": 80 * GIB}, {}),
+        (STEP, {"compiled_gradient_error": 0.4}, {}),  # of bfloat16, in a deep model
+        (ATTENTION, {"forward_bytes_per_s": 4.9e12, "cache": "hot"}, {}),  # from the L2 cache
+        (ATTENTION, {"implementation": "sdpa-flash", "saved_bytes": 110}, {}),  # an estimate there
+        (ATTENTION, {"seq_len": 64}, {}),
+        (MEMORY, {"residual_bytes": GIB // 51}, {}),
+        (MEMORY, {"residual_bytes": GIB // 21}, {"run": LAPTOP}),
+        (MEMORY, {"gradients_bytes": 0, "peak_phase": "backward"}, {}),
+        (MEMORY, {"peak_allocated_bytes": GIB + GIB // 11}, {}),
+        # 250 MiB are what libraries keep for themselves, however small the problem
+        (ATTENTION, {"peak_allocated_bytes": 250 * 2**20, "predicted_peak_bytes": 2**20}, {}),
+    ],
+)
+def test_what_is_within_bounds_is_not_said(row: Audited, changed: dict[str, Any], beside: dict[str, Any]) -> None:
+    known = {"step_ms": STEADY, "run": H200, **beside}
+    assert audit(replace(row, **changed), **known) == []
+
+
+def test_unknown_numbers_and_failed_cells_give_no_finding() -> None:
+    unknown = dict.fromkeys(("steps", "interval_share", "phase_sum_share", "other_cpu_share", "recompiles", "mfu"))
+    assert audit(replace(STEP, **unknown, compiler_fallback=None, logits_dtype=None), step_ms=()) == []  # type: ignore[arg-type]
+    assert audit(replace(STEP, status="timeout", steps=1), step_ms=[1.0]) == []
+    bare = AttentionRow(
+        **IDS, implementation="naive", seq_len=64, d_head=16, precision="fp32", cell_key="", status="ok"
+    )
+    assert audit(bare) == []
+    assert audit(MemoryRow(**SHAPE, **IDS, context=64, mode="train", precision="fp32", cell_key="", status="ok")) == []
+
+
+def test_the_worst_finding_decides_the_grade() -> None:
+    assert grade([note("x", "x."), doubt("y", "y.")]) == "C"
+    assert grade([fault("x", "x."), note("y", "y.")]) == "D"
+    assert grade([note("x", "x.")]) == "B"
+    assert note("x", "x.", n=1).evidence == {"n": 1}
+    assert set(Severity.__args__) == {"note", "doubt", "fault"}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case[-1] == "D"], ids=lambda case: case[0])
+def test_a_fault_rests_on_nothing_that_comparisons_leave_unread(case: Case) -> None:
+    """Comparisons of thousands of cells read neither samples nor telemetry, and of the phases only these."""
+    code, row, broken, known, _ = case
+    timings = [timing for timing in known.get("timings", ()) if timing.phase in FAULT_PHASES]
+    found = audit(replace(row, **broken), timings=timings, run=known.get("run", H200))
+    assert code in [finding.code for finding in found if finding.severity == "fault"]
+
+
+def test_findings_carry_the_numbers_they_rest_on() -> None:
+    (cold,) = audit(STEP, step_ms=[31.0, *STEADY])
+    assert (cold.evidence["first_ms"], cold.evidence["median_ms"]) == (31.0, 10.0)
+    (held,) = audit(STEP, telemetry=[seen_by(), seen_by("power cap,hardware thermal")])
+    assert held.evidence == {"reasons": "hardware thermal, power cap"}
+    (spread,) = audit(STEP, timings=SPREAD)  # one step of 120 ms among nine of 20: 30 ± 31.62
+    assert spread.evidence["steady_ms"] == pytest.approx(20.0, abs=0.01)
+
+
+def test_nvmls_bits_in_words() -> None:
+    assert throttles(0x1) == ""  # idle clocks hold nothing down
+    assert throttles(0x4 | 0x40) == "power cap,hardware thermal"
+
+
+def test_cells_of_a_file_are_judged_beside_those_of_their_run(tmp_path: Path) -> None:
+    """Asked about one cell alone, its partner in fp32 is found in the run, and the machine for the allowed rest."""
+    of = rows.run(device="cpu")
+    parts = {"activations": 2**20, "temporaries": 2**20}
+    same = {"saved_bytes": 2**20, "residual_bytes": 2**16}
+    cells = [memory_rows.memory(of, parts, precision=precision, values=same) for precision in ("fp32", "bf16")]
+    cells += [memory_rows.attention(of, seq_len=length, values={"steps": 11}) for length in (512, 1024)]
+    path = memory_rows.store(tmp_path / "results.duckdb", cells)
+    ids: list[UUID] = [row.cell_id for cell in cells for row in (*cell.get("memory", ()), *cell.get("attention", ()))]  # type: ignore[attr-defined]
+    found = audited(path, (ids[1],), "memory")
+    assert [finding.code for finding in found[ids[1]]] == ["no_effect"]
+    assert faults(path, (ids[0], ids[1]), "memory") == {ids[1]: (found[ids[1]][0].sentence,)}
+    assert audited(path, (ids[0],), "memory") == {ids[0]: []}
+    assert audited(path, tuple(ids[2:]), "attention") == {ids[2]: [], ids[3]: []}
+    assert audited(path, (ids[0],), "attention") == {}

@@ -1,0 +1,190 @@
+"""Work, roofs, shares and counterfactuals, worked out by hand.
+
+The smallest model there can be: width 4, feed-forward 8, one layer, one head, 16 words, two tokens. It has
+4·4² + 3·4·8 + 16·4 = 224 weights that multiply and 224 + 64 + 3·4 = 300 parameters; a forward pass is 256 operations of
+projections, 64 of attention, 384 of feed-forward and 256 of the head, 960 in all.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.analysis.compare.counterfactuals import Counterfactual, bases, counterfactuals
+from runner.analysis.costs.activations import kept_bytes
+from runner.analysis.roofline import (
+    Roof,
+    Work,
+    changes,
+    intensity,
+    least_ms,
+    measured_roof,
+    promised_roof,
+    shares,
+    utilization,
+    work,
+)
+from runner.schema import StepCell
+from runner.store.queries.latest import Rows
+from runner.store.queries.roofline import Machine, ceilings, machine, profiled, varied_run
+from runner.store.queries.selection import Selection
+from runner.store.queries.steps import measured, samples_by_round
+from tests.synthetic.roofline_rows import KERNELS, MACHINE, WAYS, ceiling, profile, store
+from tests.synthetic.rows import asked
+
+SHAPE = {"d_model": 4, "d_ff": 8, "layers": 1, "heads": 1, "vocabulary": 16}
+
+
+def cell(**values: Any) -> StepCell:
+    rest: dict[str, Any] = {**SHAPE, "batch": 1, "context": 2, "mode": "train", "precision": "fp32", **values}
+    return StepCell(**rest)
+
+
+def test_the_work_of_every_phase() -> None:
+    """Logits are 2·16·4 = 128 bytes; what is kept for backward is compared with autograd elsewhere."""
+    kept = kept_bytes(cell(), device="cpu")
+    assert work(cell(), device="cpu") == {
+        "forward": Work(flops=960, moved_bytes=224 * 4 + kept + 128),
+        "loss": Work(flops=0, moved_bytes=2 * 128),
+        "backward": Work(flops=1920, moved_bytes=128 + 224 * 4 + kept + 300 * 4),
+        "optimizer": Work(flops=0, moved_bytes=7 * 300 * 4),
+    }
+    assert intensity(cell(), device="cpu") == pytest.approx(2880 / (1024 + 256 + 2224 + 8400 + 2 * kept))
+    # Without a graph: the stream, 2·4 numbers, in and out of both halves of the block.
+    assert work(cell(mode="inference"), device="cpu") == {"forward": Work(flops=960, moved_bytes=896 + 4 * 32 + 128)}
+    halved = work(cell(precision="bf16", weights_dtype="bf16"), device="cpu")
+    assert halved["optimizer"].moved_bytes == 7 * 300 * 2
+
+
+def test_what_is_computed_again_moves_again() -> None:
+    """The block keeps norms 2·72, attention 64 + 96 + scores 16 + mask 4, feed-forward 288 = 612 bytes after all; its
+    operations but for its last product, 2·2·4·8, are done twice."""
+    checkpointed = cell(checkpoint_blocks=1)
+    again = work(checkpointed, device="cpu")["backward"]
+    assert again.flops == 1920 + 960 - 256 - 128
+    assert again.moved_bytes == 128 + 896 + kept_bytes(checkpointed, device="cpu") + 2 * 612 + 1200
+
+
+def test_under_a_roof() -> None:
+    roof = Roof(flops_per_s=1000.0, bytes_per_s=100.0)
+    assert roof.ridge == 10
+    assert [roof.attainable(x) for x in (5, 10, 20)] == [500, 1000, 1000]
+    assert roof.seconds(Work(flops=3000, moved_bytes=100)) == 3
+    assert roof.seconds(Work(flops=3000, moved_bytes=400)) == 4
+    moved = sum(part.moved_bytes for part in work(cell(), device="cpu").values())
+    assert least_ms(cell(), roof, device="cpu") == pytest.approx(1e3 * moved / 100), "every phase moves longer"
+    fast = Roof(flops_per_s=1000.0, bytes_per_s=1e9)
+    assert least_ms(cell(), fast, device="cpu") == pytest.approx(1e3 * 2.88, rel=1e-3), "every phase multiplies longer"
+
+
+def test_shares_of_a_peak_by_convention() -> None:
+    """In 1 s at a peak of 28,800: 2,880 operations are a tenth; half of attention's 3·64 less; 576 done twice more."""
+    used = utilization(cell(checkpoint_blocks=1), step_ms=1000, peak_flops_per_s=28_800)
+    assert (used.mfu, used.causal_mfu, used.hfu) == pytest.approx((0.1, (2880 - 96) / 28_800, (2880 + 576) / 28_800))
+    plain = utilization(cell(mode="inference"), step_ms=1000, peak_flops_per_s=9600)
+    assert (plain.mfu, plain.hfu) == pytest.approx((0.1, 0.1))
+
+
+def test_roofs_are_the_higher_of_start_and_end() -> None:
+    found = [ceiling("matmul bf16", 800.0), ceiling("matmul bf16", 900.0, moment="end"), ceiling("copy", 30.0)]
+    assert measured_roof(found, "bf16") == Roof(flops_per_s=900, bytes_per_s=30)
+    assert measured_roof(found, "fp32") is None
+    assert measured_roof(found[:2], "bf16") is None
+    assert promised_roof("NVIDIA H200", "bf16") == Roof(flops_per_s=989.5e12, bytes_per_s=4.8e12)
+    assert promised_roof("Example CPU", "bf16") is None
+
+
+def test_a_machine_that_slows_down() -> None:
+    """Ten percent less is a change, three are none, ten in doubt by twelve are none."""
+    starts = [ceiling("matmul fp32", 100.0), ceiling("matmul bf16", 100.0), ceiling("copy", 100.0, doubt=0.12)]
+    ends = [
+        ceiling("matmul fp32", 90.0, moment="end"),
+        ceiling("matmul bf16", 97.0, moment="end"),
+        ceiling("copy", 90.0, moment="end", doubt=0.12),
+    ]
+    (change,) = changes([*starts, *ends])
+    assert change.name == "matmul fp32"
+    assert change.share == pytest.approx(-0.1)
+    assert changes(starts) == []
+
+
+def test_what_binds_a_step() -> None:
+    """Kernels run half of the time: 6, 2 + 1 and 1 of 10 ms of it are bound by multiplying, memory, nobody knows."""
+    gpu = shares(profile(busy_share=0.5, host_bound_share=0.5), KERNELS, ridge=10.0)
+    assert gpu == pytest.approx({"compute": 0.3, "memory": 0.15, "launch": 0.5, "unknown": 0.05})
+    cpu = shares(profile(busy_share=0.5), KERNELS, ridge=10.0)
+    assert cpu == pytest.approx({"compute": 0.3, "memory": 0.15, "unknown": 0.55})
+    no_roof = shares(profile(busy_share=0.5, host_bound_share=0.5), KERNELS, ridge=None)
+    assert no_roof == pytest.approx({"memory": 0.05, "launch": 0.5, "unknown": 0.45})
+    assert shares(profile(), KERNELS, ridge=10.0) == {"unknown": 1.0}
+
+
+# ------------------------------------------------------------------------------------------------------ counterfactuals
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return store(tmp_path_factory.mktemp("roofline") / "results.duckdb")
+
+
+def changed(file: Path, base: StepCell) -> list[Counterfactual]:
+    """All changes to a step, of the run that changed most."""
+    asked_for = Selection(run=varied_run(file, Rows(machine=MACHINE), "train"), mode="train")
+    cells = measured(file, asked_for)
+    (chosen,) = [cell for cell in bases(cells) if cell.cell == base]
+    return counterfactuals(chosen, cells, samples_by_round(file, asked_for))
+
+
+def test_changes_to_the_plain_step(file: Path) -> None:
+    found = changed(file, asked("toy-256"))
+    assert {tuple(change.changed.values()): (change.kind, change.verdict) for change in found} == {
+        ("bf16",): ("one", "faster"),
+        ("bf16", "bf16"): ("one", "faster"),
+        ("fused",): ("one", "undecided"),
+        ("sdpa",): ("one", "failed"),
+        ("tf32",): ("one", "failed"),
+        ("bf16", "compiled-block"): ("several", "faster"),
+    }
+    assert [change.kind for change in found] == ["one"] * 5 + ["several"]
+    assert [change.ratio for change in found] == [pytest.approx(2, rel=1e-3)] * 2 + [
+        pytest.approx(1, rel=1e-3), None, None, pytest.approx(2.4, rel=1e-3)
+    ]  # fmt: skip
+    fused = next(change for change in found if "optimizer" in change.changed)
+    assert fused.low is not None
+    assert fused.high is not None
+    assert 0.96 < fused.low < 1 < fused.high < 1.04, "samples are within 2% of their median"
+
+
+def test_what_makes_a_step_slower_is_listed(file: Path) -> None:
+    """Back from bf16 to fp32; with the fused optimizer and fp32, two things are changed."""
+    found = {tuple(change.changed.items()): change for change in changed(file, asked("toy-256", precision="bf16"))}
+    back = found[(("precision", "fp32"),)]
+    assert back.verdict == "slower"
+    assert back.ratio == pytest.approx(0.5, rel=1e-3)
+    assert found[(("weights_dtype", "bf16"),)].kind == "one"
+    assert found[(("precision", "fp32"), ("optimizer", "fused"))].kind == "several"
+
+
+def test_the_run_that_changed_most_is_asked(file: Path) -> None:
+    """The latest run measured the plain step alone: nothing can be said of it. Plain steps come first."""
+    first, later = (row.run_id for row in reversed(ceilings(file, Rows(machine=MACHINE))[::5]))
+    assert varied_run(file, Rows(machine=MACHINE), "train") == first != later
+    assert varied_run(file, Rows(machine=MACHINE, run=later), "train") is None
+    assert varied_run(file, Rows(machine=MACHINE), "inference") is None
+    offered = bases(measured(file, Selection(run=first, mode="train")))
+    assert offered[0].cell == asked("toy-256")
+    assert len(offered) == len(WAYS) - 1, "nothing was changed about the one at 64 tokens"
+
+
+def test_what_is_asked_of_the_file(file: Path) -> None:
+    found = ceilings(file, Rows(machine=MACHINE))
+    assert [(row.moment, row.name) for row in found[:5]] == [
+        ("start", "matmul bf16"), ("start", "matmul fp32"), ("start", "copy"),
+        ("end", "matmul bf16"), ("end", "matmul fp32"),
+    ]  # fmt: skip
+    assert [row.flops_per_s for row in found if row.name == "matmul fp32"] == [2e12, 2e12, 1e12, 1e12], "latest first"
+    assert ceilings(file, Rows(machine="another")) == []
+    assert machine(file, Rows(machine=MACHINE)) == Machine(device="cuda", device_name="NVIDIA H200")
+    (one,) = profiled(file, Rows(machine=MACHINE))
+    assert [kernel.device_ms for kernel in one.kernels] == [6, 2, 1, 1]
+    assert (one.row.d_model, one.row.busy_share) == (256, 0.5)

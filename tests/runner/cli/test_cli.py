@@ -1,0 +1,223 @@
+"""What the commands print and how they exit. The sweep's own life is in test_sweep."""
+
+import os
+import platform
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from runner.cli.doctor import checks
+from runner.cli.main import app
+from runner.plan.presets import PRESETS, QUESTIONS
+from runner.schema import RunRow
+from runner.schema.sizes import SIZES
+from tests.command import PATIENCE_S, ROOT, TINY, run
+from tests.synthetic.rows import asked, failed, ok, store
+from tests.synthetic.rows import run as a_run
+
+COMMANDS = ("sweep", "list", "show", "frontier", "compare", "import", "doctor")
+
+
+def runner(*words: str) -> subprocess.CompletedProcess[str]:
+    """`python -m runner WORDS`, which name no file or name it themselves."""
+    command = [sys.executable, "-m", "runner", *words]
+    return subprocess.run(
+        command, cwd=ROOT, env={**os.environ, "COLUMNS": "300"}, capture_output=True, text=True, timeout=PATIENCE_S
+    )
+
+
+def here(*words: str) -> Result:
+    """The same in this process, for what neither measures nor touches a device."""
+    return CliRunner().invoke(app, words, env={"COLUMNS": "300"})
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of two runs, the later with a failed cell and brackets wherever a person or a program writes words."""
+    path = tmp_path_factory.mktemp("cli") / "results.duckdb"
+    first = a_run(label="first")
+    store(path, first, [ok(first, asked(context=64))])
+    later = a_run(label="odd [/name]", device_name="CPU [rev 2]")
+    message = "RuntimeError: [enforce fail at alloc.cpp:1] [/no] you tried to allocate 12 bytes"
+    return store(
+        path,
+        later,
+        [
+            ok(later, asked(mode="train")),
+            ok(later, asked(mode="inference")),
+            failed(later, asked("toy-256"), message=message),
+        ],
+    )
+
+
+@pytest.mark.parametrize("words", [(), *((name,) for name in COMMANDS)])
+def test_every_command_has_help_with_an_example(words: tuple[str, ...]) -> None:
+    done = here(*words, "--help")
+    assert done.exit_code == 0
+    assert "Example: python -m runner" in " ".join(done.stdout.split())
+
+
+def test_help_names_every_flag() -> None:
+    done = runner("sweep", "--help")
+    assert done.returncode == 0
+    text = done.stdout
+    command = typer.main.get_command(app)
+    names = [option for item in command.commands["sweep"].params for option in item.opts]  # type: ignore[attr-defined]
+    assert len(names) > 25
+    assert all(name in text for name in names)
+
+
+def test_list_presets_experiments_sizes_and_runs(filled: Path) -> None:
+    text = run("list", db=filled).stdout
+    for name, words in {**{preset.name: preset.doc for preset in PRESETS.values()}, **QUESTIONS}.items():
+        assert name in text
+        assert words in text
+    assert all(name in text for name in SIZES)
+    assert "128,625,408" in text, "the parameters of small"
+    assert "12,832,823,808" in text, "and of 10B"
+    first = next(line.split() for line in text.splitlines() if "first" in line)
+    assert first[-2:] == ["1", "0"], "one cell, which is ok"
+    later = next(line.split() for line in text.splitlines() if "odd [/name]" in line)
+    assert later[-2:] == ["3", "1"]
+    assert "No runs in" in run("list", "runs", db=filled.parent / "none.duckdb").stdout
+
+
+def test_show_has_a_line_for_each_cell_with_its_medians_or_its_reason(filled: Path) -> None:
+    text = run("show", db=filled).stdout
+    lines = [line for line in text.splitlines() if line.startswith("toy-")]
+    assert len([line for line in lines if " ok " in line]) == 2
+    # tests.synthetic.rows: a toy-64 step takes 2 * 64**1.5 * 128 / 20,000 ms, all of it forward in inference.
+    inference = next(line for line in lines if "inference" in line)
+    assert inference.split().count("6.55") == 2
+    train = next(line for line in lines if "· train · fp32" in line and " ok " in line)
+    assert f"{6.5536 * 0.56:.2f}" in train
+    assert f"{4 * 128 / 6.5536 * 1e3:,.0f}" in train
+    assert "[enforce fail at alloc.cpp:1] [/no] you tried to allocate 12 bytes" in text
+    assert "oom during backward" in text
+    assert "odd [/name]" in text
+
+
+def test_show_finds_a_run_by_label_and_by_the_beginning_of_its_id(filled: Path) -> None:
+    by_label = run("show", "first", db=filled).stdout
+    assert by_label.count("toy-64 · 64") == 1
+    run_id = next(word for word in by_label.split() if word.count("-") == 4)
+    assert run("show", run_id[:20], db=filled).stdout == by_label
+    missing = run("show", "nobody", db=filled)
+    assert missing.returncode == 2
+    assert "No run is called 'nobody'" in missing.stdout
+    assert "odd [/name]" in missing.stdout, "which there are"
+
+
+def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path) -> None:
+    words = ("--modes", "inference,train", "--precisions", "fp32,bf16", "--rounds", "3")
+    done = run("sweep", *TINY, *words, "--dry-run", db=tmp_path / "folder" / "results.duckdb")
+    assert (done.returncode, os.listdir(tmp_path)) == (0, [])
+    assert "12 cells" in done.stdout
+    assert "Nothing was measured." in done.stdout
+    assert done.stdout.count("toy-64 · 16 · train · bf16 · eager") == 3
+
+
+def test_show_without_a_file_says_what_to_do(tmp_path: Path) -> None:
+    done = run("show", db=tmp_path / "none.duckdb")
+    assert (done.returncode, os.listdir(tmp_path)) == (2, [])
+    assert "python -m runner sweep" in done.stdout
+
+
+def test_doctor_says_what_this_machine_is() -> None:
+    done = runner("doctor", "--device", "cpu")
+    assert done.returncode == 0
+    assert platform.node() in done.stdout
+    assert platform.python_version() in done.stdout
+    lines = {" ".join(line.split()) for line in done.stdout.splitlines()}
+    assert any(line.startswith("yes fp32 IEEE") for line in lines)
+    assert any(line.startswith("no tf32 needs an NVIDIA GPU") for line in lines)
+    assert any(line.startswith("yes quiet CPU threads OMP_WAIT_POLICY is PASSIVE") for line in lines)
+
+
+def test_doctor_judges_other_machines() -> None:
+    gpu = dict.fromkeys(RunRow.__dataclass_fields__) | {
+        "device": "cuda",
+        "device_name": "NVIDIA H100 80GB HBM3",
+        "compute_capability": "9.0",
+        "compiler": "g++ 12",
+        "omp_wait_policy": "ACTIVE",
+    }
+    possible = {check.what: check.possible for check in checks(gpu)}
+    assert all(possible[what] for what in ("tf32", "bf16 in hardware", "CUDA graphs", "device clock", "MFU"))
+    assert not possible["quiet CPU threads"]
+    old = {check.what: check.possible for check in checks({**gpu, "compute_capability": "7.5", "compiler": None})}
+    assert not any(old[what] for what in ("tf32", "bf16 in hardware", "torch.compile"))
+    assert all(check.reason for check in checks(gpu) if not check.possible), "a no has a reason"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("sweep", "--sizes", "xl"),
+        ("sweep", "--steps", "0"),
+        ("sweep", "--nonsense"),
+        ("sweep", "--max-seconds", "x"),
+        ("sweep", "--config", "/nonexistent.toml"),
+        ("list", "nonsense"),
+        ("nonsense",),
+    ],
+)
+def test_wrong_usage_is_exit_2_and_no_traceback(words: tuple[str, ...]) -> None:
+    done = here(*words)
+    assert done.exit_code == 2
+    assert "rror" in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_device_that_is_not_there_is_exit_2_and_no_traceback() -> None:
+    done = runner("doctor", "--device", "tpu")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_shape_that_makes_no_sense_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    done = run("sweep", "--shape", "d_model=64,d_ff=64,layers=1,heads=64", db=tmp_path / "r.duckdb")
+    assert (done.returncode, os.listdir(tmp_path)) == (2, [])
+    assert "an even head width" in done.stdout
+
+
+@pytest.mark.parametrize("interrupt", [False, True])
+def test_on_a_terminal_a_bar_that_gives_the_cursor_back(tmp_path: Path, interrupt: bool) -> None:
+    ours, theirs = pty.openpty()
+    endless = ("--steps", "10000000", "--max-steps", "10000000", "--max-seconds", "500") if interrupt else ()
+    words = (*TINY, *endless, "--no-ceilings", "--db", str(tmp_path / "r.duckdb"))
+    command = [sys.executable, "-m", "runner", "sweep", *words]
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "200"}
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    written = b""
+    try:
+        while chunk := _read(ours):
+            written += chunk
+            if interrupt and b"measure" in written:
+                process.send_signal(signal.SIGINT)
+                interrupt = False
+                time.sleep(0.1)
+    finally:
+        process.kill()
+        os.close(ours)
+    text = written.decode()
+    assert process.wait() == (130 if endless else 0), text
+    assert "toy-64 · 16 · train" in text
+    assert ("Measured: 1 ok" in text) != bool(endless)
+    assert text.rfind("\x1b[?25h") > text.rfind("\x1b[?25l") > 0, "hidden, then shown again"
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # Linux says so when the other end is closed
+        return b""

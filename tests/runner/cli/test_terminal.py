@@ -1,0 +1,162 @@
+"""Words of others reach no terminal as commands: every table of rows, every error and every name is printed as text."""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from runner.cli.doctor import print_report
+from runner.cli.main import app
+from runner.cli.progress import PlainLines, TerminalBar
+from runner.cli.terminal import Terminal
+from runner.schema import TABLES, new_id, utc_now
+from runner.sweep.prepare import Prepared
+from runner.visible import visible
+from tests.command import ROOT, tiny
+from tests.synthetic import memory_rows, roofline_rows, rows, traces
+from tests.synthetic.everything import store as store_everything
+
+#: Clears the screen, names the window, deletes a line, turns the line around, begins another, colors, and is a picture.
+ODD = "odd \x1b[2J\x1b]0;owned\x07\x9b2K \u202egnp\u2066 \x7f\r\nsecond line :x: [red]bold[/] \ud800"
+SHOWN = "odd ␛[2J␛]0;owned␇�2K �gnp� ␡␍␊second line :x: [red]bold[/] �"
+#: Columns of text that other columns are joined by or chosen by.
+NEEDED = (
+    "phase",
+    "cell_key",
+    "sweep_key",
+    "name",
+    "module",
+    "statistic",
+    "run_id",
+    "cell_id",
+    "limited",
+    "kernel",
+    "scope",
+)
+
+
+def test_what_is_not_seen_is_shown_and_nothing_else_is_changed() -> None:
+    assert visible(ODD) == SHOWN
+    assert len(visible(ODD)) == len(ODD)
+    for text in (
+        "plain",
+        "Größe 5 µs · ∝S² → 1×",
+        "日本語",
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+        "👩\u200d🔬",
+    ):
+        assert visible(text) == text
+    every = "".join(map(chr, range(0x11000)))
+    assert not {
+        character for character in visible(every) if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
+    }
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rows of every table, each text that a person or a program may have written replaced by `ODD`."""
+    path, of = tmp_path_factory.mktemp("terminal") / "results.duckdb", rows.run()
+    rows.store(path, of, [rows.ok(of, rows.asked()), rows.failed(of, rows.asked("toy-256"))])
+    later = replace(of, run_id=new_id(), label="later")
+    rows.store(path, later, [rows.ok(later, rows.asked()), rows.ok(later, rows.asked(context=64))])
+    memory_rows.store(path, [memory_rows.memory(of, {"parameters": 2**20})])
+    traces.store(path, [traces.profiled(of, mode="train")])
+    roofline_rows.store(store_everything(path))
+    odd = ODD.encode("utf-8", "replace").decode()
+    with duckdb.connect(str(path)) as writer:
+        for table in TABLES.values():
+            for column in table.columns if table.stored else ():
+                if column.type is str and not column.choices and column.name not in NEEDED:
+                    writer.execute(f"UPDATE {table.name} SET {column.name} = ?", [odd])
+    return path
+
+
+def run_ids(file: Path) -> list[str]:
+    with duckdb.connect(str(file), read_only=True) as reader:
+        return [str(run_id) for (run_id,) in reader.execute("SELECT run_id FROM runs ORDER BY run_id").fetchall()]
+
+
+def harmless(text: str) -> str:
+    """The text, once it is sure that it holds no more than lines."""
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text), repr(text)
+    assert "❌" not in text
+    assert all(line.find("second line") != 0 for line in text.splitlines())
+    return text
+
+
+def said(*words: str, file: Path, code: int = 0) -> str:
+    """What a command prints in this process."""
+    done = CliRunner().invoke(app, [*words, "--db", str(file)], env={"COLUMNS": "2000"})
+    assert done.exit_code == code, done.output
+    return harmless(done.output)
+
+
+def test_lists_and_every_run_s_tables(file: Path) -> None:
+    assert "[red]bold[/]" in said("list", file=file)
+    found = [said("show", run_id, file=file) for run_id in run_ids(file)]
+    for words in ("[red]bold[/]", "oom", "ceiling", "largest seq_len", "busy", "spacing there", "before backward"):
+        assert any(words in text for text in found), words
+
+
+@pytest.mark.parametrize("form", ["text", "markdown"])
+def test_comparisons_and_their_errors(file: Path, form: str) -> None:
+    one, other = run_ids(file)[-2:]
+    assert "95%" in said("compare", f"run:{one}", f"run:{other}", "--format", form, file=file, code=0)
+    assert "[red]" in said("compare", "nobody", "none", "--format", form, file=file, code=2)
+    assert "␛[2J" in said("show", "nobody \x1b[2J", file=file, code=2)
+
+
+def test_files_with_odd_names(tmp_path: Path, file: Path) -> None:
+    odd = tmp_path / "odd \x1b[2J\u202e:x:\nsecond line"
+    odd.mkdir()
+    assert "␛[2J" in said("list", "runs", file=odd / "none.duckdb")
+    (odd / "x.bin").write_bytes(b"\x1b[2J")
+    assert "␛[2J" in said("import", str(odd / "x.bin"), file=file, code=2)
+    assert "␛[2J" in said("sweep", "--config", str(odd / "none.toml"), file=file, code=2)
+
+
+def printed(console: Console) -> str:
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def test_doctor_and_the_lines_of_a_sweep() -> None:
+    machine: dict[str, Any] = {column.name: ODD for column in TABLES["runs"].columns if column.type is str}
+    console = Terminal(file=StringIO(), width=2000)
+    print_report(console, {**machine, "device": "cpu", "compute_capability": None})
+    lines = PlainLines(console, db=Path(ODD))
+    lines.waiting(ODD)
+    lines.began(Prepared(preset=ODD, machine=machine, cells=(), done={}), total=1)
+    row = rows.failed(rows.run(), tiny(), message=ODD).step
+    lines.finished(replace(row, started_at=utc_now()), [], left_s=1.0)
+    assert harmless(printed(console)).count("[red]bold[/]") >= 5
+
+
+def test_the_bar_of_a_terminal_moves_the_cursor_itself_and_lets_nobody_else() -> None:
+    console = Terminal(file=StringIO(), width=300, force_terminal=True)
+    bar = TerminalBar(console, db=Path("x"))
+    bar.bar.start()
+    bar.bar.update(bar.task, description=ODD)
+    bar.bar.refresh()
+    bar.close()
+    text = printed(console)
+    assert not re.search("owned\x07|\x1b\\[2J|\u202e", text)
+    assert "␛]0;owned" in text
+
+
+def sources() -> Iterator[Path]:
+    return (path for path in (ROOT / "runner").rglob("*.py") if path.name != "terminal.py")
+
+
+def test_nothing_prints_but_through_a_terminal() -> None:
+    """The help of the commands alone has markup, and that is ours."""
+    found = {path.name for path in sources() if re.search(r"rich\.(console|markup)", path.read_text())}
+    assert found == {"cli.py"}

@@ -1,0 +1,111 @@
+"""No file of others, however broken, ends an import in anything but rows or one explained error."""
+
+import csv
+import io
+import pickle
+import sqlite3
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import strategies as st
+
+from tests.fuzz import NUMBERS, SNAPSHOTS, SOAK_EXAMPLES, Kind, fuzz
+from tests.runner.analysis.test_blocks import run
+from tests.runner.importers.test_nsys import API_SUM, KERN_COLUMNS, KERN_SUM, MEM_SUM, NVTX, columns, made
+from tests.synthetic import timelines
+
+TABLES = ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS",
+          "StringIds", "TARGET_INFO_GPU")  # fmt: skip
+COLUMNS = ("start", "end", "correlationId", "globalPid", "globalTid", "bytes", "copyKind", "demangledName", "text",
+           "textId", "value", "name", "totalMemory", "eventType")  # fmt: skip
+VALUES = st.one_of(NUMBERS.filter(lambda number: -(2**63) <= number < 2**63), st.floats(), st.none(),
+                   st.text(max_size=8), st.binary(max_size=8), st.sampled_from(["forward", "step 1"]))  # fmt: skip
+CHANGES = st.lists(st.tuples(st.sampled_from(TABLES), st.sampled_from(COLUMNS), VALUES, st.integers(0, 3)), max_size=6)
+LINES = [line for text in (API_SUM, KERN_SUM, KERN_COLUMNS, MEM_SUM, NVTX, columns(NVTX), "a,b\n1,2", "----  --")
+         for line in text.splitlines()]  # fmt: skip
+
+
+def snapshot(_: Path) -> bytes:
+    """A step's snapshot, and one of an allocator whose ring has lost its beginning."""
+    first = timelines.snapshot(timelines.step(allocations=120))
+    made_here, since, _held = run(0, begins=300)
+    second = made_here.snapshot(since)
+    return pickle.dumps({name: [*first[name], *second[name]] for name in first})
+
+
+def export(path: Path) -> bytes:
+    return made(path).close().read_bytes()
+
+
+def changed_export(changes: list[tuple[str, str, object, int]]) -> bytes:
+    """The export with some values other than they were; changes of columns that a table has not are none."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.deserialize(EXPORT)
+        for table, column, value, row in changes:
+            known = {found[1] for found in connection.execute(f"PRAGMA table_info({table})")}
+            if column in known:
+                where = f"WHERE rowid IN (SELECT rowid FROM {table} LIMIT {row})" if row else ""
+                try:
+                    connection.execute(f"UPDATE {table} SET {column} = ? {where}", (value,))
+                except (sqlite3.Error, UnicodeEncodeError):
+                    continue  # NULL or a second row of one id, which SQLite itself refuses
+        connection.commit()
+        return connection.serialize()
+
+
+def _export() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        return export(Path(folder, "real.sqlite"))
+
+
+EXPORT = _export()
+
+
+def table(lines: list[str]) -> bytes:
+    return "\n".join(lines).encode("utf-8", "surrogatepass")
+
+
+def wild(rows: list[list[str]]) -> bytes:
+    """Any text below the headings of kernels."""
+    file = io.StringIO()
+    csv.writer(file).writerows([["Total Time (ns)", "Instances", "Name"], *rows])
+    return file.getvalue().encode("utf-8", "surrogatepass")
+
+
+KINDS = {
+    "snapshot": Kind(ending=".pickle", real=snapshot, built=SNAPSHOTS),
+    "export": Kind(ending=".sqlite", real=export, built=CHANGES.map(changed_export)),
+    "statistics": Kind(
+        ending=".csv",
+        real=lambda _: (API_SUM + KERN_SUM + MEM_SUM + "\n" + NVTX).encode(),
+        built=st.one_of(
+            st.lists(st.one_of(st.sampled_from(LINES), st.text(max_size=20)), max_size=20).map(table),
+            st.lists(st.lists(st.one_of(NUMBERS.map(str), st.text(max_size=4)), max_size=4), max_size=5).map(wild),
+        ),
+    ),
+    "statistics in columns": Kind(
+        ending=".txt",
+        real=lambda _: (KERN_COLUMNS + columns(NVTX)).encode(),
+        built=st.lists(st.sampled_from(LINES), max_size=30).map(table),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_broken_files_are_imported_or_refused(tmp_path: Path, name: str) -> None:
+    ends = fuzz(KINDS[name], examples=60, folder=tmp_path)
+    assert ends["refused"] > 3
+    assert ends["imported"] > 3
+    assert not ends["ended"]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", KINDS)
+def test_thousands_of_broken_files(tmp_path: Path, name: str) -> None:
+    ends = fuzz(KINDS[name], examples=SOAK_EXAMPLES, folder=tmp_path)
+    print(f"\n{name}: {dict(ends)}")
+    assert ends.total() == SOAK_EXAMPLES
+    assert not ends["ended"]

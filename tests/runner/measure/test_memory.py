@@ -1,0 +1,305 @@
+"""The memory of a step against figures worked out by hand, closed formulas, and a step that nobody looks at."""
+
+import functools
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from runner.analysis.costs import activations, steps
+from runner.analysis.costs.tensors import MeasuredTensor, beside
+from runner.analysis.timeline.lives import Event
+from runner.engines.local import LocalEngine
+from runner.job import Job, Outcome
+from runner.measure.memory.observer import Note, Observer
+from runner.measure.memory.rows import RecordedStep, peak_values, phase_peaks
+from runner.measure.memory.step import step_cell
+from runner.measure.memory.timeline import Mark, Recorded, step_timeline
+from runner.schema import MemoryCell, PhasePeakRow, SavedTensorRow, TimelineRow, new_id
+from runner.schema.sizes import size_named
+from tests.command import rows, run
+from tests.runner.analysis.test_costs import measured_peak_bytes
+
+SMALL = {"d_model": 64, "d_ff": 96, "layers": 3, "heads": 4, "vocabulary": 100, "batch": 3, "context": 48}
+#: So wide and short that a training step peaks in the optimizer.
+WIDE = {**SMALL, "d_model": 192, "d_ff": 768, "context": 24}
+PARTS = ("parameters", "gradients", "optimizer_state", "activations", "autocast_copies", "inputs", "temporaries",
+         "workspace")  # fmt: skip
+
+
+def make_cell(**changes: Any) -> MemoryCell:
+    return MemoryCell(**{**SMALL, "mode": "train", "precision": "fp32", **changes})
+
+
+@pytest.fixture(scope="module")
+def engine() -> LocalEngine:
+    return LocalEngine()
+
+
+def outcome(engine: LocalEngine, cell: MemoryCell) -> Outcome:
+    """What comes of a cell in a fresh process, as in a sweep."""
+    job = Job(experiment="memory", cell=cell, run_id=new_id(), cell_id=new_id(), device="cpu", device_name="")
+    return engine.measure(job, timeout_s=120)
+
+
+@functools.cache
+def measured(engine: LocalEngine, cell: MemoryCell) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The values and the detail rows of a cell that ended well. What is counted is the same every time, so that a cell
+    is measured once for all who ask."""
+    found = outcome(engine, cell)
+    assert found.status == "ok", found.message
+    return found.measurement.values, found.measurement.details
+
+
+def test_one_block_worked_out_by_hand(engine: LocalEngine) -> None:
+    """2 sequences of 8 tokens, 16 wide: a tensor of the stream is 1,024 bytes, of the feed-forward's 32 wide 2,048.
+
+    Two norms keep their input, the normalized input and 16 roots; attention its input, queries, keys, values, the
+    weights (2 x 2 x 8 x 8), the mask (8 x 8 bytes) and the output's input; SwiGLU its input and four inner tensors."""
+    values, details = measured(
+        engine, make_cell(d_model=16, d_ff=32, layers=1, heads=2, vocabulary=50, batch=2, context=8, mode="forward")
+    )
+    assert values["residual_stream_bytes"] == 1024
+    norms = 2 * (2 * 1024 + 16 * 4)
+    attention = 5 * 1024 + 2 * 2 * 8 * 8 * 4 + 8 * 8
+    feed_forward = 1024 + 4 * 2048
+    assert values["block_saved_bytes"] == norms + attention + feed_forward == 19_648
+    # Beside the block: 16 tokens, the rotary tables (2 x 8 x 8), the final norm, the head's input.
+    assert values["saved_bytes"] == 19_648 + 16 * 8 + 2 * 8 * 8 * 4 + (2 * 1024 + 64) + 1024
+
+    saved = details["saved_tensors"]
+    assert all(isinstance(row, SavedTensorRow) for row in saved)
+    assert [row.position for row in saved] == list(range(len(saved)))
+    assert sum(row.storage_bytes for row in saved) == 19_648
+    largest = sorted(saved, key=lambda row: -row.storage_bytes)[:5]
+    assert [row.storage_bytes for row in largest] == [2048, 2048, 2048, 2048, 1024]
+    assert {row.module for row in largest[:4]} == {"blocks.0.feed_forward", "blocks.0.feed_forward.down"}
+    softmax = next(row for row in saved if row.operation == "aten::_softmax")
+    assert (softmax.module, softmax.shape, softmax.dtype) == ("blocks.0.attention", "2×2×8×8", "float32")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("mode", ["inference", "forward", "train"])
+def test_the_parts_are_the_peak(engine: LocalEngine, mode: str, precision: str) -> None:
+    cell = make_cell(mode=mode, precision=precision)
+    values, _ = measured(engine, cell)
+    assert values["parameters_bytes"] == steps.parameter_bytes(cell)
+    assert values["optimizer_state_bytes"] == steps.optimizer_state_bytes(cell)
+    assert values["inputs_bytes"] == 2 * 3 * 48 * 8 + 2 * 48 * 16 * 4  # tokens and targets, and the rotary tables
+    # The allocator's own count, against the sum of what was counted one by one.
+    assert values["peak_allocated_bytes"] == sum(values[f"{name}_bytes"] for name in PARTS)
+    assert values["residual_bytes"] == 0
+    assert values["peak_phase"] == ("backward" if mode == "train" else "forward")
+    saved = activations.saved_bytes(cell, device="cpu")
+    assert values["saved_bytes"] == (0 if mode == "inference" else saved.total)
+    assert values["block_saved_bytes"] == (0 if mode == "inference" else saved.block)
+    for unknown in ("fragmentation", "rounding", "peak_reserved", "peak_driver"):
+        assert values[f"{unknown}_bytes"] is None
+    predicted = steps.predicted_peak(cell, device="cpu")
+    for part, size in predicted.parts.items():
+        scratch = (
+            100_000 if (part, precision) == ("temporaries", "bf16") else 64
+        )  # oneDNN's; scales of scores, the loss
+        assert 0 <= values[f"{part}_bytes"] - size <= scratch, part
+
+
+def test_a_step_that_ends_at_its_peak(engine: LocalEngine) -> None:
+    """All gradients, both moments, and AdamW's denominator of all parameters beside the logits."""
+    cell = make_cell(**WIDE)
+    values, _ = measured(engine, cell)
+    assert values["peak_phase"] == "optimizer"
+    assert values["gradients_bytes"] == values["parameters_bytes"] == steps.parameter_bytes(cell)
+    assert values["optimizer_state_bytes"] == 2 * values["parameters_bytes"]
+    assert values["activations_bytes"] == 0
+    assert values["temporaries_bytes"] == pytest.approx(
+        steps.logits_bytes(cell) + steps.optimizer_temporary_bytes(cell), rel=0.001
+    )
+
+
+def test_autocast_copies_every_matrix_once_at_half_width(engine: LocalEngine) -> None:
+    """And keeps all of them until the forward pass ends, saved for backward or not: the peak is at the logits."""
+    for mode in ("inference", "forward"):
+        cell = make_cell(mode=mode, precision="bf16", vocabulary=2000)
+        values, _ = measured(engine, cell)
+        assert values["autocast_copies_bytes"] == 2 * steps.matrix_parameters(cell)
+    assert measured(engine, make_cell(mode="forward"))[0]["autocast_copies_bytes"] == 0
+
+
+@pytest.mark.parametrize("changes", [{}, {"precision": "bf16"}, {"checkpoint_blocks": 1}, {"mode": "inference"}, WIDE])
+def test_being_looked_at_takes_no_memory(engine: LocalEngine, changes: dict[str, Any]) -> None:
+    """The same step in this process, without hooks or modes, by the sum of the profiler's events; it leaves out what
+    the tables hold. A few numbers of 8 bytes come and go with every operator."""
+    cell = make_cell(**changes)
+    values, _ = measured(engine, cell)
+    unseen = measured_peak_bytes(step_cell(cell))
+    assert values["peak_allocated_bytes"] == pytest.approx(unseen, abs=64)
+
+
+def test_checkpointing_keeps_the_stream_and_little_else(engine: LocalEngine) -> None:
+    (kept, found), (values, again) = (measured(engine, make_cell(checkpoint_blocks=blocks)) for blocks in (0, 1))
+    kept_tensors, details = found["saved_tensors"], again["saved_tensors"]
+    stream = 3 * 48 * 64 * 4
+    # One stream for each of three blocks, and outside of them the tokens, the final norm and the head's input.
+    assert values["saved_bytes"] == 3 * stream + 3 * 48 * 8 + (2 * stream + 3 * 48 * 4) + stream
+    # What the first block saves when it is run again: as much as when nothing is checkpointed, and by the same ones.
+    assert values["block_saved_bytes"] == kept["block_saved_bytes"] == sum(row.storage_bytes for row in details)
+    assert [(row.operation, row.module, row.storage_bytes) for row in details] == [
+        (row.operation, row.module, row.storage_bytes) for row in kept_tensors
+    ]
+    assert values["residual_bytes"] == 0
+    # At the peak one block's activations are there again, and count as such.
+    assert kept["block_saved_bytes"] / 2 < values["activations_bytes"] < kept["activations_bytes"] / 2
+
+
+def test_checkpointed_weight_copies_are_not_kept(engine: LocalEngine) -> None:
+    """3 streams of 144 x 64 float32 numbers, the final norm, the head's input and its weights in half precision, and
+    the tokens. The first block's own copies are there while it runs again."""
+    cell = make_cell(checkpoint_blocks=1, precision="bf16")
+    values, details = measured(engine, cell)
+    stream, half = 144 * 64 * 4, 144 * 64 * 2
+    expected = 3 * stream + (2 * stream + 144 * 4) + half + 100 * 64 * 2 + 144 * 8
+    assert values["saved_bytes"] == activations.kept_bytes(cell, device="cpu") == expected == 217_280
+    pairs = beside(activations.block_tensors(cell, device="cpu"), seen(details))
+    assert [pair.ratio for pair in pairs] == [1.0] * len(pairs)
+    assert sum(pair.predicted.is_weight_copy for pair in pairs if pair.predicted) == 7
+
+
+def seen(details: Mapping[str, Any]) -> list[MeasuredTensor]:
+    """The tensors of the first block, as a reader gets them."""
+    return [
+        MeasuredTensor(
+            operation=row.operation, shape=row.shape, size=row.storage_bytes, module=row.module.split(".", 2)[2]
+        )
+        for row in details["saved_tensors"]
+        if row.storage_bytes
+    ]
+
+
+def test_phases(engine: LocalEngine) -> None:
+    values, details = measured(engine, make_cell())
+    peaks = details["phase_peaks"]
+    assert all(isinstance(row, PhasePeakRow) for row in peaks)
+    assert [row.phase for row in peaks] == ["forward", "loss", "backward", "optimizer"]
+    assert max(row.peak_allocated_bytes for row in peaks) == values["peak_allocated_bytes"]
+    assert all(row.end_allocated_bytes <= row.peak_allocated_bytes for row in peaks)
+    held = sum(values[f"{name}_bytes"] for name in ("parameters", "optimizer_state", "inputs", "workspace"))
+    logits = steps.logits_bytes(make_cell())
+    forward, _, backward, optimizer = peaks
+    # The rotary tables and the tokens are kept for backward too, and are there anyway. What the scores of each of the
+    # three layers are divided by is kept as a number of 8 bytes, which hooks do not see.
+    anyway = 3 * 48 * 8 + 2 * 48 * 16 * 4
+    assert forward.end_allocated_bytes == held + values["saved_bytes"] - anyway + 3 * 8 + logits
+    assert backward.end_allocated_bytes == held + values["parameters_bytes"] + logits + 4  # all gradients, the loss
+    assert optimizer.end_allocated_bytes == held + logits + 4
+
+
+def test_other_ways_to_train_are_followed_too(engine: LocalEngine) -> None:
+    for changes in ({"precision": "fp16"}, {"weights_dtype": "bf16", "precision": "bf16"}, {"optimizer": "for-loop"},
+                    {"attention": "sdpa-flash"}, {"mode": "backward"}):  # fmt: skip
+        cell = make_cell(**changes)
+        values, details = measured(engine, cell)
+        assert values["residual_bytes"] == 0, changes
+        pairs = beside(activations.block_tensors(cell, device="cpu"), seen(details))
+        assert {pair.ratio for pair in pairs} == {1.0}, changes
+        assert values["parameters_bytes"] == steps.parameter_bytes(cell)
+        assert values["optimizer_state_bytes"] == steps.optimizer_state_bytes(cell)
+        assert values["saved_bytes"] == activations.saved_bytes(cell, device="cpu").total, changes
+
+
+def test_what_this_device_has_not_is_skipped(engine: LocalEngine) -> None:
+    found = outcome(engine, make_cell(attention="sdpa-efficient"))
+    assert found.status == "skipped"
+    assert found.message is not None
+    assert "sdpa-efficient" in found.message
+
+
+def test_running_out_of_memory_is_a_status(engine: LocalEngine) -> None:
+    """Scores of 200,000 x 200,000 for four heads: 640 GB."""
+    found = outcome(engine, make_cell(batch=1, context=200_000, mode="inference"))
+    assert (found.status, found.failed_phase) == ("oom", "forward")
+
+
+def test_cudas_counters_and_segments_worked_out_by_hand() -> None:
+    """What the caching allocator would say of a step that holds 1,000 bytes and takes 600 and 300 more: the 300 are
+    scratch of a library, 4,096 bytes were reserved before and 2,048 in the step, after its peak. It rounds 1,890 bytes
+    asked for up to 2,048; ten bytes that were there at the peak nobody asked for."""
+    begin = 1_000_000
+    events = [Event(10, 64, 1000), Event(begin + 10_000, 2000, 600), Event(begin + 20_000, 3000, 300),
+              Event(begin + 30_000, 2000, -600), Event(begin + 40_000, 9000, 400)]  # fmt: skip
+    recorded = Recorded(events=events, reserved=[(0, 4096), (4, 2048)])
+    marks = [
+        Mark(begin, allocated=1024, peak_allocated=5000, reserved=4096, driver=9000),
+        Mark(begin + 25_000, allocated=2048, peak_allocated=2048, peak_requested=1890, reserved=4096, driver=9000),
+        Mark(begin + 50_000, allocated=1024, peak_allocated=2048, peak_requested=1900, reserved=6144, driver=11_000),
+        Mark(begin + 60_000, allocated=1024, peak_allocated=1900, peak_requested=1800, reserved=6144, driver=11_000),
+    ]
+    observer = Observer(torch.nn.Module())
+    observer.notes = [Note(begin, 64, "parameter"), Note(begin + 15_000, 2000, "activation")]
+    found = RecordedStep(
+        observer=observer,
+        recorded=recorded,
+        timeline=step_timeline(recorded, marks=marks, observer=observer),
+        marks=marks,
+        residual_stream_bytes=0,
+        build_seconds=0,
+        measure_seconds=0,
+    )
+    job = Job(experiment="memory", cell=make_cell(mode="backward"), run_id=new_id(), cell_id=new_id(), device="cuda",
+              device_name="")  # fmt: skip
+    peaks = phase_peaks(found, job)
+    assert [(row.phase, row.peak_allocated_bytes, row.end_allocated_bytes) for row in peaks] == [
+        ("forward", 2048, 2048), ("loss", 2048, 1024), ("backward", 1900, 1024)
+    ]  # fmt: skip
+    values = peak_values(found, peaks)
+    assert values["peak_phase"] == "forward"
+    assert (values["peak_allocated_bytes"], values["peak_reserved_bytes"], values["peak_driver_bytes"]) == (
+        2048, 6144, 11_000
+    )  # fmt: skip
+    assert (values["parameters_bytes"], values["activations_bytes"], values["temporaries_bytes"]) == (1000, 600, 300)
+    assert values["fragmentation_bytes"] == 4096 - 2048
+    assert values["rounding_bytes"] == 2048 - 1890
+    assert values["residual_bytes"] == 2048 - (1000 + 600 + 300) - (2048 - 1890) == -10
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("mode", ["inference", "forward", "train"])
+def test_the_parts_are_the_peak_on_a_gpu(engine: LocalEngine, mode: str, precision: str) -> None:
+    cell = make_cell(**size_named("small").numbers, batch=4, context=128, mode=mode, precision=precision, timeline=True)
+    job = Job(experiment="memory", cell=cell, run_id=new_id(), cell_id=new_id(), device="cuda", device_name="")
+    found = engine.measure(job, timeout_s=300)
+    assert found.status == "ok", found.message
+    values = found.measurement.values
+    assert values["parameters_bytes"] == steps.parameter_bytes(cell)
+    assert values["optimizer_state_bytes"] == steps.optimizer_state_bytes(cell)
+    assert abs(values["residual_bytes"]) <= 0.02 * values["peak_allocated_bytes"]
+    assert 0 < values["rounding_bytes"] < 0.1 * values["peak_allocated_bytes"]
+    predicted = steps.predicted_peak(cell, device="cuda", gpu=torch.cuda.get_device_name())
+    for part, size in predicted.parts.items():
+        assert values[f"{part}_bytes"] == pytest.approx(size, abs=4096), part
+    if mode != "inference":
+        assert values["block_saved_bytes"] == activations.saved_bytes(cell, device="cuda").block
+    (timeline,) = found.measurement.details["timelines"]
+    assert isinstance(timeline, TimelineRow)
+    assert timeline.lost_events == 0
+
+
+def test_a_sweep_leaves_every_row_in_the_file(tmp_path: Path) -> None:
+    db = tmp_path / "results.duckdb"
+    asked = "--sizes toy-64 --contexts 16 --batch 1 --modes train --precisions fp32 --timeline --device cpu"
+    done = run("sweep", "--experiment", "memory", *shlex.split(asked), db=db)
+    assert done.returncode == 0, done.stdout
+    (row,) = rows(db, "SELECT * FROM memory")
+    assert (row["status"], row["timeline"], row["residual_bytes"]) == ("ok", True, 0)
+    assert row["parameters_bytes"] == steps.parameter_bytes(
+        MemoryCell(**{name: row[name] for name in MemoryCell.names()})
+    )
+    counts = "SELECT (SELECT count(*) FROM {}) AS found, (SELECT any_value(cell_id) FROM {}) AS cell_id"
+    for table in ("phase_peaks", "saved_tensors", "timelines", "allocations", "stacks", "marks"):
+        (found,) = rows(db, counts.format(table, table))
+        assert found["found"] > 0, table
+        assert found["cell_id"] == row["cell_id"]

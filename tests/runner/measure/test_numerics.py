@@ -1,0 +1,311 @@
+"""What precision costs: sums against NumPy, errors against float64 written twice, statistics by hand, dtypes."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from runner.analysis import floats
+from runner.errors import Skipped
+from runner.job import Job, Measurement
+from runner.measure.machine import precision
+from runner.measure.machine.device import Device
+from runner.measure.numerics import dtypes, normalization
+from runner.measure.numerics.errors import (
+    Pass,
+    errors,
+    measure_numerics,
+    reference_dtype,
+    reference_pass,
+    scaled_pass,
+    widen,
+)
+from runner.measure.timing.step import ModelStep
+from runner.models.transformer import ROPE_BASE
+from runner.schema import (
+    AccumulationCell,
+    DtypeRow,
+    FloatName,
+    NormalisationRow,
+    NumericsCell,
+    PartialSumRow,
+    new_id,
+)
+from runner.store.queries.latest import Rows
+from runner.store.queries.numerics import accumulations, precisions, sensitivities
+from tests.command import rows as read
+from tests.command import run
+from tests.runner.models.reference_model import logits as reference_logits
+
+CPU = Device("cpu")
+NUMPY: dict[str, Any] = {"fp16": np.float16, "fp32": np.float32, "fp64": np.float64}
+#: Four ways to add a thousand hundredths, and the sums that the assignment's text leads to.
+SUMS = [("fp32", "fp32", False, 10.0001335), ("fp16", "fp16", False, 9.953125),
+        ("fp32", "fp16", False, 10.0021362), ("fp32", "fp16", True, 10.0021362)]  # fmt: skip
+TINY = {"d_model": 16, "d_ff": 24, "layers": 2, "heads": 2, "vocabulary": 32, "batch": 2, "context": 6}
+
+
+def cell(**asked: Any) -> NumericsCell:
+    values: dict[str, Any] = {**TINY, "precision": "bf16", **asked}
+    return NumericsCell(**values)
+
+
+def measured(asked: NumericsCell | AccumulationCell, *, limit_bytes: int | None = None) -> Measurement:
+    job = Job(experiment="numerics", cell=asked, run_id=new_id(), cell_id=new_id(), device="cpu", device_name="",
+              limit_bytes=limit_bytes)  # fmt: skip
+    return measure_numerics(job, lambda doing: None)
+
+
+# -------------------------------------------------------------------------------------------------------------- formats
+
+
+@pytest.mark.parametrize("value", [1.0, 0.01, 9.953125, 10.0, 2047.0, 6e-5, 3e-8, 0.0])
+def test_spacing_and_rounding_are_numpys(value: float) -> None:
+    names: tuple[FloatName, ...] = ("fp16", "fp32", "fp64")
+    for name in names:
+        kind = NUMPY[name]
+        assert floats.rounded(value, name) == float(kind(value)), name
+        assert floats.spacing(float(kind(value)), name) == float(np.spacing(kind(value))), name
+    assert floats.rounded(value, "bf16") == torch.tensor(value, dtype=torch.bfloat16).item()
+
+
+def test_the_ends_of_a_format() -> None:
+    assert floats.rounded(65519.0, "fp16") == 65504.0 == floats.FORMATS["fp16"].largest
+    assert floats.rounded(65520.0, "fp16") == math.inf
+    assert floats.rounded(-1e6, "fp16") == -math.inf
+    for name, kind in dtypes.DTYPES.items():
+        assert floats.FORMATS[name].largest == torch.finfo(kind).max
+        assert floats.spacing(1.0, name) == torch.finfo(kind).eps
+
+
+# ----------------------------------------------------------------------------------------------------------------- sums
+
+
+@pytest.mark.parametrize(("accumulator", "addend", "upcast", "expected"), SUMS)
+def test_the_four_sums_bit_by_bit(accumulator: FloatName, addend: FloatName, upcast: bool, expected: float) -> None:
+    values = measured(AccumulationCell(accumulator=accumulator, addend=addend, upcast=upcast)).values
+    held, total, slip = NUMPY[addend](0.01), NUMPY[accumulator](0), None
+    for count in range(1, 1001):
+        before, total = total, NUMPY[accumulator](total + NUMPY[accumulator](held))
+        if slip is None and abs(float(total) - float(before) - float(held)) > 0.1 * float(held):
+            slip = count
+    assert values["total"] == float(total)
+    assert f"{values['total']:.9g}" == f"{expected:.9g}"
+    assert values["rounded_value"] == float(held)
+    assert values["spacing"] == float(np.spacing(total))
+    assert values["last_increment"] == float(total) - float(before)
+    assert values["slips_at"] == slip
+    assert values["error"] == values["total"] - 10.0
+
+
+def test_fp16_slips_where_its_numbers_are_too_far_apart() -> None:
+    """From 4 on they are 1/256 apart: the nearest to 0.0100021 is 3/256, a sixth too much. Near 10 it is 1/128."""
+    found = measured(AccumulationCell(accumulator="fp16", addend="fp16"))
+    partial = {row.addend: row for row in found.details["partial_sums"] if isinstance(row, PartialSumRow)}
+    slips_at = found.values["slips_at"]
+    assert 4.0 <= partial[slips_at].total < 4.0 + 2 / 128
+    assert partial[slips_at].spacing == 1 / 256
+    assert found.values["last_increment"] == found.values["spacing"] == 1 / 128
+    assert 100 <= len(partial) <= 102
+    assert max(partial) == 1000
+    assert partial[1000].total == 9.953125
+
+
+# ----------------------------------------------------------------------------------------------------------- the errors
+
+
+def exact_tables(context: int, head_width: int) -> torch.Tensor:
+    angles = np.outer(np.arange(context), ROPE_BASE ** (-np.arange(0, head_width, 2) / head_width))
+    cosine, sine = np.cos(angles).repeat(2, axis=-1), np.sin(angles).repeat(2, axis=-1)
+    sine[:, ::2] *= -1
+    return torch.from_numpy(np.stack((cosine, sine)))
+
+
+def test_the_reference_is_float64_throughout() -> None:
+    """Against the model in NumPy, to the last digits; with float32 anywhere on the way they would differ at 1e-7."""
+    step = ModelStep(cell(precision="fp32", attention="sdpa").step(), CPU)
+    widen(step.model, torch.float64)
+    step.model.rope_2te = exact_tables(6, 8)  # those of the model are rounded to float32, on purpose
+    weights = {name: value.detach().numpy() for name, value in step.model.state_dict().items()}
+    expected = reference_logits(weights, step.inputs.numpy(), heads=2)
+    found = step.model(step.inputs)
+    assert found.dtype == torch.float64
+    np.testing.assert_allclose(found.detach().numpy(), expected, rtol=1e-11, atol=1e-13)
+
+
+def test_the_gradients_of_the_reference_by_differences() -> None:
+    """Along a random direction, (L(w + hv) − L(w − hv)) / 2h is the gradient times v."""
+    step = ModelStep(cell(precision="fp32").step(), CPU)
+    expected = reference_pass(step, torch.float64, device=CPU)
+    torch.manual_seed(1)
+    direction = {name: torch.randn_like(value) for name, value in step.model.named_parameters()}
+    losses = []
+    for h in (1e-5, -2e-5):
+        with torch.no_grad():
+            for name, value in step.model.named_parameters():
+                value.add_(direction[name], alpha=h)
+            found = step.model(step.inputs).flatten(0, 1)
+            losses.append(torch.nn.functional.cross_entropy(found, step.targets).item())
+    along = sum((expected.gradients[name] * direction[name]).sum().item() for name in direction)
+    assert (losses[0] - losses[1]) / 2e-5 == pytest.approx(along, rel=1e-7)
+
+
+def test_errors_against_a_second_computation() -> None:
+    """The row's errors of bf16 beside the same passes made here, the reference in NumPy."""
+    values = measured(cell()).values
+    step = ModelStep(cell().step(), CPU)
+    weights = {name: value.detach().double().numpy() for name, value in step.model.state_dict().items()}
+    expected = reference_logits(weights, step.inputs.numpy(), heads=2)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = step.model(step.inputs)
+        loss = torch.nn.functional.cross_entropy(found.flatten(0, 1), step.targets)
+    off = found.detach().double().numpy() - expected
+    assert values["logits_error"] == pytest.approx(np.linalg.norm(off) / np.linalg.norm(expected), rel=1e-4)
+    flat, targets = expected.reshape(-1, 32), step.targets.numpy()
+    exact = np.mean(np.log(np.exp(flat).sum(axis=1)) - flat[np.arange(12), targets])
+    assert values["reference_loss"] == pytest.approx(exact, rel=1e-7)
+    assert values["loss"] == loss.item()
+    assert values["loss_error"] == pytest.approx(abs(loss.item() - exact) / exact, rel=1e-2)
+    assert 1e-3 < values["gradient_error"] <= values["worst_gradient_error"] < 0.1
+    assert values["reference"] == "fp64"
+
+
+def test_errors_by_hand() -> None:
+    """Gradients (3, 4) and (0, 0, 12) for (3, 0) and (5, 0, 12): off by 4 and by 5, of √(9 + 169)."""
+
+    def made(*gradients: list[float], loss: float) -> Pass:
+        named = {name: torch.tensor(values) for name, values in zip("ab", gradients, strict=True)}
+        return Pass(loss=torch.tensor(loss), logits=torch.ones(2), gradients=named)
+
+    found = errors(made([3, 4], [0, 0, 12], loss=2.2), made([3, 0], [5, 0, 12], loss=2.0), is_reference=False)
+    assert found["gradient_error"] == pytest.approx(math.sqrt((16 + 25) / (9 + 169)))
+    assert (found["worst_gradient"], found["worst_gradient_error"]) == ("a", pytest.approx(4 / 3))
+    assert found["loss_error"] == pytest.approx(0.1)
+    assert found["zero_gradient_share"] == pytest.approx(1 / 3)
+    lost = errors(made([3, math.inf], [0, 0, 12], loss=math.nan), made([3, 0], [5, 0, 12], loss=2), is_reference=False)
+    assert [lost[name] for name in ("loss", "loss_error", "gradient_error", "worst_gradient")] == [None] * 4
+
+
+def test_a_precision_is_finer_than_the_next() -> None:
+    found = {name: measured(cell(precision=name)).values for name in ("fp32", "fp16", "bf16")}
+    sizes = [found[name]["gradient_error"] for name in ("fp32", "fp16", "bf16")]
+    assert sizes[0] < 5e-6 < sizes[1] < sizes[2] < 5e-2
+    assert found["fp16"]["loss_scale"] == 2**16
+    assert found["bf16"]["loss_scale"] is None
+    assert found["fp16"]["unscaled_zero_gradient_share"] >= found["fp16"]["zero_gradient_share"]
+    assert all(values["matmul_precision"] == "ieee" for values in found.values())
+
+
+def test_the_gradient_scale_is_halved_until_gradients_are_finite() -> None:
+    precision.apply("fp16", CPU)
+    step = ModelStep(cell(precision="fp16").step(), CPU)
+    usual = scaled_pass(step)
+    step.scaler.update(2.0**28)
+    found = scaled_pass(step)
+    assert usual.loss_scale == 2**16
+    assert found.loss_scale is not None
+    assert 2**16 <= found.loss_scale < 2**28
+    for name, gradient in usual.gradients.items():
+        torch.testing.assert_close(found.gradients[name], gradient, rtol=1e-2, atol=1e-4)
+
+
+def test_a_reference_that_is_too_much_is_fp32_and_fp32_has_no_error_then() -> None:
+    assert reference_dtype(cell(), CPU, limit_bytes=None) == "fp64"
+    large = replace(cell(), d_model=1600, d_ff=4288, layers=48, heads=25, vocabulary=10_000, batch=4, context=512)
+    assert reference_dtype(large, CPU, limit_bytes=2**60) == "fp32"
+    assert reference_dtype(cell(), Device("mps") if torch.backends.mps.is_available() else CPU, limit_bytes=1) == "fp32"
+    values = measured(cell(precision="fp32"), limit_bytes=1).values
+    assert values["loss"] == values["reference_loss"]
+    assert (values["reference"], values.get("gradient_error"), values.get("loss_error")) == ("fp32", None, None)
+    assert measured(cell(precision="bf16"), limit_bytes=1).values["gradient_error"] > 1e-3
+
+
+def test_tf32_is_skipped_where_there_is_none() -> None:
+    with pytest.raises(Skipped, match="TF32 needs an NVIDIA GPU"):
+        measured(cell(precision="tf32"))
+
+
+# --------------------------------------------------------------------------------------------- dtypes and normalization
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_dtypes_are_those_of_a_pass_done_by_hand(name: str) -> None:
+    kind = getattr(torch, name)
+    seen = dtypes.toy_pass(torch.autocast("cpu", dtype=kind), device=torch.device("cpu"), weights=torch.float32)
+    toy, x = dtypes.Toy(), torch.randn(8, dtypes.TOY_INPUTS)
+    with torch.autocast("cpu", dtype=kind):
+        first = toy.first(x)
+        normed = toy.layer_norm(torch.relu(first))
+        logits = toy.last(normed)
+        loss = torch.nn.functional.cross_entropy(logits, torch.zeros(8, dtype=torch.int64))
+    by_hand = {key: str(value.dtype)[6:] for key, value in (("first", first), ("layer_norm", normed), ("last", logits))}
+    assert {key: seen.outputs[key] for key in by_hand} == by_hand
+    assert by_hand["first"] == seen.logits == name
+    assert seen.loss == str(loss.dtype)[6:] == "float32"
+    assert set(seen.parameters.values()) == set(seen.gradients.values()) == {"float32"}
+
+
+def test_dtypes_of_the_transformer() -> None:
+    found = [row for row in measured(cell()).details["dtypes"] if isinstance(row, DtypeRow)]
+    by_module = {(row.model, row.part, row.module): row.dtype for row in found}
+    assert by_module["transformer", "output", "blocks.0.attention.query"] == "bfloat16"
+    assert by_module["transformer", "output", "blocks.0.attention_norm"] == "float32"
+    assert by_module["transformer", "logits", ""] == "bfloat16"
+    assert by_module["transformer", "gradient", "head.weight"] == "float32"
+    assert not any(".1." in row.module for row in found)
+    held = measured(cell(weights_dtype="bf16")).details["dtypes"]
+    assert {row.dtype for row in held if isinstance(row, DtypeRow) and row.part != "loss"} == {"bfloat16"}
+
+
+def test_overflow_by_hand() -> None:
+    """300² = 90,000: more than fp16's 65,504, and in bf16 176 · 512 = 90,112. Half of these tokens are of ones."""
+    x = torch.ones(1, 4, 16)
+    x[:, :2] = 300
+    found = normalization.compared(x, statistic="mean of squares", computed_in="fp16")
+    assert found == {"error": None, "overflowed_share": 0.5, "underflowed_share": 0.0}
+    coarse = normalization.compared(x, statistic="mean of squares", computed_in="bf16")
+    assert coarse["overflowed_share"] == 0
+    assert coarse["error"] == pytest.approx(math.sqrt(2 * 112**2 / (2 * 90_000**2 + 2)), rel=1e-6)
+    # 1/√∞ is 0: the output of those tokens is nothing at all, and nobody is told.
+    output = normalization.compared(x, statistic="output", computed_in="fp16")
+    assert (output["overflowed_share"], output["underflowed_share"]) == (0.0, 0.5)
+    tiny = normalization.compared(x / 300 * 2**-14, statistic="mean of squares", computed_in="fp16")
+    assert tiny["underflowed_share"] == 1.0
+
+
+def test_streams_of_the_first_and_the_last_block() -> None:
+    assert [normalization.spread(layers) for layers in (1, 2, 4, 12)] == [[0], [0, 1], [0, 1, 2, 3], [0, 4, 7, 11]]
+    found = [row for row in measured(cell()).details["normalisation"] if isinstance(row, NormalisationRow)]
+    assert {row.layer for row in found} == {0, 1}
+    by_dtype = {row.computed_in: row.error for row in found if row.scale == 1 and row.layer == 0
+                and row.statistic == "variance"}  # fmt: skip
+    assert (by_dtype["fp32"] or 1) < 1e-6 < (by_dtype["fp16"] or 0) < (by_dtype["bf16"] or 0) < 1e-2
+
+
+# ------------------------------------------------------------------------------------------------------- a whole sweep
+
+
+def test_a_sweep_and_what_show_says_of_it(tmp_path: Path) -> None:
+    db = tmp_path / "results.duckdb"
+    shape = ",".join(f"{name}={TINY[name]}" for name in ("d_model", "d_ff", "layers", "heads", "vocabulary"))
+    words = ("--experiment", "numerics", "--shape", shape, "--contexts", "6", "--batch", "2", "--device", "cpu")
+    done = run(
+        "sweep", *words, "--sums", "fp32,fp16,fp16-in-fp32,fp16-upcast-in-fp32", "--precisions", "fp32,tf32,bf16", db=db
+    )
+    assert done.returncode == 0, done.stdout
+    sums = {(one.row.accumulator, one.row.addend, one.row.upcast): one.row for one in accumulations(db, Rows())}
+    assert {key: f"{row.total:.9g}" for key, row in sums.items()} == {
+        (accumulator, addend, upcast): f"{total:.9g}" for accumulator, addend, upcast, total in SUMS
+    }
+    found = {one.row.precision: one.row for one in precisions(db, Rows())}
+    assert {name: row.status for name, row in found.items()} == {"fp32": "ok", "tf32": "skipped", "bf16": "ok"}
+    assert found["bf16"].gradient_error == measured(cell()).values["gradient_error"]  # the same in another process
+    assert sensitivities(db, found["bf16"].cell_id)
+    assert read(db, "SELECT count(*) AS n FROM dtypes WHERE model = 'toy' AND part = 'parameter'")[0]["n"] == 2 * 4
+    shown = run("show", db=db).stdout
+    assert "9.953125" in shown
+    assert f"{found['bf16'].gradient_error:.1e}" in shown

@@ -1,0 +1,62 @@
+"""A results file of which a block is damaged: what can be read is shown, and what cannot is named."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from runner.errors import DatabaseDamaged, StoreError
+from runner.store.database import look_through, open_reader
+from runner.store.merging import merge
+from runner.store.queries.overview import contents
+from tests.synthetic import rows
+
+BLOCK = 4096
+
+
+def block_of(file: Path, table: str) -> int:
+    """Where the first block of the table's data lies, by DuckDB's own account."""
+    with duckdb.connect(str(file), read_only=True) as con:
+        query = f"SELECT min(block_id) FROM pragma_storage_info('{table}') WHERE block_id >= 0 AND persistent"
+        (block,) = con.execute(query).fetchone() or (0,)
+        (size,) = con.execute("SELECT block_size FROM pragma_database_size()").fetchone() or (0,)
+    return 3 * BLOCK + int(block) * int(size)
+
+
+def damage(file: Path, table: str) -> Path:
+    """4 KiB of zeros in the table's first block."""
+    place, content = block_of(file, table), bytearray(file.read_bytes())
+    content[place + BLOCK : place + 2 * BLOCK] = bytes(BLOCK)
+    file.write_bytes(content)
+    return file
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A small sweep, whose samples fill more than one block with other tables' data."""
+    return rows.store(tmp_path / "results.duckdb", of := rows.run(), rows.laptop(of))
+
+
+def readable(file: Path) -> Mapping[str, bool]:
+    """For each table, whether a reader can have its rows."""
+    found: dict[str, bool] = {}
+    for name in ("runs", "steps", "timings", "samples"):
+        try:
+            with open_reader(file) as con:
+                found[name] = bool(con.execute(f"SELECT count(*), any_value({name}) FROM {name}").fetchall())
+        except DatabaseDamaged as error:
+            found[name] = not all(said in error.got for said in (str(file), f"table {name} ", "checksum"))
+    return found
+
+
+@pytest.mark.parametrize("table", ["samples", "steps"])
+def test_only_queries_of_the_damaged_table_fail(file: Path, tmp_path: Path, table: str) -> None:
+    assert all(readable(file).values())
+    damaged = set(look_through(damage(file, table)).damaged)
+    assert table in damaged
+    assert readable(file) == {name: name not in damaged for name in ("runs", "steps", "timings", "samples")}
+    assert len(contents(file).runs) == (0 if "runs" in damaged else 1)
+    with pytest.raises(StoreError, match=r"results\.duckdb"):
+        merge(file, into=tmp_path / "here.duckdb")
+    assert not (tmp_path / "here.duckdb").exists()

@@ -1,0 +1,156 @@
+"""Results files that somebody else made: nothing in them is executed, and no row that breaks the contract comes in."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from runner.errors import DatabaseForeign, RowsRefused, StepscopeError
+from runner.schema import new_id
+from runner.store.database import look_through, open_reader
+from runner.store.merging import merge
+from runner.store.spool import Spool
+from tests.command import run
+from tests.synthetic import rows
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A results file of one run, which worked."""
+    return rows.store(tmp_path / "there.duckdb", of := rows.run(), [rows.ok(of, rows.asked())])
+
+
+def change(file: Path, *statements: str) -> None:
+    with duckdb.connect(str(file)) as con:
+        for statement in statements:
+            con.execute(statement)
+
+
+def view(table: str, replaced: str) -> tuple[str, str]:
+    """The table's columns, one of them from elsewhere, as a view in its place."""
+    return (f"ALTER TABLE {table} RENAME TO kept", f"CREATE VIEW {table} AS SELECT * REPLACE ({replaced}) FROM kept")
+
+
+SECRET = "known only to this machine"
+
+
+@pytest.mark.parametrize("table", ["runs", "steps"])
+def test_a_view_is_not_executed(file: Path, tmp_path: Path, table: str) -> None:
+    (tmp_path / "secret").write_text(SECRET)
+    column = {"runs": "label", "steps": "message"}[table]
+    change(file, *view(table, f"(SELECT content FROM read_text('{tmp_path / 'secret'}')) AS {column}"))
+    for use in (lambda: merge(file, into=tmp_path / "here.duckdb"), lambda: open_reader(file).__enter__()):
+        with pytest.raises(DatabaseForeign, match=f"{table} is a view") as refused:
+            use()
+        assert SECRET not in str(refused.value)
+    assert not (tmp_path / "here.duckdb").exists()
+    for command in ("list", "show"):
+        said = run(command, db=file)
+        assert (said.returncode, "Traceback" in said.stdout, SECRET in said.stdout) == (2, False, False), said.stdout
+
+
+def test_a_reader_reaches_no_other_file(file: Path, tmp_path: Path) -> None:
+    """Not even by a view that lies beside the tables, or in a schema of its own, and is asked for by name."""
+    (tmp_path / "secret").write_text(SECRET)
+    os.mkfifo(tmp_path / "pipe")
+    source = f"SELECT content FROM read_text('{tmp_path / 'secret'}')"
+    change(file, f"CREATE VIEW other AS {source}", f"CREATE SCHEMA s; CREATE MACRO s.m() AS ({source})")
+    asked = (f"FROM read_text('{tmp_path / 'pipe'}')", source, "FROM file.main.other", "SELECT file.s.m()")
+    for query in (*asked, "SET enable_external_access = true", f"COPY runs TO '{tmp_path / 'out'}'"):
+        with open_reader(file) as con:
+            assert con.execute("SELECT count(*) FROM runs").fetchall() == [(1,)]
+            with pytest.raises((duckdb.PermissionException, duckdb.InvalidInputException)):
+                con.execute(query).fetchall()
+
+
+COMPUTED = {
+    "generated": ("ALTER TABLE marks RENAME TO m", "CREATE TABLE marks (run_id UUID, cell_id UUID, name VARCHAR, at_us "
+                  "BIGINT GENERATED ALWAYS AS (strlen(repeat(name, 1000000000))))"),
+    "checked": ("DROP TABLE marks", "CREATE TABLE marks (run_id UUID, cell_id UUID, at_us BIGINT CHECK (at_us > 7))"),
+    "type": ("ALTER TABLE steps ALTER d_model TYPE VARCHAR",),
+    "nested": ("ALTER TABLE steps ALTER message TYPE VARCHAR[] USING [message]",),
+    "no id": ("ALTER TABLE samples DROP COLUMN cell_id",),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", COMPUTED)
+def test_tables_of_another_making_are_refused(file: Path, tmp_path: Path, kind: str) -> None:
+    change(file, *COMPUTED[kind])
+    with pytest.raises(DatabaseForeign, match=r"computed|is of the type|has no cell_id") as refused:
+        merge(file, into=tmp_path / "here.duckdb")
+    assert str(file) in refused.value.got
+    assert "--db" not in refused.value.do
+    with pytest.raises(DatabaseForeign), open_reader(file):
+        pass
+
+
+#: What is changed, and what the refusal names.
+BAD: dict[str, tuple[str, str]] = {
+    "status": ("UPDATE steps SET status = 'banana'", "1 of steps with status 'banana'"),
+    "width": ("UPDATE steps SET d_model = 2::BIGINT ** 60", "1 of steps with d_model × d_model × layers"),
+    "context": ("UPDATE steps SET context = -1", "1 of steps with context '-1'"),
+    "precision": ("UPDATE steps SET precision = '<b>x</b>'", "1 of steps with precision '<b>x</b>'"),
+    "unstated": ("UPDATE steps SET d_model = NULL", "1 of steps with d_model 'NULL'"),
+    "not a number": ("UPDATE samples SET duration_ms = 'nan'", "of samples with duration_ms 'nan'"),
+    "negative": ("UPDATE timings SET median_ms = -1 WHERE phase = 'step'", "1 of timings with median_ms '-1.0'"),
+    "infinite": ("UPDATE samples SET host_ms = 'inf' WHERE step = 0 AND phase = 'loss'", "with host_ms 'inf'"),
+    "a time": ("UPDATE runs SET started_at = 'infinity'", "1 of runs with started_at 'infinity'"),
+    "a long text": ("UPDATE runs SET label = repeat('x', 2000000)", "1 of runs with label 'xxx"),
+    "twice": ("INSERT INTO samples SELECT * FROM samples LIMIT 1", "2 of samples with the same cell_id"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_rows_that_break_the_contract_stay_outside(file: Path, tmp_path: Path, kind: str) -> None:
+    statement, said = BAD[kind]
+    change(file, statement)
+    with pytest.raises(RowsRefused) as refused:
+        merge(file, into=tmp_path / "here.duckdb")
+    assert said in refused.value.got
+    assert not (tmp_path / "here.duckdb").exists()
+
+
+def test_a_published_table_may_leave_unstated_what_was_asked_for(file: Path, tmp_path: Path) -> None:
+    change(file, "UPDATE steps SET heads = NULL", "UPDATE runs SET source = 'published'")
+    assert merge(file, into=tmp_path / "here.duckdb")["steps"] == 1
+    assert look_through(tmp_path / "here.duckdb").left_out == {}
+
+
+def test_bad_rows_of_a_file_are_left_out_and_counted(file: Path) -> None:
+    """Put there by DuckDB itself, before the first look and after it."""
+    of = rows.run()
+    rows.store(file, of, [rows.ok(of, rows.asked(context=64)), rows.ok(of, rows.asked(context=256))])
+
+    def contexts() -> list[tuple[Any, ...]]:
+        with open_reader(file) as con:
+            return con.execute("SELECT context FROM steps ORDER BY ALL").fetchall()
+
+    change(file, "UPDATE steps SET status = 'banana' WHERE context = 64")
+    assert (contexts(), look_through(file).left_out) == ([(128,), (256,)], {"steps": 1})
+    change(file, "UPDATE steps SET context = -5 WHERE context = 256")
+    assert (contexts(), look_through(file).left_out) == ([(128,)], {"steps": 2})
+    rows.store(file, of, [rows.ok(of, rows.asked(context=512))])
+    assert (contexts(), look_through(file).left_out) == ([(128,), (512,)], {"steps": 2})
+
+
+SPOOLS = {
+    "nested": '{"steps": ' + "[" * 100_000 + "]" * 100_000 + "}",
+    "a list": f'{{"runs": [{{"run_id": "{new_id()}", "sweep_key": ["x"]}}]}}',
+    "a list as id": '{"runs": [{"run_id": ["x"], "sweep_key": "x"}]}',
+    "huge": f'{{"runs": [{{"run_id": "{new_id()}", "sweep_key": "x", "cpu_cores": {"9" * 400}}}]}}',
+    "negative": f'{{"runs": [{{"run_id": "{new_id()}", "sweep_key": "x", "source": "measured", "cpu_cores": -4}}]}}',
+    "a surrogate": f'{{"runs": [{{"run_id": "{new_id()}", "sweep_key": "\\ud800"}}]}}',
+}
+
+
+@pytest.mark.parametrize("kind", SPOOLS)
+def test_a_foreign_spool_is_refused_with_its_file(file: Path, tmp_path: Path, kind: str) -> None:
+    folder = Spool(file).folder
+    folder.mkdir(exist_ok=True)
+    (folder / "0.json").write_text(SPOOLS[kind])
+    with pytest.raises(StepscopeError, match=r"0\.json"):
+        merge(file, into=tmp_path / "here.duckdb")
+    with open_reader(file) as con:
+        assert con.execute("SELECT count(*) FROM runs").fetchall() == [(1,)]

@@ -1,0 +1,189 @@
+"""Results files and spool files with bytes flipped and values exchanged: rows that keep the contract, or one refusal.
+
+Each results file is read by a process of its own, as `import` does; one that DuckDB itself does not survive counts as
+refused, as `extract` turns it into a refusal.
+"""
+
+import json
+import math
+import os
+import shutil
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, get_args
+
+import duckdb
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from runner.errors import StepscopeError
+from runner.schema import Mode, Precision, Status
+from runner.store import extraction
+from runner.store.database import ingest, open_reader
+from runner.store.spool import Spool
+from tests.fuzz import SOAK_EXAMPLES
+from tests.synthetic import rows
+
+#: Inputs an importer: few in the suite, many in `make soak`.
+EXAMPLES = (20, pytest.param(SOAK_EXAMPLES, marks=pytest.mark.soak, id="soak"))
+
+HEADER, BLOCK, WORD = 4096, 262_144, 8
+#: A flip: where in the file, as a share of its length, and which bit.
+FLIPS = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 7)), min_size=1, max_size=3)
+JUNK = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.integers(-(2**70), 2**70), st.floats(), st.text(max_size=8),
+    st.sampled_from(["banana", "nan", "2^60", "'; DROP TABLE runs; --", "\ud800", "\0"]),
+    st.just([]), st.just({"a": [1]}),
+)  # fmt: skip
+SECONDS = 60.0
+
+
+def sealed(content: bytearray, position: int) -> None:
+    """Gives the header or block around `position` the checksum that DuckDB expects of what is in it now."""
+    inside = position >= 3 * HEADER
+    start = 3 * HEADER + (position - 3 * HEADER) // BLOCK * BLOCK if inside else position // HEADER * HEADER
+    length, checksum = BLOCK if inside else HEADER, 5381
+    for word in memoryview(content[start + WORD : start + length]).cast("Q"):
+        checksum ^= word * 0xBF58476D1CE4E5B9 % 2**64
+    content[start : start + WORD] = checksum.to_bytes(WORD, "little")
+
+
+def flipped(content: bytes, flips: Iterable[tuple[float, int]], *, seal: bool) -> bytes:
+    changed = bytearray(content)
+    for share, bit in flips:
+        position = int(share * len(changed))
+        changed[position] ^= 1 << bit
+        if seal:
+            sealed(changed, position)
+    return bytes(changed)
+
+
+def keeps(found: duckdb.DuckDBPyConnection, of: str) -> bool:
+    """Whether rows are as the schema wants them, looked at in Python. `of` is how a table is named in SQL."""
+    steps = found.execute(f"SELECT status, mode, precision, d_model, context FROM {of.format('steps')}").fetchall()
+    times = found.execute(f"SELECT duration_ms, host_ms FROM {of.format('samples')}").fetchall()
+    return all(
+        status in get_args(Status) and mode in get_args(Mode) and precision in get_args(Precision)
+        and 1 <= width <= 2**60 and 1 <= context <= 2**60
+        for status, mode, precision, width, context in steps
+    ) and all(math.isfinite(value) and value >= 0 for pair in times for value in pair if value is not None)  # fmt: skip
+
+
+def outcome(file: Path, folder: Path) -> str:
+    """What becomes of an import of the file, in a forked process within a time limit."""
+    child = os.fork()
+    if child == 0:
+        _read(file, folder)
+    until = time.monotonic() + SECONDS
+    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
+        if time.monotonic() > until:
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+            return "hung"
+        time.sleep(0.002)
+    if os.WIFSIGNALED(ended[1]):
+        return "ended by a signal"
+    return {0: "rows", 3: "refused", 4: "rows that break the contract"}.get(os.WEXITSTATUS(ended[1]), "a traceback")
+
+
+def _read(file: Path, folder: Path) -> None:
+    """In the child, which ends here."""
+    code = 5
+    try:
+        extraction.limit()
+        said = extraction.answer(file, folder)
+        code = 3
+        if "tables" in said:
+            with duckdb.connect() as con:
+                for name in ("steps", "samples"):
+                    if name in said["tables"]:
+                        con.execute(f"CREATE VIEW {name} AS FROM read_parquet('{folder / name}.parquet')")
+                whole = {"steps", "samples"} <= set(said["tables"])
+                code = 0 if not whole or keeps(con, "{}") else 4
+    finally:
+        os._exit(code)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The bytes of a results file with four cells, one of them out of memory."""
+    file, of = tmp_path_factory.mktemp("whole") / "there.duckdb", rows.run()
+    cells = [rows.ok(of, rows.asked(context=context)) for context in (64, 128, 256)]
+    rows.store(file, of, [*cells, rows.failed(of, rows.asked())])
+    return file.read_bytes()
+
+
+@pytest.mark.parametrize("examples", EXAMPLES)
+@pytest.mark.timeout(0)
+def test_a_results_file_with_flipped_bits(whole: bytes, examples: int) -> None:
+    found: Counter[str] = Counter()
+
+    @settings(max_examples=examples, deadline=None, database=None, derandomize=examples < 100,
+              phases=[Phase.generate], suppress_health_check=list(HealthCheck))  # fmt: skip
+    @given(FLIPS, st.booleans())
+    def one(flips: list[tuple[float, int]], seal: bool) -> None:
+        with tempfile.TemporaryDirectory(prefix="stepscope-fuzz-") as temporary:
+            file = Path(temporary, "there.duckdb")
+            file.write_bytes(flipped(whole, flips, seal=seal))
+            said = outcome(file, Path(temporary))
+        found[said] += 1
+        assert said in ("rows", "refused", "ended by a signal"), (said, flips, seal)
+
+    one()
+    print(dict(found))
+    assert found["refused"]
+
+
+@pytest.mark.parametrize("examples", EXAMPLES)
+@pytest.mark.timeout(0)
+def test_a_spool_file_with_exchanged_values(tmp_path: Path, examples: int) -> None:
+    of, template = rows.run(), tmp_path / "template.duckdb"
+    rows.spooled(template, of, rows.ok(of, rows.asked()))
+    (spooled,) = Spool(template).files()
+    document = json.loads(spooled.read_text())
+    rows.store(template, of, [])
+    tables, db = sorted(document), tmp_path / "results.duckdb"
+    found: Counter[str] = Counter()
+
+    @settings(max_examples=examples, deadline=None, database=None, derandomize=examples < 100,
+              phases=[Phase.generate], suppress_health_check=list(HealthCheck))  # fmt: skip
+    @given(st.sampled_from(tables), st.data(), JUNK, FLIPS, st.booleans())
+    def one(table: str, data: st.DataObject, junk: Any, flips: list[tuple[float, int]], bytewise: bool) -> None:
+        changed = json.loads(json.dumps(document))
+        row = changed[table][0]
+        row[data.draw(st.sampled_from(sorted(row)))] = junk
+        content = json.dumps(document if bytewise else changed).encode()
+        _clear(db)
+        Spool(db).folder.mkdir()
+        (Spool(db).folder / "0.json").write_bytes(flipped(content, flips, seal=False) if bytewise else content)
+        found[_ingested(db)] += 1
+
+    one()
+    print(dict(found))
+    assert found["rows"]
+    assert found["set aside"]
+
+
+def _clear(db: Path) -> None:
+    shutil.rmtree(Spool(db).folder, ignore_errors=True)
+    db.unlink(missing_ok=True)
+
+
+def _ingested(db: Path) -> str:
+    """What became of the one file of the spool."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        try:
+            ingest(db, patience_s=5.0)
+        except StepscopeError:
+            return "refused"
+        with open_reader(db) as con:
+            assert keeps(con, "{}")
+            assert con.execute("SELECT count(*) FROM runs").fetchone() is not None
+    left = sorted(path.suffix for path in Spool(db).folder.iterdir() if not path.name.startswith("."))
+    return {(): "rows", (".bad",): "set aside", (".json",): "of a newer version"}[tuple(left)]

@@ -1,0 +1,103 @@
+"""The results of another machine, merged: every row once, and nothing where the file is not one to merge."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from runner.errors import UsageError
+from runner.schema import RunRow
+from runner.store.database import open_reader
+from runner.store.merging import merge
+from runner.store.spool import Spool
+from tests.command import run
+from tests.synthetic import rows
+
+HERE, THERE = {"host": "here"}, {"host": "there", "device_name": "Example GPU"}
+
+
+def store(path: Path, of: RunRow, *sizes: str) -> Path:
+    return rows.store(path, of, [rows.ok(of, rows.asked(size)) for size in sizes])
+
+
+def content(path: Path, table: str) -> list[tuple[Any, ...]]:
+    """All rows as they are, but for the time at which they came into the file."""
+    with open_reader(path) as con:
+        names = [name for name, *_ in con.execute(f"DESCRIBE {table}").fetchall() if name != "ingested_at"]
+        return con.execute(f"SELECT {', '.join(names)} FROM {table} ORDER BY ALL").fetchall()
+
+
+def test_two_machines_become_one_file(tmp_path: Path) -> None:
+    """Two cells there, one of them still waiting in the spool, and one here; the other file and its spool stay."""
+    of, db = rows.run(**THERE), store(tmp_path / "here.duckdb", rows.run(**HERE), "toy-64")
+    other = store(tmp_path / "there.duckdb", of, "toy-64")
+    rows.spooled(other, of, rows.ok(of, rows.asked("toy-128")))
+    both = {table: sorted(content(db, table) + content(other, table), key=str)
+            for table in ("runs", "steps", "timings", "samples")}  # fmt: skip
+    before, waiting = hashlib.sha256(other.read_bytes()).digest(), Spool(other).files()
+    added = merge(other, into=db)
+    assert added == {name: len(content(other, name)) for name in ("runs", "steps", "timings", "samples")}
+    assert added["steps"] == 2
+    for table, expected in both.items():
+        assert sorted(content(db, table), key=str) == expected
+    assert hashlib.sha256(other.read_bytes()).digest() == before
+    assert Spool(other).files() == waiting
+    assert len(waiting) == 1
+
+
+def test_a_file_that_has_grown_is_merged_again(tmp_path: Path) -> None:
+    """The run's own row is there once; only the new cell comes."""
+    of, db = rows.run(**THERE), tmp_path / "here.duckdb"
+    other = store(tmp_path / "there.duckdb", of, "toy-64")
+    merge(other, into=db)
+    assert merge(other, into=db) == {}
+    store(other, of, "toy-128")
+    added = merge(other, into=db)
+    assert (added["steps"], "runs" in added) == (1, False)
+    assert content(db, "steps") == content(other, "steps")
+    assert len(content(db, "runs")) == 1
+
+
+def test_a_file_from_before_an_axis_has_its_default(tmp_path: Path) -> None:
+    other = store(tmp_path / "there.duckdb", rows.run(), "toy-64")
+    with duckdb.connect(str(other)) as con:
+        con.execute("ALTER TABLE steps DROP COLUMN compile_cache")
+    merge(other, into=tmp_path / "here.duckdb")
+    with open_reader(tmp_path / "here.duckdb") as con:
+        assert con.execute("SELECT compile_cache FROM steps").fetchall() == [("shared",)]
+
+
+def test_what_a_newer_version_wrote_is_refused_whole(tmp_path: Path) -> None:
+    other, db = (
+        store(tmp_path / "there.duckdb", rows.run(), "toy-64"),
+        store(tmp_path / "h.duckdb", rows.run(), "toy-64"),
+    )
+    with duckdb.connect(str(other)) as con:
+        con.execute("ALTER TABLE steps ADD COLUMN tomorrow INTEGER")
+    with pytest.raises(UsageError, match=r"does not know: steps\.tomorrow"):
+        merge(other, into=db)
+    assert len(content(db, "runs")) == 1
+
+
+def test_the_command_says_what_came_and_what_cannot(tmp_path: Path) -> None:
+    db, other = tmp_path / "here.duckdb", store(tmp_path / "there.duckdb", rows.run(**THERE), "toy-64", "toy-128")
+    done = run("import", str(other), db=db)
+    assert (done.returncode, done.stdout.strip()[:25]) == (0, "1 run, cells: 2 of steps;"), done.stdout
+    assert "Nothing new" in run("import", str(other), db=db).stdout
+    foreign, cut = tmp_path / "foreign.duckdb", tmp_path / "cut.duckdb"
+    with duckdb.connect(str(foreign)) as con:
+        con.execute("CREATE TABLE runs (name VARCHAR)")
+    cut.write_bytes(other.read_bytes()[:20_000])
+    before = content(db, "samples")
+    for words, said in (
+        ((str(db),), "is the file to merge into"),
+        ((str(other), "--label", "theirs"), "keep the labels they have"),
+        ((str(foreign),), "holds no results"),
+        ((str(cut),), "not a results file"),
+    ):
+        refused = run("import", *words, db=db)
+        assert refused.returncode == 2, refused.stdout
+        assert said in " ".join(refused.stdout.split()), refused.stdout
+    assert content(db, "samples") == before

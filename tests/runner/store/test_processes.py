@@ -1,0 +1,161 @@
+"""Several processes at one results file: readers, writers, one that is killed, one whose disk is full."""
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.errors import DatabaseBusy, StoreError
+from runner.store import database
+from runner.store.database import ingest, open_reader
+from runner.store.spool import Spool
+from tests.bench.store import trial
+from tests.synthetic.stored import counts, made, read, write_cell
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    return tmp_path / "results.duckdb"
+
+
+def python(code: str, *arguments: object, **options: Any) -> subprocess.Popen[str]:
+    """A process of its own that has the store at hand."""
+    prelude = (
+        "import sys, time, duckdb\nfrom runner.store.database import ingest\nfrom runner.store.spool import Spool\n"
+    )
+    command = [sys.executable, "-c", prelude + code, *map(str, arguments)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options)
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate()
+
+
+HOLD = "con = duckdb.connect(sys.argv[1]); print('held', flush=True); time.sleep(float(sys.argv[2])); con.close()"
+
+
+def test_a_file_that_another_process_holds_is_busy(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made(db)
+    monkeypatch.setattr(database, "READER_PATIENCE_S", 0.3)
+    holder = python(HOLD, db, 60)
+    try:
+        assert said(holder) == "held"
+        write_cell(db)
+        began = time.monotonic()
+        assert ingest(db) == 0
+        assert time.monotonic() - began < 30.0, "it waited for the other one to end"
+        with pytest.raises(DatabaseBusy, match="another program"):
+            read(db, "FROM steps")
+    finally:
+        end(holder)
+    assert ingest(db) == 1
+
+
+def test_a_reader_waits_for_a_writer_that_is_soon_done(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made(db)
+    monkeypatch.setattr(database, "READER_PATIENCE_S", 60.0)
+    holder = python(HOLD, db, 0.3)
+    try:
+        assert said(holder) == "held"
+        assert counts(db)[0] == 3
+    finally:
+        end(holder)
+
+
+def test_readers_of_one_process_do_not_undo_each_others_lock(db: Path) -> None:
+    made(db)
+    write_cell(db)
+    with open_reader(db) as con:
+        thread = threading.Thread(target=lambda: counts(db))
+        thread.start()
+        thread.join()
+        writer = python("print(ingest(sys.argv[1]), flush=True)", db)
+        assert said(writer) == "0", "a writer changed the file under a reader"
+        writer.communicate()
+        assert con.execute("SELECT count(*) FROM steps").fetchone() == (4,)
+    assert ingest(db) == 1
+
+
+def test_four_readers_without_pause_see_every_cell_and_no_error(db: Path) -> None:
+    result = trial(db, cells=20, cell_s=0.02)
+    assert result.errors == []
+    assert result.lost == 0
+    assert result.reads >= 4
+    assert len(result.added_ms) == 20
+
+
+def kill_ingest(db: Path, *, after_s: float) -> None:
+    """Kill a process that does nothing but ingest, so long after it began."""
+    victim = python("print('ready', flush=True)\nwhile True: ingest(sys.argv[1])", db)
+    assert said(victim) == "ready"
+    time.sleep(after_s)
+    victim.send_signal(signal.SIGKILL)
+    victim.communicate()
+
+
+def test_kill_9_while_ingesting_loses_and_duplicates_nothing(db: Path) -> None:
+    ids = set()
+    for kill in range(10):
+        ids |= {write_cell(db).cell_id for _ in range(8)}
+        kill_ingest(db, after_s=0.25 * (kill * 0.618 % 1))  # spread evenly
+        assert counts(db) == (len(ids), len(ids), 3 * len(ids), 1)
+    while ingest(db):
+        pass
+    assert Spool(db).files() == []
+    assert {cell_id for (cell_id,) in read(db, "SELECT cell_id FROM file.main.steps")} == ids
+    assert counts(db) == (len(ids), len(ids), 3 * len(ids), 1)
+    assert not list(Spool(db).folder.glob("*.bad"))
+
+
+@pytest.mark.parametrize("after_s", [0.01, 0.02, 0.03, 0.04, 0.05, 0.06])
+def test_kill_9_while_the_file_is_made_leaves_none_or_a_whole_one(db: Path, after_s: float) -> None:
+    write_cell(db)
+    kill_ingest(db, after_s=after_s)
+    assert counts(db) == (1, 1, 3, 1)
+    ingest(db)
+    assert counts(db) == (1, 1, 3, 1)
+    assert Spool(db).files() == []
+
+
+FULL = """
+import resource
+limit = int(sys.argv[2])
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+try:
+    print(ingest(sys.argv[1]))
+except Exception as error:
+    print(type(error).__name__)
+try:
+    from runner.schema import RunRow, new_id
+    Spool(sys.argv[1]).write({"runs": [RunRow(run_id=new_id(), sweep_key="x" * limit)]}, "too-long")
+    print("written")
+except OSError:
+    print("OSError")
+"""
+
+
+def test_a_full_disk_loses_nothing(db: Path) -> None:
+    made(db)
+    for _ in range(3):
+        write_cell(db)
+    waiting = Spool(db).files()
+    output, _ = python(FULL, db, 4096).communicate()
+    assert output.split() == [StoreError.__name__, "OSError"]
+    assert set(waiting) >= set(Spool(db).files())
+    assert not list(Spool(db).folder.glob("*.tmp")) + list(Spool(db).folder.glob(".*.tmp"))
+    assert counts(db) == (6, 6, 18, 1)
+    while ingest(db):
+        pass
+    assert counts(db) == (6, 6, 18, 1)
+    assert Spool(db).files() == []

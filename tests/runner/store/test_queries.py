@@ -1,0 +1,228 @@
+"""The app's questions to the file, against values worked out by hand."""
+
+import itertools
+import time
+from datetime import timedelta
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+from runner.analysis.compare.speedups import compare
+from runner.errors import DatabaseMissing
+from runner.schema import TABLES, StepCell, utc_now
+from runner.store.queries import overview, progress, raw, steps, tables
+from runner.store.queries import rows as stored
+from runner.store.queries.selection import Selection, Shape
+from runner.store.queries.tables import MOST_ROWS, Window
+from runner.store.queries.trust import audited
+from runner.store.spool import Spool
+from tests.synthetic import rows
+
+
+@pytest.fixture(scope="module")
+def laptop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    of = rows.run(label="first look")
+    return rows.store(tmp_path_factory.mktemp("queries") / "results.duckdb", of, rows.laptop(of))
+
+
+def test_contents(laptop: Path) -> None:
+    """29 cells: 18 of the grid of which 2 failed, 4 compiled, 3 inference, and a warm-up ablation of 4."""
+    held = overview.contents(laptop)
+    assert [(run.label, run.ok, run.failed, run.skipped) for run in held.runs] == [("first look", 27, 2, 0)]
+    assert held.machines == ("Example CPU · bench1",)
+    assert [shape.d_model for shape in held.shapes] == [64, 128, 256]
+    assert held.contexts == (64, 128, 256)
+    assert set(held.precisions) == {"fp32", "bf16"}
+    assert set(held.modes) == {"train", "inference"}
+
+
+def test_the_edition_follows_the_data(tmp_path: Path) -> None:
+    """A copy has the same edition, a further row another; whether rows wait in the spool does not matter."""
+    of, path = rows.run(), tmp_path / "a.duckdb"
+    rows.spooled(path, of, rows.ok(of, rows.asked()))
+    before = overview.contents(path).edition
+    rows.store(path, of, [])
+    copy = tmp_path / "b.duckdb"
+    copy.write_bytes(path.read_bytes())
+    assert overview.contents(path).edition == overview.contents(copy).edition == before
+    rows.store(path, of, [rows.ok(of, rows.asked(context=64))])
+    assert overview.contents(path).edition != before
+
+
+def test_measured_times(laptop: Path) -> None:
+    """The synthetic step is symmetric about layers * d_model**1.5 * context / 20,000 ms, so that is its median."""
+    cells = steps.measured(laptop, Selection(mode="train", precisions=("fp32",), backends=("eager",)))
+    found = {(cell.cell.d_model, cell.cell.context): cell for cell in cells}
+    assert list(found) == list(itertools.product((64, 128, 256), (64, 128, 256)))
+    whole = found[128, 64].times["step"]
+    assert whole.median_ms == pytest.approx(3 * 128**1.5 * 64 / 20_000, rel=1e-9)
+    assert whole.low_ms < whole.median_ms < whole.high_ms  # type: ignore[operator]
+    assert whole.n == 11
+    assert found[128, 64].times["backward"].median_ms == pytest.approx(0.56 * whole.median_ms, rel=1e-9)
+    assert sorted(found[128, 64].times) == ["backward", "forward", "forward_backward", "loss", "optimizer", "step"]
+
+
+def test_a_failed_cell_keeps_its_key_and_reason(laptop: Path) -> None:
+    cells = steps.measured(laptop, Selection(mode="train", contexts=(256,), shapes=(Shape(**rows.TOYS["toy-256"]),)))
+    assert [(cell.status, cell.failed_phase, cell.times) for cell in cells] == [
+        ("oom", "backward", {}),
+        ("timeout", "warmup", {}),
+    ]
+    assert cells[0].message == "tried to allocate 2.5 GiB; 1.1 GiB are free"
+
+
+def test_the_longest_warmup_answers(laptop: Path) -> None:
+    """Of five cells that differ in effort alone, one is shown: the most thorough."""
+    one = Selection(
+        mode="train",
+        shapes=(Shape(**rows.TOYS["toy-256"]),),
+        contexts=(128,),
+        precisions=("fp32",),
+        backends=("eager",),
+    )
+    assert [(cell.cell.warmup_steps, cell.cell.max_steps) for cell in steps.measured(laptop, one)] == [(5, 200)]
+    early = steps.early_steps(laptop, one)
+    assert sorted({step.cell.warmup_steps for step in early}) == [0, 1, 2, 5]
+    first = next(step for step in early if step.cell.warmup_steps == 0 and step.step == 0)
+    assert not first.is_warmup
+    assert first.step_ms == pytest.approx(6 * 4 * 256**1.5 * 128 / 20_000)
+
+
+def test_rounds_are_pooled(tmp_path: Path) -> None:
+    """Three rounds: the median of their medians, the envelope of their intervals, the sum of their samples."""
+    of, cell = rows.run(), rows.asked()
+    rounds = [rows.ok(of, cell, round=number) for number in range(3)]
+    path = rows.store(tmp_path / "r.duckdb", of, rounds)
+    (found,) = steps.measured(path, Selection())
+    timings = [next(t for t in item.timings if t.phase == "forward") for item in rounds]
+    assert (found.rounds, found.times["forward"].n) == (3, 33)
+    assert found.times["forward"].median_ms == pytest.approx(median(t.median_ms or 0 for t in timings))
+    assert found.times["forward"].low_ms == min(t.low_ms or 0 for t in timings)
+    assert found.times["forward"].high_ms == max(t.high_ms or 0 for t in timings)
+    assert {sample.round for sample in raw.samples(path, "steps", found.cell_id)} == {0, 1, 2}
+    by_round = steps.samples_by_round(path, Selection())[found.machine or "", found.cell_key]
+    assert [len(values) for values in by_round["step"]] == [11, 11, 11]
+    spans = [[s.duration_ms for s in item.samples if s.step == 7] for item in rounds]
+    assert [values[2] for values in by_round["step"]] == pytest.approx([sum(values) for values in spans])
+
+
+def test_the_latest_run_and_the_last_try_count(tmp_path: Path) -> None:
+    path, cell = tmp_path / "l.duckdb", rows.asked()
+    old = rows.run(label="old")
+    time.sleep(0.002)  # ids sort by the millisecond
+    new = rows.run(label="new")
+    rows.store(path, old, [rows.ok(old, cell)])
+    tries = [rows.failed(new, cell, status="crashed")]
+    time.sleep(0.002)
+    rows.store(path, new, [*tries, rows.ok(new, cell)])
+    (latest,) = steps.measured(path, Selection())
+    assert (latest.run_id, latest.status, latest.rounds) == (new.run_id, "ok", 1)
+    (chosen,) = steps.measured(path, Selection(run=old.run_id))
+    assert chosen.run_id == old.run_id
+    assert steps.find(path, chosen.cell_id) == chosen
+
+
+def test_speedups(laptop: Path) -> None:
+    """bf16 was made exactly twice as fast, compiled 1.2 times; every pair that failed says which side and how."""
+    selection = Selection(mode="train")
+    cells, samples = steps.measured(laptop, selection), steps.samples_by_round(laptop, selection)
+    compared = compare(cells, samples, axis="precision", baseline="fp32", variant="bf16")
+    assert len(compared.speedups) == 3 * (8 + 2)
+    assert [found.ratio for found in compared.speedups] == pytest.approx([2.0] * 30, rel=1e-3)
+    assert all((found.low or 0) < 2 < (found.high or 0) for found in compared.speedups)
+    assert [(left.kind, left.reason) for left in compared.left_out] == [("failed", "fp32 oom, bf16 timeout")]
+    compiled = compare(cells, samples, axis="backend", baseline="eager", variant="compiled-block")
+    assert [found.ratio for found in compiled.speedups] == pytest.approx([1.2] * 12, rel=1e-3)
+    assert {left.reason for left in compiled.left_out} == {"not measured in compiled-block"}
+    assert len(compiled.left_out) == 18 - 4
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"batch": 8},
+        {"attention": "sdpa"},
+        {"context": 64},
+        {"weights_dtype": "bf16"},
+        {"mode": "backward"},
+        {"optimizer": "fused"},
+        {"checkpoint_blocks": 1},
+    ],
+)
+def test_only_comparable_cells_are_compared(tmp_path: Path, other: dict[str, Any]) -> None:
+    of = rows.run()
+    path = rows.store(
+        tmp_path / "c.duckdb", of, [rows.ok(of, rows.asked()), rows.ok(of, rows.asked(precision="bf16", **other))]
+    )
+    cells, samples = steps.measured(path, Selection()), steps.samples_by_round(path, Selection())
+    compared = compare(cells, samples, axis="precision", baseline="fp32", variant="bf16")
+    assert not compared.speedups
+    assert sorted(left.reason for left in compared.left_out) == ["not measured in bf16", "not measured in fp32"]
+
+
+@pytest.mark.parametrize("machine", [{"host": "bench2"}, {"device_name": "Other CPU"}, {"torch": "2.14.0"}])
+def test_machines_and_versions_are_not_mixed(tmp_path: Path, machine: dict[str, str]) -> None:
+    path = tmp_path / "m.duckdb"
+    for of, precision in ((rows.run(), "fp32"), (rows.run(**machine), "bf16")):
+        rows.store(path, of, [rows.ok(of, rows.asked(precision=precision))])
+    cells, samples = steps.measured(path, Selection()), steps.samples_by_round(path, Selection())
+    assert len(cells) == 2
+    assert not compare(cells, samples, axis="precision", baseline="fp32", variant="bf16").speedups
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_tables_page_by_page(laptop: Path, table: str) -> None:
+    """All pages together are the whole table, each row once, in the schema's columns."""
+    whole = stored.page(laptop, table, Selection(), Window(limit=MOST_ROWS))
+    assert whole.total == len(whole.rows) == tables.sizes(laptop)[table]
+    starts = range(0, whole.total, 500)
+    pages = [stored.page(laptop, table, Selection(), Window(limit=500, offset=start)).rows for start in starts]
+    assert [row for page in pages for row in page] == whole.rows
+    assert all(len(row) == len(TABLES[table].columns) for row in whole.rows)
+
+
+def test_tables_follow_the_selection(laptop: Path) -> None:
+    oom = stored.page(laptop, "steps", Selection(), Window(statuses=("oom",)))
+    assert oom.total == 1
+    one = Selection(mode="train", contexts=(64,), shapes=(Shape(**rows.TOYS["toy-64"]),), precisions=("bf16",))
+    assert stored.page(laptop, "timings", one, Window()).total == 6
+    assert stored.page(laptop, "samples", one, Window()).total == 4 * (5 + 11)
+
+
+def test_progress(tmp_path: Path) -> None:
+    """Two of five done, the third running: three times two seconds are left; 15 s without a heartbeat is dead."""
+    of, path = rows.run(), tmp_path / "p.duckdb"
+    Spool(path).write_plan(rows.plan(of, list("abcde"), done=2), of.run_id)
+    (sweep,) = progress.progress(path)
+    assert (sweep.done, sweep.total, sweep.current, sweep.waiting) == (2, 5, "c", ("d", "e"))
+    assert sweep.seconds_left == 6.0
+    assert sweep.is_alive()
+    assert not sweep.is_alive(now=utc_now() + timedelta(seconds=16))
+    Spool(path).write_plan(rows.plan(of, list("ab"), done=2), of.run_id)
+    assert progress.progress(path) == []
+
+
+def test_a_missing_file_says_so(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseMissing):
+        overview.contents(tmp_path / "none.duckdb")
+
+
+def test_a_cell_is_a_cell_again(laptop: Path) -> None:
+    """What comes back is the schema's own type with the same key."""
+    for measured in steps.measured(laptop, Selection()):
+        assert isinstance(measured.cell, StepCell)
+        assert measured.cell.key == measured.cell_key
+
+
+def test_the_audit_reads_the_steps_of_each_cell(laptop: Path) -> None:
+    """A synthetic cell without warm-up begins with a step six times as long; with five it has nothing against it."""
+    cells = steps.measured(laptop, Selection(mode="train", settled=False))
+    of_warmup = {cell.cell.warmup_steps: cell.cell_id for cell in cells if cell.cell.min_steps == cell.cell.max_steps}
+    out_of_memory = next(cell.cell_id for cell in cells if cell.status == "oom")
+    findings = audited(laptop, (of_warmup[0], of_warmup[5], out_of_memory))
+    (cold,) = findings[of_warmup[0]]
+    assert cold.code == "cold_step"
+    assert float(cold.evidence["first_ms"]) / float(cold.evidence["median_ms"]) == pytest.approx(6, rel=0.02)
+    assert (findings[of_warmup[5]], findings[out_of_memory]) == ([], [])

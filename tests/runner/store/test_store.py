@@ -1,0 +1,210 @@
+"""Rows on their way through the store: unchanged, and each exactly once, in spool, file or both."""
+
+import math
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import MISSING, asdict, fields
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import duckdb
+import pytest
+
+from runner.schema import TABLES, Column, PlanRow, Table, new_id, utc_now
+from runner.store.database import default_path, fingerprint, ingest, open_reader, plan_fingerprint
+from runner.store.spool import Spool
+from tests.synthetic.stored import RUN, counts, read, write_cell
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    return tmp_path / "results.duckdb"
+
+
+#: Values that are easily spoiled on the way.
+TRICKY: dict[type, list[Any]] = {
+    float: [0.1 + 0.2, 5e-324, 1e30, 0.0, 1.0, 1e-9],
+    str: ["größer ∝ S², 'quoted' \"twice\"\nback\\slash \x00 \U0001f9ee; DROP TABLE steps", ""],
+    bool: [True, False],
+    datetime: [datetime(2026, 2, 28, 23, 59, 59, 999_999), datetime(1999, 12, 31)],
+}
+
+
+def every_type(table: Table, *, cell_id: UUID) -> dict[str, Any]:
+    """A row of a table as keywords, with a value in every other column that may be empty."""
+    ids, values = {"run_id": RUN.run_id, "cell_id": cell_id}, dict[str, Any]()
+    required = {item.name for item in fields(table.row) if item.default is MISSING}
+    for place, column in enumerate(table.columns):
+        if column.name in ids:
+            values[column.name] = ids[column.name]
+        elif column.name != "ingested_at" and (column.name in required or place % 2):
+            values[column.name] = tricky(column)[place // 2 % len(tricky(column))]
+    return values
+
+
+def tricky(column: Column) -> Sequence[Any]:
+    """Values of the column that are easily spoiled on the way; sizes small enough to be multiplied."""
+    if column.type is int:
+        least, most = column.bounds or (0, 0)
+        return [least, least + 1] if column.asked else [most, least]
+    return column.choices or TRICKY[column.type]
+
+
+@pytest.mark.parametrize("ingested", [False, True])
+def test_every_type_arrives_unchanged(db: Path, ingested: bool) -> None:
+    cell_id = new_id()
+    tables = {name: table for name, table in TABLES.items() if table.stored}
+    rows = {name: table.row(**every_type(table, cell_id=cell_id)) for name, table in tables.items()}
+    Spool(db).write({name: [row] for name, row in rows.items()}, "cell")
+    assert not ingested or ingest(db) == 1
+    for name, row in rows.items():
+        columns = [column.name for column in TABLES[name].columns]
+        (found,) = read(db, f"SELECT {', '.join(columns)} FROM {name}")
+        arrived, expected = dict(zip(columns, found, strict=True)), asdict(row)
+        if "ingested_at" in arrived:
+            at = arrived.pop("ingested_at")
+            assert expected.pop("ingested_at") is None
+            assert (at is not None and abs((utc_now() - at).total_seconds()) < 60) if ingested else at is None
+        assert arrived == expected
+        assert {key: type(value) for key, value in arrived.items()} == {k: type(v) for k, v in expected.items()}
+
+
+def test_what_is_not_a_number_or_no_unicode_is_kept_as_far_as_it_goes(db: Path) -> None:
+    write_cell(db, loss=math.nan, mfu=math.inf, cell_seconds=-math.inf, message=os.fsdecode(b"caf\xe9"))
+    ingest(db)
+    assert read(db, "SELECT loss, mfu, cell_seconds, message FROM steps") == [(None, None, None, "caf\\udce9")]
+
+
+@pytest.mark.parametrize("values", [{"parameters": 1.5}, {"message": 3}, {"loss": "1"}, {"parameters": 2**63}])
+def test_a_value_of_the_wrong_type_is_refused_where_it_is_written(db: Path, values: dict[str, Any]) -> None:
+    with pytest.raises((TypeError, AttributeError, OverflowError)):
+        write_cell(db, **values)
+    assert Spool(db).files() == []
+
+
+def test_a_path_may_have_any_name(tmp_path: Path) -> None:
+    db = tmp_path / "it's [1] *odd*" / "ré sults.duckdb"
+    write_cell(db)
+    assert counts(db) == (1, 1, 3, 1)
+    assert ingest(db) == 1
+    assert counts(db) == (1, 1, 3, 1)
+
+
+def test_a_cell_is_seen_once_in_spool_file_and_both(db: Path, tmp_path: Path) -> None:
+    step = write_cell(db)
+    (waiting,) = Spool(db).files()
+    kept = shutil.copy(waiting, tmp_path / "kept")
+    assert counts(db) == (1, 1, 3, 1)
+    assert ingest(db) == 1
+    assert Spool(db).files() == []
+    assert counts(db) == (1, 1, 3, 1)
+    shutil.copy(kept, waiting)  # as after a kill between the commit and the unlink
+    other = write_cell(db)
+    assert counts(db) == (2, 2, 6, 1)
+    assert ingest(db) == 2
+    assert counts(db) == (2, 2, 6, 1)
+    assert sorted(read(db, "SELECT cell_id FROM steps")) == sorted([(step.cell_id,), (other.cell_id,)])
+
+
+def test_ingest_without_rows_makes_no_file(db: Path) -> None:
+    assert ingest(db) == 0
+    assert not db.exists()
+
+
+def test_a_first_file_is_readable_by_duckdb_1_2(db: Path) -> None:
+    write_cell(db)
+    ingest(db)
+    with duckdb.connect(str(db), read_only=True) as con:
+        query = "SELECT tags['storage_version'] FROM duckdb_databases() WHERE path IS NOT NULL"
+        ((version,),) = con.execute(query).fetchall()
+    assert version.startswith("v1.2")
+    assert {path.name for path in db.parent.iterdir()} == {"results.duckdb", "results.duckdb.spool"}
+
+
+def test_an_older_file_reads_with_an_axis_at_its_default_else_nulls_and_gains_the_columns(db: Path) -> None:
+    with duckdb.connect(str(db)) as con:
+        con.execute("CREATE TABLE runs (run_id UUID PRIMARY KEY, sweep_key VARCHAR NOT NULL, from_a_newer_one INTEGER)")
+        sizes = ", ".join(f"{name} BIGINT" for name in ("d_model", "d_ff", "layers", "heads", "context"))
+        words = ", ".join(f"{name} VARCHAR" for name in ("cell_key", "status", "mode", "precision"))
+        con.execute(f"CREATE TABLE steps (run_id UUID NOT NULL, cell_id UUID PRIMARY KEY, {sizes}, {words})")
+        con.execute("CREATE TABLE from_a_newer_one (x INTEGER)")
+        con.execute("INSERT INTO runs VALUES (?, 'old', 7)", [new_id()])
+        con.execute("INSERT INTO steps VALUES (?, ?, 8, 8, 1, 1, 4, 'k', 'ok', 'train', 'fp32')", [new_id(), new_id()])
+    axes = "SELECT backend, warmup_steps, max_seconds, compile_cache FROM steps WHERE d_model = 8"
+    assert read(db, axes) == [("eager", 5, 10.0, "shared")], "what there was no choice of is what was measured"
+    assert read(db, "SELECT status, d_model, message FROM steps") == [("ok", 8, None)]
+    assert counts(db) == (1, 1, 0, 1)
+    assert read(db, "SELECT * FROM timings") == []
+    write_cell(db, message="new")
+    expected = [("ok", 8, None), ("ok", 64, "new")]
+    query = "SELECT status, d_model, message FROM steps ORDER BY d_model"
+    assert read(db, query) == expected
+    assert ingest(db) == 1
+    assert read(db, query) == expected
+    assert read(db, axes) == [("eager", 5, 10.0, "shared")]
+    with open_reader(db) as con:
+        for name, table in TABLES.items():
+            names = [column[0] for column in con.execute(f"FROM {name}").description]
+            assert names == [column.name for column in table.columns]
+
+
+def test_the_plan_lives_in_the_spool_and_is_replaced_whole(db: Path) -> None:
+    def plan(state: Any) -> list[PlanRow]:
+        return [
+            PlanRow(
+                run_id=RUN.run_id, position=i, experiment="benchmark", cell_key="0", round=0, title="a", state=state
+            )
+            for i in range(2)
+        ]
+
+    spool = Spool(db)
+    spool.write_plan(plan("waiting"), RUN.run_id)
+    assert read(db, "SELECT position, state FROM plan ORDER BY 1") == [(0, "waiting"), (1, "waiting")]
+    write_cell(db)
+    assert ingest(db) == 1
+    spool.write_plan(plan("done"), RUN.run_id)
+    assert read(db, "SELECT position, state FROM plan ORDER BY 1") == [(0, "done"), (1, "done")]
+    spool.remove_plan(RUN.run_id)
+    assert read(db, "SELECT * FROM plan") == []
+
+
+def test_fingerprints_change_with_what_a_reader_could_see(db: Path) -> None:
+    states = [fingerprint(db)]
+    write_cell(db)
+    states.append(fingerprint(db))
+    write_cell(db)
+    states.append(fingerprint(db))
+    ingest(db)
+    states.append(fingerprint(db))
+    assert len(set(states)) == 4
+    assert fingerprint(db) == states[-1]
+    plans = [plan_fingerprint(db)]
+    for _ in range(2):
+        Spool(db).write_plan([], RUN.run_id)
+        plans.append(plan_fingerprint(db))
+    assert len(set(plans)) == 3
+    counts(db)
+    assert fingerprint(db) == states[-1], "a heartbeat or a reader changed the fingerprint of the data"
+
+
+def test_what_killed_writers_left_is_ignored_and_removed(db: Path) -> None:
+    write_cell(db)
+    old, fresh = (Spool(db).folder / f".{name}.json.1.tmp" for name in ("old", "fresh"))
+    for file in (old, fresh):
+        file.write_text('{"steps": [{"run')
+    os.utime(old, (time.time() - 3600,) * 2)
+    assert counts(db) == (1, 1, 3, 1)
+    assert ingest(db) == 1
+    assert not old.exists()
+    assert fresh.exists()
+
+
+def test_the_default_file_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STEPSCOPE_DB", raising=False)
+    assert default_path() == Path("data/results.duckdb")
+    monkeypatch.setenv("STEPSCOPE_DB", "/elsewhere/mine.duckdb")
+    assert default_path() == Path("/elsewhere/mine.duckdb")

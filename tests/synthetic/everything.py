@@ -1,0 +1,53 @@
+"""A results file with rows for every sentence that a page can say: they look like measurements and are none.
+
+store(path)          # whatever the file holds already stays
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from runner.schema import AttentionRow, RunRow, SavedTensorRow
+from runner.store.spool import Spool
+from tests.pages.mixed_precision.test_numerics import written as numerics_written
+from tests.synthetic import memory_rows, roofline_rows, rows
+
+#: The longest sequence that fits, by implementation.
+LARGEST = {"sdpa-flash": 8192, "naive": 2048}
+
+
+def store(path: Path) -> Path:
+    """Tensors that are kept, what fits, what compiling costs, a machine that slows down, sums and errors."""
+    of = rows.run()
+    parts = {"parameters": 2**20, "activations": 2**22, "autocast_copies": 2**19}
+    kept = [("aten::mm", "blocks.0.attention.query", 2**17), ("aten::mul", "blocks.0.feed_forward", 2**18)]
+    whole = {"block_saved_bytes": 2**17 + 2**18}
+    cells = [memory_rows.saved(memory_rows.memory(of, parts, values=whole), kept)]
+    cells += [memory_rows.memory(of, parts, precision="bf16"), memory_rows.memory(of, parts, checkpoint_blocks=1)]
+    cells += [memory_rows.attention(of, seq_len=65536, status="oom", values={"device_bytes": 2**33})]
+    cells += [memory_rows.attention(of, seq_len=1024, backend="compiled")]
+    cells += [memory_rows.frontier(of, largest=size, implementation=how) for how, size in LARGEST.items()]
+    cells += [memory_rows.frontier(of, largest=512, **memory_rows.SHAPE, limited="context", batch=4, d_head=None)]
+    memory_rows.store(path, [*cells, _attended(of)])
+    compiled = rows.ok(of, rows.asked("toy-256", backend="compiled", compile_cache="empty"))
+    costs: dict[str, Any] = {
+        "compile_seconds": 9.0,
+        "compile_cold_seconds": 9.0,
+        "compile_warm_seconds": 1.0,
+        "graph_breaks": 0,
+    }
+    rows.store(path, of, [replace(compiled, step=replace(compiled.step, **costs))])
+    roofs = [roofline_rows.ceiling("matmul fp32", 1e12 * share, moment=moment, run=of.run_id)
+             for moment, share in (("start", 1), ("end", 0.7))]  # fmt: skip
+    Spool(path).write({"ceilings": roofs}, "ceilings")
+    return numerics_written(path)
+
+
+def _attended(of: RunRow) -> memory_rows.Tables:
+    """An attention cell with a tensor that it keeps."""
+    tables = memory_rows.attention(of, seq_len=2048)
+    (row,) = tables["attention"]
+    assert isinstance(row, AttentionRow)
+    kept = SavedTensorRow(run_id=row.run_id, cell_id=row.cell_id, position=0, operation="aten::bmm", tensor="queries",
+                          shape="8×2048×64", dtype="float32", storage_bytes=2**17)  # fmt: skip
+    return {**tables, "saved_tensors": [kept]}

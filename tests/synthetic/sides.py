@@ -1,0 +1,98 @@
+"""Two labeled runs whose comparison can be worked out by hand, for the tests of Compare in terminal and browser.
+
+    path = written(folder)         # before and after: 4× as fast, ½× as fast, alike; a cell of each way to be left out
+
+Every sample of a cell is the same, so that its interval is its ratio; those of `NOISY` overlap.
+"""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from runner.schema import Phase, RunRow, SampleRow, StepCell, StepRow, new_id
+from tests.synthetic import memory_rows
+from tests.synthetic.memory_rows import MIB
+from tests.synthetic.rows import Rows, asked, failed, run, spooled
+
+#: The geometric mean of 4, ½ and 1 is the cube root of 2; the reasons in the order of the cells.
+SENTENCE = (
+    "Steps: after is 1.26× faster than before (geometric mean of 3 comparable cells): 1 faster, 1 slower, "
+    "1 within noise; 7 left out (1 not measured in after, 1 out of memory in after, 1 out of memory in both, "
+    "1 not the same precision, 1 too few samples in both, 1 graded D in after, 1 not measured in before)."
+)
+MEMORY = (
+    "Peak memory: after needs 2.00× less memory than before (geometric mean of 2 comparable peaks): "
+    "2 smaller, 0 larger, 0 within 1%."
+)
+NOISY = tuple(10.0 + 0.5 * place for place in range(-5, 6))
+
+
+def timed(of: RunRow, cell: StepCell, samples: tuple[float, ...], **values: Any) -> Rows:
+    """A cell whose whole steps took just so long (ms); half of each is the forward pass."""
+    ids: dict[str, Any] = {"run_id": of.run_id, "cell_id": new_id()}
+    key = {name: getattr(cell, name) for name in StepCell.names()}
+    row = StepRow(**key, **ids, cell_key=cell.key, status="ok", steps=len(samples), **values)
+    shares: dict[Phase, float] = {"forward": 0.5, "step": 1.0}
+    rows = [
+        SampleRow(**ids, phase=phase, step=step, is_warmup=False, duration_ms=share * value)
+        for step, value in enumerate(samples)
+        for phase, share in shares.items()
+    ]
+    return Rows(step=row, samples=tuple(rows))
+
+
+def run_named(label: str, **values: Any) -> RunRow:
+    """A run whose id is later than those before it: ids of one millisecond are in no order."""
+    time.sleep(0.002)
+    return run(label=label, **values)
+
+
+def context(tokens: int, **values: Any) -> StepCell:
+    return asked("toy-64", context=tokens, **values)
+
+
+def before_and_after() -> list[tuple[RunRow, list[Rows]]]:
+    """Both runs with their cells, contexts 16, 32, … in the order of `SENTENCE`."""
+    before = run_named("before", threads=2, torch="2.12.0")
+    after = run_named("after", threads=1, torch="2.13.0")
+    few = (10.0,) * 5
+    compiled = context(144, backend="compiled")
+    a = [
+        timed(before, context(16), (40.0,) * 11),
+        timed(before, context(32), (10.0,) * 11),
+        timed(before, context(48), (10.0,) * 11),
+        timed(before, context(64), (10.0,) * 11),
+        timed(before, context(80), (10.0,) * 11),
+        failed(before, context(96)),
+        timed(before, context(112), (10.0,) * 11, matmul_precision="ieee"),
+        timed(before, context(128), few),
+        timed(before, compiled, (10.0,) * 11),
+    ]
+    b = [
+        timed(after, context(16), (10.0,) * 11),
+        timed(after, context(32), (20.0,) * 11),
+        timed(after, context(48), (10.0,) * 11),
+        failed(after, context(80)),
+        failed(after, context(96)),
+        timed(after, context(112), (5.0,) * 11, matmul_precision="tf32"),
+        timed(after, context(128), few),
+        timed(after, compiled, (10.0,) * 11, recompiles=3),
+        timed(after, context(160), (10.0,) * 11),
+    ]
+    return [(before, a), (after, b)]
+
+
+def written(folder: Path) -> Path:
+    """A file with these two runs, their peaks of memory (8 and 4 MiB), and a third run, `again`, like the second."""
+    path = folder / "results.duckdb"
+    runs = before_and_after()
+    for (of, cells), size in zip(runs, (8 * MIB, 4 * MIB), strict=True):
+        for rows in cells:
+            spooled(path, of, rows)
+        peaks = [memory_rows.memory(of, {"activations": size}, context=tokens) for tokens in (16, 32)]
+        memory_rows.store(path, peaks)
+    again = run_named("again", threads=1, torch="2.13.0")
+    spooled(path, again, timed(again, context(48), (10.05,) * 11))
+    spooled(path, again, timed(again, context(16), NOISY))
+    memory_rows.store(path, [])
+    return path
