@@ -221,6 +221,13 @@ def test_every_column_has_a_label_a_unit_and_a_meaning(table: Table) -> None:
     assert set(table.unique) <= {column.name for column in table.columns}
 
 
+def test_the_type_checker_refuses_a_cell_that_lacks_its_key() -> None:
+    lines = "from runner.schema import StepCell\nStepCell()"
+    check = [sys.executable, "-m", "mypy", "--config-file=", "--strict", "-c", lines]
+    done = subprocess.run(check, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert 'Missing named argument "context" for "StepCell"' in done.stdout
+
+
 def test_a_label_means_one_thing_in_a_table() -> None:
     for table in TABLES.values():
         labels = [column.title for column in table.columns]

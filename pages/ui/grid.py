@@ -7,12 +7,13 @@ A row is what was asked beside the length; a row's cells are wanted at every len
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pages.ui.frame import size_names
 from runner.analysis.compare.pairs import unusual
 from runner.schema import AttentionCell, SweepCell, table_of
+from runner.schema.columns import columns_of
 from runner.schema.titles import kind
 from runner.store.queries.selection import Shape
 
@@ -77,10 +78,10 @@ def _blocks(asked: Sequence[SweepCell]) -> dict[int | Shape, str]:
 
 def _row(cell: SweepCell, names: Sequence[str]) -> str:
     """What leads and, of the rest, what is not the default; and what is unusual about how it was measured."""
-    known = {item.name: item for item in fields(kind(cell))}
+    known = {column.name: column for column in columns_of(kind(cell))}
     said = [
-        str(getattr(cell, name)) if name in _BARE else f"{known[name].metadata['label'].lower()} {value}"
-        for name in names if name in _LEAD or (value := getattr(cell, name)) != known[name].default
+        str(getattr(cell, name)) if name in _BARE else f"{known[name].label.lower()} {value}"
+        for name in names if name in _LEAD or (value := getattr(cell, name)) != known[name].absent
     ]  # fmt: skip
     return " · ".join(part for part in (*said, unusual(cell)) if part)
 

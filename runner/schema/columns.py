@@ -1,7 +1,7 @@
 """What the contract is made of: columns, cells and tables as dataclasses carry them.
 
     class StepCell(Cell):
-        context: int = required("Context", "tokens", "Tokens of each sequence.")
+        context: Annotated[int, Column("Context", "tokens", "Tokens of each sequence.")]
 
 The files beside this one are where they are put to use. Standard library only.
 """
@@ -12,9 +12,9 @@ import math
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
@@ -40,24 +40,27 @@ _NEVER_NEGATIVE = {"ms", "s", "µs", "bytes", "bytes/s", "FLOP", "FLOP/s", "toke
                    "blocks", "MHz", "W"}  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Column:
-    """One column of a table. `unit` is empty for names, counts of nothing in particular and times of day. `absent` is
-    what rows hold that are older than the column: its default, of an axis what they were measured with.
-    `effort` is None unless the column is a field of a key that says how a cell was measured, and not what. `asked`
-    columns are of a cell's key; `nullable` ones may be unknown; `least` overrides the lower bound."""
+    """One column of a table, as the annotation of its field says it. `unit` is empty for names, counts of nothing in
+    particular and times of day. `effort` is None unless the column is a field of a key that says how a cell was
+    measured, and not what; `least` is the smallest number it may hold, where its type and unit do not say so.
 
-    name: str
-    type: type
-    choices: tuple[str, ...]
+    What the field itself says is filled in by `columns_of`: its name, type and choices, `absent`, which is what rows
+    hold that are older than the column (its default; of an axis, what they were measured with), whether it is `asked`
+    for, which is part of a cell's key, and whether it is `nullable`, which is that it may be unknown."""
+
     label: str
     unit: str
     doc: str
-    effort: Preferred | None = None
-    absent: str | float | None = None
-    asked: bool = False
-    nullable: bool = True
-    least: float | None = None
+    effort: Preferred | None = field(default=None, kw_only=True)
+    least: float | None = field(default=None, kw_only=True)
+    name: str = field(default="", kw_only=True)
+    type: type = field(default=str, kw_only=True)
+    choices: tuple[str, ...] = field(default=(), kw_only=True)
+    absent: str | float | None = field(default=None, kw_only=True)
+    asked: bool = field(default=False, kw_only=True)
+    nullable: bool = field(default=True, kw_only=True)
 
     @property
     def sql_type(self) -> str:
@@ -86,25 +89,6 @@ class Column:
     def title(self) -> str:
         """The label with its unit, as an axis or a table heading shows it."""
         return f"{self.label} ({self.unit})" if self.unit else self.label
-
-
-def column(
-    label: str,
-    unit: str,
-    doc: str,
-    default: Any = None,
-    *,
-    effort: Preferred | None = None,
-    least: float | None = None,
-) -> Any:
-    """A dataclass field that carries the label, unit and meaning of its column. `default=MISSING` makes it required;
-    `least` is the smallest number it may hold, where its type and unit do not say so (`Column.bounds`)."""
-    metadata = {"label": label, "unit": unit, "doc": doc, "effort": effort, "least": least}
-    return field(default=default, metadata=metadata)
-
-
-def required(label: str, unit: str, doc: str, *, least: float | None = None) -> Any:
-    return column(label, unit, doc, default=MISSING, least=least)
 
 
 def utc_now() -> datetime:
@@ -161,19 +145,7 @@ class Table:
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        hints = get_type_hints(self.row)
-        return tuple(
-            Column(
-                name=item.name,
-                type=_plain(hints[item.name])[0],
-                choices=_plain(hints[item.name])[1],
-                asked=item.name in self.key,
-                nullable=type(None) in get_args(hints[item.name]),
-                absent=None if item.default is MISSING else item.default,
-                **item.metadata,
-            )
-            for item in fields(self.row)
-        )
+        return columns_of(self.row)
 
     @cached_property
     def key(self) -> tuple[str, ...]:
@@ -192,6 +164,33 @@ class Table:
 
     def column(self, name: str) -> Column:
         return next(column for column in self.columns if column.name == name)
+
+
+def columns_of(row: type) -> tuple[Column, ...]:
+    """The columns of a cell or a row, in the order of its fields."""
+    return _columns(row)
+
+
+@cache
+def _columns(row: type) -> tuple[Column, ...]:
+    hints = get_type_hints(row, include_extras=True)
+    key = row.names() if issubclass(row, Cell) else ()
+    return tuple(_column(item, hints[item.name], asked=item.name in key) for item in fields(row))
+
+
+def _column(item: Field[Any], hint: Any, *, asked: bool) -> Column:
+    said: Column
+    held, said = get_args(hint)
+    kind, choices = _plain(held)
+    return replace(
+        said,
+        name=item.name,
+        type=kind,
+        choices=choices,
+        asked=asked,
+        nullable=type(None) in get_args(held),
+        absent=None if item.default is MISSING else item.default,
+    )
 
 
 def _plain(hint: Any) -> tuple[type, tuple[str, ...]]:

@@ -2,149 +2,187 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated
 from uuid import UUID
 
 from runner.schema.choices import Ceiling, Moment, Phase, PlanState, Precision, Source, Status
-from runner.schema.columns import column, required
+from runner.schema.columns import Column
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """What came of a cell, whichever experiment asked. A failure keeps its whole key, the phase and the message."""
 
-    run_id: UUID = required("Run", "", "The sweep that measured this row.")
-    cell_id: UUID = required("Cell", "", "This row's own id (UUIDv7).")
-    cell_key: str = required("Cell key", "", "Hash of what was asked for; repeats and rounds share it.")
-    round: int = column("Round", "", "Which of the interleaved repetitions this is, from 0.", 0)
-    status: Status = required("Status", "", "ok, or the way in which the cell ended without a result.")
-    failed_phase: str | None = column("Failed in", "", "What the cell was doing when it failed.")
-    message: str | None = column("Message", "", "Why the cell has no result, in one sentence or the error's own words.")
-    started_at: datetime | None = column("Started", "", "When the cell's process was started (UTC).")
-    cell_seconds: float | None = column("Cell time", "s", "From the start of the cell's process to its row.")
-    ingested_at: datetime | None = column("Ingested", "", "When the row reached this file (UTC).")
+    run_id: Annotated[UUID, Column("Run", "", "The sweep that measured this row.")]
+    cell_id: Annotated[UUID, Column("Cell", "", "This row's own id (UUIDv7).")]
+    cell_key: Annotated[str, Column("Cell key", "", "Hash of what was asked for; repeats and rounds share it.")]
+    round: Annotated[int, Column("Round", "", "Which of the interleaved repetitions this is, from 0.")] = 0
+    status: Annotated[Status, Column("Status", "", "ok, or the way in which the cell ended without a result.")]
+    failed_phase: Annotated[str | None, Column("Failed in", "", "What the cell was doing when it failed.")] = None
+    message: Annotated[
+        str | None, Column("Message", "", "Why the cell has no result, in one sentence or the error's own words.")
+    ] = None
+    started_at: Annotated[datetime | None, Column("Started", "", "When the cell's process was started (UTC).")] = None
+    cell_seconds: Annotated[
+        float | None, Column("Cell time", "s", "From the start of the cell's process to its row.")
+    ] = None
+    ingested_at: Annotated[datetime | None, Column("Ingested", "", "When the row reached this file (UTC).")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunRow:
     """One sweep on one machine."""
 
-    run_id: UUID = required("Run", "", "This sweep (UUIDv7).")
-    sweep_key: str = required("Sweep key", "", "Hash of what was asked and where; a sweep started again finds its run.")
-    source: Source = column("Source", "", "measured here, transcribed from a published table, or imported.", "measured")
-    label: str | None = column("Label", "", "What the person who ran it called it.")
-    preset: str | None = column("Preset", "", "The named plan it started from.")
-    argv: str | None = column("Command", "", "The command line that ran it.")
-    started_at: datetime | None = column("Started", "", "When the sweep began (UTC).")
-    host: str | None = column("Host", "", "Name of the machine.")
-    os: str | None = column("Operating system", "", "Operating system and kernel release.")
-    device: str | None = column("Device", "", "cuda, cpu or mps.")
-    device_name: str | None = column("Device name", "", "The GPU's or CPU's own name.")
-    device_memory_bytes: int | None = column(
-        "Device memory", "bytes", "Memory of the device; of the machine, on a CPU."
+    run_id: Annotated[UUID, Column("Run", "", "This sweep (UUIDv7).")]
+    sweep_key: Annotated[
+        str, Column("Sweep key", "", "Hash of what was asked and where; a sweep started again finds its run.")
+    ]
+    source: Annotated[
+        Source, Column("Source", "", "measured here, transcribed from a published table, or imported.")
+    ] = "measured"
+    label: Annotated[str | None, Column("Label", "", "What the person who ran it called it.")] = None
+    preset: Annotated[str | None, Column("Preset", "", "The named plan it started from.")] = None
+    argv: Annotated[str | None, Column("Command", "", "The command line that ran it.")] = None
+    started_at: Annotated[datetime | None, Column("Started", "", "When the sweep began (UTC).")] = None
+    host: Annotated[str | None, Column("Host", "", "Name of the machine.")] = None
+    os: Annotated[str | None, Column("Operating system", "", "Operating system and kernel release.")] = None
+    device: Annotated[str | None, Column("Device", "", "cuda, cpu or mps.")] = None
+    device_name: Annotated[str | None, Column("Device name", "", "The GPU's or CPU's own name.")] = None
+    device_memory_bytes: Annotated[
+        int | None, Column("Device memory", "bytes", "Memory of the device; of the machine, on a CPU.")
+    ] = None
+    compute_capability: Annotated[str | None, Column("Compute capability", "", "NVIDIA's, such as 9.0.")] = None
+    driver: Annotated[str | None, Column("Driver", "", "GPU driver version.")] = None
+    cuda: Annotated[str | None, Column("CUDA", "", "CUDA version that torch was built for.")] = None
+    torch: Annotated[str | None, Column("torch", "", "Version of torch.")] = None
+    python: Annotated[str | None, Column("Python", "", "Version of Python.")] = None
+    stepscope: Annotated[str | None, Column("Stepscope", "", "Version of Stepscope.")] = None
+    git_commit: Annotated[str | None, Column("Commit", "", "Commit of the Stepscope checkout that ran.")] = None
+    git_dirty: Annotated[
+        bool | None, Column("Uncommitted changes", "", "Whether that checkout had uncommitted changes.")
+    ] = None
+    cpu_name: Annotated[str | None, Column("CPU", "", "The processor's name.")] = None
+    cpu_cores: Annotated[int | None, Column("CPU cores", "", "Cores this process may run on.")] = None
+    cpu_flags: Annotated[str | None, Column("CPU flags", "", "The processor's vector and matrix instruction sets.")] = (
+        None
     )
-    compute_capability: str | None = column("Compute capability", "", "NVIDIA's, such as 9.0.")
-    driver: str | None = column("Driver", "", "GPU driver version.")
-    cuda: str | None = column("CUDA", "", "CUDA version that torch was built for.")
-    torch: str | None = column("torch", "", "Version of torch.")
-    python: str | None = column("Python", "", "Version of Python.")
-    stepscope: str | None = column("Stepscope", "", "Version of Stepscope.")
-    git_commit: str | None = column("Commit", "", "Commit of the Stepscope checkout that ran.")
-    git_dirty: bool | None = column("Uncommitted changes", "", "Whether that checkout had uncommitted changes.")
-    cpu_name: str | None = column("CPU", "", "The processor's name.")
-    cpu_cores: int | None = column("CPU cores", "", "Cores this process may run on.")
-    cpu_flags: str | None = column("CPU flags", "", "The processor's vector and matrix instruction sets.")
-    memory_bytes: int | None = column("Machine memory", "bytes", "Memory of the machine.")
-    compiler: str | None = column("C++ compiler", "", "The compiler torch.compile uses on a CPU.")
-    allocator: str | None = column("Allocator settings", "", "PYTORCH_ALLOC_CONF, read back.")
-    threads: int | None = column("Threads", "", "Threads that torch computes with.")
-    omp_wait_policy: str | None = column("OpenMP wait policy", "", "What idle OpenMP threads do.")
-    ingested_at: datetime | None = column("Ingested", "", "When the row reached this file (UTC).")
+    memory_bytes: Annotated[int | None, Column("Machine memory", "bytes", "Memory of the machine.")] = None
+    compiler: Annotated[str | None, Column("C++ compiler", "", "The compiler torch.compile uses on a CPU.")] = None
+    allocator: Annotated[str | None, Column("Allocator settings", "", "PYTORCH_ALLOC_CONF, read back.")] = None
+    threads: Annotated[int | None, Column("Threads", "", "Threads that torch computes with.")] = None
+    omp_wait_policy: Annotated[str | None, Column("OpenMP wait policy", "", "What idle OpenMP threads do.")] = None
+    ingested_at: Annotated[datetime | None, Column("Ingested", "", "When the row reached this file (UTC).")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Detail:
     """A row that belongs to a cell and came with it: its times, its samples, its allocations."""
 
-    run_id: UUID = required("Run", "", "The run of the cell that it belongs to.")
-    cell_id: UUID = required("Cell", "", "The cell, or the imported timeline, that it belongs to.")
+    run_id: Annotated[UUID, Column("Run", "", "The run of the cell that it belongs to.")]
+    cell_id: Annotated[UUID, Column("Cell", "", "The cell, or the imported timeline, that it belongs to.")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimingRow(Detail):
     """One phase of one cell, summed up over its measured steps."""
 
-    phase: Phase = required("Phase", "", "Phase of the step; forward_backward and step are sums taken step by step.")
-    n: int | None = column("Samples", "steps", "Measured steps; warm-up not counted.")
-    median_ms: float | None = column("Median", "ms", "Median over the measured steps.")
-    mean_ms: float | None = column("Mean", "ms", "Mean over the measured steps.")
-    std_ms: float | None = column("Std", "ms", "Sample standard deviation (n - 1).")
-    low_ms: float | None = column("Median, low", "ms", "Lower end of the median's 95% interval, by order statistics.")
-    high_ms: float | None = column("Median, high", "ms", "Upper end of the median's 95% interval, by order statistics.")
-    host_median_ms: float | None = column(
-        "Host median",
-        "ms",
-        "Median by the host's clock: for `step`, around the "
-        "synchronized step; for a phase, until the host had issued its work.",
-    )
-    clock: str | None = column("Clock", "", "cuda-event, mps-event or host.")
+    phase: Annotated[
+        Phase, Column("Phase", "", "Phase of the step; forward_backward and step are sums taken step by step.")
+    ]
+    n: Annotated[int | None, Column("Samples", "steps", "Measured steps; warm-up not counted.")] = None
+    median_ms: Annotated[float | None, Column("Median", "ms", "Median over the measured steps.")] = None
+    mean_ms: Annotated[float | None, Column("Mean", "ms", "Mean over the measured steps.")] = None
+    std_ms: Annotated[float | None, Column("Std", "ms", "Sample standard deviation (n - 1).")] = None
+    low_ms: Annotated[
+        float | None, Column("Median, low", "ms", "Lower end of the median's 95% interval, by order statistics.")
+    ] = None
+    high_ms: Annotated[
+        float | None, Column("Median, high", "ms", "Upper end of the median's 95% interval, by order statistics.")
+    ] = None
+    host_median_ms: Annotated[
+        float | None,
+        Column(
+            "Host median",
+            "ms",
+            "Median by the host's clock: for `step`, around the "
+            "synchronized step; for a phase, until the host had issued its work.",
+        ),
+    ] = None
+    clock: Annotated[str | None, Column("Clock", "", "cuda-event, mps-event or host.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampleRow(Detail):
     """One phase of one step, warm-up steps included."""
 
-    phase: Phase = required("Phase", "", "Phase of the step.")
-    step: int = required("Step", "", "Which step since the process began, from 0; warm-up counts.")
-    is_warmup: bool = required("Warm-up", "", "Whether the step was one of the warm-up steps.")
-    duration_ms: float = required("Time", "ms", "Time of the phase by the clock that `timings` names.")
-    host_ms: float | None = column("Host time", "ms", "Time of the phase by the host's clock.")
+    phase: Annotated[Phase, Column("Phase", "", "Phase of the step.")]
+    step: Annotated[int, Column("Step", "", "Which step since the process began, from 0; warm-up counts.")]
+    is_warmup: Annotated[bool, Column("Warm-up", "", "Whether the step was one of the warm-up steps.")]
+    duration_ms: Annotated[float, Column("Time", "ms", "Time of the phase by the clock that `timings` names.")]
+    host_ms: Annotated[float | None, Column("Host time", "ms", "Time of the phase by the host's clock.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class TelemetryRow(Detail):
     """The GPU at one moment of a cell, as the driver sees it; NVIDIA only."""
 
-    at_seconds: float = required("Time into the cell", "s", "Seconds since the cell's process was started.")
-    sm_clock_mhz: int | None = column("SM clock", "MHz", "Clock of the multiprocessors.")
-    memory_clock_mhz: int | None = column("Memory clock", "MHz", "Clock of the memory.")
-    power_watts: float | None = column("Power", "W", "Power drawn by the board.")
-    temperature_celsius: int | None = column("Temperature", "°C", "Temperature of the GPU.", least=-273)
-    throttle_reasons: str | None = column(
-        "Throttled by", "", "Why the clocks were held down, comma separated; empty if not."
+    at_seconds: Annotated[float, Column("Time into the cell", "s", "Seconds since the cell's process was started.")]
+    sm_clock_mhz: Annotated[int | None, Column("SM clock", "MHz", "Clock of the multiprocessors.")] = None
+    memory_clock_mhz: Annotated[int | None, Column("Memory clock", "MHz", "Clock of the memory.")] = None
+    power_watts: Annotated[float | None, Column("Power", "W", "Power drawn by the board.")] = None
+    temperature_celsius: Annotated[int | None, Column("Temperature", "°C", "Temperature of the GPU.", least=-273)] = (
+        None
     )
-    foreign_processes: int | None = column("Foreign processes", "", "Processes on the GPU that are not this cell's.")
+    throttle_reasons: Annotated[
+        str | None, Column("Throttled by", "", "Why the clocks were held down, comma separated; empty if not.")
+    ] = None
+    foreign_processes: Annotated[
+        int | None, Column("Foreign processes", "", "Processes on the GPU that are not this cell's.")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class CeilingRow:
     """The fastest that this machine was seen to multiply or to copy, at the start or the end of a sweep."""
 
-    run_id: UUID = required("Run", "", "The sweep that measured it.")
-    moment: Moment = required("Moment", "", "Before the first cell or after the last.")
-    name: str = required("Ceiling", "", "matmul and its precision, or copy.")
-    ceiling: Ceiling = required("What", "", "Matrix product of two n×n, or a copy within the device's memory.")
-    precision: Precision | None = column("Precision", "", "dtype of the matrices; none for a copy.")
-    size: int | None = column("Size", "", "n of the n×n matrices, or bytes copied, that was fastest of those tried.")
-    flops_per_s: float | None = column("Rate", "FLOP/s", "2 n³ over the median time.")
-    bytes_per_s: float | None = column("Bandwidth", "bytes/s", "Bytes read and bytes written over the median time.")
-    interval_share: float | None = column("Interval / median", "", "Width of the median's 95% interval over it.")
-    datasheet_flops_per_s: float | None = column("Datasheet rate", "FLOP/s", "The dense peak its document states.")
-    datasheet_bytes_per_s: float | None = column("Datasheet bandwidth", "bytes/s", "What its document states.")
-    datasheet: str | None = column("Datasheet", "", "Title of that document.")
-    ingested_at: datetime | None = column("Ingested", "", "When the row reached this file (UTC).")
+    run_id: Annotated[UUID, Column("Run", "", "The sweep that measured it.")]
+    moment: Annotated[Moment, Column("Moment", "", "Before the first cell or after the last.")]
+    name: Annotated[str, Column("Ceiling", "", "matmul and its precision, or copy.")]
+    ceiling: Annotated[Ceiling, Column("What", "", "Matrix product of two n×n, or a copy within the device's memory.")]
+    precision: Annotated[Precision | None, Column("Precision", "", "dtype of the matrices; none for a copy.")] = None
+    size: Annotated[
+        int | None, Column("Size", "", "n of the n×n matrices, or bytes copied, that was fastest of those tried.")
+    ] = None
+    flops_per_s: Annotated[float | None, Column("Rate", "FLOP/s", "2 n³ over the median time.")] = None
+    bytes_per_s: Annotated[
+        float | None, Column("Bandwidth", "bytes/s", "Bytes read and bytes written over the median time.")
+    ] = None
+    interval_share: Annotated[
+        float | None, Column("Interval / median", "", "Width of the median's 95% interval over it.")
+    ] = None
+    datasheet_flops_per_s: Annotated[
+        float | None, Column("Datasheet rate", "FLOP/s", "The dense peak its document states.")
+    ] = None
+    datasheet_bytes_per_s: Annotated[
+        float | None, Column("Datasheet bandwidth", "bytes/s", "What its document states.")
+    ] = None
+    datasheet: Annotated[str | None, Column("Datasheet", "", "Title of that document.")] = None
+    ingested_at: Annotated[datetime | None, Column("Ingested", "", "When the row reached this file (UTC).")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanRow:
     """One cell of a sweep that is running or was interrupted. Lives in the spool, beside the file."""
 
-    run_id: UUID = required("Run", "", "The sweep that owes it.")
-    position: int = required("Position", "", "Place in the order of measuring, from 0.")
-    experiment: str = required("Experiment", "", "The experiment that asked for it.")
-    cell_key: str = required("Cell key", "", "Hash of what is asked for.")
-    round: int = required("Round", "", "Which of the interleaved repetitions.")
-    title: str = required("Cell to measure", "", "The cell in words.")
-    state: PlanState = required("State", "", "waiting, running or done.")
-    status: Status | None = column("Status", "", "How it ended, once done.")
-    seconds: float | None = column("Time", "s", "Measured once done, predicted before.")
-    heartbeat_at: datetime | None = column("Heartbeat", "", "When the sweep last said that it is alive (UTC).")
+    run_id: Annotated[UUID, Column("Run", "", "The sweep that owes it.")]
+    position: Annotated[int, Column("Position", "", "Place in the order of measuring, from 0.")]
+    experiment: Annotated[str, Column("Experiment", "", "The experiment that asked for it.")]
+    cell_key: Annotated[str, Column("Cell key", "", "Hash of what is asked for.")]
+    round: Annotated[int, Column("Round", "", "Which of the interleaved repetitions.")]
+    title: Annotated[str, Column("Cell to measure", "", "The cell in words.")]
+    state: Annotated[PlanState, Column("State", "", "waiting, running or done.")]
+    status: Annotated[Status | None, Column("Status", "", "How it ended, once done.")] = None
+    seconds: Annotated[float | None, Column("Time", "s", "Measured once done, predicted before.")] = None
+    heartbeat_at: Annotated[
+        datetime | None, Column("Heartbeat", "", "When the sweep last said that it is alive (UTC).")
+    ] = None

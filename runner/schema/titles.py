@@ -19,6 +19,7 @@ from runner.schema import (
     StepCell,
     SweepCell,
 )
+from runner.schema.columns import columns_of
 from runner.schema.sizes import shape_name
 
 _SHAPE = ("d_model", "d_ff", "layers", "heads", "vocabulary")
@@ -52,8 +53,11 @@ def title(cell: SweepCell) -> str:
     if isinstance(cell, StepCell) and cell.min_steps == cell.max_steps:
         parts.append(f"exactly {cell.min_steps} steps")
     known = {*_SHAPE, *_LEAD[asked], *_LIMITS}
+    labels = {column.name: column.label.lower() for column in columns_of(asked)}
     parts += [
-        _named(item, getattr(cell, item.name)) for item in fields(asked) if item.name not in known and _says(item, cell)
+        _named(labels[item.name], getattr(cell, item.name))
+        for item in fields(asked)
+        if item.name not in known and _says(item, cell)
     ]
     return " · ".join(part for part in parts if part)
 
@@ -62,8 +66,7 @@ def _says(item: Field[Any], cell: SweepCell) -> bool:
     return item.default is not MISSING and getattr(cell, item.name) not in (None, item.default)
 
 
-def _named(item: Field[Any], value: object) -> str:
-    label = str(item.metadata["label"]).lower()
+def _named(label: str, value: object) -> str:
     return label if value is True else f"not {label}" if value is False else f"{label} {value}"
 
 

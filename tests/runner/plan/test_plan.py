@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import field, fields, make_dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
@@ -14,7 +14,7 @@ from runner.plan.grids import GRIDS
 from runner.plan.planning import Planned, Request, check, plan
 from runner.plan.presets import PRESETS, QUESTIONS, preset_for
 from runner.schema import AttentionCell, MemoryCell, StepCell
-from runner.schema.columns import Cell, column
+from runner.schema.columns import Cell, Column
 from runner.schema.sizes import SIZES, shape_given, size_named
 from runner.schema.titles import title
 from tests.command import planned, tiny
@@ -202,8 +202,8 @@ def test_keys_are_what_they_were() -> None:
 
 
 def test_a_new_field_with_a_default_leaves_old_keys_alone() -> None:
-    old = [(item.name, item.type, field(default=item.default, metadata=item.metadata)) for item in fields(StepCell)]
-    new = ("window", "int", column("Window", "tokens", "How far attention looks back.", 0))
+    old = [(item.name, item.type, field(default=item.default)) for item in fields(StepCell)]
+    new = ("window", Annotated[int, Column("Window", "tokens", "How far attention looks back.")], field(default=0))
     later = make_dataclass("StepCell", [*old, new], bases=(Cell,), frozen=True, kw_only=True)
     numbers = {name: getattr(tiny(), name) for name in StepCell.names()}
     assert later(**numbers).key == tiny().key
