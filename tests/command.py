@@ -112,6 +112,12 @@ def planned(*words: str, device: str = "cpu", memory: int | None = None) -> list
     return list(plan(parsed(*experiments, *words)[0], device=device, device_memory_bytes=memory))
 
 
+def asked(commands: Sequence[str], flag: str) -> set[str]:
+    """The values that these commands give to an axis, together."""
+    words = [shlex.split(command) for command in commands]
+    return {value for each in words if flag in each for value in each[each.index(flag) + 1].split(",")}
+
+
 def family(process: subprocess.Popen[str]) -> list[psutil.Process]:
     """Everything below a running command: fork server, resource tracker, worker, compilers."""
     try:

@@ -48,7 +48,7 @@ def timeline(drawing: Drawing, *, key: str, on_cursor: Callable[[], None]) -> di
 
 def picture_button(side: str) -> None:
     """Saves the picture of the pane as the reader sees it, like the button of its own bar."""
-    css = (_FOLDER.parent / "takeaway" / "picture.css").read_text(encoding="utf-8")
+    css = (_FOLDER.parent / "ui" / "picture.css").read_text(encoding="utf-8")
     button = '<button type="button" title="The timeline as you see it, with its title and colors">PNG</button>'
     html = f'<div class="pictures">{button}</div>'
     script = """export default ({data, parentElement}) => { parentElement.querySelector("button").onclick = () =>

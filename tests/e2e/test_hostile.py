@@ -59,6 +59,7 @@ def test_a_query_shows_its_columns_and_values_as_they_are(browser: Browser, addr
         assert "<b>EVIL</b>" in hovered
 
 
+@pytest.mark.soak
 def test_an_exported_page_takes_no_text_for_more(browser: Browser, tmp_path: Path) -> None:
     """The texts that pages go by are hostile as well. The file is opened where it may not ask, and is watched."""
     file = hostile.store(tmp_path / "results.duckdb", phases=True)

@@ -27,6 +27,7 @@ from runner.store.queries.latest import Rows
 from runner.store.queries.overview import contents
 from tests.browser import fits_sideways, opened, said, served
 from tests.browser import traces as drawn
+from tests.command import asked
 from tests.runner.importers.test_nsys import made as report
 from tests.synthetic import rows
 from tests.synthetic import traces as made
@@ -177,10 +178,11 @@ def test_an_imported_trace(browser: Browser, address: str) -> None:
 def test_the_command_measures_these_rows(at_kernels: Page) -> None:
     said(at_kernels)
     at_kernels.locator(".st-key-card-matmul-share").get_by_role("button", name="Share").click()
-    command = at_kernels.get_by_test_id("stPopoverBody").locator("code").nth(1).inner_text()
-    assert command.startswith("python -m runner sweep --experiment kernels")
-    assert "--contexts 128,4096" in command
-    assert "--modes inference,train" in command
+    block = at_kernels.get_by_test_id("stPopoverBody").locator("code").nth(1).inner_text()
+    commands = block.strip().split("\n\n")
+    assert all(command.startswith("python -m runner sweep --experiment kernels --fresh ") for command in commands)
+    assert asked(commands, "--contexts") == {"128", "4096"}
+    assert asked(commands, "--modes") == {"inference", "train"}
 
 
 def test_on_a_phone(at_kernels: Page) -> None:

@@ -15,6 +15,7 @@ from runner.store.queries.attention import attention_cells, attention_samples, f
 from runner.store.queries.latest import Rows
 from runner.store.queries.memory import kept_by_block, peaks
 from tests.browser import fits_sideways, opened, said, served, traces
+from tests.command import asked
 from tests.e2e.test_app import PAGES
 from tests.synthetic import memory_rows, rows
 from tests.synthetic.memory_rows import GIB, KIB, MIB, Tables, attention, frontier, memory, saved
@@ -156,9 +157,10 @@ def test_choosers_are_in_the_link(browser: Browser, address: str) -> None:
 
 def test_the_command_measures_these_rows(at_attention: Page) -> None:
     at_attention.locator(".st-key-card-attention-time").get_by_role("button", name="Share").click()
-    command = at_attention.get_by_test_id("stPopoverBody").locator("code").nth(1).inner_text()
-    assert command.startswith("python -m runner sweep --experiment attention")
-    assert "--seq-lens 512,1024,2048,16384" in command
+    block = at_attention.get_by_test_id("stPopoverBody").locator("code").nth(1).inner_text()
+    commands = block.strip().split("\n\n")
+    assert all(command.startswith("python -m runner sweep --experiment attention --fresh ") for command in commands)
+    assert asked(commands, "--seq-lens") == {"512", "1024", "2048", "16384"}
 
 
 # ---------------------------------------------------------------------------------------------------------- peak memory
@@ -228,7 +230,7 @@ def test_nothing_measured_yet(browser: Browser, tmp_path: Path) -> None:
             expect(visit.page.get_by_role("heading", level=1)).to_have_text(PAGES[path_of_page])
             command = visit.page.locator("code").filter(has_text=f"--experiment {experiment}")
             expect(command).to_be_visible()
-        expect(visit.page.get_by_text("No timeline has been recorded yet.")).to_be_visible()
+        expect(visit.page.get_by_text("No timeline is recorded in this file.")).to_be_visible()
 
 
 # -------------------------------------------------------------------------------------------------------------- queries
