@@ -15,4 +15,4 @@ def unnoticed(state: SessionState, **_: Any) -> None:
 
 
 SessionState._call_callbacks = unnoticed  # type: ignore[assignment]
-app = st.App("../pages/main.py")
+app = st.App("../../pages/main.py")
