@@ -1,4 +1,4 @@
-"""What can go wrong, as exceptions. The library raises them; `cli.py` and `pages/parts` explain them.
+"""What can go wrong, as exceptions. The library raises them; `runner/cli` and `pages/ui/states.py` explain them.
 
     StepscopeError                exit code 2 unless stated
     ├── UsageError                a value, name or combination that cannot be asked for

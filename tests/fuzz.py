@@ -39,7 +39,7 @@ FLIPS, SPOOLED = 8, 20
 #: Reads pickles of the length that each line names, as the process of an import does, and answers each with its line.
 _READER = """
 import io, json, os, sys
-from runner.timeline.reading import answer, limit
+from runner.importers.snapshots.reading import answer, limit
 limit(64 * 2**20)
 while line := sys.stdin.buffer.readline():
     print(json.dumps(answer(io.BytesIO(sys.stdin.buffer.read(int(line))))), flush=True)

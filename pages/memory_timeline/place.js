@@ -1,5 +1,5 @@
 // Where a reader is, for the address: `<recording>,<from>,<to>,<low>,<high>,<cursor>,<block>,<search text>`, each empty
-// where it is as at first. `pages.parts.zoom` puts it there, as `zoom=timeline-left:…`; Python reads the cursor of it.
+// where it is as at first. `pages.ui.zoom` puts it there, as `zoom=timeline-left:…`; Python reads the cursor of it.
 
 const CARD = "st-key-card-"
 

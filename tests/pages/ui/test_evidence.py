@@ -23,6 +23,7 @@ from pages.sql.examples import EXAMPLES, Example
 from pages.ui import card
 from pages.ui.evidence import WHY
 from pages.ui.grid import missing, places
+from pages.ui.markdown import plain
 from runner.plan.commands import sweep_commands
 from runner.schema import RunRow, new_id
 from runner.store.database import open_reader
@@ -50,7 +51,12 @@ WRITTEN = sorted(
     },
     key=lambda text: -len(text),
 )
-ADDRESSES = re.findall(r'\("[^"]+", "([a-z-]+)", ":material', MAIN.read_text())
+ADDRESSES = [
+    address
+    for file in sorted(MAIN.parent.glob("*/page.py"))
+    for address in re.findall(r'^PAGE = Page\(\s*title="[^"]+",\s*address="([a-z-]+)"', file.read_text(), re.MULTILINE)
+]
+assert len(ADDRESSES) == 13
 HERE, THERE = "Example CPU · bench1", "Example GPU · bench2"
 #: Pages with a cell to look into, and its table.
 PINNED = {"training-step": "steps", "torch-compile": "steps", "attention": "attention", "peak-memory": "memory"}
@@ -240,7 +246,7 @@ def _texts_of(node: Any) -> Iterator[Any]:
 
 
 def _has_computed(text: str) -> bool:
-    without_code = re.sub(r"`[^`]*`", "", text)
+    without_code = plain(re.sub(r"`[^`]*`", "", text))
     for written in WRITTEN:
         without_code = without_code.replace(written, " ")
     return bool(re.search(r"\d", without_code))

@@ -284,7 +284,7 @@ def test_walking_is_limited_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
 #: the process that it started, took.
 COSTS = """
 import resource, sys, pathlib
-from runner.importing import import_file
+from runner.importers.files import import_file
 from runner.errors import UsageError
 try:
     print(import_file(pathlib.Path(sys.argv[1]), db=pathlib.Path(sys.argv[2])).lines[0])
