@@ -36,11 +36,11 @@ bench: $(VENV)/.test
 
 # The lock is a file of constraints: it names every version, and pip installs what the extras ask for.
 $(VENV)/.demo: pyproject.toml requirements.lock | $(VENV)/bin/python
-	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[runner,app]'
+	$(BIN)/pip install --quiet --no-compile --constraint requirements.lock --editable '.[runner,app]'
 	@touch $@
 
 $(VENV)/.test: pyproject.toml requirements.lock | $(VENV)/bin/python
-	$(BIN)/pip install --quiet --constraint requirements.lock --editable '.[runner,app,dev]'
+	$(BIN)/pip install --quiet --no-compile --constraint requirements.lock --editable '.[runner,app,dev]'
 	@touch $@
 
 $(VENV)/bin/python:

@@ -132,10 +132,7 @@ PRESETS: Mapping[str, Preset] = {
                     _ablation(replace(_TOY, sizes=("toy-128",))),
                     _TOY,
                 ),
-                "mixed-precision": (
-                    replace(_TOYS, precisions=("fp32", "bf16")),
-                    replace(_TOY, precisions=("fp32", "bf16"), backends=("eager", "compiled-block")),
-                ),
+                "mixed-precision": (replace(_TOYS, precisions=("fp32", "bf16")),),
                 "attention": (
                     _TOY_ATTENTION,
                     replace(
