@@ -8,20 +8,8 @@ from typing import Literal
 
 import streamlit as st
 
-from pages.attention import page as attention
-from pages.compare import page as compare
-from pages.data import page as data
-from pages.explore import page as explore
 from pages.figures.ink import ink_rules
-from pages.kernels import page as kernels
-from pages.memory_timeline import page as memory_timeline
-from pages.mixed_precision import page as mixed_precision
-from pages.overview import page as overview
-from pages.peak_memory import page as peak_memory
-from pages.roofline import page as roofline
-from pages.sql import page as sql
-from pages.torch_compile import page as torch_compile
-from pages.training_step import page as training_step
+from pages.navigation import NAVIGATION, OPEN, PAGES
 from pages.ui import filters, live, share, sign_in, since, states
 from pages.ui.frame import Frame, Page, cached
 from pages.ui.zoom import keep_zoom
@@ -36,23 +24,7 @@ Shown = Callable[[Page], None]
 
 #: What Streamlit calls the address of the page that opens without one.
 ROOT = "home"
-#: Section -> pages. The first page is the one that opens without an address.
-NAVIGATION: dict[str, list[Page]] = {
-    "": [overview.PAGE],
-    "Experiments": [
-        training_step.PAGE,
-        mixed_precision.PAGE,
-        torch_compile.PAGE,
-        kernels.PAGE,
-        roofline.PAGE,
-        explore.PAGE,
-    ],
-    "Memory": [attention.PAGE, peak_memory.PAGE, memory_timeline.PAGE],
-    "Side by side": [compare.PAGE],
-    "File": [data.PAGE, sql.PAGE],
-}
-PAGES = [page for pages in NAVIGATION.values() for page in pages]
-HEADLINES = {page.address: page.headline for page in PAGES if page.headline}
+HEADLINES = {address: page.headline for address, page in PAGES.items() if page.headline}
 
 
 def main() -> None:
@@ -113,8 +85,9 @@ def _navigation(pages: dict[str, st.Page], shown: Shown, *, position: Literal["s
     address, start = next(iter(pages.items()))
     alias = st.Page(states.empty, title=start.title, url_path=address, visibility="hidden")
     chosen = st.navigation({**sections, "Addresses": [alias]}, position=position, expanded=True)
-    if chosen == alias:
-        st.switch_page(start, query_params=[(name, st.query_params.get_all(name)) for name in st.query_params])
+    meant = start if chosen == alias else pages.get(st.session_state.pop(OPEN, ""), chosen)
+    if meant != chosen:
+        st.switch_page(meant, query_params=[(name, st.query_params.get_all(name)) for name in st.query_params])
     return chosen
 
 

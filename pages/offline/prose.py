@@ -7,48 +7,45 @@ text, and whatever came from a file of others is escaped.
 """
 
 import re
-from html import escape
 
-_TOKEN = re.compile(
-    r"\\(?P<escaped>[^\w\s]|_)|`(?P<code>[^`]+)`|\*\*(?P<strong>.+?)\*\*|\*(?P<em>[^*\s][^*]*)\*"
-    r"|:(?P<color>[a-z]+)(?P<badge>-badge)?\[(?P<colored>(?:\\.|[^\]\\])*)\]|:material/(?P<icon>\w+):"
-)
+from markdown_it import MarkdownIt
+from markdown_it.rules_inline import StateInline
+
+_COLORED = re.compile(r":([a-z]+)(-badge)?\[")
+_ICON = re.compile(r":material/\w+:")
 
 
 def prose(text: str) -> str:
     """Block by block."""
-    return "".join(_block(block.splitlines()) for block in re.split(r"\n\s*\n", text.strip()) if block.strip())
+    html: str = _PARSER.render(text)
+    return html.strip().replace(">\n<", "><").replace("\n", " ")
 
 
 def inline(text: str) -> str:
     """Without the paragraph around it."""
-    parts, end = [], 0
-    for found in _TOKEN.finditer(text):
-        parts += [escape(text[end : found.start()]), _token(found)]
-        end = found.end()
-    return "".join(parts) + escape(text[end:])
+    html: str = _PARSER.renderInline(text)
+    return html
 
 
-def _block(lines: list[str]) -> str:
-    items = [line.lstrip()[2:] for line in lines if line.lstrip().startswith("- ")]
-    if len(items) == len(lines):
-        return f"<ul>{''.join(f'<li>{inline(item)}</li>' for item in items)}</ul>"
-    if heading := re.fullmatch(r"#{1,6} (.*)", lines[0]):
-        rest = _block(lines[1:]) if lines[1:] else ""
-        return f"<h4>{inline(heading[1])}</h4>{rest}"
-    return f"<p>{inline(' '.join(lines))}</p>"
+def _color(state: StateInline, silent: bool) -> bool:
+    """`:green[words]` and `:green-badge[words]` as a span of that class; icons as nothing."""
+    if icon := _ICON.match(state.src, state.pos):
+        state.pos = icon.end()
+        return True
+    found = _COLORED.match(state.src, state.pos)
+    end = state.md.helpers.parseLinkLabel(state, found.end() - 1) if found else -1
+    if not found or end < 0:
+        return False
+    if not silent and end > found.end():
+        most = state.posMax
+        state.push("span_open", "span", 1).attrs = {"class": found[1] + (" badge" if found[2] else "")}
+        state.pos, state.posMax = found.end(), end
+        state.md.inline.tokenize(state)
+        state.push("span_close", "span", -1)
+        state.posMax = most
+    state.pos = end + 1
+    return True
 
 
-def _token(found: re.Match[str]) -> str:
-    if found["escaped"]:
-        return escape(found["escaped"])
-    if found["code"]:
-        return f"<code>{escape(found['code'])}</code>"
-    if found["strong"]:
-        return f"<strong>{inline(found['strong'])}</strong>"
-    if found["em"]:
-        return f"<em>{inline(found['em'])}</em>"
-    if found["colored"]:
-        badge = " badge" if found["badge"] else ""
-        return f'<span class="{found["color"]}{badge}">{inline(found["colored"])}</span>'
-    return ""  # an icon
+_PARSER = MarkdownIt("zero").enable(["backticks", "emphasis", "escape", "heading", "list"])
+_PARSER.inline.ruler.before("backticks", "color", _color)

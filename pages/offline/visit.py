@@ -19,6 +19,7 @@ from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Node
 
 import pages
+from pages.navigation import OPEN, PAGES
 from pages.ui.states import NEEDS_MORE
 from runner.errors import DatabaseDamaged, StepscopeError, StoreError, UsageError
 
@@ -48,15 +49,12 @@ class Visits:
         # Outside of a server every access to the state of a session is remarked upon.
         logging.getLogger("streamlit.runtime.scriptrunner_utils.script_run_context").disabled = True
         self._origin = origin.rstrip("/")
-        registered = _run(_app())._registered_pages
-        self._hashes = {_address(info): page for page, info in registered.items()}
-        self.places = {_address(info): str(info["page_name"]) for info in registered.values()}
+        self.places = {address: page.title for address, page in PAGES.items()}
 
     def visit(self, address: str, asked: Asked) -> Visit:
         """Run one page with these parameters of the URL. One that it does not know is a `UsageError`."""
         app = _app()
-        # The harness opens pages by the path of their file; these pages are functions, known by their hash alone.
-        app._page_hash = self._hashes[address]
+        app.session_state[OPEN] = address
         app.context = {"url": f"{self._origin}/{address}"}
         app.query_params.update({name: list(values) for name, values in asked.items()})
         _run(app)
@@ -160,8 +158,3 @@ def _parameter(node: Node) -> str | None:
 
 def _options(node: Any) -> list[str]:
     return [getattr(option, "content", option) for option in getattr(node.proto, "options", ())]
-
-
-def _address(info: Mapping[str, Any]) -> str:
-    """The first page answers at the root; its address is its name."""
-    return str(info["url_pathname"] or info["page_name"]).lower()

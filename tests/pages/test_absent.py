@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
-from streamlit.util import calc_hash
 
 from pages.attention.answers import agreement
 from pages.attention.answers import answer as attention_answer
 from pages.mixed_precision.page import headline as precision_headline
+from pages.navigation import OPEN
 from pages.peak_memory.answers import answer as memory_answer
 from pages.torch_compile.page import headline as compiled
 from pages.ui.answers import step_answer
@@ -107,7 +107,7 @@ def page(path: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """All that a page says, as it opens."""
     monkeypatch.setenv("STEPSCOPE_DB", str(path))
     found = AppTest.from_file(str(MAIN), default_timeout=120)
-    found._page_hash = calc_hash("" if address == "overview" else address)
+    found.session_state[OPEN] = address
     found.run()
     assert not found.exception
     return re.sub(r"\s+", " ", " ".join(node.value for node in (*found.markdown, *found.caption)))

@@ -10,8 +10,8 @@ from unittest.mock import patch
 
 import pytest
 from streamlit.testing.v1 import AppTest
-from streamlit.util import calc_hash
 
+from pages.navigation import OPEN
 from pages.ui import card
 from runner.cli.main import app
 from runner.plan.commands import sweep_commands
@@ -136,7 +136,7 @@ def test_the_changes_of_roofline_are_measured_again_and_nothing_else(
     """Its cards hold weights in bf16 beside precision fp32. What other pages draw is asked in test_evidence."""
     monkeypatch.setenv("STEPSCOPE_DB", str(roofline_rows.store(tmp_path / "results.duckdb")))
     page = AppTest.from_file(str(ROOT / "pages/main.py"), default_timeout=60)
-    page._page_hash = calc_hash("roofline")
+    page.session_state[OPEN] = "roofline"
     page.session_state["changes-share"] = True
     with patch.object(card, "_chart", wraps=card._chart) as drawn:
         page.run()

@@ -16,8 +16,8 @@ import duckdb
 import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
-from streamlit.util import calc_hash
 
+from pages.navigation import OPEN
 from pages.offline.visit import nodes
 from pages.sql.examples import EXAMPLES, Example
 from pages.ui import card
@@ -131,7 +131,7 @@ def opened(file: Path, address: str, monkeypatch: pytest.MonkeyPatch, **state: A
     """A page with the evidence open of all that is listed for it."""
     monkeypatch.setenv("STEPSCOPE_DB", str(file))
     found = AppTest.from_file(str(MAIN), default_timeout=60)
-    found._page_hash = calc_hash("" if address == "overview" else address)  # pages that are functions have no path
+    found.session_state[OPEN] = address
     if address in PINNED:
         found.query_params["cell"] = str(_some_cell(file, PINNED[address]))
     for key, value in (state | {f"_why-{name}": True for name in SAID[address]}).items():
