@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from runner.errors import StepscopeError
-from runner.schema import CeilingRow, Moment, Status, SweepCell
+from runner.schema import CeilingRow, Cell, Moment, Status
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +18,7 @@ class Job:
     `limit_bytes` is what the worker may take; None lets it take what is free, which the worker then fills in."""
 
     experiment: str
-    cell: SweepCell
+    cell: Cell
     run_id: UUID
     cell_id: UUID
     device: str

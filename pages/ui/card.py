@@ -19,7 +19,7 @@ from pages.ui.frame import Frame
 from pages.ui.markdown import plain, restrict
 from pages.ui.permalink import link
 from runner.plan.commands import sweep_commands
-from runner.schema import SweepCell
+from runner.schema import Cell
 
 CONFIG = {
     "displaylogo": False,
@@ -44,7 +44,7 @@ class Card:
     note: str = ""
     alt: str = ""
     rows: Sequence[dict[str, Any]] = field(default_factory=list)
-    cells: Sequence[SweepCell] = ()
+    cells: Sequence[Cell] = ()
 
 
 def draw(

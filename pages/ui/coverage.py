@@ -20,7 +20,7 @@ from pages.ui.markdown import restrict
 from pages.ui.states import no_rows
 from runner.plan.commands import sweep_commands
 from runner.results import Measured
-from runner.schema import TABLES, SweepCell, table_of
+from runner.schema import TABLES, Cell, table_of
 from runner.store.queries.attention import Attended
 from runner.store.queries.kernels import Trace
 from runner.store.queries.memory import Peak
@@ -161,13 +161,13 @@ def _place_row(place: Place) -> dict[str, Any]:
     }
 
 
-def _never(frame: Frame, gaps: Sequence[SweepCell]) -> str:
+def _never(frame: Frame, gaps: Sequence[Cell]) -> str:
     return (
         f"{len(gaps)} {'cell of this grid has' if len(gaps) == 1 else 'cells of this grid have'} no row {frame.where}"
     )
 
 
-def _list_missing(frame: Frame, gaps: Sequence[SweepCell]) -> None:
+def _list_missing(frame: Frame, gaps: Sequence[Cell]) -> None:
     """The commands that measure what the grid lacks, those of most cells first; nothing where it lacks nothing."""
     if not gaps:
         return

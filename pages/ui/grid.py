@@ -12,12 +12,10 @@ from typing import Any
 
 from pages.ui.frame import size_names
 from runner.analysis.compare.pairs import unusual
-from runner.schema import AttentionCell, SweepCell, table_of
+from runner.schema import Cell, Shape, table_of
+from runner.schema.axes import SHAPE
 from runner.schema.columns import columns_of
-from runner.schema.titles import kind
-from runner.store.queries.selection import Shape
 
-_SHAPE = tuple(Shape.__dataclass_fields__)
 #: What a row's name begins with, as far as its cells have it.
 _LEAD = ("implementation", "precision", "backend")
 #: Fields whose values say what they are.
@@ -34,9 +32,9 @@ class Place:
     cells: tuple[Any, ...]
 
 
-def column_of(cell: SweepCell) -> str:
+def column_of(cell: Cell) -> str:
     """The field of the length."""
-    return "seq_len" if isinstance(cell, AttentionCell) else "context"
+    return "context" if isinstance(cell, Shape) else "seq_len"
 
 
 def places(cells: Sequence[Any]) -> list[Place]:
@@ -50,9 +48,9 @@ def places(cells: Sequence[Any]) -> list[Place]:
     return [Place(block=b, row=r, column=c, cells=tuple(held)) for (b, r, c), held in found.items()]
 
 
-def _row_names(asked: Sequence[SweepCell]) -> list[str]:
+def _row_names(asked: Sequence[Cell]) -> list[str]:
     """The fields that name a row: those that lead, and what else varies."""
-    blocks = {column_of(asked[0]), "d_head", *_SHAPE}
+    blocks = {column_of(asked[0]), "d_head", *SHAPE}
     names = [name for name in table_of(asked[0]).question if name not in blocks]
     varied = {name for name in names if len({getattr(cell, name) for cell in asked}) > 1}
     lead = [name for name in _LEAD if name in names]
@@ -63,22 +61,20 @@ def _row_names(asked: Sequence[SweepCell]) -> list[str]:
     ]
 
 
-def _block(cell: SweepCell) -> int | Shape:
-    if isinstance(cell, AttentionCell):
-        return cell.d_head
-    return Shape(**{name: getattr(cell, name) for name in _SHAPE})
+def _block(cell: Any) -> int | Shape:
+    return Shape.of(cell) if isinstance(cell, Shape) else cell.d_head
 
 
-def _blocks(asked: Sequence[SweepCell]) -> dict[int | Shape, str]:
+def _blocks(asked: Sequence[Cell]) -> dict[int | Shape, str]:
     """The name of each block: the head width, or the size."""
     found = list(dict.fromkeys(map(_block, asked)))
     sizes = size_names(tuple(block for block in found if isinstance(block, Shape)))
     return {block: sizes[block] if isinstance(block, Shape) else f"head width {block}" for block in found}
 
 
-def _row(cell: SweepCell, names: Sequence[str]) -> str:
+def _row(cell: Cell, names: Sequence[str]) -> str:
     """What leads and, of the rest, what is not the default; and what is unusual about how it was measured."""
-    known = {column.name: column for column in columns_of(kind(cell))}
+    known = {column.name: column for column in columns_of(cell.asked())}
     said = [
         str(getattr(cell, name)) if name in _BARE else f"{known[name].label.lower()} {value}"
         for name in names if name in _LEAD or (value := getattr(cell, name)) != known[name].absent
@@ -86,15 +82,15 @@ def _row(cell: SweepCell, names: Sequence[str]) -> str:
     return " · ".join(part for part in (*said, unusual(cell)) if part)
 
 
-def missing(cells: Sequence[Any]) -> list[SweepCell]:
+def missing(cells: Sequence[Any]) -> list[Cell]:
     """What nobody measured: each row's cell at every length at which it is not."""
     if not cells:
         return []
     name = column_of(cells[0].cell)
     lengths = sorted({getattr(item.cell, name) for item in cells})
-    asked = kind(cells[0].cell)
+    asked = cells[0].cell.asked()
     fields = [field for field in asked.names() if field in table_of(cells[0].cell).question and field != name]
-    rows: dict[tuple[Any, ...], dict[int, SweepCell]] = {}
+    rows: dict[tuple[Any, ...], dict[int, Cell]] = {}
     for item in cells:
         key = tuple(getattr(item.cell, field) for field in fields)
         rows.setdefault(key, {})[getattr(item.cell, name)] = item.cell

@@ -13,7 +13,7 @@ import streamlit as st
 
 from pages.ui.chosen import heard, report_gone
 from runner.results import Measured
-from runner.schema import SweepCell
+from runner.schema import Cell
 from runner.schema.titles import title
 from runner.store.queries.attention import Attended
 from runner.store.queries.memory import Peak
@@ -60,7 +60,7 @@ def _chosen() -> None:
 
 
 @lru_cache(maxsize=10_000)
-def _words(cell: SweepCell, status: str) -> str:
+def _words(cell: Cell, status: str) -> str:
     return title(cell) + ("" if status == "ok" else f" — {status}")
 
 

@@ -7,11 +7,13 @@ or `compare --fail-on-regression` found one;
 2 wrong usage or a file that cannot be used; 130 interrupted.
 """
 
+import inspect
 import signal
 import sys
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Optional
 
 import typer
 from rich.markup import escape
@@ -24,11 +26,12 @@ from runner.engines.local import LocalEngine
 from runner.errors import INTERRUPTED, INTERRUPTED_CODE, StepscopeError
 from runner.importers.files import import_file
 from runner.plan.presets import PRESETS
+from runner.schema import Column
 from runner.store.database import default_path
 from runner.sweep.frontier import FrontierSettings, explore
 from runner.sweep.loop import sweep
 from runner.sweep.prepare import prepare
-from runner.sweep.request import CHOICES, read, seconds
+from runner.sweep.request import CHOICES, FLAGS, read, seconds
 
 #: Columns of a table that goes to a pipe or a file.
 PIPED_WIDTH = 160
@@ -86,55 +89,71 @@ def _flag(name: str, text: str) -> Any:
     return typer.Option(name, help=text, show_default=False)
 
 
-_TIMELINE = "Record every allocation of the memory cells, with its Python stack."
 _SKIP = "Do not try cells that are predicted not to fit."
+_DRY_RUN = "Print the plan with predicted FLOPs, memory and time; measure nothing."
 _CEILINGS = "Measure at its start and end what this machine can do at most. [default: --ceilings]"
 _SHAPE = "d_model=512,d_ff=2048,layers=8,heads=8[,vocabulary=N]"
 _PRESETS = f"One of {', '.join(PRESETS)}. [default: standard on CUDA, else laptop]"
 
 
+def _set_by(column: Column) -> Any:
+    """The option that sets columns of cells, as a parameter is annotated with it."""
+    assert column.flag is not None
+    flag, name = column.flag, column.flag.name.replace("_", "-")
+    text = flag.help.format(choices=", ".join(CHOICES.get(flag.name, ())))
+    if flag.kind == "axis":
+        return Annotated[str | None, _what(text)]
+    if flag.kind == "limit":
+        return Annotated[Optional[column.type], _how(text, least=flag.least)]  # noqa: UP045
+    return Annotated[bool | None, _flag(f"--{name}/--no-{name}", text)]
+
+
+def _options() -> dict[str, Any]:
+    """The options of `sweep` by name: those of the schema between those of a sweep itself."""
+    of: dict[str, list[str]] = {
+        kind: [name for name, column in FLAGS.items() if column.sets == kind] for kind in ("axis", "limit", "switch")
+    }
+    own = {kind: {name: _set_by(FLAGS[name]) for name in names} for kind, names in of.items()}
+    return {
+        "preset": Annotated[str | None, _what(_PRESETS, metavar="NAME")],
+        "experiment": Annotated[list[str] | None, _what("Only this experiment; repeatable.", metavar="NAME")],
+        "sizes": Annotated[str | None, _what("Shapes by name; see `python -m runner list sizes`.")],
+        "shape": Annotated[list[str] | None, _what("A shape of your own; repeatable.", metavar=_SHAPE)],
+        **own["axis"],
+        **own["limit"],
+        "rounds": Annotated[int | None, _how("Measure every cell this often, interleaved. [default: 1]", least=1)],
+        "config": Annotated[Path | None, _where("A TOML file with the same names; flags given here win.")],
+        "db": Annotated[Path | None, _where(DB_HELP)],
+        "label": Annotated[str | None, _where("A name for this run.")],
+        "device": Annotated[str | None, _where("auto, cuda, cuda:1, mps or cpu. [default: auto]")],
+        "timeout": Annotated[str | None, _where("Limit for one cell, such as 90s or 10m. [default: 10m]")],
+        "budget": Annotated[str | None, _where("No new cell is started after this time, such as 15m or 2h.")],
+        **own["switch"],
+        "fresh": Annotated[bool | None, _flag("--fresh", "Measure finished cells again.")],
+        "skip_predicted_oom": Annotated[bool | None, _flag("--skip-predicted-oom", _SKIP)],
+        "ceilings": Annotated[bool | None, _flag("--ceilings/--no-ceilings", escape(_CEILINGS))],
+        "dry_run": Annotated[bool | None, _flag("--dry-run", _DRY_RUN)],
+    }
+
+
+def _with_options(options: Mapping[str, Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Makes a function of any keywords one of these options, none of them given by default."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        only = inspect.Parameter.KEYWORD_ONLY
+        parameters = [inspect.Parameter(name, only, default=None, annotation=how) for name, how in options.items()]
+        vars(command)["__signature__"] = inspect.Signature(parameters)
+        command.__annotations__ = dict(options)
+        return command
+
+    return decorate
+
+
 @app.command(
     name="sweep", epilog="Example: python -m runner sweep --sizes small,medium --precisions fp32,bf16 --contexts 512"
 )
-def sweep_command(
-    preset: Annotated[str | None, _what(_PRESETS, metavar="NAME")] = None,
-    experiment: Annotated[list[str] | None, _what("Only this experiment; repeatable.", metavar="NAME")] = None,
-    sizes: Annotated[str | None, _what("Shapes by name; see `python -m runner list sizes`.")] = None,
-    shape: Annotated[list[str] | None, _what("A shape of your own; repeatable.", metavar=_SHAPE)] = None,
-    contexts: Annotated[str | None, _what("Tokens of each sequence.")] = None,
-    batch: Annotated[str | None, _what("Sequences in one step.")] = None,
-    modes: Annotated[str | None, _what(f"Of {', '.join(CHOICES['modes'])}.")] = None,
-    precisions: Annotated[str | None, _what(f"Of {', '.join(CHOICES['precisions'])}.")] = None,
-    backends: Annotated[str | None, _what(f"Of {', '.join(CHOICES['backends'])}.")] = None,
-    seq_lens: Annotated[str | None, _what("Sequence lengths of single-head attention.")] = None,
-    d_heads: Annotated[str | None, _what("Head widths of single-head attention.")] = None,
-    causal: Annotated[str | None, _what("Of true, false, for single-head attention.")] = None,
-    cache: Annotated[str | None, _what("Of hot, cold: whether attention finds its tensors in the L2 cache.")] = None,
-    compile_cache: Annotated[str | None, _what("Of shared, empty: whether the compiler finds earlier work.")] = None,
-    attention: Annotated[str | None, _what(f"Of {', '.join(CHOICES['attention'])}.")] = None,
-    optimizers: Annotated[str | None, _what(f"AdamW implementations, of {', '.join(CHOICES['optimizers'])}.")] = None,
-    weights: Annotated[str | None, _what("Dtype the parameters are held in, of fp32, bf16.")] = None,
-    checkpoint: Annotated[str | None, _what("Blocks recomputed together in the backward pass; 0 for none.")] = None,
-    warmup: Annotated[str | None, _what("Warm-up steps; several, such as 0,1,2,5, make an ablation.")] = None,
-    sums: Annotated[str | None, _what(f"Sums of {', '.join(CHOICES['sums'])}, in experiment numerics.")] = None,
-    steps: Annotated[int | None, _how("Measured steps, at least.", least=1)] = None,
-    max_steps: Annotated[int | None, _how("Measured steps, at most.", least=1)] = None,
-    max_seconds: Annotated[float | None, _how("Measuring time of a cell, at most.", least=0)] = None,
-    rounds: Annotated[int | None, _how("Measure every cell this often, interleaved. [default: 1]", least=1)] = None,
-    config: Annotated[Path | None, _where("A TOML file with the same names; flags given here win.")] = None,
-    db: Annotated[Path | None, _where(DB_HELP)] = None,
-    label: Annotated[str | None, _where("A name for this run.")] = None,
-    device: Annotated[str | None, _where("auto, cuda, cuda:1, mps or cpu. [default: auto]")] = None,
-    timeout: Annotated[str | None, _where("Limit for one cell, such as 90s or 10m. [default: 10m]")] = None,
-    budget: Annotated[str | None, _where("No new cell is started after this time, such as 15m or 2h.")] = None,
-    timeline: Annotated[bool | None, _flag("--timeline/--no-timeline", _TIMELINE)] = None,
-    fresh: Annotated[bool | None, _flag("--fresh", "Measure finished cells again.")] = None,
-    skip_predicted_oom: Annotated[bool | None, _flag("--skip-predicted-oom", _SKIP)] = None,
-    ceilings: Annotated[bool | None, _flag("--ceilings/--no-ceilings", escape(_CEILINGS))] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plan with predicted FLOPs, memory and time; measure nothing.")
-    ] = False,
-) -> None:
+@_with_options(_options())
+def sweep_command(*, config: Path | None, dry_run: bool | None, **given: Any) -> None:
     """Measure, and append rows to the results file. With no options it does the right thing for this machine.
 
     A finished cell is not measured again: an interrupted sweep goes on where it stopped.
@@ -142,7 +161,6 @@ def sweep_command(
     With an axis set here an experiment is one grid: that axis, and for the others what the preset's first grid has. Its
     warm-up ablation, timelines and other additions are then left out; ask with --warmup, --timeline, --cache, ….
     """
-    given = {name: value for name, value in locals().items() if name not in ("config", "dry_run")}
     request, settings = read(given, config=config)
     if dry_run:
         lists.print_plan(console, prepare(request, settings, LocalEngine()))

@@ -10,17 +10,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
 from runner.cli.terminal import Terminal
-from runner.formats import format_bytes, format_duration
-from runner.schema import (
-    DONE,
-    AccumulationRow,
-    AttentionRow,
-    MemoryRow,
-    NumericsRow,
-    ProfileRow,
-    SweepRow,
-    TimingRow,
-)
+from runner.experiments import kind_of
+from runner.formats import format_duration
+from runner.schema import DONE, Row, TimingRow
 from runner.schema.titles import title
 from runner.sweep.prepare import Expected, Prepared
 
@@ -56,7 +48,7 @@ class PlainLines:
     def doing(self, item: Expected, phase: str, *, left_s: float) -> None:
         """Nothing: a line a cell is enough."""
 
-    def finished(self, row: SweepRow, timings: list[TimingRow], *, left_s: float) -> None:
+    def finished(self, row: Row, timings: list[TimingRow], *, left_s: float) -> None:
         self.number += 1
         width = len(str(self.total))
         left = f" · {format_duration(left_s)} left" if self.number < self.total else ""
@@ -107,7 +99,7 @@ class TerminalBar(PlainLines):
     def doing(self, item: Expected, phase: str, *, left_s: float) -> None:
         self.bar.update(self.task, description=f"{title(item.planned.cell)}: {phase} · {format_duration(left_s)} left")
 
-    def finished(self, row: SweepRow, timings: list[TimingRow], *, left_s: float) -> None:
+    def finished(self, row: Row, timings: list[TimingRow], *, left_s: float) -> None:
         super().finished(row, timings, left_s=left_s)
         self.bar.update(self.task, advance=1)
 
@@ -120,28 +112,9 @@ class TerminalBar(PlainLines):
         self.bar.stop()
 
 
-def result(row: SweepRow, timings: list[TimingRow]) -> str:
+def result(row: Row, timings: list[TimingRow]) -> str:
     """What came of a cell, in a few words: its median and how sure that is, or its peak, or why there is none."""
-    if isinstance(row, AttentionRow) and row.asked_bytes:
-        phase, in_use = row.failed_phase, format_bytes(row.in_use_bytes or 0)
-        return f"{phase} asked for {format_bytes(row.asked_bytes)} more than the {in_use} in use"
+    kind = kind_of(row)
     if row.status != "ok":
-        return " ".join((row.message or "").split())[:160]
-    if isinstance(row, MemoryRow):
-        return f"peak {format_bytes(row.peak_allocated_bytes or 0)} in {row.peak_phase}"
-    if isinstance(row, ProfileRow):
-        cost = f"{row.overhead_share or 0:+.0%} under the profiler"
-        what = "operators" if row.host_bound_share is None else "kernels"
-        return f"{row.unprofiled_step_ms or 0:,.2f} ms, {cost}, {row.kernel_calls} {what} {row.kernel_ms or 0:,.2f} ms"
-    if isinstance(row, AccumulationRow):
-        return f"{row.total or float('nan'):.9g} for {row.exact or float('nan'):g}"
-    if isinstance(row, NumericsRow):
-        off = "" if row.gradient_error is None else f", gradients off by {row.gradient_error:.1e}"
-        return f"loss {row.loss or float('nan'):.6g}{off} ({row.reference})"
-    medians = {timing.phase: timing for timing in timings}
-    if isinstance(row, AttentionRow):
-        times = ", ".join(f"{phase} {medians[phase].median_ms:,.3f} ms" for phase in ("forward", "backward"))
-        return f"{times}, n {row.steps}, peak {format_bytes(row.peak_allocated_bytes or 0)}"
-    step, share = medians["step"], getattr(row, "interval_share", None)
-    spread = f" ±{share * 50:.1f}%" if share is not None else ""
-    return f"{step.median_ms:,.2f} ms{spread}, n {step.n}"
+        return kind.explain(row) or " ".join((row.message or "").split())[:160]
+    return kind.summarize(row, {timing.phase: timing for timing in timings})

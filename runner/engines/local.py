@@ -26,6 +26,7 @@ from typing import Any
 
 from runner.engines.telemetry import Telemetry, gpu_handle
 from runner.errors import StepscopeError
+from runner.experiments import KINDS, TRIAL
 from runner.job import CeilingJob, Ceilings, Job, Measurement, Outcome
 
 #: How often the caller of a long job is told that it is still running.
@@ -54,7 +55,8 @@ class LocalEngine:
         self.context: ForkServerContext | SpawnContext
         if sys.platform == "linux":
             self.context = multiprocessing.get_context("forkserver")
-            self.context.set_forkserver_preload(["runner.engines.worker"])
+            measuring = {measure.partition(":")[0] for measure in (*(kind.measure for kind in KINDS), TRIAL)}
+            self.context.set_forkserver_preload(["runner.engines.worker", *sorted(measuring)])
         else:
             self.context = multiprocessing.get_context("spawn")
 

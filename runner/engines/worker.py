@@ -10,6 +10,7 @@ end with it, and it ends when the sweep does, however the sweep ended.
 
 import multiprocessing
 import os
+import pkgutil
 import signal
 import sys
 import threading
@@ -19,7 +20,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from runner.errors import Skipped, StepscopeError
-from runner.experiments import EXPERIMENTS, TRIAL
+from runner.experiments import TRIAL, kind_of
 from runner.job import CeilingJob, Job, RanOut
 from runner.measure.machine.ceilings import measure_ceilings
 from runner.measure.machine.environment import describe
@@ -44,10 +45,10 @@ def work(pipe: Connection, job: Job | CeilingJob | str, log: str) -> None:
 
 def _measure(pipe: Connection, job: Job) -> tuple[Any, ...]:
     """The last message of a cell. The one place that catches everything: each way to fail is a status."""
-    experiment = next(item for item in (*EXPERIMENTS, TRIAL) if item.name == job.experiment)
     try:
+        measure = pkgutil.resolve_name(TRIAL if job.experiment == "frontier" else kind_of(job.cell).measure)
         job = replace(job, limit_bytes=limits.limit(job.device, job.limit_bytes))
-        return "measured", experiment.measure(job, lambda phase: pipe.send(("doing", phase)))
+        return "measured", measure(job, lambda phase: pipe.send(("doing", phase)))
     except Skipped as reason:
         return "failed", "skipped", str(reason), {}
     except RanOut as error:

@@ -6,7 +6,138 @@ Answers A1, A2, A3 and C1. Forward and backward are timed inside the same iterat
 a row with the bytes it asked for.
 """
 
-from runner.experiments.experiment import Experiment
-from runner.measure.timing.attention import measure_attention
+from collections.abc import Mapping
 
-EXPERIMENT = Experiment(name="attention", measure=measure_attention)
+from runner.analysis.costs import attention
+from runner.errors import UsageError
+from runner.experiments.experiment import START_SECONDS, Experiment, Kind, Lines, On, Prediction, Shown
+from runner.experiments.grid import Grid
+from runner.experiments.models import COMPILE_SECONDS, EDITIONS, check_limits
+from runner.formats import format_bytes, format_quantity
+from runner.schema import AttentionCell, AttentionRow, TimingRow
+
+#: A cell also looks at what it keeps and compares with float64 (s).
+EXTRA_SECONDS = 0.3
+_PASSES = ("forward", "backward")
+
+GRID = Grid.of(
+    AttentionCell,
+    attention=("naive",),
+    seq_lens=(256, 1024, 4096, 8192, 16384),
+    d_heads=(16, 32, 64, 128),
+    precisions=("fp32",),
+    max_seconds=2.0,
+)
+#: Of batch 2, so that the longest sequence has ten iterations too on two cores.
+TOY = GRID.change(
+    attention=("naive", "sdpa-flash"),
+    seq_lens=(128, 256, 512, 1024),
+    d_heads=(16, 64),
+    batch=(2,),
+    steps=10,
+    max_steps=40,
+    max_seconds=0.8,
+)
+
+
+def _fused(grid: Grid) -> tuple[Grid, ...]:
+    """The fused kernels where each exists, and beside them the naive cells that they are compared with."""
+    return (
+        grid.change(attention=("naive", "sdpa-efficient")),
+        grid.change(attention=("naive", "sdpa-flash"), precisions=("bf16",)),
+    )
+
+
+def _check(cell: AttentionCell) -> None:
+    if min(cell.batch, cell.seq_len, cell.d_head) < 1:
+        raise UsageError("Batch, sequence length and head width must be at least 1.")
+    check_limits(min_steps=cell.min_steps, warmup_steps=cell.warmup_steps, max_seconds=cell.max_seconds)
+
+
+def _predict(cell: AttentionCell, on: On) -> Prediction:
+    """Warm-up and measured iterations; the time limit comes before the least number of iterations."""
+    flops = attention.forward_flops(cell) + attention.backward_flops(cell)
+    step = flops / on.flops_per_s
+    compiling = COMPILE_SECONDS if cell.backend == "compiled" else 0
+    measuring = cell.warmup_steps * step + min(cell.max_seconds, cell.max_steps * step)
+    return Prediction(
+        step_flops=flops,
+        peak_bytes=attention.predicted_peak_bytes(cell, device=on.device, gpu=on.gpu),
+        seconds=START_SECONDS[on.device] + compiling + EXTRA_SECONDS + measuring,
+    )
+
+
+def _summarize(row: AttentionRow, timings: Mapping[str, TimingRow]) -> str:
+    times = ", ".join(f"{phase} {timings[phase].median_ms:,.3f} ms" for phase in _PASSES)
+    return f"{times}, n {row.steps}, peak {format_bytes(row.peak_allocated_bytes or 0)}"
+
+
+def _explain(row: AttentionRow) -> str:
+    if not row.asked_bytes:
+        return ""
+    in_use = format_bytes(row.in_use_bytes or 0)
+    return f"{row.failed_phase} asked for {format_bytes(row.asked_bytes)} more than the {in_use} in use"
+
+
+def _line(shown: Shown) -> list[str]:
+    """Times, rate, memory as measured and as predicted, errors against float64."""
+    row, medians = shown.row, shown.medians_ms
+    worst = None if row.output_error is None else max(row.output_error, row.gradient_error or 0)
+    numbers = (row.before_backward_bytes, row.peak_allocated_bytes, row.predicted_peak_bytes)
+    return [
+        *(f"{medians[phase]:,.3f}" if phase in medians else "" for phase in _PASSES),
+        "" if row.steps is None else str(row.steps),
+        "" if row.forward_flops_per_s is None else format_quantity(row.forward_flops_per_s, "FLOP/s"),
+        *("" if number is None else format_bytes(number) for number in numbers),
+        "" if worst is None else f"{worst:.0e}",
+    ]
+
+
+ATTENTION = Kind(
+    cell=AttentionCell,
+    measure="runner.measure.timing.attention:measure_attention",
+    check=_check,
+    predict=_predict,
+    summarize=_summarize,
+    explain=_explain,
+    lines=Lines(
+        headings=(*_PASSES, "n", "rate", "before backward", "peak", "predicted", "error"),
+        line=_line,
+        order=lambda row: (
+            row.d_head,
+            row.seq_len,
+            row.precision,
+            row.implementation,
+            row.backend,
+            row.causal,
+            row.cell_id,
+        ),
+        caption="Medians in ms; rate and error are of the forward pass and of the worst of output and gradients.",
+    ),
+)
+
+EXPERIMENT = Experiment(
+    name="attention",
+    question="At what sequence length does attention run out, of time and of memory?",
+    kinds=(ATTENTION,),
+    grids={
+        "laptop": (
+            TOY,
+            TOY.change(attention=("naive",), seq_lens=(512,), d_heads=(64,), backends=("eager", "compiled")),
+        ),
+        "standard": (
+            GRID,
+            GRID.change(d_heads=(64,), backends=("eager", "compiled")),
+            *_fused(GRID.change(d_heads=(64, 128))),
+            # Small enough for the L2 cache, so that what it is worth can be seen; on CUDA only.
+            GRID.change(
+                attention=("naive", "sdpa-flash"),
+                seq_lens=(256, 1024),
+                d_heads=(64,),
+                precisions=("bf16",),
+                cache=("hot", "cold"),
+            ),
+        ),
+        **{name: (GRID.change(backends=("eager", "compiled")), *_fused(GRID)) for name in EDITIONS},
+    },
+)

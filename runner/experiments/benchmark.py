@@ -6,6 +6,34 @@ Answers B1, B2, B3 and C2. All phases of a cell are timed inside the same real s
 """
 
 from runner.experiments.experiment import Experiment
-from runner.measure.timing.step import measure_step
+from runner.experiments.grid import Grid
+from runner.experiments.steps import EDITION_STEP, EDITION_STEPS, FITTING, STEPS, TOY_STEP, TOY_STEPS
 
-EXPERIMENT = Experiment(name="benchmark", measure=measure_step)
+
+def _ablation(grid: Grid) -> Grid:
+    """The same cells after 0, 1, 2 and 5 warm-up steps, with exactly ten measured ones, to compare."""
+    return grid.change(warmup=(0, 1, 2, 5), steps=10, max_steps=0)
+
+
+EXPERIMENT = Experiment(
+    name="benchmark",
+    question="How long do the forward pass, the backward pass and the optimizer take?",
+    kinds=(STEPS,),
+    grids={
+        "laptop": (
+            TOY_STEPS,
+            TOY_STEPS.change(contexts=(128,), modes=("inference",)),
+            _ablation(TOY_STEP.change(sizes=("toy-128",))),
+            TOY_STEP,
+        ),
+        "standard": (
+            FITTING,
+            FITTING.change(contexts=(512,), modes=("inference",)),
+            _ablation(FITTING.change(sizes=("small",), contexts=(512,))),
+        ),
+        **{
+            name: (grid.change(modes=("inference", "train")), _ablation(EDITION_STEP[name]))
+            for name, grid in EDITION_STEPS.items()
+        },
+    },
+)

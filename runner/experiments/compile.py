@@ -7,6 +7,40 @@ warm one are both in the row.
 """
 
 from runner.experiments.experiment import Experiment
-from runner.measure.timing.step import measure_step
+from runner.experiments.steps import EDITION_STEPS, FITTING, STEPS, TOY_STEP
 
-EXPERIMENT = Experiment(name="compile", measure=measure_step)
+_COLD = FITTING.change(contexts=(512,), compile_cache=("empty",))
+
+EXPERIMENT = Experiment(
+    name="compile",
+    question="What does torch.compile buy, and when has it paid for itself?",
+    kinds=(STEPS,),
+    grids={
+        "laptop": (TOY_STEP.change(backends=("eager", "compiled-block"), compile_cache=("empty",)),),
+        "standard": (
+            _COLD.change(
+                sizes=("small", "medium"),
+                modes=("inference", "train"),
+                precisions=("fp32", "bf16"),
+                backends=("eager", "compiled"),
+            ),
+            _COLD.change(
+                sizes=("small",),
+                precisions=("bf16",),
+                backends=("compiled-block", "compiled-reduce-overhead", "compiled-max-autotune"),
+            ),
+        ),
+        **{
+            name: (
+                grid.change(
+                    sizes=grid.value("sizes")[:4],
+                    contexts=grid.value("contexts")[:1],
+                    modes=("inference", "train"),
+                    backends=("eager", "compiled"),
+                    compile_cache=("empty",),
+                ),
+            )
+            for name, grid in EDITION_STEPS.items()
+        },
+    },
+)

@@ -5,7 +5,90 @@
 Answers K1 to K5. A pass of its own under the profiler: profiled time is never shown as the step's time.
 """
 
-from runner.experiments.experiment import Experiment
-from runner.measure.profiling.kernels import measure_kernels
+from collections.abc import Mapping
 
-EXPERIMENT = Experiment(name="kernels", measure=measure_kernels)
+from runner.experiments.experiment import Experiment, Kind, Lines, On, Prediction, Shown
+from runner.experiments.grid import Grid
+from runner.experiments.models import (
+    EDITIONS,
+    SIZES,
+    TOYS,
+    check_model,
+    compile_seconds,
+    fits_trained,
+    predict_model,
+)
+from runner.schema import PHASES, ProfileCell, ProfileRow, TimingRow
+
+#: A cell runs steps without and with the profiler, and reads its events (s).
+STEPS_RUN = 20
+EXTRA_SECONDS = 1.0
+
+GRID = Grid.of(ProfileCell, modes=("inference", "train"), precisions=("fp32",))
+TOY = GRID.change(sizes=("toy-256",), contexts=(128,))
+_SMALL = GRID.change(sizes=("small",), contexts=(512,), precisions=("bf16",))
+_ALL_MODES = ("inference", "backward", "train")
+
+
+def _predict(cell: ProfileCell, on: On) -> Prediction:
+    extra = compile_seconds(cell.backend, cell.layers) + EXTRA_SECONDS
+    return predict_model(cell, on, steps_run=STEPS_RUN, more_seconds=extra)
+
+
+def _summarize(row: ProfileRow, timings: Mapping[str, TimingRow]) -> str:
+    cost = f"{row.overhead_share or 0:+.0%} under the profiler"
+    what = "operators" if row.host_bound_share is None else "kernels"
+    return f"{row.unprofiled_step_ms or 0:,.2f} ms, {cost}, {row.kernel_calls} {what} {row.kernel_ms or 0:,.2f} ms"
+
+
+def _line(shown: Shown) -> list[str]:
+    """What profiling cost, and how much of the step the device worked."""
+    row: ProfileRow = shown.row
+    step, kernels = (f"{ms:,.2f}" if ms is not None else "" for ms in (row.unprofiled_step_ms, row.kernel_ms))
+    shares = (row.overhead_share, row.busy_share, row.attributed_share)
+    overhead, busy, known = (f"{share:.0%}" if share is not None else "" for share in shares)
+    return [step, overhead, str(row.kernel_calls or ""), kernels, busy, known]
+
+
+def _order(row: ProfileRow) -> tuple[object, ...]:
+    size = (row.d_model * row.d_model * row.layers, row.d_model, row.layers, row.context)
+    usual = (row.precision != "fp32", row.precision, row.backend != "eager", row.backend)
+    return *size, *usual, row.attention != "naive", row.attention, [*PHASES].index(row.mode)
+
+
+PROFILES = Kind(
+    cell=ProfileCell,
+    measure="runner.measure.profiling.kernels:measure_kernels",
+    check=check_model,
+    predict=_predict,
+    summarize=_summarize,
+    fits=fits_trained,
+    lines=Lines(
+        headings=("step", "overhead", "kernels", "kernel time", "busy", "attributed"),
+        line=_line,
+        order=_order,
+        settled=True,
+        explained=False,
+    ),
+)
+
+EXPERIMENT = Experiment(
+    name="kernels",
+    question="What is the time of a step made of?",
+    kinds=(PROFILES,),
+    grids={
+        "laptop": (
+            TOY.change(sizes=TOYS),
+            TOY.change(contexts=(64, 256), modes=("train",)),
+            TOY.change(modes=("train",), precisions=("bf16",)),
+        ),
+        "standard": (
+            GRID.change(sizes=SIZES, contexts=(512,), modes=_ALL_MODES),
+            GRID.change(sizes=("small", "large"), contexts=(128, 1024)),
+            GRID.change(sizes=("small", "large"), contexts=(512,), modes=("train",), precisions=("tf32", "bf16")),
+            _SMALL.change(backends=("compiled",)),
+            _SMALL.change(attention=("sdpa",), modes=("train",)),
+        ),
+        **{name: (GRID.change(**axes, modes=_ALL_MODES),) for name, axes in EDITIONS.items()},
+    },
+)

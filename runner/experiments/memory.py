@@ -5,7 +5,59 @@
 Answers M1 to M6. One steady step is recorded, allocation by allocation, after a whole real step.
 """
 
-from runner.experiments.experiment import Experiment
-from runner.measure.memory.step import measure_memory
+from collections.abc import Mapping
 
-EXPERIMENT = Experiment(name="memory", measure=measure_memory)
+from runner.experiments.experiment import Experiment, Kind, On, Prediction
+from runner.experiments.grid import Grid
+from runner.experiments.models import EDITIONS, SIZES, TOYS, check_model, fits_trained, predict_model
+from runner.formats import format_bytes
+from runner.schema import MemoryCell, MemoryRow, TimingRow
+
+#: A cell runs a few steps, and looks at what they allocated (s).
+STEPS_RUN = 4
+EXTRA_SECONDS = 0.1
+
+GRID = Grid.of(MemoryCell, modes=("inference", "forward", "train"), precisions=("fp32", "bf16"))
+TOY = GRID.change(sizes=TOYS, contexts=(128,))
+
+
+def _recorded(grid: Grid) -> Grid:
+    """A timeline of one inference and one training step of each size."""
+    contexts = grid.value("contexts")[:1]
+    return grid.change(modes=("inference", "train"), precisions=("fp32",), contexts=contexts, timeline=(True,))
+
+
+def _predict(cell: MemoryCell, on: On) -> Prediction:
+    return predict_model(cell, on, steps_run=STEPS_RUN, more_seconds=EXTRA_SECONDS)
+
+
+def _summarize(row: MemoryRow, timings: Mapping[str, TimingRow]) -> str:
+    return f"peak {format_bytes(row.peak_allocated_bytes or 0)} in {row.peak_phase}"
+
+
+MEMORY = Kind(
+    cell=MemoryCell,
+    measure="runner.measure.memory.step:measure_memory",
+    check=check_model,
+    predict=_predict,
+    summarize=_summarize,
+    fits=fits_trained,
+)
+
+EXPERIMENT = Experiment(
+    name="memory",
+    question="What fills the memory, and when?",
+    kinds=(MEMORY,),
+    grids={
+        "laptop": (TOY, TOY.change(contexts=(256,)), _recorded(TOY)),
+        "standard": (
+            GRID.change(sizes=SIZES, contexts=(512,)),
+            GRID.change(sizes=SIZES, contexts=(128, 1024), modes=("train",)),
+            _recorded(GRID.change(sizes=SIZES, contexts=(512,))),
+        ),
+        **{
+            name: (GRID.change(**axes, modes=("forward", "train")), _recorded(GRID.change(**axes)))
+            for name, axes in EDITIONS.items()
+        },
+    },
+)

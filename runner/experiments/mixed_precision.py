@@ -7,6 +7,20 @@ cell that both ask for is measured once.
 """
 
 from runner.experiments.experiment import Experiment
-from runner.measure.timing.step import measure_step
+from runner.experiments.steps import EDITION_STEPS, FITTING, STEPS, TOY_STEPS
 
-EXPERIMENT = Experiment(name="mixed-precision", measure=measure_step)
+_BOTH = ("fp32", "bf16")
+
+EXPERIMENT = Experiment(
+    name="mixed-precision",
+    question="What do bf16, fp16 and TF32 buy at each size?",
+    kinds=(STEPS,),
+    grids={
+        "laptop": (TOY_STEPS.change(precisions=_BOTH),),
+        "standard": (
+            FITTING.change(precisions=_BOTH),
+            FITTING.change(contexts=(512,), precisions=("fp32", "tf32", "bf16")),
+        ),
+        **{name: (grid.change(precisions=_BOTH),) for name, grid in EDITION_STEPS.items()},
+    },
+)

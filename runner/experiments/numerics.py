@@ -5,7 +5,117 @@
 Answers P1 and P2: sums bit by bit, the dtypes of a pass as they were, the error of loss and gradients.
 """
 
-from runner.experiments.experiment import Experiment
-from runner.measure.numerics.errors import measure_numerics
+from collections.abc import Mapping
+from typing import get_args
 
-EXPERIMENT = Experiment(name="numerics", measure=measure_numerics)
+from runner.analysis.costs import steps
+from runner.experiments.experiment import START_SECONDS, Experiment, Kind, Lines, On, Prediction, Shown
+from runner.experiments.grid import Grid
+from runner.experiments.models import EDITIONS, check_model, order_by_size
+from runner.schema import (
+    AccumulationCell,
+    AccumulationRow,
+    NumericsCell,
+    NumericsRow,
+    Precision,
+    TimingRow,
+)
+
+#: What a pass in float64 costs beside one in the cell's precision, and what else a cell does (s).
+REFERENCE_COST = 8
+EXTRA_SECONDS = 0.5
+
+SUMS_GRID = Grid.of(AccumulationCell)
+GRID = Grid.of(NumericsCell, precisions=get_args(Precision))
+_SMALL = GRID.change(sizes=("toy-256", "small"))
+
+
+def _check(cell: NumericsCell) -> None:
+    check_model(cell.step())
+
+
+def _predict(cell: NumericsCell, on: On) -> Prediction:
+    """Two models in one process, the reference at twice the width of fp32."""
+    flops = steps.step_flops(cell.step())
+    return Prediction(
+        step_flops=flops,
+        peak_bytes=3 * steps.predicted_peak_bytes(cell.step(), device=on.device),
+        seconds=START_SECONDS[on.device] + EXTRA_SECONDS + REFERENCE_COST * flops / on.flops_per_s,
+    )
+
+
+def _predict_sum(cell: AccumulationCell, on: On) -> Prediction:
+    return Prediction(step_flops=0, peak_bytes=0, seconds=START_SECONDS[on.device])
+
+
+def _summarize(row: NumericsRow, timings: Mapping[str, TimingRow]) -> str:
+    off = "" if row.gradient_error is None else f", gradients off by {row.gradient_error:.1e}"
+    return f"loss {row.loss or float('nan'):.6g}{off} ({row.reference})"
+
+
+def _summarize_sum(row: AccumulationRow, timings: Mapping[str, TimingRow]) -> str:
+    return f"{row.total or float('nan'):.9g} for {row.exact or float('nan'):g}"
+
+
+def _line(shown: Shown) -> list[str]:
+    """The relative errors against the reference."""
+    row: NumericsRow = shown.row
+    errors = (row.loss_error, row.logits_error, row.gradient_error, row.worst_gradient_error)
+    loss = "" if row.loss is None else f"{row.loss:.6f}"
+    return [row.reference or "", loss, *("" if error is None else f"{error:.1e}" for error in errors)]
+
+
+def _line_of_sum(shown: Shown) -> list[str]:
+    """A sum, with what makes it what it is."""
+    row: AccumulationRow = shown.row
+    numbers = (row.total, row.error, row.rounded_value, row.spacing, row.last_increment, row.slips_at)
+    return ["" if number is None else f"{number:.9g}" for number in numbers]
+
+
+def _order(row: NumericsRow) -> tuple[object, ...]:
+    precision = get_args(Precision).index(row.precision)
+    return *order_by_size(row), row.batch, row.attention, row.weights_dtype, precision
+
+
+def _order_of_sum(row: AccumulationRow) -> tuple[object, ...]:
+    names = ("fp64", "fp32", "bf16", "fp16")
+    return names.index(row.accumulator), names.index(row.addend), row.upcast
+
+
+SUMS = Kind(
+    cell=AccumulationCell,
+    measure="runner.measure.numerics.accumulation:measure_accumulation",
+    predict=_predict_sum,
+    summarize=_summarize_sum,
+    lines=Lines(
+        headings=("sum", "error", "addend as held", "spacing there", "last increment", "slips at"),
+        line=_line_of_sum,
+        order=_order_of_sum,
+        settled=True,
+    ),
+)
+NUMERICS = Kind(
+    cell=NumericsCell,
+    measure="runner.measure.numerics.errors:measure_numerics",
+    check=_check,
+    predict=_predict,
+    summarize=_summarize,
+    lines=Lines(
+        headings=("reference", "loss", "loss error", "logits", "gradients", "worst of one"),
+        line=_line,
+        order=_order,
+        caption="Errors are relative: ‖x − reference‖ / ‖reference‖.",
+        settled=True,
+    ),
+)
+
+EXPERIMENT = Experiment(
+    name="numerics",
+    question="What does a lower precision cost in accuracy, and where?",
+    kinds=(SUMS, NUMERICS),
+    grids={
+        "laptop": (SUMS_GRID, GRID.change(sizes=("toy-256",), contexts=(128,))),
+        "standard": (SUMS_GRID, _SMALL.change(contexts=(512,))),
+        **{name: (SUMS_GRID, _SMALL.change(contexts=axes["contexts"][:1])) for name, axes in EDITIONS.items()},
+    },
+)

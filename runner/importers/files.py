@@ -14,14 +14,13 @@ from runner.errors import UsageError
 from runner.formats import format_bytes
 from runner.importers.nsys import importing as nsys
 from runner.importers.snapshots.importing import import_snapshot
+from runner.schema import TABLES
 from runner.store.merging import merge
 
 _SQLITE, _PICKLE = b"SQLite format 3\0", b"\x80"
 #: What a DuckDB file has from its ninth byte on.
 _DUCKDB = b"DUCK"
 _BEGINNING_BYTES = 65_536
-#: Tables of one row a cell, for people.
-_CELLS = ("steps", "attention", "memory", "numerics", "accumulation", "frontier", "timelines", "profiles", "traces")
 #: Endings under which a pickle of any protocol may come, and those of reports that only nsys itself can read.
 _PICKLES, _REPORTS = (".pickle", ".pkl"), (".nsys-rep", ".qdrep", ".qdstrm")
 #: Endings of tables as text.
@@ -77,7 +76,9 @@ def _results(path: Path, *, db: Path, label: str | None) -> Report:
     found = merge(path, into=db)
     if not found:
         return Report(lines=(f"Nothing new: {db} has every row of {path}.",))
-    cells = [f"{found[name]:,} of {name}" for name in _CELLS if name in found]
+    cells = [
+        f"{found[name]:,} of {name}" for name, table in TABLES.items() if table.unique == ("cell_id",) and name in found
+    ]
     runs = f"{found.get('runs', 0):,} runs" if found.get("runs") != 1 else "1 run"
     return Report(lines=(f"{runs}, cells: {', '.join(cells) or 'none'}; {sum(found.values()):,} rows in all.",))
 

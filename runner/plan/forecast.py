@@ -15,14 +15,14 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from statistics import median
 
-from runner.schema import SweepCell, table_of
+from runner.schema import Cell, table_of
 
 #: Predicted seconds of one kind that have to be seen before its own measurements count as much as all the others'.
 FAMILIAR_S = 5.0
 #: What the ceilings take at a sweep's start and again at its end, their process included, by device (s).
 CEILING_SECONDS: Mapping[str, float] = {"cpu": 1.5, "cuda": 5.0, "mps": 5.0}
 #: A cell, what was predicted of it and what it took (s).
-Past = tuple[SweepCell, float, float]
+Past = tuple[Cell, float, float]
 
 
 class Forecast:
@@ -36,15 +36,15 @@ class Forecast:
             self._before.add(_kind(cell), predicted, seconds)
         self._known = {key: median(found) for key, found in measured.items()}
 
-    def seconds(self, cell: SweepCell, *, predicted: float) -> float:
+    def seconds(self, cell: Cell, *, predicted: float) -> float:
         """What the cell will take, before the sweep has begun."""
         return self._known.get(cell.key, predicted * self._before.of(_kind(cell)))
 
-    def learn(self, cell: SweepCell, *, predicted: float, measured: float) -> None:
+    def learn(self, cell: Cell, *, predicted: float, measured: float) -> None:
         """A cell has ended that was to take `predicted` seconds by this forecast."""
         self._now.add(_kind(cell), predicted, measured)
 
-    def left(self, cell: SweepCell, seconds: float) -> float:
+    def left(self, cell: Cell, seconds: float) -> float:
         """What the cell will take, by all that the sweep has shown since `seconds` were forecast."""
         return seconds * self._now.of(_kind(cell))
 
@@ -67,7 +67,7 @@ class _Ratios:
 
 
 @lru_cache(maxsize=20_000)
-def _kind(cell: SweepCell) -> str:
+def _kind(cell: Cell) -> str:
     """Cells of one table; compiling is work of another kind, and without a cache there is more of it."""
     backend, cache = getattr(cell, "backend", "eager"), getattr(cell, "compile_cache", "shared")
     compiled = f" {backend} {cache}" if str(backend).startswith("compiled") else ""

@@ -12,12 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from runner.analysis.costs import steps
 from runner.errors import UsageError
-from runner.plan.grids import LIMITS, Grid
+from runner.experiments import kind_of
+from runner.experiments.grid import Grid, Variants
 from runner.plan.presets import PRESETS, QUESTIONS, Preset, preset_for
-from runner.schema import AttentionCell, MemoryCell, NumericsCell, ProfileCell, StepCell, SweepCell
-from runner.schema.sizes import check_shape
+from runner.schema import Cell, flags
+
+#: What says how carefully a cell is measured; whatever else a user sets is an axis.
+LIMITS = frozenset(name for name, column in flags().items() if column.sets == "limit")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +38,7 @@ class Planned:
     """One cell of a sweep, in the order of measuring."""
 
     experiment: str
-    cell: SweepCell
+    cell: Cell
     round: int
 
 
@@ -52,7 +54,7 @@ def plan(request: Request, *, device: str, device_memory_bytes: int | None, seed
                 wanted.setdefault(cell.key, Planned(experiment=name, cell=cell, round=0))
     named = "sizes" in request.axes or "shape" in request.axes
     if preset.fitting and not named and device_memory_bytes:
-        wanted = {key: item for key, item in wanted.items() if _fits(item.cell, device_memory_bytes)}
+        wanted = {key: item for key, item in wanted.items() if kind_of(item.cell).fits(item.cell, device_memory_bytes)}
     if not wanted:
         raise UsageError("No cell is left of what was asked for.", do="See it without some of its flags: --dry-run.")
     order = random.Random(seed)
@@ -60,50 +62,20 @@ def plan(request: Request, *, device: str, device_memory_bytes: int | None, seed
     return [replace(item, round=number) for number, items in enumerate(rounds) for item in items]
 
 
-def _grids(preset: Preset, experiment: str, axes: Mapping[str, Any]) -> tuple[Grid, ...]:
+def _grids(preset: Preset, experiment: str, axes: Mapping[str, Any]) -> tuple[Grid | Variants, ...]:
     """The grids of an experiment: all that the preset has or, where one of their axes is set, the first of each table
     that has the axis."""
     every = preset.grids[experiment]
-    first = {grid.CELL: grid for grid in reversed(every)}
-    return tuple(grid for grid in first.values() if grid.settable() & (axes.keys() - LIMITS)) or every
+    first = {grid.cell: grid for grid in reversed(every)}
+    return tuple(grid for grid in first.values() if grid.settable & (axes.keys() - LIMITS)) or every
 
 
 def _check_axes(request: Request, preset: Preset) -> None:
     """Raises UsageError for an axis that means nothing to any of the experiments asked for."""
-    known = {name for asked in request.experiments for grid in preset.grids[asked] for name in grid.settable()}
+    known = {name for asked in request.experiments for grid in preset.grids[asked] for name in grid.settable}
     unknown = sorted(f"--{name.replace('_', '-')}" for name in request.axes if name not in known)
     if unknown:
         raise UsageError(
             f"{', '.join(unknown)} means nothing to {', '.join(request.experiments)}.",
             expected=f"some of {', '.join(sorted(f'--{name}'.replace('_', '-') for name in known))}",
         )
-
-
-def _fits(cell: SweepCell, memory_bytes: int) -> bool:
-    """Whether the cell's shape can be trained on a device of that memory; one rule for all of a size's modes. Attention
-    is measured until it runs out."""
-    if isinstance(cell, StepCell | MemoryCell | ProfileCell):
-        return steps.predicted_peak_bytes(replace(cell, mode="train")) < memory_bytes
-    return True
-
-
-def check(cell: SweepCell) -> None:
-    """Raises UsageError for a cell that makes no sense on any machine."""
-    if isinstance(cell, NumericsCell):
-        check(cell.step())
-    if isinstance(cell, StepCell | MemoryCell | ProfileCell):
-        check_shape(cell)
-        if cell.weights_dtype == "bf16" and cell.precision != "bf16":
-            raise UsageError(
-                f"Weights held in bf16 with precision {cell.precision}.",
-                expected="precision bf16",
-                do="Add --precisions bf16.",
-            )
-        if min(cell.batch, cell.context) < 1:
-            raise UsageError("Batch and context must be at least 1.")
-    if isinstance(cell, AttentionCell) and min(cell.batch, cell.seq_len, cell.d_head) < 1:
-        raise UsageError("Batch, sequence length and head width must be at least 1.")
-    if isinstance(cell, StepCell | AttentionCell):
-        too_small = cell.min_steps < 1 or cell.warmup_steps < 0
-        if too_small or not 0 <= cell.max_seconds < float("inf"):
-            raise UsageError("Steps must be at least 1, warm-up and seconds at least 0.")

@@ -3,38 +3,75 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from runner.schema import axes
+from runner.schema.cells import Cell, Row
 from runner.schema.choices import Attention, AttentionBackend, Cache, Precision, StoppedBy
-from runner.schema.columns import Cell, Column
-from runner.schema.runs import Row
+from runner.schema.columns import Column
+from runner.schema.tables import Table
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionCell(Cell):
     """Attention over tensors of shape (batch, 1, seq_len, d_head), forward and backward, in the precision's dtype."""
 
-    implementation: Annotated[Attention, Column("Implementation", "", "Attention implementation by name.")]
-    backend: Annotated[AttentionBackend, Column("Backend", "", "eager, or the implementation under torch.compile.")] = (
-        "eager"
-    )
-    batch: Annotated[int, Column("Batch", "", "Independent problems computed together.")] = 8
-    seq_len: Annotated[int, Column("Sequence length", "tokens", "Length of queries, keys and values.")]
-    d_head: Annotated[int, Column("Head width", "", "Width of each query, key and value.")]
-    precision: Annotated[Precision, Column("Precision", "", "dtype of the tensors; fp32 is IEEE, tf32 its own.")]
-    causal: Annotated[bool, Column("Causal", "", "Whether a query sees only the keys up to its own position.")] = True
+    TITLE = "{implementation} · S {seq_len} · d {d_head} · {precision} · {backend}"
+
+    implementation: Annotated[
+        Attention, Column("Implementation", "", "Attention implementation by name.", flag=axes.ATTENTION)
+    ]
+    backend: Annotated[
+        AttentionBackend, Column("Backend", "", "eager, or the implementation under torch.compile.", flag=axes.BACKENDS)
+    ] = "eager"
+    batch: Annotated[int, Column("Batch", "", "Independent problems computed together.", flag=axes.BATCH)] = 8
+    seq_len: Annotated[
+        int, Column("Sequence length", "tokens", "Length of queries, keys and values.", flag=axes.SEQ_LENS)
+    ]
+    d_head: Annotated[int, Column("Head width", "", "Width of each query, key and value.", flag=axes.D_HEADS)]
+    precision: Annotated[
+        Precision, Column("Precision", "", "dtype of the tensors; fp32 is IEEE, tf32 its own.", flag=axes.PRECISIONS)
+    ]
+    causal: Annotated[
+        bool, Column("Causal", "", "Whether a query sees only the keys up to its own position.", flag=axes.CAUSAL)
+    ] = True
     cache: Annotated[
-        Cache, Column("Cache", "", "cold: the L2 cache is emptied before every iteration; hot: it is not.")
+        Cache,
+        Column("Cache", "", "cold: the L2 cache is emptied before every iteration; hot: it is not.", flag=axes.CACHE),
     ] = "hot"
     warmup_steps: Annotated[
-        int, Column("Warm-up", "steps", "Iterations run before the measured ones.", effort="most", least=0)
+        int,
+        Column(
+            "Warm-up", "steps", "Iterations run before the measured ones.", effort="most", least=0, flag=axes.WARMUP
+        ),
     ] = 5
     min_steps: Annotated[
-        int, Column("Iterations, at least", "steps", "Measured iterations before the cell may end.", effort="most")
+        int,
+        Column(
+            "Iterations, at least",
+            "steps",
+            "Measured iterations before the cell may end.",
+            effort="most",
+            flag=axes.STEPS,
+        ),
     ] = 100
     max_steps: Annotated[
-        int, Column("Iterations, at most", "steps", "Measured iterations after which the cell ends.", effort="most")
+        int,
+        Column(
+            "Iterations, at most",
+            "steps",
+            "Measured iterations after which the cell ends.",
+            effort="most",
+            flag=axes.MAX_STEPS,
+        ),
     ] = 100
     max_seconds: Annotated[
-        float, Column("Time, at most", "s", "Measuring time after which the cell ends all the same.", effort="most")
+        float,
+        Column(
+            "Time, at most",
+            "s",
+            "Measuring time after which the cell ends all the same.",
+            effort="most",
+            flag=axes.MAX_SECONDS,
+        ),
     ] = 30.0
 
 
@@ -108,3 +145,17 @@ class AttentionRow(AttentionCell, Row):
     compile_seconds: Annotated[
         float | None, Column("Compile time", "s", "First iteration minus the median one; compiled only.")
     ] = None
+
+
+TABLES = (
+    Table(
+        name="attention",
+        row=AttentionRow,
+        unique=("cell_id",),
+        doc="One single-head attention cell.",
+        words="attention",
+        numbers="peak_allocated_bytes saved_bytes before_backward_bytes predicted_peak_bytes device_bytes "
+        "in_use_bytes asked_bytes output_error gradient_error tolerance",
+        timed=True,
+    ),
+)

@@ -1,20 +1,17 @@
-"""What the contract is made of: columns, cells and tables as dataclasses carry them.
+"""What a field of a dataclass says as a column of a table: label, unit, meaning and roles.
 
     class StepCell(Cell):
-        context: Annotated[int, Column("Context", "tokens", "Tokens of each sequence.")]
+        context: Annotated[int, Column("Context", "tokens", "Tokens of each sequence.", flag=CONTEXTS)]
 
-The files beside this one are where they are put to use. Standard library only.
+Standard library only.
 """
 
-import hashlib
-import json
+import itertools
 import math
-import os
-import time
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
-from datetime import UTC, datetime
-from functools import cache, cached_property
+from datetime import datetime
+from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
@@ -41,10 +38,24 @@ _NEVER_NEGATIVE = {"ms", "s", "µs", "bytes", "bytes/s", "FLOP", "FLOP/s", "toke
 
 
 @dataclass(frozen=True)
+class Flag:
+    """What sets a column in a plan: a flag of `sweep`, a name in its config file, an axis of a grid. Cells of several
+    kinds share one. In `help` stands `{choices}` for what may be chosen. An `axis` takes several values, a `limit` one
+    number of at least `least`, a `switch` is on or off. Flags are listed in the order in which they were made."""
+
+    name: str
+    help: str
+    kind: Literal["axis", "limit", "switch"] = "axis"
+    least: int = 0
+    order: int = field(default_factory=itertools.count().__next__, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
 class Column:
     """One column of a table, as the annotation of its field says it. `unit` is empty for names, counts of nothing in
     particular and times of day. `effort` is None unless the column is a field of a key that says how a cell was
-    measured, and not what; `least` is the smallest number it may hold, where its type and unit do not say so.
+    measured, and not what; `flag` is what sets it in a plan, if anything does; `least` is the smallest number it may
+    hold, where its type and unit do not say so.
 
     What the field itself says is filled in by `columns_of`: its name, type and choices, `absent`, which is what rows
     hold that are older than the column (its default; of an axis, what they were measured with), whether it is `asked`
@@ -54,6 +65,7 @@ class Column:
     unit: str
     doc: str
     effort: Preferred | None = field(default=None, kw_only=True)
+    flag: Flag | None = field(default=None, kw_only=True)
     least: float | None = field(default=None, kw_only=True)
     name: str = field(default="", kw_only=True)
     type: type = field(default=str, kw_only=True)
@@ -61,6 +73,11 @@ class Column:
     absent: str | float | None = field(default=None, kw_only=True)
     asked: bool = field(default=False, kw_only=True)
     nullable: bool = field(default=True, kw_only=True)
+
+    @property
+    def sets(self) -> Literal["axis", "limit", "switch"] | None:
+        """How a flag sets it, if one does."""
+        return self.flag.kind if self.flag else None
 
     @property
     def sql_type(self) -> str:
@@ -91,81 +108,6 @@ class Column:
         return f"{self.label} ({self.unit})" if self.unit else self.label
 
 
-def utc_now() -> datetime:
-    """The time of day as every table stores it: UTC, without a zone attached."""
-    return datetime.now(UTC).replace(tzinfo=None)
-
-
-def new_id() -> UUID:
-    """A UUIDv7: sorts by the millisecond it was made in (RFC 9562, section 5.7)."""
-    milliseconds = time.time_ns() // 1_000_000
-    random = int.from_bytes(os.urandom(10), "big")
-    version, variant = 0x7 << 76, 0b10 << 62
-    return UUID(
-        int=(milliseconds << 80) | version | ((random >> 62 & 0xFFF) << 64) | variant | (random & (1 << 62) - 1)
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cell:
-    """What is asked for. Keyed on numbers, never on a name: sizes of one name differ between editions."""
-
-    @cached_property
-    def key(self) -> str:
-        """16 hex digits that name this question. Only fields that differ from their default count, so that an axis
-        added later leaves every older key as it was."""
-        asked = {
-            item.name: getattr(self, item.name)
-            for item in fields(self)
-            if item.name in self.names() and (item.default is MISSING or getattr(self, item.name) != item.default)
-        }
-        text = json.dumps([_cell_type(type(self)).__name__, asked], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """The names of the key's fields, also when asked of a row."""
-        return tuple(item.name for item in fields(_cell_type(cls)))
-
-
-def _cell_type(kind: type[Cell]) -> type[Cell]:
-    """The cell class that `kind` is or, for a row, was made from."""
-    return next(base for base in kind.__mro__ if Cell in base.__bases__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """A table of the file. `unique` are the columns that name a row; `stored` is False for what lives in the spool."""
-
-    name: str
-    row: type
-    unique: tuple[str, ...]
-    doc: str
-    stored: bool = True
-
-    @cached_property
-    def columns(self) -> tuple[Column, ...]:
-        return columns_of(self.row)
-
-    @cached_property
-    def key(self) -> tuple[str, ...]:
-        """The columns of what was asked for; empty for a table whose rows are not cells."""
-        return self.row.names() if issubclass(self.row, Cell) else ()
-
-    @cached_property
-    def effort(self) -> tuple[Column, ...]:
-        """The columns of the key that say how a cell was measured, and not what."""
-        return tuple(column for column in self.columns if column.effort)
-
-    @cached_property
-    def question(self) -> tuple[str, ...]:
-        """The columns of the key that say what was measured."""
-        return tuple(name for name in self.key if not self.column(name).effort)
-
-    def column(self, name: str) -> Column:
-        return next(column for column in self.columns if column.name == name)
-
-
 def columns_of(row: type) -> tuple[Column, ...]:
     """The columns of a cell or a row, in the order of its fields."""
     return _columns(row)
@@ -174,7 +116,7 @@ def columns_of(row: type) -> tuple[Column, ...]:
 @cache
 def _columns(row: type) -> tuple[Column, ...]:
     hints = get_type_hints(row, include_extras=True)
-    key = row.names() if issubclass(row, Cell) else ()
+    key: tuple[str, ...] = getattr(row, "names", tuple)()
     return tuple(_column(item, hints[item.name], asked=item.name in key) for item in fields(row))
 
 

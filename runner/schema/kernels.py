@@ -3,48 +3,29 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from runner.schema.choices import (
-    Attention,
-    Backend,
-    KernelClass,
-    Mode,
-    Optimizer,
-    Precision,
-    TraceOrigin,
-    WeightsDtype,
-)
-from runner.schema.columns import Cell, Column
-from runner.schema.runs import Detail, Row
+from runner.schema import axes
+from runner.schema.axes import Shape
+from runner.schema.cells import Cell, Detail, Row
+from runner.schema.choices import KernelClass, TraceOrigin
+from runner.schema.columns import Column
+from runner.schema.tables import Table
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProfileCell(Cell):
+class ProfileCell(Shape, Cell):
     """One end-to-end Transformer step under the profiler, after the same step without it."""
 
-    d_model: Annotated[int, Column("Model width", "", "Width of the residual stream.")]
-    d_ff: Annotated[int, Column("Feed-forward width", "", "Inner width of the SwiGLU feed-forward layer.")]
-    layers: Annotated[int, Column("Layers", "", "Number of Transformer blocks.")]
-    heads: Annotated[int, Column("Heads", "", "Attention heads; each is d_model / heads wide.")]
-    vocabulary: Annotated[int, Column("Vocabulary", "tokens", "Size of the token vocabulary.")] = 10_000
-    batch: Annotated[int, Column("Batch", "sequences", "Sequences in one step.")] = 4
-    context: Annotated[int, Column("Context", "tokens", "Tokens of each sequence.")]
-    mode: Annotated[
-        Mode, Column("Mode", "", "inference, forward with its graph, backward, or the whole training step.")
-    ]
-    precision: Annotated[
-        Precision, Column("Precision", "", "fp32, tf32, or bf16 and fp16 as autocast over the weights.")
-    ]
-    weights_dtype: Annotated[WeightsDtype, Column("Weights", "", "The dtype in which the parameters are held.")] = (
-        "fp32"
-    )
-    backend: Annotated[
-        Backend, Column("Backend", "", "eager, or what torch.compile was applied to and in which mode.")
-    ] = "eager"
-    attention: Annotated[Attention, Column("Attention", "", "Attention implementation by name.")] = "naive"
-    optimizer: Annotated[Optimizer, Column("Optimizer", "", "AdamW implementation.")] = "foreach"
-    checkpoint_blocks: Annotated[
-        int, Column("Checkpointing", "blocks", "Blocks recomputed together; 0 keeps all activations.", least=0)
-    ] = 0
+    TITLE = "{context} · {mode} · {precision} · {backend}"
+
+    batch: axes.Batch = 4
+    context: axes.Context
+    mode: axes.Mode
+    precision: axes.Precision
+    weights_dtype: axes.Weights = "fp32"
+    backend: axes.Backend = "eager"
+    attention: axes.Attention = "naive"
+    optimizer: axes.Optimizer = "foreach"
+    checkpoint_blocks: axes.Checkpointing = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,3 +136,24 @@ class KernelRow(Detail):
         int | None,
         Column("Bytes moved", "bytes", "Inputs read once and outputs written once, where the shapes say so."),
     ] = None
+
+
+TABLES = (
+    Table(
+        name="profiles",
+        row=ProfileRow,
+        unique=("cell_id",),
+        doc="What a profiled pass says of a step.",
+        words="profiled steps",
+        numbers="unprofiled_step_ms profiled_step_ms overhead_share kernel_ms busy_share host_bound_share "
+        "attributed_share",
+        first="round",
+    ),
+    Table(name="traces", row=TraceRow, unique=("cell_id",), doc="One trace whose kernels are listed."),
+    Table(
+        name="kernels",
+        row=KernelRow,
+        unique=("cell_id", "phase", "scope", "kernel"),
+        doc="Every kernel of a trace, by phase and named range; operators, on a CPU.",
+    ),
+)

@@ -1,41 +1,39 @@
-"""Where memory goes in a step: peaks and their parts, what is saved for backward, timelines, and what still fits."""
+"""Where memory goes in a step: peaks and their parts, what is saved for backward, and timelines."""
 
 from dataclasses import dataclass
 from typing import Annotated
 
-from runner.schema.choices import Attention, Category, Limited, Mode, Optimizer, Precision, TimelineOrigin, WeightsDtype
-from runner.schema.columns import MAX_WHOLE, Cell, Column
-from runner.schema.runs import Detail, Row
+from runner.schema import axes
+from runner.schema.axes import Shape
+from runner.schema.cells import Cell, Detail, Row
+from runner.schema.choices import Category, TimelineOrigin
+from runner.schema.columns import MAX_WHOLE, Column
+from runner.schema.tables import Table
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryCell(Cell):
+class MemoryCell(Shape, Cell):
     """The memory of one steady Transformer step, after a real optimizer step in mode train."""
 
-    d_model: Annotated[int, Column("Model width", "", "Width of the residual stream.")]
-    d_ff: Annotated[int, Column("Feed-forward width", "", "Inner width of the SwiGLU feed-forward layer.")]
-    layers: Annotated[int, Column("Layers", "", "Number of Transformer blocks.")]
-    heads: Annotated[int, Column("Heads", "", "Attention heads; each is d_model / heads wide.")]
-    vocabulary: Annotated[int, Column("Vocabulary", "tokens", "Size of the token vocabulary.")] = 10_000
-    batch: Annotated[int, Column("Batch", "sequences", "Sequences in one step.")] = 4
-    context: Annotated[int, Column("Context", "tokens", "Tokens of each sequence.")]
-    mode: Annotated[
-        Mode, Column("Mode", "", "inference, forward with its graph, backward, or the whole training step.")
-    ]
-    precision: Annotated[
-        Precision, Column("Precision", "", "fp32, tf32, or bf16 and fp16 as autocast over the weights.")
-    ]
-    weights_dtype: Annotated[WeightsDtype, Column("Weights", "", "The dtype in which the parameters are held.")] = (
-        "fp32"
-    )
-    attention: Annotated[Attention, Column("Attention", "", "Attention implementation by name.")] = "naive"
-    optimizer: Annotated[Optimizer, Column("Optimizer", "", "AdamW implementation.")] = "foreach"
-    checkpoint_blocks: Annotated[
-        int, Column("Checkpointing", "blocks", "Blocks recomputed together; 0 keeps all activations.", least=0)
-    ] = 0
+    TITLE = "{context} · {mode} · {precision}"
+
+    batch: axes.Batch = 4
+    context: axes.Context
+    mode: axes.Mode
+    precision: axes.Precision
+    weights_dtype: axes.Weights = "fp32"
+    attention: axes.Attention = "naive"
+    optimizer: axes.Optimizer = "foreach"
+    checkpoint_blocks: axes.Checkpointing = 0
     timeline: Annotated[
         bool,
-        Column("Timeline", "", "Whether every allocation of the step is recorded, with its stack.", effort="least"),
+        Column(
+            "Timeline",
+            "",
+            "Whether every allocation of the step is recorded, with its stack.",
+            effort="least",
+            flag=axes.TIMELINE,
+        ),
     ] = False
 
 
@@ -232,41 +230,43 @@ class MarkRow(Detail):
     name: Annotated[str, Column("Phase", "", "The phase that begins here.")]
 
 
-@dataclass(frozen=True, kw_only=True)
-class FrontierCell(Cell):
-    """The question of the largest size that fits: of a sequence in single-head attention, or of a model's step."""
-
-    limited: Annotated[
-        Limited, Column("What grows", "", "seq_len of single-head attention; context or batch of a model's step.")
-    ]
-    implementation: Annotated[Attention, Column("Implementation", "", "Attention implementation by name.")]
-    precision: Annotated[Precision, Column("Precision", "", "dtype of the tensors, or autocast for a model's step.")]
-    batch: Annotated[int | None, Column("Batch", "", "Sequences together; none where the batch is what grows.")] = None
-    d_head: Annotated[int | None, Column("Head width", "", "Single-head attention only.")] = None
-    causal: Annotated[bool, Column("Causal", "", "Whether a query sees only the keys up to its own position.")] = True
-    d_model: Annotated[int | None, Column("Model width", "", "A model's step only.")] = None
-    d_ff: Annotated[int | None, Column("Feed-forward width", "", "A model's step only.")] = None
-    layers: Annotated[int | None, Column("Layers", "", "A model's step only.")] = None
-    heads: Annotated[int | None, Column("Heads", "", "A model's step only.")] = None
-    vocabulary: Annotated[int | None, Column("Vocabulary", "tokens", "A model's step only.")] = None
-    context: Annotated[
-        int | None, Column("Context", "tokens", "A model's step; none where the context is what grows.")
-    ] = None
-    mode: Annotated[Mode, Column("Mode", "", "A model's step only: what has to fit.")] = "train"
-    limit_bytes: Annotated[int, Column("Memory limit", "bytes", "What it has to fit in.")]
-    step: Annotated[int, Column("Resolution", "", "Sizes tried are multiples of this.", effort="least")] = 64
-
-
-@dataclass(frozen=True, kw_only=True)
-class FrontierRow(FrontierCell, Row):
-    """The answer, by prediction and then bisection with real allocations."""
-
-    predicted: Annotated[int | None, Column("Predicted largest", "", "Largest size by the closed formula.")] = None
-    largest: Annotated[int | None, Column("Largest that fits", "", "Largest size that ran.")] = None
-    smallest_failing: Annotated[
-        int | None, Column("Smallest that fails", "", "Smallest size tried that ran out of memory.")
-    ] = None
-    largest_peak_bytes: Annotated[
-        int | None, Column("Peak of the largest", "bytes", "Peak of the largest size that ran.")
-    ] = None
-    trials: Annotated[int | None, Column("Trials", "", "Sizes that were run.")] = None
+TABLES = (
+    Table(
+        name="memory",
+        row=MemoryRow,
+        unique=("cell_id",),
+        doc="The memory of one Transformer step.",
+        words="memory of steps",
+        numbers="peak_phase peak_allocated_bytes peak_reserved_bytes predicted_peak_bytes parameters_bytes "
+        "gradients_bytes optimizer_state_bytes activations_bytes autocast_copies_bytes inputs_bytes "
+        "temporaries_bytes workspace_bytes rounding_bytes residual_bytes fragmentation_bytes "
+        "block_saved_bytes residual_stream_bytes",
+        first="timeline, round",
+    ),
+    Table(
+        name="phase_peaks",
+        row=PhasePeakRow,
+        unique=("cell_id", "phase"),
+        doc="Peaks within each phase of a memory cell.",
+    ),
+    Table(
+        name="saved_tensors",
+        row=SavedTensorRow,
+        unique=("cell_id", "position"),
+        doc="What each operation of one block saves for backward.",
+    ),
+    Table(name="timelines", row=TimelineRow, unique=("cell_id",), doc="One recorded memory timeline."),
+    Table(
+        name="allocations",
+        row=AllocationRow,
+        unique=("cell_id", "allocation"),
+        doc="Every allocation of a timeline, from birth to death.",
+    ),
+    Table(
+        name="stacks",
+        row=StackRow,
+        unique=("cell_id", "stack"),
+        doc="The Python stacks of a timeline's allocations.",
+    ),
+    Table(name="marks", row=MarkRow, unique=("cell_id", "at_us"), doc="Where the phases of a timeline begin."),
+)

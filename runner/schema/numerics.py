@@ -1,17 +1,23 @@
 """What precision costs and where: accumulations, dtypes under autocast, statistics of normalisation, errors."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from runner.schema.choices import Attention, FloatName, NormStatistic, Precision, WeightsDtype
-from runner.schema.columns import Cell, Column
-from runner.schema.runs import Detail, Row
+from runner.schema import axes
+from runner.schema.axes import Shape
+from runner.schema.cells import Cell, Detail, Row
+from runner.schema.choices import FloatName, NormStatistic
+from runner.schema.columns import Column
 from runner.schema.steps import StepCell
+from runner.schema.tables import Table
 
 
 @dataclass(frozen=True, kw_only=True)
 class AccumulationCell(Cell):
     """A sum of equal addends, one after the other."""
+
+    TITLE = "sum in {accumulator} · of {addend}"
 
     accumulator: Annotated[FloatName, Column("Accumulator", "", "dtype of the running sum.")]
     addend: Annotated[FloatName, Column("Addend", "", "dtype in which each addend is held.")]
@@ -64,23 +70,16 @@ class PartialSumRow(Detail):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NumericsCell(Cell):
+class NumericsCell(Shape, Cell):
     """One forward and backward pass of a model in one precision, beside the same pass in the reference precision."""
 
-    d_model: Annotated[int, Column("Model width", "", "Width of the residual stream.")]
-    d_ff: Annotated[int, Column("Feed-forward width", "", "Inner width of the SwiGLU feed-forward layer.")]
-    layers: Annotated[int, Column("Layers", "", "Number of Transformer blocks.")]
-    heads: Annotated[int, Column("Heads", "", "Attention heads; each is d_model / heads wide.")]
-    vocabulary: Annotated[int, Column("Vocabulary", "tokens", "Size of the token vocabulary.")] = 10_000
-    batch: Annotated[int, Column("Batch", "sequences", "Sequences in one step.")] = 4
-    context: Annotated[int, Column("Context", "tokens", "Tokens of each sequence.")]
-    precision: Annotated[
-        Precision, Column("Precision", "", "fp32, tf32, or bf16 and fp16 as autocast over the weights.")
-    ]
-    weights_dtype: Annotated[WeightsDtype, Column("Weights", "", "The dtype in which the parameters are held.")] = (
-        "fp32"
-    )
-    attention: Annotated[Attention, Column("Attention", "", "Attention implementation by name.")] = "naive"
+    TITLE = "{context} · {precision}"
+
+    batch: axes.Batch = 4
+    context: axes.Context
+    precision: axes.Precision
+    weights_dtype: axes.Weights = "fp32"
+    attention: axes.Attention = "naive"
 
     def step(self) -> StepCell:
         """The pass that is looked at, as an end-to-end step."""
@@ -178,3 +177,41 @@ class NormalisationRow(Detail):
         float,
         Column("Underflowed", "", "Share of tokens whose statistic is 0 and should not be; of an output, all of it."),
     ]
+
+
+#: The four ways in which people add a thousand hundredths, by the names of `--sums`.
+SUMS: Mapping[str, AccumulationCell] = {
+    "fp32": AccumulationCell(accumulator="fp32", addend="fp32"),
+    "fp16": AccumulationCell(accumulator="fp16", addend="fp16"),
+    "fp16-in-fp32": AccumulationCell(accumulator="fp32", addend="fp16"),
+    "fp16-upcast-in-fp32": AccumulationCell(accumulator="fp32", addend="fp16", upcast=True),
+}
+
+TABLES = (
+    Table(
+        name="accumulation",
+        row=AccumulationRow,
+        unique=("cell_id",),
+        doc="One sum of many equal addends.",
+        numbers="total exact error rounded_value spacing last_increment slips_at",
+        first="round",
+        named=(axes.SUMS, SUMS),
+    ),
+    Table(name="partial_sums", row=PartialSumRow, unique=("cell_id", "addend"), doc="Such a sum on its way."),
+    Table(
+        name="numerics",
+        row=NumericsRow,
+        unique=("cell_id",),
+        doc="The error of one precision in one model.",
+        words="numerics",
+        numbers="reference loss_error logits_error gradient_error zero_gradient_share unscaled_zero_gradient_share",
+        first="round",
+    ),
+    Table(name="dtypes", row=DtypeRow, unique=("cell_id", "position"), doc="What autocast made of a pass."),
+    Table(
+        name="normalisation",
+        row=NormalisationRow,
+        unique=("cell_id", "layer", "statistic", "computed_in", "scale"),
+        doc="Statistics of normalisation computed in several dtypes.",
+    ),
+)

@@ -1,32 +1,14 @@
-"""What every table of cells shares: the run, the way a cell ended, its timings and samples, the plan, the telemetry."""
+"""What belongs to any sweep and any cell: the run, timings and samples, ceilings, the plan, the telemetry."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
+from runner.schema.cells import Detail
 from runner.schema.choices import Ceiling, Moment, Phase, PlanState, Precision, Source, Status
 from runner.schema.columns import Column
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """What came of a cell, whichever experiment asked. A failure keeps its whole key, the phase and the message."""
-
-    run_id: Annotated[UUID, Column("Run", "", "The sweep that measured this row.")]
-    cell_id: Annotated[UUID, Column("Cell", "", "This row's own id (UUIDv7).")]
-    cell_key: Annotated[str, Column("Cell key", "", "Hash of what was asked for; repeats and rounds share it.")]
-    round: Annotated[int, Column("Round", "", "Which of the interleaved repetitions this is, from 0.")] = 0
-    status: Annotated[Status, Column("Status", "", "ok, or the way in which the cell ended without a result.")]
-    failed_phase: Annotated[str | None, Column("Failed in", "", "What the cell was doing when it failed.")] = None
-    message: Annotated[
-        str | None, Column("Message", "", "Why the cell has no result, in one sentence or the error's own words.")
-    ] = None
-    started_at: Annotated[datetime | None, Column("Started", "", "When the cell's process was started (UTC).")] = None
-    cell_seconds: Annotated[
-        float | None, Column("Cell time", "s", "From the start of the cell's process to its row.")
-    ] = None
-    ingested_at: Annotated[datetime | None, Column("Ingested", "", "When the row reached this file (UTC).")] = None
+from runner.schema.tables import Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,14 +54,6 @@ class RunRow:
     threads: Annotated[int | None, Column("Threads", "", "Threads that torch computes with.")] = None
     omp_wait_policy: Annotated[str | None, Column("OpenMP wait policy", "", "What idle OpenMP threads do.")] = None
     ingested_at: Annotated[datetime | None, Column("Ingested", "", "When the row reached this file (UTC).")] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Detail:
-    """A row that belongs to a cell and came with it: its times, its samples, its allocations."""
-
-    run_id: Annotated[UUID, Column("Run", "", "The run of the cell that it belongs to.")]
-    cell_id: Annotated[UUID, Column("Cell", "", "The cell, or the imported timeline, that it belongs to.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,3 +160,34 @@ class PlanRow:
     heartbeat_at: Annotated[
         datetime | None, Column("Heartbeat", "", "When the sweep last said that it is alive (UTC).")
     ] = None
+
+
+TABLES = (
+    Table(name="runs", row=RunRow, unique=("run_id",), doc="One sweep on one machine."),
+    Table(name="timings", row=TimingRow, unique=("cell_id", "phase"), doc="One phase of a cell, summed up."),
+    Table(
+        name="samples",
+        row=SampleRow,
+        unique=("cell_id", "phase", "step"),
+        doc="Every step of every phase, warm-up included.",
+    ),
+    Table(
+        name="ceilings",
+        row=CeilingRow,
+        unique=("run_id", "moment", "name"),
+        doc="Measured matrix rate per precision and copy bandwidth, at a sweep's start and end.",
+    ),
+    Table(
+        name="telemetry",
+        row=TelemetryRow,
+        unique=("cell_id", "at_seconds"),
+        doc="Clocks, power, temperature and neighbors on an NVIDIA GPU while a cell was measured.",
+    ),
+    Table(
+        name="plan",
+        row=PlanRow,
+        unique=("run_id", "position"),
+        stored=False,
+        doc="The cells a running or interrupted sweep still owes, and its heartbeat.",
+    ),
+)

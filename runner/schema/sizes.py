@@ -7,26 +7,25 @@ Standard library only.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from runner.errors import UsageError
-from runner.schema import ModelCell
+from runner.schema.axes import SHAPE, Shape
+
+if TYPE_CHECKING:
+    from runner.schema import ModelCell
 
 
 @dataclass(frozen=True, kw_only=True)
-class Size:
+class Size(Shape):
     """A shape that has a name. The name is for people; rows are keyed on the numbers."""
 
     name: str
-    d_model: int
-    d_ff: int
-    layers: int
-    heads: int
-    vocabulary: int = 10_000
 
     @property
     def numbers(self) -> dict[str, int]:
-        return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "name"}
+        return {name: getattr(self, name) for name in SHAPE}
 
 
 SIZES: Mapping[str, Size] = {
@@ -64,14 +63,13 @@ def size_named(name: str) -> Size:
 
 def shape_given(text: str) -> Size:
     """A shape written out as `d_model=512,d_ff=2048,layers=8,heads=8[,vocabulary=10000]`."""
-    names = [item.name for item in fields(Size) if item.name != "name"]
     expected = "d_model=512,d_ff=2048,layers=8,heads=8 and, if wanted, vocabulary=10000"
     try:
         numbers = {name.strip(): int(value) for name, value in (part.split("=") for part in text.split(","))}
     except ValueError:
         raise UsageError(f"The shape {text!r} cannot be read.", expected=expected) from None
-    missing = set(names) - {"vocabulary"} - set(numbers)
-    if missing or set(numbers) - set(names) or min(numbers.values()) < 1:
+    missing = set(SHAPE) - {"vocabulary"} - set(numbers)
+    if missing or set(numbers) - set(SHAPE) or min(numbers.values()) < 1:
         raise UsageError(
             f"The shape {text!r} is not whole: every name once, every number at least 1.", expected=expected
         )
@@ -84,9 +82,9 @@ def shape_name(*, d_model: int, d_ff: int, layers: int, heads: int, vocabulary: 
     return next((size.name for size in SIZES.values() if size.numbers == numbers), f"{d_model}×{layers}")
 
 
-def check_shape(cell: ModelCell) -> None:
+def check_shape(cell: "ModelCell") -> None:
     """Raises UsageError for a shape that no model can have."""
-    for name in ("d_model", "d_ff", "layers", "heads", "vocabulary", "context"):
+    for name in (*SHAPE, "context"):
         if getattr(cell, name) < 1:
             raise UsageError(f"{name} is {getattr(cell, name)}.", expected="at least 1")
     if cell.d_model % cell.heads:

@@ -1,24 +1,24 @@
 """End-to-end Transformer steps: what is asked, and what came of it."""
 
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, replace
+from typing import Annotated, Self
 
-from runner.schema.choices import Attention, Backend, CompileCache, Mode, Optimizer, Precision, StoppedBy, WeightsDtype
-from runner.schema.columns import Cell, Column
-from runner.schema.runs import Row
+from runner.schema import axes
+from runner.schema.axes import Shape
+from runner.schema.cells import Cell, Row
+from runner.schema.choices import CompileCache, Mode, Precision, StoppedBy
+from runner.schema.columns import Column
+from runner.schema.tables import Table
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepCell(Cell):
+class StepCell(Shape, Cell):
     """One end-to-end Transformer step."""
 
-    d_model: Annotated[int, Column("Model width", "", "Width of the residual stream.")]
-    d_ff: Annotated[int, Column("Feed-forward width", "", "Inner width of the SwiGLU feed-forward layer.")]
-    layers: Annotated[int, Column("Layers", "", "Number of Transformer blocks.")]
-    heads: Annotated[int, Column("Heads", "", "Attention heads; each is d_model / heads wide.")]
-    vocabulary: Annotated[int, Column("Vocabulary", "tokens", "Size of the token vocabulary.")] = 10_000
-    batch: Annotated[int, Column("Batch", "sequences", "Sequences in one step.")] = 4
-    context: Annotated[int, Column("Context", "tokens", "Tokens of each sequence.")]
+    TITLE = "{context} · {mode} · {precision} · {backend}"
+
+    batch: axes.Batch = 4
+    context: axes.Context
     mode: Annotated[
         Mode,
         Column(
@@ -26,6 +26,7 @@ class StepCell(Cell):
             "",
             "inference: forward under no_grad; forward: with its graph; backward: forward, "
             "loss and backward; train: and the optimizer step.",
+            flag=axes.MODES,
         ),
     ]
     precision: Annotated[
@@ -35,16 +36,13 @@ class StepCell(Cell):
             "",
             "fp32 is IEEE; tf32 rounds matrix products' inputs to 10 bits; "
             "bf16 and fp16 are autocast over the weights (fp16 with a gradient scaler).",
+            flag=axes.PRECISIONS,
         ),
     ]
-    weights_dtype: Annotated[WeightsDtype, Column("Weights", "", "The dtype in which the parameters are held.")] = (
-        "fp32"
-    )
-    backend: Annotated[
-        Backend, Column("Backend", "", "eager, or what torch.compile was applied to and in which mode.")
-    ] = "eager"
-    attention: Annotated[Attention, Column("Attention", "", "Attention implementation by name.")] = "naive"
-    optimizer: Annotated[Optimizer, Column("Optimizer", "", "AdamW implementation.")] = "foreach"
+    weights_dtype: axes.Weights = "fp32"
+    backend: axes.Backend = "eager"
+    attention: axes.Attention = "naive"
+    optimizer: axes.Optimizer = "foreach"
     checkpoint_blocks: Annotated[
         int,
         Column(
@@ -52,6 +50,7 @@ class StepCell(Cell):
             "blocks",
             "Blocks recomputed together in the backward pass; 0 keeps every activation.",
             least=0,
+            flag=axes.CHECKPOINT,
         ),
     ] = 0
     warmup_steps: Annotated[
@@ -62,13 +61,18 @@ class StepCell(Cell):
             "Steps run before the measured ones; their samples are kept too.",
             effort="most",
             least=0,
+            flag=axes.WARMUP,
         ),
     ] = 5
     min_steps: Annotated[
-        int, Column("Steps, at least", "steps", "Measured steps before the cell may end.", effort="most")
+        int,
+        Column("Steps, at least", "steps", "Measured steps before the cell may end.", effort="most", flag=axes.STEPS),
     ] = 10
     max_steps: Annotated[
-        int, Column("Steps, at most", "steps", "Measured steps after which the cell ends.", effort="most")
+        int,
+        Column(
+            "Steps, at most", "steps", "Measured steps after which the cell ends.", effort="most", flag=axes.MAX_STEPS
+        ),
     ] = 200
     max_seconds: Annotated[
         float,
@@ -77,6 +81,7 @@ class StepCell(Cell):
             "s",
             "Measuring time after which the cell ends, once it has its least number of steps.",
             effort="most",
+            flag=axes.MAX_SECONDS,
         ),
     ] = 10.0
     compile_cache: Annotated[
@@ -88,8 +93,16 @@ class StepCell(Cell):
             "of its own, "
             "so that the compile time is a cold one, and then once more with it warm.",
             effort="first",
+            flag=axes.COMPILE_CACHE,
         ),
     ] = "shared"
+
+    def normalized(self) -> Self:
+        """A cell that is not compiled has no compiler's cache."""
+        return self if self.backend.startswith("compiled") else replace(self, compile_cache="shared")
+
+    def remarks(self) -> list[str]:
+        return [f"exactly {self.min_steps} steps"] if self.min_steps == self.max_steps else []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,3 +232,17 @@ class StepRow(StepCell, Row):
             "Share of the machine's CPU time that other processes used while this cell was measured.",
         ),
     ] = None
+
+
+TABLES = (
+    Table(
+        name="steps",
+        row=StepRow,
+        unique=("cell_id",),
+        doc="One end-to-end Transformer cell.",
+        words="training steps",
+        numbers="tokens_per_s mfu compile_seconds compile_cold_seconds compile_warm_seconds graphs graph_breaks "
+        "recompiles compiler_fallback compiled_gradient_error parameters",
+        timed=True,
+    ),
+)

@@ -7,52 +7,24 @@ Standard library only.
 """
 
 from dataclasses import MISSING, Field, fields
+from string import Formatter
 from typing import Any
 
-from runner.schema import (
-    AccumulationCell,
-    AttentionCell,
-    Cell,
-    MemoryCell,
-    NumericsCell,
-    ProfileCell,
-    StepCell,
-    SweepCell,
-)
+from runner.schema.axes import SHAPE, Shape
+from runner.schema.cells import Cell
 from runner.schema.columns import columns_of
 from runner.schema.sizes import shape_name
 
-_SHAPE = ("d_model", "d_ff", "layers", "heads", "vocabulary")
-#: What a title begins with, by kind of cell; whatever else differs from its default follows by name.
-_LEAD: dict[type[Cell], tuple[str, ...]] = {
-    StepCell: ("context", "mode", "precision", "backend"),
-    MemoryCell: ("context", "mode", "precision"),
-    AttentionCell: ("implementation", "seq_len", "d_head", "precision", "backend"),
-    ProfileCell: ("context", "mode", "precision", "backend"),
-    NumericsCell: ("context", "precision"),
-    AccumulationCell: ("accumulator", "addend"),
-}
-_LEADING = {"seq_len": "S {}", "d_head": "d {}", "accumulator": "sum in {}", "addend": "of {}"}
 _LIMITS = ("min_steps", "max_steps", "max_seconds")
-#: Kinds of cells without a Transformer's shape.
-_SHAPELESS = (AttentionCell, AccumulationCell)
 
 
-def kind(cell: SweepCell) -> type[Cell]:
-    """What was asked for, also of a row."""
-    return next(found for found in _LEAD if isinstance(cell, found))
-
-
-def title(cell: SweepCell) -> str:
+def title(cell: Cell) -> str:
     """A cell in a few words, and what of it is not the default."""
-    asked = kind(cell)
-    parts = [] if asked in _SHAPELESS else [shape_of(cell)]
-    for name in _LEAD[asked]:
-        value = str(getattr(cell, name))
-        parts.append(_LEADING.get(name, "{}").format(value))
-    if isinstance(cell, StepCell) and cell.min_steps == cell.max_steps:
-        parts.append(f"exactly {cell.min_steps} steps")
-    known = {*_SHAPE, *_LEAD[asked], *_LIMITS}
+    asked = cell.asked()
+    lead = [name for _, name, _, _ in Formatter().parse(asked.TITLE) if name]
+    parts = [shape_of(cell)] if isinstance(cell, Shape) else []
+    parts += [asked.TITLE.format(**{name: getattr(cell, name) for name in lead}), *cell.remarks()]
+    known = {*SHAPE, *lead, *_LIMITS}
     labels = {column.name: column.label.lower() for column in columns_of(asked)}
     parts += [
         _named(labels[item.name], getattr(cell, item.name))
@@ -62,7 +34,7 @@ def title(cell: SweepCell) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _says(item: Field[Any], cell: SweepCell) -> bool:
+def _says(item: Field[Any], cell: Cell) -> bool:
     return item.default is not MISSING and getattr(cell, item.name) not in (None, item.default)
 
 
@@ -70,6 +42,6 @@ def _named(label: str, value: object) -> str:
     return label if value is True else f"not {label}" if value is False else f"{label} {value}"
 
 
-def shape_of(cell: SweepCell) -> str:
+def shape_of(cell: Cell) -> str:
     """The name of a Transformer cell's shape."""
-    return shape_name(**{name: getattr(cell, name) for name in _SHAPE})
+    return shape_name(**{name: getattr(cell, name) for name in SHAPE})

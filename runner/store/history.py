@@ -13,15 +13,13 @@ from typing import Any
 from uuid import UUID
 
 from runner.errors import DatabaseMissing
-from runner.plan.grids import GRIDS
+from runner.experiments import KINDS
 from runner.schema import (
     DONE,
     TABLES,
-    AttentionRow,
+    Cell,
     FrontierRow,
     Status,
-    StepRow,
-    SweepCell,
     Table,
 )
 from runner.store.cells import EVERY_CELL
@@ -54,7 +52,7 @@ class RunSummary:
 class Measured:
     """A row with the median of each of its phases and its measured steps in order (ms)."""
 
-    row: StepRow
+    row: Any
     medians_ms: Mapping[str, float]
     step_ms: Sequence[float]
 
@@ -92,11 +90,11 @@ def measured_rates(db: Path, machine: Mapping[str, Any]) -> dict[str, float]:
     return dict(rows)
 
 
-def past_cells(db: Path, machine: Mapping[str, Any]) -> list[tuple[SweepCell, float]]:
+def past_cells(db: Path, machine: Mapping[str, Any]) -> list[tuple[Cell, float]]:
     """The latest cells that ended ok on this device with this torch, some of each table, with their seconds."""
-    found: list[tuple[SweepCell, float]] = []
-    for cell in GRIDS:
-        table = next(table for table in TABLES.values() if issubclass(table.row, cell))
+    found: list[tuple[Cell, float]] = []
+    for kind in KINDS:
+        cell, table = kind.cell, kind.table
         rows = _query(
             db,
             f"""
@@ -126,27 +124,8 @@ def runs(db: Path) -> list[RunSummary]:
     return [RunSummary(**dict(zip(names, row, strict=True))) for row in rows]
 
 
-def cells_of(db: Path, run_id: UUID) -> list[Measured]:
-    """Every end-to-end cell of a run in the order of measuring."""
-    return [
-        Measured(row=StepRow(**values), medians_ms=medians or {}, step_ms=step_ms or ())
-        for values, medians, step_ms in _cells_of(db, run_id, table=TABLES["steps"])
-    ]
-
-
-def attention_of(db: Path, run_id: UUID) -> list[tuple[AttentionRow, Mapping[str, float]]]:
-    """Every attention cell of a run in the order of measuring, with the median of each of its phases (ms)."""
-    found = _cells_of(db, run_id, table=TABLES["attention"])
-    return [(AttentionRow(**values), medians or {}) for values, medians, _ in found]
-
-
-def frontier_of(db: Path, run_id: UUID) -> list[FrontierRow]:
-    """Every answer of a run in the order in which they were found."""
-    return [FrontierRow(**values) for values, _, _ in _cells_of(db, run_id, table=TABLES["frontier"])]
-
-
-def _cells_of(db: Path, run_id: UUID, *, table: Table) -> list[tuple[dict[str, Any], Any, Any]]:
-    """(the row by column, medians by phase, its measured steps in order) of each cell of a run in one table."""
+def cells_of(db: Path, run_id: UUID, *, table: Table = TABLES["steps"]) -> list[Measured]:
+    """Every cell of a run in a table, in the order of measuring."""
     names = [column.name for column in table.columns]
     rows = _query(
         db,
@@ -164,7 +143,15 @@ def _cells_of(db: Path, run_id: UUID, *, table: Table) -> list[tuple[dict[str, A
         """,
         {"run_id": run_id},
     )
-    return [(dict(zip(names, values, strict=True)), medians, step_ms) for *values, medians, step_ms in rows]
+    return [
+        Measured(row=table.row(**dict(zip(names, values, strict=True))), medians_ms=medians or {}, step_ms=steps or ())
+        for *values, medians, steps in rows
+    ]
+
+
+def frontier_of(db: Path, run_id: UUID) -> list[FrontierRow]:
+    """Every answer of a run in the order in which they were found."""
+    return [item.row for item in cells_of(db, run_id, table=TABLES["frontier"])]
 
 
 def _named(machine: Mapping[str, Any], *names: str) -> dict[str, Any]:

@@ -26,9 +26,9 @@ import psutil
 from runner.analysis.costs.frontier import SHAPE, Room, at, predicted_largest, search
 from runner.engines.local import LocalEngine
 from runner.errors import UsageError
+from runner.experiments import kind_of
 from runner.formats import format_bytes
 from runner.job import Job, Outcome
-from runner.plan.planning import check
 from runner.schema import DONE, FrontierCell, FrontierRow, RunRow, new_id, utc_now
 from runner.schema.sizes import shape_name, size_named
 from runner.store import history
@@ -110,7 +110,8 @@ def explore(flags: Mapping[str, Any], settings: FrontierSettings, *, say: Callab
     something failed. Raises UsageError for what cannot be asked."""
     given = byte_count(flags["limit"]) if flags["limit"] else None
     for question in questions(flags, limit_bytes=given or 1):
-        check(at(question, question.step))
+        cell = at(question, question.step)
+        kind_of(cell).check(cell)
     engine = LocalEngine()
     with alone_on_this_machine(say):
         machine = engine.describe(settings.device)

@@ -28,8 +28,8 @@ from runner.schema import (
     DONE,
     Moment,
     PlanRow,
+    Row,
     RunRow,
-    SweepRow,
     TimingRow,
     new_id,
     table_of,
@@ -52,7 +52,7 @@ class Watcher(Protocol):
     def waiting(self, reason: str) -> None: ...
     def began(self, prepared: Prepared, *, total: int) -> None: ...
     def doing(self, item: Expected, phase: str, *, left_s: float) -> None: ...
-    def finished(self, row: SweepRow, timings: list[TimingRow], *, left_s: float) -> None: ...
+    def finished(self, row: Row, timings: list[TimingRow], *, left_s: float) -> None: ...
     def ended(self, *, statuses: Mapping[str, int], out_of_budget: int) -> None: ...
 
 
@@ -97,7 +97,7 @@ class _Sweep:
         self.watcher.ended(statuses=counts, out_of_budget=len(left))
         return 1 if left or set(counts) - DONE else 0
 
-    def _measure(self, item: Expected, rest: Collection[Expected]) -> SweepRow:
+    def _measure(self, item: Expected, rest: Collection[Expected]) -> Row:
         """Measures one cell and stores its row and its details."""
         position = self.position[item.name]
         started, began, cell_id = utc_now(), time.monotonic(), new_id()
@@ -110,7 +110,7 @@ class _Sweep:
 
         outcome = self._outcome(item, cell_id, beat=beat)
         seconds = time.monotonic() - began
-        row: SweepRow = table_of(item.planned.cell).row(
+        row: Row = table_of(item.planned.cell).row(
             **asdict(item.planned.cell),
             run_id=self.run_id,
             cell_id=cell_id,

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from runner.engines.local import LocalEngine
+from runner.experiments import kind_of
+from runner.experiments.experiment import Prediction
 from runner.plan.forecast import CEILING_SECONDS, Forecast
-from runner.plan.planning import Planned, Request, check, plan
-from runner.plan.prediction import Prediction, predict, rate
+from runner.plan.planning import Planned, Request, plan
+from runner.plan.prediction import predict, rate
 from runner.plan.presets import preset_for
-from runner.schema import AccumulationCell, SweepCell
+from runner.schema import Cell
 from runner.store import history
 
 
@@ -84,7 +86,7 @@ def prepare(request: Request, settings: Settings, engine: LocalEngine) -> Prepar
     device, memory = machine["device"], machine["device_memory_bytes"]
     cells = plan(request, device=device, device_memory_bytes=memory, seed=machine["host"] or "")
     for item in cells:
-        check(item.cell)
+        kind_of(item.cell).check(item.cell)
     done = {} if settings.fresh else history.done_cells(settings.db, machine)
     forecast, expected = _expected(cells, machine, db=settings.db)
     preset = request.preset or preset_for(device)
@@ -98,10 +100,9 @@ def _expected(cells: list[Planned], machine: Mapping[str, Any], *, db: Path) -> 
     """The cells with what to expect of each; and the forecast, which knows what earlier cells of this machine took."""
     rates, predictions = history.measured_rates(db, machine), dict[str, Prediction]()
 
-    def predicted(cell: SweepCell) -> Prediction:
+    def predicted(cell: Cell) -> Prediction:
         if cell.key not in predictions:
-            precision = "fp32" if isinstance(cell, AccumulationCell) else cell.precision
-            speed = rate(machine, precision, measured=rates)
+            speed = rate(machine, getattr(cell, "precision", "fp32"), measured=rates)
             gpu = machine["device_name"] or ""
             predictions[cell.key] = predict(cell, device=machine["device"], flops_per_s=speed, gpu=gpu)
         return predictions[cell.key]

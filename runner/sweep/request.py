@@ -8,39 +8,36 @@ A config file has the flags' names: `sizes = ["small"]`, `max-seconds = 5`. What
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from runner.errors import UsageError
-from runner.plan.grids import SUMS
 from runner.plan.planning import Request
 from runner.plan.presets import PRESETS, QUESTIONS
-from runner.schema import Attention, Backend, Cache, CompileCache, Mode, Optimizer, Precision, WeightsDtype
+from runner.schema import flags
 from runner.schema.sizes import size_named
 from runner.store.database import default_path
 from runner.sweep.prepare import Settings
 
+FLAGS = {name: column for name, column in flags().items() if column.flag}
+#: What may be said of an axis, where not every whole number may.
 CHOICES: Mapping[str, tuple[str, ...]] = {
-    "modes": get_args(Mode),
-    "precisions": get_args(Precision),
-    "backends": get_args(Backend),
-    "attention": get_args(Attention),
-    "optimizers": get_args(Optimizer),
-    "weights": get_args(WeightsDtype),
-    "cache": get_args(Cache),
-    "compile_cache": get_args(CompileCache),
-    "causal": ("true", "false"),
-    "sums": tuple(SUMS),
+    name: ("true", "false") if column.type is bool else column.choices
+    for name, column in FLAGS.items()
+    if column.choices or column.type is bool
 }
-NUMBERS = ("contexts", "batch", "warmup", "checkpoint", "seq_lens", "d_heads")
 #: More rounds than these tell nothing more, and a plan of them is not read.
 MAX_ROUNDS = 100
 #: What a config file may give for the names that take one value; the others take one or a list.
 TYPES: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("preset", "label", "device", "db"), (str,)),
-    **dict.fromkeys(("steps", "max_steps", "rounds"), (int,)),
     **dict.fromkeys(("timeout", "budget"), (str, int, float)),
-    **dict.fromkeys(("fresh", "skip_predicted_oom", "timeline", "ceilings"), (bool,)),
-    "max_seconds": (int, float),
+    **dict.fromkeys(("fresh", "skip_predicted_oom", "ceilings"), (bool,)),
+    "rounds": (int,),
+    **{
+        name: (int, float) if column.type is float else (column.type,)
+        for name, column in FLAGS.items()
+        if column.sets != "axis"
+    },
 }
 
 
@@ -87,17 +84,12 @@ def _check_type(name: str, value: object) -> None:
 
 def _request(asked: Mapping[str, Any]) -> Request:
     axes: dict[str, Any] = {}
-    for name in (*CHOICES, *NUMBERS, "sizes"):
+    for name in (*FLAGS, "sizes"):
         if asked[name] is not None:
-            axes[name] = values(name, asked[name])
+            axes[name] = _value(name, asked[name])
     if asked["shape"]:
         shapes = [asked["shape"]] if isinstance(asked["shape"], str) else asked["shape"]
         axes |= {"shape": _strings(shapes), "sizes": axes.get("sizes", ())}
-    axes |= {name: asked[name] for name in ("steps", "max_steps") if asked[name] is not None}
-    if asked["max_seconds"] is not None:
-        axes["max_seconds"] = float(asked["max_seconds"])  # a key tells 5 from 5.0
-    if asked["timeline"] is not None:
-        axes["timeline"] = (asked["timeline"],)
     _check_choice("preset", asked["preset"], tuple(PRESETS))
     experiments = _strings(asked["experiment"] or QUESTIONS)
     for name in experiments:
@@ -127,17 +119,26 @@ def _strings(value: Any) -> tuple[str, ...]:
     return tuple(str(item).strip() for item in (value.split(",") if isinstance(value, str) else value))
 
 
+def _value(name: str, value: Any) -> Any:
+    """The values of an axis or a switch, the number of a limit."""
+    column = FLAGS.get(name)
+    if column and column.sets != "axis":
+        return (value,) if column.sets == "switch" else column.type(value)  # a key tells 5 from 5.0
+    return values(name, value)
+
+
 def values(name: str, value: Any) -> tuple[Any, ...]:
     """The values of one axis, checked."""
     texts = _strings([value] if isinstance(value, int) else value)
-    if name == "causal":
+    is_bool = name in FLAGS and FLAGS[name].type is bool
+    if is_bool:
         texts = tuple(text.lower() for text in texts)
     if name == "sizes":
         return tuple(size_named(text).name for text in texts)
     if name in CHOICES:
         for text in texts:
             _check_choice(name.replace("_", "-"), text, CHOICES[name])
-        return tuple(text == "true" for text in texts) if name == "causal" else texts
+        return tuple(text == "true" for text in texts) if is_bool else texts
     wrong = next((text for text in texts if not text.isdecimal()), None)
     if wrong is not None:
         flag = name.replace("_", "-")

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from runner.analysis.compare.verdict import NOISE, Compared, Outcome, Pair, Verdict
-from runner.schema import SweepCell
+from runner.schema import Cell
 from runner.schema.titles import title
 
 NAMES: Mapping[Compared, str] = {"steps": "Steps", "attention": "Attention", "memory": "Peak memory"}
@@ -80,7 +80,7 @@ def change(verdict: Verdict, pair: Pair) -> str:
     return f"{times(pair.ratio)} {words_of(verdict)['better' if better else 'worse']}"
 
 
-def short_titles(cells: Sequence[SweepCell], *, without: Sequence[str] = ()) -> tuple[str, list[str]]:
+def short_titles(cells: Sequence[Cell], *, without: Sequence[str] = ()) -> tuple[str, list[str]]:
     """What all titles share, and each title without that. `without` are words that no title has to say."""
     parts = [[part for part in title(cell).split(" · ") if part not in without] for cell in cells]
     shared = [part for part in parts[0] if all(part in other for other in parts)] if len(parts) > 1 else []

@@ -26,13 +26,12 @@ from runner.measure.machine import precision
 from runner.measure.machine.device import Device
 from runner.measure.memory import limits
 from runner.measure.numerics import dtypes
-from runner.measure.numerics.accumulation import measure_accumulation
 from runner.measure.numerics.dtypes import DTYPES, Seen
 from runner.measure.numerics.normalization import exactly, sensitivity, streams_of
 from runner.measure.timing.step import ModelStep, taken_gradients
 from runner.models.attention import implementation, unavailable
 from runner.models.transformer import NORM_EPSILON, WEIGHTS_DTYPES, RMSNorm, SelfAttention, Transformer
-from runner.schema import AccumulationCell, FloatName, NumericsCell
+from runner.schema import FloatName, NumericsCell
 
 #: Operations of a float64 pass that are a matter of seconds: a GPU for games does them at 1/64 of its fp32 rate.
 MOST_FP64_FLOPS: Mapping[str, float] = {"cpu": 3e12, "cuda": 5e13}
@@ -51,11 +50,9 @@ class Pass:
 
 
 def measure_numerics(job: Job, report: Callable[[str], None]) -> Measurement:
-    """Measures one sum, or one precision of a model. `report` is told what is being done.
+    """Measures one precision of a model. `report` is told what is being done.
 
     Raises Skipped where this machine cannot run the cell; whatever torch raises goes through."""
-    if isinstance(job.cell, AccumulationCell):
-        return measure_accumulation(job, report)
     cell, device = job.cell, Device(job.device)
     assert isinstance(cell, NumericsCell)
     reason = unavailable(cell.attention, device.type, dtype=precision.product_dtype(cell.precision))

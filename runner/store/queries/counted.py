@@ -6,29 +6,34 @@ The rules are those of `selection` (steps) and `latest` (the others), which say 
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from runner.schema import TABLES
+from runner.store.database import open_reader
 from runner.store.queries.latest import Rows, latest
 from runner.store.queries.selection import MACHINE, Selection
-
-#: Of rows that ask the same question the first counts: a timeline is recorded in a pass of its own, and a profile
-#: explains, so that its rounds are not summed up.
-_FIRST = {"memory": "timeline, round", "profiles": "round", "numerics": "round", "accumulation": "round"}
 
 
 def counted(table: str, of: Rows, *, settled: bool = True) -> str:
     """A query for the rows that count, one a round, with their key, ids, status, `round` and `machine`; with `settled`
-    off, of cells that differ only in effort all."""
+    off, of cells that differ only in effort all. A timeline is recorded in a pass of its own, and a profile explains:
+    of such tables the first row that asks the same question counts."""
     if table == "steps":
         return inlined(*Selection(machine=of.machine, run=of.run, settled=settled).chosen())
     query = inlined(*latest(table, ("status",), of=of, settled=settled))
-    if table not in _FIRST:
+    if not TABLES[table].first:
         return query
     same = ", ".join(("machine", *(TABLES[table].question if settled else TABLES[table].key)))
-    order = f"status = 'ok' DESC, {_FIRST[table]}"
+    order = f"status = 'ok' DESC, {TABLES[table].first}"
     return f"FROM ({query})\nQUALIFY row_number() OVER (PARTITION BY {same} ORDER BY {order}) = 1"
+
+
+def settled(path: Path, table: str, of: Rows) -> set[UUID]:
+    """The ids of the rows that count."""
+    with open_reader(path) as reader:
+        return {cell_id for (cell_id,) in reader.execute(f"SELECT cell_id FROM ({counted(table, of)})").fetchall()}
 
 
 def every(table: str) -> str:

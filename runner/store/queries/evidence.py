@@ -16,34 +16,15 @@ from uuid import UUID
 import duckdb
 
 from runner.analysis.compare.environments import COLUMNS
-from runner.schema import TABLES
+from runner.schema import TABLES, Shape
+from runner.schema.axes import SHAPE
 from runner.store.database import open_reader
 from runner.store.queries.counted import among, counted, every, literal
 from runner.store.queries.latest import Rows
-from runner.store.queries.memory import PARTS
-from runner.store.queries.selection import MACHINE, Shape
+from runner.store.queries.selection import MACHINE
 
 #: More rows than these are not brought back.
 MOST_ROWS = 1_000
-#: Numbers of a row that answers rest on; of the first two tables `timings` has more. What no row knows is not shown.
-_NUMBERS = {
-    "steps": ("tokens_per_s", "mfu", "compile_seconds", "compile_cold_seconds", "compile_warm_seconds", "graphs",
-              "graph_breaks", "recompiles", "compiler_fallback", "compiled_gradient_error", "parameters"),
-    "attention": ("peak_allocated_bytes", "saved_bytes", "before_backward_bytes", "predicted_peak_bytes",
-                  "device_bytes", "in_use_bytes", "asked_bytes", "output_error", "gradient_error", "tolerance"),
-    "memory": ("peak_phase", "peak_allocated_bytes", "peak_reserved_bytes", "predicted_peak_bytes",
-               *PARTS.values(), "block_saved_bytes", "residual_stream_bytes"),
-    "profiles": ("unprofiled_step_ms", "profiled_step_ms", "overhead_share", "kernel_ms", "busy_share",
-                 "host_bound_share", "attributed_share"),
-    "numerics": ("reference", "loss_error", "logits_error", "gradient_error", "zero_gradient_share",
-                 "unscaled_zero_gradient_share"),
-    "accumulation": ("total", "exact", "error", "rounded_value", "spacing", "last_increment", "slips_at"),
-    "frontier": ("predicted", "largest", "smallest_failing", "largest_peak_bytes", "trials"),
-}  # fmt: skip
-_TIMED = ("steps", "attention")
-#: Tables whose cells are of a model, so that its shape says which.
-_SIZED = ("steps", "memory", "profiles", "numerics")
-_SHAPE = tuple(Shape.__dataclass_fields__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +99,8 @@ class _Condition:
 def _conditions(reader: duckdb.DuckDBPyConnection, table: str) -> list[_Condition]:
     """The values of the key by which the answer's rows differ from the rest; where that is not enough, the cells."""
     names = ["machine", *TABLES[table].question]
-    sized = table in _SIZED
-    plain = [name for name in names if not (sized and name in _SHAPE)]
+    sized = issubclass(TABLES[table].row, Shape)
+    plain = [name for name in names if not (sized and name in SHAPE)]
     listed = ", ".join(f"list_sort(list(DISTINCT {name}))" for name in plain)
     meant, held = (reader.execute(f"SELECT {listed} FROM {name}").fetchone() for name in ("meant", "counted"))
     assert meant is not None
@@ -144,7 +125,7 @@ def _conditions(reader: duckdb.DuckDBPyConnection, table: str) -> list[_Conditio
 
 
 def _shapes(reader: duckdb.DuckDBPyConnection) -> list[_Condition]:
-    names = ", ".join(_SHAPE)
+    names = ", ".join(SHAPE)
     meant, held = (
         reader.execute(f"SELECT DISTINCT {names} FROM {table} ORDER BY ALL").fetchall()
         for table in ("meant", "counted")
@@ -152,7 +133,7 @@ def _shapes(reader: duckdb.DuckDBPyConnection) -> list[_Condition]:
     if meant == held or not meant:
         return []
     why = "'size is d_model ' || c.d_model || ', ' || c.layers || ' layers'"
-    return [_Condition(sql=_tuples(reader, _SHAPE), why=why)]
+    return [_Condition(sql=_tuples(reader, SHAPE), why=why)]
 
 
 def _tuples(reader: duckdb.DuckDBPyConnection, names: Sequence[str]) -> str:
@@ -169,9 +150,9 @@ def _rows_sql(reader: duckdb.DuckDBPyConnection, table: str, base: str, conditio
     counts = _count(reader, "DISTINCT c", table, ("machine", *TABLES[table].key))
     varied = [name for name, count in counts.items() if count > 1]
     fixed = [name for name in ("context", "seq_len", "mode", "precision") if counts.get(name) == 1]
-    numbers = _count(reader, "s", table, (*_NUMBERS[table], "failed_phase", "message"))
+    numbers = _count(reader, "s", table, (*TABLES[table].told, "failed_phase", "message"))
     columns = [f"c.{name}" for name in (*fixed, *varied, "round", "status")]
-    timed = table in _TIMED
+    timed = TABLES[table].timed
     columns += [f"t.{name}" for name in ("phase", "median_ms", "low_ms", "high_ms", "n")] if timed else []
     columns += [f"s.{name}" for name in (*(name for name, count in numbers.items() if count), "cell_id")]
     order = ", ".join([f"c.{name}" for name in (*varied, "round", "cell_id")] + (["t.phase"] if timed else []))

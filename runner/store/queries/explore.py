@@ -13,20 +13,13 @@ from pathlib import Path
 from typing import Any, get_args
 from uuid import UUID
 
-from runner.schema import TABLES, Cell, Phase
+from runner.schema import TABLES, Phase
 from runner.store.database import open_reader
 from runner.store.queries.counted import counted
 from runner.store.queries.latest import Rows
 
 #: The tables that can be explored, and what their rows are called.
-KINDS = {
-    "steps": "training steps",
-    "attention": "attention",
-    "memory": "memory of steps",
-    "profiles": "profiled steps",
-    "numerics": "numerics",
-}
-TIMED = ("steps", "attention")
+KINDS = {name: table.words for name, table in TABLES.items() if table.words}
 #: Numbers of a row that say how measuring went, not what was measured.
 _EFFORT = ("cell_seconds", "build_seconds", "warmup_seconds", "measure_seconds", "steps", "round", "threads")
 #: What of several rounds the largest of counts.
@@ -93,7 +86,7 @@ def measures(path: Path, table: str) -> list[Measure]:
     timed = [
         Measure(name="median_ms", title="Median time", unit="ms", phase=phase)
         for phase in sorted(get_args(Phase), key=lambda phase: phase != "step")
-        if phase in phases and table in TIMED
+        if phase in phases and TABLES[table].timed
     ]
     return timed + [
         Measure(name=column.name, title=column.label, unit=column.unit)
@@ -126,17 +119,12 @@ def explored(path: Path, wanted: Wanted) -> list[Explored]:
         ORDER BY {", ".join(f"c.{name}" for name in TABLES[table].question)}, c.machine"""
     with open_reader(path) as reader:
         rows = reader.execute(cells, {"machine": wanted.machine} if wanted.run is not None else {}).fetchall()
-    kind = cell_type(table)
+    kind = TABLES[table].cell
     names = ("cell_id", "machine", "source", "status", "failed_phase", "message", "rounds", "value", "low", "high")
     return [
         Explored(**dict(zip(names, row, strict=False)), cell=kind(**dict(zip(key, row[len(names) :], strict=True))))
         for row in rows
     ]
-
-
-def cell_type(table: str) -> type[Cell]:
-    """The dataclass of what such rows were asked."""
-    return next(kind for kind in TABLES[table].row.__mro__ if Cell in kind.__bases__)
 
 
 def row(path: Path, table: str, cell_id: UUID) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from datetime import datetime
 from pathlib import Path
 from uuid import UUID
 
-from runner.schema import TABLES
+from runner.schema import TABLES, Shape
 from runner.store.cells import EVERY_CELL
 from runner.store.contract import is_stated
 from runner.store.database import open_reader
-from runner.store.queries.selection import MACHINE, Shape
+from runner.store.queries.selection import MACHINE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,11 +81,16 @@ _RUN_FIELDS = (
     "skipped",
 )
 
-_MODEL_CELLS = " UNION ALL ".join(
-    f"SELECT d_model, d_ff, layers, heads, vocabulary, context, precision FROM {name} WHERE {is_stated(TABLES[name])}"
-    for name in ("steps", "memory", "profiles", "numerics")
-)
 
+_MODELS = tuple(table for table in TABLES.values() if issubclass(table.row, Shape))
+_MODEL_CELLS = " UNION ALL ".join(
+    f"SELECT d_model, d_ff, layers, heads, vocabulary, context, precision FROM {table.name} WHERE {is_stated(table)}"
+    for table in _MODELS
+    if {"context", "precision"} <= {*table.key}
+)
+_BACKENDS = " UNION ALL ".join(
+    f"SELECT backend, mode FROM {table.name}" for table in _MODELS if {"backend", "mode"} <= {*table.key}
+)
 _SHAPES = f"""
     SELECT DISTINCT d_model, d_ff, layers, heads, vocabulary FROM ({_MODEL_CELLS})
     ORDER BY d_model * d_model * layers, d_model, layers, d_ff, heads, vocabulary"""
@@ -93,10 +98,8 @@ _SHAPES = f"""
 _CHOICES = f"""
     SELECT (SELECT list_sort(list(DISTINCT context)) FROM ({_MODEL_CELLS})),
         (SELECT list(DISTINCT precision) FROM ({_MODEL_CELLS})),
-        (SELECT list(DISTINCT backend) FROM (SELECT backend FROM steps UNION ALL SELECT backend FROM profiles)
-            WHERE backend IS NOT NULL),
-        (SELECT list(DISTINCT mode) FROM (SELECT mode FROM steps UNION ALL SELECT mode FROM profiles)
-            WHERE mode IS NOT NULL),
+        (SELECT list(DISTINCT backend) FROM ({_BACKENDS}) WHERE backend IS NOT NULL),
+        (SELECT list(DISTINCT mode) FROM ({_BACKENDS}) WHERE mode IS NOT NULL),
         (SELECT substr(md5(count(*) || ' ' || coalesce(max(cell_id)::VARCHAR, '') || ' ' ||
             (SELECT count(*) FROM runs)), 1, 8) FROM ({EVERY_CELL}))"""
 

@@ -8,11 +8,13 @@ as one question, and the preferred effort answers it: the longest warm-up, then 
 shared cache (`settled=False` keeps them all, for what puts two cells beside each other: see `analysis.pairs`).
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from runner.schema import TABLES, StepCell
+from runner.schema import Shape as Shape
+from runner.schema.axes import SHAPE
 from runner.store.contract import is_stated
 
 #: How a machine is named: its device and, since two machines may hold the same device, its host.
@@ -27,21 +29,6 @@ def by_effort(table: str) -> list[str]:
         else f"{column.name} {'DESC' if column.effort == 'most' else 'ASC'}"
         for column in TABLES[table].effort
     ]
-
-
-@dataclass(frozen=True, kw_only=True, order=True)
-class Shape:
-    """The numbers of a Transformer's shape, which its name stands for."""
-
-    d_model: int
-    d_ff: int
-    layers: int
-    heads: int
-    vocabulary: int
-
-    @classmethod
-    def of(cls, cell: StepCell) -> "Shape":
-        return cls(**{item.name: getattr(cell, item.name) for item in fields(cls)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,10 +71,9 @@ class Selection:
                 asked.append((f"list_contains(?, s.{column})", list(values)))
         conditions, parameters = [text for text, _ in asked], [value for _, value in asked]
         if self.shapes:
-            names = [item.name for item in fields(Shape)]
-            one = "(" + " AND ".join(f"s.{name} = ?" for name in names) + ")"
+            one = "(" + " AND ".join(f"s.{name} = ?" for name in SHAPE) + ")"
             conditions.append("(" + " OR ".join([one] * len(self.shapes)) + ")")
-            parameters += [getattr(shape, name) for shape in self.shapes for name in names]
+            parameters += [getattr(shape, name) for shape in self.shapes for name in SHAPE]
         return " AND ".join(conditions) or "true", parameters
 
     def chosen(self) -> tuple[str, list[Any]]:

@@ -14,12 +14,11 @@ from streamlit.testing.v1 import AppTest
 from pages.navigation import OPEN
 from pages.ui import card
 from runner.cli.main import app
+from runner.experiments import kind_of
+from runner.experiments.grid import Grid
 from runner.plan.commands import sweep_commands
-from runner.plan.grids import SUMS, StepGrid
-from runner.plan.planning import check
 from runner.plan.presets import QUESTIONS
-from runner.schema import AttentionCell, MemoryCell, NumericsCell, ProfileCell, SweepCell
-from runner.schema.titles import kind
+from runner.schema import SUMS, AttentionCell, Cell, MemoryCell, NumericsCell, ProfileCell, StepCell
 from runner.sweep.frontier import questions
 from tests.command import ROOT, planned, tiny
 from tests.synthetic import roofline_rows
@@ -27,7 +26,7 @@ from tests.synthetic import roofline_rows
 SHAPE: dict[str, Any] = {"d_model": 8, "d_ff": 16, "layers": 1, "heads": 2, "vocabulary": 32}
 
 
-def returned(cells: Sequence[SweepCell]) -> list[str]:
+def returned(cells: Sequence[Cell]) -> list[str]:
     """The keys that the commands for `cells` would measure."""
     return sorted(key for command in sweep_commands(cells) for key in keys_of(command))
 
@@ -51,12 +50,13 @@ def returned(cells: Sequence[SweepCell]) -> list[str]:
         MemoryCell(**SHAPE, context=16, mode="train", precision="fp32", timeline=True),
     ],
 )
-def test_the_command_for_one_cell_gives_back_that_cell(cell: SweepCell) -> None:
+def test_the_command_for_one_cell_gives_back_that_cell(cell: Cell) -> None:
     assert returned([cell]) == [cell.key]
 
 
 def test_the_command_for_a_product_gives_back_the_product() -> None:
-    grid = StepGrid(
+    grid = Grid.of(
+        StepCell,
         sizes=("toy-64", "small"),
         shape=("d_model=96,d_ff=160,layers=3,heads=6", "d_model=8,d_ff=8,layers=1,heads=2"),
         contexts=(16, 128),
@@ -76,7 +76,7 @@ def keys_of(command: str, *, device: str = "cpu") -> list[str]:
     experiments = () if "--experiment" in words else [word for name in QUESTIONS for word in ("--experiment", name)]
     cells = planned(*experiments, *words[4:], device=device, memory=2**40)
     for item in cells:
-        check(item.cell)
+        kind_of(item.cell).check(item.cell)
     return [item.cell.key for item in cells]
 
 
@@ -92,7 +92,7 @@ def test_cells_that_are_no_product_take_several_commands() -> None:
 
 
 def test_limits_and_timelines_are_of_a_command_and_not_of_a_product() -> None:
-    cells: list[SweepCell] = [tiny(), tiny(max_seconds=2.0), tiny(min_steps=1), tiny(max_steps=9, context=32)]
+    cells: list[Cell] = [tiny(), tiny(max_seconds=2.0), tiny(min_steps=1), tiny(max_steps=9, context=32)]
     cells += [MemoryCell(**SHAPE, context=16, mode="train", precision="fp32", timeline=on) for on in (True, False)]
     cells += [NumericsCell(**SHAPE, context=16, precision="bf16"), *SUMS.values()]
     cells += [ProfileCell(**SHAPE, context=16, mode="train", precision="bf16", backend="compiled")]
@@ -122,9 +122,9 @@ def test_a_cell_that_leaves_part_of_its_key_unstated_cannot_be_asked_for() -> No
 # ------------------------------------------------------------------------------------------------ the commands of pages
 
 
-def gives_back(cells: Iterable[SweepCell]) -> None:
+def gives_back(cells: Iterable[Cell]) -> None:
     """The commands of a card plan the cells that it draws, wherever they are run."""
-    drawn: list[Any] = [kind(item)(**{name: getattr(item, name) for name in kind(item).names()}) for item in cells]
+    drawn: list[Any] = [item.asked()(**{name: getattr(item, name) for name in item.names()}) for item in cells]
     for device in ("cpu", "cuda"):
         keys = [key for command in sweep_commands(drawn) for key in keys_of(command, device=device)]
         assert sorted(keys) == sorted({cell.key for cell in drawn})

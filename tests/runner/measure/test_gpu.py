@@ -11,8 +11,7 @@ import torch
 
 from runner.analysis.costs.steps import parameter_count, step_flops
 from runner.models.transformer import Transformer
-from runner.plan.grids import SUMS
-from runner.schema import ProfileCell
+from runner.schema import SUMS, ProfileCell
 from runner.schema.sizes import SIZES
 from tests.command import rows, run, tiny
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runner.errors import UsageError
-from runner.plan.planning import check
+from runner.experiments import kind_of
 from runner.plan.presets import PRESETS, QUESTIONS
 from tests.command import ROOT, planned
 
@@ -63,7 +63,7 @@ def test_how_carefully_is_no_axis_and_an_axis_of_another_experiment_changes_noth
 def test_counterfactuals_keep_their_variants_as_far_as_they_make_sense(preset: str, words: str) -> None:
     cells = [item.cell for item in planned("--preset", preset, "--experiment", "counterfactuals", *words.split())]
     for cell in cells:
-        check(cell)
+        kind_of(cell).check(cell)
     assert len({(cell.attention, cell.optimizer) for cell in cells}) >= 4, "the naive step and what may help"
     name, value = {"--sizes": ("d_model", 768)}.get(words.split()[0], (words.split()[0][2:-1], words.split()[1]))
     assert {getattr(cell, name) for cell in cells} == {value}
@@ -117,4 +117,4 @@ def test_the_sweeps_of_the_readme_can_be_planned(device: str, tmp_path: Path) ->
     for words in found:
         experiments = () if "--experiment" in words else [word for name in QUESTIONS for word in ("--experiment", name)]
         for item in planned(*experiments, *shlex.split(words, comments=True), device=device):
-            check(item.cell)
+            kind_of(item.cell).check(item.cell)

@@ -9,12 +9,12 @@ import pytest
 
 from runner.analysis.costs import steps as costs
 from runner.errors import UsageError
-from runner.experiments import EXPERIMENTS
-from runner.plan.grids import GRIDS
-from runner.plan.planning import Planned, Request, check, plan
+from runner.experiments import EXPERIMENTS, KINDS, kind_of
+from runner.experiments.grid import Grid
+from runner.plan.planning import Planned, Request, plan
 from runner.plan.presets import PRESETS, QUESTIONS, preset_for
-from runner.schema import AttentionCell, MemoryCell, StepCell
-from runner.schema.columns import Cell, Column
+from runner.schema import TABLES, AttentionCell, Cell, MemoryCell, StepCell, table_of
+from runner.schema.columns import Column
 from runner.schema.sizes import SIZES, shape_given, size_named
 from runner.schema.titles import title
 from tests.command import planned, tiny
@@ -139,15 +139,18 @@ def test_a_shape_of_ones_own_replaces_the_sizes_and_stands_beside_named_ones() -
 )
 def test_cells_that_make_no_sense_are_refused(cell: StepCell, words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        check(cell)
+        kind_of(cell).check(cell)
 
 
 def test_cells_at_the_edge_of_sense_are_not() -> None:
-    check(tiny(context=1, batch=1, min_steps=1, warmup_steps=0, max_seconds=0.0))
-    check(tiny(weights_dtype="bf16", precision="bf16"))
+    for cell in (
+        tiny(context=1, batch=1, min_steps=1, warmup_steps=0, max_seconds=0.0),
+        tiny(weights_dtype="bf16", precision="bf16"),
+    ):
+        kind_of(cell).check(cell)
     for preset in PRESETS:
         for item in plan(Request(preset=preset), device="cpu", device_memory_bytes=None):
-            check(item.cell)
+            kind_of(item.cell).check(item.cell)
 
 
 @pytest.mark.parametrize("gib", [8, 24, 48, 80, 141])
@@ -261,6 +264,10 @@ def test_registries_agree() -> None:
     names = [experiment.name for experiment in EXPERIMENTS]
     assert list(QUESTIONS) == names
     assert all(list(preset.grids) == names for preset in PRESETS.values())
-    for cell, grid in GRIDS.items():
-        assert set(grid.AXES) < set(cell.names())
-        assert set(grid.AXES.values()) < set(grid.__dataclass_fields__)
+    for kind in KINDS:
+        grid = Grid.of(kind.cell)
+        assert {column.name for column in grid.columns.values()} <= set(kind.cell.names())
+        assert {*grid.columns} <= grid.settable
+    assert {table_of(kind.cell).name for kind in KINDS} == {name for name, table in TABLES.items() if table.key} - {
+        "frontier"
+    }

@@ -1,0 +1,69 @@
+"""What experiments on a Transformer have in common: the shapes of the presets, what makes sense, what it costs.
+
+Standard library only.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from runner.analysis.costs import steps
+from runner.errors import UsageError
+from runner.experiments.experiment import START_SECONDS, On, Prediction
+from runner.schema import ModelCell
+from runner.schema.sizes import check_shape
+
+TOYS = ("toy-64", "toy-128", "toy-256")
+SIZES = ("small", "medium", "large", "xl@2025", "xl@2026")
+#: The sizes and contexts of an edition of the assignment, by preset.
+EDITIONS: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
+    "cs336-2025": {"sizes": ("small", "medium", "large", "xl@2025", "2.7B"), "contexts": (128, 256, 512, 1024)},
+    "cs336-2026": {"sizes": ("small", "medium", "large", "xl@2026", "10B"), "contexts": (512,)},
+}
+#: Compiling anything in an own process without a cache, and each of the first blocks of a model (s).
+COMPILE_SECONDS, COMPILE_SECONDS_PER_BLOCK, MAX_COMPILED_BLOCKS = 8.0, 5.0, 8
+
+
+def check_model(cell: ModelCell) -> None:
+    """Raises UsageError for a step that no model can make."""
+    check_shape(cell)
+    if cell.weights_dtype == "bf16" and cell.precision != "bf16":
+        raise UsageError(
+            f"Weights held in bf16 with precision {cell.precision}.",
+            expected="precision bf16",
+            do="Add --precisions bf16.",
+        )
+    if min(cell.batch, cell.context) < 1:
+        raise UsageError("Batch and context must be at least 1.")
+
+
+def check_limits(*, min_steps: int, warmup_steps: int, max_seconds: float) -> None:
+    """Raises UsageError for limits that no measurement can keep."""
+    if min_steps < 1 or warmup_steps < 0 or not 0 <= max_seconds < float("inf"):
+        raise UsageError("Steps must be at least 1, warm-up and seconds at least 0.")
+
+
+def fits_trained(cell: ModelCell, memory_bytes: int) -> bool:
+    """Whether the cell's shape can be trained on a device of that memory; one rule for all of a size's modes."""
+    return steps.predicted_peak_bytes(replace(cell, mode="train")) < memory_bytes
+
+
+def predict_model(cell: ModelCell, on: On, *, steps_run: float, more_seconds: float) -> Prediction:
+    """What a cell takes that runs its step so often, and something else for `more_seconds`."""
+    flops = steps.step_flops(cell)
+    return Prediction(
+        step_flops=flops,
+        peak_bytes=steps.predicted_peak_bytes(cell, device=on.device, gpu=on.gpu),
+        seconds=START_SECONDS[on.device] + more_seconds + steps_run * flops / on.flops_per_s,
+    )
+
+
+def compile_seconds(backend: str, layers: int) -> float:
+    """What compiling a model of so many blocks takes; 0 where nothing is compiled."""
+    blocks = {"eager": 0, "cuda-graphs": 0, "compiled-block": 1}.get(backend, layers)
+    return COMPILE_SECONDS + COMPILE_SECONDS_PER_BLOCK * min(blocks, MAX_COMPILED_BLOCKS) if blocks else 0.0
+
+
+def order_by_size(row: Any) -> tuple[object, ...]:
+    """Smaller models first, then shorter sequences."""
+    return row.layers * row.d_model**2, row.context

@@ -1,0 +1,83 @@
+"""The kind of cell that several experiments share: an end-to-end step, timed. Standard library only."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from runner.analysis.audit.findings import grade
+from runner.experiments.experiment import Kind, Lines, On, Prediction, Shown
+from runner.experiments.grid import Grid
+from runner.experiments.models import (
+    EDITIONS,
+    SIZES,
+    TOYS,
+    check_limits,
+    check_model,
+    compile_seconds,
+    fits_trained,
+    order_by_size,
+    predict_model,
+)
+from runner.schema import StepCell, StepRow, TimingRow
+
+_PHASES = ("forward", "loss", "backward", "optimizer", "step")
+
+GRID = Grid.of(StepCell, modes=("train",), precisions=("fp32",))
+TOY_STEPS = GRID.change(sizes=TOYS, contexts=(64, 128, 256), max_seconds=0.3)
+TOY_STEP = TOY_STEPS.change(sizes=("toy-256",), contexts=(128,))
+FITTING = GRID.change(sizes=SIZES, contexts=(128, 512, 1024), max_seconds=3.0)
+#: The steps of each edition of the assignment, by preset, and those of its smallest size at its shortest context.
+EDITION_STEPS = {name: GRID.change(**axes, max_steps=0) for name, axes in EDITIONS.items()}
+EDITION_STEP = {
+    name: grid.change(sizes=("small",), contexts=grid.value("contexts")[:1]) for name, grid in EDITION_STEPS.items()
+}
+
+
+def _check(cell: StepCell) -> None:
+    check_model(cell)
+    check_limits(min_steps=cell.min_steps, warmup_steps=cell.warmup_steps, max_seconds=cell.max_seconds)
+
+
+def _predict(cell: StepCell, on: On) -> Prediction:
+    """Warm-up and measured steps; how many of the latter the interval will need is not known, so half of the most."""
+    # With an empty cache a cell compiles twice: without one, and again with what that left.
+    times = 2 if cell.compile_cache == "empty" else 1
+    found = predict_model(cell, on, steps_run=0, more_seconds=times * compile_seconds(cell.backend, cell.layers))
+    step = found.step_flops / on.flops_per_s
+    measured = max(cell.min_steps * step, min(cell.max_seconds, cell.max_steps * step) / 2)
+    return replace(found, seconds=found.seconds + (cell.warmup_steps * step + measured))
+
+
+def _summarize(row: StepRow, timings: Mapping[str, TimingRow]) -> str:
+    """The median and how sure it is."""
+    step, share = timings["step"], row.interval_share
+    return f"{step.median_ms:,.2f} ms{f' ±{share * 50:.1f}%' if share is not None else ''}, n {step.n}"
+
+
+def _line(shown: Shown) -> list[str]:
+    """The median of each phase, how sure the step's is, and the row's grade with its reasons."""
+    row, medians = shown.row, shown.medians_ms
+    return [
+        *(f"{medians[phase]:,.2f}" if phase in medians else "" for phase in _PHASES),
+        "" if row.interval_share is None else f"{row.interval_share * 50:.1f}%",
+        "" if row.steps is None else str(row.steps),
+        "" if row.tokens_per_s is None else f"{row.tokens_per_s:,.0f}",
+        grade(shown.findings) if row.status == "ok" else "",
+        ", ".join(finding.code for finding in shown.findings),
+    ]
+
+
+STEPS = Kind(
+    cell=StepCell,
+    measure="runner.measure.timing.step:measure_step",
+    check=_check,
+    predict=_predict,
+    summarize=_summarize,
+    fits=fits_trained,
+    lines=Lines(
+        headings=(*_PHASES, "±", "n", "tokens/s", "grade", "findings"),
+        line=_line,
+        order=lambda row: (*order_by_size(row), row.mode, row.backend, row.precision, row.warmup_steps, row.cell_id),
+        caption="Medians in ms; ± is half the 95% interval of the median step, n the measured steps.",
+        audited=True,
+    ),
+)

@@ -1,0 +1,84 @@
+"""What plans vary: the flags that set columns, and the columns that several kinds of cells have in common.
+
+    class MemoryCell(Shape, Cell):
+        context: axes.Context
+        mode: axes.Mode
+
+Flags are listed by `sweep --help` in the order in which they stand here; one that only a single kind of cell knows may
+stand beside it. Standard library only.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, ClassVar
+
+from runner.schema import choices
+from runner.schema.columns import Column, Flag
+
+CONTEXTS = Flag("contexts", "Tokens of each sequence.")
+BATCH = Flag("batch", "Sequences in one step.")
+MODES = Flag("modes", "Of {choices}.")
+PRECISIONS = Flag("precisions", "Of {choices}.")
+BACKENDS = Flag("backends", "Of {choices}.")
+SEQ_LENS = Flag("seq_lens", "Sequence lengths of single-head attention.")
+D_HEADS = Flag("d_heads", "Head widths of single-head attention.")
+CAUSAL = Flag("causal", "Of {choices}, for single-head attention.")
+CACHE = Flag("cache", "Of {choices}: whether attention finds its tensors in the L2 cache.")
+COMPILE_CACHE = Flag("compile_cache", "Of {choices}: whether the compiler finds earlier work.")
+ATTENTION = Flag("attention", "Of {choices}.")
+OPTIMIZERS = Flag("optimizers", "AdamW implementations, of {choices}.")
+WEIGHTS = Flag("weights", "Dtype the parameters are held in, of {choices}.")
+CHECKPOINT = Flag("checkpoint", "Blocks recomputed together in the backward pass; 0 for none.")
+WARMUP = Flag("warmup", "Warm-up steps; several, such as 0,1,2,5, make an ablation.")
+SUMS = Flag("sums", "Sums of {choices}, in experiment numerics.")
+STEPS = Flag("steps", "Measured steps, at least.", kind="limit", least=1)
+MAX_STEPS = Flag("max_steps", "Measured steps, at most.", kind="limit", least=1)
+MAX_SECONDS = Flag("max_seconds", "Measuring time of a cell, at most.", kind="limit")
+TIMELINE = Flag("timeline", "Record every allocation of the memory cells, with its Python stack.", kind="switch")
+
+Batch = Annotated[int, Column("Batch", "sequences", "Sequences in one step.", flag=BATCH)]
+Context = Annotated[int, Column("Context", "tokens", "Tokens of each sequence.", flag=CONTEXTS)]
+Mode = Annotated[
+    choices.Mode,
+    Column("Mode", "", "inference, forward with its graph, backward, or the whole training step.", flag=MODES),
+]
+Precision = Annotated[
+    choices.Precision,
+    Column("Precision", "", "fp32, tf32, or bf16 and fp16 as autocast over the weights.", flag=PRECISIONS),
+]
+Weights = Annotated[
+    choices.WeightsDtype, Column("Weights", "", "The dtype in which the parameters are held.", flag=WEIGHTS)
+]
+Backend = Annotated[
+    choices.Backend,
+    Column("Backend", "", "eager, or what torch.compile was applied to and in which mode.", flag=BACKENDS),
+]
+Attention = Annotated[choices.Attention, Column("Attention", "", "Attention implementation by name.", flag=ATTENTION)]
+Optimizer = Annotated[choices.Optimizer, Column("Optimizer", "", "AdamW implementation.", flag=OPTIMIZERS)]
+Checkpointing = Annotated[
+    int,
+    Column("Checkpointing", "blocks", "Blocks recomputed together; 0 keeps all activations.", least=0, flag=CHECKPOINT),
+]
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Shape:
+    """The numbers of a Transformer's shape, which its name stands for; the first columns of every cell that has one."""
+
+    AXES: ClassVar[tuple[str, ...]] = (
+        "context", "mode", "precision", "backend", "attention", "optimizer", "weights_dtype", "checkpoint_blocks",
+    )  # fmt: skip
+
+    d_model: Annotated[int, Column("Model width", "", "Width of the residual stream.")]
+    d_ff: Annotated[int, Column("Feed-forward width", "", "Inner width of the SwiGLU feed-forward layer.")]
+    layers: Annotated[int, Column("Layers", "", "Number of Transformer blocks.")]
+    heads: Annotated[int, Column("Heads", "", "Attention heads; each is d_model / heads wide.")]
+    vocabulary: Annotated[int, Column("Vocabulary", "tokens", "Size of the token vocabulary.")] = 10_000
+
+    @classmethod
+    def of(cls, cell: Any) -> "Shape":
+        """The shape of a cell or of a row."""
+        return Shape(**{name: getattr(cell, name) for name in SHAPE})
+
+
+#: The names of its columns.
+SHAPE = tuple(item.name for item in fields(Shape))
