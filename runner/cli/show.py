@@ -35,11 +35,11 @@ def print_run(console: Terminal, run: str, *, db: Path) -> None:
         raise UsageError(f"No run is called {run!r}.", expected=f"an id, its beginning or a label, such as {labels}")
     console.print(runs_grid([found]), "")
     print_left_out(console, db)
-    kinds = sorted((kind for kind in KINDS if kind.lines), key=lambda kind: not (kind.lines and kind.lines.explained))
+    kinds = sorted((kind for kind in KINDS if kind.listed), key=lambda kind: not kind.shown.explained)
     listed = {kind: _listed(db, found.run_id, kind) for kind in kinds}
     for kind, rows in listed.items():
-        if kind.lines and rows:
-            console.print(_grid(kind.lines, rows), "")
+        if rows:
+            console.print(_grid(kind.shown, rows), "")
     print_ceilings(console, db, Rows(run=found.run_id))
     for answered in history.frontier_of(db, found.run_id):
         console.say(f"{frontier.title(answered)}: {frontier.answer(answered)}")
@@ -50,27 +50,27 @@ def print_run(console: Terminal, run: str, *, db: Path) -> None:
         console.say(f"{code}, {len(sentences)} cells. For one: {sentences[0]}", style="dim")
     for kind, shown in every:
         row = shown.row
-        if row.status != "ok" and kind.lines and kind.lines.explained:
+        if row.status != "ok" and kind.shown.explained:
             doing = f" during {row.failed_phase}" if row.failed_phase else ""
             console.say(f"{title(row)}: {row.status}{doing}. {row.message or ''}", style="dim")
 
 
 def _listed(db: Path, run: UUID, kind: Kind) -> list[Shown]:
     """The rows of one kind, as they are listed; of timed ones of a model with what the audit says."""
-    assert kind.lines is not None
+    lines = kind.shown
     rows = history.cells_of(db, run, table=kind.table)
-    if kind.lines.settled:
+    if lines.settled:
         counted = settled(db, kind.table.name, Rows(run=run))
         rows = [item for item in rows if item.row.cell_id in counted]
     found = [
         Shown(
             row=item.row,
             medians_ms=item.medians_ms,
-            findings=audit(item.row, step_ms=item.step_ms) if kind.lines.audited else (),
+            findings=audit(item.row, step_ms=item.step_ms) if lines.audited else (),
         )
         for item in rows
     ]
-    return sorted(found, key=lambda shown: kind.lines.order(shown.row) if kind.lines else ())
+    return sorted(found, key=lambda shown: lines.order(shown.row))
 
 
 def _grid(lines: Lines, rows: list[Shown]) -> Grid:

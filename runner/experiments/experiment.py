@@ -13,7 +13,8 @@ from typing import Any
 from runner.analysis.audit.findings import Finding
 from runner.analysis.costs.activations import Device
 from runner.experiments.grid import Grid, Variants
-from runner.schema import Cell, Table, TimingRow, table_of
+from runner.formats import format_bytes, format_quantity
+from runner.schema import Cell, Row, Table, TimingRow, table_of
 
 #: Starting a process, building a model and starting CUDA in it, by device (s).
 START_SECONDS: Mapping[Device, float] = {"cuda": 2.0, "mps": 3.0, "cpu": 0.15}
@@ -65,6 +66,21 @@ def _always(cell: Cell, memory_bytes: int) -> bool:
     return True
 
 
+def _tell(row: Row, name: str) -> str:
+    """A value of a row in its unit; nothing if it is unknown."""
+    value, unit = getattr(row, name), table_of(row).column(name).unit
+    if not isinstance(value, int | float):
+        return str(value or "")
+    return format_bytes(value) if unit == "bytes" else format_quantity(value, unit).rstrip()
+
+
+def summarize_numbers(row: Row, timings: Mapping[str, TimingRow]) -> str:
+    """The numbers of a row that are known, by their labels."""
+    table = table_of(row)
+    said = {table.column(name).label.lower(): _tell(row, name) for name in table.told}
+    return ", ".join(f"{label} {value}" for label, value in said.items() if value)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Kind:
     """A kind of cell. `measure` is the module and the function that measures one: it is called with a job and a
@@ -72,20 +88,32 @@ class Kind:
 
     `check` raises UsageError for a cell that makes no sense on any machine. `summarize` says in a few words what came
     of a row that is ok, from its timings by phase; `explain` what a failed one still knows. `fits` says whether the
-    shape of a cell fits a device, where a preset leaves out what does not."""
+    shape of a cell fits a device, where a preset leaves out what does not. `lines` are what `show` prints, the row's
+    numbers if nothing is said; `listed` is whether it prints anything."""
 
     cell: type[Cell]
     measure: str
     predict: Callable[[Any, On], Prediction]
     check: Callable[[Any], None] = lambda cell: None
-    summarize: Callable[[Any, Mapping[str, TimingRow]], str] = lambda row, timings: ""
+    summarize: Callable[[Any, Mapping[str, TimingRow]], str] = summarize_numbers
     explain: Callable[[Any], str] = lambda row: ""
     fits: Callable[[Any, int], bool] = _always
     lines: Lines | None = None
+    listed: bool = True
 
     @property
     def table(self) -> Table:
         return table_of(self.cell)
+
+    @property
+    def shown(self) -> Lines:
+        """What `show` prints."""
+        table = self.table
+        return self.lines or Lines(
+            headings=tuple(table.column(name).label.lower() for name in table.told),
+            line=lambda shown: [_tell(shown.row, name) for name in table.told],
+            order=lambda row: (row.cell_id,),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,6 +42,7 @@ MEMORY = Kind(
     predict=_predict,
     summarize=_summarize,
     fits=fits_trained,
+    listed=False,
 )
 
 EXPERIMENT = Experiment(

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from runner.schema.cells import Cell
+from runner.schema.cells import Cell, Row
 from runner.schema.columns import Column, Flag, columns_of
 
 
@@ -59,9 +59,15 @@ class Table:
         return tuple(name for name in self.key if not self.column(name).effort)
 
     @cached_property
+    def names(self) -> frozenset[str]:
+        """The names of its columns."""
+        return frozenset(column.name for column in self.columns)
+
+    @cached_property
     def told(self) -> tuple[str, ...]:
         """The columns that answers rest on, in the order in which they are shown."""
-        own = [column.name for column in self.columns if column.type in (int, float) and column.name not in self.key]
+        rest = {column.name for column in columns_of(Row)} | {*self.key}
+        own = [column.name for column in self.columns if column.type in (int, float) and column.name not in rest]
         return tuple(self.numbers.split() or own)
 
     def column(self, name: str) -> Column:

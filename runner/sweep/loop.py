@@ -109,8 +109,9 @@ class _Sweep:
                 self._say(position, state="running", seconds=left_s - self._left(rest))
 
         outcome = self._outcome(item, cell_id, beat=beat)
-        seconds = time.monotonic() - began
-        row: Row = table_of(item.planned.cell).row(
+        seconds, table = time.monotonic() - began, table_of(item.planned.cell)
+        predicted = {"predicted_peak_bytes": item.predicted.peak_bytes}
+        row: Row = table.row(
             **asdict(item.planned.cell),
             run_id=self.run_id,
             cell_id=cell_id,
@@ -121,11 +122,11 @@ class _Sweep:
             message=outcome.message,
             started_at=started,
             cell_seconds=seconds,
-            predicted_peak_bytes=item.predicted.peak_bytes,
+            **{name: value for name, value in predicted.items() if name in table.names},
             **outcome.measurement.values,
         )
         details = outcome.measurement.details
-        self.spool.write({table_of(item.planned.cell).name: [row], **details}, name=str(cell_id))
+        self.spool.write({table.name: [row], **details}, name=str(cell_id))
         self._store()
         self.prepared.forecast.learn(item.planned.cell, predicted=item.predicted.seconds, measured=seconds)
         self._say(position, state="done", status=outcome.status, seconds=seconds)
