@@ -14,12 +14,11 @@ from pages.ui.answers import slope
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal
 from runner.analysis.compare.pairs import unusual
+from runner.schema.axes import SHAPE
 from runner.store.queries.explore import Explored, Measure
-from runner.store.queries.selection import Shape
 
 #: Axes whose values say what they are.
 _BARE = (SIZE, MACHINE, "implementation", "mode", "precision", "backend")
-_SHAPE = tuple(Shape.__dataclass_fields__)
 #: Lines of fewer places say nothing of growth.
 _LEAST_PLACES = 3
 
@@ -66,7 +65,7 @@ def _extremes(frame: Frame, asked: Asked, done: Sequence[Explored], measure: Mea
         return f"**{name}** is {in_fitting_unit(most.value or 0.0, unit)} in all {len(done)} cells here."
     ratio = f", {_times((most.value or 0) / least.value)} as much" if least.value and least.value > 0 else ""
     # Of two numbers beside each other all is said in which their cells differ.
-    differ = [name for name in varying(frame, asked.choice.table, [least, most]) if name not in _SHAPE]
+    differ = [name for name in varying(frame, asked.choice.table, [least, most]) if name not in SHAPE]
     return (
         f"**{name}** goes from **{in_fitting_unit(least.value or 0.0, unit)}** "
         f"({place_of(frame, asked, least, also=differ)}) to **{in_fitting_unit(most.value or 0.0, unit)}** "

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pages.ui.frame import Frame
-from runner.schema import TABLES
+from runner.schema import TABLES, Shape
+from runner.schema.axes import SHAPE
 from runner.store.queries.explore import Explored
-from runner.store.queries.selection import Shape
 
 SIZE, MACHINE = "size", "machine"
-_SHAPE = tuple(Shape.__dataclass_fields__)
 #: A value on an axis: a number as it is, anything else in words.
 Value = float | str
 
@@ -31,7 +30,7 @@ class Choice:
     def used(self) -> set[str]:
         """The axes that the chart tells apart; one number of the shape stands for the size."""
         named = {name for name in (self.x, self.color, self.panel) if name}
-        return named | ({SIZE} if named & set(_SHAPE) else set())
+        return named | ({SIZE} if named & set(SHAPE) else set())
 
 
 def every(table: str) -> list[str]:
@@ -39,9 +38,9 @@ def every(table: str) -> list[str]:
     asked = list(TABLES[table].question)
     if "d_model" not in asked:
         return [*asked, MACHINE]
-    rest = [name for name in asked if name not in _SHAPE]
+    rest = [name for name in asked if name not in SHAPE]
     first = ["context"] if "context" in rest else []
-    return [*first, SIZE, *(name for name in rest if name not in first), *_SHAPE, MACHINE]
+    return [*first, SIZE, *(name for name in rest if name not in first), *SHAPE, MACHINE]
 
 
 def varying(frame: Frame, table: str, rows: Sequence[Explored]) -> list[str]:
@@ -52,7 +51,7 @@ def varying(frame: Frame, table: str, rows: Sequence[Explored]) -> list[str]:
 def value_of(frame: Frame, row: Explored, name: str) -> Value:
     """Where a row stands on an axis."""
     if name == SIZE:
-        return frame.sizes[Shape(**{column: getattr(row.cell, column) for column in _SHAPE})]
+        return frame.sizes[Shape.of(row.cell)]
     if name == MACHINE:
         return row.machine
     value: Any = getattr(row.cell, name)

@@ -15,9 +15,9 @@ from pages.explore.figures import Scale
 from pages.figures.frame import WORDS
 from pages.ui.chosen import chosen, most_common, picked
 from pages.ui.frame import Frame
-from runner.schema import TABLES
+from runner.schema import TABLES, Shape
+from runner.schema.axes import SHAPE
 from runner.store.queries.explore import KINDS, Explored, Measure, Wanted, measures
-from runner.store.queries.selection import Shape
 from runner.store.queries.tables import sizes
 
 NOTHING, ALL = "nothing", "all of them"
@@ -116,7 +116,7 @@ def _fix(
     left, fixed = list(drawn), {}
     names = [name for name in varying(frame, choice.table, own) if name not in choice.used]
     if SIZE in choice.used or SIZE in names:
-        names = [name for name in names if name not in Shape.__dataclass_fields__]
+        names = [name for name in names if name not in SHAPE]
     with st.container(key="_boxes-rest"):
         for name in names:
             of_own = [row for row in left if row.machine == frame.selection.machine]

@@ -20,6 +20,7 @@ from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
 from runner.schema import TABLES, FrontierCell
+from runner.schema.axes import SHAPE
 from runner.schema.sizes import SIZES, shape_name
 from runner.store.queries.attention import Attended, Frontier, frontiers
 
@@ -27,12 +28,11 @@ Model = Literal["context", "batch"]
 #: Within which a CPU, which has to compute all that it tries, answers in minutes.
 _CPU_LIMIT = "128MiB"
 _MODEL_COMMAND = "python -m runner frontier --sizes small --precisions fp32,bf16 --grow {}"
-_SHAPE = ("d_model", "d_ff", "layers", "heads", "vocabulary")
 #: What is asked besides the precision and the implementation: columns of a table.
 _ASKED = {
     "seq_len": ("implementation", "precision", "d_head", "causal", "batch", "limit_bytes"),
-    "context": (*_SHAPE, "implementation", "precision", "mode", "batch", "limit_bytes"),
-    "batch": (*_SHAPE, "implementation", "precision", "mode", "context", "limit_bytes"),
+    "context": (*SHAPE, "implementation", "precision", "mode", "batch", "limit_bytes"),
+    "batch": (*SHAPE, "implementation", "precision", "mode", "context", "limit_bytes"),
 }
 _ANSWERS = ("predicted", "largest", "smallest_failing", "largest_peak_bytes", "trials")
 _TITLES: dict[Model, str] = {
@@ -151,7 +151,7 @@ def _asked(found: Sequence[Frontier], grows: Model) -> str:
 
 
 def _name(cell: FrontierCell) -> str:
-    numbers: dict[str, int] = {name: getattr(cell, name) for name in _SHAPE}
+    numbers: dict[str, int] = {name: getattr(cell, name) for name in SHAPE}
     return shape_name(**numbers)
 
 
@@ -181,7 +181,7 @@ def _sequence_words(found: Sequence[Frontier]) -> str:
 def _model_words(found: Sequence[Frontier], grows: Model) -> str:
     """The largest model's best answer beside the same in fp32."""
     largest = max(found, key=lambda row: (row.cell.d_model or 0) ** 2 * (row.cell.layers or 0)).cell
-    same = [row for row in found if all(getattr(row.cell, name) == getattr(largest, name) for name in _SHAPE)]
+    same = [row for row in found if all(getattr(row.cell, name) == getattr(largest, name) for name in SHAPE)]
     best = max(same, key=lambda row: row.largest or 0)
     what = f"a {best.cell.mode} step of {_name(best.cell)} in {_way(best.cell)}"
     words = f"In {in_unit(best.cell.limit_bytes)}, {what} fits **{best.largest or 0:,} {_GROWS[grows].unit}**"

@@ -9,7 +9,7 @@ stand beside it. Standard library only.
 """
 
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from runner.schema import choices
 from runner.schema.columns import Column, Flag
@@ -59,14 +59,15 @@ Checkpointing = Annotated[
     Column("Checkpointing", "blocks", "Blocks recomputed together; 0 keeps all activations.", least=0, flag=CHECKPOINT),
 ]
 
+#: The columns through which a plan of models goes first.
+_MODEL_AXES = "context mode precision backend attention optimizer weights_dtype checkpoint_blocks"
+
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Shape:
     """The numbers of a Transformer's shape, which its name stands for; the first columns of every cell that has one."""
 
-    AXES: ClassVar[tuple[str, ...]] = (
-        "context", "mode", "precision", "backend", "attention", "optimizer", "weights_dtype", "checkpoint_blocks",
-    )  # fmt: skip
+    AXES = tuple[str, ...](_MODEL_AXES.split())
 
     d_model: Annotated[int, Column("Model width", "", "Width of the residual stream.")]
     d_ff: Annotated[int, Column("Feed-forward width", "", "Inner width of the SwiGLU feed-forward layer.")]

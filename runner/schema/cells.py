@@ -42,7 +42,7 @@ class Cell:
     the fields do."""
 
     TITLE: ClassVar[str] = ""
-    AXES: ClassVar[tuple[str, ...]] = ()
+    AXES = tuple[str, ...]()
 
     @cached_property
     def key(self) -> str:

@@ -23,13 +23,14 @@ from typing import Any
 
 import psutil
 
-from runner.analysis.costs.frontier import SHAPE, Room, at, predicted_largest, search
+from runner.analysis.costs.frontier import Room, at, predicted_largest, search
 from runner.engines.local import LocalEngine
 from runner.errors import UsageError
 from runner.experiments import kind_of
 from runner.formats import format_bytes
 from runner.job import Job, Outcome
 from runner.schema import DONE, FrontierCell, FrontierRow, RunRow, new_id, utc_now
+from runner.schema.axes import SHAPE
 from runner.schema.sizes import shape_name, size_named
 from runner.store import history
 from runner.store.database import ingest

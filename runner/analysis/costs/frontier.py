@@ -16,8 +16,8 @@ from runner.analysis.costs import attention, steps
 from runner.analysis.costs.activations import Device
 from runner.analysis.costs.allocator import CONTEXT_BYTES
 from runner.schema import AttentionCell, FrontierCell, StepCell
+from runner.schema.axes import SHAPE
 
-SHAPE = ("d_model", "d_ff", "layers", "heads", "vocabulary")
 #: How far the search steps away from the prediction at first, as a share of it.
 FIRST_STEP = 1 / 256
 #: What CUDA's allocator reserves for a model's step, over what is alive at its peak: 1.03 (bf16) and 1.055 (fp32) for

@@ -10,6 +10,7 @@ from pathlib import Path
 from uuid import UUID
 
 from runner.schema import TABLES, Shape
+from runner.schema.axes import SHAPE
 from runner.store.cells import EVERY_CELL
 from runner.store.contract import is_stated
 from runner.store.database import open_reader
@@ -112,10 +113,9 @@ def contents(path: Path) -> Contents:
         choices = reader.execute(_CHOICES).fetchone()
     assert choices is not None
     contexts, precisions, backends, modes, edition = choices
-    numbers = ("d_model", "d_ff", "layers", "heads", "vocabulary")
     return Contents(
         runs=tuple(RunSummary(**dict(zip(_RUN_FIELDS, row, strict=True))) for row in runs),
-        shapes=tuple(Shape(**dict(zip(numbers, row, strict=True))) for row in shapes),
+        shapes=tuple(Shape(**dict(zip(SHAPE, row, strict=True))) for row in shapes),
         contexts=tuple(contexts or ()),
         precisions=tuple(precisions or ()),
         backends=tuple(backends or ()),
