@@ -12,7 +12,7 @@ import time
 from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Self
 from uuid import UUID
 
 from runner.schema.choices import Status
@@ -41,7 +41,7 @@ class Cell:
     `TITLE` is what a title begins with; `AXES` are the columns through which a plan goes first, the rest following as
     the fields do."""
 
-    TITLE: ClassVar[str] = ""
+    TITLE = ""
     AXES = tuple[str, ...]()
 
     @cached_property
