@@ -1,6 +1,7 @@
 """A real server and a real browser for tests: `streamlit run app.py` in a process of its own, headless Chromium.
 
     with served(database) as address, chromium() as browser: ...
+    with site.showing(database) as address: ...      # the server that the tests of a process share
 
 The browser is the system's Chromium (Debian's headless shell does a fifth less work) or Chrome, else Playwright's own
 download; `python -m tests.install_chromium` sees to it that there is one.
@@ -22,7 +23,16 @@ from typing import Any
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, WebSocket, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    Request,
+    WebSocket,
+    expect,
+    sync_playwright,
+)
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
@@ -73,6 +83,8 @@ class Runs:
 
 #: Of every page that a test has opened.
 RUNS: WeakKeyDictionary[Page, Runs] = WeakKeyDictionary()
+#: Of every browser, where visitors come from.
+VISITORS: WeakKeyDictionary[Browser, BrowserContext] = WeakKeyDictionary()
 
 
 @contextlib.contextmanager
@@ -96,6 +108,37 @@ def served(database: Path, *, script: str = "app.py", below: str = "") -> Iterat
         server.terminate()
         server.wait(timeout=PATIENCE_S)
         log.close()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """A server for all tests of a process that need none of their own: it costs seconds before its first page."""
+
+    address: str
+    #: Where it looks for results. Tests may put their file there, and take it away, or have theirs shown.
+    file: Path
+
+    @contextlib.contextmanager
+    def showing(self, database: Path) -> Iterator[str]:
+        """The server's address, while it reads this file and what waits beside it."""
+        with contextlib.ExitStack() as stack:
+            for ending in ("", ".wal", ".spool"):
+                stack.enter_context(_linked(*(path.with_name(path.name + ending) for path in (self.file, database))))
+            yield self.address
+
+
+@contextlib.contextmanager
+def _linked(link: Path, target: Path) -> Iterator[None]:
+    """`link` leads to `target`, whether or not that is there, and then to where it led before."""
+    before = link.readlink() if link.is_symlink() else None
+    link.unlink(missing_ok=True)
+    link.symlink_to(target)
+    try:
+        yield
+    finally:
+        link.unlink()
+        if before:
+            link.symlink_to(before)
 
 
 def _await_health(address: str, server: "subprocess.Popen[bytes]") -> None:
@@ -147,9 +190,10 @@ def opened(browser: Browser, address: str, *, width: int = 1440, height: int = 9
     """A new visitor at `address`; checked when left. The browser has seen the dashboard's scripts before, and knows
     nobody: a fifth of the time of a page is loading them."""
     origin = "{0.scheme}://{0.netloc}".format(urlsplit(address))
-    if not browser.contexts:  # a process ends with its last page: one stays
-        browser.new_context(locale="en-US").new_page().goto(f"{origin}/_stcore/health")
-    context = browser.contexts[0]
+    if browser not in VISITORS:  # a process ends with its last page: one stays
+        VISITORS[browser] = browser.new_context(locale="en-US")
+        VISITORS[browser].new_page().goto(f"{origin}/_stcore/health")
+    context = VISITORS[browser]
     page = context.new_page()
     page.set_viewport_size({"width": width, "height": height})
     forget = {"origin": origin, "storageTypes": "cookies,local_storage"}

@@ -1,6 +1,7 @@
-"""The command line as a person uses it, in a process of its own, and the rows it left in the file.
+"""The command line as a person uses it, and the rows it left in the file.
 
-    done = run("sweep", *TINY, "--contexts", "16,32", db=path)
+    done = run("sweep", *TINY, "--contexts", "16,32", db=path)           # in this process; its workers are their own
+    done = run_apart("list", db=path, env={"COLUMNS": "80"})             # in a process of its own, as `start` does
     cells = rows(path, "SELECT cell_key, status FROM steps")
 
 `TINY` makes every cell a matter of a tenth of a second; what a test wants otherwise goes behind it, the last one wins.
@@ -19,6 +20,7 @@ from unittest.mock import patch
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
 from runner.cli.main import app
 from runner.plan.planning import Request, plan
@@ -47,11 +49,23 @@ def tiny(**asked: Any) -> StepCell:
     return StepCell(**(values | asked))
 
 
+def run(*words: str, db: Path) -> subprocess.CompletedProcess[str]:
+    """`python -m runner WORDS --db DB`, run to its end in this process; both outputs in one.
+
+    Sweeps share a fork server, so that torch is imported once and not by each of them.
+    """
+    line = _line(*words, db=db)
+    with patch.dict(os.environ), patch.object(sys, "argv", ["runner", *line]):
+        done = CliRunner().invoke(app, line, env={"COLUMNS": "300"})
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return subprocess.CompletedProcess(line, done.exit_code, stdout=done.output)
+
+
 def start(*words: str, db: Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-    """`python -m runner WORDS --db DB`, started; its output is read from the pipe at the end."""
-    quick = ("--no-ceilings",) if words[0] == "sweep" and "--ceilings" not in words else ()
+    """The same in a process of its own, started; its output is read from the pipe at the end."""
     return subprocess.Popen(
-        [sys.executable, "-m", "runner", *words, *quick, "--db", str(db)],
+        [sys.executable, "-m", "runner", *_line(*words, db=db)],
         cwd=ROOT,
         env={**os.environ, "COLUMNS": "300", **(env or {})},
         stdout=subprocess.PIPE,
@@ -60,11 +74,16 @@ def start(*words: str, db: Path, env: Mapping[str, str] | None = None) -> subpro
     )
 
 
-def run(*words: str, db: Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """The same, run to its end; both outputs in one."""
+def run_apart(*words: str, db: Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """The same, run to its end."""
     process = start(*words, db=db, env=env)
     output = ended(process)
     return subprocess.CompletedProcess(process.args, process.returncode, stdout=output)
+
+
+def _line(*words: str, db: Path) -> list[str]:
+    quick = ("--no-ceilings",) if words[0] == "sweep" and "--ceilings" not in words else ()
+    return [*words, *quick, "--db", str(db)]
 
 
 def ended(process: subprocess.Popen[str]) -> str:

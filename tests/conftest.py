@@ -12,6 +12,8 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+    from tests.browser import Site
+
 MAIN = sys.modules["__main__"]
 ROOT = Path(__file__).parent
 #: The files that take longest begin, so that no process is left with one of them when the other has nothing to do.
@@ -94,10 +96,20 @@ def main_module() -> None:
     sys.modules["__main__"] = MAIN
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser() -> "Iterator[Browser]":
-    """A headless browser for the tests of one file."""
+    """A headless browser for all tests of a process: what it has compiled of the dashboard's scripts, it keeps."""
     from tests.browser import chromium
 
     with chromium(one_process=True) as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Site]":
+    """A server for all tests of a process that need none of their own."""
+    from tests.browser import Site, served
+
+    file = tmp_path_factory.mktemp("site") / "results.duckdb"
+    with served(file) as address:
+        yield Site(address=address, file=file)

@@ -14,7 +14,7 @@ from pages.figures.frame import escape_text
 from pages.figures.frame import restrict as restrict_figure
 from pages.ui.filters import FILTERS
 from pages.ui.markdown import literal, plain, restrict
-from tests.browser import opened, served, settled
+from tests.browser import Site, opened, settled
 from tests.e2e.test_app import PAGES
 from tests.synthetic import hostile
 
@@ -32,8 +32,8 @@ WORDS = "() => [...document.querySelectorAll('.stMain, .stSidebar, body > *:not(
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with served(hostile.store(tmp_path_factory.mktemp("hostile") / "results.duckdb")) as found:
+def address(tmp_path_factory: pytest.TempPathFactory, site: Site) -> Iterator[str]:
+    with site.showing(hostile.store(tmp_path_factory.mktemp("hostile") / "results.duckdb")) as found:
         yield found
 
 

@@ -17,7 +17,7 @@ from pages.figures.frame import number
 from pages.ui.markdown import literal
 from pages.ui.permalink import MOST_CHARACTERS, packed, unpacked
 from runner.store.queries.changes import held
-from tests.browser import Watched, of_chart, opened, served, settled
+from tests.browser import Site, Watched, of_chart, opened, settled
 from tests.e2e.test_app import PAGES
 from tests.synthetic import memory_rows, rows, timelines, traces
 
@@ -69,8 +69,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def address(file: Path) -> Iterator[str]:
-    with served(file) as found:
+def address(file: Path, site: Site) -> Iterator[str]:
+    with site.showing(file) as found:
         yield found
 
 

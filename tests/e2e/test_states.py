@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, Error, Page, expect
 from runner.schema import TABLES, RunRow
 from runner.store.database import ingest
 from runner.store.spool import Spool
-from tests.browser import of_chart, opened, served, settled
+from tests.browser import Site, of_chart, opened, served, settled
 from tests.command import TINY, start
 from tests.synthetic import rows
 
@@ -29,15 +29,14 @@ BARS = "document.querySelectorAll('.st-key-card-phases .bars .point').length"
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def file(site: Site) -> Path:
     """Where the server looks."""
-    return tmp_path_factory.mktemp("states") / "results.duckdb"
+    return site.file
 
 
 @pytest.fixture(scope="module")
-def address(file: Path) -> Iterator[str]:
-    with served(file) as found:
-        yield found
+def address(site: Site) -> str:
+    return site.address
 
 
 @pytest.fixture(autouse=True)

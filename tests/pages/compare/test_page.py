@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 from pages.ui.frame import cached
 from runner.analysis.compare.verdict import Side, Verdict
 from runner.store.queries.compare import Question, compared
-from tests.browser import fits_sideways, opened, served, settled
+from tests.browser import Site, fits_sideways, opened, settled
 from tests.command import run
 from tests.synthetic import sides as made
 
@@ -29,8 +29,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def address(path: Path) -> Iterator[str]:
-    with served(path) as found:
+def address(path: Path, site: Site) -> Iterator[str]:
+    with site.showing(path) as found:
         yield found
 
 

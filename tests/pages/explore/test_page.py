@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, expect
 from pages.explore.figures import Axes, Mark, color_for, explore_chart
 from pages.explore.magnitude import SHARE, fitting, in_fitting_unit
 from runner.store.queries.explore import KINDS, Wanted, explored, measures
-from tests.browser import opened, served, settled
+from tests.browser import Site, opened, settled
 from tests.synthetic import memory_rows, rows, traces
 from tests.synthetic.rows import asked, step_ms
 
@@ -40,8 +40,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def address(file: Path) -> Iterator[str]:
-    with served(file) as found:
+def address(file: Path, site: Site) -> Iterator[str]:
+    with site.showing(file) as found:
         yield found
 
 

@@ -25,7 +25,7 @@ from runner.schema import KernelClass, ProfileCell
 from runner.store.queries.kernels import kernels, parts, ranges, traces
 from runner.store.queries.latest import Rows
 from runner.store.queries.overview import contents
-from tests.browser import fits_sideways, opened, said, served
+from tests.browser import Site, fits_sideways, opened, said
 from tests.browser import traces as drawn
 from tests.command import asked
 from tests.runner.importers.test_nsys import made as report
@@ -53,8 +53,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def address(file: Path) -> Iterator[str]:
-    with served(file) as found:
+def address(file: Path, site: Site) -> Iterator[str]:
+    with site.showing(file) as found:
         yield f"{found}/kernels"
 
 

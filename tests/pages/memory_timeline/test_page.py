@@ -16,7 +16,7 @@ from runner.importers.files import import_file
 from runner.schema import Category, TimelineRow
 from runner.store.queries.timelines import CATEGORIES, columns, largest_at, parts_at
 from runner.store.queries.timelines import timelines as stored
-from tests.browser import opened, served
+from tests.browser import Site, opened
 from tests.synthetic import rows, timelines
 from tests.synthetic.timelines import HOSTILE, KIB, MIB, Step
 
@@ -56,8 +56,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TimelineRow
 
 
 @pytest.fixture(scope="module")
-def address(written: tuple[Path, TimelineRow]) -> Iterator[str]:
-    with served(written[0]) as found:
+def address(written: tuple[Path, TimelineRow], site: Site) -> Iterator[str]:
+    with site.showing(written[0]) as found:
         yield f"{found}/memory-timeline"
 
 
@@ -265,7 +265,7 @@ def test_two_timelines_fold_and_difference(browser: Browser, address: str, writt
         assert len(picture) > 5_000
 
 
-def test_what_a_snapshot_held_before_is_one_entry(browser: Browser, tmp_path: Path) -> None:
+def test_what_a_snapshot_held_before_is_one_entry(browser: Browser, tmp_path: Path, site: Site) -> None:
     """4 blocks of 8 MiB were there, of which one goes; 1 MiB and 2 MiB come. So the picture is 3 MiB high instead of 35
     and the list begins with what the step did."""
     older = [{"address": n * 8 * MIB, "size": 8 * MIB, "requested_size": 8 * MIB - 512, "state": "active_allocated"}
@@ -278,7 +278,7 @@ def test_what_a_snapshot_held_before_is_one_entry(browser: Browser, tmp_path: Pa
     path, db = tmp_path / "their.pickle", tmp_path / "results.duckdb"
     path.write_bytes(pickle.dumps({"segments": [{"address": 0, "blocks": older}], "device_traces": [trace]}))
     import_file(path, db=db)
-    with served(db) as found, opened(browser, f"{found}/memory-timeline?fold=nothing") as visitor:
+    with site.showing(db) as found, opened(browser, f"{found}/memory-timeline?fold=nothing") as visitor:
         page = visitor.page
         drawn = _shown(page)
         expect(page.get_by_text("6 allocations · 4 of them held before the recording (32.0 MiB)")).to_be_visible()

@@ -22,7 +22,7 @@ from runner.schema import (
 )
 from runner.store.database import ingest
 from runner.store.spool import Spool
-from tests.browser import opened, said, served, traces
+from tests.browser import Site, opened, said, traces
 from tests.runner.measure.test_numerics import cell, measured
 from tests.synthetic import rows
 
@@ -68,10 +68,10 @@ def _key(asked: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[Page]:
+def page(tmp_path_factory: pytest.TempPathFactory, browser: Browser, site: Site) -> Iterator[Page]:
     db = written(tmp_path_factory.mktemp("numerics") / "results.duckdb")
     toy = "dtypes-of=toy%3A+linear%2C+ReLU%2C+layer+norm%2C+linear"
-    with served(db) as address, opened(browser, f"{address}/mixed-precision?{toy}") as visit:
+    with site.showing(db) as address, opened(browser, f"{address}/mixed-precision?{toy}") as visit:
         expect(visit.page.get_by_role("heading", name="What in normalization")).to_be_visible()
         yield visit.page
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import ConsoleMessage, Page, Request, expect
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
 
 from pages.export import main
 from pages.memory_timeline.pane import MOST_SHOWN
 from runner.store.queries.overview import contents
-from tests.browser import ROOT, chromium
+from tests.browser import ROOT
 from tests.synthetic import memory_rows, rows, timelines, traces
 
 MIB = 2**20
@@ -68,9 +68,9 @@ def exported(file: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 
 
 @pytest.fixture(scope="module")
-def reader() -> Iterator[Page]:
-    with chromium() as browser:
-        yield browser.new_context(offline=True, viewport={"width": 1200, "height": 800}).new_page()
+def reader(browser: Browser) -> Iterator[Page]:
+    with browser.new_context(offline=True, viewport={"width": 1200, "height": 800}) as apart:
+        yield apart.new_page()
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 from runner.store.queries.attention import attention_cells, attention_samples, frontiers
 from runner.store.queries.latest import Rows
 from runner.store.queries.memory import kept_by_block, peaks
-from tests.browser import fits_sideways, opened, said, served, traces
+from tests.browser import Site, fits_sideways, opened, said, traces
 from tests.command import asked
 from tests.e2e.test_app import PAGES
 from tests.synthetic import memory_rows, rows
@@ -63,8 +63,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def address(file: Path) -> Iterator[str]:
-    with served(file) as found:
+def address(file: Path, site: Site) -> Iterator[str]:
+    with site.showing(file) as found:
         yield found
 
 
@@ -216,11 +216,11 @@ def test_on_a_phone(at_attention: Page, at_peak: Page) -> None:
         assert fits_sideways(page)
 
 
-def test_nothing_measured_yet(browser: Browser, tmp_path: Path) -> None:
+def test_nothing_measured_yet(browser: Browser, tmp_path: Path, site: Site) -> None:
     """Of a file with steps alone, each page of memory says how to measure what it is about."""
     of = rows.run()
     path = rows.store(tmp_path / "results.duckdb", of, [rows.ok(of, rows.asked())])
-    with served(path) as address, opened(browser, f"{address}/attention") as visit:
+    with site.showing(path) as address, opened(browser, f"{address}/attention") as visit:
         for path_of_page, experiment in (
             ("attention", "attention"),
             ("peak-memory", "memory"),

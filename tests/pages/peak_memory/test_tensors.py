@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from runner.schema import AttentionRow, SavedTensorRow
-from tests.browser import opened, said, served, traces
+from tests.browser import Site, opened, said, traces
 from tests.synthetic import memory_rows, rows
 from tests.synthetic.memory_rows import GIB, KIB, MIB, attention, memory, saved
 
@@ -20,7 +20,7 @@ ATTENDED = [("queries", 2 * MIB), ("keys", 2 * MIB), ("values", 2 * MIB), (None,
 
 
 @pytest.fixture(scope="module")
-def on_an_h200(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def on_an_h200(tmp_path_factory: pytest.TempPathFactory, site: Site) -> Iterator[str]:
     """A cell of toy-64 whose optimizer state is twice what it should be and whose parts come to 8 MiB more than its
     peak; attention that ran, and attention that did not fit."""
     of = rows.run(device="cuda", device_name="NVIDIA H200", device_memory_bytes=140 * GIB)
@@ -38,7 +38,7 @@ def on_an_h200(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         for position, (tensor, size) in enumerate(ATTENDED)
     ]  # fmt: skip
     cells = [step, {**attended, "saved_tensors": kept}, lost]
-    with served(memory_rows.store(tmp_path_factory.mktemp("h200") / "results.duckdb", cells)) as found:
+    with site.showing(memory_rows.store(tmp_path_factory.mktemp("h200") / "results.duckdb", cells)) as found:
         yield found
 
 

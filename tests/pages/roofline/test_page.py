@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.browser import opened, said, served, settled, traces
+from tests.browser import Site, opened, said, settled, traces
 from tests.synthetic.roofline_rows import store
 
 #: Weights that multiply and attention, forward and twice backward, over the time of the step (FLOP/s).
@@ -19,8 +19,8 @@ RATE = 3 * (2 * 512 * 3_932_160 + 4 * 4 * 512 * 128 * 256) / 0.1048576
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with served(store(tmp_path_factory.mktemp("roofline") / "results.duckdb")) as found:
+def address(tmp_path_factory: pytest.TempPathFactory, site: Site) -> Iterator[str]:
+    with site.showing(store(tmp_path_factory.mktemp("roofline") / "results.duckdb")) as found:
         yield found
 
 

@@ -20,7 +20,7 @@ from runner.errors import UsageError
 from runner.store.database import ingest
 from runner.store.queries.console import BESIDE_A_SWEEP_S, Answer, asked
 from runner.store.spool import Spool
-from tests.browser import opened, served
+from tests.browser import Site, opened
 from tests.synthetic import memory_rows, rows
 
 #: It never ends and holds no memory.
@@ -213,9 +213,9 @@ def test_a_name_that_is_cut_is_still_another() -> None:
 # ---------------------------------------------------------------------------------------------------------- the page
 
 
-def test_page(browser: Browser, db: Path) -> None:
+def test_page(browser: Browser, db: Path, site: Site) -> None:
     """Ask by typing, by link and by example; refused and canceled in a sentence; the query and the chart in the URL."""
-    with served(db) as address:
+    with site.showing(db) as address:
         with opened(
             browser, f"{address}/sql?sql=SELECT+d_model,+count(*)+AS+n+FROM+steps+GROUP+BY+1&sql-kind=scatter"
         ) as visit:

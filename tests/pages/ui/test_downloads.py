@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, expect
 from pages.figures.colors import color_of
 from pages.offline.prose import prose
 from pages.ui.formats import csv, in_words, markdown, parquet
-from tests.browser import opened, served, settled
+from tests.browser import Site, opened, settled
 from tests.synthetic import rows
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -105,11 +105,11 @@ def test_what_a_page_says_becomes_html_and_nothing_else_does() -> None:
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def address(tmp_path_factory: pytest.TempPathFactory, site: Site) -> Iterator[str]:
     of = rows.run()
     cells = [rows.ok(of, rows.asked(context=context)) for context in (64, 128)]
     path = rows.store(tmp_path_factory.mktemp("takeaway") / "results.duckdb", of, cells)
-    with served(path) as found:
+    with site.showing(path) as found:
         yield f"{found}/training-step"
 
 

@@ -19,7 +19,7 @@ from runner.store.queries.attention import attention_cells
 from runner.store.queries.latest import Rows
 from runner.store.queries.memory import peaks
 from runner.store.queries.raw import phase_peaks, samples
-from tests.browser import of_chart, opened, served, settled
+from tests.browser import Site, of_chart, opened, served, settled
 from tests.synthetic import memory_rows, rows, timelines
 from tests.synthetic.memory_rows import GIB, MIB, attention, frontier, memory
 
@@ -44,8 +44,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def address(file: Path) -> Iterator[str]:
-    with served(file) as found:
+def address(file: Path, site: Site) -> Iterator[str]:
+    with site.showing(file) as found:
         yield found
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import typer
@@ -34,8 +35,9 @@ def runner(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def here(*words: str) -> Result:
-    """The same in this process, for what neither measures nor touches a device."""
-    return CliRunner().invoke(app, words, env={"COLUMNS": "300"})
+    """The same in this process."""
+    with patch.dict(os.environ):
+        return CliRunner().invoke(app, words, env={"COLUMNS": "300"})
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +67,8 @@ def test_every_command_has_help_with_an_example(words: tuple[str, ...]) -> None:
 
 
 def test_help_names_every_flag() -> None:
-    done = runner("sweep", "--help")
-    assert done.returncode == 0
+    done = here("sweep", "--help")
+    assert done.exit_code == 0
     text = done.stdout
     command = typer.main.get_command(app)
     names = [option for item in command.commands["sweep"].params for option in item.opts]  # type: ignore[attr-defined]
@@ -131,8 +133,8 @@ def test_show_without_a_file_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_doctor_says_what_this_machine_is() -> None:
-    done = runner("doctor", "--device", "cpu")
-    assert done.returncode == 0
+    done = here("doctor", "--device", "cpu")
+    assert done.exit_code == 0
     assert platform.node() in done.stdout
     assert platform.python_version() in done.stdout
     lines = {" ".join(line.split()) for line in done.stdout.splitlines()}

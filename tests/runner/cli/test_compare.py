@@ -15,7 +15,7 @@ from runner.errors import UsageError
 from runner.schema import new_id
 from runner.store.queries.compare import Comparison, Question, compared
 from runner.store.queries.sides import sides, usual
-from tests.command import TINY, rows, run
+from tests.command import TINY, rows, run, run_apart
 from tests.synthetic import memory_rows
 from tests.synthetic import sides as made
 from tests.synthetic.rows import ok, spooled, store
@@ -233,7 +233,7 @@ def test_a_wrong_word_is_explained(path: Path, asked: Asked, said: str) -> None:
 
 
 def test_an_unknown_name_in_a_shell(path: Path) -> None:
-    done = run("compare", "before", "nobody", "--threshold", "5 %", db=path)
+    done = run_apart("compare", "before", "nobody", "--threshold", "5 %", db=path)
     assert done.returncode == 2
     assert "Nothing in the file is called 'nobody'" in done.stdout
     assert (percent("5%"), percent("2.5"), percent("10 %")) == (0.05, 0.025, 0.1)
@@ -254,7 +254,7 @@ def test_two_real_sweeps(tmp_path: Path) -> None:
     """The ratio of two measured runs is that of the medians of their samples; the threads are what differs."""
     path = tmp_path / "real.duckdb"
     for name, threads in (("one", "1"), ("two", "2")):
-        swept = run("sweep", *TINY, "--steps", "8", "--max-steps", "8", "--fresh", "--label", name, db=path,
+        swept = run_apart("sweep", *TINY, "--steps", "8", "--max-steps", "8", "--fresh", "--label", name, db=path,
                     env={"OMP_NUM_THREADS": threads})  # fmt: skip
         assert swept.returncode == 0, swept.stdout
     (verdict,) = (found := compared(path, Question(a=label("one"), b=label("two")))).verdicts

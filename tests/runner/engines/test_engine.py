@@ -15,7 +15,7 @@ from runner.engines.local import LocalEngine
 from runner.errors import UsageError
 from runner.job import Job, Outcome
 from runner.schema import RunRow, StepCell, new_id
-from tests.command import TINY, awaited, ended, family, gone, rows, run, start, tiny, workers
+from tests.command import TINY, awaited, ended, family, gone, rows, run_apart, start, tiny, workers
 
 #: A cell that would measure for ten minutes.
 ENDLESS = tiny(min_steps=10_000_000, max_steps=10_000_000, max_seconds=600.0)
@@ -152,7 +152,7 @@ def test_a_device_that_is_not_there_is_refused(engine: LocalEngine, device: str)
 
 def test_without_a_compiler_compiled_cells_are_skipped(tmp_path: Path) -> None:
     db = tmp_path / "r.duckdb"
-    done = run(
+    done = run_apart(
         "sweep", *TINY, "--backends", "compiled,compiled-block,eager", db=db, env={"PATH": "", "CXX": "/nonexistent"}
     )
     assert done.returncode == 0, done.stdout

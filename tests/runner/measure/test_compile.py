@@ -29,7 +29,7 @@ from runner.schema import StepRow
 from runner.store.queries.compile import compile_costs
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import measured
-from tests.browser import drawn, opened, said, served
+from tests.browser import Site, drawn, opened, said
 from tests.command import TINY, run, tiny
 from tests.command import rows as read
 from tests.synthetic import rows
@@ -256,8 +256,8 @@ def test_a_cell_compiled_both_ways_is_one_question(file: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def page(file: Path, browser: Browser) -> Iterator[Page]:
-    with served(file) as address, opened(browser, f"{address}/torch-compile") as visit:
+def page(file: Path, browser: Browser, site: Site) -> Iterator[Page]:
+    with site.showing(file) as address, opened(browser, f"{address}/torch-compile") as visit:
         yield visit.page
 
 

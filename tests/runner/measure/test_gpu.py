@@ -13,7 +13,7 @@ from runner.analysis.costs.steps import parameter_count, step_flops
 from runner.models.transformer import Transformer
 from runner.schema import SUMS, ProfileCell
 from runner.schema.sizes import SIZES
-from tests.command import rows, run, tiny
+from tests.command import rows, run_apart, tiny
 
 pytestmark = [
     pytest.mark.gpu,
@@ -49,9 +49,9 @@ WORDS = (
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Eager toy and small cells, and the toy compiled."""
     db = tmp_path_factory.mktemp("gpu") / "results.duckdb"
-    eager = run("sweep", *WORDS, "--sizes", "toy-256,small", "--contexts", "512", "--backends", "eager", db=db)
+    eager = run_apart("sweep", *WORDS, "--sizes", "toy-256,small", "--contexts", "512", "--backends", "eager", db=db)
     assert eager.returncode == 0, eager.stdout
-    compiled = run("sweep", *WORDS, "--sizes", "toy-256", "--contexts", "512", "--backends", "compiled", db=db)
+    compiled = run_apart("sweep", *WORDS, "--sizes", "toy-256", "--contexts", "512", "--backends", "compiled", db=db)
     assert compiled.returncode == 0, compiled.stdout
     return db
 
@@ -132,7 +132,7 @@ def test_more_than_the_device_has_is_a_row(tmp_path: Path) -> None:
         "--max-steps",
         "10",
     )
-    assert run("sweep", *words, db=tmp_path / "r.duckdb").returncode == 0
+    assert run_apart("sweep", *words, db=tmp_path / "r.duckdb").returncode == 0
     (row,) = rows(tmp_path / "r.duckdb", "SELECT status, failed_phase, message FROM steps")
     assert (row["status"], row["failed_phase"]) == ("oom", "forward")
     assert "out of memory" in row["message"]
@@ -141,7 +141,7 @@ def test_more_than_the_device_has_is_a_row(tmp_path: Path) -> None:
 def test_numerics_on_cuda(tmp_path: Path) -> None:
     """The four sums come out as on a CPU; each precision is coarser than the one before; autocast's rules for CUDA."""
     words = (*LAPTOP, "--experiment", "numerics", "--sizes", "toy-256", "--contexts", "128", "--device", "cuda")
-    done = run(
+    done = run_apart(
         "sweep", *words, "--sums", ",".join(SUMS), "--precisions", "fp32,tf32,bf16,fp16", db=tmp_path / "r.duckdb"
     )
     assert done.returncode == 0, done.stdout
@@ -173,7 +173,7 @@ def test_kernels_on_cuda(tmp_path: Path) -> None:
         "inference,train",
     )
     axes = ("--precisions", "fp32,bf16", "--backends", "eager,compiled", "--device", "cuda")
-    done = run("sweep", *words, *axes, db=tmp_path / "r.duckdb")
+    done = run_apart("sweep", *words, *axes, db=tmp_path / "r.duckdb")
     assert done.returncode == 0, done.stdout
     found = rows(tmp_path / "r.duckdb", "FROM profiles")
     assert [row["status"] for row in found] == ["ok"] * 8, [row["message"] for row in found]
@@ -215,7 +215,7 @@ GRAPHS = (
 def test_cuda_graphs_are_the_eager_step(words: tuple[str, ...], tmp_path: Path) -> None:
     """After as many steps from the same weights the loss is the same, and each phase is there."""
     db = tmp_path / "r.duckdb"
-    done = run("sweep", *GRAPHS, *words, db=db)
+    done = run_apart("sweep", *GRAPHS, *words, db=db)
     assert done.returncode == 0, done.stdout
     found = rows(db, "FROM steps")
     assert {row["status"] for row in found} == {"ok"}, [row["message"] for row in found]
@@ -237,7 +237,7 @@ def test_cuda_graphs_are_the_eager_step(words: tuple[str, ...], tmp_path: Path) 
 
 
 def test_the_scaler_of_fp16_cannot_be_captured(tmp_path: Path) -> None:
-    done = run("sweep", *GRAPHS, "--modes", "forward,train", "--precisions", "fp16", db=tmp_path / "r.duckdb")
+    done = run_apart("sweep", *GRAPHS, "--modes", "forward,train", "--precisions", "fp16", db=tmp_path / "r.duckdb")
     assert done.returncode == 0, done.stdout
     ended = rows(tmp_path / "r.duckdb", "SELECT mode, status FROM steps WHERE backend = 'cuda-graphs' ORDER BY mode")
     assert [(row["mode"], row["status"]) for row in ended] == [("forward", "ok"), ("train", "skipped")]
@@ -250,7 +250,7 @@ def test_every_mode_of_compiling_knows_its_cold_and_its_warm_time(tmp_path: Path
         "--backends", "compiled,compiled-block,compiled-reduce-overhead", "--compile-cache", "empty",
         "--steps", "10", "--max-steps", "10", "--device", "cuda",
     )  # fmt: skip
-    done = run("sweep", *words, db=tmp_path / "r.duckdb")
+    done = run_apart("sweep", *words, db=tmp_path / "r.duckdb")
     assert done.returncode == 0, done.stdout
     for row in rows(tmp_path / "r.duckdb", "FROM steps"):
         assert row["status"] == "ok", row["message"]

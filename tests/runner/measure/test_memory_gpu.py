@@ -11,7 +11,7 @@ from runner.engines.local import LocalEngine
 from runner.job import Job, Outcome
 from runner.schema import AttentionCell, MemoryCell, new_id
 from runner.schema.sizes import size_named
-from tests.command import rows, run
+from tests.command import rows, run_apart
 
 pytestmark = [
     pytest.mark.gpu,
@@ -93,7 +93,7 @@ def test_a_fused_kernels_frontier_takes_no_longer_than_its_allocations(tmp_path:
     and channel at the most."""
     words = "--attention sdpa-flash --d-heads 128 --precisions bf16 --step 262144 --device cuda"
     db = tmp_path / "r.duckdb"
-    done = run("frontier", *words.split(), db=db)
+    done = run_apart("frontier", *words.split(), db=db)
     assert done.returncode == 0, done.stdout
     (found,) = rows(db, "FROM frontier")
     assert found["status"] == "ok", found["message"]

@@ -22,7 +22,7 @@ import pytest
 
 from runner.schema import DONE, PHASES
 from runner.store.spool import Spool
-from tests.command import TINY, awaited, gone, planned, rows, run, start, workers
+from tests.command import TINY, awaited, gone, planned, rows, run_apart, start, workers
 from tests.synthetic.rows import asked, ok, spooled
 from tests.synthetic.rows import run as a_run
 
@@ -147,7 +147,7 @@ def test_kills_change_nothing(tmp_path: Path, own_folder: Path, rounds: int, wor
         trial.round(moment)
     assert trial.hits.total() >= rounds * (len(MOMENTS) + workers)
     assert gone(of_these_sweeps(own_folder)), "no orphans"
-    final = run("sweep", *words, db=db)
+    final = run_apart("sweep", *words, db=db)
     assert final.returncode == 0, final.stdout
     assert gone(of_these_sweeps(own_folder))
     assert outcomes(db) == Counter((item.cell.key, item.round, "ok") for item in planned(*words))
@@ -192,5 +192,5 @@ def test_a_kill_before_there_is_a_file(tmp_path: Path, own_folder: Path) -> None
     process.kill()
     process.communicate()
     assert gone(of_these_sweeps(own_folder))
-    assert run("sweep", *TINY, db=db).returncode == 0
+    assert run_apart("sweep", *TINY, db=db).returncode == 0
     assert rows(db, "SELECT status FROM steps") == [{"status": "ok"}]
