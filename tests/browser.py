@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 from weakref import WeakKeyDictionary
 
 from playwright.sync_api import (
@@ -115,30 +115,22 @@ class Site:
     """A server for all tests of a process that need none of their own: it costs seconds before its first page."""
 
     address: str
-    #: Where it looks for results. Tests may put their file there, and take it away, or have theirs shown.
+    #: Where it looks for results unless it is told of another place.
     file: Path
 
     @contextlib.contextmanager
     def showing(self, database: Path) -> Iterator[str]:
-        """The server's address, while it reads this file and what waits beside it."""
-        with contextlib.ExitStack() as stack:
-            for ending in ("", ".wal", ".spool"):
-                stack.enter_context(_linked(*(path.with_name(path.name + ending) for path in (self.file, database))))
+        """The server's address, while it reads this file."""
+        before = self._show(str(database))
+        try:
             yield self.address
+        finally:
+            self._show(before)
 
-
-@contextlib.contextmanager
-def _linked(link: Path, target: Path) -> Iterator[None]:
-    """`link` leads to `target`, whether or not that is there, and then to where it led before."""
-    before = link.readlink() if link.is_symlink() else None
-    link.unlink(missing_ok=True)
-    link.symlink_to(target)
-    try:
-        yield
-    finally:
-        link.unlink()
-        if before:
-            link.symlink_to(before)
+    def _show(self, file: str) -> str:
+        with urllib.request.urlopen(f"{self.address}/show?{urlencode({'file': file})}", timeout=PATIENCE_S) as answer:
+            before: str = answer.read().decode()
+        return before
 
 
 def _await_health(address: str, server: "subprocess.Popen[bytes]") -> None:

@@ -111,5 +111,5 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Site]":
     from tests.browser import Site, served
 
     file = tmp_path_factory.mktemp("site") / "results.duckdb"
-    with served(file) as address:
+    with served(file, script="tests/e2e/switched.py") as address:
         yield Site(address=address, file=file)

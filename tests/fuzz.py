@@ -12,6 +12,7 @@ import itertools
 import os
 import pickle
 import random
+import select
 import subprocess
 import sys
 import time
@@ -47,30 +48,30 @@ while line := sys.stdin.buffer.readline():
 
 
 class Reader:
-    """One process for so many pickles; a new one where a pickle has ended it."""
+    """One process for so many files, which answers each with a line; a new one where a file has ended it."""
 
-    def __init__(self, *, pickles: int = 500) -> None:
+    def __init__(self, script: str, *, files: int = 500) -> None:
         self.process: subprocess.Popen[bytes] | None = None
-        self.pickles = self.left = pickles
+        self.script, self.files, self.left = script, files, files
 
-    def __call__(self, path: Path) -> "subprocess.CompletedProcess[bytes]":
+    def ask(self, request: bytes) -> "subprocess.CompletedProcess[bytes]":
+        """The answer, or how the process ended. Raises TimeoutError where it does neither in PATIENCE_S."""
         self.left -= 1
         if self.left < 0:
             self.close()
         if self.process is None:
-            self.left = self.pickles
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", _READER],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-            )
-        content, process = path.read_bytes(), self.process
+            self.left = self.files
+            self.process = subprocess.Popen([sys.executable, "-c", self.script], stdin=subprocess.PIPE,
+                                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # fmt: skip
+        process = self.process
         assert process.stdin is not None
         assert process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(b"%d\n" % len(content) + content)
+            process.stdin.write(request)
             process.stdin.flush()
+        if not select.select([process.stdout], [], [], PATIENCE_S)[0]:
+            self.close()
+            raise TimeoutError
         line = process.stdout.readline()
         code = 0 if line else process.wait()
         if not line:
@@ -96,11 +97,16 @@ class Kind:
 def fuzz(kind: Kind, *, examples: int, folder: Path) -> Counter[str]:
     """Imports so many files of a kind, a half of them built and a half with bytes changed. Returns how they ended."""
     ends: Counter[str] = Counter()
-    reader = Reader()
+    reader = Reader(_READER)
+
+    def read(path: Path) -> "subprocess.CompletedProcess[bytes]":
+        content = path.read_bytes()
+        return reader.ask(b"%d\n" % len(content) + content)
+
     path = folder / f"their{kind.ending}"
     real = kind.real(folder / f"real{kind.ending}")
     with (
-        patch("runner.importers.snapshots.importing.run_reader", reader),
+        patch("runner.importers.snapshots.importing.run_reader", read),
         patch("runner.importers.snapshots.importing.ingest"),
         patch("runner.importers.nsys.importing.ingest"),
     ):

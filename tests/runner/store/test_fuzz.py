@@ -1,18 +1,15 @@
 """Results files and spool files with bytes flipped and values exchanged: rows that keep the contract, or one refusal.
 
-Each results file is read by a process of its own, as `import` does; one that DuckDB itself does not survive counts as
-refused, as `extract` turns it into a refusal.
+A results file that DuckDB itself does not survive counts as refused, as `extract` turns it into a refusal.
 """
 
 import json
 import math
-import os
 import shutil
 import tempfile
-import time
 import warnings
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -22,11 +19,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from runner.errors import StepscopeError
-from runner.schema import Mode, Precision, Status
+from runner.schema import Mode, Precision, Status, new_id
 from runner.store import extraction
 from runner.store.database import ingest, open_reader
 from runner.store.spool import Spool
-from tests.fuzz import SOAK_EXAMPLES
+from tests.fuzz import SOAK_EXAMPLES, Reader
 from tests.synthetic import rows
 
 #: Inputs an importer: few in the suite, many in `make soak`.
@@ -40,7 +37,17 @@ JUNK = st.one_of(
     st.sampled_from(["banana", "nan", "2^60", "'; DROP TABLE runs; --", "\ud800", "\0"]),
     st.just([]), st.just({"a": [1]}),
 )  # fmt: skip
-SECONDS = 60.0
+#: Results files that an import itself is given, too, and cells of one results file.
+ALL_THE_WAY, FILES = 3, 100
+#: Reads the file that each line names, as the process of an import does, and answers with a line.
+_READER = """
+import json, sys
+from pathlib import Path
+from runner.store import extraction
+extraction.limit()
+for line in sys.stdin:
+    print(json.dumps(extraction.answer(*map(Path, json.loads(line)))), flush=True)
+"""
 
 
 def sealed(content: bytearray, position: int) -> None:
@@ -74,39 +81,22 @@ def keeps(found: duckdb.DuckDBPyConnection, of: str) -> bool:
     ) and all(math.isfinite(value) and value >= 0 for pair in times for value in pair if value is not None)  # fmt: skip
 
 
-def outcome(file: Path, folder: Path) -> str:
-    """What becomes of an import of the file, in a forked process within a time limit."""
-    child = os.fork()
-    if child == 0:
-        _read(file, folder)
-    until = time.monotonic() + SECONDS
-    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
-        if time.monotonic() > until:
-            os.kill(child, 9)
-            os.waitpid(child, 0)
-            return "hung"
-        time.sleep(0.002)
-    if os.WIFSIGNALED(ended[1]):
-        return "ended by a signal"
-    return {0: "rows", 3: "refused", 4: "rows that break the contract"}.get(os.WEXITSTATUS(ended[1]), "a traceback")
+def outcome(reader: Reader, file: Path, folder: Path) -> str:
+    """What becomes of an import of the file."""
+    done = reader.ask(json.dumps([str(file), str(folder)]).encode() + b"\n")
+    if not done.stdout:
+        return "ended by a signal" if done.returncode < 0 else "a traceback"
+    said = json.loads(done.stdout)
+    return "refused" if "refused" in said else _kept(folder, said["tables"])
 
 
-def _read(file: Path, folder: Path) -> None:
-    """In the child, which ends here."""
-    code = 5
-    try:
-        extraction.limit()
-        said = extraction.answer(file, folder)
-        code = 3
-        if "tables" in said:
-            with duckdb.connect() as con:
-                for name in ("steps", "samples"):
-                    if name in said["tables"]:
-                        con.execute(f"CREATE VIEW {name} AS FROM read_parquet('{folder / name}.parquet')")
-                whole = {"steps", "samples"} <= set(said["tables"])
-                code = 0 if not whole or keeps(con, "{}") else 4
-    finally:
-        os._exit(code)
+def _kept(folder: Path, tables: Sequence[str]) -> str:
+    """Whether the rows that were given away are as they should be."""
+    with duckdb.connect() as con:
+        for name in tables:
+            con.execute(f"CREATE VIEW {name} AS FROM read_parquet('{folder / name}.parquet')")
+        whole = {"steps", "samples"} <= set(tables)
+        return "rows" if not whole or keeps(con, "{}") else "rows that break the contract"
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +111,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 @pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.timeout(0)
 def test_a_results_file_with_flipped_bits(whole: bytes, examples: int) -> None:
+    """Read by a process as an import starts one, many by one; the first few by that of an import itself, too."""
     found: Counter[str] = Counter()
+    reader = Reader(_READER)
 
     @settings(max_examples=examples, deadline=None, database=None, derandomize=examples < 100,
               phases=[Phase.generate], suppress_health_check=list(HealthCheck))  # fmt: skip
@@ -130,35 +122,51 @@ def test_a_results_file_with_flipped_bits(whole: bytes, examples: int) -> None:
         with tempfile.TemporaryDirectory(prefix="stepscope-fuzz-") as temporary:
             file = Path(temporary, "there.duckdb")
             file.write_bytes(flipped(whole, flips, seal=seal))
-            said = outcome(file, Path(temporary))
+            said = outcome(reader, file, Path(temporary))
+            if found.total() < ALL_THE_WAY:
+                assert _extracted(file, Path(temporary)) == ("rows" if said == "rows" else "refused")
         found[said] += 1
         assert said in ("rows", "refused", "ended by a signal"), (said, flips, seal)
 
-    one()
+    try:
+        one()
+    finally:
+        reader.close()
     print(dict(found))
     assert found["refused"]
+
+
+def _extracted(file: Path, folder: Path) -> str:
+    """What an import makes of the file, in a process of its own."""
+    try:
+        return _kept(folder, extraction.extract(file, folder))
+    except StepscopeError:
+        return "refused"
 
 
 @pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.timeout(0)
 def test_a_spool_file_with_exchanged_values(tmp_path: Path, examples: int) -> None:
+    """Each is another cell of a results file, which is begun anew after FILES of them."""
     of, template = rows.run(), tmp_path / "template.duckdb"
-    rows.spooled(template, of, rows.ok(of, rows.asked()))
+    rows.spooled(template, of, made := rows.ok(of, rows.asked()))
     (spooled,) = Spool(template).files()
-    document = json.loads(spooled.read_text())
-    rows.store(template, of, [])
-    tables, db = sorted(document), tmp_path / "results.duckdb"
+    text, cell_id = spooled.read_text(), str(made.step.cell_id)
+    tables, db = sorted(json.loads(text)), tmp_path / "results.duckdb"
     found: Counter[str] = Counter()
 
     @settings(max_examples=examples, deadline=None, database=None, derandomize=examples < 100,
               phases=[Phase.generate], suppress_health_check=list(HealthCheck))  # fmt: skip
     @given(st.sampled_from(tables), st.data(), JUNK, FLIPS, st.booleans())
     def one(table: str, data: st.DataObject, junk: Any, flips: list[tuple[float, int]], bytewise: bool) -> None:
-        changed = json.loads(json.dumps(document))
-        row = changed[table][0]
-        row[data.draw(st.sampled_from(sorted(row)))] = junk
-        content = json.dumps(document if bytewise else changed).encode()
-        _clear(db)
+        document = json.loads(text.replace(cell_id, str(new_id())))
+        if not bytewise:
+            row = document[table][0]
+            row[data.draw(st.sampled_from(sorted(row)))] = junk
+        content = json.dumps(document).encode()
+        if found.total() % FILES == 0:
+            db.unlink(missing_ok=True)
+        shutil.rmtree(Spool(db).folder, ignore_errors=True)
         Spool(db).folder.mkdir()
         (Spool(db).folder / "0.json").write_bytes(flipped(content, flips, seal=False) if bytewise else content)
         found[_ingested(db)] += 1
@@ -167,11 +175,6 @@ def test_a_spool_file_with_exchanged_values(tmp_path: Path, examples: int) -> No
     print(dict(found))
     assert found["rows"]
     assert found["set aside"]
-
-
-def _clear(db: Path) -> None:
-    shutil.rmtree(Spool(db).folder, ignore_errors=True)
-    db.unlink(missing_ok=True)
 
 
 def _ingested(db: Path) -> str:
