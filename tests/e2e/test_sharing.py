@@ -34,8 +34,7 @@ CHOOSERS = """() => [...document.querySelectorAll("[data-testid=stMain] [class*=
 WITHOUT_ANSWER = ("sql",)
 #: Pages that have, together, choosers of every kind: all go the same way, and so are asked for what is gone on these
 #: alone. The others are for `make soak`.
-TELLING = ("training-step", "attention", "compare", "sql", "memory-timeline")
-OTHERS = [page for page in PAGES if page not in TELLING]
+TELLING = ("training-step", "sql", "memory-timeline")
 #: What a reader sees: texts (but for how long a query took), charts with their labels, and what is chosen.
 SEEN = """() => {
     const main = document.querySelector("[data-testid=stMain]").cloneNode(true)

@@ -28,9 +28,9 @@ from runner.store.queries.overview import contents
 from tests.browser import Site, fits_sideways, opened, said
 from tests.browser import traces as drawn
 from tests.command import asked
-from tests.runner.importers.test_nsys import made as report
 from tests.synthetic import rows
 from tests.synthetic import traces as made
+from tests.synthetic.nsys import made as report
 from tests.synthetic.traces import ADAM, GEMM, GEMM_BACK, HTML, MUL, profiled
 
 FP32, BF16 = (f"toy-64 · 128 · train · {precision} · eager" for precision in ("fp32", "bf16"))

@@ -16,7 +16,7 @@ from runner.importers.files import import_file
 from runner.schema import Category, TimelineRow
 from runner.store.queries.timelines import CATEGORIES, columns, largest_at, parts_at
 from runner.store.queries.timelines import timelines as stored
-from tests.browser import Site, opened
+from tests.browser import Site, opened, settled
 from tests.synthetic import rows, timelines
 from tests.synthetic.timelines import HOSTILE, KIB, MIB, Step
 
@@ -294,13 +294,15 @@ def test_what_a_snapshot_held_before_is_one_entry(browser: Browser, tmp_path: Pa
         expect(page).to_have_url(re.compile("held=drawn"))
 
 
-@pytest.mark.parametrize("width", [390, 2560])
-def test_the_picture_keeps_to_the_page(browser: Browser, address: str, width: int) -> None:
-    with opened(browser, f"{address}?timeline={TRAIN}&beside={INFERENCE}", width=width) as visitor:
-        _shown(visitor.page, 1)
-        assert visitor.page.evaluate("document.documentElement.scrollWidth") <= width
-        for number in range(2):
-            box = _shown(visitor.page, number).locator(".plot").bounding_box()
-            assert box is not None
-            assert box["x"] >= 0
-            assert box["x"] + box["width"] <= width
+def test_the_picture_keeps_to_the_page(browser: Browser, address: str) -> None:
+    """From a wide screen to a phone."""
+    with opened(browser, f"{address}?timeline={TRAIN}&beside={INFERENCE}", width=2560) as visitor:
+        for width in (2560, 390):
+            visitor.page.set_viewport_size({"width": width, "height": 900})
+            settled(visitor.page)
+            assert visitor.page.evaluate("document.documentElement.scrollWidth") <= width
+            for number in range(2):
+                box = _shown(visitor.page, number).locator(".plot").bounding_box()
+                assert box is not None
+                assert box["x"] >= 0
+                assert box["x"] + box["width"] <= width

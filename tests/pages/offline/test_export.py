@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,8 @@ from tests.browser import ROOT
 from tests.synthetic import memory_rows, rows, timelines, traces
 
 MIB = 2**20
+#: Pages of charts, of a canvas, and of both experiments on memory; all of them are for `make soak`.
+SOME = ("training-step", "peak-memory", "memory-timeline")
 SIGN_IN = (
     '[auth]\nredirect_uri = "http://x/oauth2callback"\ncookie_secret = "c"\nclient_id = "i"\nclient_secret = "s"\n'
 )
@@ -56,11 +58,14 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def exported(file: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The files of `--all`, written beside a server's secrets: its sign-in does not lock out who has the file."""
-    place = tmp_path_factory.mktemp("all")
+    return written(file, tmp_path_factory.mktemp("some"), SOME)
+
+
+def written(file: Path, place: Path, pages: Sequence[str]) -> dict[str, Path]:
+    """The files of these pages, beside a server's secrets: its sign-in does not lock out who has the results."""
     (place / ".streamlit").mkdir()
     (place / ".streamlit/secrets.toml").write_text(SIGN_IN)
-    words = ["--all", "--db", str(file), "--out", "report", "--address", "https://bench.example/"]
+    words = [*pages, "--db", str(file), "--out", "report", "--address", "https://bench.example/"]
     done = subprocess.run([sys.executable, "-m", "pages.export", *words], cwd=place, check=False, timeout=200,
                           env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
@@ -99,9 +104,24 @@ def read(page: Page, file: Path) -> Iterator[None]:
         page.remove_listener(event, heard)
 
 
-def test_every_page_opens_offline_with_every_chart(reader: Page, exported: Mapping[str, Path], file: Path) -> None:
-    """As many drawn charts as cards, each with its table; the question, the edition, the filters, the other pages."""
+def test_pages_open_offline_with_every_chart(reader: Page, exported: Mapping[str, Path], file: Path) -> None:
+    assert exported.keys() == set(SOME)
+    charts = opens_offline(reader, exported, file)
+    assert charts.pop("memory-timeline") == 0
+    assert all(charts.values())
+
+
+@pytest.mark.soak
+def test_every_page_opens_offline_with_every_chart(reader: Page, file: Path, tmp_path: Path) -> None:
+    exported = written(file, tmp_path, ["--all"])
     assert len(exported) >= 11
+    charts = opens_offline(reader, exported, file)
+    assert all(charts[name] for name in ("training-step", "mixed-precision", "kernels", "attention", "peak-memory"))
+
+
+def opens_offline(reader: Page, exported: Mapping[str, Path], file: Path) -> dict[str, int]:
+    """As many drawn charts as cards, each with its table; the question, the edition, the filters, the other pages.
+    Returns the number of charts by page."""
     charts, edition = {}, contents(file).edition
     for address, path in exported.items():
         assert path.stat().st_size < 8e6
@@ -113,7 +133,7 @@ def test_every_page_opens_offline_with_every_chart(reader: Page, exported: Mappi
         assert facts["origin"].startswith(f"Stepscope results.duckdb, edition {edition}, written 20")
         assert facts["filters"].startswith("Machine Example CPU")
         assert facts["links"] == [f"{other}.html" for other in exported if other != address]
-    assert all(charts[name] for name in ("training-step", "mixed-precision", "kernels", "attention", "peak-memory"))
+    return charts
 
 
 def test_a_file_says_what_the_page_says(reader: Page, exported: Mapping[str, Path]) -> None:

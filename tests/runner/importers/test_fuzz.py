@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from tests.fuzz import NUMBERS, SNAPSHOTS, SOAK_EXAMPLES, Kind, fuzz
 from tests.runner.analysis.test_blocks import run
-from tests.runner.importers.test_nsys import API_SUM, KERN_COLUMNS, KERN_SUM, MEM_SUM, NVTX, columns, made
 from tests.synthetic import timelines
+from tests.synthetic.nsys import made
+from tests.synthetic.nsys_statistics import API_SUM, KERN_COLUMNS, KERN_SUM, MEM_SUM, NVTX, columns
 
 TABLES = ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS",
           "StringIds", "TARGET_INFO_GPU")  # fmt: skip

@@ -11,7 +11,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import duckdb
 import pytest
@@ -37,8 +37,8 @@ JUNK = st.one_of(
     st.sampled_from(["banana", "nan", "2^60", "'; DROP TABLE runs; --", "\ud800", "\0"]),
     st.just([]), st.just({"a": [1]}),
 )  # fmt: skip
-#: Results files that an import itself is given, too, and cells of one results file.
-ALL_THE_WAY, FILES = 3, 100
+#: Results files that an import itself is given, too, and files that wait together.
+ALL_THE_WAY, FILES = 3, 20
 #: Reads the file that each line names, as the process of an import does, and answers with a line.
 _READER = """
 import json, sys
@@ -144,49 +144,61 @@ def _extracted(file: Path, folder: Path) -> str:
         return "refused"
 
 
+@st.composite
+def changed_files(draw: st.DrawFn, text: str, cell_id: str) -> list[bytes]:
+    """FILES times the file of a cell, each of another one and with a value or a few bits other than they were."""
+    files = []
+    for _ in range(FILES):
+        document = json.loads(text.replace(cell_id, str(new_id())))
+        if draw(st.booleans()):
+            files.append(flipped(json.dumps(document).encode(), draw(FLIPS), seal=False))
+            continue
+        row = document[draw(st.sampled_from(sorted(document)))][0]
+        row[draw(st.sampled_from(sorted(row)))] = draw(JUNK)
+        files.append(json.dumps(document).encode())
+    return files
+
+
 @pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.timeout(0)
-def test_a_spool_file_with_exchanged_values(tmp_path: Path, examples: int) -> None:
-    """Each is another cell of a results file, which is begun anew after FILES of them."""
+def test_spool_files_with_exchanged_values(tmp_path: Path, examples: int) -> None:
+    """FILES at a time wait beside a results file, with a whole one behind them, which no other is in the way of."""
     of, template = rows.run(), tmp_path / "template.duckdb"
     rows.spooled(template, of, made := rows.ok(of, rows.asked()))
     (spooled,) = Spool(template).files()
-    text, cell_id = spooled.read_text(), str(made.step.cell_id)
-    tables, db = sorted(json.loads(text)), tmp_path / "results.duckdb"
+    text, cell_id, db = spooled.read_text(), str(made.step.cell_id), tmp_path / "results.duckdb"
     found: Counter[str] = Counter()
 
-    @settings(max_examples=examples, deadline=None, database=None, derandomize=examples < 100,
+    @settings(max_examples=max(3, examples // FILES), deadline=None, database=None, derandomize=examples < 100,
               phases=[Phase.generate], suppress_health_check=list(HealthCheck))  # fmt: skip
-    @given(st.sampled_from(tables), st.data(), JUNK, FLIPS, st.booleans())
-    def one(table: str, data: st.DataObject, junk: Any, flips: list[tuple[float, int]], bytewise: bool) -> None:
-        document = json.loads(text.replace(cell_id, str(new_id())))
-        if not bytewise:
-            row = document[table][0]
-            row[data.draw(st.sampled_from(sorted(row)))] = junk
-        content = json.dumps(document).encode()
-        if found.total() % FILES == 0:
-            db.unlink(missing_ok=True)
+    @given(changed_files(text, cell_id))
+    def some(files: list[bytes]) -> None:
         shutil.rmtree(Spool(db).folder, ignore_errors=True)
+        db.unlink(missing_ok=True)
         Spool(db).folder.mkdir()
-        (Spool(db).folder / "0.json").write_bytes(flipped(content, flips, seal=False) if bytewise else content)
-        found[_ingested(db)] += 1
+        for number, content in enumerate([*files, text.encode()]):
+            (Spool(db).folder / f"{number:03}.json").write_bytes(content)
+        ends = _ingested(db)
+        assert ends.pop("rows") > 0, "the whole one"
+        found.update(ends)
+        found["rows"] += FILES - ends.total()
 
-    one()
+    some()
     print(dict(found))
     assert found["rows"]
     assert found["set aside"]
 
 
-def _ingested(db: Path) -> str:
-    """What became of the one file of the spool."""
+def _ingested(db: Path) -> Counter[str]:
+    """What became of the files of the spool."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        try:
-            ingest(db, patience_s=5.0)
-        except StepscopeError:
-            return "refused"
+        before = len(Spool(db).files())
+        while ingest(db, patience_s=5.0):  # one takes what it can in a second
+            pass
         with open_reader(db) as con:
             assert keeps(con, "{}")
             assert con.execute("SELECT count(*) FROM runs").fetchone() is not None
-    left = sorted(path.suffix for path in Spool(db).folder.iterdir() if not path.name.startswith("."))
-    return {(): "rows", (".bad",): "set aside", (".json",): "of a newer version"}[tuple(left)]
+    left = Counter(path.suffix for path in Spool(db).folder.iterdir() if not path.name.startswith("."))
+    ends = Counter({"set aside": left[".bad"], "of a newer version": left[".json"]})
+    return +ends + Counter({"rows": before - left.total()})

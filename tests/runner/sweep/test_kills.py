@@ -1,7 +1,7 @@
 """`kill -9` at any moment loses no finished cell, doubles none and leaves nothing running.
 
-A sweep is killed at random moments, the runner and the workers, while it starts, measures and ingests: 5 times, and 30
-times under `make soak`. After each kill of the runner it is started again; in the end its rows must be those that were
+A sweep is killed while it measures, a worker and then the runner; under `make soak` 30 times at random moments, the
+runner and the workers, while it starts, measures and ingests. After each kill of the runner it is started again; in the end its rows must be those that were
 planned, each once.
 """
 
@@ -134,18 +134,24 @@ def outcomes(db: Path) -> Counter[tuple[str, int, str]]:
     return Counter((row["cell_key"], row["round"], row["status"]) for row in found if row["status"] in DONE)
 
 
-@pytest.mark.parametrize(("rounds", "workers"), [(1, 2), pytest.param(3, 7, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    ("moments", "rounds", "workers"),
+    [(("measuring",), 1, 1), pytest.param(MOMENTS, 3, 7, marks=pytest.mark.soak)],
+    ids=["once", "thirty times"],
+)
 @pytest.mark.timeout(900)  # up to 10 sweeps are started; on a machine with much else to do that takes minutes
-def test_kills_change_nothing(tmp_path: Path, own_folder: Path, rounds: int, workers: int) -> None:
+def test_kills_change_nothing(
+    tmp_path: Path, own_folder: Path, *, moments: tuple[Moment, ...], rounds: int, workers: int
+) -> None:
     """`rounds` kills of the runner at each moment, and `workers` kills of workers in each that measures."""
     db, words = tmp_path / "killed.duckdb", (*WORDS, str(rounds))
     trial = Trial(db, words=words, workers=workers)
     trial.leave_backlog()  # there is something to read from the beginning
-    moments = [*MOMENTS] * rounds
-    trial.random.shuffle(moments)
-    for moment in moments:
+    kills = [*moments] * rounds
+    trial.random.shuffle(kills)
+    for moment in kills:
         trial.round(moment)
-    assert trial.hits.total() >= rounds * (len(MOMENTS) + workers)
+    assert trial.hits.total() >= rounds * (len(moments) + workers)
     assert gone(of_these_sweeps(own_folder)), "no orphans"
     final = run_apart("sweep", *words, db=db)
     assert final.returncode == 0, final.stdout

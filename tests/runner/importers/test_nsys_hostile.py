@@ -1,0 +1,164 @@
+"""Exports and tables that are none, or more than one: refused with a reason, and nothing of them is run."""
+
+import os
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.errors import UsageError
+from runner.importers.files import import_file
+from runner.importers.nsys import export, recordings, tables
+from tests.synthetic.nsys import GEMM, HTML, PID, Made, kernels, made
+from tests.synthetic.nsys_statistics import API_COLUMNS, API_SUM, KERN_SUM
+
+
+def refused(path: Path, content: bytes, *, db: Path) -> str:
+    """The message with which a file is refused; nothing must have been added."""
+    path.write_bytes(content)
+    with pytest.raises(UsageError) as error:
+        import_file(path, db=db)
+    assert not db.exists()
+    assert not db.with_name(db.name + ".spool").exists()
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.sqlite", b"SQLite format 3\0" + bytes(100), "got "),
+        ("a.sqlite", b"SQLite format 3\0" + b"\xff" * 5000, "got "),
+        ("a.nsys-rep", b"\x1f\x8b\x08" + bytes(50), "nsys export --type sqlite a.nsys-rep"),
+        ("a.json", b'{"traceEvents": []}', "it begins with b'{\"traceEvents\": '"),
+        ("a.csv", b"", "got no table"),
+        ("a.csv", b"model,tokens/s\nsmall,2\n", "got a table with the headings “model”, “tokens/s”. Expected what"),
+        ("a.csv", API_SUM.encode(), "headings “Time (%)”, “Total Time (ns)”, “Num Calls”"),
+        ("a.txt", API_COLUMNS.encode(), "got cuda_api_sum with the headings “Time (%)”, “Total Time (ns)”, “Num"),
+        ("a.csv", KERN_SUM.replace("83312000", "-5").encode(), "“-5” in line 6"),
+        ("a.csv", KERN_SUM.replace(",96,", ",1e9,").encode(), "“1e9” in line 6"),
+        ("a.csv", KERN_SUM[: KERN_SUM.index("304322")].encode(), "8 values in line 6"),
+        ("a.csv", b'Total Time (ns),Instances,Name\n1,1,"' + b"x" * 200_000 + b'"\n', "100,000 characters in line 2"),
+    ],
+)  # fmt: skip
+def test_files_that_are_none(tmp_path: Path, name: str, content: bytes, words: str) -> None:
+    assert words in refused(tmp_path / name, content, db=tmp_path / "results.duckdb")
+
+
+def test_databases_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tables; a view or a program in place of a table; half a file; more than anybody records."""
+    db = tmp_path / "results.duckdb"
+
+    def after(*statements: str) -> bytes:
+        path = tmp_path / "made.sqlite"
+        path.unlink(missing_ok=True)
+        with closing(made(path)) as export:
+            for statement in statements:
+                export.connection.execute(statement)
+        return path.read_bytes()
+
+    target = tmp_path / "report.sqlite"
+    other = tmp_path / "other.sqlite"
+    with closing(sqlite3.connect(other)) as connection:
+        connection.execute("CREATE TABLE passwords (id INTEGER, value TEXT)")
+    assert "a database of something else" in refused(target, other.read_bytes(), db=db)
+    drop = "DROP TABLE {}".format
+    assert "a database of something else" in refused(target, after(drop("StringIds")), db=db)
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS start, i AS end, i AS "
+    view = f"CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS {endless} correlationId, i AS demangledName FROM n"
+    dropped = [drop(f"CUPTI_ACTIVITY_KIND_{kind}") for kind in ("KERNEL", "MEMCPY", "MEMSET")]
+    assert "nothing of CUDA was recorded" in refused(target, after(*dropped, view), db=db)
+    whole = after()
+    assert "got " in refused(target, whole[: len(whole) // 2], db=db)
+    empty = [f"DELETE FROM CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY")]
+    assert "nothing ran on a GPU" in refused(target, after(*empty), db=db)
+    for module, name in ((recordings, "LAUNCHES"), (recordings, "RANGES"), (recordings, "KERNELS")):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, 3)
+            assert "more than 3 " in refused(target, whole, db=db)
+    with monkeypatch.context() as patch:
+        patch.setattr(export, "SECONDS", -1.0)
+        many = (
+            "INSERT INTO StringIds SELECT i + 100, 'x' FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 "
+        )
+        slow = after(f"{many} FROM n LIMIT 300000) SELECT i FROM n)", "UPDATE TARGET_INFO_GPU SET name = 'x'",
+                     "INSERT INTO TARGET_INFO_GPU SELECT id, 'x', 1 FROM StringIds")  # fmt: skip
+        assert "s of reading" in refused(target, slow, db=db)
+    with monkeypatch.context() as patch:
+        patch.setattr(tables, "LINES", 5)
+        assert "more than 5 lines" in refused(tmp_path / "a.csv", KERN_SUM.encode(), db=db)
+    long = after(f"UPDATE StringIds SET value = '{'x' * 1_100_000}' WHERE value = '{GEMM}'")
+    assert "string or blob too big" in refused(target, long, db=db)
+
+
+def test_hostile_values_are_only_text_and_numbers(tmp_path: Path) -> None:
+    """Names with markup, control characters and bytes that are no text; times before time began, and for ever."""
+    export = Made(tmp_path / "report.sqlite")
+    export.range(0, 100, HTML)
+    for name in (f"void {HTML}\n\x00\x1b[31m(int)", "y" * 9_000):
+        export.kernel(10, name, runs=200, takes=10)
+    export.connection.execute("UPDATE StringIds SET value = CAST(x'ff41ff' AS TEXT) WHERE value LIKE 'y%'")
+    odd: Any = [(-(2**62), -(2**62) + 5000), (2**62, -(2**62)), (-(2**63), 2**63 - 1)]
+    for start, end in odd:
+        export.add("CUPTI_ACTIVITY_KIND_KERNEL", start, end, 0, 1, 7, 999, PID, 77, 77, None, None)
+    db = tmp_path / "results.duckdb"
+    import_file(export.close(), db=db)
+    found = kernels(db)
+    assert {scope for _, scope, _ in found} == {HTML, ""}
+    assert {name for _, _, name in found} == {f"void {HTML}   [31m(int)", "\ufffdA\ufffd", "unnamed kernel"}
+    assert found["unknown", "", "unnamed kernel"] == (2, round((2**64 - 1 + 5000) / 1e6, 6))
+
+
+@pytest.mark.parametrize("value", ["'abc'", "x'00ff'", "1e300", "'9" + "9" * 30 + "'"])
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [("CUPTI_ACTIVITY_KIND_KERNEL", "globalPid"), ("CUPTI_ACTIVITY_KIND_KERNEL", "start"),
+     ("CUPTI_ACTIVITY_KIND_MEMCPY", "end"), ("CUPTI_ACTIVITY_KIND_RUNTIME", "globalTid"),
+     ("CUPTI_ACTIVITY_KIND_RUNTIME", "start"), ("NVTX_EVENTS", "start"), ("NVTX_EVENTS", "globalTid")],
+)  # fmt: skip
+def test_other_things_than_numbers_are_named(tmp_path: Path, table: str, column: str, value: str) -> None:
+    """SQLite keeps whatever it is given in a column of whole numbers."""
+    export = made(tmp_path / "made.sqlite")
+    export.connection.execute(f"UPDATE {table} SET {column} = {value}")
+    words = refused(tmp_path / "report.sqlite", export.close().read_bytes(), db=tmp_path / "results.duckdb")
+    assert re.search(r"got (text|a blob|a fraction) in \w+\.", words)
+    assert column in words
+    assert "Expected whole numbers there" in words
+
+
+def test_programs_in_place_of_tables_are_not_run(tmp_path: Path) -> None:
+    """Columns that are worked out count as missing, whatever they would say; so does a view that never ends."""
+    export = made(tmp_path / "made.sqlite")
+    export.connection.executescript(
+        "DROP TABLE CUPTI_ACTIVITY_KIND_RUNTIME; DROP TABLE NVTX_EVENTS;"
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (correlationId INTEGER, globalTid INTEGER, "
+        "start INTEGER GENERATED ALWAYS AS ('at ' || correlationId) VIRTUAL);"
+        "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME (correlationId) VALUES (1);"
+        "CREATE VIEW NVTX_EVENTS AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+        "SELECT i AS start, i AS end, i AS globalTid, 'forward' AS text FROM n;"
+        "CREATE VIRTUAL TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE USING fts5(start, end, correlationId);"
+    )
+    db = tmp_path / "results.duckdb"
+    import_file(export.close(), db=db)
+    assert {phase for phase, _, _ in kernels(db)} == {"unknown"}
+    assert sum(took for _, took in kernels(db).values()) == pytest.approx(0.620)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.sqlite")
+    with pytest.raises(UsageError, match="no file but a pipe"):
+        import_file(tmp_path / "pipe.sqlite", db=tmp_path / "results.duckdb")
+
+
+def test_names_and_processes_are_limited_in_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = made(tmp_path / "report.sqlite")
+    path.kernel(5010, GEMM, runs=5450, takes=7, thread=PID + (1 << 24))
+    path.close()
+    limits = {"PROCESSES": "1 processes", "RANGE_CHARACTERS": "1 characters in ranges", "KERNEL_CHARACTERS": "1 char"}
+    for name, words in limits.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(recordings, name, 1)
+            with pytest.raises(UsageError, match=f"more than {words}"):
+                import_file(path.path, db=tmp_path / "results.duckdb")

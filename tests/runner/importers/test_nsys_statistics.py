@@ -1,0 +1,92 @@
+"""What `nsys stats` prints, imported to rows worked out by hand."""
+
+from pathlib import Path
+
+import pytest
+
+from runner.importers.files import import_file
+from tests.command import rows
+from tests.synthetic.nsys import GEMM, kernels
+from tests.synthetic.nsys_statistics import API_COLUMNS, API_SUM, KERN_COLUMNS, KERN_SUM, MEM_SUM, NVTX, columns
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def sums(db: Path) -> dict[str, tuple[float, float]]:
+    """Of a trace without phases: kernel -> calls and time."""
+    return {name: sums for (_, _, name), sums in kernels(db).items()}
+
+
+def test_statistics(tmp_path: Path) -> None:
+    """Sums over all that was recorded: no step, no phase. The host's calls are not kernels; a table that counts the
+    same once more does not count."""
+    db = tmp_path / "results.duckdb"
+    text = API_SUM + KERN_SUM + MEM_SUM + KERN_SUM
+    report = import_file(written(tmp_path / "stats.csv", text), db=db)
+    mul = "void at::native::vectorized_elementwise_kernel<(int)4, MulFunctor<float>>(int, T2, T3)"
+    assert sums(db) == {GEMM: (96, 83.312), mul: (38, 4.968), "[CUDA memcpy Host-to-Device]": (3, 1.5005)}
+    (trace,) = rows(db, "SELECT origin, steps, kernels FROM traces")
+    assert trace == {"origin": "nsys", "steps": None, "kernels": 3}
+    assert report.lines == ("stats.csv: 3 different kernels, 89.781 ms, over all that was recorded.",)
+
+
+def test_statistics_of_everything_and_by_grid(tmp_path: Path) -> None:
+    """cuda_gpu_sum holds kernels and copies; the same kernel of two grids is one; times may bring their unit."""
+    text = (
+        "Time (%),Total Time,Instances,Avg,Med,Min,Max,StdDev,Category,Operation\n"
+        "50,83.312 ms,96,1,1,1,1,0,CUDA_KERNEL,ampere_sgemm_128x64_tn\n"
+        "30,112 μs,1,1,1,1,1,0,CUDA_KERNEL,ampere_sgemm_128x64_tn\n"
+        "20,640 ns,2,1,1,1,1,0,MEMORY_OPER,[CUDA memset]\n"
+    )
+    db = tmp_path / "results.duckdb"
+    import_file(written(tmp_path / "stats.csv", text + KERN_SUM + MEM_SUM), db=db)
+    assert sums(db) == {GEMM: (97, 83.424), "[CUDA memset]": (2, 0.00064)}
+
+
+def test_statistics_in_columns(tmp_path: Path) -> None:
+    """Thousands have separators, names have spaces and no end, and the host's calls are no kernels."""
+    db = tmp_path / "results.duckdb"
+    report = import_file(written(tmp_path / "cuda_gpu_kern_sum.txt", API_COLUMNS + KERN_COLUMNS), db=db)
+    cut = "void at::native::vectorized_elementw…"
+    assert sums(db) == {GEMM: (96, 83.312), cut: (38, 4.968), "[CUDA memcpy Host-to-Device]": (3, 1.5005)}
+    assert report.lines == (
+        "cuda_gpu_kern_sum.txt: 3 different kernels, 89.781 ms, over all that was recorded.",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("as_columns", [False, True])
+def test_statistics_by_range(tmp_path: Path, as_columns: bool) -> None:
+    """nvtx_kern_sum counts a kernel in every range around it: the phases are taken, the steps are the whole, of which
+    the rest is in no phase. Of 4 steps each has 5 products (3 of them in forward), 125 µs together, and 1 copy."""
+    db = tmp_path / "results.duckdb"
+    text = " ** NVTX Range Kernel Summary (nvtx_kern_sum):\n\n" + (columns(NVTX) if as_columns else NVTX)
+    report = import_file(written(tmp_path / "nvtx.txt", text), db=db)
+    assert kernels(db) == {
+        ("forward", "", "gemm"): (3, 0.075), ("unknown", "", "gemm"): (2, 0.050),
+        ("optimizer", "", "copy<int, 4>"): (1, 0.010),
+    }  # fmt: skip
+    assert report.lines == (
+        "nvtx.txt: 3 different kernels, 0.135 ms a step, over 4 steps; 63% of it in a known phase.",
+    )
+
+
+def test_statistics_by_ranges_that_are_no_phase(tmp_path: Path) -> None:
+    """They are ranges of their own; beside the sum of all kernels only as far as they count none more often than it."""
+    nested = "NVTX Range,NVTX Inst,Kern Inst,Total Time (ns),Kernel Name\n:a,1,4,400,gemm\n:b,1,{},300,gemm\n"
+    whole = "\nTime (%),Total Time (ns),Instances,Name\n100,1000,10,gemm\n"
+    expected = {
+        nested.format(3): {("unknown", "a", "gemm"): (4, 0.0004), ("unknown", "b", "gemm"): (3, 0.0003)},
+        nested.format(3) + whole: {
+            ("unknown", "a", "gemm"): (4, 0.0004), ("unknown", "b", "gemm"): (3, 0.0003),
+            ("unknown", "", "gemm"): (3, 0.0003),
+        },
+        nested.format(8) + whole: {("unknown", "", "gemm"): (10, 0.001)},
+    }  # fmt: skip
+    for number, (text, found) in enumerate(expected.items()):
+        db = tmp_path / f"{number}.duckdb"
+        report = import_file(written(tmp_path / f"{number}.csv", text), db=db)
+        assert kernels(db) == found
+        assert ("each range around it" in report.lines[0]) == (number == 0)

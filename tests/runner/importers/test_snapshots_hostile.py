@@ -1,0 +1,191 @@
+"""Pickles that are no snapshot, or more than one: refused with a reason, soon and in little memory."""
+
+import io
+import os
+import pickle
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.analysis.timeline import snapshot
+from runner.analysis.timeline.snapshot import BadSnapshot, recordings
+from runner.errors import UsageError
+from runner.importers.snapshots import importing, reading
+from runner.importers.snapshots.importing import import_snapshot
+from runner.store.spool import Spool
+from tests.synthetic.snapshots import DOCUMENTED, block, event, frames, segment, trace, write
+
+
+class Calls:
+    """Pickles to a call of `os.system`, which would leave a file behind."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return os.system, (f"touch {self.path}",)
+
+
+def deep(depth: int) -> bytes:
+    return pickle.PROTO + b"\x04" + pickle.EMPTY_LIST * depth + pickle.APPEND * (depth - 1) + pickle.STOP
+
+
+def nested_tuple_key(depth: int) -> bytes:
+    """A dictionary whose key is tuples within tuples, each twice in the next: 2^depth to hash."""
+    doubled = pickle.DUP + pickle.TUPLE2
+    return b"\x80\x04" + pickle.EMPTY_DICT + pickle.EMPTY_TUPLE + doubled * depth + pickle.NONE + pickle.SETITEM + b"."
+
+
+def claims(opcode: bytes, size: int) -> bytes:
+    return b"\x80\x04" + opcode + struct.pack("<Q", size) + b"short"
+
+
+def shared(levels: int) -> list[Any]:
+    """A list of ten references to a list of ten references to …: 10^levels items to whoever walks it all."""
+    item: list[Any] = [event("alloc", 1, 64, 8)]
+    for _ in range(levels):
+        item = [item] * 10
+    return item
+
+
+TRACE = [event("alloc", 1, 64, 8)]
+REFUSED: dict[str, tuple[object, str]] = {
+    "a global": (b"cos\nsystem\n.", "names os.system"),
+    "a global by stack": (pickle.dumps(Path), "names pathlib"),
+    "an object elsewhere": (b"\x80\x04P1\n.", "outside of it"),
+    "an extension": (b"\x80\x02\x82\x01.", "no pickle"),
+    "half of one": (pickle.dumps(DOCUMENTED)[:-200], "half of one"),
+    "nothing": (b"", "half of one"),
+    "text": (b"<html><script>alert(1)</script></html>", "no pickle"),
+    "2 GB of text": (claims(pickle.BINUNICODE8, 2**31), "pickle"),
+    "an exabyte": (claims(pickle.BYTEARRAY8, 2**60), "pickle"),
+    "a frame of 2 GB": (claims(pickle.FRAME, 2**31), "pickle"),
+    "a memo of 2^32": (b"\x80\x04" + pickle.NONE + pickle.LONG_BINPUT + b"\xff" * 4 + b".", "needs more memory"),
+    "a number of 10^6 digits": (b"\x80\x04I" + b"9" * 10**6 + b"\n.", "no pickle"),
+    "deep nesting": (deep(1_000_000), "the snapshot that is a list"),
+    "shared references": ({"segments": shared(9), "device_traces": [TRACE]}, "a segment that is a list"),
+    "one trace again and again": ({"segments": [], "device_traces": [TRACE * 1000] * 100_000}, "100000 devices"),
+    "another type": ([1, 2], "the snapshot that is a list"),
+    "no segments": ({"device_traces": []}, "segments that is missing"),
+    "nothing allocated": ({"segments": [], "device_traces": [[]]}, "without a single allocation"),
+    "a size as text": (trace(event("alloc", 1, 64) | {"size": "8"}), "size that is '8'"),
+    "a negative size": (trace(event("alloc", 1, 64, -8)), "size that is negative"),
+    "a size that is true": (trace(event("alloc", 1, 64, True)), "size that is True"),
+    "a huge time": (trace(event("alloc", 2**70, 64, 8)), "time_us that is too large"),
+    "frames of text": (trace(event("alloc", 1, 64, 8, frames="xyz")), "frames that is a str"),
+    "a frame of lists": (
+        trace(event("alloc", 1, 64, 8, frames=[{"name": [], "filename": "", "line": 1}])),
+        "a frame of other types",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_bad_pickle_is_refused_and_nothing_is_added(tmp_path: Path, name: str) -> None:
+    content, reason = REFUSED[name]
+    db = tmp_path / "results.duckdb"
+    with pytest.raises(UsageError) as refused:
+        import_snapshot(write(tmp_path, content), db=db)
+    assert reason in refused.value.got
+    assert refused.value.expected
+    assert refused.value.do
+    assert not db.exists()
+    assert not Spool(db).files()
+
+
+def test_a_call_in_a_pickle_is_not_made(tmp_path: Path) -> None:
+    for content in (Calls(tmp_path / "owned"), {"segments": [], "device_traces": [[Calls(tmp_path / "owned")]]}):
+        with pytest.raises(UsageError, match=r"names posix\.system"):
+            import_snapshot(write(tmp_path, content), db=tmp_path / "results.duckdb")
+        assert not (tmp_path / "owned").exists()
+
+
+def test_a_pickle_that_never_ends_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importing, "READING_SECONDS", 2)
+    with pytest.raises(UsageError, match="more than 2 s"):
+        import_snapshot(write(tmp_path, nested_tuple_key(100)), db=tmp_path / "results.duckdb")
+
+
+def test_a_pickle_that_crashes_its_reader_crashes_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million tuples within each other, hashed: Python's own recursion, without a limit of its own."""
+    deep_key = b"\x80\x04" + pickle.EMPTY_DICT + pickle.EMPTY_TUPLE + pickle.TUPLE1 * 1_000_000 + b"Ns."
+    with pytest.raises(UsageError, match="snapshot"):
+        import_snapshot(write(tmp_path, deep_key), db=tmp_path / "results.duckdb")
+
+
+def test_walking_is_limited_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One list of events for every device: a small pickle, and as many events as devices times events."""
+    many = {"segments": [], "device_traces": [TRACE * 1000] * 200}
+    assert len(recordings(many)) == 200
+    monkeypatch.setattr(snapshot, "MAX_ITEMS", 100_000)
+    with pytest.raises(BadSnapshot, match="more events"):
+        recordings(many)
+
+
+#: Imports its first argument into its second, and prints the most memory in bytes and the seconds of computing that it
+#: and the process that it started took. Linux counts the size of whoever starts a process into that process's peak, so
+#: a small shell starts it, not the tests' own process.
+COSTS = """
+import resource, sys, pathlib
+from runner.importers.files import import_file
+from runner.errors import UsageError
+try:
+    print(import_file(pathlib.Path(sys.argv[1]), db=pathlib.Path(sys.argv[2])).lines[0])
+except UsageError as error:
+    print(error)
+used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+print(sum(one.ru_maxrss for one in used) * (1 if sys.platform == "darwin" else 1024))
+print(sum(one.ru_utime + one.ru_stime for one in used))
+"""
+
+
+@pytest.mark.parametrize(
+    ("events", "reason"), [(5_000_000, "more events and blocks"), (450_000, "more than 400,000 allocations")]
+)
+def test_references_to_one_event_are_refused_soon_and_in_little_memory(
+    tmp_path: Path, events: int, reason: str
+) -> None:
+    """10 MB that refer to one event 5,000,000 times took 14 GB and minutes; the limits hold for the whole import."""
+    path = write(tmp_path, {"segments": [], "device_traces": [TRACE * events]})
+    done = subprocess.run(
+        ["sh", "-c", '"$@"; exit $?', "sh", sys.executable, "-c", COSTS, str(path), str(tmp_path / "results.duckdb")],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    words, most_bytes, seconds = done.stdout.splitlines()
+    assert reason in words
+    assert float(most_bytes) < 2**30
+    assert float(seconds) < 20
+    assert not (tmp_path / "results.duckdb").exists()
+
+
+def test_sums_that_no_64_bits_hold_are_refused(tmp_path: Path) -> None:
+    """Each size is one, but not all of them together: in use at once, or one after the other."""
+    sizes = [event("alloc", at, 64 * at, 2**61) for at in range(8)]
+    blocks = segment(0, *(block(512 * at, 512, "active_allocated", 2**61) for at in range(8)))
+    for content in (trace(*sizes), {"segments": [blocks], "device_traces": []}):
+        with pytest.raises(UsageError, match=r"allocations of [0-9,]+ bytes together"):
+            import_snapshot(write(tmp_path, content), db=tmp_path / "results.duckdb")
+
+
+def test_stacks_are_limited_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few long names in many orders make as many stacks, each longer than all of them."""
+    names = frames(*("x" * 299 + letter for letter in "abcdefgh"))
+    events = [event("alloc", at, 64 * at, 8, frames=names[at % 8 :] + names[: at % 7]) for at in range(56)]
+    monkeypatch.setattr(reading, "MAX_STACK_CHARACTERS", 50_000)
+    with pytest.raises(BadSnapshot, match="stacks of more than 50,000 characters"):
+        reading.read(io.BytesIO(pickle.dumps(trace(*events))))
+
+
+def test_a_file_that_is_too_large_or_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, DOCUMENTED)
+    with pytest.raises(UsageError, match=r"missing\.pickle cannot be read: No such file"):
+        import_snapshot(tmp_path / "missing.pickle", db=tmp_path / "results.duckdb")
+    with pytest.raises(UsageError, match="cannot be read: Is a directory"):
+        import_snapshot(tmp_path, db=tmp_path / "results.duckdb")
+    monkeypatch.setattr(importing, "FILE_BYTES", 100)
+    with pytest.raises(UsageError, match="at most 100"):
+        import_snapshot(path, db=tmp_path / "results.duckdb")
