@@ -1,8 +1,8 @@
 """`kill -9` at any moment loses no finished cell, doubles none and leaves nothing running.
 
 A sweep is killed while it measures, a worker and then the runner; under `make soak` 30 times at random moments, the
-runner and the workers, while it starts, measures and ingests. After each kill of the runner it is started again; in the end its rows must be those that were
-planned, each once.
+runner and the workers, while it starts, measures and ingests. After each kill of the runner it is started again; in the
+end its rows must be those that were planned, each once.
 """
 
 import contextlib
