@@ -144,10 +144,17 @@ def _extracted(file: Path, folder: Path) -> str:
         return "refused"
 
 
+class Files(list[bytes]):
+    """Long ones, which a failed test has in its folder."""
+
+    def __repr__(self) -> str:
+        return f"{len(self)} files"
+
+
 @st.composite
-def changed_files(draw: st.DrawFn, text: str, cell_id: str) -> list[bytes]:
+def changed_files(draw: st.DrawFn, text: str, cell_id: str) -> Files:
     """FILES times the file of a cell, each of another one and with a value or a few bits other than they were."""
-    files = []
+    files = Files()
     for _ in range(FILES):
         document = json.loads(text.replace(cell_id, str(new_id())))
         if draw(st.booleans()):
@@ -171,8 +178,8 @@ def test_spool_files_with_exchanged_values(tmp_path: Path, examples: int) -> Non
 
     @settings(max_examples=max(3, examples // FILES), deadline=None, database=None, derandomize=examples < 100,
               phases=[Phase.generate], suppress_health_check=list(HealthCheck))  # fmt: skip
-    @given(changed_files(text, cell_id))
-    def some(files: list[bytes]) -> None:
+    @given(st.deferred(lambda: changed_files(text, cell_id)))
+    def some(files: Files) -> None:
         shutil.rmtree(Spool(db).folder, ignore_errors=True)
         db.unlink(missing_ok=True)
         Spool(db).folder.mkdir()
