@@ -35,14 +35,14 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def ask(db: Path, query: str, *, seconds: float = 10.0, most_rows: int = 1000) -> Answer:
+def ask(db: Path, query: str, *, seconds: float = 100.0, most_rows: int = 1000) -> Answer:
     with asked(db, query, seconds=seconds, most_rows=most_rows) as question:
         while (answer := question.answer(wait_s=0.1)) is None:
             pass
     return answer
 
 
-def refusal(db: Path, query: str, *, seconds: float = 10.0) -> str:
+def refusal(db: Path, query: str, *, seconds: float = 100.0) -> str:
     with pytest.raises(UsageError) as caught:
         ask(db, query, seconds=seconds)
     return str(caught.value)

@@ -201,8 +201,9 @@ def _ingested(db: Path) -> Counter[str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         before = len(Spool(db).files())
-        while ingest(db, patience_s=5.0):  # one takes what it can in a second
-            pass
+        waiting: list[Path] = []
+        while waiting != (waiting := Spool(db).files()):  # one ingest takes what it can in a second
+            ingest(db, patience_s=5.0)
         with open_reader(db) as con:
             assert keeps(con, "{}")
             assert con.execute("SELECT count(*) FROM runs").fetchone() is not None
