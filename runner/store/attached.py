@@ -60,7 +60,8 @@ def connected(
     without the lock."""
     con = duckdb.connect(config=CONFIG)
     try:
-        paths = [str(file) + ending for file in files for ending in ("", *_LOGS)]
+        # DuckDB follows a link, and asks for what lies beside the file itself.
+        paths = [f"{path}{ending}" for file in files for path in (file, file.resolve()) for ending in ("", *_LOGS)]
         con.execute(f"SET allowed_paths = [{', '.join(map(literal, paths))}]")
         con.execute(f"SET allowed_directories = [{literal(str(folder) + '/') if folder else ''}]")
         for setting in (*limits, *_CONFINED):

@@ -94,6 +94,18 @@ def test_a_path_may_have_any_name(tmp_path: Path) -> None:
     assert counts(db) == (1, 1, 3, 1)
 
 
+def test_a_path_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    elsewhere, db = tmp_path / "disk" / "all.duckdb", tmp_path / "results.duckdb"
+    write_cell(elsewhere)
+    ingest(elsewhere)
+    db.symlink_to(elsewhere)
+    write_cell(db)
+    assert counts(db)[:2] == (2, 2)
+    assert ingest(db) == 1
+    assert counts(elsewhere)[:2] == (2, 2)
+
+
 def test_a_cell_is_seen_once_in_spool_file_and_both(db: Path, tmp_path: Path) -> None:
     step = write_cell(db)
     (waiting,) = Spool(db).files()
