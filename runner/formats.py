@@ -1,18 +1,35 @@
-"""Bytes, times and rates as a person reads them in a terminal.
+"""Numbers, bytes, times and rates as a person reads them, the same in the terminal and on the pages.
 
->>> format_bytes(1.5 * 2**30), format_duration(200), format_quantity(1.24e12, "FLOP")
-('1.5 GiB', '3 min', '1.24 TFLOP')
+>>> format_bytes(1.5 * 2**30), format_duration(200), format_quantity(1.24e12, "FLOP"), format_number(1234.5)
+('1.50 GiB', '3 min', '1.24 TFLOP', '1,230')
 
 Standard library only.
 """
 
+import math
+from collections.abc import Sequence
 
-def format_bytes(number: float) -> str:
-    """Bytes with a binary prefix: `1.5 GiB`."""
-    for power, prefix in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if number >= 2**power:
-            return f"{number / 2**power:.3g} {prefix}"
-    return f"{number:.0f} B"
+_UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+
+
+def format_number(value: float) -> str:
+    """Three significant digits, without an exponent: 0.0123, 4.56, 78.9, 1,230."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.{max(0, 2 - math.floor(math.log10(abs(rounded))))}f}"
+
+
+def unit_for(sizes: Sequence[float]) -> tuple[int, str]:
+    """How many bytes the unit of a chart has, and its name: the one that suits the largest."""
+    largest = max(sizes, default=0)
+    return next((found for found in _UNITS if largest >= found[0]), (1, "bytes"))
+
+
+def format_bytes(size: float) -> str:
+    """Bytes with three digits and a binary prefix: `1.50 GiB`."""
+    factor, unit = unit_for([abs(size)])
+    return f"{format_number(size / factor)} {unit}" if factor > 1 else f"{size:,.0f} {unit}"
 
 
 def format_duration(seconds: float) -> str:
@@ -27,5 +44,10 @@ def format_quantity(number: float, unit: str) -> str:
     """A number with an SI prefix: `1.24 TFLOP`."""
     for power, prefix in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
         if abs(number) >= 10**power:
-            return f"{number / 10**power:.3g} {prefix}{unit}"
-    return f"{number:.3g} {unit}"
+            return f"{format_number(number / 10**power)} {prefix}{unit}"
+    return f"{format_number(number)} {unit}"
+
+
+def format_times(ratio: float) -> str:
+    """How many times, without a direction: `1.25×` for 1.25 and for 0.8."""
+    return f"{format_number(max(ratio, 1 / ratio))}×"

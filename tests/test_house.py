@@ -31,7 +31,7 @@ RUNNER_MAY = {
     "schema": {"errors"},
     "results": {"schema"},
     "job": {"errors", "schema"},
-    "analysis": {"errors", "results", "schema"},
+    "analysis": {"errors", "formats", "results", "schema"},
     "models": {"analysis", "errors", "schema"},
     "measure": {"analysis", "errors", "job", "models", "schema"},
     "experiments": {"analysis", "errors", "formats", "schema"},
@@ -43,7 +43,7 @@ RUNNER_MAY = {
 }
 #: Where torch lives, and what pages may know of the runner.
 WITH_TORCH = {"engines", "measure", "models"}
-PAGES_MAY = {"analysis", "errors", "experiments", "plan", "results", "schema", "store", "visible"}
+PAGES_MAY = {"analysis", "errors", "experiments", "formats", "plan", "results", "schema", "store", "visible"}
 
 
 def imported(path: Path) -> Iterator[str]:

@@ -10,12 +10,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pages.figures.bytes import in_unit
-from pages.figures.frame import number, raised
-from pages.ui.answers import slope, way_of
+from pages.figures.frame import raised
+from pages.ui.answers import slope
 from runner.analysis.compare.pairs import measured_unlike, unusual
+from runner.analysis.compare.speedups import way_of
+from runner.formats import format_bytes, format_number
+from runner.results import Attended
 from runner.schema import AttentionCell, Phase
-from runner.store.queries.attention import Attended
 
 #: How many of the longest sequences the exponent is fitted over.
 LONGEST = 3
@@ -96,15 +97,15 @@ def answer(cells: Sequence[Attended]) -> str:
     if beside:
         quickest = min(beside, key=_total_ms)
         ratio = _total_ms(longest) / _total_ms(quickest)
-        pace = f"{number(ratio)}× as fast" if ratio >= 1 else f"{number(1 / ratio)}× as slow"
+        pace = f"{format_number(ratio)}× as fast" if ratio >= 1 else f"{format_number(1 / ratio)}× as slow"
         parts.append(f"; **{way_of(quickest.cell)}**, the quickest other way, {_costs(quickest)} ({pace})")
     return "".join(parts) + "." + _memory_words(longest, cells)
 
 
 def _costs(cell: Attended, *, name: bool = False) -> str:
-    held = f" and {in_unit(cell.peak_allocated_bytes)} at its peak" if cell.peak_allocated_bytes else ""
+    held = f" and {format_bytes(cell.peak_allocated_bytes)} at its peak" if cell.peak_allocated_bytes else ""
     verb = f"{way_of(cell.cell)} takes " if name else ""
-    return f"{verb}**{number(_total_ms(cell))} ms** forward and backward{held}"
+    return f"{verb}**{format_number(_total_ms(cell))} ms** forward and backward{held}"
 
 
 def _total_ms(cell: Attended) -> float:
@@ -122,7 +123,8 @@ def _memory_words(longest: Attended, cells: Sequence[Attended]) -> str:
     first = min(lost, key=lambda cell: cell.cell.seq_len)
     out = f"**{way_of(first.cell)} runs out at {first.cell.seq_len:,} tokens**"
     if first.predicted_peak_bytes and first.limit_bytes:
-        out += f": it would need {in_unit(first.predicted_peak_bytes)} of the {in_unit(first.limit_bytes)} there are"
+        needed, there = format_bytes(first.predicted_peak_bytes), format_bytes(first.limit_bytes)
+        out += f": it would need {needed} of the {there} there are"
     return f"{grows}; {out}." if grows else f" {out}."
 
 

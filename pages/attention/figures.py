@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from pages.figures.bytes import in_unit, unit_for
 from pages.figures.colors import RED, color_of
 from pages.figures.frame import layout
 from pages.figures.rows import BAR, beside
+from runner.formats import format_bytes, unit_for
 
 
 def worked_sum_bars(tensors: Sequence[tuple[str, str, int]], *, limit_bytes: int | None) -> go.Figure:
@@ -31,7 +31,7 @@ def worked_sum_bars(tensors: Sequence[tuple[str, str, int]], *, limit_bytes: int
         figure.add_vline(x=limit_bytes / factor, line={"color": RED, "width": 1.6, "dash": "dash"})
         figure.add_annotation(
             x=limit_bytes / factor, y=1, yref="paper", yanchor="bottom", showarrow=False, xanchor="right",
-            text=f"there are {in_unit(limit_bytes)}", font={"color": RED, "size": 12},
+            text=f"there are {format_bytes(limit_bytes)}", font={"color": RED, "size": 12},
         )  # fmt: skip
     figure.update_layout(**layout(height=90 + 36 * len(names), state="worked-sum", legend=False), margin_t=28)
     figure.update_xaxes(title=f"Alive at the peak ({unit})", rangemode="tozero",
@@ -39,5 +39,5 @@ def worked_sum_bars(tensors: Sequence[tuple[str, str, int]], *, limit_bytes: int
     ends = (len(names) - 0.5, -0.5)
     figure.update_yaxes(range=ends, tickvals=list(range(len(names))), ticktext=names, automargin=True, showgrid=False,
                         zeroline=False, ticks="")  # fmt: skip
-    beside(figure, {at: in_unit(size) for at, size in enumerate((*sizes, total))}, ends=ends)
+    beside(figure, {at: format_bytes(size) for at, size in enumerate((*sizes, total))}, ends=ends)
     return figure

@@ -9,13 +9,13 @@ from typing import Any
 import streamlit as st
 
 from pages.attention.figures import worked_sum_bars
-from pages.figures.bytes import in_unit
-from pages.ui.answers import way_of
 from pages.ui.card import Card, draw
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
+from runner.analysis.compare.speedups import way_of
 from runner.analysis.costs.attention import worked_sum
-from runner.store.queries.attention import Attended
+from runner.formats import format_bytes
+from runner.results import Attended
 
 
 def draw_worked_sum(frame: Frame, cells: Sequence[Attended]) -> None:
@@ -32,7 +32,7 @@ def draw_worked_sum(frame: Frame, cells: Sequence[Attended]) -> None:
     words = worked_words(first, tensors)
     say(frame, words, of_cells(frame, [first]), key="worked-sum")
     total = sum(size for _, _, size in tensors)
-    rows = [{"Tensor": name, "Formula": formula, "Bytes": size, "Size": in_unit(size), "Share": size / total}
+    rows = [{"Tensor": name, "Formula": formula, "Bytes": size, "Size": format_bytes(size), "Share": size / total}
             for name, formula, size in (*tensors, ("all together", "", total))]  # fmt: skip
     asked = [first.cell]
     draw(
@@ -56,13 +56,16 @@ def worked_words(cell: Attended, tensors: Sequence[tuple[str, str, int]]) -> str
     total = sum(size for _, _, size in tensors)
     squares = [size for _, formula, size in tensors if "B × S²" in formula]
     largest = max(size for _, _, size in tensors)
-    words = f"{way_of(cell.cell)} over {cell.cell.seq_len:,} tokens needs **{in_unit(total)}**"
+    words = f"{way_of(cell.cell)} over {cell.cell.seq_len:,} tokens needs **{format_bytes(total)}**"
     if squares:
         many = "one tensor" if len(squares) == 1 else f"{len(squares)} tensors"
-        words += f"; {many} of B × S² numbers, up to {in_unit(largest)} each, make {sum(squares) / total:.0%} of it"
+        words += (
+            f"; {many} of B × S² numbers, up to {format_bytes(largest)} each, make {sum(squares) / total:.0%} of it"
+        )
     if cell.limit_bytes:
-        words += f". There are **{in_unit(cell.limit_bytes)}**"
+        words += f". There are **{format_bytes(cell.limit_bytes)}**"
     if cell.asked_bytes and cell.in_use_bytes:
         where = f" in {cell.failed_phase}" if cell.failed_phase else ""
-        words += f": with {in_unit(cell.in_use_bytes)} in use, {in_unit(cell.asked_bytes)} more were refused{where}"
+        in_use, asked = format_bytes(cell.in_use_bytes), format_bytes(cell.asked_bytes)
+        words += f": with {in_use} in use, {asked} more were refused{where}"
     return words + "."

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pages.ui.chosen import most_common
-from runner.store.queries.attention import Attended
+from runner.results import Attended
 
 #: What else may tell cells apart: a chooser only where there is a choice.
 RARE = {"batch": "Batch", "cache": "L2 cache"}

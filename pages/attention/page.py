@@ -17,7 +17,8 @@ from pages.ui.frontier import draw_frontier
 from pages.ui.markdown import restrict
 from pages.ui.samples import draw_attention_samples
 from pages.ui.trust import draw_trust
-from runner.store.queries.attention import Attended, attention_cells
+from runner.results import Attended
+from runner.store.queries.attention import attention_cells
 
 
 def page(frame: Frame) -> None:

@@ -11,14 +11,14 @@ import streamlit as st
 from pages.attention.answers import Value, growth_sentence, milliseconds
 from pages.figures.frame import WORDS, title_of
 from pages.figures.scaling import Axis, ScalingPoint, scaling_lines
-from pages.ui.answers import way_of
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.pin import pin
+from runner.analysis.compare.speedups import way_of
+from runner.results import Attended
 from runner.schema import TABLES, Phase
-from runner.store.queries.attention import Attended
 
 _PHASES: dict[str, Phase] = {"both": "forward_backward", "forward": "forward", "backward": "backward"}
 _BYTES = {

@@ -6,8 +6,8 @@ Only cells that differ in nothing but the way are compared: shape, precision, ma
 were measured agree.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from pages.attention.answers import place_of, ways
 from pages.attention.scaling import asked_of
 from pages.figures.frame import WORDS
 from pages.figures.speedups import SpeedupDot, speedup_dots
-from pages.ui.answers import Ratio, caveat, in_words, spread, way_of
+from pages.ui.answers import caveat, in_words, spread
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen, rows_of
 from pages.ui.comparison import MOST_PLACES
@@ -25,16 +25,13 @@ from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
 from pages.ui.pin import pin
-from runner.analysis.compare.pairs import closest, measured_unlike, preference
-from runner.analysis.statistics import ratio_interval
-from runner.results import Rounds
-from runner.schema import TABLES, Phase
-from runner.store.queries.attention import Attended, attention_cells, attention_samples
-from runner.store.queries.latest import Rows
+from runner.analysis.compare.speedups import Speedup, Speedups, Unpaired, compare, way_of
+from runner.results import Attended
+from runner.schema import TABLES
+from runner.store.queries.attention import attention_cells, attention_samples
+from runner.store.queries.selection import Selection
 
 Kind = Literal["fused", "compiled"]
-Samples = Mapping[tuple[str, str], Mapping[Phase, Rounds]]
-_COMPARED: tuple[Phase, ...] = ("forward", "backward", "step")
 _TITLES: dict[Kind, str] = {
     "fused": "Is another implementation faster than the naive one?",
     "compiled": "Is compiled attention faster than eager?",
@@ -49,15 +46,6 @@ _MISSING: dict[Kind, str] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pair:
-    """Two cells that differ in the way alone; `ratios` are base over other by phase, with intervals."""
-
-    base: Attended
-    other: Attended
-    ratios: dict[Phase, Ratio]
-
-
 def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> None:
     """A heading, the answer, the dots, and what could not be compared."""
     st.header(restrict(_TITLES[kind]), anchor=kind)
@@ -69,13 +57,13 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
     variant = chosen(f"{kind}-way", "Compared", names, default="sdpa-flash" if "sdpa-flash" in names else usual)
     baseline = "naive" if kind == "fused" else variant.split(" · ")[0]
     asked_for = {_partner(cell) for cell in cells}
-    pairs, left_out = frame.ask(_compared, rows_of(frame), (baseline, variant))
-    pairs = [pair for pair in pairs if _partner(pair.base) in asked_for]
-    left_out = [(cell, reason) for cell, reason in left_out if _partner(cell) in asked_for]
+    compared = frame.ask(_compared, rows_of(frame), baseline, variant)
+    pairs = [found for found in compared.speedups if _partner(found.base) in asked_for]
+    left_out = [_why(item) for item in compared.left_out if _partner(item.cell) in asked_for]
     words = _answer(pairs, left_out, baseline=baseline, variant=variant)
-    sides = [side for pair in pairs for side in (pair.base, pair.other)]
+    sides = list({id(side): side for pair in pairs for side in (pair.base, pair.other)}.values())
     say(frame, words, of_cells(frame, sides), key=f"{kind}-speedup")
-    dots = [dot for pair in pairs for dot in _dots(pair)]
+    dots = [_dot(found) for found in pairs]
     dots += [
         SpeedupDot(place=place_of(cell.cell), size="", phase="step", cell_id=str(cell.cell_id),
                    failure=f"{way_of(cell.cell)} {WORDS[cell.status]}")
@@ -95,7 +83,7 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
                 note="One line a pair of cells that differ in nothing else. Bars are 95% intervals, by bootstrap over "
                 "rounds and samples; one that crosses 1× may be chance. Click a dot to see the cell's samples.",
                 alt=f"Speedups as dots on a log axis. {words}",
-                rows=[row for pair in pairs for row in _rows(pair)],
+                rows=[_row(found) for found in pairs],
                 cells=asked,
             ),
             lambda: speedup_dots([dot for dot in dots if dot.place in shown], variant=variant),
@@ -114,35 +102,12 @@ def _variants(cells: Sequence[Attended], kind: Kind) -> list[str]:
     return [way for way in present if " · " not in way and way != "naive"] if "naive" in present else []
 
 
-def _compared(path: Path, of: Rows, ways: tuple[str, str]) -> tuple[list[Pair], list[tuple[Attended, str]]]:
+def _compared(path: Path, of: Selection, baseline: str, variant: str) -> Speedups[Attended]:
     """All pairs in the file, worked out once for each state of the data, whatever is chosen on the page."""
-    return compare(attention_cells(path, of, settled=False), attention_samples(path, of), ways=ways)
-
-
-def compare(
-    cells: Sequence[Attended], samples: Samples, *, ways: tuple[str, str]
-) -> tuple[list[Pair], list[tuple[Attended, str]]]:
-    """All pairs of the two ways, and the cells that are in none, with the reason. `cells` are those of every effort."""
-    questions: dict[tuple[object, ...], dict[str, list[Attended]]] = {}
-    for cell in cells:
-        sides = questions.setdefault(_partner(cell), {way: [] for way in ways})
-        if way_of(cell.cell) in sides:
-            sides[way_of(cell.cell)].append(cell)
-    pairs, left_out = [], []
-    for bases, others in ((sides[ways[0]], sides[ways[1]]) for sides in questions.values()):
-        if not bases or not others:
-            if alone := bases or others:
-                left_out.append((max(alone, key=preference), f"not measured as {ways[1 if bases else 0]}"))
-            continue
-        base, other = closest(bases, others)
-        if unlike := measured_unlike(base.cell, other.cell):
-            left_out.append((other, f"measured with {unlike} ({ways[0]} against {ways[1]})"))
-        elif base.status != "ok" or other.status != "ok":
-            bad = [cell for cell in (base, other) if cell.status != "ok"]
-            left_out.append((bad[0], ", ".join(f"{way_of(c.cell)} {WORDS[c.status]}" for c in bad)))
-        else:
-            pairs.append(Pair(base=base, other=other, ratios=_ratios(base, other, samples)))
-    return sorted(pairs, key=lambda pair: (pair.base.cell.d_head, pair.base.cell.seq_len)), left_out
+    cells, samples = attention_cells(path, replace(of, settled=False)), attention_samples(path, of)
+    found = compare(cells, samples, axis="way", baseline=baseline, variant=variant)
+    found.speedups.sort(key=lambda pair: (pair.base.cell.d_head, pair.base.cell.seq_len))
+    return found
 
 
 def _partner(cell: Attended) -> tuple[object, ...]:
@@ -152,34 +117,28 @@ def _partner(cell: Attended) -> tuple[object, ...]:
     return (cell.machine, cell.torch, *rest)
 
 
-def _ratios(base: Attended, other: Attended, samples: Samples) -> dict[Phase, Ratio]:
-    rounds = [samples.get((cell.machine, cell.cell_key), {}) for cell in (base, other)]
-    found = {}
-    for phase in _COMPARED:
-        if phase in rounds[0] and phase in rounds[1]:
-            ratio = ratio_interval(rounds[0][phase], rounds[1][phase])
-            found[phase] = (ratio.ratio, ratio.low, ratio.high)
-    return found
+def _why(item: Unpaired[Attended]) -> tuple[Attended, str]:
+    """The cell that says why there is no pair, and why."""
+    if not item.failed:
+        return item.cell, item.reason
+    return item.failed[0], ", ".join(f"{way_of(cell.cell)} {WORDS[cell.status]}" for cell in item.failed)
 
 
-def _dots(pair: Pair) -> list[SpeedupDot]:
-    return [
-        SpeedupDot(place=place_of(pair.base.cell), size="", phase=phase, cell_id=str(pair.other.cell_id),
-                   ratio=ratio, low=low, high=high)
-        for phase, (ratio, low, high) in pair.ratios.items()
-    ]  # fmt: skip
+def _dot(found: Speedup[Attended]) -> SpeedupDot:
+    return SpeedupDot(place=place_of(found.base.cell), size="", phase=found.phase, cell_id=str(found.other.cell_id),
+                      ratio=found.ratio, low=found.low, high=found.high)  # fmt: skip
 
 
-def _rows(pair: Pair) -> list[dict[str, Any]]:
-    return [
-        {**asked_of(pair.other), "Baseline": way_of(pair.base.cell), "Phase": WORDS[phase], "Speedup (×)": ratio,
-         "Low (×)": low, "High (×)": high}
-        for phase, (ratio, low, high) in pair.ratios.items()
-    ]  # fmt: skip
+def _row(found: Speedup[Attended]) -> dict[str, Any]:
+    return {**asked_of(found.other), "Baseline": way_of(found.base.cell), "Phase": WORDS[found.phase],
+            "Speedup (×)": found.ratio, "Low (×)": found.low, "High (×)": found.high}  # fmt: skip
 
 
-def _answer(pairs: Sequence[Pair], left_out: Sequence[tuple[Attended, str]], *, baseline: str, variant: str) -> str:
-    found = [pair.ratios["step"] for pair in pairs if "step" in pair.ratios]
+def _answer(
+    pairs: Sequence[Speedup[Attended]], left_out: Sequence[tuple[Attended, str]], *, baseline: str, variant: str
+) -> str:
+    whole = [pair for pair in pairs if pair.phase == "step"]
+    found = [(pair.ratio, pair.low, pair.high) for pair in whole]
     if not found:
         reason = next((f": {reason}" for _, reason in left_out if not reason.startswith("not measured")), "")
         if reason:
@@ -187,7 +146,7 @@ def _answer(pairs: Sequence[Pair], left_out: Sequence[tuple[Attended, str]], *, 
         return f"No cell here was measured both as {baseline} and as {variant}."
     times, word = in_words(found)
     start = f"**{variant}** is **{times}× {word}** than {baseline}, forward and backward {spread(found)}"
-    said = caveat([(pair.base.cell, pair.other.cell) for pair in pairs])
+    said = caveat([(pair.base.cell, pair.other.cell) for pair in whole])
     rest = f" {said}" if said else ""
     if len(found) == 1:
         return f"{start}.{rest}"

@@ -8,17 +8,17 @@ from typing import Any
 
 import streamlit as st
 
-from pages.figures.bytes import in_unit
 from pages.figures.tensors import fine
-from pages.ui.answers import way_of
 from pages.ui.card import Card
 from pages.ui.chosen import picked
 from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame
 from pages.ui.tensors import draw_tensors, tensor_rows, tensor_words
+from runner.analysis.compare.speedups import way_of
 from runner.analysis.costs import attention as accounting
 from runner.analysis.costs.tensors import beside
-from runner.store.queries.attention import Attended
+from runner.formats import format_bytes
+from runner.results import Attended
 from runner.store.queries.memory import saved_tensors
 
 
@@ -61,7 +61,9 @@ def _label(cell: Attended) -> str:
 
 
 def _against(found: int, predicted: int) -> str:
-    return "as predicted" if found == predicted else f"{fine(found / predicted)}× the predicted {in_unit(predicted)}"
+    return (
+        "as predicted" if found == predicted else f"{fine(found / predicted)}× the predicted {format_bytes(predicted)}"
+    )
 
 
 def total_words(cell: Attended, device: Any) -> str:
@@ -72,7 +74,9 @@ def total_words(cell: Attended, device: Any) -> str:
     peak = sum(size for _, _, size in worked)
     totals = (("in use before backward", cell.before_backward_bytes, between),
               ("at the peak", cell.peak_allocated_bytes, peak))  # fmt: skip
-    parts = [f"**{in_unit(found)}** {name}, {_against(found, predicted)}" for name, found, predicted in totals if found]
+    parts = [
+        f"**{format_bytes(found)}** {name}, {_against(found, predicted)}" for name, found, predicted in totals if found
+    ]
     largest = sorted(worked, key=lambda item: -item[2])[:3]
-    most = ", ".join(f"{name} {in_unit(size)}" for name, _, size in largest)
+    most = ", ".join(f"{name} {format_bytes(size)}" for name, _, size in largest)
     return f"{'; '.join(parts) or 'Nothing was counted'}. At the peak, the largest by the formula: {most}."

@@ -11,15 +11,14 @@ from typing import Any
 import streamlit as st
 
 from pages.compare.figures import Mover, RatioDot, movers, ratio_dots
-from pages.figures.bytes import in_unit
-from pages.figures.frame import escape_text, number
+from pages.figures.frame import escape_text
 from pages.ui.card import Card, draw
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
 from pages.ui.pin import pin
 from runner.analysis.compare.verdict import NOISE, LeftOut, Pair, Verdict
 from runner.analysis.compare.verdict import movers as moved
-from runner.analysis.compare.verdict_words import change, sentence, short_titles, words_of
+from runner.analysis.compare.verdict_words import amount, change, sentence, short_titles, words_of
 from runner.schema.titles import title
 
 #: More lines than these are not one picture any more.
@@ -142,13 +141,9 @@ def _in_two_lines(name: str) -> str:
 def _dot(verdict: Verdict, item: Pair | LeftOut, *, place: str) -> RatioDot:
     if isinstance(item, LeftOut):
         return RatioDot(place=place, cell_id="", failure=escape_text(item.reason))
-    values = " → ".join(_amount(verdict, side.value) for side in (item.a, item.b))
+    values = " → ".join(amount(verdict, side.value) for side in (item.a, item.b))
     return RatioDot(place=place, cell_id=str(item.b.cell_id), outcome=item.outcome, ratio=item.ratio, low=item.low,
                     high=item.high, values=values)  # fmt: skip
-
-
-def _amount(verdict: Verdict, value: float) -> str:
-    return in_unit(value) if verdict.table == "memory" else f"{number(value)} ms"
 
 
 def _row(verdict: Verdict, pair: Pair) -> dict[str, Any]:

@@ -15,9 +15,10 @@ import plotly.graph_objects as go
 
 from pages.figures.bytes import binary_axis
 from pages.figures.colors import BLUE, FAINT, FAINTER, ORANGE, QUIET, RED
-from pages.figures.frame import interval, layout, log_ticks, number
+from pages.figures.frame import interval, layout, log_ticks
 from pages.figures.ratios import left_end, ratio_axis
 from pages.figures.rows import folded, row_pixels
+from runner.formats import format_number
 
 Outcome = Literal["better", "worse", "same"]
 _LOOKS: Mapping[Outcome, tuple[str, str]] = {
@@ -178,4 +179,4 @@ def _errors(rows: Sequence[RatioDot]) -> dict[str, Any]:
 
 def _hover(row: RatioDot) -> str:
     sure = f"<br>95% interval {interval(row.low, row.high, unit='×')}" if row.low else ""
-    return f"<b>{row.place}</b><br>{row.values}<br>A / B {number(row.ratio)}×{sure}"
+    return f"<b>{row.place}</b><br>{row.values}<br>A / B {format_number(row.ratio)}×{sure}"

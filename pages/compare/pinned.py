@@ -3,6 +3,7 @@
 draw_pinned(frame, verdict)
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import streamlit as st
@@ -10,8 +11,9 @@ import streamlit as st
 from pages.ui.frame import Frame
 from pages.ui.samples import draw_attention_samples, draw_samples
 from runner.analysis.compare.verdict import Pair, Verdict
-from runner.store.queries.attention import Attended, attention_cells
-from runner.store.queries.latest import Rows
+from runner.results import Attended
+from runner.store.queries.attention import attention_cells
+from runner.store.queries.selection import Selection
 from runner.store.queries.steps import find
 
 
@@ -27,11 +29,11 @@ def draw_pinned(frame: Frame, verdict: Verdict) -> None:
         _draw_attention(frame, pair)
 
 
-def _every_effort(path: Path, of: Rows) -> list[Attended]:
-    return attention_cells(path, of, settled=False)
+def _every_effort(path: Path, of: Selection) -> list[Attended]:
+    return attention_cells(path, replace(of, settled=False))
 
 
 def _draw_attention(frame: Frame, pair: Pair) -> None:
     ids = (pair.b.cell_id, pair.a.cell_id)
-    cells = [cell for side in (pair.b, pair.a) for cell in frame.ask(_every_effort, Rows(run=side.run_id))]
+    cells = [cell for side in (pair.b, pair.a) for cell in frame.ask(_every_effort, Selection(run=side.run_id))]
     draw_attention_samples(frame, [cell for cell in cells if cell.cell_id in ids])

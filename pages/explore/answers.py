@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from pages.explore.axes import MACHINE, SIZE, Value, is_numeric, label_of, value_of, varying
 from pages.explore.choose import Asked
 from pages.explore.magnitude import SHARE, in_fitting_unit
-from pages.figures.frame import WORDS, number, raised
+from pages.figures.frame import WORDS, raised
 from pages.ui.answers import slope
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal
 from runner.analysis.compare.pairs import unusual
+from runner.formats import format_number
+from runner.results import Explored
 from runner.schema.axes import SHAPE
-from runner.store.queries.explore import Explored, Measure
+from runner.store.queries.explore import Measure
 
 #: Axes whose values say what they are.
 _BARE = (SIZE, MACHINE, "implementation", "mode", "precision", "backend")
@@ -74,7 +76,7 @@ def _extremes(frame: Frame, asked: Asked, done: Sequence[Explored], measure: Mea
 
 
 def _times(ratio: float) -> str:
-    return f"{ratio:,.0f}×" if ratio >= 100 else f"{number(ratio)}×"
+    return f"{ratio:,.0f}×" if ratio >= 100 else f"{format_number(ratio)}×"
 
 
 def place_of(frame: Frame, asked: Asked, row: Explored, *, also: Sequence[str] = ()) -> str:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pages.ui.frame import Frame
+from runner.results import Explored
 from runner.schema import TABLES, Shape
 from runner.schema.axes import SHAPE
-from runner.store.queries.explore import Explored
 
 SIZE, MACHINE = "size", "machine"
 #: A value on an axis: a number as it is, anything else in words.

@@ -12,11 +12,11 @@ from pages.ui.chosen import rows_of
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
 from pages.ui.samples import draw_attention_samples, draw_samples
+from runner.results import Explored
 from runner.schema import TABLES
 from runner.schema.titles import title
 from runner.store.queries import explore
 from runner.store.queries.attention import attention_cells
-from runner.store.queries.explore import Explored
 
 
 def pinned(rows: Sequence[Explored]) -> Explored | None:

@@ -15,9 +15,10 @@ from pages.explore.figures import Scale
 from pages.figures.frame import WORDS
 from pages.ui.chosen import chosen, most_common, picked
 from pages.ui.frame import Frame
+from runner.results import Explored
 from runner.schema import TABLES, Shape
 from runner.schema.axes import SHAPE
-from runner.store.queries.explore import KINDS, Explored, Measure, Wanted, measures
+from runner.store.queries.explore import KINDS, Measure, Wanted, measures
 from runner.store.queries.tables import sizes
 
 NOTHING, ALL = "nothing", "all of them"

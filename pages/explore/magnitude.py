@@ -6,8 +6,7 @@ in_fitting_unit(0.042, "ms")             # '42.0 µs'
 
 from collections.abc import Sequence
 
-from pages.figures.bytes import unit_for
-from pages.figures.frame import number
+from runner.formats import format_number, unit_for
 
 #: The unit of a share, which the schema stores as a plain number.
 SHARE = "share"
@@ -35,5 +34,5 @@ def fitting(values: Sequence[float], unit: str) -> tuple[float, str]:
 def in_fitting_unit(value: float, unit: str) -> str:
     """One number with three digits and its unit."""
     factor, name = fitting([value], unit)
-    said = f"{value / factor:.2e}" if 0 < abs(value / factor) < 1e-3 else number(value / factor)
+    said = f"{value / factor:.2e}" if 0 < abs(value / factor) < 1e-3 else format_number(value / factor)
     return f"{said}{'' if name in ('%', '') else ' '}{name}"

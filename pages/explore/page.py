@@ -15,8 +15,9 @@ from pages.ui.evidence import Among, of_cells, say
 from pages.ui.frame import Frame, Page
 from pages.ui.pin import pin
 from pages.ui.states import no_rows
+from runner.results import Explored
 from runner.schema.titles import title
-from runner.store.queries.explore import Explored, Measure, Wanted, explored
+from runner.store.queries.explore import Measure, Wanted, explored
 
 
 def page(frame: Frame) -> None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from pages.figures.colors import BLUE, BROWN, QUIET, RED, SLATE, STRONG, tint
-from pages.figures.frame import WORDS, layout, number, title_of
+from pages.figures.frame import WORDS, layout, title_of
+from runner.formats import format_number
 
 #: In the order of their color: nobody asked, only skipped, failed, measured in part, measured.
 _LEVELS = (
@@ -134,7 +135,7 @@ def _text(tile: CoverageTile | None) -> str:
     ended = f"✕ {', '.join(tile.failures)}" if tile.failures else ""
     if not tile.ok:
         return ended
-    value = tile.value or (number(tile.median_ms) if tile.median_ms else "✓")
+    value = tile.value or (format_number(tile.median_ms) if tile.median_ms else "✓")
     return " ".join(part for part in (value, ended) if part)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from runner.formats import format_number
 from runner.schema import TABLES
 
 #: What charts write themselves. Plotly also knows links, and styles that may name an address.
@@ -101,14 +102,6 @@ def layout(*, height: int, state: str, legend: bool = True) -> dict[str, Any]:
     }
 
 
-def number(value: float) -> str:
-    """Three significant digits, without an exponent: 0.0123, 4.56, 78.9, 1,230."""
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
-    rounded = float(f"{value:.3g}")
-    return f"{rounded:,.{max(0, 2 - math.floor(math.log10(abs(rounded))))}f}"
-
-
 def power_of_ten(exponent: int) -> str:
     """`10⁻⁸`, in letters as large as those of other ticks; 1 is itself."""
     return f"10{raised(str(exponent))}" if exponent else "1"
@@ -144,16 +137,16 @@ def interval(low: float | None, high: float | None, *, unit: str = "") -> str:
     if low is None or high is None:
         return "no interval: too few samples"
     gap = " " if unit.isalpha() else ""
-    if low < high and number(low) == number(high):
+    if low < high and format_number(low) == format_number(high):
         last = 10.0 ** (math.floor(math.log10(high)) - 2)
         low, high = math.floor(low / last) * last, math.ceil(high / last) * last
-    return f"{number(low)}–{number(high)}{gap}{unit}"
+    return f"{format_number(low)}–{format_number(high)}{gap}{unit}"
 
 
 def small_number(value: float) -> str:
     """Three digits, as a power of ten where it is small: 0.00781, 9.54×10⁻⁷."""
     if value == 0 or value >= 1e-4:
-        return number(value)
+        return format_number(value)
     digits, exponent = f"{value:.2e}".split("e")
     return f"{digits}×{power_of_ten(int(exponent))}"
 
@@ -162,4 +155,4 @@ def relative_error(error: float | None) -> str:
     """A relative error as a reader takes it in: `0.470%`, `3.40×10⁻⁷`, `unknown`."""
     if error is None:
         return "unknown"
-    return f"{number(100 * error)}%" if error >= 1e-5 or error == 0 else small_number(error)
+    return f"{format_number(100 * error)}%" if error >= 1e-5 or error == 0 else small_number(error)

@@ -13,8 +13,9 @@ from typing import Any, Literal
 import plotly.graph_objects as go
 
 from pages.figures.colors import FAINT, QUIET, RED, color_of
-from pages.figures.frame import WORDS, interval, label_of, layout, number, title_of, unit_of
+from pages.figures.frame import WORDS, interval, label_of, layout, title_of, unit_of
 from pages.figures.rows import BAR, chart_pixels, under_headings
+from runner.formats import format_number
 from runner.schema import Phase
 
 View = Literal["time", "share", "scaling"]
@@ -110,7 +111,7 @@ def _hover(row: PhaseBar) -> str:
     where = f"{row.size} · {row.context:,} {unit_of('steps', 'context')}"
     unit = unit_of("timings", "median_ms")
     return (
-        f"{where}</b><br>{WORDS[row.phase]}: {number(row.median_ms)} {unit}"
+        f"{where}</b><br>{WORDS[row.phase]}: {format_number(row.median_ms)} {unit}"
         f"<br>95% interval {interval(row.low_ms, row.high_ms, unit=unit)}<br>n = {row.n}<b>"
     )
 
@@ -135,7 +136,7 @@ def _annotate(
     texts, ends, colors = [], [], []
     for row in totals.values():
         failed = row.failure is not None
-        texts.append(f" ✕ {row.failure}" if failed else f"   {number(row.median_ms)} {unit}")
+        texts.append(f" ✕ {row.failure}" if failed else f"   {format_number(row.median_ms)} {unit}")
         ends.append(0.0 if failed else ends_of.get((row.size, row.context), row.median_ms))
         colors.append(RED if failed else QUIET)
     figure.add_scatter(

@@ -13,9 +13,10 @@ from typing import Any, Literal
 
 import plotly.graph_objects as go
 
-from pages.figures.bytes import binary_axis, in_unit
+from pages.figures.bytes import binary_axis
 from pages.figures.colors import QUIET, RED, color_of
-from pages.figures.frame import interval, layout, number
+from pages.figures.frame import interval, layout
+from runner.formats import format_bytes, format_number
 
 Dash = Literal["solid", "dash", "dot", "dashdot"]
 #: A line of text, of the height of the plot.
@@ -86,7 +87,7 @@ def scaling_lines(points: Sequence[ScalingPoint], *, axis: Axis) -> go.Figure:
 
 def _hover(point: ScalingPoint, axis: Axis) -> str:
     value = point.value or 0
-    said = in_unit(value) if axis.unit == "bytes" else f"{number(value)} ms"
+    said = format_bytes(value) if axis.unit == "bytes" else f"{format_number(value)} ms"
     doubt = f"<br>95% interval {interval(point.low, point.high, unit='ms')}" if axis.unit == "ms" else ""
     return f"<b>{point.line}</b><br>{point.length:,} tokens: {said}{doubt}"
 
@@ -125,7 +126,7 @@ def _draw_lost(
 ) -> None:
     if not lost:
         return
-    words = f"the device holds {in_unit(limit)}" if limit else "out of memory"
+    words = f"the device holds {format_bytes(limit)}" if limit else "out of memory"
     figure.add_hline(y=ceiling, line={"color": RED, "width": 1.4, "dash": "dash"})
     figure.add_annotation(
         text=words, x=0, xref="paper", xanchor="left", y=math.log10(ceiling), yanchor="top", showarrow=False,
@@ -148,7 +149,7 @@ def _draw_lost(
 
 
 def _needed(point: ScalingPoint) -> str:
-    needed = f"<br>it would need {in_unit(point.value)}" if point.value and point.value > 2**12 else ""
+    needed = f"<br>it would need {format_bytes(point.value)}" if point.value and point.value > 2**12 else ""
     return f"<b>{point.line}</b><br>{point.length:,} tokens: out of memory{needed}"
 
 

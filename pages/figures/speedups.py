@@ -14,9 +14,10 @@ from typing import Any
 import plotly.graph_objects as go
 
 from pages.figures.colors import FAINT, RED, color_of
-from pages.figures.frame import WORDS, interval, layout, number, short, title_of
+from pages.figures.frame import WORDS, interval, layout, short, title_of
 from pages.figures.ratios import left_end, ratio_axis
 from pages.figures.rows import chart_pixels, folded, row_pixels
+from runner.formats import format_number
 from runner.schema import Phase
 
 _SYMBOLS: dict[Phase, str] = {"forward": "circle", "backward": "diamond", "step": "square"}
@@ -170,6 +171,6 @@ def _errors(rows: Sequence[SpeedupDot]) -> dict[str, Any]:
 
 def _hover(row: SpeedupDot) -> str:
     return (
-        f"<b>{row.place}</b><br>{WORDS[row.phase]}: {number(row.ratio)}×"
+        f"<b>{row.place}</b><br>{WORDS[row.phase]}: {format_number(row.ratio)}×"
         f"<br>95% interval {interval(row.low, row.high, unit='×')}"
     )

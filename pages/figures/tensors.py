@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from pages.figures.bytes import binary_axis, in_unit
+from pages.figures.bytes import binary_axis
 from pages.figures.colors import QUIET, RED
-from pages.figures.frame import layout, number
+from pages.figures.frame import layout
 from pages.figures.rows import beside
+from runner.formats import format_bytes, format_number
 
 #: Ratios as near to 1 as this are "as predicted".
 NEAR = 0.02
@@ -41,17 +42,17 @@ class SizePair:
         """The size, and how it compares where that is not as predicted."""
         if self.ratio is not None:
             off = "" if abs(self.ratio - 1) < ALIKE else f" · {fine(self.ratio)}×"
-            return f"{in_unit(self.measured or 0)}{off}"
+            return f"{format_bytes(self.measured or 0)}{off}"
         if self.measured:
-            return f"{in_unit(self.measured)} · not predicted"
-        return f"{in_unit(self.predicted or 0)} predicted · not measured"
+            return f"{format_bytes(self.measured)} · not predicted"
+        return f"{format_bytes(self.predicted or 0)} predicted · not measured"
 
 
 def fine(ratio: float) -> str:
     """A ratio; near 1 with a digit more, and exactly 1 without any."""
     if ratio == 1:
         return "1"
-    return f"{ratio:.3f}" if 0.9 < ratio < 1.1 else number(ratio)
+    return f"{ratio:.3f}" if 0.9 < ratio < 1.1 else format_number(ratio)
 
 
 def size_pairs(pairs: Sequence[SizePair], *, state: str) -> go.Figure:
@@ -65,7 +66,7 @@ def size_pairs(pairs: Sequence[SizePair], *, state: str) -> go.Figure:
     for name, chosen, marker in (("predicted", rings, ring), ("measured", dots, {"size": 8, "color": colors})):
         figure.add_scatter(
             name=name, mode="markers", x=[size for _, _, size in chosen], y=[row for row, _, _ in chosen],
-            marker=marker, customdata=[[words, in_unit(size)] for _, words, size in chosen],
+            marker=marker, customdata=[[words, format_bytes(size)] for _, words, size in chosen],
             hovertemplate=f"<b>%{{customdata[0]}}</b><br>{name} %{{customdata[1]}}<extra></extra>", cliponaxis=False,
         )  # fmt: skip
     sizes = [size for _, _, size in (*rings, *dots)]

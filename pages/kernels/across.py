@@ -15,8 +15,9 @@ from pages.kernels.figures import CLASS_WORDS, ClassBar, class_bars
 from pages.ui.card import Card, draw
 from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame
+from runner.results import KernelPart, KernelTrace
 from runner.schema.titles import shape_of, title
-from runner.store.queries.kernels import KEY, Part, Trace
+from runner.store.queries.kernels import KEY
 
 #: More bars than these are not one picture any more.
 MOST_BARS = 48
@@ -27,12 +28,12 @@ _FIGURES = (
 )  # fmt: skip
 
 
-def group_of(trace: Trace) -> str:
+def group_of(trace: KernelTrace) -> str:
     """Size, context and precision; an imported trace stands with its like."""
     return f"{shape_of(trace.cell)} · {trace.cell.context:,} tok · {trace.cell.precision}" if trace.cell else "imported"
 
 
-def place_of(name: str, trace: Trace) -> str:
+def place_of(name: str, trace: KernelTrace) -> str:
     """The mode, and what else tells a cell from others of its group; of an imported trace its name."""
     if trace.cell is None:
         return name.replace(" · imported", "", 1)
@@ -40,11 +41,11 @@ def place_of(name: str, trace: Trace) -> str:
     return " · ".join([mode, *([] if backend == "eager" else [backend]), *rest])
 
 
-def _but_mode(trace: Trace) -> str:
+def _but_mode(trace: KernelTrace) -> str:
     return title(trace.cell).replace(f" · {trace.cell.mode}", "", 1) if trace.cell else ""
 
 
-def draw_shares(frame: Frame, traces: Mapping[str, Trace], parts: Mapping[UUID, Sequence[Part]]) -> None:
+def draw_shares(frame: Frame, traces: Mapping[str, KernelTrace], parts: Mapping[UUID, Sequence[KernelPart]]) -> None:
     """The share of each class in every trace."""
     st.header("How does the share of matrix products change?", anchor="matmul-share")
     shares = {name: share for name, trace in traces.items()
@@ -78,12 +79,12 @@ def draw_shares(frame: Frame, traces: Mapping[str, Trace], parts: Mapping[UUID, 
     )
 
 
-def _row(name: str, trace: Trace, parts: Sequence[Part]) -> dict[str, object]:
+def _row(name: str, trace: KernelTrace, parts: Sequence[KernelPart]) -> dict[str, object]:
     classes = by_class(parts)
     whole = sum(classes.values()) or 1.0
     asked = ("context", "mode", "precision", "backend") if trace.cell else ()
     return {
-        "Trace": name,
+        "KernelTrace": name,
         **{title_of("profiles", key): getattr(trace.cell, key) for key in asked},
         title_of("traces", "kernel_ms"): sum(classes.values()),
         **{f"{words} (share)": classes.get(found, 0.0) / whole for found, words in CLASS_WORDS.items()},
@@ -91,11 +92,11 @@ def _row(name: str, trace: Trace, parts: Sequence[Part]) -> dict[str, object]:
     }
 
 
-def _failure(trace: Trace) -> str | None:
+def _failure(trace: KernelTrace) -> str | None:
     return None if trace.status == "ok" else WORDS[trace.status]
 
 
-def share_words(shares: Mapping[str, float], traces: Mapping[str, Trace]) -> str:
+def share_words(shares: Mapping[str, float], traces: Mapping[str, KernelTrace]) -> str:
     """How the share goes from inference to a training step, in the longest step measured in both; and where
     it is largest and smallest."""
     inferred = {_asked(trace): name for name, trace in traces.items()
@@ -118,11 +119,11 @@ def share_words(shares: Mapping[str, float], traces: Mapping[str, Trace]) -> str
     )
 
 
-def _asked(trace: Trace) -> tuple[object, ...]:
+def _asked(trace: KernelTrace) -> tuple[object, ...]:
     return (trace.machine, *(getattr(trace.cell, name) for name in _KEY))
 
 
-def draw_busy(frame: Frame, traces: Mapping[str, Trace]) -> None:
+def draw_busy(frame: Frame, traces: Mapping[str, KernelTrace]) -> None:
     """The share of the step in which the device worked, and what profiling cost."""
     known = {name: trace for name, trace in traces.items() if trace.busy_share is not None and trace.cell is not None}
     if not known:
@@ -145,7 +146,7 @@ def draw_busy(frame: Frame, traces: Mapping[str, Trace]) -> None:
             title="In and between operators" if is_cpu else "Busy and waiting",
             note=f"Shares of {rest}. Beside the bar: how much longer the step took with the profiler.",
             alt=words,
-            rows=[{"Trace": name, **{title_of("profiles", key): getattr(trace, key) for key in _FIGURES}}
+            rows=[{"KernelTrace": name, **{title_of("profiles", key): getattr(trace, key) for key in _FIGURES}}
                   for name, trace in known.items()],
             cells=[trace.cell for trace in known.values() if trace.cell],
         ),
@@ -153,11 +154,11 @@ def draw_busy(frame: Frame, traces: Mapping[str, Trace]) -> None:
     )  # fmt: skip
 
 
-def _cost(trace: Trace) -> str:
+def _cost(trace: KernelTrace) -> str:
     return "" if trace.overhead_share is None else f"{trace.overhead_share:+.0%}"
 
 
-def busy_words(traces: Mapping[str, Trace]) -> str:
+def busy_words(traces: Mapping[str, KernelTrace]) -> str:
     """Who waits for whom, and what profiling cost."""
     gpu = {name: trace for name, trace in traces.items() if trace.host_bound_share is not None}
     said = []

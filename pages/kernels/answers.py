@@ -8,26 +8,27 @@ is only ever quoted (`quoted`).
 
 from collections.abc import Iterable, Sequence
 
-from pages.figures.frame import WORDS, number
+from pages.figures.frame import WORDS
 from pages.kernels.figures import CLASS_WORDS
 from pages.ui.markdown import literal, quoted
+from runner.formats import format_number
+from runner.results import KernelPart, KernelTrace
 from runner.schema import KernelClass
 from runner.schema.titles import title
-from runner.store.queries.kernels import Part, Trace
 
 UNKNOWN = "unknown"
 _ORDER = ("forward", "loss", "backward", "optimizer", UNKNOWN)
 WHOLE = "whole step"
 
 
-def called(name: str, trace: Trace) -> str:
+def called(name: str, trace: KernelTrace) -> str:
     """A trace within a sentence."""
     return quoted(name) if trace.is_imported else f"**{literal(name)}**"
 
 
-def labels(traces: Sequence[Trace]) -> dict[str, Trace]:
+def labels(traces: Sequence[KernelTrace]) -> dict[str, KernelTrace]:
     """A name for each trace that a chooser can show: the cell in words, or the file; imported ones say so."""
-    found: dict[str, Trace] = {}
+    found: dict[str, KernelTrace] = {}
     for trace in traces:
         name = title(trace.cell) if trace.cell else f"{trace.title} · imported"
         if name in found:
@@ -36,12 +37,12 @@ def labels(traces: Sequence[Trace]) -> dict[str, Trace]:
     return found
 
 
-def noun(trace: Trace) -> str:
+def noun(trace: KernelTrace) -> str:
     """What the trace lists: operators take the place of kernels on a CPU."""
     return "operators" if trace.device == "cpu" else "kernels"
 
 
-def per(trace: Trace) -> str:
+def per(trace: KernelTrace) -> str:
     """What the times of a trace are times of."""
     return "a profiled step" if trace.steps else "all that was recorded"
 
@@ -56,7 +57,7 @@ def phases_of(found: Iterable[str]) -> list[str]:
     return [*(phase for phase in _ORDER if phase in present), *(phase for phase in present if phase not in _ORDER)]
 
 
-def by_class(parts: Iterable[Part], *, phase: str | None = None) -> dict[KernelClass, float]:
+def by_class(parts: Iterable[KernelPart], *, phase: str | None = None) -> dict[KernelClass, float]:
     """Milliseconds of each class, in one phase or in all."""
     found: dict[KernelClass, float] = {}
     for part in parts:
@@ -65,7 +66,7 @@ def by_class(parts: Iterable[Part], *, phase: str | None = None) -> dict[KernelC
     return found
 
 
-def answer(name: str, trace: Trace, parts: Sequence[Part]) -> str:
+def answer(name: str, trace: KernelTrace, parts: Sequence[KernelPart]) -> str:
     """What most of the time goes to, and which phase has how much of it."""
     classes = by_class(parts)
     whole = sum(classes.values())
@@ -78,9 +79,9 @@ def answer(name: str, trace: Trace, parts: Sequence[Part]) -> str:
     split = ", ".join(
         f"{literal(phase_words(phase))} {ms / whole:.0%}" for phase, ms in spent.items() if ms / whole >= 0.005
     )
-    together = f"{number(whole)} ms that the {noun(trace)} of {per(trace)} take together"
+    together = f"{format_number(whole)} ms that the {noun(trace)} of {per(trace)} take together"
     bare = (
-        f" Without the profiler the step takes **{number(trace.unprofiled_step_ms)} ms**."
+        f" Without the profiler the step takes **{format_number(trace.unprofiled_step_ms)} ms**."
         if trace.unprofiled_step_ms
         else ""
     )
@@ -91,7 +92,7 @@ def answer(name: str, trace: Trace, parts: Sequence[Part]) -> str:
     )
 
 
-def matmul_share(parts: Iterable[Part]) -> float | None:
+def matmul_share(parts: Iterable[KernelPart]) -> float | None:
     """The share of matrix products; None where nothing ran."""
     classes = by_class(parts)
     whole = sum(classes.values())

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from pages.figures.frame import number, title_of
+from pages.figures.frame import title_of
 from pages.kernels.answers import WHOLE, called, phase_words, phases_of
 from pages.kernels.range_figures import RangeBar, in_flop, range_bars
 from pages.ui.card import Card, draw
@@ -21,7 +21,9 @@ from pages.ui.evidence import of_details, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
 from runner.analysis.costs.softmax import softmax_flops
-from runner.store.queries.kernels import Part, Trace, ranges
+from runner.formats import format_number
+from runner.results import KernelPart, KernelTrace
+from runner.store.queries.kernels import ranges
 
 #: What a range inside attention does, by what its name says; the first that fits.
 ROLES: Mapping[str, re.Pattern[str]] = {
@@ -49,7 +51,7 @@ def role_of(scope: str) -> str | None:
     return next((role for role, pattern in ROLES.items() if pattern.search(scope)), None)
 
 
-def taken(parts: Sequence[Part], trace: Trace, *, phases: Sequence[str]) -> list[Taken]:
+def taken(parts: Sequence[KernelPart], trace: KernelTrace, *, phases: Sequence[str]) -> list[Taken]:
     """Every range inside attention that ran in these phases, in the order of computing."""
     found = []
     for role in ("scores", "mask", "softmax", "product with values"):
@@ -67,7 +69,7 @@ def taken(parts: Sequence[Part], trace: Trace, *, phases: Sequence[str]) -> list
     return found
 
 
-def attention_words(found: Sequence[Taken], name: str, trace: Trace) -> str:
+def attention_words(found: Sequence[Taken], name: str, trace: KernelTrace) -> str:
     """How softmax stands to the two matrix products, in time and in FLOPs."""
     softmax = next((item for item in found if item.role == "softmax"), None)
     products = [item for item in found if item.role in MATMULS]
@@ -76,22 +78,22 @@ def attention_words(found: Sequence[Taken], name: str, trace: Trace) -> str:
     matmul_ms = sum(item.device_ms for item in products)
     ratio = softmax.device_ms / matmul_ms if matmul_ms else 0.0
     words = (
-        f"In {called(name, trace)}, softmax takes **{number(softmax.device_ms)} ms** and the matrix products "
-        f"around it **{number(matmul_ms)} ms**: **{number(ratio)}×** their time"
+        f"In {called(name, trace)}, softmax takes **{format_number(softmax.device_ms)} ms** and the matrix products "
+        f"around it **{format_number(matmul_ms)} ms**: **{format_number(ratio)}×** their time"
     )
     if softmax.flops is None or any(item.flops is None for item in products):
         return f"{words}. FLOPs of this trace are not known."
     flops = sum(item.flops or 0 for item in products)
     share = softmax.flops / flops if flops else 0.0
     return (
-        f"{words} with **{number(share)}×** their FLOPs ({in_flop(softmax.flops)} against {in_flop(flops)}). "
-        f"A FLOP of softmax takes **{number(ratio / share)}×** as long as one of a matrix product."
+        f"{words} with **{format_number(share)}×** their FLOPs ({in_flop(softmax.flops)} against {in_flop(flops)}). "
+        f"A FLOP of softmax takes **{format_number(ratio / share)}×** as long as one of a matrix product."
         if share
         else f"{words}."
     )
 
 
-def draw_attention(frame: Frame, name: str, trace: Trace) -> None:
+def draw_attention(frame: Frame, name: str, trace: KernelTrace) -> None:
     """Softmax against matrix products inside attention."""
     st.header("Inside attention: softmax or matrix products?", anchor="attention-ranges")
     parts = frame.ask(ranges, trace.cell_id)
@@ -125,7 +127,7 @@ def draw_attention(frame: Frame, name: str, trace: Trace) -> None:
     )  # fmt: skip
 
 
-def _why_not(trace: Trace) -> str:
+def _why_not(trace: KernelTrace) -> str:
     if trace.cell is None:
         return "No range of this trace names a part of attention, such as “attention scores” or “attention softmax”."
     if trace.cell.backend != "eager":

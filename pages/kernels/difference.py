@@ -11,7 +11,7 @@ from uuid import UUID
 
 import streamlit as st
 
-from pages.figures.frame import label_of, number
+from pages.figures.frame import label_of
 from pages.kernels.answers import by_class, called, noun, per
 from pages.kernels.figures import CLASS_WORDS, short_names
 from pages.kernels.one import totals
@@ -22,18 +22,20 @@ from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import quoted
 from runner.analysis.compare.differences import REST, Change, changes
+from runner.formats import format_number
+from runner.results import KernelPart, KernelTrace
 from runner.schema.titles import shape_of
-from runner.store.queries.kernels import KEY, Part, Trace, kernels
+from runner.store.queries.kernels import KEY, kernels
 from runner.store.queries.selection import Shape
 
 #: The bar for the time of a step in which no kernel ran, less what kernels overlap.
 OUTSIDE = "outside kernels"
 MOST = 12
-Named = tuple[str, Trace]
-Parts = Mapping[UUID, Sequence[Part]]
+Named = tuple[str, KernelTrace]
+Parts = Mapping[UUID, Sequence[KernelPart]]
 
 
-def draw_difference(frame: Frame, one: Named, others: Mapping[str, Trace], parts: Parts) -> None:
+def draw_difference(frame: Frame, one: Named, others: Mapping[str, KernelTrace], parts: Parts) -> None:
     """The waterfall from another trace to the chosen one."""
     st.header("Why does one take longer than another?", anchor="difference")
     if not others:
@@ -41,7 +43,7 @@ def draw_difference(frame: Frame, one: Named, others: Mapping[str, Trace], parts
                    "`python -m runner sweep --experiment kernels --precisions fp32,bf16`.")  # fmt: skip
         return
     other = _choose(one[1], others)
-    by = chosen("difference-by", "Part by", ["kind of work", noun(one[1]).removesuffix("s")])
+    by = chosen("difference-by", "KernelPart by", ["kind of work", noun(one[1]).removesuffix("s")])
     kinds = by == "kind of work"
     sides = (_times(frame, other[1], parts, kinds=kinds), _times(frame, one[1], parts, kinds=kinds))
     whole = all(_has_step(trace) for _, trace in (other, one))
@@ -59,7 +61,7 @@ def draw_difference(frame: Frame, one: Named, others: Mapping[str, Trace], parts
             title="From one to the other",
             note=_note(other[1], one[1], whole=whole),
             alt=words,
-            rows=[{"Part": change.name, "From (ms)": change.before_ms, "To (ms)": change.after_ms,
+            rows=[{"KernelPart": change.name, "From (ms)": change.before_ms, "To (ms)": change.after_ms,
                    "Difference (ms)": change.difference_ms} for change in found],
             cells=[trace.cell for _, trace in (other, one) if trace.cell],
         ),
@@ -73,7 +75,7 @@ def draw_difference(frame: Frame, one: Named, others: Mapping[str, Trace], parts
     )  # fmt: skip
 
 
-def _choose(one: Trace, others: Mapping[str, Trace]) -> Named:
+def _choose(one: KernelTrace, others: Mapping[str, KernelTrace]) -> Named:
     """The trace that the chosen one is compared with; at first the one that differs from it least."""
     names = list(others)
     nearest = min(names, key=lambda name: _distance(one, others[name]))
@@ -81,25 +83,25 @@ def _choose(one: Trace, others: Mapping[str, Trace]) -> Named:
     return name, others[name]
 
 
-def _distance(one: Trace, other: Trace) -> int:
+def _distance(one: KernelTrace, other: KernelTrace) -> int:
     """In how many fields two cells differ; imported traces are the farthest."""
     if one.cell is None or other.cell is None:
         return len(KEY) + (one.cell is not other.cell)
     return sum(getattr(one.cell, name) != getattr(other.cell, name) for name in KEY)
 
 
-def _has_step(trace: Trace) -> bool:
+def _has_step(trace: KernelTrace) -> bool:
     return trace.device != "cpu" and trace.unprofiled_step_ms is not None
 
 
-def _times(frame: Frame, trace: Trace, parts: Parts, *, kinds: bool) -> dict[str, float]:
+def _times(frame: Frame, trace: KernelTrace, parts: Parts, *, kinds: bool) -> dict[str, float]:
     """Milliseconds by class or by kernel."""
     if kinds:
         return {str(name): took for name, took in by_class(parts.get(trace.cell_id, ())).items()}
     return {name: took for name, (took, _) in totals(frame.ask(kernels, trace.cell_id)).items()}
 
 
-def _classes(frame: Frame, traces: Sequence[Trace], *, kinds: bool) -> dict[str, str]:
+def _classes(frame: Frame, traces: Sequence[KernelTrace], *, kinds: bool) -> dict[str, str]:
     """What gives a part its color."""
     if kinds:
         return {name: name for name in CLASS_WORDS}
@@ -108,7 +110,7 @@ def _classes(frame: Frame, traces: Sequence[Trace], *, kinds: bool) -> dict[str,
 
 
 def between(
-    other: Trace, one: Trace, sides: tuple[Mapping[str, float], Mapping[str, float]], *, whole: bool
+    other: KernelTrace, one: KernelTrace, sides: tuple[Mapping[str, float], Mapping[str, float]], *, whole: bool
 ) -> list[Change]:
     """The change of every part. With `whole` they add up to the difference of the unprofiled steps, otherwise to that
     of the times in kernels."""
@@ -135,14 +137,15 @@ def difference_words(other: Named, one: Named, found: Sequence[Change]) -> str:
         subject, verb, second = "A step of", "takes", "one of"
     else:
         subject, verb, second = f"The {noun(one[1])} of", "take", "those of"
-    start = f"{subject} {called(*one)} {verb} {number(after)} ms, {second} {called(*other)} {number(before)} ms"
+    times = f"{format_number(after)} ms, {second} {called(*other)} {format_number(before)} ms"
+    start = f"{subject} {called(*one)} {verb} {times}"
     if not gap:
         return f"{start}. They are the same."
     most = max((change for change in found if change.name != REST), key=lambda change: change.difference_ms / gap)
     kinds = most.name in CLASS_WORDS or most.name == OUTSIDE
     name = _names([most], kinds=kinds)[0]
-    part = f"{number(abs(most.difference_ms))} ms {'more' if most.difference_ms > 0 else 'less'}"
-    longer = f"**{number(abs(gap))} ms {'longer' if gap > 0 else 'shorter'}**"
+    part = f"{format_number(abs(most.difference_ms))} ms {'more' if most.difference_ms > 0 else 'less'}"
+    longer = f"**{format_number(abs(gap))} ms {'longer' if gap > 0 else 'shorter'}**"
     return f"{start}: {longer}. Most of it: {f'**{name}**' if kinds else quoted(name)}, {part}."
 
 
@@ -160,7 +163,7 @@ def _distinct(side: Named, against: Named) -> str:
     return " · ".join([*shape, *words]) or side[0]
 
 
-def _note(other: Trace, one: Trace, *, whole: bool) -> str:
+def _note(other: KernelTrace, one: KernelTrace, *, whole: bool) -> str:
     if per(other) != per(one):
         return "One is the time of a step, the other the sum of all that was recorded: their difference says little."
     if whole:

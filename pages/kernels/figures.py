@@ -15,9 +15,10 @@ from typing import Literal
 import plotly.graph_objects as go
 
 from pages.figures.colors import QUIET, RED, color_of
-from pages.figures.frame import escape_text, layout, number
+from pages.figures.frame import escape_text, layout
 from pages.figures.ink import ink_on
 from pages.figures.rows import BAR, STACKED, Rows, chart_pixels, folded, under_headings
+from runner.formats import format_number
 from runner.schema import KernelClass
 
 View = Literal["time", "share"]
@@ -118,7 +119,7 @@ def _ends(figure: go.Figure, bars: Sequence[ClassBar], rows: Rows, *, view: View
         mode="text",
         y=[at for at, _ in shown],
         x=[bar.whole if view == "time" else 0 for _, bar in shown],
-        text=[f" ✕ {bar.failure}" if bar.failure else f"  {number(bar.whole)} ms" for _, bar in shown],
+        text=[f" ✕ {bar.failure}" if bar.failure else f"  {format_number(bar.whole)} ms" for _, bar in shown],
         textposition="middle right",
         textfont={"size": 12, "color": [RED if bar.failure else QUIET for _, bar in shown]},
         showlegend=False,
@@ -130,8 +131,8 @@ def _ends(figure: go.Figure, bars: Sequence[ClassBar], rows: Rows, *, view: View
 def _hover(bar: ClassBar, name: KernelClass) -> str:
     where = " · ".join(part for part in (bar.group.replace("<br>", " · "), escape_text(bar.place)) if part)
     took = bar.parts.get(name, 0.0)
-    share = f"{took / (bar.whole or 1):.1%} of {number(bar.whole)} ms"
-    return f"<b>{where}</b><br>{CLASS_WORDS[name]}: {number(took)} ms<br>{share}"
+    share = f"{took / (bar.whole or 1):.1%} of {format_number(bar.whole)} ms"
+    return f"<b>{where}</b><br>{CLASS_WORDS[name]}: {format_number(took)} ms<br>{share}"
 
 
 def kernel_bars(kernels: Sequence[NamedKernel]) -> go.Figure:

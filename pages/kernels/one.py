@@ -16,13 +16,14 @@ from pages.ui.chosen import chosen
 from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, quoted, restrict
-from runner.store.queries.kernels import Kernel, Part, Trace, kernels
+from runner.results import Kernel, KernelPart, KernelTrace
+from runner.store.queries.kernels import kernels
 
 #: More kernels than these are not one picture any more; the table has them all.
 MOST_KERNELS = 15
 
 
-def draw_phases(frame: Frame, name: str, trace: Trace, parts: Sequence[Part]) -> None:
+def draw_phases(frame: Frame, name: str, trace: KernelTrace, parts: Sequence[KernelPart]) -> None:
     """The time of each phase by class."""
     view = cast(View, chosen("phases-in", "Show as", list(get_args(View)), default="time"))
     bars = [
@@ -56,11 +57,11 @@ def draw_phases(frame: Frame, name: str, trace: Trace, parts: Sequence[Part]) ->
     )
 
 
-def _total(trace: Trace) -> str:
+def _total(trace: KernelTrace) -> str:
     return WHOLE if trace.steps else "together"
 
 
-def draw_top(frame: Frame, trace: Trace) -> None:
+def draw_top(frame: Frame, trace: KernelTrace) -> None:
     """The kernels with the most time in a phase of the reader's choice."""
     found = frame.ask(kernels, trace.cell_id)
     one = noun(trace)
@@ -100,7 +101,7 @@ def _table_row(kernel: Kernel, whole: float) -> dict[str, Any]:
     return {**{title_of("kernels", name): getattr(kernel, name) for name in names}, "Share": kernel.device_ms / whole}
 
 
-def top_words(found: Sequence[Kernel], trace: Trace) -> str:
+def top_words(found: Sequence[Kernel], trace: KernelTrace) -> str:
     """Which kernel takes the most time forward, how often it is called, and whether it is the same with backward."""
     one = noun(trace).removesuffix("s")
     forward, both = totals(found, ("forward",)), totals(found, ("forward", "loss", "backward"))

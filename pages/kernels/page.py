@@ -13,7 +13,8 @@ from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame, Page
 from pages.ui.markdown import restrict
 from pages.ui.states import no_rows
-from runner.store.queries.kernels import Trace, parts, traces
+from runner.results import KernelTrace
+from runner.store.queries.kernels import parts, traces
 from runner.store.queries.selection import Shape
 
 
@@ -44,7 +45,7 @@ def page(frame: Frame) -> None:
     draw_difference(frame, (name, trace), {other: found for other, found in worked.items() if other != name}, classes)
 
 
-def _passes(frame: Frame, trace: Trace) -> bool:
+def _passes(frame: Frame, trace: KernelTrace) -> bool:
     """Whether a cell passes the sidebar's filters; of an imported trace nobody knows what they ask."""
     wanted, cell = frame.selection, trace.cell
     if cell is None:
@@ -58,14 +59,14 @@ def _passes(frame: Frame, trace: Trace) -> bool:
     )
 
 
-def _choose(worked: dict[str, Trace]) -> str:
+def _choose(worked: dict[str, KernelTrace]) -> str:
     """The trace that the first cards are about: at first a training step run eagerly, whose kernels know their ranges,
     the one with the most time."""
     names = list(worked)
-    return picked("trace", "Trace", names, default=max(names, key=lambda name: _order(worked[name])))
+    return picked("trace", "KernelTrace", names, default=max(names, key=lambda name: _order(worked[name])))
 
 
-def _order(trace: Trace) -> tuple[bool, bool, float]:
+def _order(trace: KernelTrace) -> tuple[bool, bool, float]:
     cell = trace.cell
     tells = cell is not None and (cell.mode, cell.backend) == ("train", "eager")
     return tells, cell is not None, trace.kernel_ms or 0.0

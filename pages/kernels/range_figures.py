@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from pages.figures.colors import color_of
-from pages.figures.frame import escape_text, layout, number
+from pages.figures.frame import escape_text, layout
+from runner.formats import format_number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +31,7 @@ def range_bars(bars: Sequence[RangeBar]) -> go.Figure:
     figure = go.Figure()
     figure.add_bar(
         name="share of the time", orientation="h", y=names, x=[bar.device_ms * 100 / total_ms for bar in bars],
-        text=[f"{_share(bar.device_ms / total_ms)} · {number(bar.device_ms)} ms" for bar in bars],
+        text=[f"{_share(bar.device_ms / total_ms)} · {format_number(bar.device_ms)} ms" for bar in bars],
         textposition="outside", cliponaxis=False, marker={"color": colors}, hoverinfo="skip",
     )  # fmt: skip
     if sum(flops):
@@ -57,5 +58,5 @@ def in_flop(count: float) -> str:
     """Floating-point operations with a prefix: 1.23 GFLOP."""
     for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if count >= factor:
-            return f"{number(count / factor)} {prefix}FLOP"
+            return f"{format_number(count / factor)} {prefix}FLOP"
     return f"{count:,.0f} FLOP"

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from pages.figures.colors import FAINT, QUIET, SLATE, color_of
-from pages.figures.frame import escape_text, layout, number
+from pages.figures.frame import escape_text, layout
+from runner.formats import format_number
 
 #: Above which share of the smaller end the axis does not begin at 0: all that differs would be at its far end.
 _CLOSE = 0.8
@@ -64,8 +65,8 @@ def _beginning(steps: Sequence[float]) -> float:
 
 
 def _ms(value: float) -> str:
-    return f"{number(value)} ms"
+    return f"{format_number(value)} ms"
 
 
 def _signed(value: float) -> str:
-    return f"{'+' if value > 0 else '−' if value < 0 else '±'}{number(abs(value))} ms"
+    return f"{'+' if value > 0 else '−' if value < 0 else '±'}{format_number(abs(value))} ms"

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from itertools import dropwhile
 from typing import Any
 
-from pages.figures.bytes import in_unit
-from pages.figures.frame import number
 from pages.ui.markdown import literal, plain
+from runner.formats import format_bytes, format_number
+from runner.results import Alive, MemoryPart, Timeline
 from runner.schema import TABLES
-from runner.store.queries.timelines import Alive, Columns, Part, Timeline
+from runner.store.queries.timelines import Columns
 
 #: What two timelines hold, each at its own peak.
-Pair = tuple[Sequence[Part], Sequence[Part]]
+Pair = tuple[Sequence[MemoryPart], Sequence[MemoryPart]]
 
 
 def in_ms(microseconds: float) -> str:
@@ -29,10 +29,12 @@ def plural(allocations: int) -> str:
 
 def facts(about: Timeline) -> str:
     """Machine, number of allocations, what was held before."""
-    older = f"{in_unit(about.baseline_bytes)} held before"
+    older = f"{format_bytes(about.baseline_bytes)} held before"
     if about.baseline_allocations is not None:
-        older = f"{about.baseline_allocations:,} of them held before the recording ({in_unit(about.baseline_bytes)})"
-    device = [f"device memory {in_unit(about.device_bytes)}"] if about.device_bytes else []
+        older = (
+            f"{about.baseline_allocations:,} of them held before the recording ({format_bytes(about.baseline_bytes)})"
+        )
+    device = [f"device memory {format_bytes(about.device_bytes)}"] if about.device_bytes else []
     return " · ".join([literal(about.machine), plural(about.allocations), older, *device])
 
 
@@ -41,10 +43,10 @@ def totals(about: Timeline) -> str | None:
     if not about.peak_block_bytes:
         return None
     more = about.peak_block_bytes / max(1, about.peak_bytes) - 1
-    before = in_unit(about.baseline_block_bytes or 0)
+    before = format_bytes(about.baseline_block_bytes or 0)
     return (
         f"Drawn are the bytes asked for. In the allocator's blocks, as torch.cuda.max_memory_allocated counts, the "
-        f"peak is {in_unit(about.peak_block_bytes)} ({more:+.1%}), with {before} held before."
+        f"peak is {format_bytes(about.peak_block_bytes)} ({more:+.1%}), with {before} held before."
     )
 
 
@@ -53,12 +55,12 @@ def phase_at(columns: Columns, at_us: int) -> str | None:
     return next((name for begins, name in reversed(columns.marks) if begins <= at_us), None)
 
 
-def answer(about: Timeline, columns: Columns, parts: Sequence[Part]) -> str:
+def answer(about: Timeline, columns: Columns, parts: Sequence[MemoryPart]) -> str:
     """Where the peak falls and what it is made of; a snapshot of somebody else's says of neither."""
     phase = phase_at(columns, about.peak_at_us)
     where = f" in the **{literal(phase)}** phase," if phase else " before the first phase," if columns.marks else ""
-    moment = f"{number(about.peak_at_us / 1e3)} ms into the {number(about.duration_us / 1e3)} ms recorded"
-    start = f"The peak of **{in_unit(about.peak_bytes)}** falls{where} {moment}"
+    moment = f"{format_number(about.peak_at_us / 1e3)} ms into the {format_number(about.duration_us / 1e3)} ms recorded"
+    start = f"The peak of **{format_bytes(about.peak_bytes)}** falls{where} {moment}"
     if [part.category for part in parts] == ["unknown"]:
         return f"{start}. A snapshot does not say what its blocks are for: the stacks say where they come from."
     largest = [f"{_share(part, about)} of it are {_plural(part.category)}" for part in parts[:1]]
@@ -82,18 +84,18 @@ def difference(left: Timeline, right: Timeline, parts: Pair) -> str:
     """Which of two peaks is higher, by how much, and which category makes most of it."""
     high, low = sorted((left, right), key=lambda item: -item.peak_bytes)
     if high.peak_bytes == low.peak_bytes:
-        return f"Both peaks are {in_unit(high.peak_bytes)}."
+        return f"Both peaks are {format_bytes(high.peak_bytes)}."
     gap = high.peak_bytes - low.peak_bytes
     sign = 1 if high is left else -1
     by_category = {row["Category"]: sign * (row["left"] - row["right"]) for row in _both(parts)}
     most = max(by_category, key=lambda name: by_category[name])
     higher = (
-        f"The peak of {literal(high.label)} is **{in_unit(gap)}** higher than that of {literal(low.label)} "
-        f"({in_unit(high.peak_bytes)} against {in_unit(low.peak_bytes)})"
+        f"The peak of {literal(high.label)} is **{format_bytes(gap)}** higher than that of {literal(low.label)} "
+        f"({format_bytes(high.peak_bytes)} against {format_bytes(low.peak_bytes)})"
     )
     if most == "unknown":
         return f"{higher}."
-    return f"{higher}; {_plural(most)} differ most, by {in_unit(by_category[most])}."
+    return f"{higher}; {_plural(most)} differ most, by {format_bytes(by_category[most])}."
 
 
 def difference_rows(left: Timeline, right: Timeline, parts: Pair) -> list[dict[str, Any]]:
@@ -148,7 +150,7 @@ def _one_line(item: Alive) -> str:
     return "" if item.born_us else "held before the recording"
 
 
-def _share(part: Part, about: Timeline) -> str:
+def _share(part: MemoryPart, about: Timeline) -> str:
     return f"{part.held_bytes / max(1, about.peak_bytes):.0%}"
 
 

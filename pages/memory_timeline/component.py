@@ -18,7 +18,8 @@ import streamlit as st
 
 from pages.figures.colors import color_of
 from pages.memory_timeline.answers import frames_of
-from runner.store.queries.timelines import CATEGORIES, Columns, Timeline
+from runner.results import Timeline
+from runner.store.queries.timelines import CATEGORIES, Columns
 
 _FOLDER = Path(__file__).parent
 _SCRIPTS = ("model.js", "raster.js", "picture.js", "place.js", "controls.js", "view.js")

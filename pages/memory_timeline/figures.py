@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from pages.figures.colors import color_of
-from pages.figures.frame import layout, number
+from pages.figures.frame import layout
+from runner.formats import format_number
 
 
 def category_bars(held: Sequence[tuple[str, float, float]], *, names: tuple[str, str]) -> go.Figure:
@@ -21,7 +22,7 @@ def category_bars(held: Sequence[tuple[str, float, float]], *, names: tuple[str,
     for side, name in enumerate(names):
         values = [(first, second)[side] for _, first, second in held]
         figure.add_bar(
-            y=categories, x=values, name=name, orientation="h", text=[number(value) for value in values],
+            y=categories, x=values, name=name, orientation="h", text=[format_number(value) for value in values],
             textposition="outside", cliponaxis=False, hovertemplate="%{y}: %{x:,.2f} MiB<extra></extra>",
             marker={"color": colors, "pattern": {"shape": "/" if side else "", "fillmode": "overlay", "size": 6}},
         )  # fmt: skip

@@ -10,7 +10,8 @@ from pages.ui.chosen import chosen, heard, picked, report_gone
 from pages.ui.evidence import of_details, say
 from pages.ui.frame import Frame, Page
 from pages.ui.markdown import restrict
-from runner.store.queries.timelines import Timeline, columns, parts_at, timelines
+from runner.results import Timeline
+from runner.store.queries.timelines import columns, parts_at, timelines
 
 #: Below which size blocks are folded into one, in words and bytes.
 FOLDS = {"nothing": 0, **{f"{size} KiB": size * 2**10 for size in (1, 4, 16, 64, 256)},

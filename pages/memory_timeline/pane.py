@@ -12,7 +12,6 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from pages.figures.bytes import in_unit
 from pages.memory_timeline.answers import alive_rows, alt, answer, facts, in_ms, phase_at, plural, totals
 from pages.memory_timeline.component import Drawing, picture_button, timeline
 from pages.ui.downloads import downloads
@@ -22,8 +21,10 @@ from pages.ui.markdown import literal, restrict
 from pages.ui.permalink import link
 from pages.ui.zoom import linked
 from runner.errors import DatabaseBusy
+from runner.formats import format_bytes
 from runner.plan.commands import sweep_commands
-from runner.store.queries.timelines import Timeline, columns, largest_at, parts_at, timelines
+from runner.results import Timeline
+from runner.store.queries.timelines import columns, largest_at, parts_at, timelines
 
 MOST_SHOWN = 25
 Rows = list[dict[str, Any]]
@@ -119,7 +120,7 @@ def _alive(frame: Frame, about: Timeline, *, side: str, moment: Moment) -> Rows:
     of_these = " of the recording" if moment.folds_held else ""
     say(
         frame,
-        f"**{when}** ({where}): {count:,} allocations hold **{in_unit(total)}**. "
+        f"**{when}** ({where}): {count:,} allocations hold **{format_bytes(total)}**. "
         f"The {len(alive)} largest{of_these}, with the code that made them:",
         of_moment(frame, about.cell_id, at_us),
         key=f"alive-{side}",
@@ -137,7 +138,7 @@ def _held(frame: Frame, about: Timeline, *, side: str, at_us: int, total_bytes: 
     count = sum(part.allocations for part in parts)
     if not count:
         return
-    label = f"Held since before the recording: {plural(count)}, {in_unit(sum(part.held_bytes for part in parts))}"
+    label = f"Held since before the recording: {plural(count)}, {format_bytes(sum(part.held_bytes for part in parts))}"
     opened = st.expander(label, key=f"_held-{side}", on_change="rerun")
     if opened.open:
         with opened:

@@ -28,8 +28,9 @@ from pages.ui.chosen import chosen, rows_of
 from pages.ui.evidence import of_details, of_rows, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
+from runner.results import Accumulated
 from runner.schema import TABLES, NumericsRow
-from runner.store.queries.numerics import Accumulated, accumulations, dtypes, sensitivities
+from runner.store.queries.numerics import accumulations, dtypes, sensitivities
 
 _STATISTICS = ("mean of squares", "variance", "mean", "output")
 _SUM = ("total", "exact", "error", "rounded_value", "spacing", "last_increment", "slips_at", "status")

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pages.figures.frame import relative_error, small_number
 from pages.mixed_precision.format_figures import times
+from runner.results import Accumulated, Sensitive
 from runner.schema import AccumulationRow, DtypeRow, NumericsCell
 from runner.schema.titles import shape_of
-from runner.store.queries.numerics import Accumulated, Sensitive
 
 _SHORT = {"float64": "fp64", "float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 #: What the last part of a module's path stands for in the model; other modules go by their path.

@@ -12,8 +12,9 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from pages.figures.colors import FAINT, QUIET, color_of
-from pages.figures.frame import interval, layout, number, power_of_ten
+from pages.figures.frame import interval, layout, power_of_ten
 from pages.figures.scaling import Dash
+from runner.formats import format_number
 
 #: What is compared, and how it is marked.
 SYMBOLS = {"loss": "circle", "logits": "diamond", "gradients": "square"}
@@ -106,12 +107,12 @@ def _draw_ratios(figure: go.Figure, timed: Sequence[Price], lines: Sequence[tupl
             "array": [(high or ratio) - ratio for ratio, _, high in ratios],
             "arrayminus": [ratio - (low or ratio) for ratio, low, _ in ratios],
         },
-        text=[f"{number(ratio)}×" for ratio, _, _ in ratios],
+        text=[f"{format_number(ratio)}×" for ratio, _, _ in ratios],
         textposition="top center",
         textfont={"size": 12},
         customdata=[
-            [price.cell_id, f"<b>{price.place} · {price.precision}</b><br>{number(price.ratio or 1)}× the speed of fp32"
-             f"<br>95% interval {interval(price.low, price.high, unit='×')}"]
+            [price.cell_id, f"<b>{price.place} · {price.precision}</b><br>{format_number(price.ratio or 1)}× "
+             f"the speed of fp32<br>95% interval {interval(price.low, price.high, unit='×')}"]
             for price in timed
         ],
         hovertemplate="%{customdata[1]}<extra></extra>",

@@ -14,7 +14,8 @@ from pages.ui.frame import Answer, Frame, Page
 from pages.ui.samples import draw_samples
 from pages.ui.states import no_rows
 from pages.ui.trust import draw_trust
-from runner.analysis.compare.speedups import LeftOut
+from runner.analysis.compare.speedups import Unpaired
+from runner.results import Measured
 
 BASELINE = "fp32"
 
@@ -64,7 +65,7 @@ def _trend(frame: Frame, variant: str) -> None:
 
 def headline(frame: Frame) -> Answer:
     """The answer of the first precision that was measured beside fp32; the page has the others."""
-    left_out: list[LeftOut] = []
+    left_out: list[Unpaired[Measured]] = []
     for name in variants(frame, "precision", baseline="fp32"):
         compared = comparison(frame, "precision", baseline="fp32", variant=name)
         if compared.speedups:

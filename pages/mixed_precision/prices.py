@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pages.figures.frame import number, relative_error
+from pages.figures.frame import relative_error
 from pages.mixed_precision.answers import place_of
 from pages.mixed_precision.figures import Price, price_dots
 from pages.ui.card import Card, draw
@@ -16,6 +16,8 @@ from pages.ui.comparison import comparison
 from pages.ui.evidence import Found, of_cells, of_rows, say
 from pages.ui.frame import Frame
 from runner.analysis.compare.speedups import Speedup
+from runner.formats import format_number
+from runner.results import Measured
 from runner.schema import TABLES, NumericsCell, NumericsRow, StepCell
 from runner.store.queries.numerics import precisions
 
@@ -33,7 +35,7 @@ class Priced:
     """One precision of one model, and how much faster the same step was measured to be."""
 
     row: NumericsRow
-    speedup: Speedup | None
+    speedup: Speedup[Measured] | None
 
 
 def priced(frame: Frame) -> list[Priced]:
@@ -45,7 +47,7 @@ def priced(frame: Frame) -> list[Priced]:
     return [Priced(row=row, speedup=_speedup(row, found.get(row.precision, []))) for row in rows]
 
 
-def _speedup(row: NumericsRow, found: Sequence[Speedup]) -> Speedup | None:
+def _speedup(row: NumericsRow, found: Sequence[Speedup[Measured]]) -> Speedup[Measured] | None:
     """That of the plain eager step of the same shape, if it was measured."""
     plain = StepCell(**{name: getattr(row, name) for name in _SHARED}, mode="train", precision="fp32")
     names = (*_SHARED, "backend", "optimizer", "checkpoint_blocks")
@@ -118,7 +120,7 @@ def _answer(found: Sequence[Priced]) -> str:
 
 
 def _pace(one: Priced) -> str:
-    return f" ({number(one.speedup.ratio)}× the speed of {BASELINE})" if one.speedup else ""
+    return f" ({format_number(one.speedup.ratio)}× the speed of {BASELINE})" if one.speedup else ""
 
 
 def _mark(one: Priced) -> Price:

@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from pages.figures.bytes import in_unit
-from pages.figures.frame import number
 from pages.figures.tensors import fine
 from pages.peak_memory.figures import PredictedDot
 from pages.peak_memory.part_figures import CATEGORY_WORDS
 from pages.ui.markdown import literal
 from runner.analysis.compare.pairs import unusual
+from runner.formats import format_bytes, format_number
+from runner.results import Kept, Peak
 from runner.schema import TABLES, MemoryCell
-from runner.store.queries.memory import KEY, Kept, Peak
+from runner.store.queries.memory import KEY
 from runner.store.queries.selection import Shape
 
 _SAID = {*Shape.__dataclass_fields__, "context", "mode", "precision", "timeline"}
@@ -56,7 +56,7 @@ def answer(cells: Sequence[Peak], names: Names) -> str:
     )
     shares = ", ".join(f"{CATEGORY_WORDS[name]} {size / peak:.0%}" for size, name in parts[:3])
     when = f" in the {literal(top.peak_phase)} phase" if top.peak_phase else ""
-    return f"The largest peak here, **{place_of(top.cell, names)}**, is **{in_unit(peak)}**{when}: {shares}.{out}"
+    return f"The largest peak here, **{place_of(top.cell, names)}**, is **{format_bytes(peak)}**{when}: {shares}.{out}"
 
 
 def context_words(cells: Sequence[Peak], names: Names) -> str:
@@ -74,7 +74,8 @@ def context_words(cells: Sequence[Peak], names: Names) -> str:
     most, least = max(grown, key=lambda one: one[0]), min(grown, key=lambda one: one[0])
     return (
         "; ".join(
-            f"**{name}** grows **{number(ratio)}×** from {held[0].cell.context:,} to {held[-1].cell.context:,} tokens"
+            f"**{name}** grows **{format_number(ratio)}×** from {held[0].cell.context:,} to "
+            f"{held[-1].cell.context:,} tokens"
             for ratio, name, held in ([most] if most is least else [most, least])
         )
         + "."
@@ -108,7 +109,7 @@ def bf16_words(pairs: Sequence[PrecisionPair], names: Names) -> str:
     higher = [pair for pair in pairs if pair.ratio > 1]
     most, least = max(pairs, key=lambda pair: pair.ratio), min(pairs, key=lambda pair: pair.ratio)
     if not higher:
-        spread = f"all {len(pairs)} pairs, {number(least.ratio)}× to {number(most.ratio)}×"
+        spread = f"all {len(pairs)} pairs, {format_number(least.ratio)}× to {format_number(most.ratio)}×"
         start = f"bf16 needs less than fp32 in {'the only pair' if len(pairs) == 1 else spread}."
         return f"{start} {_reason(least, names)}"
     start = f"bf16 needs **more** memory than fp32 in **{len(higher)} of {len(pairs)}** pairs."
@@ -123,11 +124,12 @@ def _reason(pair: PrecisionPair, names: Names) -> str:
     copies = (pair.other.parts["autocast copy"] or 0) - (pair.base.parts["autocast copy"] or 0)
     saved = copies - change
     where = f"{group_of(cell, names)} at {cell.context:,} tokens"
-    size = f"{in_unit(abs(change))} {'more' if change > 0 else 'less'} ({number(pair.ratio)}×)"
+    size = f"{format_bytes(abs(change))} {'more' if change > 0 else 'less'} ({format_number(pair.ratio)}×)"
     if not copies:
         return f"{where} needs {size}: no copies of weights are alive at that peak."
-    gained = f"all else shrinks by {in_unit(saved)}" if saved >= 0 else f"all else grows by {in_unit(-saved)}"
-    return f"{where} needs {size}: autocast keeps a 2-byte copy of each weight matrix, {in_unit(copies)}, and {gained}."
+    gained = f"all else shrinks by {format_bytes(saved)}" if saved >= 0 else f"all else grows by {format_bytes(-saved)}"
+    kept = f"autocast keeps a 2-byte copy of each weight matrix, {format_bytes(copies)}"
+    return f"{where} needs {size}: {kept}, and {gained}."
 
 
 def predicted_words(dots: Sequence[PredictedDot]) -> str:
@@ -146,7 +148,7 @@ def kept_words(cell: Peak, kept: Sequence[Kept], names: Names) -> str:
     total = sum(item.kept_bytes for item in kept)
     five = sum(item.kept_bytes for item in kept[:5])
     words = (
-        f"One block of {place_of(cell.cell, names)} keeps **{in_unit(total)}** for backward; its five largest "
+        f"One block of {place_of(cell.cell, names)} keeps **{format_bytes(total)}** for backward; its five largest "
         f"contributors hold {five / max(total, 1):.0%} of that."
     )
     return f"{words} {stream_words(cell)}"
@@ -159,9 +161,9 @@ def stream_words(cell: Peak) -> str:
     asked = cell.cell
     width = 2 if asked.weights_dtype == "bf16" else 4
     formula = asked.batch * asked.context * asked.d_model * width
-    factors = f"{asked.batch} × {asked.context:,} × {asked.d_model:,} × {width} bytes = {in_unit(formula)}"
+    factors = f"{asked.batch} × {asked.context:,} × {asked.d_model:,} × {width} bytes = {format_bytes(formula)}"
     agrees = "as" if formula == cell.residual_stream_bytes else "**not** as"
-    return f"One residual stream is {in_unit(cell.residual_stream_bytes)}, {agrees} B·T·d·bytes: {factors}."
+    return f"One residual stream is {format_bytes(cell.residual_stream_bytes)}, {agrees} B·T·d·bytes: {factors}."
 
 
 def kept_name(item: Kept) -> str:
@@ -180,6 +182,6 @@ def checkpoint_words(family: Sequence[Peak], names: Names) -> str:
     blocks = best.cell.checkpoint_blocks
     many = "every block" if blocks == 1 else f"{blocks} blocks together"
     return (
-        f"Recomputing {many} {change} the peak of {place_of(plain.cell, names)} from {in_unit(before)} to "
-        f"**{in_unit(after)}** ({number(after / before)}×)."
+        f"Recomputing {many} {change} the peak of {place_of(plain.cell, names)} from {format_bytes(before)} to "
+        f"**{format_bytes(after)}** ({format_number(after / before)}×)."
     )

@@ -29,8 +29,9 @@ from pages.ui.card import Card, draw
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.pin import pin
+from runner.results import Peak
 from runner.schema import TABLES
-from runner.store.queries.memory import PARTS, Peak
+from runner.store.queries.memory import PARTS
 
 #: More bars than these are not one picture any more.
 MOST_BARS = 40

@@ -12,11 +12,12 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from pages.figures.bytes import binary_axis, in_unit, unit_for
+from pages.figures.bytes import binary_axis
 from pages.figures.colors import FAINT, QUIET, color_of
-from pages.figures.frame import layout, number
+from pages.figures.frame import layout
 from pages.figures.rows import beside
 from pages.figures.tensors import fine
+from runner.formats import format_bytes, format_number, unit_for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +63,7 @@ def peak_pairs(pairs: Sequence[PeakPair], *, names: tuple[str, str]) -> go.Figur
     for name, values, marker in drawn:
         figure.add_scatter(
             name=name, mode="markers", x=values, y=at, marker={"color": color_of(name), **marker},
-            customdata=[[in_unit(value), pair.place] for value, pair in zip(values, pairs, strict=True)],
+            customdata=[[format_bytes(value), pair.place] for value, pair in zip(values, pairs, strict=True)],
             hovertemplate=f"<b>%{{customdata[1]}}</b><br>{name}: %{{customdata[0]}}<extra></extra>", cliponaxis=False,
         )  # fmt: skip
     figure.update_layout(**layout(height=max(200, 110 + 27 * len(pairs)), state="peak-pairs"))
@@ -121,8 +122,8 @@ def predicted_dots(dots: Sequence[PredictedDot]) -> go.Figure:
 
 def _hover(dot: PredictedDot) -> str:
     return (
-        f"<b>{dot.place}</b><br>measured {in_unit(dot.measured)}<br>predicted {in_unit(dot.predicted)}"
-        f"<br>{number(dot.ratio)}× as predicted"
+        f"<b>{dot.place}</b><br>measured {format_bytes(dot.measured)}<br>predicted {format_bytes(dot.predicted)}"
+        f"<br>{format_number(dot.ratio)}× as predicted"
     )
 
 
@@ -142,7 +143,7 @@ def phase_peak_bars(bars: Sequence[PhasePeakBar], *, state: str) -> go.Figure:
     for name, symbol in zip(names, (None, "line-ns", "diamond-open", "circle"), strict=False):
         chosen = [bar for bar in bars if name in bar.held]
         x, y = [bar.held[name] / factor for bar in chosen], [bar.phase for bar in chosen]
-        hover = {"customdata": [[in_unit(bar.held[name])] for bar in chosen],
+        hover = {"customdata": [[format_bytes(bar.held[name])] for bar in chosen],
                  "hovertemplate": f"<b>%{{y}}</b><br>{name}: %{{customdata[0]}}<extra></extra>"}  # fmt: skip
         if symbol is None:
             colors = [color_of(bar.phase) for bar in chosen]

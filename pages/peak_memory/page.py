@@ -16,8 +16,9 @@ from pages.ui.frontier import draw_model_frontiers
 from pages.ui.markdown import restrict
 from pages.ui.states import no_rows
 from pages.ui.trust import draw_trust
+from runner.results import Peak
 from runner.schema import Mode
-from runner.store.queries.memory import Peak, peaks
+from runner.store.queries.memory import peaks
 
 
 def page(frame: Frame) -> None:

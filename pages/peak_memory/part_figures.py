@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 import plotly.graph_objects as go
 
-from pages.figures.bytes import in_unit, unit_for
 from pages.figures.colors import QUIET, RED, color_of
 from pages.figures.frame import layout
 from pages.figures.rows import BAR, chart_pixels, under_headings
+from runner.formats import format_bytes, unit_for
 
 #: Words for the categories, many of each.
 CATEGORY_WORDS = {
@@ -72,7 +72,7 @@ def part_bars(bars: Sequence[PeakBar], *, state: str) -> go.Figure:
         mode="text",
         y=rows.at,
         x=[end / factor for end in ends],
-        text=[f" ✕ {bar.failure}" if bar.failure else f"  {in_unit(bar.total)}{_excess(bar)}" for bar in bars],
+        text=[f" ✕ {bar.failure}" if bar.failure else f"  {format_bytes(bar.total)}{_excess(bar)}" for bar in bars],
         textposition="middle right",
         textfont={"size": 12, "color": [RED if bar.failure else QUIET for bar in bars]},
         showlegend=False,
@@ -100,12 +100,12 @@ def _room(bars: Sequence[PeakBar]) -> float:
 def _excess(bar: PeakBar) -> str:
     """By how much the parts come to more than the peak, in words: at this scale it may be less than a pixel."""
     residual = bar.parts.get("unknown", 0)
-    return f" (parts are {in_unit(-residual)} more)" if residual < 0 else ""
+    return f" (parts are {format_bytes(-residual)} more)" if residual < 0 else ""
 
 
 def _hover(bar: PeakBar, category: str) -> str:
     size = bar.parts[category]
     return (
-        f"<b>{bar.group} · {bar.place}</b><br>{CATEGORY_WORDS[category]}: {in_unit(size)}"
-        f"<br>{size / max(bar.total, 1):.1%} of the peak of {in_unit(bar.total)}"
+        f"<b>{bar.group} · {bar.place}</b><br>{CATEGORY_WORDS[category]}: {format_bytes(size)}"
+        f"<br>{size / max(bar.total, 1):.1%} of the peak of {format_bytes(bar.total)}"
     )

@@ -8,7 +8,6 @@ from typing import Any
 
 import streamlit as st
 
-from pages.figures.bytes import in_unit
 from pages.figures.frame import escape_text
 from pages.peak_memory.figures import PhasePeakBar, phase_peak_bars
 from pages.ui.card import Card, draw
@@ -17,18 +16,19 @@ from pages.ui.markdown import literal, restrict
 from pages.ui.marks import failure_of
 from pages.ui.pin import choose
 from pages.ui.trust import draw_grade
+from runner.formats import format_bytes
+from runner.results import Peak, PhasePeak
 from runner.schema import TABLES
 from runner.schema.titles import title
-from runner.store.queries import raw
-from runner.store.queries.latest import Rows
-from runner.store.queries.memory import Peak, peaks
+from runner.store.queries.memory import peaks, phase_peaks
+from runner.store.queries.selection import Selection
 
 
 def draw_phases(frame: Frame, cells: Sequence[Peak]) -> None:
     """A box to choose a cell, its grade, and the peaks of its phases."""
     st.header("One cell, phase by phase", anchor="phases")
     st.caption("Which phase of the step needs how much. The link keeps which cell.")
-    every = {cell.cell_id: cell for cell in frame.ask(peaks, Rows())}
+    every = {cell.cell_id: cell for cell in frame.ask(peaks, Selection())}
     cell = choose(cells, elsewhere=every.get)
     if cell is None:
         return
@@ -38,7 +38,7 @@ def draw_phases(frame: Frame, cells: Sequence[Peak]) -> None:
         why = literal(f"{failure_of(cell)}. {cell.message or ''}")
         st.error(restrict(f"{words}: {why}"), icon=":material/error:")
         return
-    found = frame.ask(raw.phase_peaks, cell.cell_id)
+    found = frame.ask(phase_peaks, cell.cell_id)
     draw(
         frame,
         Card(
@@ -54,11 +54,11 @@ def draw_phases(frame: Frame, cells: Sequence[Peak]) -> None:
     )
 
 
-def _said(found: raw.PhasePeak) -> str:
-    return f"{found.phase} {in_unit(found.allocated or 0)}"
+def _said(found: PhasePeak) -> str:
+    return f"{found.phase} {format_bytes(found.allocated or 0)}"
 
 
-def _bar(found: raw.PhasePeak) -> PhasePeakBar:
+def _bar(found: PhasePeak) -> PhasePeakBar:
     held = {"peak, live tensors": found.allocated, "held by the allocator": found.reserved,
             "counted by the driver": found.driver, "left at its end": found.left}  # fmt: skip
     return PhasePeakBar(
@@ -66,7 +66,7 @@ def _bar(found: raw.PhasePeak) -> PhasePeakBar:
     )
 
 
-def _row(found: raw.PhasePeak) -> dict[str, Any]:
+def _row(found: PhasePeak) -> dict[str, Any]:
     columns = TABLES["phase_peaks"]
     names = {"phase": found.phase, "peak_allocated_bytes": found.allocated, "peak_reserved_bytes": found.reserved,
              "peak_driver_bytes": found.driver, "end_allocated_bytes": found.left}  # fmt: skip

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from pages.figures.bytes import in_unit
 from pages.peak_memory.answers import Names, checkpoint_words, kept_name, kept_words, place_of
 from pages.peak_memory.cards import bar_of, table_of
 from pages.peak_memory.part_figures import part_bars
@@ -16,7 +15,9 @@ from pages.peak_memory.tensors import choose_cell, draw_block_tensors
 from pages.ui.card import Card, draw
 from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame
-from runner.store.queries.memory import KEY, Peak, kept_by_block
+from runner.formats import format_bytes
+from runner.results import Peak
+from runner.store.queries.memory import KEY, kept_by_block
 
 LARGEST = 5
 _SWEEP = "python -m runner sweep --experiment memory --modes train"
@@ -39,7 +40,7 @@ def draw_kept(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
         return
     rows = [
         {"Kept by": kept_name(item), "Operation": item.operation, "Module": item.module, "Shapes": item.shapes,
-         "Tensors": item.tensors, "Size (bytes)": item.kept_bytes, "Size": in_unit(item.kept_bytes),
+         "Tensors": item.tensors, "Size (bytes)": item.kept_bytes, "Size": format_bytes(item.kept_bytes),
          "Share": item.kept_bytes / total}
         for item in kept
     ]  # fmt: skip

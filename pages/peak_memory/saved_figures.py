@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from pages.figures.bytes import in_unit, unit_for
 from pages.figures.colors import QUIET, color_of
 from pages.figures.frame import escape_text, layout
+from runner.formats import format_bytes, unit_for
 
 
 def kept_bars(kept: Sequence[tuple[str, int]], *, rest: int) -> go.Figure:
@@ -21,7 +21,7 @@ def kept_bars(kept: Sequence[tuple[str, int]], *, rest: int) -> go.Figure:
         orientation="h",
         y=[escape_text(name) for name, _ in rows],
         x=[size / factor for _, size in rows],
-        text=[in_unit(size) for _, size in rows],
+        text=[format_bytes(size) for _, size in rows],
         textposition="outside",
         cliponaxis=False,
         marker={"color": [color_of("activation")] * len(kept) + [QUIET]},

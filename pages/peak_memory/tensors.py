@@ -19,7 +19,8 @@ from pages.ui.tensors import draw_tensors, tensor_rows, tensor_words
 from runner.analysis.costs.activations import block_tensors
 from runner.analysis.costs.steps import PeakBytes, predicted_peak
 from runner.analysis.costs.tensors import beside
-from runner.store.queries.memory import PARTS, Peak, saved_tensors
+from runner.results import Peak
+from runner.store.queries.memory import PARTS, saved_tensors
 
 _MOMENTS = {
     "forward": "in the forward pass",

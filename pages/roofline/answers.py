@@ -6,13 +6,13 @@ answer(frame, cells, limits)
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pages.figures.frame import number
 from pages.roofline.figures import rate
 from pages.roofline.limits import Limits
 from pages.ui.answers import share
 from pages.ui.frame import Frame
 from runner.analysis.costs.steps import step_flops
 from runner.analysis.roofline import intensity, least_ms, utilization
+from runner.formats import format_number
 from runner.results import Measured
 from runner.schema import StepCell
 
@@ -24,7 +24,7 @@ def answer(frame: Frame, cells: Sequence[Measured], limits: Limits) -> str:
     longest = max(cells, key=lambda cell: cell.times["step"].median_ms)
     cell, step_ms = longest.cell, longest.times["step"].median_ms
     reached = step_flops(cell) / step_ms * 1e3
-    words = f"The longest step here, **{name_of(frame, cell)}**, takes {number(step_ms)} ms and multiplies at "
+    words = f"The longest step here, **{name_of(frame, cell)}**, takes {format_number(step_ms)} ms and multiplies at "
     words += f"**{rate(reached)}**"
     parts = []
     for roof, whose in (
@@ -42,9 +42,10 @@ def answer(frame: Frame, cells: Sequence[Measured], limits: Limits) -> str:
     bound = "multiplying" if per_byte >= best.ridge else "memory"
     return (
         f"{words}, {' and '.join(parts)}. That is multiplying alone. Its limit, with the bytes that it has to move and "
-        f"nothing else in the way, is {number(least)} ms: it reaches **{share(least / step_ms)} of that limit**, which "
-        f"is to take {number(step_ms / least)}× as long. At {number(per_byte)} operations a byte, against the "
-        f"{number(best.ridge)} of the ridge, the limit of the whole step is {bound}."
+        f"nothing else in the way, is {format_number(least)} ms: it reaches **{share(least / step_ms)} of that "
+        f"limit**, which is to take {format_number(step_ms / least)}× as long. At {format_number(per_byte)} operations "
+        "a byte, against the "
+        f"{format_number(best.ridge)} of the ridge, the limit of the whole step is {bound}."
     )
 
 

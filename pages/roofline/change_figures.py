@@ -10,15 +10,15 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from pages.figures.colors import FAINT
-from pages.figures.frame import number
 from pages.figures.rows import beside, chart_pixels, folded, row_pixels
 from pages.figures.speedups import SpeedupDot, speedup_dots
+from runner.formats import format_number
 
 
 def counterfactual_dots(rows: Sequence[SpeedupDot], *, singles: int) -> go.Figure:
     """One line a change, in the order given; the first `singles` change one thing."""
     figure = speedup_dots(rows, variant="the changed step")
-    beside(figure, {at: f"{number(row.ratio)}×" for at, row in enumerate(rows) if not row.failure},
+    beside(figure, {at: f"{format_number(row.ratio)}×" for at, row in enumerate(rows) if not row.failure},
            ends=(len(rows) - 0.4, -0.6))  # fmt: skip
     row = row_pixels([folded(row.place) for row in rows], least=30)
     figure.update_layout(height=chart_pixels(len(rows), row=row))

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import streamlit as st
 
-from pages.figures.frame import WORDS, interval, number
+from pages.figures.frame import WORDS, interval
 from pages.figures.speedups import SpeedupDot
 from pages.roofline.answers import change_name
 from pages.roofline.change_figures import counterfactual_dots
@@ -21,6 +21,7 @@ from pages.ui.markdown import literal, quoted, restrict
 from pages.ui.pin import pin
 from runner.analysis.compare.counterfactuals import Counterfactual, bases, counterfactuals
 from runner.analysis.compare.pairs import unusual
+from runner.formats import format_number
 from runner.results import Measured
 from runner.schema.titles import title
 from runner.store.queries.roofline import varied_run
@@ -88,7 +89,7 @@ def ranking(found: Sequence[Counterfactual]) -> str:
 
 
 def _listed(found: Sequence[Counterfactual]) -> str:
-    parts = [f"**{_named(c)} {number(c.ratio or 0)}×** ({interval(c.low, c.high)})" for c in found]
+    parts = [f"**{_named(c)} {format_number(c.ratio or 0)}×** ({interval(c.low, c.high)})" for c in found]
     return ", ".join(parts)
 
 

@@ -13,7 +13,8 @@ from typing import Literal
 import plotly.graph_objects as go
 
 from pages.figures.colors import QUIET, color_of
-from pages.figures.frame import layout, number
+from pages.figures.frame import layout
+from runner.formats import format_number
 
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _SYMBOLS = {"step": "circle", "kernel": "diamond-open"}
@@ -81,7 +82,7 @@ def roofline(roofs: Sequence[RoofLine], points: Sequence[RoofPoint], *, state: s
 def rate(value: float, unit: str = "FLOP/s") -> str:
     """A rate with an SI prefix: `745 TFLOP/s`."""
     factor, prefix = next(((factor, prefix) for factor, prefix in _PREFIXES if value >= factor * 0.9995), (1.0, ""))
-    return f"{number(value / factor)} {prefix}{unit}".rstrip()
+    return f"{format_number(value / factor)} {prefix}{unit}".rstrip()
 
 
 def _tick(value: float) -> str:
@@ -106,7 +107,7 @@ def _roof(figure: go.Figure, roof: RoofLine, *, low: float, high: float) -> None
         line={"color": color_of(roof.entity), "width": 2 if roof.source == "measured" else 1.3,
               "dash": "solid" if roof.source == "measured" else "dash"},
         hovertemplate=f"{roof.entity}, {roof.source}: {rate(roof.flops_per_s)}, {rate(roof.bytes_per_s, 'B/s')}"
-        f"<br>ridge at {number(ridge)} FLOP/byte<extra></extra>",
+        f"<br>ridge at {format_number(ridge)} FLOP/byte<extra></extra>",
     )  # fmt: skip
 
 

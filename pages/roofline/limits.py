@@ -10,7 +10,6 @@ from typing import Any, get_args
 
 import streamlit as st
 
-from pages.figures.bytes import in_unit
 from pages.roofline.figures import rate
 from pages.ui.chosen import rows_of
 from pages.ui.evidence import of_ceilings, say
@@ -19,9 +18,10 @@ from pages.ui.markdown import literal, restrict
 from runner.analysis.costs import hardware
 from runner.analysis.costs.activations import Device
 from runner.analysis.roofline import Change, Roof, changes, measured_roof, promised_roof
+from runner.formats import format_bytes
 from runner.schema import TABLES, CeilingRow
-from runner.store.queries.latest import Rows
 from runner.store.queries.roofline import ceilings, machine
+from runner.store.queries.selection import Selection
 
 COMMAND = "python -m runner sweep"
 
@@ -48,7 +48,7 @@ class Limits:
 def limits_of(frame: Frame) -> Limits:
     """Of the sidebar's machine: the ceilings of the chosen run or, where it has none, of the latest that has."""
     found = frame.ask(machine, rows_of(frame))
-    rows = frame.ask(ceilings, Rows(machine=frame.selection.machine))
+    rows = frame.ask(ceilings, Selection(machine=frame.selection.machine))
     own = [row for row in rows if row.run_id == frame.selection.run]
     device: Device = next((name for name in get_args(Device) if name == found.device), "cuda")
     latest = [row for row in rows if row.run_id == rows[0].run_id]
@@ -123,7 +123,7 @@ def ceiling_table(limits: Limits) -> list[dict[str, Any]]:
 def _at_size(row: CeilingRow) -> str | None:
     if row.size is None:
         return None
-    return f"n {row.size:,}" if row.precision else in_unit(row.size)
+    return f"n {row.size:,}" if row.precision else format_bytes(row.size)
 
 
 def _in_words(row: CeilingRow | None) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pages.figures.frame import escape_text, number
+from pages.figures.frame import escape_text
 from pages.roofline.answers import answer, name_of
 from pages.roofline.figures import RoofLine, RoofPoint, rate, roofline
 from pages.roofline.limits import Limits
@@ -17,9 +17,9 @@ from pages.ui.marks import asked_of
 from pages.ui.pin import pin
 from runner.analysis.costs.steps import step_flops
 from runner.analysis.roofline import intensity, least_ms
-from runner.results import Measured
+from runner.formats import format_number
+from runner.results import Measured, Profiled
 from runner.schema import KernelRow
-from runner.store.queries.roofline import Profiled
 
 #: More kernels than these hide each other; the longest are drawn.
 MOST_KERNELS = 120
@@ -55,7 +55,7 @@ def _steps(frame: Frame, cells: Sequence[Measured], limits: Limits) -> list[Roof
         reached, per_byte = step_flops(asked) / step_ms * 1e3, intensity(asked, device=limits.device)
         roof = limits.roof(asked.precision)
         under = f"{reached / roof.attainable(per_byte):.0%} of its roof" if roof else ""
-        words = f"<b>{name_of(frame, asked)}</b><br>{rate(reached)} at {number(per_byte)} FLOP/byte"
+        words = f"<b>{name_of(frame, asked)}</b><br>{rate(reached)} at {format_number(per_byte)} FLOP/byte"
         points.append(
             RoofPoint(
                 kind="step",
@@ -92,7 +92,9 @@ def _kernels(profiles: Sequence[Profiled]) -> list[RoofPoint]:
 
 def _kernel_words(kernel: KernelRow, flops: int) -> str:
     where = escape_text(f"{kernel.kernel_class}, {kernel.phase} {kernel.scope}")
-    times = f"{number(kernel.device_ms)} ms a step in {kernel.calls:g} calls, {rate(flops / kernel.device_ms * 1e3)}"
+    times = (
+        f"{format_number(kernel.device_ms)} ms a step in {kernel.calls:g} calls, {rate(flops / kernel.device_ms * 1e3)}"
+    )
     return f"<b>{escape_text(kernel.kernel[:60])}</b><br>{where}<br>{times}"
 
 

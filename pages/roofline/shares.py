@@ -18,8 +18,9 @@ from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
 from pages.ui.marks import asked_of
 from runner.analysis.roofline import shares
+from runner.results import Profiled
 from runner.schema import Precision, ProfileCell, StepCell
-from runner.store.queries.roofline import Profiled, profiled
+from runner.store.queries.roofline import profiled
 
 COMMAND = "python -m runner sweep --experiment kernels"
 #: More bars than these are not one picture any more.

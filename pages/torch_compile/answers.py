@@ -3,17 +3,18 @@
 import math
 from collections.abc import Sequence
 
-from pages.figures.frame import number, relative_error
+from pages.figures.frame import relative_error
 from pages.torch_compile.figures import whole
 from pages.torch_compile.speedups import Bought
 from pages.ui.answers import caveat, in_words, spread
 from pages.ui.frame import Frame
 from runner.analysis.compare.break_even import PaidAfter
+from runner.formats import format_number
 
 
 def name_of(frame: Frame, item: Bought) -> str:
     """The cell in words: `small at 512 tokens, bf16`."""
-    cell = item.step.named
+    cell = item.step.named.cell
     return f"{frame.size_of(cell)} at {cell.context:,} tokens, {cell.precision}"
 
 
@@ -50,7 +51,7 @@ def paid_answer(frame: Frame, item: Bought) -> str:
         "warm": "{} s with a full one",
         "as found": "{} s with what the cache held",
     }
-    said = " and ".join(costs[kind].format(number(seconds)) for kind, (seconds, _) in known.items())
+    said = " and ".join(costs[kind].format(format_number(seconds)) for kind, (seconds, _) in known.items())
     first = next(iter(known.values()))[1]
     if first.is_never:
         return f"{start}{said}, and **never pays for itself**: the compiled step is no faster."

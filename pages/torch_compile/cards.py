@@ -16,11 +16,12 @@ from pages.ui.evidence import Found, of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.marks import asked_of, failure_of, place_of
 from pages.ui.pin import pin
-from runner.analysis.compare.speedups import LeftOut
+from runner.analysis.compare.speedups import Unpaired
+from runner.results import Measured
 from runner.schema import TABLES
 
 
-def draw_ways(frame: Frame, items: Sequence[Bought], left_out: Sequence[LeftOut], *, words: str) -> None:
+def draw_ways(frame: Frame, items: Sequence[Bought], left_out: Sequence[Unpaired[Measured]], *, words: str) -> None:
     """Every way of compiling as a dot on its cell's line."""
     dots = [
         WayDot(place=place(frame, item), backend=item.variant, cell_id=str(item.step.other.cell_id),
@@ -150,7 +151,7 @@ def _dots_card(frame: Frame, items: Sequence[Bought], dots: Sequence[CostDot], c
     draw(frame, whole, lambda: cost_dots([dot for dot in dots if dot.place in shown], unit=unit))
 
 
-def _failure(item: LeftOut) -> str:
+def _failure(item: Unpaired[Measured]) -> str:
     return failure_of(item.cell) if item.cell.status != "ok" else "eager has no result"
 
 

@@ -15,9 +15,10 @@ from typing import Any, Literal
 import plotly.graph_objects as go
 
 from pages.figures.colors import FAINT, FAINTER, FAMILIES, QUIET, RED, color_of
-from pages.figures.frame import interval, layout, log_ticks, number
+from pages.figures.frame import interval, layout, log_ticks
 from pages.figures.ratios import left_end, ratio_axis
 from pages.figures.rows import chart_pixels, folded, row_pixels
+from runner.formats import format_number
 
 #: With what the compiler's cache was filled: nothing, this very cell, whatever earlier cells had left.
 Kind = Literal["cold", "warm", "as found"]
@@ -159,7 +160,7 @@ def cost_dots(rows: Sequence[CostDot], *, unit: Unit) -> go.Figure:
 def _marks(figure: go.Figure, rows: Sequence[CostDot], *, places: Sequence[str], unit: Unit) -> None:
     """One kind of all cells: its marks, their values beside them, their intervals."""
     colors = [color_of(row.backend) for row in rows]
-    say = {"s": number, "steps": whole}[unit]
+    say = {"s": format_number, "steps": whole}[unit]
     figure.add_scatter(
         x=[row.value for row in rows],
         y=[places.index(row.place) for row in rows],
@@ -206,7 +207,8 @@ def crossing_lines(lines: Sequence[CumulatedLine]) -> go.Figure:
             x=[0, longest],
             y=[line.start_s / factor, line.seconds(longest) / factor],
             line={"color": color, "width": 2.5, "dash": _DASHES.get(line.kind or "", "solid")},
-            hovertemplate=f"{line.name}: {number(line.start_s)} s and {number(line.step_ms)} ms a step<extra></extra>",
+            hovertemplate=f"{line.name}: {format_number(line.start_s)} s and {format_number(line.step_ms)} ms a step"
+            "<extra></extra>",
         )
     for line, steps in met:
         figure.add_scatter(
@@ -226,7 +228,7 @@ def crossing_lines(lines: Sequence[CumulatedLine]) -> go.Figure:
 def whole(steps: float) -> str:
     """The first whole step that is enough, in three digits: `41`, `1,130`."""
     least = math.ceil(steps)
-    return f"{least}" if least < 1000 else number(least)
+    return f"{least}" if least < 1000 else format_number(least)
 
 
 def _far(lines: Sequence[CumulatedLine]) -> float:
@@ -263,9 +265,9 @@ def _errors(rows: Sequence[WayDot] | Sequence[CostDot]) -> dict[str, Any]:
 
 def _way_hover(row: WayDot) -> str:
     ends = interval(row.low, row.high, unit="×")
-    return f"<b>{row.place}</b><br>{row.backend}: {number(row.ratio)}×<br>95% interval {ends}"
+    return f"<b>{row.place}</b><br>{row.backend}: {format_number(row.ratio)}×<br>95% interval {ends}"
 
 
 def _cost_hover(row: CostDot, unit: Unit) -> str:
     ends = f"<br>95% interval {interval(row.low, row.high)}" if row.low is not None else ""
-    return f"<b>{row.place}</b><br>{_NAMES[row.kind]}<br>{number(row.value)} {unit}{ends}"
+    return f"<b>{row.place}</b><br>{_NAMES[row.kind]}<br>{format_number(row.value)} {unit}{ends}"

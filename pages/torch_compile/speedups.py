@@ -13,8 +13,9 @@ from pages.ui.comparison import comparison, variants
 from pages.ui.frame import Frame
 from pages.ui.marks import place_of
 from runner.analysis.compare.break_even import PaidAfter, break_even
-from runner.analysis.compare.speedups import LeftOut, Speedup
-from runner.store.queries.compile import CompileCost, compile_costs, question
+from runner.analysis.compare.speedups import Speedup, Unpaired
+from runner.results import CompileCost, Measured
+from runner.store.queries.compile import compile_costs, question
 
 BASELINE = "eager"
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -25,7 +26,7 @@ class Bought:
     """The whole step of one cell, eager over `variant`, and what compiling it cost; no cost where nothing compiles."""
 
     variant: str
-    step: Speedup
+    step: Speedup[Measured]
     cost: CompileCost | None
 
     def seconds(self, kind: Kind) -> float | None:
@@ -51,10 +52,11 @@ def ways(frame: Frame) -> list[str]:
     return sorted(variants(frame, "backend", baseline=BASELINE), key=lambda name: (name == "cuda-graphs", name))
 
 
-def bought(frame: Frame, names: Sequence[str]) -> tuple[list[Bought], list[LeftOut]]:
+def bought(frame: Frame, names: Sequence[str]) -> tuple[list[Bought], list[Unpaired[Measured]]]:
     """Every pair of a way with eager that the filters leave, cell by cell, and what has no pair."""
     free = replace(frame.selection, backends=())
-    costs = {cost.question: cost for cost in frame.ask(compile_costs, free.broad())}
+    known = frame.ask(compile_costs, free.broad())
+    costs = {question(cost.machine, cost.torch, cost.cell): cost for cost in known}
     found, left_out = [], []
     for variant in names:
         compared = comparison(frame, "backend", baseline=BASELINE, variant=variant)
@@ -75,4 +77,4 @@ def bought(frame: Frame, names: Sequence[str]) -> tuple[list[Bought], list[LeftO
 
 def place(frame: Frame, item: Bought) -> str:
     """The cell of a pair as charts name it."""
-    return place_of(frame, item.step.named, beside="backend")
+    return place_of(frame, item.step.named.cell, beside="backend")

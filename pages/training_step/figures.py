@@ -14,7 +14,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from pages.figures.colors import RED, color_of
-from pages.figures.frame import label_of, layout, number, unit_of
+from pages.figures.frame import label_of, layout, unit_of
+from runner.formats import format_number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,7 @@ def warmup_steps(rows: Sequence[WarmupStep]) -> go.Figure:
                 line={"color": color, "dash": dash, "width": 1.8},
                 legendgroup=name,
                 showlegend=column == 1,
-                hovertemplate=f"{name}: {number(value)} {unit_of('timings', 'median_ms')}<extra></extra>",
+                hovertemplate=f"{name}: {format_number(value)} {unit_of('timings', 'median_ms')}<extra></extra>",
                 row=1,
                 col=column,
             )

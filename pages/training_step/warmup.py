@@ -7,16 +7,17 @@ from typing import Any
 
 import streamlit as st
 
-from pages.figures.frame import number
 from pages.training_step.figures import WarmupStep, warmup_steps
 from pages.ui.card import Card, draw
 from pages.ui.chosen import picked
 from pages.ui.evidence import of_details, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
+from runner.formats import format_number
+from runner.results import EarlyStep
 from runner.schema import StepCell
 from runner.schema.titles import title
-from runner.store.queries.steps import EarlyStep, early_steps
+from runner.store.queries.steps import early_steps
 
 
 def draw_warmup(frame: Frame) -> None:
@@ -73,10 +74,10 @@ def _answer(rows: Sequence[EarlyStep]) -> str:
     least, most = by_count[min(by_count)], by_count[max(by_count)]
     steady = median(most)
     return (
-        f"After {min(by_count) or 'no'} warm-up steps the first measured step takes **{number(least[0] / steady)}×** "
-        f"the steady {number(steady)} ms: the mean becomes {_change(fmean(least), steady)}, "
-        f"the median {_change(median(least), steady)}. "
-        f"After {max(by_count)} it takes {number(most[0] / steady)}×."
+        f"After {min(by_count) or 'no'} warm-up steps the first measured step takes "
+        f"**{format_number(least[0] / steady)}×** the steady {format_number(steady)} ms: "
+        f"the mean becomes {_change(fmean(least), steady)}, the median {_change(median(least), steady)}. "
+        f"After {max(by_count)} it takes {format_number(most[0] / steady)}×."
     )
 
 

@@ -7,12 +7,13 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from pages.figures.frame import WORDS, interval, number
+from pages.figures.frame import WORDS, interval
 from pages.ui.frame import Frame
 from runner.analysis.compare.pairs import unusual
-from runner.analysis.compare.speedups import Comparison, Speedup
+from runner.analysis.compare.speedups import Speedup, Speedups
+from runner.formats import format_number
 from runner.results import Measured
-from runner.schema import AttentionCell, Cell, Phase
+from runner.schema import Cell, Phase
 
 #: A ratio with the ends of its 95% interval.
 Ratio = tuple[float, float | None, float | None]
@@ -47,7 +48,7 @@ def step_answer(frame: Frame, cells: Sequence[Measured]) -> str:
     name = f"{frame.size_of(cell)} at {cell.context:,} tokens, {cell.precision}, {cell.backend}"
     goes = f": {', '.join(shares)}" if len(shares) > 1 else ""
     return (
-        f"The longest step here, **{name}**, takes **{number(step.median_ms)} ms** "
+        f"The longest step here, **{name}**, takes **{format_number(step.median_ms)} ms** "
         f"({interval(step.low_ms, step.high_ms)}){goes}.{lost}"
     )
 
@@ -57,7 +58,7 @@ def share(part: float) -> str:
     return "under 1%" if 0 < part < 0.005 else f"{part:.0%}"
 
 
-def speedup_answer(compared: Comparison, *, baseline: str, variant: str, phase: Phase = "step") -> str:
+def speedup_answer(compared: Speedups[Measured], *, baseline: str, variant: str, phase: Phase = "step") -> str:
     """Over all pairs: the typical ratio, its spread, how many are certain, and how it goes with size."""
     found = [speedup for speedup in compared.speedups if speedup.phase == phase]
     if not found:
@@ -74,7 +75,7 @@ def speedup_answer(compared: Comparison, *, baseline: str, variant: str, phase: 
     return f"{start} {spread(pairs)}; {_certainty(len(pairs), sure=sure, slower=slower)}.{rest}"
 
 
-def without_pair(compared: Comparison, *, baseline: str, variant: str, where: str = "here") -> str:
+def without_pair(compared: Speedups[Measured], *, baseline: str, variant: str, where: str = "here") -> str:
     """Why two ways cannot be compared, by the most frequent reason of the strongest kind."""
     for kind in ("failed", "unlike"):
         reasons = Counter(item.reason for item in compared.left_out if item.kind == kind)
@@ -99,7 +100,7 @@ def caveat(pairs: Sequence[tuple[Cell, Cell]]) -> str:
 def in_words(ratios: Sequence[Ratio]) -> tuple[str, str]:
     """The typical ratio as a number above 1 and its word: `("2.10", "faster")`."""
     typical = geometric_mean([ratio for ratio, _, _ in ratios])
-    return (number(typical), "faster") if typical >= 1 else (number(1 / typical), "slower")
+    return (format_number(typical), "faster") if typical >= 1 else (format_number(1 / typical), "slower")
 
 
 def spread(ratios: Sequence[Ratio]) -> str:
@@ -108,7 +109,7 @@ def spread(ratios: Sequence[Ratio]) -> str:
         _, low, high = ratios[0]
         return f"(95% interval {interval(low, high, unit='×')}; one pair)"
     least, most = (pick(ratio for ratio, _, _ in ratios) for pick in (min, max))
-    return f"(geometric mean of {len(ratios)} pairs, {number(least)}× to {number(most)}×)"
+    return f"(geometric mean of {len(ratios)} pairs, {format_number(least)}× to {format_number(most)}×)"
 
 
 def _certainty(pairs: int, *, sure: int, slower: int) -> str:
@@ -118,7 +119,7 @@ def _certainty(pairs: int, *, sure: int, slower: int) -> str:
     return f"{sure} are faster beyond doubt, {slower} slower, {pairs - sure - slower} undecided"
 
 
-def trend_answer(found: Sequence[Speedup]) -> str:
+def trend_answer(found: Sequence[Speedup[Measured]]) -> str:
     """How the ratio goes with the number of parameters, as least squares on log-log; empty below three sizes."""
     points = [
         (math.log10(s.base.parameters), math.log10(s.ratio)) for s in found if s.phase == "step" and s.base.parameters
@@ -129,7 +130,7 @@ def trend_answer(found: Sequence[Speedup]) -> str:
     if abs(factor - 1) < 0.03:
         return "It hardly changes with the size of the model."
     word = "grows" if factor > 1 else "shrinks"
-    return f"It {word} with the model: {number(factor)}× as large for ten times the parameters."
+    return f"It {word} with the model: {format_number(factor)}× as large for ten times the parameters."
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
@@ -141,8 +142,3 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
 def geometric_mean(ratios: Sequence[float]) -> float:
     """The mean that treats 2× and ½× as opposites."""
     return math.exp(sum(map(math.log, ratios)) / len(ratios))
-
-
-def way_of(cell: AttentionCell) -> str:
-    """How attention is computed: one line of a chart."""
-    return cell.implementation if cell.backend == "eager" else f"{cell.implementation} · {cell.backend}"

@@ -15,7 +15,7 @@ import streamlit as st
 
 from pages.ui.frame import Frame
 from pages.ui.markdown import is_plain
-from runner.store.queries.latest import Rows
+from runner.store.queries.selection import Selection
 
 T = TypeVar("T", bound=Hashable)
 _NOTES = "_gone"
@@ -68,9 +68,9 @@ def most_common(values: Iterable[T]) -> T:
     return Counter(values).most_common(1)[0][0]
 
 
-def rows_of(frame: Frame) -> Rows:
+def rows_of(frame: Frame) -> Selection:
     """The machine and the run of the sidebar: what narrows rows that are not of `steps`."""
-    return Rows(machine=frame.selection.machine, run=frame.selection.run)
+    return Selection(machine=frame.selection.machine, run=frame.selection.run)
 
 
 # ------------------------------------------------------------------------------------------- what a link asks in vain

@@ -17,7 +17,8 @@ from pages.ui.chosen import chosen
 from pages.ui.frame import Frame, cached
 from pages.ui.markdown import restrict
 from pages.ui.pin import pin
-from runner.analysis.compare.speedups import Axis, Comparison, LeftOut, compare
+from runner.analysis.compare.speedups import Axis, Speedups, Unpaired, compare
+from runner.results import Measured
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import measured, samples_by_round
 
@@ -33,17 +34,17 @@ def variants(frame: Frame, axis: Axis, *, baseline: str) -> list[str]:
     return sorted(value for value in present if value in allowed and value != baseline)
 
 
-def comparison(frame: Frame, axis: Axis, *, baseline: str, variant: str) -> Comparison:
+def comparison(frame: Frame, axis: Axis, *, baseline: str, variant: str) -> Speedups[Measured]:
     """All pairs that the other filters leave; worked out once for each state of the data, whatever the filters."""
     free = replace(frame.selection, precisions=()) if axis == "precision" else replace(frame.selection, backends=())
     whole = frame.ask(_compare, replace(free.broad(), settled=False), axis, baseline, variant, frame.state)
-    return Comparison(
+    return Speedups(
         speedups=[found for found in whole.speedups if free.holds(found.base.cell)],
         left_out=[item for item in whole.left_out if free.holds(item.cell.cell)],
     )
 
 
-def unpaired(frame: Frame, left_out: Sequence[LeftOut], *, axis: Axis, baseline: str) -> str:
+def unpaired(frame: Frame, left_out: Sequence[Unpaired[Measured]], *, axis: Axis, baseline: str) -> str:
     """Why there is no pair with the baseline: nothing else has rows, or what has them has no partner or no result."""
     free = replace(frame.selection, precisions=()) if axis == "precision" else replace(frame.selection, backends=())
     values = dict.fromkeys(getattr(cell.cell, axis) for cell in replace(frame, selection=free).measured())
@@ -51,17 +52,19 @@ def unpaired(frame: Frame, left_out: Sequence[LeftOut], *, axis: Axis, baseline:
         return f"No step was measured {frame.among}."
     if len(values) == 1:
         return f"Only {next(iter(values))} was measured {frame.among}."
-    compared = Comparison(speedups=[], left_out=list(left_out))
+    compared = Speedups(speedups=[], left_out=list(left_out))
     return without_pair(compared, baseline=baseline, variant=f"another {axis}", where=frame.among)
 
 
-def _compare(path: Path, selection: Selection, axis: Axis, baseline: str, variant: str, state: str) -> Comparison:
+def _compare(
+    path: Path, selection: Selection, axis: Axis, baseline: str, variant: str, state: str
+) -> Speedups[Measured]:
     """The rows are read once for all variants."""
     cells, samples = cached(path, state, measured, selection), cached(path, state, samples_by_round, selection)
     return compare(cells, samples, axis=axis, baseline=baseline, variant=variant)
 
 
-def draw_dots(frame: Frame, compared: Comparison, *, axis: Axis, variant: str, baseline: str) -> None:
+def draw_dots(frame: Frame, compared: Speedups[Measured], *, axis: Axis, variant: str, baseline: str) -> None:
     """The card with one line a pair; nothing where there is no pair, which the answer has said."""
     dots = marks.speedup_dots_of(frame, compared, axis=axis)
     if not dots:
@@ -90,7 +93,7 @@ def draw_dots(frame: Frame, compared: Comparison, *, axis: Axis, variant: str, b
     )
 
 
-def list_left_out(frame: Frame, compared: Comparison, *, axis: Axis) -> None:
+def list_left_out(frame: Frame, compared: Speedups[Measured], *, axis: Axis) -> None:
     """What was not compared, and why."""
     if not compared.left_out:
         return

@@ -11,22 +11,19 @@ from typing import Any
 
 import streamlit as st
 
-from pages.figures.bytes import in_unit
 from pages.figures.coverage import CoverageTile, coverage_grid
 from pages.ui.card import Card, draw
 from pages.ui.frame import Frame
 from pages.ui.grid import Place, missing, places
 from pages.ui.markdown import restrict
 from pages.ui.states import no_rows
+from runner.formats import format_bytes
 from runner.plan.commands import sweep_commands
-from runner.results import Measured
+from runner.results import Attended, KernelTrace, Measured, Peak
 from runner.schema import TABLES, Cell, table_of
-from runner.store.queries.attention import Attended
-from runner.store.queries.kernels import Trace
-from runner.store.queries.memory import Peak
 from runner.store.queries.selection import Shape
 
-Held = Measured | Attended | Peak | Trace
+Held = Measured | Attended | Peak | KernelTrace
 #: More commands than these are not read.
 _MOST_COMMANDS = 4
 
@@ -128,8 +125,8 @@ _SHOWN = {
 def _shown(cell: Any) -> tuple[float | None, str]:
     """The time in ms that a place shows, or other words."""
     if isinstance(cell, Peak):
-        return None, in_unit(cell.peak_allocated_bytes) if cell.peak_allocated_bytes else ""
-    if isinstance(cell, Trace):
+        return None, format_bytes(cell.peak_allocated_bytes) if cell.peak_allocated_bytes else ""
+    if isinstance(cell, KernelTrace):
         return cell.unprofiled_step_ms, ""
     time = cell.times.get("forward_backward" if isinstance(cell, Attended) else "step")
     return (time.median_ms if time else None), ""

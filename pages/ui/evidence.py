@@ -19,8 +19,9 @@ from pages.ui.formats import shorten
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
 from pages.ui.result import columns_of
-from runner.analysis.compare.speedups import Comparison
+from runner.analysis.compare.speedups import Speedups
 from runner.analysis.compare.verdict import Verdict
+from runner.results import Measured
 from runner.schema import Row, RunRow, table_of
 from runner.store.queries import details, evidence
 from runner.store.queries.console import Answer
@@ -112,7 +113,7 @@ def of_moment(frame: Frame, cell: UUID, at_us: int) -> Found:
     return partial(frame.ask, details.of_moment, cell, at_us)
 
 
-def of_pairs(frame: Frame, compared: Comparison) -> Found | None:
+def of_pairs(frame: Frame, compared: Speedups[Measured]) -> Found | None:
     """The rows of both sides of all pairs."""
     return of_cells(frame, [side for found in compared.speedups for side in (found.base, found.other)])
 

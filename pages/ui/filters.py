@@ -12,8 +12,9 @@ import streamlit as st
 
 from pages.ui.frame import size_names
 from pages.ui.markdown import is_plain, literal, restrict
+from runner.results import RunSummary
 from runner.schema import Backend, Mode, Precision
-from runner.store.queries.overview import Contents, RunSummary
+from runner.store.queries.overview import Contents
 from runner.store.queries.selection import Selection, Shape
 
 FILTERS = ("machine", "run", "mode", "size", "context", "precision", "backend")

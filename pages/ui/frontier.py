@@ -10,19 +10,19 @@ from typing import Any, Literal
 
 import streamlit as st
 
-from pages.figures.bytes import in_unit
-from pages.figures.frame import number
 from pages.figures.frontier import FrontierSpan, Grows, Tried, frontier_map
-from pages.ui.answers import way_of
 from pages.ui.card import Card, draw
 from pages.ui.chosen import rows_of
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
+from runner.analysis.compare.speedups import way_of
+from runner.formats import format_bytes, format_number
+from runner.results import Attended, Frontier
 from runner.schema import TABLES, FrontierCell
 from runner.schema.axes import SHAPE
 from runner.schema.sizes import SIZES, shape_name
-from runner.store.queries.attention import Attended, Frontier, frontiers
+from runner.store.queries.attention import frontiers
 
 Model = Literal["context", "batch"]
 #: Within which a CPU, which has to compute all that it tries, answers in minutes.
@@ -121,7 +121,7 @@ def _span(found: Frontier, *, group: str, row: str) -> FrontierSpan:
 
 
 def _group(cell: FrontierCell) -> str:
-    return f"{cell.implementation} · {cell.precision} · {in_unit(cell.limit_bytes)}"
+    return f"{cell.implementation} · {cell.precision} · {format_bytes(cell.limit_bytes)}"
 
 
 def _command(cells: Sequence[Attended]) -> str:
@@ -137,7 +137,7 @@ def _command(cells: Sequence[Attended]) -> str:
 
 def _measured(cell: Attended) -> str:
     """What a sweep tried stands beside the answer that was looked for in the same memory."""
-    limit = in_unit(cell.limit_bytes) if cell.limit_bytes else "measured"
+    limit = format_bytes(cell.limit_bytes) if cell.limit_bytes else "measured"
     return f"{way_of(cell.cell)} · {cell.cell.precision} · {limit}"
 
 
@@ -157,7 +157,7 @@ def _name(cell: FrontierCell) -> str:
 
 def _size(cell: FrontierCell, grows: Model) -> str:
     other = f"batch {cell.batch}" if grows == "context" else f"context {cell.context:,}"
-    return f"{_name(cell)} · {cell.mode} · {other} · {in_unit(cell.limit_bytes)}"
+    return f"{_name(cell)} · {cell.mode} · {other} · {format_bytes(cell.limit_bytes)}"
 
 
 def _way(cell: FrontierCell) -> str:
@@ -170,11 +170,11 @@ def _sequence_words(found: Sequence[Frontier]) -> str:
     if not found:
         return ""
     best = max(found, key=lambda row: row.largest or 0)
-    limit = f"In {in_unit(best.cell.limit_bytes)}, at head width {best.cell.d_head} and {best.cell.precision}"
+    limit = f"In {format_bytes(best.cell.limit_bytes)}, at head width {best.cell.d_head} and {best.cell.precision}"
     words = f"{limit}, {best.cell.implementation} fits **{best.largest or 0:,} tokens**"
     naive = _partner(found, best, implementation="naive")
     if naive and naive.largest:
-        words += f", naive {naive.largest:,}: **{number((best.largest or 0) / naive.largest)}× as long**"
+        words += f", naive {naive.largest:,}: **{format_number((best.largest or 0) / naive.largest)}× as long**"
     return words + _prediction_words(found)
 
 
@@ -184,10 +184,10 @@ def _model_words(found: Sequence[Frontier], grows: Model) -> str:
     same = [row for row in found if all(getattr(row.cell, name) == getattr(largest, name) for name in SHAPE)]
     best = max(same, key=lambda row: row.largest or 0)
     what = f"a {best.cell.mode} step of {_name(best.cell)} in {_way(best.cell)}"
-    words = f"In {in_unit(best.cell.limit_bytes)}, {what} fits **{best.largest or 0:,} {_GROWS[grows].unit}**"
+    words = f"In {format_bytes(best.cell.limit_bytes)}, {what} fits **{best.largest or 0:,} {_GROWS[grows].unit}**"
     plain = _partner(found, best, precision="fp32", implementation="naive")
     if plain and plain.largest:
-        words += f", fp32 {plain.largest:,}: **{number((best.largest or 0) / plain.largest)}×** as many"
+        words += f", fp32 {plain.largest:,}: **{format_number((best.largest or 0) / plain.largest)}×** as many"
     return words + _prediction_words(found)
 
 

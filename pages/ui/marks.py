@@ -11,11 +11,9 @@ from pages.figures.frame import WORDS, escape_text
 from pages.figures.phases import PhaseBar
 from pages.figures.speedups import SpeedupDot
 from pages.ui.frame import Frame
-from runner.analysis.compare.speedups import Comparison
-from runner.results import Measured
+from runner.analysis.compare.speedups import Speedups
+from runner.results import Attended, Measured, Peak
 from runner.schema import TABLES, StepCell
-from runner.store.queries.attention import Attended
-from runner.store.queries.memory import Peak
 
 
 def failure_of(cell: Measured | Attended | Peak) -> str:
@@ -96,12 +94,12 @@ def place_of(frame: Frame, cell: StepCell, *, beside: str) -> str:
     return f"{size} · {cell.context:,} tok" + (f"<br>{extra}" if extra else "")
 
 
-def speedup_dots_of(frame: Frame, compared: Comparison, *, axis: str) -> list[SpeedupDot]:
+def speedup_dots_of(frame: Frame, compared: Speedups[Measured], *, axis: str) -> list[SpeedupDot]:
     """Every ratio, and every pair of which one side failed."""
     dots = [
         SpeedupDot(
-            place=place_of(frame, found.named, beside=axis),
-            size=frame.size_of(found.named),
+            place=place_of(frame, found.named.cell, beside=axis),
+            size=frame.size_of(found.named.cell),
             phase=found.phase,
             cell_id=str(found.other.cell_id),
             ratio=found.ratio,
@@ -129,11 +127,11 @@ def _in_words(reason: str) -> str:
     return re.sub(r"\b(oom|timeout)\b", lambda match: WORDS[match[0]], reason)
 
 
-def speedup_table(frame: Frame, compared: Comparison) -> list[dict[str, Any]]:
+def speedup_table(frame: Frame, compared: Speedups[Measured]) -> list[dict[str, Any]]:
     """One row a pair and phase."""
     return [
         {
-            "Size": frame.size_of(found.named),
+            "Size": frame.size_of(found.named.cell),
             TABLES["steps"].column("context").title: found.base.cell.context,
             "Baseline": f"{found.base.cell.precision} {found.base.cell.backend}",
             "Variant": f"{found.other.cell.precision} {found.other.cell.backend}",

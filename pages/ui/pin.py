@@ -12,11 +12,9 @@ from uuid import UUID
 import streamlit as st
 
 from pages.ui.chosen import heard, report_gone
-from runner.results import Measured
+from runner.results import Attended, Measured, Peak
 from runner.schema import Cell
 from runner.schema.titles import title
-from runner.store.queries.attention import Attended
-from runner.store.queries.memory import Peak
 
 Pinned = TypeVar("Pinned", Measured, Attended, Peak)
 _PARAMETER, _WIDGET = "cell", "_cell"

@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 import streamlit as st
 
-from pages.figures.bytes import in_unit
-from pages.figures.frame import interval, number
+from pages.figures.frame import interval
 from pages.figures.samples import SampleDot, sample_steps
 from pages.ui.card import Card, draw
 from pages.ui.frame import Frame
@@ -18,12 +17,13 @@ from pages.ui.markdown import literal, restrict
 from pages.ui.marks import failure_of
 from pages.ui.pin import choose
 from pages.ui.trust import draw_grade
-from runner.results import Measured, PhaseTime
+from runner.formats import format_bytes, format_number
+from runner.results import Attended, Measured, PhaseSample, PhaseTime
 from runner.schema import TABLES
 from runner.schema.titles import title
 from runner.store.queries import raw
-from runner.store.queries.attention import Attended, attention_cells
-from runner.store.queries.latest import Rows
+from runner.store.queries.attention import attention_cells
+from runner.store.queries.selection import Selection
 from runner.store.queries.steps import find
 
 
@@ -40,7 +40,7 @@ def draw_samples(frame: Frame, cells: Sequence[Measured]) -> None:
 def draw_attention_samples(frame: Frame, cells: Sequence[Attended]) -> None:
     """The same for a cell of attention: every iteration, forward and backward."""
     _heading("Every forward and backward pass of one cell. The link keeps which.")
-    every = {cell.cell_id: cell for cell in frame.ask(attention_cells, Rows())}
+    every = {cell.cell_id: cell for cell in frame.ask(attention_cells, Selection())}
     cell = choose(cells, elsewhere=every.get)
     if cell and _has_result(frame, cell):
         with st.container(horizontal=True):
@@ -82,7 +82,7 @@ def _card(frame: Frame, cell: Measured | Attended, *, table: Literal["steps", "a
 
 
 def _median(label: str, time: PhaseTime) -> None:
-    st.metric(label, f"{number(time.median_ms)} ms", border=True,
+    st.metric(label, f"{format_number(time.median_ms)} ms", border=True,
               help=f"95% interval {interval(time.low_ms, time.high_ms, unit='ms')}")  # fmt: skip
     if time.std_ms is not None and time.mean_ms:
         st.metric("Std / mean", f"{time.std_ms / time.mean_ms:.1%}", border=True)
@@ -94,11 +94,11 @@ def _step_numbers(cell: Measured) -> None:
         return
     _median("Median step", step)
     if cell.tokens_per_s is not None:
-        st.metric("Throughput", f"{number(cell.tokens_per_s)} tok/s", border=True)
+        st.metric("Throughput", f"{format_number(cell.tokens_per_s)} tok/s", border=True)
     if cell.mfu is not None:
         st.metric(TABLES["steps"].column("mfu").label, f"{cell.mfu:.0%}", border=True)
     if cell.compile_seconds is not None:
-        st.metric("Compile time", f"{number(cell.compile_seconds)} s", border=True)
+        st.metric("Compile time", f"{format_number(cell.compile_seconds)} s", border=True)
     st.metric("Samples", f"{step.n}" + (f" in {cell.rounds} rounds" if cell.rounds > 1 else ""), border=True)
 
 
@@ -109,7 +109,7 @@ def _attention_numbers(cell: Attended) -> None:
     for name in ("peak_allocated_bytes", "saved_bytes"):
         size: int | None = getattr(cell, name)
         if size is not None:
-            st.metric(columns.column(name).label, in_unit(size), border=True)
+            st.metric(columns.column(name).label, format_bytes(size), border=True)
     if cell.gradient_error is not None:
         st.metric(columns.column("gradient_error").label, f"{cell.gradient_error:.1e}", border=True,
                   help=f"At most {cell.tolerance:.0e}." if cell.tolerance else None)  # fmt: skip
@@ -117,7 +117,7 @@ def _attention_numbers(cell: Attended) -> None:
         st.metric("Samples", f"{whole.n}", border=True)
 
 
-def _table(rows: Sequence[raw.Sample]) -> list[dict[str, Any]]:
+def _table(rows: Sequence[PhaseSample]) -> list[dict[str, Any]]:
     table = TABLES["samples"]
     names = ("phase", "step", "is_warmup", "duration_ms")
     return [

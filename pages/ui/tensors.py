@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from pages.figures.bytes import in_unit
 from pages.figures.colors import color_of
 from pages.figures.frame import escape_text
 from pages.figures.tensors import SizePair, size_pairs
 from pages.ui.card import Card, draw
 from pages.ui.frame import Frame
 from runner.analysis.costs.tensors import TensorPair
+from runner.formats import format_bytes
 
 _WHOLE = ("attention", "feed_forward")
 
@@ -54,8 +54,8 @@ def tensor_words(found: Sequence[TensorPair]) -> str:
     predicted = sum(pair.predicted.size for pair in found if pair.predicted)
     measured = sum(pair.measured.size for pair in found if pair.measured)
     words = (
-        f"{exact} of {len(found)} tensors are as predicted to the byte; together {in_unit(measured)}, "
-        f"predicted {in_unit(predicted)}."
+        f"{exact} of {len(found)} tensors are as predicted to the byte; together {format_bytes(measured)}, "
+        f"predicted {format_bytes(predicted)}."
     )
     extra = sum(pair.predicted is None for pair in found)
     gone = sum(pair.measured is None for pair in found)

@@ -14,11 +14,9 @@ from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
 from runner.analysis.audit.grades import Finding, Grade, grade
-from runner.results import Measured
+from runner.results import Attended, Measured, Peak
 from runner.schema import table_of
 from runner.schema.titles import title
-from runner.store.queries.attention import Attended
-from runner.store.queries.memory import Peak
 from runner.store.queries.trust import audited
 
 Judged = Measured | Attended | Peak

@@ -1,6 +1,6 @@
 """The ceilings of a run as a table for the terminal: what its machine could do at most, beside its datasheet.
 
-print_ceilings(console, db, Rows(run=run_id))
+print_ceilings(console, db, Selection(run=run_id))
 """
 
 from pathlib import Path
@@ -9,11 +9,11 @@ from rich.table import Table as Grid
 
 from runner.cli.terminal import Terminal
 from runner.schema import CeilingRow
-from runner.store.queries.latest import Rows
 from runner.store.queries.roofline import ceilings
+from runner.store.queries.selection import Selection
 
 
-def print_ceilings(console: Terminal, db: Path, of: Rows) -> None:
+def print_ceilings(console: Terminal, db: Path, of: Selection) -> None:
     """One line a ceiling; nothing for a run that measured none."""
     limits = ceilings(db, of)
     if not limits:

@@ -16,10 +16,9 @@ from rich.table import Table as Grid
 
 from runner.analysis.compare.environments import differences, in_a_sentence, in_short, uncommitted
 from runner.analysis.compare.verdict import ComparedPhase, Kind, Pair, Side, Verdict, lost, movers, regressions
-from runner.analysis.compare.verdict_words import RULE, change, left_out_by_reason, sentence, short_titles
+from runner.analysis.compare.verdict_words import RULE, amount, change, left_out_by_reason, sentence, short_titles
 from runner.cli.terminal import Terminal
 from runner.errors import StepscopeError, UsageError
-from runner.formats import format_bytes
 from runner.schema.titles import title
 from runner.store.queries.compare import Comparison, Question, compared
 from runner.store.queries.sides import OF_RUNS, sides
@@ -176,17 +175,11 @@ def _rows(verdict: Verdict) -> tuple[list[str], list[list[str]]]:
     shared, names = short_titles([pair.cell for pair in moved], without=(a.value, b.value))
     headings = [f"cell ({shared})" if shared else "cell", a.title, b.title, f"{b.title} is", "95% interval"]
     rows = [
-        [name, _amount(verdict, pair.a.value), _amount(verdict, pair.b.value), change(verdict, pair), _interval(pair)]
+        [name, amount(verdict, pair.a.value), amount(verdict, pair.b.value), change(verdict, pair), _interval(pair)]
         for name, pair in zip(names, moved, strict=True)
     ]
     # A peak has no interval.
     return (headings[:-1], [row[:-1] for row in rows]) if verdict.table == "memory" else (headings, rows)
-
-
-def _amount(verdict: Verdict, value: float) -> str:
-    return (
-        format_bytes(value) if verdict.table == "memory" else f"{value:,.3f} ms" if value < 10 else f"{value:,.1f} ms"
-    )
 
 
 def _interval(pair: Pair) -> str:

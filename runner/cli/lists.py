@@ -13,6 +13,7 @@ from runner.cli.terminal import Terminal
 from runner.errors import UsageError
 from runner.formats import format_bytes, format_duration, format_quantity
 from runner.plan.presets import PRESETS, QUESTIONS
+from runner.results import RunSummary
 from runner.schema import TABLES, StepCell
 from runner.schema.sizes import SIZES
 from runner.schema.titles import title
@@ -117,7 +118,7 @@ def _sizes() -> Grid:
     return grid
 
 
-def runs_grid(found: list[history.RunSummary]) -> Grid:
+def runs_grid(found: list[RunSummary]) -> Grid:
     """One line a run."""
     grid = headed("run", "started (UTC)", "label", "preset", "device", "torch", "cells", "not ok")
     for run in found:
@@ -130,7 +131,7 @@ def runs_grid(found: list[history.RunSummary]) -> Grid:
             run.device_name or "",
             run.torch or "",
             str(run.cells),
-            str(run.failed),
+            str(run.failed + run.skipped),
         )
     return grid
 

@@ -9,7 +9,6 @@ from uuid import UUID
 from rich.table import Table as Grid
 from rich.text import Text
 
-from runner.analysis.audit.grades import audit
 from runner.cli.ceilings import print_ceilings
 from runner.cli.lists import headed, print_left_out, runs_grid
 from runner.cli.progress import STATUS_STYLES
@@ -17,10 +16,13 @@ from runner.cli.terminal import Terminal
 from runner.errors import UsageError
 from runner.experiments import KINDS
 from runner.experiments.experiment import Kind, Lines, Shown
+from runner.schema import FrontierRow, Row
 from runner.schema.titles import title
 from runner.store import history
 from runner.store.queries.counted import settled
-from runner.store.queries.latest import Rows
+from runner.store.queries.raw import run_rows
+from runner.store.queries.selection import Selection
+from runner.store.queries.trust import audited
 from runner.sweep import frontier
 
 
@@ -40,8 +42,8 @@ def print_run(console: Terminal, run: str, *, db: Path) -> None:
     for kind, rows in listed.items():
         if rows:
             console.print(_grid(kind.shown, rows), "")
-    print_ceilings(console, db, Rows(run=found.run_id))
-    for answered in history.frontier_of(db, found.run_id):
+    print_ceilings(console, db, Selection(run=found.run_id))
+    for answered, _ in run_rows(db, found.run_id, FrontierRow):
         console.say(f"{frontier.title(answered)}: {frontier.answer(answered)}")
     every = [(kind, shown) for kind, rows in listed.items() for shown in rows]
     said = [finding for _, shown in every for finding in shown.findings]
@@ -57,19 +59,13 @@ def print_run(console: Terminal, run: str, *, db: Path) -> None:
 
 def _listed(db: Path, run: UUID, kind: Kind) -> list[Shown]:
     """The rows of one kind, as they are listed; of timed ones of a model with what the audit says."""
-    lines = kind.shown
-    rows = history.cells_of(db, run, table=kind.table)
+    lines, name = kind.shown, kind.table.name
+    rows: list[tuple[Row, dict[str, float]]] = run_rows(db, run, kind.table.row)
     if lines.settled:
-        counted = settled(db, kind.table.name, Rows(run=run))
-        rows = [item for item in rows if item.row.cell_id in counted]
-    found = [
-        Shown(
-            row=item.row,
-            medians_ms=item.medians_ms,
-            findings=audit(item.row, step_ms=item.step_ms) if lines.audited else (),
-        )
-        for item in rows
-    ]
+        counted = settled(db, name, Selection(run=run))
+        rows = [(row, medians) for row, medians in rows if row.cell_id in counted]
+    said = audited(db, tuple(row.cell_id for row, _ in rows), name) if lines.audited else {}
+    found = [Shown(row=row, medians_ms=medians, findings=said.get(row.cell_id, ())) for row, medians in rows]
     return sorted(found, key=lambda shown: lines.order(shown.row))
 
 

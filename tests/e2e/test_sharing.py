@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, TimeoutError, expect
 
-from pages.figures.frame import number
 from pages.ui.markdown import literal
 from pages.ui.permalink import MOST_CHARACTERS, packed, unpacked
+from runner.formats import format_number
 from runner.store.queries.changes import held
 from tests.browser import Site, Watched, of_chart, opened, settled
 from tests.e2e.test_app import PAGES
@@ -181,7 +181,7 @@ def test_a_link_tells_what_came_in(visitor: Watched, address: str, file: Path) -
     rows.store(file, of, [rows.ok(of, slow), rows.ok(of, rows.asked("toy-64", context=512))])
     memory_rows.store(file, [memory_rows.attention(of, seq_len=4096)])
     assert held(file).cells == {**before, "steps": before["steps"] + 2, "attention": before["attention"] + 1}
-    then, now = (f"takes {number(rows.step_ms(c))} ms" for c in (rows.asked("toy-256"), slow))
+    then, now = (f"takes {format_number(rows.step_ms(c))} ms" for c in (rows.asked("toy-256"), slow))
     answers = re.compile(f"The answer then: .*{re.escape(then)}.*The answer now: .*{now}", re.S)
     notice = page.get_by_test_id("stAlert")
     _open(page, overview)

@@ -20,7 +20,6 @@ from pages.ui.frame import Frame
 from runner.analysis.compare.speedups import compare
 from runner.schema import new_id
 from runner.store.queries.attention import attention_cells
-from runner.store.queries.latest import Rows
 from runner.store.queries.memory import peaks
 from runner.store.queries.overview import contents
 from runner.store.queries.selection import Selection, Shape
@@ -91,13 +90,13 @@ def test_published_rows_without_the_whole_step_have_a_result(tmp_path: Path) -> 
     frame = frame_of(path)
     assert step_answer(frame, frame.measured()) == "None of these cells has a time of a whole step."
     memory_rows.store(path, [memory_rows.memory(of, {}, values={"peak_allocated_bytes": None})])
-    assert memory_answer(peaks(path, Rows()), frame.sizes) == "None of these cells has a peak."
+    assert memory_answer(peaks(path, Selection()), frame.sizes) == "None of these cells has a peak."
 
 
 def test_an_error_of_zero_was_compared(tmp_path: Path) -> None:
     exact = {"output_error": 0.0, "gradient_error": 0.0, "tolerance": 1e-6}
     path = memory_rows.store(tmp_path / "r.duckdb", [memory_rows.attention(rows.run(), seq_len=256, values=exact)])
-    (cell,) = attention_cells(path, Rows())
+    (cell,) = attention_cells(path, Selection())
     assert "1 of 1 cells were compared with float64 results: all agree" in agreement([cell])
     unsummed = replace(cell, times={phase: t for phase, t in cell.times.items() if phase == "forward"})
     assert attention_answer([unsummed]) == "None of these cells has a time of forward and backward together."

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from runner.analysis.compare.pairs import alike, preference
-from runner.analysis.compare.speedups import Samples
-from runner.analysis.statistics import ratio_interval
-from runner.results import Measured
+from runner.analysis.compare.speedups import ratio_of
+from runner.results import Measured, Samples
 from runner.schema import TABLES, StepCell
 
 #: Two axes that change together count as one step.
@@ -103,12 +102,9 @@ def _counterfactual(base: Measured, cell: Measured, samples: Samples) -> Counter
     changed = {axis: getattr(cell.cell, axis) for axis in AXES if getattr(cell.cell, axis) != getattr(base.cell, axis)}
     if not (_has_time(base) and _has_time(cell)):
         return Counterfactual(cell=cell, changed=changed)
-    sides = [samples.get((one.machine or "", one.cell_key), {}).get("step") for one in (base, cell)]
-    if sides[0] and sides[1]:
-        ratio = ratio_interval(sides[0], sides[1])
-        return Counterfactual(cell=cell, changed=changed, ratio=ratio.ratio, low=ratio.low, high=ratio.high)
-    medians = [one.times["step"].median_ms for one in (base, cell)]
-    return Counterfactual(cell=cell, changed=changed, ratio=medians[0] / medians[1])
+    found = ratio_of(base, cell, phase="step", samples=samples)
+    assert found
+    return Counterfactual(cell=cell, changed=changed, ratio=found.ratio, low=found.low, high=found.high)
 
 
 def _has_time(cell: Measured) -> bool:

@@ -9,67 +9,67 @@ torch version agree. Give it the cells of every effort. What found no partner, o
 with the reason.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from runner.analysis.compare.pairs import closest, measured_unlike, preference, unusual
-from runner.analysis.statistics import ratio_interval
-from runner.results import Measured, Rounds
-from runner.schema import TABLES, Phase, StepCell
+from runner.analysis.statistics import Ratio, ratio_interval
+from runner.results import Samples, TimedResult
+from runner.schema import Cell, Phase, table_of
 
-Axis = Literal["precision", "backend"]
+#: What differs: a field of the key or, of attention, how it is computed (`way_of`).
+Axis = Literal["precision", "backend", "way"]
 #: The phases whose ratios are worked out.
 COMPARED: tuple[Phase, ...] = ("forward", "backward", "step")
+T = TypeVar("T", bound=TimedResult)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Speedup:
+class Speedup(Generic[T]):
     """Time of `base` over time of `other` in one phase: above 1, `other` is faster. The interval is 95%."""
 
-    base: Measured
-    other: Measured
+    base: T
+    other: T
     phase: Phase
     ratio: float
     low: float | None
     high: float | None
 
     @property
-    def named(self) -> StepCell:
+    def named(self) -> T:
         """The cell by which the pair is named: the base, unless only the other says how it was measured."""
-        return self.other.cell if unusual(self.other.cell) and not unusual(self.base.cell) else self.base.cell
+        return self.other if unusual(self.other.cell) and not unusual(self.base.cell) else self.base
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeftOut:
+class Unpaired(Generic[T]):
     """A cell that could not be compared, and why: it has no partner (`alone`), both were measured, but not alike
-    (`unlike`), or one side `failed`."""
+    (`unlike`), or one side or both `failed`."""
 
-    cell: Measured
+    cell: T
     kind: Literal["alone", "unlike", "failed"]
     reason: str
+    failed: tuple[T, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class Speedups(Generic[T]):
     """All pairs of a baseline and one variant."""
 
-    speedups: list[Speedup]
-    left_out: list[LeftOut]
+    speedups: list[Speedup[T]]
+    left_out: list[Unpaired[T]]
 
 
-Samples = Mapping[tuple[str, str], Mapping[Phase, Rounds]]
-
-
-def compare(cells: Sequence[Measured], samples: Samples, *, axis: Axis, baseline: str, variant: str) -> Comparison:
+def compare(cells: Sequence[T], samples: Samples, *, axis: Axis, baseline: str, variant: str) -> Speedups[T]:
     """Every cell of `variant` against the cell of `baseline` that differs in `axis` alone."""
-    questions: dict[tuple[object, ...], dict[str, list[Measured]]] = {}
+    questions: dict[tuple[object, ...], dict[str, list[T]]] = {}
     for cell in cells:
         sides = questions.setdefault(_rest(cell, axis), {baseline: [], variant: []})
-        if (value := getattr(cell.cell, axis)) in sides:
+        if (value := _value(cell.cell, axis)) in sides:
             sides[value].append(cell)
     held = {(question[2:], value) for question, sides in questions.items() for value in sides if sides[value]}
-    compared = Comparison(speedups=[], left_out=[])
+    compared = Speedups[T](speedups=[], left_out=[])
     for question, sides in questions.items():
         bases, others = sides[baseline], sides[variant]
         if bases and others:
@@ -77,47 +77,61 @@ def compare(cells: Sequence[Measured], samples: Samples, *, axis: Axis, baseline
         elif bases or others:
             missing = variant if bases else baseline
             elsewhere = (question[2:], missing) in held
-            reason = f"not measured in {missing}" + (" on the same machine with the same torch" if elsewhere else "")
+            reason = f"not measured {'as' if axis == 'way' else 'in'} {missing}"
+            reason += " on the same machine with the same torch" if elsewhere else ""
             alone = max(bases or others, key=preference)
-            compared.left_out.append(LeftOut(cell=alone, kind="alone", reason=reason))
+            compared.left_out.append(Unpaired(cell=alone, kind="alone", reason=reason))
     return compared
 
 
-def _add(compared: Comparison, pair: tuple[Measured, Measured], *, axis: Axis, samples: Samples) -> None:
+def way_of(cell: Cell) -> str:
+    """How attention is computed: its implementation, and its backend unless that is eager."""
+    implementation, backend = (getattr(cell, name) for name in _FIELDS["way"])
+    return str(implementation) if backend == "eager" else f"{implementation} · {backend}"
+
+
+def ratio_of(base: TimedResult, other: TimedResult, *, phase: Phase, samples: Samples) -> Ratio | None:
+    """The time of one cell over that of another in one phase, rounds pooled, with its interval where both have samples;
+    None where either side has no such phase."""
+    a, b = (samples.get((cell.machine, cell.cell_key), {}).get(phase) for cell in (base, other))
+    if a and b:
+        return ratio_interval(a, b)
+    if phase not in base.times or phase not in other.times:
+        return None
+    return Ratio(ratio=base.times[phase].median_ms / other.times[phase].median_ms, low=None, high=None)
+
+
+#: The fields of the key in which partners may differ.
+_FIELDS: dict[Axis, tuple[str, ...]] = {
+    "precision": ("precision",),
+    "backend": ("backend",),
+    "way": ("implementation", "backend"),
+}
+
+
+def _value(cell: Cell, axis: Axis) -> str:
+    return way_of(cell) if axis == "way" else str(getattr(cell, axis))
+
+
+def _add(compared: Speedups[T], pair: tuple[T, T], *, axis: Axis, samples: Samples) -> None:
     """The ratios of two cells of one question, or why there are none."""
     base, other = pair
     if unlike := measured_unlike(base.cell, other.cell):
-        names = [getattr(cell.cell, axis) for cell in pair]
+        names = [_value(cell.cell, axis) for cell in pair]
         reason = f"measured with {unlike} ({names[0]} against {names[1]})"
-        compared.left_out.append(LeftOut(cell=other, kind="unlike", reason=reason))
-    elif base.status != "ok" or other.status != "ok":
-        reason = ", ".join(_failure(cell, axis) for cell in pair if cell.status != "ok")
-        compared.left_out.append(LeftOut(cell=other, kind="failed", reason=reason))
+        compared.left_out.append(Unpaired(cell=other, kind="unlike", reason=reason))
+    elif failed := tuple(cell for cell in pair if cell.status != "ok"):
+        reason = ", ".join(f"{_value(cell.cell, axis)} {cell.status}" for cell in failed)
+        compared.left_out.append(Unpaired(cell=other, kind="failed", reason=reason, failed=failed))
     else:
-        compared.speedups.extend(_speedups(base, other, samples=samples))
+        for phase in COMPARED:
+            if found := ratio_of(base, other, phase=phase, samples=samples):
+                compared.speedups.append(
+                    Speedup(base=base, other=other, phase=phase, ratio=found.ratio, low=found.low, high=found.high)
+                )
 
 
-def _rest(measured: Measured, axis: Axis) -> tuple[object, ...]:
+def _rest(measured: TimedResult, axis: Axis) -> tuple[object, ...]:
     """What of a question partners share."""
-    rest = (getattr(measured.cell, name) for name in TABLES["steps"].question if name != axis)
-    return (measured.machine, measured.torch, *rest)
-
-
-def _failure(measured: Measured, axis: Axis) -> str:
-    return f"{getattr(measured.cell, axis)} {measured.status}"
-
-
-def _speedups(base: Measured, other: Measured, *, samples: Samples) -> list[Speedup]:
-    return [found for phase in COMPARED if (found := _speedup(base, other, phase=phase, samples=samples))]
-
-
-def _speedup(base: Measured, other: Measured, *, phase: Phase, samples: Samples) -> Speedup | None:
-    """The ratio of the two medians over pooled rounds; None where either side has no such phase."""
-    sides = [samples.get((cell.machine or "", cell.cell_key), {}).get(phase) for cell in (base, other)]
-    if sides[0] and sides[1]:
-        found = ratio_interval(sides[0], sides[1])
-        return Speedup(base=base, other=other, phase=phase, ratio=found.ratio, low=found.low, high=found.high)
-    if phase not in base.times or phase not in other.times:
-        return None
-    ratio = base.times[phase].median_ms / other.times[phase].median_ms
-    return Speedup(base=base, other=other, phase=phase, ratio=ratio, low=None, high=None)
+    names = (name for name in table_of(measured.cell).question if name not in _FIELDS[axis])
+    return (measured.machine, measured.torch, *(getattr(measured.cell, name) for name in names))

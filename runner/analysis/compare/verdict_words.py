@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from runner.analysis.compare.verdict import NOISE, Compared, Outcome, Pair, Verdict
+from runner.formats import format_bytes, format_number, format_times
 from runner.schema import Cell
 from runner.schema.titles import title
 
@@ -58,15 +59,13 @@ def _how(verdict: Verdict) -> str:
         return "needs as much memory as" if verdict.table == "memory" else "is as fast as"
     better = verdict.mean > 1
     if verdict.table == "memory":
-        return f"needs {times(verdict.mean)} {'less' if better else 'more'} memory than"
-    return f"is {times(verdict.mean)} {'faster' if better else 'slower'} than"
+        return f"needs {format_times(verdict.mean)} {'less' if better else 'more'} memory than"
+    return f"is {format_times(verdict.mean)} {'faster' if better else 'slower'} than"
 
 
-def times(ratio: float) -> str:
-    """How many times, without a direction: `1.25×` for 1.25 and for 0.8."""
-    factor = max(ratio, 1 / ratio)
-    digits = 2 if factor < 10 else 1 if factor < 100 else 0
-    return f"{factor:,.{digits}f}×"
+def amount(verdict: Verdict, value: float) -> str:
+    """A peak in bytes or a time in ms, with three digits."""
+    return format_bytes(value) if verdict.table == "memory" else f"{format_number(value)} ms"
 
 
 def left_out_by_reason(verdict: Verdict) -> dict[str, int]:
@@ -77,7 +76,7 @@ def left_out_by_reason(verdict: Verdict) -> dict[str, int]:
 def change(verdict: Verdict, pair: Pair) -> str:
     """`1.25× faster`."""
     better = pair.ratio >= 1
-    return f"{times(pair.ratio)} {words_of(verdict)['better' if better else 'worse']}"
+    return f"{format_times(pair.ratio)} {words_of(verdict)['better' if better else 'worse']}"
 
 
 def short_titles(cells: Sequence[Cell], *, without: Sequence[str] = ()) -> tuple[str, list[str]]:

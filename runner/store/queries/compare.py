@@ -11,7 +11,6 @@ wherever they ran.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -33,7 +32,9 @@ from runner.analysis.compare.verdict import (
 from runner.errors import UsageError
 from runner.schema import TABLES, AttentionCell, MemoryCell, RunRow, StepCell
 from runner.store.database import open_reader
-from runner.store.queries.selection import MACHINE
+from runner.store.queries.fetch import fetch
+from runner.store.queries.raw import stored_rows
+from runner.store.queries.selection import MACHINE, latest
 from runner.store.queries.sides import OF_RUNS
 from runner.store.queries.steps import STEP_MS
 from runner.store.queries.trust import faults
@@ -122,107 +123,87 @@ def check(question: Question) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Row:
-    """One row that counts: the key that was `asked` for, and what of its question the cell on the other side shares."""
+class _Round:
+    """One row that counts, with its samples of the phase in order (ms)."""
 
-    partner: tuple[Any, ...]
-    asked: Mapping[str, Any]
+    cell: StepCell | AttentionCell | MemoryCell
     run_id: UUID
     cell_id: UUID
+    cell_key: str
+    round: int
+    machine: str
+    torch: str | None
     status: str
     message: str | None
-    measured: Any
     samples: tuple[float, ...]
+    matmul_precision: str | None = None
+    peak_allocated_bytes: int | None = None
 
 
 def _answers(path: Path, table: Compared, question: Question) -> list[dict[tuple[Any, ...], list[Answered]]]:
     """The cells of A and of B in one table, by what partners share: one for each effort."""
     with open_reader(path) as reader:
-        sides = [_rows(reader, table, question, side) for side in question.sides]
+        sides = [_rounds(reader, table, question, side) for side in question.sides]
     measured = tuple(row.cell_id for rows in sides for row in rows if row.status == "ok")
     found = faults(path, measured, table) if measured else {}
     answers: list[dict[tuple[Any, ...], list[Answered]]] = [{}, {}]
-    for side, held in zip(sides, answers, strict=True):
-        for _, rows in groupby(side, key=lambda row: (row.partner, tuple(row.asked.values()))):
-            cell = list(rows)
-            held.setdefault(cell[0].partner, []).append(_answered(table, cell, found))
+    for side, rounds, held in zip(question.sides, sides, answers, strict=True):
+        cells: dict[tuple[Any, ...], list[_Round]] = {}
+        for row in rounds:
+            cells.setdefault((row.cell_key, *(getattr(row, name) for name in question.same)), []).append(row)
+        for cell in cells.values():
+            held.setdefault(_shared(cell[0], table, question, side), []).append(_answered(table, cell, found))
     return answers
 
 
-def _answered(table: Compared, rows: Sequence[_Row], found: Mapping[UUID, tuple[str, ...]]) -> Answered:
+def _shared(row: _Round, table: Compared, question: Question, side: Side) -> tuple[Any, ...]:
+    """What of its question and machine the cell on the other side shares."""
+    asked = (getattr(row.cell, name) for name in TABLES[table].question if name != side.kind)
+    return (*(getattr(row, name) for name in question.same), *asked)
+
+
+def _answered(table: Compared, rows: Sequence[_Round], found: Mapping[UUID, tuple[str, ...]]) -> Answered:
     """The rounds of one cell as one: ok when any is, then only those that are count."""
     counted = [row for row in rows if row.status == "ok"] or rows[-1:]
-    measured = [row.measured for row in counted if row.measured is not None]
+    peaks = [row.peak_allocated_bytes for row in counted if row.peak_allocated_bytes is not None]
     return Answered(
-        cell=_CELLS[table](**counted[0].asked),
+        cell=counted[0].cell,
         run_id=counted[0].run_id,
         cell_id=counted[0].cell_id,
         status=counted[0].status,
         message=counted[0].message,
         rounds=tuple(row.samples for row in counted if row.samples) if table != "memory" else (),
-        peak_bytes=max(measured, default=None) if table == "memory" else None,
-        matmul_precision=next(iter(measured), None) if table == "steps" else None,
+        peak_bytes=max(peaks, default=None) if table == "memory" else None,
+        matmul_precision=next((row.matmul_precision for row in counted if row.matmul_precision is not None), None),
         faults=tuple(dict.fromkeys(sentence for row in counted for sentence in found.get(row.cell_id, ()))),
     )
 
 
-_COUNTED = """
-    CREATE OR REPLACE TEMP TABLE chosen AS
-    WITH asked AS MATERIALIZED (
-        SELECT {columns}, {machine} AS machine, r.torch AS torch
-        FROM {table} s JOIN runs r USING (run_id) WHERE {where}),
-    last_tries AS (SELECT max(cell_id) AS cell_id FROM asked GROUP BY run_id, cell_key, round)
-    FROM (FROM asked SEMI JOIN last_tries USING (cell_id))
-    QUALIFY dense_rank() OVER (PARTITION BY {alike} ORDER BY run_id DESC) = 1"""
-
+#: What else of a row is needed, beside its key and ids.
+_MORE: Mapping[Compared, tuple[str, ...]] = {"steps": ("matmul_precision",), "memory": ("peak_allocated_bytes",)}
 _SAMPLED = """
-    SELECT {names}, {measured}, list(ms ORDER BY m.step) FILTER (ms IS NOT NULL)
+    SELECT {columns}, c.machine, c.torch, coalesce(list(ms ORDER BY m.step) FILTER (ms IS NOT NULL), []) AS samples
     FROM chosen c LEFT JOIN (
         SELECT cell_id, step, {ms} AS ms FROM samples SEMI JOIN chosen USING (cell_id)
         WHERE NOT is_warmup GROUP BY cell_id, step) m ON m.cell_id = c.cell_id AND c.status = 'ok'
-    GROUP BY ALL ORDER BY {alike}, round, cell_id"""
+    GROUP BY ALL ORDER BY {order}, c.round, c.cell_id"""
 
 
-def _rows(reader: duckdb.DuckDBPyConnection, table: Compared, question: Question, side: Side) -> list[_Row]:
+def _rounds(reader: duckdb.DuckDBPyConnection, table: Compared, question: Question, side: Side) -> list[_Round]:
     """The rows of one side that count, partners together, in the order of their keys, rounds in order."""
-    key = TABLES[table].key
-    axis = side.kind if side.kind not in OF_RUNS else None
-    partners = [*question.same, *(name for name in TABLES[table].question if name != axis)]
-    alike = ", ".join([*partners, *(column.name for column in TABLES[table].effort)])
-    measured = {"steps": "matmul_precision", "memory": "peak_allocated_bytes"}.get(table, "NULL")
-    extra = [] if measured == "NULL" else [measured]
-    carried = ("run_id", "cell_id", "status", "message")
+    columns = (*TABLES[table].key, "run_id", "cell_id", "cell_key", "round", "status", "message", *_MORE.get(table, ()))
     asked = (side, *question.within)
-    reader.execute(
-        _COUNTED.format(
-            columns=", ".join(f"s.{name}" for name in (*key, *carried, "cell_key", "round", *extra)),
-            machine=MACHINE,
-            table=table,
-            where=" AND ".join(_WHERE[item.kind] for item in asked),
-            alike=alike,
-        ),
-        [item.value for item in asked],
+    query = latest(table, columns, where=" AND ".join(_WHERE[item.kind] for item in asked), same=question.same)
+    reader.execute(f"CREATE OR REPLACE TEMP TABLE chosen AS {query} FROM latest", [item.value for item in asked])
+    order = [*question.same, *(name for name in TABLES[table].question if name != side.kind)]
+    query = _SAMPLED.format(
+        columns=", ".join(f"c.{name}" for name in columns),
+        ms=STEP_MS if question.phase == "step" else f"max(duration_ms) FILTER (phase = '{question.phase}')",
+        order=", ".join(f"c.{name}" for name in (*order, *(column.name for column in TABLES[table].effort))),
     )
-    names = ", ".join(f"c.{name}" for name in (*key, *carried, *question.same))
-    ms = STEP_MS if question.phase == "step" else f"max(duration_ms) FILTER (phase = '{question.phase}')"
-    query = _SAMPLED.format(names=names + ", c.round", measured=measured, ms=ms, alike=alike)
-    found = []
-    for row in reader.execute(query).fetchall():
-        values = dict(zip((*key, *carried, *question.same), row, strict=False))
-        found.append(
-            _Row(
-                partner=tuple(values[name] for name in partners),
-                asked={name: values[name] for name in key},
-                measured=row[-2],
-                samples=tuple(row[-1] or ()),
-                **{name: values[name] for name in carried},
-            )
-        )
-    return found
+    return fetch(reader, query, kind=_Round, cell=_CELLS[table])
 
 
 def _runs(path: Path, ids: set[UUID]) -> tuple[RunRow, ...]:
-    names = [column.name for column in TABLES["runs"].columns]
     with open_reader(path) as reader:
-        rows = reader.execute(f"SELECT {', '.join(names)} FROM runs WHERE list_contains(?, run_id)", [list(ids)])
-        return tuple(RunRow(**dict(zip(names, row, strict=True))) for row in rows.fetchall())
+        return tuple(stored_rows(reader, RunRow, "runs WHERE list_contains(?, run_id)", [list(ids)]))

@@ -8,62 +8,36 @@ compiled with an empty cache, the time with whatever earlier cells had left from
 seconds and the most of what was counted.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from runner.results import CompileCost
 from runner.schema import TABLES, StepCell
 from runner.store.database import open_reader
+from runner.store.queries.fetch import fetch
 from runner.store.queries.selection import Selection
+from runner.store.queries.steps import choose
 
 QUESTION = TABLES["steps"].question
-_COUNTED = ("graphs", "graph_breaks", "recompiles", "compiled_gradient_error")
+_ASKED = ", ".join(f"c.{name}" for name in QUESTION)
+_COUNTED = ", ".join(f"max(s.{name}) AS {name}"
+                     for name in ("graphs", "graph_breaks", "recompiles", "compiled_gradient_error"))  # fmt: skip
+_COSTS = f"""
+    SELECT c.machine, c.torch, median(s.compile_cold_seconds) AS cold_seconds,
+        median(s.compile_warm_seconds) AS warm_seconds,
+        median(s.compile_seconds) FILTER (s.compile_cache = 'shared') AS shared_seconds, {_COUNTED},
+        bool_or(s.compiler_fallback) AS fallback, {_ASKED}
+    FROM chosen c JOIN steps s USING (cell_id)
+    WHERE s.status = 'ok' AND s.compile_seconds IS NOT NULL GROUP BY c.machine, c.torch, {_ASKED}"""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CompileCost:
-    """One compiled question on one machine. None is not measured; `fallback` is whether the compiler gave up."""
-
-    machine: str | None
-    torch: str | None
-    cell: StepCell
-    cold_seconds: float | None
-    warm_seconds: float | None
-    shared_seconds: float | None
-    graphs: int | None
-    graph_breaks: int | None
-    recompiles: int | None
-    compiled_gradient_error: float | None
-    fallback: bool | None
-
-    @property
-    def question(self) -> tuple[object, ...]:
-        return question(self.machine, self.torch, self.cell)
-
-
-def question(machine: str | None, torch: str | None, cell: StepCell) -> tuple[object, ...]:
+def question(machine: str, torch: str | None, cell: StepCell) -> tuple[object, ...]:
     """What tells one compiled cell from another, however it was measured."""
     return (machine, torch, *(getattr(cell, name) for name in QUESTION))
 
 
 def compile_costs(path: Path, selection: Selection) -> list[CompileCost]:
     """The cost of every chosen cell that was compiled and ended well."""
-    chosen, parameters = replace(selection, settled=False).chosen()
-    asked = ", ".join(f"c.{name}" for name in QUESTION)
-    counted = ", ".join(f"max(s.{name})" for name in _COUNTED)
     with open_reader(path) as reader:
-        reader.execute(f"CREATE TEMP TABLE chosen AS {chosen}", parameters)
-        rows = reader.execute(
-            f"""SELECT c.machine, c.torch, median(s.compile_cold_seconds), median(s.compile_warm_seconds),
-                median(s.compile_seconds) FILTER (s.compile_cache = 'shared'), {counted},
-                bool_or(s.compiler_fallback), {asked}
-            FROM chosen c JOIN steps s USING (cell_id)
-            WHERE s.status = 'ok' AND s.compile_seconds IS NOT NULL GROUP BY c.machine, c.torch, {asked}"""
-        ).fetchall()
-    names = ("machine", "torch", "cold_seconds", "warm_seconds", "shared_seconds", *_COUNTED, "fallback")
-    return [
-        CompileCost(
-            **dict(zip(names, row, strict=False)),
-            cell=StepCell(**dict(zip(QUESTION, row[len(names) :], strict=True))),
-        )
-        for row in rows
-    ]
+        choose(reader, "steps", replace(selection, settled=False))
+        return fetch(reader, _COSTS, kind=CompileCost)

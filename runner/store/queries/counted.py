@@ -1,8 +1,8 @@
 """Which rows count, for any table of cells, as SQL that a reader can run: no placeholder is left in it.
 
-print(counted("steps", Rows(machine="Example GPU · node1")))
+print(counted("steps", Selection(machine="Example GPU · node1")))
 
-The rules are those of `selection` (steps) and `latest` (the others), which say them.
+The rules are those of `selection`, which says them.
 """
 
 from collections.abc import Sequence
@@ -12,25 +12,15 @@ from uuid import UUID
 
 from runner.schema import TABLES
 from runner.store.database import open_reader
-from runner.store.queries.latest import Rows, latest
-from runner.store.queries.selection import MACHINE, Selection
+from runner.store.queries.selection import MACHINE, Selection, chosen
 
 
-def counted(table: str, of: Rows, *, settled: bool = True) -> str:
-    """A query for the rows that count, one a round, with their key, ids, status, `round` and `machine`; with `settled`
-    off, of cells that differ only in effort all. A timeline is recorded in a pass of its own, and a profile explains:
-    of such tables the first row that asks the same question counts."""
-    if table == "steps":
-        return inlined(*Selection(machine=of.machine, run=of.run, settled=settled).chosen())
-    query = inlined(*latest(table, ("status",), of=of, settled=settled))
-    if not TABLES[table].first:
-        return query
-    same = ", ".join(("machine", *(TABLES[table].question if settled else TABLES[table].key)))
-    order = f"status = 'ok' DESC, {TABLES[table].first}"
-    return f"FROM ({query})\nQUALIFY row_number() OVER (PARTITION BY {same} ORDER BY {order}) = 1"
+def counted(table: str, of: Selection) -> str:
+    """A query for the rows that count, one a round, with their key, ids, status, `round` and `machine`."""
+    return inlined(*chosen(table, of))
 
 
-def settled(path: Path, table: str, of: Rows) -> set[UUID]:
+def settled(path: Path, table: str, of: Selection) -> set[UUID]:
     """The ids of the rows that count."""
     with open_reader(path) as reader:
         return {cell_id for (cell_id,) in reader.execute(f"SELECT cell_id FROM ({counted(table, of)})").fetchall()}

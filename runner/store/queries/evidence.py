@@ -8,7 +8,7 @@ The queries need nothing but the file: they can be pasted into the page SQL, or 
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -20,8 +20,7 @@ from runner.schema import TABLES, Shape
 from runner.schema.axes import SHAPE
 from runner.store.database import open_reader
 from runner.store.queries.counted import among, counted, every, literal
-from runner.store.queries.latest import Rows
-from runner.store.queries.selection import MACHINE
+from runner.store.queries.selection import MACHINE, Selection
 
 #: More rows than these are not brought back.
 MOST_ROWS = 1_000
@@ -78,8 +77,8 @@ def of_cells(path: Path, scope: Scope, cells: Sequence[UUID]) -> Evidence:
 def _counted(reader: duckdb.DuckDBPyConnection, scope: Scope, cells: Sequence[UUID]) -> str:
     """Fills the table `counted`, and returns the query for it: the rows that count, of every effort where the cells are
     not all of the preferred one."""
-    own = Rows(machine=scope.machine, run=scope.run)
-    queries = [counted(scope.table, own, settled=settled) for settled in (True, False)]
+    own = Selection(machine=scope.machine, run=scope.run)
+    queries = [counted(scope.table, replace(own, settled=settled)) for settled in (True, False)]
     for base in queries if scope.latest else [every(scope.table)]:
         reader.execute(f"CREATE OR REPLACE TEMP TABLE counted AS {base}")
         found = reader.execute("SELECT count(*) FROM counted WHERE list_contains(?, cell_id)", [list(cells)]).fetchone()

@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any, get_args
 from uuid import UUID
 
+from runner.results import Explored
 from runner.schema import TABLES, Phase
 from runner.store.database import open_reader
 from runner.store.queries.counted import counted
-from runner.store.queries.latest import Rows
+from runner.store.queries.fetch import fetch
+from runner.store.queries.raw import stored_rows
+from runner.store.queries.selection import Selection
 
 #: The tables that can be explored, and what their rows are called.
 KINDS = {name: table.words for name, table in TABLES.items() if table.words}
@@ -45,24 +48,6 @@ class Wanted:
     phase: Phase | None = None
     machine: str | None = None
     run: UUID | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Explored:
-    """One cell on one machine over its rounds. `value` is in the measure's unit; None if it has none, which is so for
-    every `status` but ok."""
-
-    cell_id: UUID
-    machine: str
-    source: str | None
-    cell: Any
-    status: str
-    failed_phase: str | None
-    message: str | None
-    rounds: int
-    value: float | None
-    low: float | None = None
-    high: float | None = None
 
 
 def measures(path: Path, table: str) -> list[Measure]:
@@ -101,35 +86,31 @@ def explored(path: Path, wanted: Wanted) -> list[Explored]:
     phase = "NULL" if wanted.phase is None else f"'{wanted.phase}'"
     timed = wanted.phase is not None
     # Of the machine that the run was on only its rows; of the others what counts there.
-    query = f"SELECT * FROM ({counted(table, Rows())})"
+    query = f"SELECT * FROM ({counted(table, Selection())})"
     if wanted.run is not None:
-        own = counted(table, Rows(machine=wanted.machine, run=wanted.run))
+        own = counted(table, Selection(machine=wanted.machine, run=wanted.run))
         query = f"{query} WHERE machine IS DISTINCT FROM $machine UNION ALL BY NAME FROM ({own})"
     largest = wanted.measure.endswith(_LARGEST)
     value = f"{'max' if largest else 'median'}({'t.median_ms' if timed else f's.{wanted.measure}'})"
     cells = f"""
-        SELECT coalesce(min(c.cell_id) FILTER (c.status = 'ok'), min(c.cell_id)), c.machine, any_value(r.source),
-            CASE WHEN bool_or(c.status = 'ok') THEN 'ok' ELSE arg_max(c.status, c.cell_id) END,
-            arg_max(s.failed_phase, s.cell_id), arg_max(s.message, s.cell_id), count(*),
-            {value} FILTER (c.status = 'ok'), min(t.low_ms) FILTER (c.status = 'ok'),
-            max(t.high_ms) FILTER (c.status = 'ok'), {", ".join(f"c.{name}" for name in key)}
+        SELECT coalesce(min(c.cell_id) FILTER (c.status = 'ok'), min(c.cell_id)) AS cell_id, c.machine,
+            any_value(r.source) AS source,
+            CASE WHEN bool_or(c.status = 'ok') THEN 'ok' ELSE arg_max(c.status, c.cell_id) END AS status,
+            arg_max(s.failed_phase, s.cell_id) AS failed_phase, arg_max(s.message, s.cell_id) AS message,
+            count(*) AS rounds, {value} FILTER (c.status = 'ok') AS value,
+            min(t.low_ms) FILTER (c.status = 'ok') AS low, max(t.high_ms) FILTER (c.status = 'ok') AS high,
+            {", ".join(f"c.{name}" for name in key)}
         FROM ({query}) c JOIN {table} s USING (cell_id) LEFT JOIN runs r ON r.run_id = c.run_id
             LEFT JOIN timings t ON t.cell_id = c.cell_id AND t.phase = {phase}
         GROUP BY c.machine, c.cell_key, {", ".join(f"c.{name}" for name in key)}
         ORDER BY {", ".join(f"c.{name}" for name in TABLES[table].question)}, c.machine"""
     with open_reader(path) as reader:
-        rows = reader.execute(cells, {"machine": wanted.machine} if wanted.run is not None else {}).fetchall()
-    kind = TABLES[table].cell
-    names = ("cell_id", "machine", "source", "status", "failed_phase", "message", "rounds", "value", "low", "high")
-    return [
-        Explored(**dict(zip(names, row, strict=False)), cell=kind(**dict(zip(key, row[len(names) :], strict=True))))
-        for row in rows
-    ]
+        parameters = {"machine": wanted.machine} if wanted.run is not None else {}
+        return fetch(reader, cells, parameters, kind=Explored, cell=TABLES[table].cell)
 
 
 def row(path: Path, table: str, cell_id: UUID) -> dict[str, Any]:
     """Everything that is stored of one row, by column; empty if the file has no such row."""
-    names = [column.name for column in TABLES[table].columns]
     with open_reader(path) as reader:
-        found = reader.execute(f"SELECT {', '.join(names)} FROM {table} WHERE cell_id = ?", [cell_id]).fetchone()
-    return dict(zip(names, found, strict=True)) if found else {}
+        found: list[object] = stored_rows(reader, TABLES[table].row, f"{table} WHERE cell_id = ?", [cell_id])
+    return {name: value for one in found for name, value in vars(one).items()}

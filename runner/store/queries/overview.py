@@ -5,37 +5,15 @@ print([run.label for run in summary.runs], summary.shapes)
 """
 
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from uuid import UUID
 
+from runner.results import RunSummary
 from runner.schema import TABLES, Shape
-from runner.schema.axes import SHAPE
 from runner.store.cells import EVERY_CELL
 from runner.store.contract import is_stated
 from runner.store.database import open_reader
+from runner.store.queries.fetch import fetch
 from runner.store.queries.selection import MACHINE
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunSummary:
-    """One run and how its cells ended."""
-
-    run_id: UUID
-    machine: str
-    started_at: datetime | None
-    label: str | None
-    preset: str | None
-    argv: str | None
-    torch: str | None
-    device: str | None
-    device_memory_bytes: int | None
-    git_commit: str | None
-    git_dirty: bool | None
-    source: str | None
-    ok: int
-    failed: int
-    skipped: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,28 +37,11 @@ class Contents:
 
 
 _RUNS = f"""
-    SELECT r.run_id, {MACHINE}, r.started_at, r.label, r.preset, r.argv, r.torch, r.device, r.device_memory_bytes,
-        r.git_commit, r.git_dirty, r.source, count(s.cell_id) FILTER (s.status = 'ok'),
-        count(s.cell_id) FILTER (s.status NOT IN ('ok', 'skipped')), count(s.cell_id) FILTER (s.status = 'skipped')
+    SELECT r.run_id, {MACHINE} AS machine, r.started_at, r.label, r.preset, r.argv, r.torch, r.device, r.device_name,
+        r.device_memory_bytes, r.git_commit, r.git_dirty, r.source, count(s.cell_id) FILTER (s.status = 'ok') AS ok,
+        count(s.cell_id) FILTER (s.status NOT IN ('ok', 'skipped')) AS failed,
+        count(s.cell_id) FILTER (s.status = 'skipped') AS skipped
     FROM runs r LEFT JOIN ({EVERY_CELL}) s USING (run_id) GROUP BY ALL ORDER BY r.run_id DESC"""
-
-_RUN_FIELDS = (
-    "run_id",
-    "machine",
-    "started_at",
-    "label",
-    "preset",
-    "argv",
-    "torch",
-    "device",
-    "device_memory_bytes",
-    "git_commit",
-    "git_dirty",
-    "source",
-    "ok",
-    "failed",
-    "skipped",
-)
 
 
 _MODELS = tuple(table for table in TABLES.values() if issubclass(table.row, Shape))
@@ -105,17 +66,23 @@ _CHOICES = f"""
             (SELECT count(*) FROM runs)), 1, 8) FROM ({EVERY_CELL}))"""
 
 
+def runs(path: Path) -> list[RunSummary]:
+    """Every run in the file, newest first."""
+    with open_reader(path) as reader:
+        return fetch(reader, _RUNS, kind=RunSummary)
+
+
 def contents(path: Path) -> Contents:
     """What the file holds, of tables that can be read; lists are ordered as they are shown."""
     with open_reader(path, damaged="empty") as reader:
-        runs = reader.execute(_RUNS).fetchall()
-        shapes = reader.execute(_SHAPES).fetchall()
+        found = fetch(reader, _RUNS, kind=RunSummary)
+        shapes = fetch(reader, _SHAPES, kind=Shape)
         choices = reader.execute(_CHOICES).fetchone()
     assert choices is not None
     contexts, precisions, backends, modes, edition = choices
     return Contents(
-        runs=tuple(RunSummary(**dict(zip(_RUN_FIELDS, row, strict=True))) for row in runs),
-        shapes=tuple(Shape(**dict(zip(SHAPE, row, strict=True))) for row in shapes),
+        runs=tuple(found),
+        shapes=tuple(shapes),
         contexts=tuple(contexts or ()),
         precisions=tuple(precisions or ()),
         backends=tuple(backends or ()),

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from runner.schema import utc_now
 from runner.store.database import open_reader
+from runner.store.queries.fetch import fetch
 
 #: A heartbeat older than this means that the sweep was interrupted.
 STALE_S = 15.0
@@ -39,31 +40,18 @@ class SweepProgress:
 
 
 _PROGRESS = """
-    SELECT run_id, count(*) FILTER (state = 'done'), count(*),
-        count(*) FILTER (state = 'done' AND status NOT IN ('ok', 'skipped')),
-        any_value(title) FILTER (state = 'running'),
-        list(title ORDER BY position) FILTER (state = 'waiting'),
+    SELECT run_id, count(*) FILTER (state = 'done') AS done, count(*) AS total,
+        count(*) FILTER (state = 'done' AND status NOT IN ('ok', 'skipped')) AS failed,
+        any_value(title) FILTER (state = 'running') AS current,
+        coalesce(list(title ORDER BY position) FILTER (state = 'waiting'), []) AS waiting,
         CASE WHEN count(*) FILTER (state <> 'done' AND seconds IS NULL) = 0
             THEN sum(seconds) FILTER (state <> 'done')
-            ELSE avg(seconds) FILTER (state = 'done') * count(*) FILTER (state <> 'done') END,
-        max(heartbeat_at)
-    FROM plan GROUP BY run_id HAVING count(*) FILTER (state <> 'done') > 0 ORDER BY max(heartbeat_at) DESC"""
+            ELSE avg(seconds) FILTER (state = 'done') * count(*) FILTER (state <> 'done') END AS seconds_left,
+        max(p.heartbeat_at) AS heartbeat_at
+    FROM plan p GROUP BY run_id HAVING count(*) FILTER (state <> 'done') > 0 ORDER BY max(p.heartbeat_at) DESC"""
 
 
 def progress(path: Path) -> list[SweepProgress]:
     """Every sweep that still owes cells, the most lively first."""
     with open_reader(path) as reader:
-        rows = reader.execute(_PROGRESS).fetchall()
-    return [
-        SweepProgress(
-            run_id=row[0],
-            done=row[1],
-            total=row[2],
-            failed=row[3],
-            current=row[4],
-            waiting=tuple(row[5] or ()),
-            seconds_left=row[6],
-            heartbeat_at=row[7],
-        )
-        for row in rows
-    ]
+        return fetch(reader, _PROGRESS, kind=SweepProgress)

@@ -1,29 +1,45 @@
-"""What was recorded of one cell, unsummed: every sample of its rounds, or the peaks of its phases.
+"""What was recorded of a cell, as it is stored: rows of any table, and every sample of its rounds.
 
+    stored_rows(reader, TimingRow, "timings SEMI JOIN chosen USING (cell_id)")
     samples(path, "attention", cell_id)       # every iteration, warm-up included
-    phase_peaks(path, cell_id)                # of a memory cell, in the order of the step
 
 Rounds of a cell are rows of one run with one key.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 from uuid import UUID
 
-from runner.schema import Phase
+import duckdb
+
+from runner.results import PhaseSample
+from runner.schema import Row, table_of
+from runner.store.contract import is_stated
 from runner.store.database import open_reader
+from runner.store.queries.fetch import Parameters, fetch, select
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Row)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sample:
-    """One phase of one step of a cell. `step` counts from the start of the process, warm-up included."""
+def stored_rows(reader: duckdb.DuckDBPyConnection, kind: type[T], source: str, parameters: Parameters = None
+                ) -> list[T]:  # fmt: skip
+    """Rows of a table as the schema's dataclasses. `source` names the table, and may narrow and order its rows."""
+    return fetch(reader, f"SELECT {select(kind)} FROM {source}", parameters, kind=kind)
 
-    round: int
-    phase: Phase
-    step: int
-    is_warmup: bool
-    duration_ms: float
+
+def run_rows(path: Path, run_id: UUID, kind: type[R]) -> list[tuple[R, dict[str, float]]]:
+    """Every row of a run in one table, each round and each try, in the order of measuring, with the medians of its
+    phases (ms)."""
+    table = table_of(kind)
+    medians = (
+        "SELECT cell_id, map_from_entries(list((phase, median_ms))) FROM timings WHERE run_id = ? GROUP BY cell_id"
+    )
+    with open_reader(path) as reader:
+        source = f"{table.name} WHERE run_id = ? AND {is_stated(table)} ORDER BY cell_id"
+        rows = stored_rows(reader, kind, source, [run_id])
+        known = dict(reader.execute(medians, [run_id]).fetchall())
+    return [(row, known.get(row.cell_id, {})) for row in rows]
 
 
 _SAMPLES = """
@@ -34,34 +50,8 @@ _SAMPLES = """
     ORDER BY s.round, m.phase, m.step"""
 
 
-def samples(path: Path, table: Literal["steps", "attention"], cell_id: UUID) -> list[Sample]:
+def samples(path: Path, table: Literal["steps", "attention"], cell_id: UUID) -> list[PhaseSample]:
     """Every phase of every step of the cell and of its other rounds. For attention, whose sums are stored too, its
     two phases."""
     with open_reader(path) as reader:
-        rows = reader.execute(_SAMPLES.format(table=table), [cell_id]).fetchall()
-    names = ("round", "phase", "step", "is_warmup", "duration_ms")
-    return [Sample(**dict(zip(names, row, strict=True))) for row in rows]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PhasePeak:
-    """Peaks within one phase of a memory cell, in bytes; None where they were not counted."""
-
-    phase: str
-    allocated: int | None
-    reserved: int | None
-    driver: int | None
-    left: int | None
-
-
-_PEAKS = """
-    SELECT phase, peak_allocated_bytes, peak_reserved_bytes, peak_driver_bytes, end_allocated_bytes
-    FROM phase_peaks WHERE cell_id = ?
-    ORDER BY list_position(['forward', 'loss', 'backward', 'optimizer'], phase)"""
-
-
-def phase_peaks(path: Path, cell_id: UUID) -> list[PhasePeak]:
-    """The peaks of each phase, in the order in which the step passes through them."""
-    with open_reader(path) as reader:
-        rows = reader.execute(_PEAKS, [cell_id]).fetchall()
-    return [PhasePeak(**dict(zip(PhasePeak.__dataclass_fields__, row, strict=True))) for row in rows]
+        return fetch(reader, _SAMPLES.format(table=table), [cell_id], kind=PhaseSample)

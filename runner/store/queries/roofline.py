@@ -1,54 +1,40 @@
 """The ceilings of a machine and its profiled steps with their kernels: what the page Roofline draws.
 
-for row in ceilings(path, Rows(machine="NVIDIA H200 · node1")):
+for row in ceilings(path, Selection(machine="NVIDIA H200 · node1")):
     print(row.moment, row.name, row.flops_per_s)
-for found in profiled(path, Rows()):
+for found in profiled(path, Selection()):
     print(found.row.busy_share, len(found.kernels))
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
 from runner.analysis.compare.counterfactuals import AXES
+from runner.results import Machine, Profiled
 from runner.schema import TABLES, CeilingRow, KernelRow, ProfileRow
 from runner.store.database import open_reader
-from runner.store.queries.latest import Rows, latest
-from runner.store.queries.selection import MACHINE
-
-_CEILINGS = tuple(column.name for column in TABLES["ceilings"].columns)
-_PROFILES = tuple(column.name for column in TABLES["profiles"].columns)
-_KERNELS = tuple(column.name for column in TABLES["kernels"].columns)
+from runner.store.queries.fetch import fetch, select
+from runner.store.queries.raw import stored_rows
+from runner.store.queries.selection import MACHINE, Selection
+from runner.store.queries.steps import choose
 
 
-def ceilings(path: Path, of: Rows) -> list[CeilingRow]:
+def ceilings(path: Path, of: Selection) -> list[CeilingRow]:
     """Every ceiling of a machine or a run, the latest run first; within a run those of its start before its end's."""
-    conditions = [(f"{MACHINE} = ?", of.machine), ("s.run_id = ?", of.run)]
-    asked = [(text, value) for text, value in conditions if value is not None]
+    conditions, parameters = of.of_runs()
     query = f"""
-        SELECT {", ".join(f"s.{name}" for name in _CEILINGS)} FROM ceilings s LEFT JOIN runs r USING (run_id)
-        WHERE {" AND ".join(text for text, _ in asked) or "true"}
+        SELECT {select(CeilingRow, "s.")} FROM ceilings s LEFT JOIN runs r USING (run_id)
+        WHERE {" AND ".join(conditions) or "true"}
         ORDER BY s.run_id DESC, s.moment DESC, s.ceiling DESC, s.name"""
     with open_reader(path) as reader:
-        rows = reader.execute(query, [value for _, value in asked]).fetchall()
-    return [CeilingRow(**dict(zip(_CEILINGS, row, strict=True))) for row in rows]
+        return fetch(reader, query, parameters, kind=CeilingRow)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Machine:
-    """What steps were measured on: `device` is cuda, cpu or mps."""
-
-    device: str | None
-    device_name: str | None
-
-
-def machine(path: Path, of: Rows) -> Machine:
+def machine(path: Path, of: Selection) -> Machine:
     """The machine, by its latest run; nothing is known of one without runs."""
+    query = f"SELECT device, device_name FROM runs r WHERE {MACHINE} = ? ORDER BY run_id DESC LIMIT 1"
     with open_reader(path) as reader:
-        row = reader.execute(
-            f"SELECT device, device_name FROM runs r WHERE {MACHINE} = ? ORDER BY run_id DESC LIMIT 1", [of.machine]
-        ).fetchone()
-    return Machine(**dict(zip(("device", "device_name"), row or (None, None), strict=True)))
+        return next(iter(fetch(reader, query, [of.machine], kind=Machine)), Machine())
 
 
 #: The compiler's cache is a matter of the backend, which is an axis.
@@ -62,37 +48,23 @@ _VARIED = f"""
     GROUP BY run_id HAVING max(ways) > 1 ORDER BY max(ways) DESC, run_id DESC LIMIT 1"""
 
 
-def varied_run(path: Path, of: Rows, mode: str) -> UUID | None:
+def varied_run(path: Path, of: Selection, mode: str) -> UUID | None:
     """The run that measured one step in the most ways; of equals the latest. None where no step was changed."""
     with open_reader(path) as reader:
-        row = reader.execute(_VARIED, [of.machine, of.run, of.run, mode]).fetchone()
-    return row[0] if row else None
+        runs: list[tuple[UUID]] = reader.execute(_VARIED, [of.machine, of.run, of.run, mode]).fetchall()
+    return next((run for (run,) in runs), None)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Profiled:
-    """One profiled step and its kernels, the longest first."""
-
-    row: ProfileRow
-    kernels: tuple[KernelRow, ...]
+_LONGEST = f"SELECT {select(KernelRow)} FROM kernels SEMI JOIN chosen USING (cell_id) ORDER BY device_ms DESC"
+_SMALLEST = "d_model * d_model * layers, context, mode, precision, backend, attention"
 
 
-def profiled(path: Path, of: Rows) -> list[Profiled]:
+def profiled(path: Path, of: Selection) -> list[Profiled]:
     """Every profiled step that worked, the latest of each question; smallest model and shortest context first."""
-    query, parameters = latest("profiles", _PROFILES, of=of)
     with open_reader(path) as reader:
-        reader.execute(f"CREATE TEMP TABLE chosen AS {query}", parameters)
-        rows = reader.execute(
-            f"""SELECT {", ".join(_PROFILES)} FROM chosen WHERE status = 'ok' QUALIFY row_number() OVER (
-                PARTITION BY machine, cell_key ORDER BY round) = 1
-            ORDER BY d_model * d_model * layers, context, mode, precision, backend, attention"""
-        ).fetchall()
-        kernels = reader.execute(
-            f"SELECT {', '.join(_KERNELS)} FROM kernels SEMI JOIN chosen USING (cell_id) ORDER BY device_ms DESC"
-        ).fetchall()
-    of_cell: dict[UUID, list[KernelRow]] = {}
-    for values in kernels:
-        kernel = KernelRow(**dict(zip(_KERNELS, values, strict=True)))
-        of_cell.setdefault(kernel.cell_id, []).append(kernel)
-    found = [ProfileRow(**dict(zip(_PROFILES, row, strict=True))) for row in rows]
-    return [Profiled(row=row, kernels=tuple(of_cell.get(row.cell_id, ()))) for row in found]
+        choose(reader, "profiles", of, tuple(column.name for column in TABLES["profiles"].columns))
+        rows = stored_rows(reader, ProfileRow, f"chosen WHERE status = 'ok' ORDER BY {_SMALLEST}")
+        kernels: dict[UUID, list[KernelRow]] = {}
+        for kernel in fetch(reader, _LONGEST, kind=KernelRow):
+            kernels.setdefault(kernel.cell_id, []).append(kernel)
+    return [Profiled(row=row, kernels=tuple(kernels.get(row.cell_id, ()))) for row in rows]

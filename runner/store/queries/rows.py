@@ -7,7 +7,7 @@ A filter means the column of that name, whichever table has it; rows that belong
 those of the cells that pass. Never reads more than asked for, at most `MOST_ROWS` at once, newest first.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from typing import Any
 from runner.errors import UsageError
 from runner.schema import TABLES, Table
 from runner.store.database import open_reader
-from runner.store.queries.selection import MACHINE, Selection, Shape
+from runner.store.queries.fetch import fetch
+from runner.store.queries.selection import MACHINE, Selection, conditions
 from runner.store.queries.tables import MOST_ROWS, TablePage, Window
 
 _CELLS = [table for table in TABLES.values() if table.key]
@@ -63,55 +64,27 @@ def filters_of(table: Table) -> tuple[str, ...]:
 
 
 def _condition(table: Table, selection: Selection) -> tuple[str, list[Any]]:
-    condition, parameters = _of_runs(selection)
-    asked = _asked(selection)
+    of_runs, parameters = _of_runs(selection)
+    asked = selection.asked()
+    filters, values = conditions(asked)
     if not asked or not _of_cells(table):
         missing = [column for column, _ in asked if not _has(table, column)]
         if missing:
             raise _no_such_filter(table, "size" if missing[0] == "d_model" else missing[0])
-        return _and(condition, parameters, asked)
+        return " AND ".join([*of_runs, *filters]) or "true", [*parameters, *values]
     able = [cells for cells in _CELLS if all(_has(cells, column) for column, _ in asked)]
-    of_cells, values = _and(condition, parameters, asked)
+    of_cells = " AND ".join([*of_runs, *filters])
     queries = " UNION ALL ".join(f"SELECT cell_id FROM {cells.name} WHERE {of_cells}" for cells in able)
-    return f"cell_id IN ({queries})", values * len(able)
+    return f"cell_id IN ({queries})", [*parameters, *values] * len(able)
 
 
-def _of_runs(selection: Selection) -> tuple[str, list[Any]]:
-    conditions: list[str] = ["true"]
-    parameters: list[Any] = []
-    if selection.machine is not None:
-        conditions.append(f"run_id IN (SELECT r.run_id FROM runs r WHERE {MACHINE} = ?)")
-        parameters.append(selection.machine)
-    if selection.run is not None:
-        conditions.append("run_id = ?")
-        parameters.append(selection.run)
-    return " AND ".join(conditions), parameters
-
-
-def _asked(selection: Selection) -> list[tuple[str, Any]]:
-    """The filters beyond machine and run: a column and its values; for the size, `d_model` and the shapes."""
-    filters: list[tuple[str, Any]] = [
-        ("mode", (selection.mode,) if selection.mode is not None else ()),
-        ("context", selection.contexts),
-        ("precision", selection.precisions),
-        ("backend", selection.backends),
-        ("d_model", selection.shapes),
+def _of_runs(selection: Selection) -> tuple[list[str], list[Any]]:
+    found = [
+        (f"run_id IN (SELECT r.run_id FROM runs r WHERE {MACHINE} = ?)", selection.machine),
+        ("run_id = ?", selection.run),
     ]
-    return [(column, values) for column, values in filters if values]
-
-
-def _and(condition: str, parameters: list[Any], asked: list[tuple[str, Any]]) -> tuple[str, list[Any]]:
-    conditions, values = [condition], list(parameters)
-    names = [item.name for item in fields(Shape)]
-    for column, wanted in asked:
-        if column == "d_model":
-            one = "(" + " AND ".join(f"{name} = ?" for name in names) + ")"
-            conditions.append("(" + " OR ".join([one] * len(wanted)) + ")")
-            values += [getattr(shape, name) for shape in wanted for name in names]
-        else:
-            conditions.append(f"list_contains(?, {column})")
-            values.append(list(wanted))
-    return " AND ".join(conditions), values
+    known = [(text, value) for text, value in found if value is not None]
+    return [text for text, _ in known], [value for _, value in known]
 
 
 def _of_cells(table: Table) -> bool:
@@ -143,6 +116,6 @@ def health(path: Path) -> Health:
         f"SELECT max(coalesce(ingested_at, started_at)) AS at_time FROM {t.name}" for t in _CELLS
     )
     with open_reader(path) as reader:
-        found = reader.execute(f"SELECT {counts}, (SELECT max(at_time) FROM ({times}))").fetchone()
-    assert found is not None
-    return Health(rows=found[0], newest_at=found[1])
+        query = f"SELECT {counts} AS rows, (SELECT max(at_time) FROM ({times})) AS newest_at"
+        (found,) = fetch(reader, query, kind=Health)
+    return found

@@ -1,13 +1,15 @@
-"""Which end-to-end cells are meant: the filters of the sidebar as a value, and as SQL.
+"""Which cells are meant, and which of their rows count: the one definition, as a value and as SQL.
 
     Selection(machine="NVIDIA H100 80GB HBM3 · node1", mode="train", precisions=("fp32", "bf16"))
 
 Everything unset means "all". Of a cell measured by several runs on one machine the latest run counts, unless a run is
 chosen; of a round that was tried again, the last try. Cells that differ only in effort (how they were measured) count
-as one question, and the preferred effort answers it: the longest warm-up, then the most steps, then the compiler's
-shared cache (`settled=False` keeps them all, for what puts two cells beside each other: see `analysis.pairs`).
+as one question, and the preferred effort answers it: of steps the longest warm-up, then the most steps, then the
+compiler's shared cache (`settled=False` keeps them all, for what puts two cells beside each other: see
+`analysis.pairs`). Rounds stay rows of their own, but for tables of which one round says it all (`Table.first`).
 """
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -19,21 +21,18 @@ from runner.store.contract import is_stated
 
 #: How a machine is named: its device and, since two machines may hold the same device, its host.
 MACHINE = "coalesce(r.device_name, r.device, 'unknown device') || coalesce(' · ' || r.host, '')"
-
-
-def by_effort(table: str) -> list[str]:
-    """The terms of an ORDER BY that put the preferred effort first."""
-    return [
-        f"list_position({list(column.choices)}, {column.name})"
-        if column.effort == "first"
-        else f"{column.name} {'DESC' if column.effort == 'most' else 'ASC'}"
-        for column in TABLES[table].effort
-    ]
+#: What else of a row is carried along by default, beside its key and ids.
+_CARRIED: Mapping[str, tuple[str, ...]] = {
+    "steps": ("failed_phase", "message", "parameters", "tokens_per_s", "mfu", "compile_seconds"),
+}
+#: A column and the values that it may have; for the size, `d_model` and the shapes.
+Asked = tuple[str, Sequence[Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """The cells that a page is about. Hashable, so that it can be part of a cache's key."""
+    """The cells that a page is about. Hashable, so that it can be part of a cache's key. All tables know machine, run
+    and `settled`, only `steps` the rest."""
 
     machine: str | None = None
     run: UUID | None = None
@@ -57,62 +56,89 @@ class Selection:
             and (not self.backends or cell.backend in self.backends)
         )
 
-    def where(self) -> tuple[str, list[Any]]:
-        """The condition on `steps s` joined to `runs r`, and its parameters."""
-        asked: list[tuple[str, Any]] = []
-        if self.machine is not None:
-            asked.append((f"{MACHINE} = ?", self.machine))
-        if self.run is not None:
-            asked.append(("s.run_id = ?", self.run))
-        if self.mode is not None:
-            asked.append(("s.mode = ?", self.mode))
-        for column, values in (("context", self.contexts), ("precision", self.precisions), ("backend", self.backends)):
-            if values:
-                asked.append((f"list_contains(?, s.{column})", list(values)))
-        conditions, parameters = [text for text, _ in asked], [value for _, value in asked]
-        if self.shapes:
-            one = "(" + " AND ".join(f"s.{name} = ?" for name in SHAPE) + ")"
-            conditions.append("(" + " OR ".join([one] * len(self.shapes)) + ")")
-            parameters += [getattr(shape, name) for shape in self.shapes for name in SHAPE]
-        return " AND ".join(conditions) or "true", parameters
+    def asked(self) -> list[Asked]:
+        """The filters beyond machine and run."""
+        filters: list[Asked] = [
+            ("mode", (self.mode,) if self.mode is not None else ()),
+            ("context", self.contexts),
+            ("precision", self.precisions),
+            ("backend", self.backends),
+            ("d_model", self.shapes),
+        ]
+        return [(column, values) for column, values in filters if values]
 
-    def chosen(self) -> tuple[str, list[Any]]:
-        """A query for the rows of `steps` that count, with `CARRIED`, `machine` and `torch`; its parameters."""
-        condition, parameters = self.where()
-        carried = ", ".join(f"s.{name}" for name in CARRIED)
-        # Groups and semi-joins, because windows over every row take four times as long on 60,000 rows.
-        query = f"""
+    def of_runs(self) -> tuple[list[str], list[Any]]:
+        """The conditions on a table `s` joined to `runs r` that machine and run make, and their parameters."""
+        found = [(f"{MACHINE} = ?", self.machine), ("s.run_id = ?", self.run)]
+        known = [(text, value) for text, value in found if value is not None]
+        return [text for text, _ in known], [value for _, value in known]
+
+
+def conditions(asked: Iterable[Asked], *, prefix: str = "") -> tuple[list[str], list[Any]]:
+    """The conditions that columns hold one of their values, and the parameters."""
+    found, parameters = list[str](), list[Any]()
+    for column, values in asked:
+        if column == "d_model":
+            one = "(" + " AND ".join(f"{prefix}{name} = ?" for name in SHAPE) + ")"
+            found.append("(" + " OR ".join([one] * len(values)) + ")")
+            parameters += [getattr(shape, name) for shape in values for name in SHAPE]
+        else:
+            found.append(f"list_contains(?, {prefix}{column})")
+            parameters.append(list(values))
+    return found, parameters
+
+
+def chosen(table: str, of: Selection, names: Sequence[str] = ()) -> tuple[str, list[Any]]:
+    """A query for the rows of a table that count, and its parameters: the key, ids, `round`, `status`, `names`,
+    `machine` and `torch`."""
+    of_runs, parameters = of.of_runs()
+    filters, values = conditions(of.asked(), prefix="s.") if table == "steps" else ([], [])
+    where = " AND ".join([is_stated(TABLES[table], prefix="s."), *(of_runs + filters or ["true"])])
+    columns = dict.fromkeys((*TABLES[table].key, *_IDS, *_CARRIED.get(table, ()), *names))
+    query = latest(table, columns, where=where)
+    question, key = (", ".join(("machine", *names)) for names in (TABLES[table].question, TABLES[table].key))
+    effort = ", ".join(column.name for column in TABLES[table].effort)
+    if of.settled and effort:
+        query += f""", settled AS (
+            SELECT machine, cell_key FROM (SELECT DISTINCT cell_key, {question}, {effort} FROM latest)
+            QUALIFY dense_rank() OVER (PARTITION BY {question} ORDER BY {", ".join(_by_effort(table))}) = 1)
+            FROM latest SEMI JOIN settled USING (machine, cell_key)"""
+    else:
+        query += " FROM latest"
+    if first := TABLES[table].first:
+        query += f"""
+            QUALIFY row_number() OVER (PARTITION BY {question if of.settled else key}
+                ORDER BY status = 'ok' DESC, {first}) = 1"""
+    return query, [*parameters, *values]
+
+
+_IDS = ("run_id", "cell_id", "cell_key", "round", "status")
+
+
+def latest(table: str, columns: Iterable[str], *, where: str, same: Sequence[str] = ("machine",)) -> str:
+    """The beginning of a query, which ends in `latest`: of rows with one `cell_key`, and the same of what else is
+    named, those of the latest run; of a round that was tried again the last try."""
+    names = (*same, "cell_key", "run_id")
+    joined = f"USING ({', '.join(names)})"
+    if "torch" in same:  # the one that may be unknown
+        joined = "l ON " + " AND ".join(f"asked.{name} IS NOT DISTINCT FROM l.{name}" for name in names)
+    # Groups and semi-joins, because windows over every row take four times as long on 60,000 rows.
+    return f"""
             WITH asked AS MATERIALIZED (
-                SELECT {carried}, {MACHINE} AS machine, r.torch AS torch
-                FROM steps s LEFT JOIN runs r USING (run_id) WHERE {_STATED} AND {condition}),
+                SELECT {", ".join(f"s.{name}" for name in columns)}, {MACHINE} AS machine, r.torch AS torch
+                FROM {table} s LEFT JOIN runs r USING (run_id) WHERE {where}),
             last_tries AS (SELECT max(cell_id) AS cell_id FROM asked GROUP BY run_id, cell_key, round),
-            last_runs AS (SELECT machine, cell_key, max(run_id) AS run_id FROM asked GROUP BY ALL),
+            last_runs AS (SELECT {", ".join((*same, "cell_key"))}, max(run_id) AS run_id FROM asked GROUP BY ALL),
             latest AS MATERIALIZED (
                 FROM asked SEMI JOIN last_tries USING (cell_id)
-                SEMI JOIN last_runs USING (machine, cell_key, run_id))"""
-        return query + (_SETTLED if self.settled else " FROM latest"), parameters
+                SEMI JOIN last_runs {joined})"""
 
 
-#: What else of a row is carried along, beside its key.
-CARRIED = (
-    *TABLES["steps"].key,
-    "run_id",
-    "cell_id",
-    "cell_key",
-    "round",
-    "status",
-    "failed_phase",
-    "message",
-    "parameters",
-    "tokens_per_s",
-    "mfu",
-    "compile_seconds",
-)
-
-_QUESTION = ", ".join(("machine", *TABLES["steps"].question))
-_EFFORT = ", ".join(column.name for column in TABLES["steps"].effort)
-_STATED = is_stated(TABLES["steps"], prefix="s.")
-_SETTLED = f""", settled AS (
-    SELECT machine, cell_key FROM (SELECT DISTINCT cell_key, {_QUESTION}, {_EFFORT} FROM latest)
-    QUALIFY dense_rank() OVER (PARTITION BY {_QUESTION} ORDER BY {", ".join(by_effort("steps"))}) = 1)
-    FROM latest SEMI JOIN settled USING (machine, cell_key)"""
+def _by_effort(table: str) -> list[str]:
+    """The terms of an ORDER BY that put the preferred effort first."""
+    return [
+        f"list_position({list(column.choices)}, {column.name})"
+        if column.effort == "first"
+        else f"{column.name} {'DESC' if column.effort == 'most' else 'ASC'}"
+        for column in TABLES[table].effort
+    ]

@@ -8,6 +8,7 @@ Limits: labels, machines and commits may stand for several runs; `compare` says 
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from uuid import UUID
@@ -17,28 +18,41 @@ import duckdb
 from runner.analysis.compare.verdict import Kind, Side
 from runner.schema import TABLES
 from runner.store.database import open_reader
+from runner.store.queries.fetch import fetch
 from runner.store.queries.selection import MACHINE
 
 #: Sides that are rows of runs; the others are values of a cell's key.
 OF_RUNS: tuple[Kind, ...] = ("run", "label", "machine", "commit")
 _TABLES = ("steps", "attention", "memory")
 _RUNS = f"""
-    SELECT run_id, started_at, label, preset, {MACHINE}, git_commit FROM runs r
+    SELECT run_id, started_at, label, preset, {MACHINE} AS machine, git_commit FROM runs r
     SEMI JOIN ({" UNION ALL ".join(f"SELECT run_id FROM {name}" for name in _TABLES)}) USING (run_id)
     ORDER BY run_id DESC"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    """What a run is called."""
+
+    run_id: UUID
+    started_at: datetime | None
+    label: str | None
+    preset: str | None
+    machine: str
+    git_commit: str | None
 
 
 def sides(path: Path) -> dict[Kind, tuple[Side, ...]]:
     """Everything that can stand on a side, the latest first; precisions and backends in the schema's order."""
     with open_reader(path) as reader:
-        runs = reader.execute(_RUNS).fetchall()
+        runs = fetch(reader, _RUNS, kind=_Run)
         values = {kind: _values(reader, kind) for kind in ("precision", "backend")}
     order = {kind: TABLES["steps"].column(kind).choices for kind in values}
     return {
-        "run": tuple(_run(*run[:4]) for run in runs),
-        "label": _named("label", [run[2] for run in runs]),
-        "machine": _named("machine", [run[4] for run in runs]),
-        "commit": _named("commit", [run[5] for run in runs]),
+        "run": tuple(map(_side, runs)),
+        "label": _named("label", [run.label for run in runs]),
+        "machine": _named("machine", [run.machine for run in runs]),
+        "commit": _named("commit", [run.git_commit for run in runs]),
         "precision": _named("precision", sorted(values["precision"], key=order["precision"].index)),
         "backend": _named("backend", sorted(values["backend"], key=order["backend"].index)),
     }
@@ -61,9 +75,10 @@ def _named(kind: Kind, values: Sequence[str | None]) -> tuple[Side, ...]:
     )
 
 
-def _run(run_id: UUID, started_at: datetime | None, label: str | None, preset: str | None) -> Side:
-    when = f"{started_at:%Y-%m-%d %H:%M}" if started_at else "undated"
-    return Side(kind="run", value=str(run_id), title=f"{label or preset or 'run'} {run_id.hex[-6:]}", when=when)
+def _side(run: _Run) -> Side:
+    when = f"{run.started_at:%Y-%m-%d %H:%M}" if run.started_at else "undated"
+    title = f"{run.label or run.preset or 'run'} {run.run_id.hex[-6:]}"
+    return Side(kind="run", value=str(run.run_id), title=title, when=when)
 
 
 _ASKED = " UNION ALL ".join(f"SELECT run_id, cell_key, status FROM {table}" for table in _TABLES)
@@ -85,9 +100,10 @@ def usual(path: Path) -> tuple[Side, Side] | None:
         counts = {kind: _values(reader, kind) for kind in ("precision", "backend")}
     if shared:
         by_id = {side.value: side for side in known["run"]}
-        return by_id[str(shared[0])], by_id[str(shared[1])]
+        first, second = map(str, shared)
+        return by_id[first], by_id[second]
     for kind in ("precision", "backend"):
-        first, *others = known[kind] or (None,)
-        if first and others:
-            return first, max(others, key=lambda side: counts[side.kind][side.value])
+        usual_one, *others = known[kind] or (None,)
+        if usual_one and others:
+            return usual_one, max(others, key=lambda side: counts[side.kind][side.value])
     return (known["run"][1], known["run"][0]) if len(known["run"]) > 1 else None

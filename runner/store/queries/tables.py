@@ -33,8 +33,7 @@ class TablePage:
 
 def sizes(path: Path) -> dict[str, int]:
     """How many rows each table holds; none, where it cannot be read."""
-    counts = ", ".join(f"(SELECT count(*) FROM {name})" for name in TABLES)
+    counts = " UNION ALL ".join(f"SELECT '{name}', count(*) FROM {name}" for name in TABLES)
     with open_reader(path, damaged="empty") as reader:
-        row = reader.execute(f"SELECT {counts}").fetchone()
-    assert row is not None
-    return dict(zip(TABLES, row, strict=True))
+        found = dict(reader.execute(counts).fetchall())
+    return {name: found[name] for name in TABLES}

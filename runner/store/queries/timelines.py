@@ -15,8 +15,10 @@ from uuid import UUID
 
 import duckdb
 
+from runner.results import Alive, MemoryPart, Timeline
 from runner.schema import Category, MemoryCell
 from runner.store.database import open_reader
+from runner.store.queries.fetch import fetch, select
 from runner.store.queries.selection import MACHINE
 
 CATEGORIES: tuple[str, ...] = get_args(Category)
@@ -27,40 +29,16 @@ Which = Literal["all", "held", "recorded"]
 _WHICH: Mapping[Which, str] = {"all": "", "held": " AND born_us = 0", "recorded": " AND born_us > 0"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Timeline:
-    """One recorded timeline. `label` names it alone in the file; `cell` is what was asked for, None if imported."""
-
-    cell_id: UUID
-    run_id: UUID
-    title: str
-    label: str
-    machine: str
-    origin: str
-    allocations: int
-    duration_us: int
-    baseline_bytes: int
-    peak_bytes: int
-    peak_at_us: int
-    lost_events: int
-    device_bytes: int | None
-    baseline_allocations: int | None = None
-    baseline_block_bytes: int | None = None
-    peak_block_bytes: int | None = None
-    cell: MemoryCell | None = None
-
-
-_KEY = MemoryCell.names()
 _TIMELINES = f"""
     WITH recorded AS (
         SELECT t.*, {MACHINE} AS machine, replace(t.title, ' · timeline', '') AS words
         FROM timelines t LEFT JOIN runs r USING (run_id) WHERE $run IS NULL OR t.run_id = $run
         QUALIFY t.cell_id = max(t.cell_id) OVER (PARTITION BY t.title, machine))
     SELECT t.cell_id, t.run_id, t.title,
-        words || CASE WHEN count(*) OVER (PARTITION BY words) > 1 THEN ' · ' || machine ELSE '' END, machine, origin,
-        t.allocations, duration_us, baseline_bytes, t.peak_bytes, peak_at_us, lost_events, device_bytes,
-        baseline_allocations, baseline_block_bytes, peak_block_bytes,
-        {", ".join(f"m.{name}" for name in _KEY)}
+        words || CASE WHEN count(*) OVER (PARTITION BY words) > 1 THEN ' · ' || machine ELSE '' END AS label,
+        machine, origin, t.allocations, duration_us, baseline_bytes, t.peak_bytes, peak_at_us, lost_events,
+        device_bytes, baseline_allocations, baseline_block_bytes, peak_block_bytes,
+        {select(MemoryCell, "m.")}
     FROM recorded t LEFT JOIN memory m USING (cell_id)
     ORDER BY machine IS DISTINCT FROM $first, t.cell_id DESC"""
 
@@ -69,14 +47,7 @@ def timelines(path: Path, run: UUID | None = None, first: str | None = None) -> 
     """Every timeline of the file, or of one run, those of the machine `first` before others, the newest first. Of those
     with one title the newest counts, on each machine."""
     with open_reader(path) as reader:
-        rows = reader.execute(_TIMELINES, {"run": run, "first": first}).fetchall()
-    return [_timeline(row) for row in rows]
-
-
-def _timeline(row: tuple[Any, ...]) -> Timeline:
-    of_itself, key = row[: -len(_KEY)], dict(zip(_KEY, row[-len(_KEY) :], strict=True))
-    cell = None if key["d_model"] is None else MemoryCell(**key)
-    return Timeline(**dict(zip(Timeline.__dataclass_fields__, of_itself, strict=False)), cell=cell)
+        return fetch(reader, _TIMELINES, {"run": run, "first": first}, kind=Timeline)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,40 +93,16 @@ def columns(path: Path, cell_id: UUID) -> Columns:
 def _names(reader: duckdb.DuckDBPyConnection, name: str, cell_id: UUID) -> tuple[str, ...]:
     """The names that a column's numbers stand for, in the order of `dense_rank`."""
     query = f"SELECT DISTINCT {name} FROM allocations WHERE cell_id = ? AND {name} IS NOT NULL ORDER BY 1"
-    return tuple(row[0] for row in reader.execute(query, [cell_id]).fetchall())
+    return tuple(value for (value,) in reader.execute(query, [cell_id]).fetchall())
 
 
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """What one category holds at a moment."""
-
-    category: str
-    held_bytes: int
-    allocations: int
-
-
-def parts_at(path: Path, cell_id: UUID, at_us: int, which: Which = "all") -> list[Part]:
+def parts_at(path: Path, cell_id: UUID, at_us: int, which: Which = "all") -> list[MemoryPart]:
     """What is alive at a moment, by category, the largest first."""
-    query = f"""SELECT category, sum(allocated_bytes)::BIGINT, count(*) FROM allocations WHERE {_ALIVE}{_WHICH[which]}
-        GROUP BY category ORDER BY 2 DESC, category"""
+    query = f"""
+        SELECT category, sum(allocated_bytes)::BIGINT AS held_bytes, count(*) AS allocations
+        FROM allocations WHERE {_ALIVE}{_WHICH[which]} GROUP BY category ORDER BY held_bytes DESC, category"""
     with open_reader(path) as reader:
-        rows = reader.execute(query, [cell_id, at_us, at_us]).fetchall()
-    return [Part(category=row[0], held_bytes=row[1], allocations=row[2]) for row in rows]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Alive:
-    """One allocation that is alive at a moment, with the stack that made it."""
-
-    allocation: int
-    allocated_bytes: int
-    category: str
-    phase: str | None
-    module: str | None
-    operation: str | None
-    born_us: int
-    died_us: int | None
-    frames: str | None
+        return fetch(reader, query, [cell_id, at_us, at_us], kind=MemoryPart)
 
 
 def largest_at(path: Path, cell_id: UUID, at_us: int, limit: int = 25, which: Which = "all") -> list[Alive]:
@@ -167,5 +114,4 @@ def largest_at(path: Path, cell_id: UUID, at_us: int, limit: int = 25, which: Wh
         LEFT JOIN (SELECT stack, frames FROM stacks WHERE cell_id = ?) USING (stack)
         ORDER BY allocated_bytes DESC, allocation"""
     with open_reader(path) as reader:
-        rows = reader.execute(query, [cell_id, at_us, at_us, cell_id]).fetchall()
-    return [Alive(**dict(zip(Alive.__dataclass_fields__, row, strict=True))) for row in rows]
+        return fetch(reader, query, [cell_id, at_us, at_us, cell_id], kind=Alive)

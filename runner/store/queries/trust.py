@@ -16,11 +16,12 @@ import duckdb
 from runner.analysis.audit.findings import Audited, Finding, Seen
 from runner.analysis.audit.grades import FAULT_PHASES, judge
 from runner.analysis.audit.pair_rules import FAULT_RULES, PAIR_RULES, together
-from runner.schema import TABLES, AttentionRow, MemoryRow, RunRow, StepRow, TelemetryRow, TimingRow
+from runner.schema import AttentionRow, MemoryRow, RunRow, StepRow, TelemetryRow, TimingRow
 from runner.store.database import open_reader
+from runner.store.queries.raw import stored_rows
 from runner.store.queries.steps import STEP_MS
 
-T = TypeVar("T")
+R = TypeVar("R", bound=Audited)
 Depth = Literal["all", "faults"]
 
 #: Tables of cells that the audit knows -> their rows, and the columns in which the cells beside a cell agree with it.
@@ -52,8 +53,8 @@ def audited(path: Path, cells: tuple[UUID, ...], table: str = "steps") -> dict[U
 def faults(path: Path, cells: tuple[UUID, ...], table: str = "steps") -> dict[UUID, tuple[str, ...]]:
     """Of those of these cells that the audit grades D, the sentences that say why. Leaves the samples unread, for which
     thousands of cells would have to wait."""
-    found = _judged(path, cells, table, depth="faults")
-    said = {cell: tuple(item.sentence for item in of if item.severity == "fault") for cell, of in found.items()}
+    found = _judged(path, cells, table, depth="faults").items()
+    said = {cell: tuple(item.sentence for item in findings if item.severity == "fault") for cell, findings in found}
     return {cell: sentences for cell, sentences in said.items() if sentences}
 
 
@@ -65,9 +66,10 @@ def _judged(path: Path, cells: tuple[UUID, ...], table: str, *, depth: Depth) ->
         # Semi-joins, because a list of thousands would be searched once for each row of the file.
         reader.execute("CREATE TEMP TABLE chosen AS SELECT unnest($cells) AS cell_id", {"cells": list(cells)})
         reader.execute(_SEEN.format(table=table, columns=columns))
-        found = _rows(reader, kind, f"{table} SEMI JOIN seen USING (cell_id)")
-        timings = _by_cell(_rows(reader, TimingRow, f"timings SEMI JOIN seen USING (cell_id) WHERE {_PHASES[depth]}"))
-        runs = {row.run_id: row for row in _rows(reader, RunRow, "runs SEMI JOIN seen USING (run_id)")}
+        found = stored_rows(reader, kind, f"{table} SEMI JOIN seen USING (cell_id)")
+        source = f"timings SEMI JOIN seen USING (cell_id) WHERE {_PHASES[depth]}"
+        timings = _by_cell(stored_rows(reader, TimingRow, source))
+        runs = {row.run_id: row for row in stored_rows(reader, RunRow, "runs SEMI JOIN seen USING (run_id)")}
         telemetry, steps = _moments(reader) if depth == "all" else ({}, {})
     known = [
         (row, Seen(
@@ -77,22 +79,17 @@ def _judged(path: Path, cells: tuple[UUID, ...], table: str, *, depth: Depth) ->
     ]  # fmt: skip
     chosen, both = set(cells), together(known, rules=PAIR_RULES if depth == "all" else FAULT_RULES)
     said = {
-        row.cell_id: [*judge(row, seen), *both.get(row.cell_id, ())] for row, seen in known if row.cell_id in chosen
+        row.cell_id: _once([*judge(row, seen), *both.get(row.cell_id, ())])
+        for row, seen in known
+        if row.cell_id in chosen
     }
-    return {cell: _once(said[cell]) for cell in cells if cell in said}
+    return {cell: said[cell] for cell in cells if cell in said}
 
 
 def _moments(reader: duckdb.DuckDBPyConnection) -> tuple[dict[UUID, list[TelemetryRow]], dict[UUID, list[float]]]:
     """What was seen of the chosen cells while they were measured: telemetry, and every step's time in ms."""
-    telemetry = _by_cell(_rows(reader, TelemetryRow, "telemetry SEMI JOIN chosen USING (cell_id)"))
+    telemetry = _by_cell(stored_rows(reader, TelemetryRow, "telemetry SEMI JOIN chosen USING (cell_id)"))
     return telemetry, dict(reader.execute(_STEPS).fetchall())
-
-
-def _rows(reader: duckdb.DuckDBPyConnection, kind: type[T], source: str) -> list[T]:
-    """Rows of a table as the schema's dataclasses."""
-    names = next(tuple(column.name for column in table.columns) for table in TABLES.values() if table.row is kind)
-    rows = reader.execute(f"SELECT {', '.join(names)} FROM {source}").fetchall()
-    return [kind(**dict(zip(names, row, strict=True))) for row in rows]
 
 
 def _by_cell(rows: list[Any]) -> dict[UUID, list[Any]]:

@@ -11,6 +11,7 @@ from pages.figures.phases import PhaseBar
 from pages.figures.speedups import SpeedupDot
 from pages.peak_memory import figures
 from pages.training_step import figures as warmup
+from runner.formats import format_number
 from runner.schema import Phase
 
 
@@ -211,7 +212,7 @@ def test_peaks_close_together_have_ticks_too() -> None:
     ],
 )
 def test_numbers(value: float, text: str) -> None:
-    assert frame.number(value) == text
+    assert format_number(value) == text
 
 
 def test_an_interval_holds_its_median() -> None:

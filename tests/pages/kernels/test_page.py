@@ -23,8 +23,8 @@ from runner.analysis.costs.softmax import softmax_flops
 from runner.importers.files import import_file
 from runner.schema import KernelClass, ProfileCell
 from runner.store.queries.kernels import kernels, parts, ranges, traces
-from runner.store.queries.latest import Rows
 from runner.store.queries.overview import contents
+from runner.store.queries.selection import Selection
 from tests.browser import Site, fits_sideways, opened, said
 from tests.browser import traces as drawn
 from tests.command import asked
@@ -204,7 +204,7 @@ def test_nothing_measured_yet(browser: Browser, address: str, file: Path) -> Non
 
 def test_queries(file: Path, tmp_path: Path) -> None:
     """Ranges summed up by class; kernels over their ranges; a run narrows also what was imported."""
-    held = traces(file, Rows())
+    held = traces(file, Selection())
     assert [trace.status for trace in held] == ["ok", "ok", "ok", "oom", "ok"]
     train, imported = held[1], held[-1]
     assert (imported.is_imported, imported.title, imported.device, imported.steps) == (True, "report.sqlite", "cuda", 2)
@@ -219,13 +219,14 @@ def test_queries(file: Path, tmp_path: Path) -> None:
     first, second, *_ = kernels(file, train.cell_id)
     assert (first.kernel, first.calls, first.flops) == (GEMM_BACK, 12, 12_000_000)
     assert (second.kernel, second.phase, second.calls, second.scope) == (GEMM, "forward", 10, "feed-forward")
-    assert [trace.title for trace in traces(file, Rows(run=imported.run_id))] == ["report.sqlite"]
-    assert len(traces(file, Rows(run=train.run_id))) == 4
-    assert [trace.is_imported for trace in traces(file, Rows(machine="another"))] == [True]
+    assert [trace.title for trace in traces(file, Selection(run=imported.run_id))] == ["report.sqlite"]
+    assert len(traces(file, Selection(run=train.run_id))) == 4
+    assert [trace.is_imported for trace in traces(file, Selection(machine="another"))] == [True]
     again = shutil.copy(file, tmp_path / "results.duckdb")
     later = rows.run(device="cuda", device_name="Example GPU")
     made.store(Path(again), [profiled(later, values={"round": number}) for number in (0, 1)])
-    assert [trace.run_id for trace in traces(Path(again), Rows())].count(later.run_id) == 1, "the latest, one round"
+    known = [trace.run_id for trace in traces(Path(again), Selection())]
+    assert known.count(later.run_id) == 1, "the latest, one round"
 
 
 def test_every_class_has_words_and_a_color() -> None:

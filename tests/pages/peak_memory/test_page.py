@@ -13,8 +13,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from pages.offline.visit import Visits, nodes
 from runner.store.queries.attention import attention_cells, attention_samples, frontiers
-from runner.store.queries.latest import Rows
 from runner.store.queries.memory import kept_by_block, peaks
+from runner.store.queries.selection import Selection
 from tests.browser import Site, fits_sideways, opened, said, traces
 from tests.command import asked
 from tests.e2e.test_app import PAGES
@@ -239,13 +239,13 @@ def test_the_latest_run_counts_and_rounds_pool(tmp_path: Path) -> None:
     for phase, timing in enumerate(rounds[1]["timings"]):
         object.__setattr__(timing, "median_ms", (12, 24, 36, 36)[phase])
     path = memory_rows.store(tmp_path / "results.duckdb", [stale, short, *rounds])
-    (cell,) = attention_cells(path, Rows())
+    (cell,) = attention_cells(path, Selection())
     assert cell.cell.max_steps == 100
     assert cell.times["forward_backward"].median_ms == pytest.approx(24)
-    samples = attention_samples(path, Rows())[cell.machine, cell.cell_key]
+    samples = attention_samples(path, Selection())[cell.machine, cell.cell_key]
     assert [len(values) for values in samples["step"]] == [11, 11]
-    assert len(attention_cells(path, Rows(run=old.run_id))) == 1
-    assert attention_cells(path, Rows(machine="another")) == []
+    assert len(attention_cells(path, Selection(run=old.run_id))) == 1
+    assert attention_cells(path, Selection(machine="another")) == []
 
 
 def test_the_finest_answer_of_a_frontier_counts(tmp_path: Path) -> None:
@@ -254,14 +254,14 @@ def test_the_finest_answer_of_a_frontier_counts(tmp_path: Path) -> None:
     looks = [frontier(of, largest=largest, step=step)
              for of, largest, step in zip(runs, (2112, 2048, 2176), (64, 1024, 64), strict=True)]  # fmt: skip
     first = memory_rows.store(tmp_path / "first.duckdb", looks[:2])
-    assert [row.largest for row in frontiers(first, Rows())] == [2112]
+    assert [row.largest for row in frontiers(first, Selection())] == [2112]
     every = memory_rows.store(tmp_path / "every.duckdb", looks)
-    assert [row.largest for row in frontiers(every, Rows())] == [2176]
+    assert [row.largest for row in frontiers(every, Selection())] == [2176]
 
 
 def test_memory_rows(file: Path) -> None:
     """A part that was not counted is None; an operation's tensors are summed, those of one storage once."""
-    found = peaks(file, Rows())
+    found = peaks(file, Selection())
     assert [(cell.cell.context, cell.cell.precision) for cell in found][:2] == [(32, "fp32"), (32, "bf16")]
     assert found[0].parts["fragmentation"] is None
     assert (found[0].parts["activation"], found[0].phases) == (MIB, {"backward": 13 * MIB})
@@ -271,4 +271,4 @@ def test_memory_rows(file: Path) -> None:
         ("aten::mul", 2, 192 * KIB),
     ]
     assert sum(item.kept_bytes for item in kept) == 568 * KIB
-    assert [row.largest for row in frontiers(file, Rows())] == [2048, 16384]
+    assert [row.largest for row in frontiers(file, Selection())] == [2048, 16384]

@@ -31,7 +31,6 @@ from runner.store.queries.attention import attention_cells
 from runner.store.queries.counted import inlined
 from runner.store.queries.evidence import Evidence, Scope, of_cells
 from runner.store.queries.kernels import traces as traces_of
-from runner.store.queries.latest import Rows
 from runner.store.queries.memory import peaks
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import measured
@@ -212,7 +211,7 @@ def adds_up(summaries: Sequence[Any], left_out: Sequence[pd.DataFrame]) -> None:
     """Of so many rows some speak, and the others are all accounted for."""
     counted = [re.search(r"\*\*([\d,]+) of ([\d,]+) rows", summary.value) for summary in summaries]
     spoken, total = (sum(int(one[at].replace(",", "")) for one in counted if one) for at in (1, 2))
-    assert spoken + sum(int(table["Rows"].sum()) for table in left_out) == total
+    assert spoken + sum(int(table["Selection"].sum()) for table in left_out) == total
 
 
 def computed_elsewhere(page: AppTest) -> list[str]:
@@ -291,7 +290,7 @@ def test_rows_left_out_are_counted_under_the_reason_that_holds(file: Path) -> No
 @pytest.mark.parametrize("table", ["attention", "memory", "profiles"])
 def test_the_query_counts_what_the_pages_count(file: Path, table: str) -> None:
     query: Any = {"attention": attention_cells, "memory": peaks, "profiles": traces_of}[table]
-    cells = [cell for cell in query(file, Rows(machine=HERE)) if cell.cell is not None]
+    cells = [cell for cell in query(file, Selection(machine=HERE)) if cell.cell is not None]
     found = of_cells(file, Scope(table=table, machine=HERE), tuple(cell.cell_id for cell in cells))
     assert {row[found.columns.index("cell_id")] for row in found.rows} == {cell.cell_id for cell in cells}
     everything_adds_up(file, found)

@@ -15,7 +15,6 @@ from unittest.mock import patch
 import pytest
 
 from pages.attention.answers import ways
-from pages.attention.speedups import compare as attention_compared
 from pages.mixed_precision.prices import priced
 from pages.peak_memory.answers import pairs_of
 from pages.peak_memory.saved import families
@@ -34,7 +33,6 @@ from runner.results import Measured
 from runner.schema import Cell, StepCell, new_id
 from runner.store.queries.attention import attention_cells, attention_samples
 from runner.store.queries.compare import Question, compared
-from runner.store.queries.latest import Rows
 from runner.store.queries.memory import peaks
 from runner.store.queries.overview import contents
 from runner.store.queries.selection import Selection
@@ -86,12 +84,12 @@ def _steps(cells: list[Measured], samples: Any) -> Iterator[Named]:
 
 
 def _others(path: Path) -> Iterator[Named]:
-    attended, samples = attention_cells(path, Rows(), settled=False), attention_samples(path, Rows())
+    attended, samples = attention_cells(path, Selection(settled=False)), attention_samples(path, Selection())
     for one, other in product(ways(attended), repeat=2):
         if one != other:
-            pairs, _ = attention_compared(attended, samples, ways=(one, other))
+            pairs = compare(attended, samples, axis="way", baseline=one, variant=other).speedups
             yield from ((pair.base.cell, pair.other.cell, {"implementation", "backend"}) for pair in pairs)
-    held = peaks(path, Rows())
+    held = peaks(path, Selection())
     yield from ((pair.base.cell, pair.other.cell, {"precision"}) for pair in pairs_of(held))
     for plain, *checkpointed in families(held):
         yield from ((plain.cell, cell.cell, {"checkpoint_blocks"}) for cell in checkpointed)

@@ -24,9 +24,9 @@ from runner.analysis.roofline import (
     utilization,
     work,
 )
+from runner.results import Machine
 from runner.schema import StepCell
-from runner.store.queries.latest import Rows
-from runner.store.queries.roofline import Machine, ceilings, machine, profiled, varied_run
+from runner.store.queries.roofline import ceilings, machine, profiled, varied_run
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import measured, samples_by_round
 from tests.synthetic.roofline_rows import KERNELS, MACHINE, WAYS, ceiling, profile, store
@@ -129,7 +129,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def changed(file: Path, base: StepCell) -> list[Counterfactual]:
     """All changes to a step, of the run that changed most."""
-    asked_for = Selection(run=varied_run(file, Rows(machine=MACHINE), "train"), mode="train")
+    asked_for = Selection(run=varied_run(file, Selection(machine=MACHINE), "train"), mode="train")
     cells = measured(file, asked_for)
     (chosen,) = [cell for cell in bases(cells) if cell.cell == base]
     return counterfactuals(chosen, cells, samples_by_round(file, asked_for))
@@ -167,24 +167,24 @@ def test_what_makes_a_step_slower_is_listed(file: Path) -> None:
 
 def test_the_run_that_changed_most_is_asked(file: Path) -> None:
     """The latest run measured the plain step alone: nothing can be said of it. Plain steps come first."""
-    first, later = (row.run_id for row in reversed(ceilings(file, Rows(machine=MACHINE))[::5]))
-    assert varied_run(file, Rows(machine=MACHINE), "train") == first != later
-    assert varied_run(file, Rows(machine=MACHINE, run=later), "train") is None
-    assert varied_run(file, Rows(machine=MACHINE), "inference") is None
+    first, later = (row.run_id for row in reversed(ceilings(file, Selection(machine=MACHINE))[::5]))
+    assert varied_run(file, Selection(machine=MACHINE), "train") == first != later
+    assert varied_run(file, Selection(machine=MACHINE, run=later), "train") is None
+    assert varied_run(file, Selection(machine=MACHINE), "inference") is None
     offered = bases(measured(file, Selection(run=first, mode="train")))
     assert offered[0].cell == asked("toy-256")
     assert len(offered) == len(WAYS) - 1, "nothing was changed about the one at 64 tokens"
 
 
 def test_what_is_asked_of_the_file(file: Path) -> None:
-    found = ceilings(file, Rows(machine=MACHINE))
+    found = ceilings(file, Selection(machine=MACHINE))
     assert [(row.moment, row.name) for row in found[:5]] == [
         ("start", "matmul bf16"), ("start", "matmul fp32"), ("start", "copy"),
         ("end", "matmul bf16"), ("end", "matmul fp32"),
     ]  # fmt: skip
     assert [row.flops_per_s for row in found if row.name == "matmul fp32"] == [2e12, 2e12, 1e12, 1e12], "latest first"
-    assert ceilings(file, Rows(machine="another")) == []
-    assert machine(file, Rows(machine=MACHINE)) == Machine(device="cuda", device_name="NVIDIA H200")
-    (one,) = profiled(file, Rows(machine=MACHINE))
+    assert ceilings(file, Selection(machine="another")) == []
+    assert machine(file, Selection(machine=MACHINE)) == Machine(device="cuda", device_name="NVIDIA H200")
+    (one,) = profiled(file, Selection(machine=MACHINE))
     assert [kernel.device_ms for kernel in one.kernels] == [6, 2, 1, 1]
     assert (one.row.d_model, one.row.busy_share) == (256, 0.5)

@@ -35,8 +35,8 @@ from runner.schema import (
     PartialSumRow,
     new_id,
 )
-from runner.store.queries.latest import Rows
 from runner.store.queries.numerics import accumulations, precisions, sensitivities
+from runner.store.queries.selection import Selection
 from tests.command import rows as read
 from tests.command import run
 from tests.runner.models.reference_model import logits as reference_logits
@@ -297,11 +297,11 @@ def test_a_sweep_and_what_show_says_of_it(tmp_path: Path) -> None:
         "sweep", *words, "--sums", "fp32,fp16,fp16-in-fp32,fp16-upcast-in-fp32", "--precisions", "fp32,tf32,bf16", db=db
     )
     assert done.returncode == 0, done.stdout
-    sums = {(one.row.accumulator, one.row.addend, one.row.upcast): one.row for one in accumulations(db, Rows())}
+    sums = {(one.row.accumulator, one.row.addend, one.row.upcast): one.row for one in accumulations(db, Selection())}
     assert {key: f"{row.total:.9g}" for key, row in sums.items()} == {
         (accumulator, addend, upcast): f"{total:.9g}" for accumulator, addend, upcast, total in SUMS
     }
-    found = {one.row.precision: one.row for one in precisions(db, Rows())}
+    found = {one.row.precision: one.row for one in precisions(db, Selection())}
     assert {name: row.status for name, row in found.items()} == {"fp32": "ok", "tf32": "skipped", "bf16": "ok"}
     assert found["bf16"].gradient_error == measured(cell()).values["gradient_error"]  # the same in another process
     assert sensitivities(db, found["bf16"].cell_id)

@@ -1,0 +1,149 @@
+"""Cells over their rounds: times of steps and of attention, what compiling cost, any one number.
+
+Rounds of one cell are pooled: the median of the rounds' medians, with the envelope of their intervals, which is never
+narrower than any of them. Ratios need the samples instead (`Samples`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from runner.schema import AttentionCell, Cell, Phase, StepCell
+
+#: The samples of one phase in ms: one tuple a round.
+Rounds = tuple[tuple[float, ...], ...]
+#: (machine, cell_key) -> phase -> the measured samples.
+Samples = Mapping[tuple[str, str], Mapping[Phase, Rounds]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseTime:
+    """One phase of one cell over all its rounds, in ms."""
+
+    median_ms: float
+    mean_ms: float | None
+    std_ms: float | None
+    low_ms: float | None
+    high_ms: float | None
+    n: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One cell on one machine, over its rounds. `status` is ok when any round is; `failed_phase` and `message` are
+    those of the last that failed."""
+
+    cell_id: UUID
+    machine: str
+    cell: Cell
+    status: str = "ok"
+    failed_phase: str | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedResult(Result):
+    """The same with its times by phase, of which there are none when no round is ok."""
+
+    cell_key: str
+    torch: str | None
+    times: dict[Phase, PhaseTime] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured(TimedResult):
+    """One end-to-end cell."""
+
+    cell: StepCell
+    run_id: UUID
+    rounds: int
+    failed_rounds: int
+    parameters: int | None
+    tokens_per_s: float | None
+    mfu: float | None
+    compile_seconds: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attended(TimedResult):
+    """One single-head attention cell; of bytes and errors the largest over the rounds.
+
+    `machine_bytes` is the memory of the device; `device_bytes`, of cells that ran out, what the worker could take.
+    `device` is its kind, such as cuda, and `device_name` what it is called.
+    """
+
+    cell: AttentionCell
+    machine_bytes: int | None
+    device: str | None
+    device_name: str | None
+    saved_bytes: int | None = None
+    before_backward_bytes: int | None = None
+    peak_allocated_bytes: int | None = None
+    predicted_saved_bytes: int | None = None
+    predicted_peak_bytes: int | None = None
+    tensor_bytes: int | None = None
+    asked_bytes: int | None = None
+    in_use_bytes: int | None = None
+    device_bytes: int | None = None
+    output_error: float | None = None
+    gradient_error: float | None = None
+    tolerance: float | None = None
+    compile_seconds: float | None = None
+
+    @property
+    def limit_bytes(self) -> int | None:
+        """What the cell had to fit in."""
+        return self.device_bytes or self.machine_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explored(Result):
+    """One measure of a cell. `value` is in the measure's unit; None if it has none, which is so for every `status` but
+    ok."""
+
+    cell: Any
+    source: str | None
+    rounds: int
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlyStep:
+    """One whole step of a cell that was measured after other counts of warm-up steps as well."""
+
+    cell_id: UUID
+    cell: StepCell
+    step: int
+    is_warmup: bool
+    step_ms: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseSample:
+    """One phase of one step of a cell. `step` counts from the start of the process, warm-up included."""
+
+    round: int
+    phase: Phase
+    step: int
+    is_warmup: bool
+    duration_ms: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileCost:
+    """One compiled question on one machine. None is not measured; `fallback` is whether the compiler gave up."""
+
+    machine: str
+    torch: str | None
+    cell: StepCell
+    cold_seconds: float | None
+    warm_seconds: float | None
+    shared_seconds: float | None
+    graphs: int | None
+    graph_breaks: int | None
+    recompiles: int | None
+    compiled_gradient_error: float | None
+    fallback: bool | None

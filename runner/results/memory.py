@@ -1,0 +1,111 @@
+"""What fills memory: peaks with their parts, what is kept for backward, what fits, and recorded timelines."""
+
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from runner.results.cells import Result
+from runner.schema import FrontierCell, MemoryCell
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peak(Result):
+    """One memory cell on a machine of the kind `device`, whose device is called `device_name`. `parts` are bytes by
+    what they are, None where that was not counted; `phases` are peaks of live tensors."""
+
+    cell: MemoryCell
+    machine_bytes: int | None
+    device: str | None
+    device_name: str | None
+    peak_phase: str | None
+    peak_allocated_bytes: int | None
+    peak_reserved_bytes: int | None
+    peak_driver_bytes: int | None
+    predicted_peak_bytes: int | None
+    residual_stream_bytes: int | None
+    saved_bytes: int | None
+    block_saved_bytes: int | None
+    parts: dict[str, int | None]
+    phases: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhasePeak:
+    """Peaks within one phase of a memory cell, in bytes; None where they were not counted."""
+
+    phase: str
+    allocated: int | None
+    reserved: int | None
+    driver: int | None
+    left: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """What one operation of the first block keeps for backward; each piece of memory counts once."""
+
+    operation: str
+    module: str | None
+    shapes: str
+    tensors: int
+    kept_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frontier:
+    """How large a sequence, a context or a batch may be, and what was predicted."""
+
+    cell_id: UUID
+    cell: FrontierCell
+    status: str
+    predicted: int | None
+    largest: int | None
+    smallest_failing: int | None
+    largest_peak_bytes: int | None
+    trials: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline:
+    """One recorded timeline. `label` names it alone in the file; `cell` is what was asked for, None if imported."""
+
+    cell_id: UUID
+    run_id: UUID
+    title: str
+    label: str
+    machine: str
+    origin: str
+    allocations: int
+    duration_us: int
+    baseline_bytes: int
+    peak_bytes: int
+    peak_at_us: int
+    lost_events: int
+    device_bytes: int | None
+    baseline_allocations: int | None = None
+    baseline_block_bytes: int | None = None
+    peak_block_bytes: int | None = None
+    cell: MemoryCell | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryPart:
+    """What one category holds at a moment."""
+
+    category: str
+    held_bytes: int
+    allocations: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alive:
+    """One allocation that is alive at a moment, with the stack that made it."""
+
+    allocation: int
+    allocated_bytes: int
+    category: str
+    phase: str | None
+    module: str | None
+    operation: str | None
+    born_us: int
+    died_us: int | None
+    frames: str | None

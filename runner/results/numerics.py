@@ -1,0 +1,34 @@
+"""What precision costs: sums with their way there, errors of a pass, statistics of normalization."""
+
+from dataclasses import dataclass
+
+from runner.schema import AccumulationRow, FloatName, NormStatistic, NumericsRow
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accumulated:
+    """A sum; `on_the_way` are (addends so far, sum so far)."""
+
+    row: AccumulationRow
+    machine: str
+    on_the_way: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Precise:
+    """One precision of one model, on one machine."""
+
+    row: NumericsRow
+    machine: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sensitive:
+    """A statistic in one dtype at one scale, over all blocks: the worst error and the mean shares."""
+
+    statistic: NormStatistic
+    computed_in: FloatName
+    scale: float
+    error: float | None
+    overflowed_share: float
+    underflowed_share: float

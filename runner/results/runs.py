@@ -1,0 +1,39 @@
+"""Runs and machines."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What steps were measured on: `device` is cuda, cpu or mps."""
+
+    device: str | None = None
+    device_name: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSummary:
+    """One run and how its cells ended."""
+
+    run_id: UUID
+    machine: str
+    started_at: datetime | None
+    label: str | None
+    preset: str | None
+    argv: str | None
+    torch: str | None
+    device: str | None
+    device_name: str | None
+    device_memory_bytes: int | None
+    git_commit: str | None
+    git_dirty: bool | None
+    source: str | None
+    ok: int
+    failed: int
+    skipped: int
+
+    @property
+    def cells(self) -> int:
+        return self.ok + self.failed + self.skipped
