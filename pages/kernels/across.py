@@ -84,7 +84,7 @@ def _row(name: str, trace: KernelTrace, parts: Sequence[KernelPart]) -> dict[str
     whole = sum(classes.values()) or 1.0
     asked = ("context", "mode", "precision", "backend") if trace.cell else ()
     return {
-        "KernelTrace": name,
+        "Trace": name,
         **{title_of("profiles", key): getattr(trace.cell, key) for key in asked},
         title_of("traces", "kernel_ms"): sum(classes.values()),
         **{f"{words} (share)": classes.get(found, 0.0) / whole for found, words in CLASS_WORDS.items()},
@@ -146,7 +146,7 @@ def draw_busy(frame: Frame, traces: Mapping[str, KernelTrace]) -> None:
             title="In and between operators" if is_cpu else "Busy and waiting",
             note=f"Shares of {rest}. Beside the bar: how much longer the step took with the profiler.",
             alt=words,
-            rows=[{"KernelTrace": name, **{title_of("profiles", key): getattr(trace, key) for key in _FIGURES}}
+            rows=[{"Trace": name, **{title_of("profiles", key): getattr(trace, key) for key in _FIGURES}}
                   for name, trace in known.items()],
             cells=[trace.cell for trace in known.values() if trace.cell],
         ),

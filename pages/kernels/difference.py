@@ -43,7 +43,7 @@ def draw_difference(frame: Frame, one: Named, others: Mapping[str, KernelTrace],
                    "`python -m runner sweep --experiment kernels --precisions fp32,bf16`.")  # fmt: skip
         return
     other = _choose(one[1], others)
-    by = chosen("difference-by", "KernelPart by", ["kind of work", noun(one[1]).removesuffix("s")])
+    by = chosen("difference-by", "Part by", ["kind of work", noun(one[1]).removesuffix("s")])
     kinds = by == "kind of work"
     sides = (_times(frame, other[1], parts, kinds=kinds), _times(frame, one[1], parts, kinds=kinds))
     whole = all(_has_step(trace) for _, trace in (other, one))
@@ -61,7 +61,7 @@ def draw_difference(frame: Frame, one: Named, others: Mapping[str, KernelTrace],
             title="From one to the other",
             note=_note(other[1], one[1], whole=whole),
             alt=words,
-            rows=[{"KernelPart": change.name, "From (ms)": change.before_ms, "To (ms)": change.after_ms,
+            rows=[{"Part": change.name, "From (ms)": change.before_ms, "To (ms)": change.after_ms,
                    "Difference (ms)": change.difference_ms} for change in found],
             cells=[trace.cell for _, trace in (other, one) if trace.cell],
         ),

@@ -63,7 +63,7 @@ def _choose(worked: dict[str, KernelTrace]) -> str:
     """The trace that the first cards are about: at first a training step run eagerly, whose kernels know their ranges,
     the one with the most time."""
     names = list(worked)
-    return picked("trace", "KernelTrace", names, default=max(names, key=lambda name: _order(worked[name])))
+    return picked("trace", "Trace", names, default=max(names, key=lambda name: _order(worked[name])))
 
 
 def _order(trace: KernelTrace) -> tuple[bool, bool, float]:

@@ -36,7 +36,9 @@ _TIMES = """
         sqrt(avg(t.std_ms * t.std_ms)) AS std_ms, min(t.low_ms) AS low_ms, max(t.high_ms) AS high_ms,
         CAST(sum(t.n) AS BIGINT) AS n
     FROM chosen c JOIN timings t USING (cell_id)
-    WHERE c.status = 'ok' AND t.median_ms IS NOT NULL GROUP BY ALL ORDER BY c.machine, c.cell_key, t.phase"""
+    WHERE c.status = 'ok' AND t.median_ms IS NOT NULL GROUP BY c.machine, c.cell_key, t.phase
+    ORDER BY c.machine, c.cell_key,
+        list_position(['forward', 'loss', 'backward', 'optimizer', 'forward_backward', 'step'], t.phase)"""
 
 
 def measured(path: Path, selection: Selection) -> list[Measured]:

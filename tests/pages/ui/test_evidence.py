@@ -211,7 +211,7 @@ def adds_up(summaries: Sequence[Any], left_out: Sequence[pd.DataFrame]) -> None:
     """Of so many rows some speak, and the others are all accounted for."""
     counted = [re.search(r"\*\*([\d,]+) of ([\d,]+) rows", summary.value) for summary in summaries]
     spoken, total = (sum(int(one[at].replace(",", "")) for one in counted if one) for at in (1, 2))
-    assert spoken + sum(int(table["Selection"].sum()) for table in left_out) == total
+    assert spoken + sum(int(table["Rows"].sum()) for table in left_out) == total
 
 
 def computed_elsewhere(page: AppTest) -> list[str]:
