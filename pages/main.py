@@ -32,7 +32,7 @@ def main() -> None:
     st.set_page_config(page_title="Stepscope", page_icon=ICON, layout="wide")
     st.html(f"<style>{STYLE.read_text(encoding='utf-8')}{ink_rules()}</style>")
     st.logo(LOGO, icon_image=ICON, size="large")
-    closed, pages, how = sign_in.closed(), dict[str, st.Page](), list[Shown]()
+    closed, pages, how = sign_in.sign_in_page(), dict[str, st.Page](), list[Shown]()
     chosen = _navigation(pages, lambda page: how[0](page), position="hidden" if closed else "sidebar")
     if closed:
         how.append(lambda _: closed())
@@ -62,11 +62,11 @@ def _draw(frame: Frame, chosen: st.Page, watch: Callable[[], None]) -> None:
     states.report(frame.ask(look_through), frame.path)
     filters.report_missing()
     try:
-        tell = since.arrived(frame)
+        tell = since.announce_changes(frame)
         chosen.run()
         tell()
     except DatabaseDamaged as error:
-        states.damaged(error)
+        states.explain_damage(error)
     share.page_link(frame)
     keep_zoom()
 

@@ -149,7 +149,7 @@ def _is_safe(text: ast.expr) -> bool:
 
 
 def _is_limit(part: ast.expr) -> bool:
-    """`{MOST_ROWS:,}`."""
+    """`{MAX_ROWS:,}`."""
     return isinstance(part, ast.FormattedValue) and isinstance(part.value, ast.Name) and part.value.id.isupper()
 
 

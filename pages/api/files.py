@@ -1,6 +1,6 @@
 """Stored rows as the text or bytes of a file: CSV, JSON, Parquet.
 
-    written(TABLES["steps"], page, "parquet")
+    encode_rows(TABLES["steps"], page, "parquet")
 
 All three keep the schema's names; JSON and Parquet say labels and units too. Ids are texts, times are naive UTC.
 In CSV a text that a spreadsheet would take for a formula has an apostrophe before it.

@@ -5,7 +5,7 @@
     curl 'http://localhost:8501/api/v1/state'                                            changes when rows or plans do
     curl 'http://localhost:8501/healthz'                                                 200, or 503 and why
 
-Filters have the names and values that they have in a page's address; without one, all rows. Limits: `MOST_ROWS` rows an
+Filters have the names and values that they have in a page's address; without one, all rows. Limits: `MAX_ROWS` rows an
 answer (`limit`, `offset`; X-Total-Count says how many match); `AT_ONCE` answers are made at once, others wait
 for up to `PATIENCE_S`, then 503 with Retry-After. With STEPSCOPE_API_TOKEN set, rows need `Authorization: Bearer
 <token>`; where sign-in is configured and no token is set, there is no access to rows but by the pages.
@@ -43,10 +43,10 @@ from runner.schema import TABLES, Status
 from runner.store.database import default_path, fingerprint, look_through, plan_fingerprint
 from runner.store.queries.overview import Contents, contents
 from runner.store.queries.rows import filters_of, health, rows
-from runner.store.queries.tables import MOST_ROWS, Window
+from runner.store.queries.tables import MAX_ROWS, Window
 
 #: Answers that are made at once, requests that wait for one, and how long.
-AT_ONCE, MOST_WAITING, PATIENCE_S = 4, 256, 30.0
+AT_ONCE, MAX_WAITING, PATIENCE_S = 4, 256, 30.0
 #: Rows of an answer that names no limit.
 USUAL_ROWS = 10_000
 
@@ -113,7 +113,7 @@ async def _answered(request: Request, work: Callable[[], Response]) -> Response:
 
 async def _has_turn(request: Request) -> bool:
     """Wait for one of the answers at once; not at all behind too many others."""
-    if len(_waiting) >= MOST_WAITING:
+    if len(_waiting) >= MAX_WAITING:
         return False
     _waiting.add(request)
     try:
@@ -189,7 +189,7 @@ def _found(request: Request) -> Response:
     held = _contents(path, fingerprint(path))
     window = Window(
         statuses=check_choices("status", asked.get("status", ()), get_args(Status)),
-        limit=parse_count(asked, "limit", usual=USUAL_ROWS, most=MOST_ROWS),
+        limit=parse_count(asked, "limit", usual=USUAL_ROWS, most=MAX_ROWS),
         offset=parse_count(asked, "offset", usual=0, most=2**62),
     )
     page = rows(path, table.name, parse_selection(asked, held), window)
@@ -221,7 +221,7 @@ def _described() -> dict[str, Any]:
             "table": "one of the tables below",
             **dict.fromkeys(FILTERS, "as in a page's address; size, context, precision, backend may be repeated"),
             "status": f"any of {', '.join(get_args(Status))}; may be repeated",
-            "limit": f"rows of this answer: {USUAL_ROWS} unless stated, at most {MOST_ROWS}",
+            "limit": f"rows of this answer: {USUAL_ROWS} unless stated, at most {MAX_ROWS}",
             "offset": "rows to leave out before them, newest first; the header X-Total-Count says how many match",
             "data": "ignored, so that a copied link's parameters can be used; the header X-Stepscope-Data is its like",
         },

@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pages.figures.frame import raised
+from pages.figures.frame import format_exponent
 from pages.ui.answers import slope
-from runner.analysis.compare.pairs import measured_unlike, unusual
+from runner.analysis.compare.pairs import describe_effort_difference, unusual
 from runner.analysis.compare.speedups import way_of
 from runner.formats import format_bytes, format_number
 from runner.results import Attended
@@ -66,7 +66,7 @@ def growth_sentence(cells: Sequence[Attended], *, what: str, value: Value) -> st
 
 def power(exponent: float) -> str:
     """`S¹·⁹⁴`: the length to a power, as people write it."""
-    return f"S{raised(f'{exponent:.2f}')}"
+    return f"S{format_exponent(f'{exponent:.2f}')}"
 
 
 def ways(cells: Sequence[Attended]) -> list[str]:
@@ -93,7 +93,7 @@ def answer(cells: Sequence[Attended]) -> str:
     where = ", ".join(word for word in words if word)
     parts = [f"At **{longest.cell.seq_len:,} tokens** ({where}), {_costs(longest, name=True)}"]
     same = [cell for cell in done if cell.cell.seq_len == longest.cell.seq_len and cell is not longest]
-    beside = [cell for cell in same if not measured_unlike(longest.cell, cell.cell)]
+    beside = [cell for cell in same if not describe_effort_difference(longest.cell, cell.cell)]
     if beside:
         quickest = min(beside, key=_total_ms)
         ratio = _total_ms(longest) / _total_ms(quickest)

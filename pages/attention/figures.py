@@ -1,6 +1,6 @@
 """Which tensors make up the memory that was not there? One bar a tensor, each beginning where the one above ends.
 
-figure = worked_sum_bars([("scores", "B × S² × 4 bytes", 8 * 2**30)], limit_bytes=16 * 2**30)
+figure = peak_breakdown_bars([("scores", "B × S² × 4 bytes", 8 * 2**30)], limit_bytes=16 * 2**30)
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from pages.figures.rows import BAR, beside
 from runner.formats import format_bytes, unit_for
 
 
-def worked_sum_bars(tensors: Sequence[tuple[str, str, int]], *, limit_bytes: int | None) -> go.Figure:
+def peak_breakdown_bars(tensors: Sequence[tuple[str, str, int]], *, limit_bytes: int | None) -> go.Figure:
     """`tensors` are (name, formula, bytes) of all that is alive at the peak, in order of birth."""
     sizes = [size for _, _, size in tensors]
     total = sum(sizes)

@@ -8,12 +8,12 @@ from typing import Any
 
 import streamlit as st
 
-from pages.attention.figures import worked_sum_bars
+from pages.attention.figures import peak_breakdown_bars
 from pages.ui.card import Card, draw
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
 from runner.analysis.compare.speedups import way_of
-from runner.analysis.costs.attention import worked_sum
+from runner.analysis.costs.attention import peak_breakdown
 from runner.formats import format_bytes
 from runner.results import Attended
 
@@ -28,8 +28,8 @@ def draw_worked_sum(frame: Frame, cells: Sequence[Attended]) -> None:
         return
     first = min(lost, key=lambda cell: (cell.predicted_peak_bytes or 0, cell.cell.seq_len))
     device: Any = first.device or "cuda"
-    tensors = worked_sum(first.cell, device=device, gpu=first.device_name or "")
-    words = worked_words(first, tensors)
+    tensors = peak_breakdown(first.cell, device=device, gpu=first.device_name or "")
+    words = describe_peak_breakdown(first, tensors)
     say(frame, words, of_cells(frame, [first]), key="worked-sum")
     total = sum(size for _, _, size in tensors)
     rows = [{"Tensor": name, "Formula": formula, "Bytes": size, "Size": format_bytes(size), "Share": size / total}
@@ -47,11 +47,11 @@ def draw_worked_sum(frame: Frame, cells: Sequence[Attended]) -> None:
             rows=rows,
             cells=asked,
         ),
-        lambda: worked_sum_bars(tensors, limit_bytes=first.limit_bytes),
+        lambda: peak_breakdown_bars(tensors, limit_bytes=first.limit_bytes),
     )
 
 
-def worked_words(cell: Attended, tensors: Sequence[tuple[str, str, int]]) -> str:
+def describe_peak_breakdown(cell: Attended, tensors: Sequence[tuple[str, str, int]]) -> str:
     """What the sum comes to, what makes most of it, and what the allocator said."""
     total = sum(size for _, _, size in tensors)
     squares = [size for _, formula, size in tensors if "B × S²" in formula]

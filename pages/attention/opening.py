@@ -13,7 +13,7 @@ from runner.results import Attended
 RARE = {"batch": "Batch", "cache": "L2 cache"}
 
 
-def opening(cells: Sequence[Attended]) -> list[Attended]:
+def default_cells(cells: Sequence[Attended]) -> list[Attended]:
     """Of the precision and mask that most cells have, of the first batch and cache: those of the fullest head width."""
     usual = most_common((cell.cell.precision, cell.cell.causal) for cell in cells)
     found = [cell for cell in cells if (cell.cell.precision, cell.cell.causal) == usual]

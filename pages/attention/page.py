@@ -4,8 +4,8 @@ import streamlit as st
 
 from pages.attention.answers import agreement, answer
 from pages.attention.limits import draw_worked_sum
-from pages.attention.opening import RARE, fullest, opening, rare_values
-from pages.attention.scaling import asked_of, draw_memory, draw_time
+from pages.attention.opening import RARE, default_cells, fullest, rare_values
+from pages.attention.scaling import draw_memory, draw_time, key_columns
 from pages.attention.speedups import draw_speedups
 from pages.attention.tensors import draw_attention_tensors
 from pages.figures.frame import WORDS
@@ -46,7 +46,7 @@ def page(frame: Frame) -> None:
 
 def _choose(cells: list[Attended]) -> tuple[list[Attended], list[Attended]]:
     """The cells of the chosen precision and mask, all head widths; those of the chosen head width."""
-    usual = opening(cells)[0].cell
+    usual = default_cells(cells)[0].cell
     with st.container(horizontal=True):
         heads = st.container(width="content")
         with st.container(width="content"):
@@ -74,7 +74,9 @@ def _mask(cell: Attended) -> str:
 
 def _failures(cells: list[Attended]) -> None:
     """Cells that are on no chart: skipped, timed out, crashed."""
-    rows = [{**asked_of(c), "Ended": WORDS[c.status], "Why": c.message} for c in cells if c.status not in ("ok", "oom")]
+    rows = [
+        {**key_columns(c), "Ended": WORDS[c.status], "Why": c.message} for c in cells if c.status not in ("ok", "oom")
+    ]
     if rows:
         with st.expander(restrict(f"{len(rows)} of {len(cells)} cells have neither a time nor a size")):
             st.dataframe(rows, hide_index=True)
@@ -96,7 +98,7 @@ def headline(frame: Frame) -> Answer:
     cells = frame.ask(attention_cells, rows_of(frame))
     if not cells:
         return f"Not measured {frame.where}: `python -m runner sweep --experiment attention`.", None
-    shown = opening(cells)
+    shown = default_cells(cells)
     return answer(shown), of_cells(frame, shown)
 
 

@@ -105,14 +105,14 @@ def points_of(cells: Sequence[Attended], *, value: Value, phase: Phase | None = 
     ]  # fmt: skip
 
 
-def asked_of(cell: Attended) -> dict[str, Any]:
+def key_columns(cell: Attended) -> dict[str, Any]:
     """What was asked for, as a table's first columns."""
     columns = TABLES["attention"]
     return {columns.column(name).title: getattr(cell.cell, name) for name in _KEY}
 
 
 def _time_rows(cell: Attended) -> list[dict[str, Any]]:
-    timings, start = TABLES["timings"], asked_of(cell)
+    timings, start = TABLES["timings"], key_columns(cell)
     status = TABLES["attention"].column("status").title
     if not cell.times:
         return [{**start, timings.column("phase").title: cell.failed_phase, status: cell.status}]
@@ -133,7 +133,7 @@ def _memory_row(cell: Attended) -> dict[str, Any]:
     columns = TABLES["attention"]
     peak, predicted = cell.peak_allocated_bytes, cell.predicted_peak_bytes
     return {
-        **asked_of(cell),
+        **key_columns(cell),
         **{columns.column(name).title: getattr(cell, name) for name in _MEMORY},
         "Measured / predicted peak": peak / predicted if peak and predicted else None,
     }

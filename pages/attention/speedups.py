@@ -14,13 +14,13 @@ from typing import Any, Literal
 import streamlit as st
 
 from pages.attention.answers import place_of, ways
-from pages.attention.scaling import asked_of
+from pages.attention.scaling import key_columns
 from pages.figures.frame import WORDS
 from pages.figures.speedups import SpeedupDot, speedup_dots
 from pages.ui.answers import caveat, in_words, spread
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen, rows_of
-from pages.ui.comparison import MOST_PLACES
+from pages.ui.comparison import MAX_PLACES
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
@@ -72,7 +72,7 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
     known = [*cells, *sides, *(cell for cell, _ in left_out)]
     order = [place_of(cell.cell) for cell in sorted(known, key=lambda cell: (cell.cell.d_head, cell.cell.seq_len))]
     dots.sort(key=lambda dot: order.index(dot.place))
-    shown = set(list(dict.fromkeys(dot.place for dot in dots))[:MOST_PLACES])
+    shown = set(list(dict.fromkeys(dot.place for dot in dots))[:MAX_PLACES])
     asked = [side.cell for side in sides]
     if shown:
         draw(
@@ -92,7 +92,7 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
     if left_out:
         words = f"Left out: {len(left_out)} without a partner or a result"
         expander = st.expander(restrict(words), key=f"left-out-{kind}")
-        expander.dataframe([{**asked_of(cell), "Why": reason} for cell, reason in left_out], hide_index=True)
+        expander.dataframe([{**key_columns(cell), "Why": reason} for cell, reason in left_out], hide_index=True)
 
 
 def _variants(cells: Sequence[Attended], kind: Kind) -> list[str]:
@@ -130,7 +130,7 @@ def _dot(found: Speedup[Attended]) -> SpeedupDot:
 
 
 def _row(found: Speedup[Attended]) -> dict[str, Any]:
-    return {**asked_of(found.other), "Baseline": way_of(found.base.cell), "Phase": WORDS[found.phase],
+    return {**key_columns(found.other), "Baseline": way_of(found.base.cell), "Phase": WORDS[found.phase],
             "Speedup (×)": found.ratio, "Low (×)": found.low, "High (×)": found.high}  # fmt: skip
 
 

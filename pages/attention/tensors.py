@@ -10,7 +10,7 @@ import streamlit as st
 
 from pages.figures.tensors import fine
 from pages.ui.card import Card
-from pages.ui.chosen import picked
+from pages.ui.chosen import select_one
 from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame
 from pages.ui.tensors import draw_tensors, tensor_rows, tensor_words
@@ -19,7 +19,7 @@ from runner.analysis.costs import attention as accounting
 from runner.analysis.costs.tensors import beside
 from runner.formats import format_bytes
 from runner.results import Attended
-from runner.store.queries.memory import saved_tensors
+from runner.store.queries.memory import load_saved_tensors
 
 
 def draw_attention_tensors(frame: Frame, cells: Sequence[Attended]) -> None:
@@ -32,10 +32,10 @@ def draw_attention_tensors(frame: Frame, cells: Sequence[Attended]) -> None:
         return
     labels = {_label(cell): cell for cell in done}
     longest = max(labels, key=lambda label: labels[label].saved_bytes or 0)
-    cell = labels[picked("tensors-of", "Cell", list(labels), default=longest)]
+    cell = labels[select_one("tensors-of", "Cell", list(labels), default=longest)]
     device: Any = cell.device or "cuda"
     say(frame, total_words(cell, device), of_cells(frame, [cell]), key="attention-totals")
-    measured = frame.ask(saved_tensors, cell.cell_id)
+    measured = frame.ask(load_saved_tensors, cell.cell_id)
     if not measured:
         st.caption("What this cell keeps was not recorded tensor by tensor.")
         return
@@ -70,7 +70,7 @@ def total_words(cell: Attended, device: Any) -> str:
     """In use between the passes and at the peak, measured over predicted; with the tensors alive at the peak."""
     gpu = cell.device_name or ""
     between = accounting.before_backward_bytes(cell.cell, device=device, gpu=gpu)
-    worked = accounting.worked_sum(cell.cell, device=device, gpu=gpu)
+    worked = accounting.peak_breakdown(cell.cell, device=device, gpu=gpu)
     peak = sum(size for _, _, size in worked)
     totals = (("in use before backward", cell.before_backward_bytes, between),
               ("at the peak", cell.peak_allocated_bytes, peak))  # fmt: skip

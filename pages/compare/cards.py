@@ -18,19 +18,19 @@ from pages.ui.markdown import literal, restrict
 from pages.ui.pin import pin
 from runner.analysis.compare.verdict import NOISE, LeftOut, Pair, Verdict
 from runner.analysis.compare.verdict import movers as moved
-from runner.analysis.compare.verdict_words import amount, change, sentence, short_titles, words_of
+from runner.analysis.compare.verdict_text import amount, change, sentence, short_titles, words_of
 from runner.schema.titles import title
 
 #: More lines than these are not one picture any more.
-MOST_PAIRS, MOST_MOVERS, MOST_FAILED = 24, 12, 6
+MAX_PAIRS, MAX_MOVERS, MAX_FAILED = 24, 12, 6
 #: Letters of a name that leave enough of a phone's width for its row.
 _SHORT = 20
 
 
 def draw_pairs(frame: Frame, verdict: Verdict) -> None:
     """Every ratio with its interval; cells of which one side failed keep a place."""
-    failed = [item for item in verdict.left_out if _failed_once(item)][:MOST_FAILED]
-    largest = sorted(verdict.pairs, key=lambda pair: -abs(math.log(pair.ratio)))[: MOST_PAIRS - len(failed)]
+    failed = [item for item in verdict.left_out if _failed_once(item)][:MAX_FAILED]
+    largest = sorted(verdict.pairs, key=lambda pair: -abs(math.log(pair.ratio)))[: MAX_PAIRS - len(failed)]
     shown: list[Pair | LeftOut] = [*(pair for pair in verdict.pairs if pair in largest), *failed]
     shared, names = _names(verdict, shown)
     dots = [_dot(verdict, item, place=place) for item, place in zip(shown, names, strict=True)]
@@ -78,7 +78,7 @@ def draw_movers(frame: Frame, verdict: Verdict) -> None:
     ranked = moved(verdict)
     if not ranked:
         return
-    shown = ranked[:MOST_MOVERS]
+    shown = ranked[:MAX_MOVERS]
     shared, names = _names(verdict, shown)
     rows = [
         Mover(place=place, cell_id=str(pair.b.cell_id), outcome=pair.outcome, a=pair.a.value, b=pair.b.value,
@@ -86,7 +86,7 @@ def draw_movers(frame: Frame, verdict: Verdict) -> None:
         for place, pair in zip(names, shown, strict=True)
     ]  # fmt: skip
     a, b = (side.title for side in verdict.sides)
-    cut = f"The first {MOST_MOVERS} of {len(ranked)} are drawn; the table has all."
+    cut = f"The first {MAX_MOVERS} of {len(ranked)} are drawn; the table has all."
     draw(
         frame,
         Card(
@@ -96,7 +96,7 @@ def draw_movers(frame: Frame, verdict: Verdict) -> None:
                 shared,
                 [
                     f"What is beyond noise, the largest change first: hollow is {literal(a)}, full is {literal(b)}.",
-                    cut if len(ranked) > MOST_MOVERS else "",
+                    cut if len(ranked) > MAX_MOVERS else "",
                 ],
             ),
             alt=f"The largest changes from {a} to {b}: "

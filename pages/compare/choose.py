@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import streamlit as st
 
-from pages.ui.chosen import chosen, picked
+from pages.ui.chosen import chosen, select_one
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
 from runner.analysis.compare.verdict import ComparedPhase, Kind, Side, Verdict
 from runner.schema import AttentionCell, MemoryCell, StepCell
-from runner.store.queries.compare import Question
+from runner.store.queries.compare import ComparisonRequest
 from runner.store.queries.selection import Shape
 from runner.store.queries.sides import OF_RUNS, sides
 
@@ -30,7 +30,7 @@ _KINDS: dict[str, Kind] = {
 _PHASES: dict[str, ComparedPhase] = {"Whole step": "step", "Forward": "forward", "Backward": "backward"}
 
 
-def choose(frame: Frame, usual: tuple[Side, Side]) -> Question | None:
+def choose(frame: Frame, usual: tuple[Side, Side]) -> ComparisonRequest | None:
     """Draw the choosers. `usual` is what is compared unless the reader says otherwise."""
     known = frame.ask(sides)
     kinds = [word for word, kind in _KINDS.items() if len(known[kind]) > 1]
@@ -49,13 +49,13 @@ def choose(frame: Frame, usual: tuple[Side, Side]) -> Question | None:
         words = frame.say("A and B are the same: choose two different ones.")
         st.info(restrict(words), icon=":material/compare_arrows:")
         return None
-    return Question(a=a, b=b, within=_within(frame, kind), phase=phase)
+    return ComparisonRequest(a=a, b=b, within=_within(frame, kind), phase=phase)
 
 
 def _one(key: str, label: str, options: Sequence[Side], *, default: Side) -> Side:
     """One of the sides; a value of the link that is not there is reported."""
     by_words = {_words(side): side for side in options}
-    return by_words[picked(key, label, list(by_words), default=_words(default), width=260)]
+    return by_words[select_one(key, label, list(by_words), default=_words(default), width=260)]
 
 
 def _words(side: Side) -> str:
@@ -76,7 +76,7 @@ def _within(frame: Frame, kind: Kind) -> tuple[Side, ...]:
     return (*found, Side(kind="run", value=str(run), title=str(run))) if run else tuple(found)
 
 
-def filtered(frame: Frame, verdict: Verdict) -> Verdict:
+def apply_filters(frame: Frame, verdict: Verdict) -> Verdict:
     """What the sidebar's sizes, contexts, precisions and backends leave of it."""
     kind = verdict.sides[0].kind
     return replace(

@@ -17,7 +17,7 @@ from pages.figures.bytes import binary_axis
 from pages.figures.colors import BLUE, FAINT, FAINTER, ORANGE, QUIET, RED
 from pages.figures.frame import interval, layout, log_ticks
 from pages.figures.ratios import left_end, ratio_axis
-from pages.figures.rows import folded, row_pixels
+from pages.figures.rows import row_pixels, wrap_label
 from runner.formats import format_number
 
 Outcome = Literal["better", "worse", "same"]
@@ -139,13 +139,13 @@ def movers(rows: Sequence[Mover], *, names: tuple[str, str], unit: Literal["ms",
 
 
 def _height(places: Sequence[str]) -> int:
-    return max(200, 100 + row_pixels([folded(place) for place in places], least=32) * len(places))
+    return max(200, 100 + row_pixels([wrap_label(place) for place in places], least=32) * len(places))
 
 
 def _places(places: Sequence[str]) -> dict[str, Any]:
     return {
         "tickvals": list(range(len(places))),
-        "ticktext": [folded(place) for place in places],
+        "ticktext": [wrap_label(place) for place in places],
         "range": [len(places) - 0.4, -0.6],
         "automargin": True,
         "gridcolor": FAINTER,

@@ -5,7 +5,7 @@ import shlex
 import streamlit as st
 
 from pages.compare.cards import draw_movers, draw_pairs, list_left_out
-from pages.compare.choose import choose, filtered
+from pages.compare.choose import apply_filters, choose
 from pages.compare.environment import draw_environment
 from pages.compare.pinned import draw_pinned
 from pages.ui.chosen import chosen
@@ -13,8 +13,8 @@ from pages.ui.evidence import of_sides, say
 from pages.ui.frame import Frame, Page
 from pages.ui.markdown import literal, restrict
 from runner.analysis.compare.verdict import Verdict
-from runner.analysis.compare.verdict_words import NAMES, RULE, sentence
-from runner.store.queries.compare import Question, compared
+from runner.analysis.compare.verdict_text import NAMES, RULE, sentence
+from runner.store.queries.compare import ComparisonRequest, load_comparison
 from runner.store.queries.sides import usual
 
 
@@ -27,8 +27,8 @@ def page(frame: Frame) -> None:
     question = choose(frame, sides)
     if question is None:
         return
-    found = frame.ask(compared, question)
-    verdicts = [filtered(frame, verdict) for verdict in found.verdicts]
+    found = frame.ask(load_comparison, question)
+    verdicts = [apply_filters(frame, verdict) for verdict in found.verdicts]
     verdicts = [verdict for verdict in verdicts if verdict.pairs or verdict.left_out]
     if not verdicts:
         nothing = frame.say("Neither side has a cell that passes the filters of the sidebar.")
@@ -60,7 +60,7 @@ def _section(verdicts: list[Verdict]) -> Verdict:
     return by_name[chosen("compare-cells", "Cells of", list(by_name), default=paired)]
 
 
-def _in_a_terminal(question: Question) -> None:
+def _in_a_terminal(question: ComparisonRequest) -> None:
     words = ["python", "-m", "runner", "compare", question.a.spec, question.b.spec]
     words += [word for side in question.within for word in ("--within", side.spec)]
     words += [] if question.phase == "step" else ["--phase", question.phase]

@@ -5,7 +5,7 @@ from typing import Any, get_args
 import streamlit as st
 
 from pages.data.rows import frame_of, show
-from pages.ui.chosen import chosen, heard, report_gone
+from pages.ui.chosen import chosen, mark_chosen, report_missing
 from pages.ui.downloads import downloads
 from pages.ui.evidence import of_tables, say
 from pages.ui.frame import Frame, Page
@@ -15,7 +15,7 @@ from runner.schema import TABLES, Status, Table
 from runner.store.database import look_through
 from runner.store.queries import rows as stored
 from runner.store.queries import tables
-from runner.store.queries.tables import MOST_ROWS, Window
+from runner.store.queries.tables import MAX_ROWS, Window
 
 PAGE_ROWS = 200
 
@@ -48,7 +48,7 @@ def page(frame: Frame) -> None:
     number = _page_number(table, pages)
     if total:
         show(frame, table, Window(statuses=window.statuses, limit=PAGE_ROWS, offset=(number - 1) * PAGE_ROWS))
-        _take_away(frame, table, Window(statuses=window.statuses, limit=MOST_ROWS), total=total)
+        _take_away(frame, table, Window(statuses=window.statuses, limit=MAX_ROWS), total=total)
     st.header("What the columns mean", anchor="columns")
     st.dataframe(
         _columns(table),
@@ -69,19 +69,19 @@ def _most(held: dict[str, int]) -> str:
 
 def _page_number(table: Table, pages: int) -> int:
     key = f"page-{table.name}".replace("_", "-")
-    report_gone(key, "Page", [str(number) for number in range(1, pages + 1)])
+    report_missing(key, "Page", [str(number) for number in range(1, pages + 1)])
     if pages == 1:
         return 1
-    return st.pagination(pages, key=key, bind="query-params", on_change=heard, args=(key,))
+    return st.pagination(pages, key=key, bind="query-params", on_change=mark_chosen, args=(key,))
 
 
 def _statuses(table: Table) -> tuple[str, ...]:
     if not any(column.name == "status" for column in table.columns):
         return ()
-    report_gone("status", "Status", get_args(Status))
+    report_missing("status", "Status", get_args(Status))
     return tuple(
         st.pills("Status", get_args(Status), selection_mode="multi", key="status", bind="query-params",
-                 on_change=heard, args=("status",))
+                 on_change=mark_chosen, args=("status",))
     )  # fmt: skip
 
 
@@ -92,7 +92,7 @@ def _take_away(frame: Frame, table: Table, window: Window, *, total: int) -> Non
             name=f"stepscope-{table.name}-{frame.contents.edition}",
             key=f"rows-{table.name}",
         )
-        rows = f"The newest {MOST_ROWS:,} of {total:,} rows." if total > MOST_ROWS else f"All {total:,} rows."
+        rows = f"The newest {MAX_ROWS:,} of {total:,} rows." if total > MAX_ROWS else f"All {total:,} rows."
         st.caption(restrict(rows))
         with st.popover("Share", icon=":material/share:"):
             st.caption("Link to these rows, with every filter written out")

@@ -7,9 +7,9 @@ import math
 from collections.abc import Sequence
 
 from pages.explore.axes import MACHINE, SIZE, Value, is_numeric, label_of, value_of, varying
-from pages.explore.choose import Asked
+from pages.explore.choose import Plotted
 from pages.explore.magnitude import SHARE, in_fitting_unit
-from pages.figures.frame import WORDS, raised
+from pages.figures.frame import WORDS, format_exponent
 from pages.ui.answers import slope
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal
@@ -22,7 +22,7 @@ from runner.store.queries.explore import Measure
 #: Axes whose values say what they are.
 _BARE = (SIZE, MACHINE, "implementation", "mode", "precision", "backend")
 #: Lines of fewer places say nothing of growth.
-_LEAST_PLACES = 3
+_MIN_PLACES = 3
 
 
 def name_of(measure: Measure) -> str:
@@ -35,7 +35,7 @@ def unit_of(measure: Measure) -> str:
     return SHARE if measure.name == "mfu" or measure.name.endswith("_share") else measure.unit
 
 
-def answer(frame: Frame, asked: Asked, measure: Measure) -> str:
+def answer(frame: Frame, asked: Plotted, measure: Measure) -> str:
     """Over what is drawn."""
     done = [row for row in asked.rows if row.value is not None]
     failed = sum(row.status != "ok" for row in asked.rows)
@@ -56,7 +56,7 @@ def _cells(count: int) -> str:
     return "cell" if count == 1 else "cells"
 
 
-def _extremes(frame: Frame, asked: Asked, done: Sequence[Explored], measure: Measure) -> str:
+def _extremes(frame: Frame, asked: Plotted, done: Sequence[Explored], measure: Measure) -> str:
     name, unit = name_of(measure), unit_of(measure)
     if not done:
         return f"None of these cells has a number for **{name}**."
@@ -79,7 +79,7 @@ def _times(ratio: float) -> str:
     return f"{ratio:,.0f}×" if ratio >= 100 else f"{format_number(ratio)}×"
 
 
-def place_of(frame: Frame, asked: Asked, row: Explored, *, also: Sequence[str] = ()) -> str:
+def place_of(frame: Frame, asked: Plotted, row: Explored, *, also: Sequence[str] = ()) -> str:
     """Where a row stands in the chart, in words, and the value of other axes."""
     names = [name for name in (asked.choice.x, asked.choice.color, asked.choice.panel, *also) if name]
     said = []
@@ -96,7 +96,7 @@ def place_of(frame: Frame, asked: Asked, row: Explored, *, also: Sequence[str] =
     return ", ".join(said)
 
 
-def _growth(frame: Frame, asked: Asked, done: Sequence[Explored]) -> str:
+def _growth(frame: Frame, asked: Plotted, done: Sequence[Explored]) -> str:
     """The power of x with which the lines grow, by least squares on log-log; nothing of short or piled lines."""
     lines: dict[tuple[Value, ...], list[tuple[float, float]]] = {}
     for row in done:
@@ -106,21 +106,19 @@ def _growth(frame: Frame, asked: Asked, done: Sequence[Explored]) -> str:
         names = [name for name in (asked.choice.color, asked.choice.panel) if name]
         key = (row.machine, *(value_of(frame, row, name) for name in names))
         lines.setdefault(key, []).append((math.log(x), math.log(row.value)))
-    whole = {
-        key: points for key, points in lines.items() if len({x for x, _ in points}) == len(points) >= _LEAST_PLACES
-    }
+    whole = {key: points for key, points in lines.items() if len({x for x, _ in points}) == len(points) >= _MIN_PLACES}
     if not whole:
         return ""
     powers = sorted(slope(points) for points in whole.values())
     label = label_of(asked.choice.table, asked.choice.x).lower()
     label = f"({label})" if " " in label else label
-    ends = [f"{label}{raised(f'{power:.2f}')}" for power in (powers[0], powers[-1])]
+    ends = [f"{label}{format_exponent(f'{power:.2f}')}" for power in (powers[0], powers[-1])]
     if abs(powers[0] - powers[-1]) < 0.05:
         return f"It goes as {ends[0]}."
     return f"It goes as {ends[0]} to {ends[1]}, depending on the line."
 
 
-def _piled(frame: Frame, asked: Asked) -> str:
+def _piled(frame: Frame, asked: Plotted) -> str:
     """Where several cells share one place of one line: how many such places, and in what those cells differ."""
     choice, places = asked.choice, {}  # type: ignore[var-annotated]
     for row in asked.rows:
@@ -139,6 +137,6 @@ def _piled(frame: Frame, asked: Asked) -> str:
     )
 
 
-def is_line(frame: Frame, asked: Asked) -> bool:
+def is_line(frame: Frame, asked: Plotted) -> bool:
     """Whether x is a number in every row."""
     return is_numeric([value_of(frame, row, asked.choice.x) for row in asked.rows])

@@ -18,7 +18,7 @@ Value = float | str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class AxisChoice:
     """What is drawn over what. `color` and `panel` are None where nothing is told apart."""
 
     table: str
@@ -70,7 +70,7 @@ def title_of(table: str, name: str) -> str:
     return label_of(table, name) if name in (SIZE, MACHINE) else TABLES[table].column(name).title
 
 
-def ordered(frame: Frame, table: str, name: str, rows: Sequence[Explored]) -> list[Value]:
+def order_values(frame: Frame, table: str, name: str, rows: Sequence[Explored]) -> list[Value]:
     """The values of these rows: numbers by size, words as the schema lists them, sizes from small to large."""
     values = {value_of(frame, row, name) for row in rows}
     if name == SIZE:

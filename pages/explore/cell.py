@@ -19,7 +19,7 @@ from runner.store.queries import explore
 from runner.store.queries.attention import attention_cells
 
 
-def pinned(rows: Sequence[Explored]) -> Explored | None:
+def find_pinned(rows: Sequence[Explored]) -> Explored | None:
     """The row whose cell the URL names."""
     asked = st.query_params.get("cell")
     return next((row for row in rows if str(row.cell_id) == asked), None)
@@ -27,7 +27,7 @@ def pinned(rows: Sequence[Explored]) -> Explored | None:
 
 def draw_pinned(frame: Frame, table: str, rows: Sequence[Explored]) -> None:
     """The samples and the stored row of the pinned cell; a hint where none is."""
-    held = pinned(rows)
+    held = find_pinned(rows)
     if table == "steps":
         draw_samples(frame, frame.measured())
     elif table == "attention":

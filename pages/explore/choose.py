@@ -10,10 +10,10 @@ from typing import Any, cast, get_args
 
 import streamlit as st
 
-from pages.explore.axes import MACHINE, SIZE, Choice, Value, label_of, ordered, value_of, varying
+from pages.explore.axes import MACHINE, SIZE, AxisChoice, Value, label_of, order_values, value_of, varying
 from pages.explore.figures import Scale
 from pages.figures.frame import WORDS
-from pages.ui.chosen import chosen, most_common, picked
+from pages.ui.chosen import chosen, most_common, select_one
 from pages.ui.frame import Frame
 from runner.results import Explored
 from runner.schema import TABLES, Shape
@@ -26,10 +26,10 @@ OWN, OTHERS = "this one", "all, marked"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Plotted:
     """What is to be drawn: the rows that remain, what they are drawn over, and what was fixed to which value."""
 
-    choice: Choice
+    choice: AxisChoice
     rows: Sequence[Explored]
     fixed: dict[str, str]
     scale: Scale
@@ -62,7 +62,7 @@ def _measure_words(measure: Measure) -> str:
     return f"time, {WORDS[measure.phase]}" if measure.phase else measure.title
 
 
-def choose(frame: Frame, table: str, rows: Sequence[Explored], *, boxes: Any) -> Asked | None:
+def choose(frame: Frame, table: str, rows: Sequence[Explored], *, boxes: Any) -> Plotted | None:
     """Everything else; None where no row of the reader's machine passes the sidebar's filters."""
     passing = [row for row in rows if _passes(frame, row)]
     own = [row for row in passing if row.machine == frame.selection.machine]
@@ -79,10 +79,10 @@ def choose(frame: Frame, table: str, rows: Sequence[Explored], *, boxes: Any) ->
         scale = _select("scale", "Axes", list(get_args(Scale)), default="fitting")
         if others:
             machines = _select("machines", "Machines", [OWN, OTHERS], default=OWN)
-    choice = Choice(table=table, x=x, color=color, panel=panel)
+    choice = AxisChoice(table=table, x=x, color=color, panel=panel)
     drawn = passing if machines == OTHERS or MACHINE in choice.used else own
     left, fixed = _fix(frame, choice, own, drawn)
-    return Asked(choice=choice, rows=left, fixed=fixed, scale=cast(Scale, scale))
+    return Plotted(choice=choice, rows=left, fixed=fixed, scale=cast(Scale, scale))
 
 
 def _passes(frame: Frame, row: Explored) -> bool:
@@ -111,7 +111,7 @@ def _told_apart(table: str, key: str, label: str, labels: dict[str, str], *, usu
 
 
 def _fix(
-    frame: Frame, choice: Choice, own: Sequence[Explored], drawn: Sequence[Explored]
+    frame: Frame, choice: AxisChoice, own: Sequence[Explored], drawn: Sequence[Explored]
 ) -> tuple[list[Explored], dict[str, str]]:
     """A chooser for every axis that is not drawn and has more than one value; the rows of the chosen values."""
     left, fixed = list(drawn), {}
@@ -121,10 +121,10 @@ def _fix(
     with st.container(key="_boxes-rest"):
         for name in names:
             of_own = [row for row in left if row.machine == frame.selection.machine]
-            values = ordered(frame, choice.table, name, of_own)
+            values = order_values(frame, choice.table, name, of_own)
             if len(values) < 2:
                 continue
-            known = [_text(value) for value in ordered(frame, choice.table, name, own)]
+            known = [_text(value) for value in order_values(frame, choice.table, name, own)]
             texts, usual = [_text(value) for value in values], _text(_usual(frame, choice.table, name, of_own))
             key = f"{choice.table}-is-{name.replace('_', '-')}"
             value = _select(key, label_of(choice.table, name), [*texts, ALL], default=usual, known=known)
@@ -150,4 +150,4 @@ def _usual(frame: Frame, table: str, name: str, rows: Sequence[Explored]) -> Val
 def _select(key: str, label: str, options: Sequence[str], *, default: str, known: Sequence[str] = ()) -> str:
     """A box whose value lives in the URL. What the link asks for and nobody ever measured is reported; what is only
     not there together with the other choices is shown by the box itself."""
-    return picked(key, label, options, default=default, known=known)
+    return select_one(key, label, options, default=default, known=known)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from pages.explore.magnitude import fitting, in_fitting_unit
+from pages.explore.magnitude import fitting_unit, in_fitting_unit
 from pages.figures.bytes import binary_axis
 from pages.figures.colors import FAMILIES, PALETTE, QUIET, RED, SLATE, color_of
 from pages.figures.frame import layout
@@ -28,7 +28,7 @@ _SHORT = 18
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mark:
+class PlotMark:
     """One cell. Without `failure` it has a `y` in the axis's unit. `machine` is empty for one's own; `words` say what
     else it is when the pointer is on it."""
 
@@ -77,7 +77,7 @@ class _Y:
         return self.most * (1.12 + 0.08 * step)
 
 
-def explore_chart(marks: Sequence[Mark], axes: Axes) -> go.Figure:
+def explore_chart(marks: Sequence[PlotMark], axes: Axes) -> go.Figure:
     """The chart; panels go two abreast."""
     columns = min(2, len(axes.panels))
     rows = -(-len(axes.panels) // columns)
@@ -120,7 +120,7 @@ def color_for(value: str, order: Sequence[str]) -> str:
     return PALETTE[order.index(value) % len(PALETTE)]
 
 
-def _rank(mark: Mark, axes: Axes) -> tuple[bool, int, str]:
+def _rank(mark: PlotMark, axes: Axes) -> tuple[bool, int, str]:
     return bool(mark.machine), axes.colors.index(mark.color) if mark.color in axes.colors else 0, mark.machine
 
 
@@ -128,18 +128,18 @@ def _name(color: str, machine: str) -> str:
     return " · ".join(part for part in (color, machine) if part) or "this machine"
 
 
-def _y_axis(marks: Sequence[Mark], axes: Axes) -> _Y:
+def _y_axis(marks: Sequence[PlotMark], axes: Axes) -> _Y:
     values = [mark.y for mark in marks if mark.y is not None]
     positive = bool(values) and min(values) > 0
     wide = positive and max(values) >= _WIDE * min(values)
     log = positive and (axes.scale == "log" or (axes.scale == "fitting" and wide))
-    factor, unit = (1.0, "") if log and axes.unit == "bytes" else fitting(values, axes.unit)
+    factor, unit = (1.0, "") if log and axes.unit == "bytes" else fitting_unit(values, axes.unit)
     least, most = (min(values) / factor, max(values) / factor) if values else (0.5, 1.0)
     return _Y(factor=factor, unit=unit, log=log, least=least, most=most if most else 1.0)
 
 
 def _line(
-    own: Sequence[Mark], line: tuple[str, str], axes: Axes, y: _Y, machines: Sequence[str], *, legend: bool
+    own: Sequence[PlotMark], line: tuple[str, str], axes: Axes, y: _Y, machines: Sequence[str], *, legend: bool
 ) -> go.Scatter:
     color, machine = line
     done = sorted(own, key=lambda mark: (_at(mark, axes), mark.y))
@@ -164,11 +164,11 @@ def _line(
     )  # fmt: skip
 
 
-def _at(mark: Mark, axes: Axes) -> float:
+def _at(mark: PlotMark, axes: Axes) -> float:
     return float(axes.places.index(str(mark.x))) if axes.places else float(mark.x)
 
 
-def _hover(mark: Mark, axes: Axes) -> str:
+def _hover(mark: PlotMark, axes: Axes) -> str:
     name = _name(mark.color, mark.machine)
     what = mark.failure or in_fitting_unit(mark.y or 0.0, axes.unit)
     doubt = ""
@@ -181,7 +181,7 @@ def _hover(mark: Mark, axes: Axes) -> str:
     )
 
 
-def _failures(inside: Sequence[Mark], axes: Axes, y: _Y) -> go.Scatter:
+def _failures(inside: Sequence[PlotMark], axes: Axes, y: _Y) -> go.Scatter:
     """Crosses above everything, in the color of what failed, those of one place above each other."""
     lost = [mark for mark in inside if mark.failure]
     first = min((_at(mark, axes) for mark in inside), default=0.0)
@@ -199,13 +199,13 @@ def _failures(inside: Sequence[Mark], axes: Axes, y: _Y) -> go.Scatter:
     )  # fmt: skip
 
 
-def _brief(mark: Mark) -> str:
+def _brief(mark: PlotMark) -> str:
     return " ".join(part for part in (mark.color, mark.failure.split(" in ")[0]) if part)
 
 
-def _label_ends(figure: go.Figure, marks: Sequence[Mark], axes: Axes, y: _Y) -> None:
+def _label_ends(figure: go.Figure, marks: Sequence[PlotMark], axes: Axes, y: _Y) -> None:
     """Every line's name beside its last mark; names that would lie on each other are moved apart."""
-    ends: dict[str, Mark] = {}
+    ends: dict[str, PlotMark] = {}
     for mark in sorted((mark for mark in marks if mark.y is not None), key=lambda mark: float(mark.x)):
         ends[_name(mark.color, mark.machine)] = mark
     log_x = _is_log_x(marks, axes)
@@ -225,14 +225,14 @@ def _label_ends(figure: go.Figure, marks: Sequence[Mark], axes: Axes, y: _Y) -> 
     figure.update_layout(margin_r=18 + 7 * longest)
 
 
-def _is_log_x(marks: Sequence[Mark], axes: Axes) -> bool:
+def _is_log_x(marks: Sequence[PlotMark], axes: Axes) -> bool:
     if axes.places or axes.scale == "linear" or not marks:
         return False
     numbers = [float(mark.x) for mark in marks]
     return min(numbers) > 0 and (axes.scale == "log" or max(numbers) >= 4 * min(numbers))
 
 
-def _axes(figure: go.Figure, marks: Sequence[Mark], axes: Axes, y: _Y, *, columns: int, rows: int) -> None:
+def _axes(figure: go.Figure, marks: Sequence[PlotMark], axes: Axes, y: _Y, *, columns: int, rows: int) -> None:
     if axes.places:
         order = [place for place in axes.places if any(mark.x == place for mark in marks)]
         figure.update_xaxes(type="category", categoryorder="array", categoryarray=order, showgrid=False,
@@ -259,7 +259,7 @@ def _axes(figure: go.Figure, marks: Sequence[Mark], axes: Axes, y: _Y, *, column
     figure.update_yaxes(title=title, col=1)
 
 
-def _range(marks: Sequence[Mark], y: _Y, top: float) -> dict[str, Any]:
+def _range(marks: Sequence[PlotMark], y: _Y, top: float) -> dict[str, Any]:
     least = min([y.least, *((mark.low or mark.y or 0) / y.factor for mark in marks if mark.y is not None)])
     if not y.log:
         return {"range": [min(0.0, least * 1.08), top], "rangemode": "tozero"}

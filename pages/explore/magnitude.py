@@ -12,10 +12,10 @@ from runner.formats import format_number, unit_for
 SHARE = "share"
 _SI = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _PREFIXED = {"FLOP": "FLOP", "FLOP/s": "FLOP/s", "bytes/s": "B/s", "tokens/s": " tokens/s", "": ""}
-_LEAST_PREFIXED = 1e4
+_MIN_PREFIXED = 1e4
 
 
-def fitting(values: Sequence[float], unit: str) -> tuple[float, str]:
+def fitting_unit(values: Sequence[float], unit: str) -> tuple[float, str]:
     """What values are divided by, and the unit they are then in: the one that suits the largest."""
     largest = max((abs(value) for value in values), default=0.0)
     if unit == SHARE:
@@ -25,7 +25,7 @@ def fitting(values: Sequence[float], unit: str) -> tuple[float, str]:
         return float(size), name
     if unit == "ms":
         return (1e-3, "µs") if 0 < largest < 0.1 else (1e3, "s") if largest >= 10_000 else (1.0, "ms")
-    if unit in _PREFIXED and largest >= _LEAST_PREFIXED:
+    if unit in _PREFIXED and largest >= _MIN_PREFIXED:
         factor, prefix = next(step for step in _SI if largest >= step[0])
         return factor, f"{prefix}{_PREFIXED[unit]}"
     return 1.0, unit
@@ -33,6 +33,6 @@ def fitting(values: Sequence[float], unit: str) -> tuple[float, str]:
 
 def in_fitting_unit(value: float, unit: str) -> str:
     """One number with three digits and its unit."""
-    factor, name = fitting([value], unit)
+    factor, name = fitting_unit([value], unit)
     said = f"{value / factor:.2e}" if 0 < abs(value / factor) < 1e-3 else format_number(value / factor)
     return f"{said}{'' if name in ('%', '') else ' '}{name}"

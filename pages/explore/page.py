@@ -5,10 +5,10 @@ from typing import Any
 import streamlit as st
 
 from pages.explore.answers import answer, is_line, name_of, unit_of
-from pages.explore.axes import label_of, ordered, title_of, value_of
-from pages.explore.cell import draw_pinned, pinned
-from pages.explore.choose import Asked, choose, what
-from pages.explore.figures import Axes, Mark, explore_chart
+from pages.explore.axes import label_of, order_values, title_of, value_of
+from pages.explore.cell import draw_pinned, find_pinned
+from pages.explore.choose import Plotted, choose, what
+from pages.explore.figures import Axes, PlotMark, explore_chart
 from pages.figures.frame import WORDS, escape_text
 from pages.ui.card import Card, draw
 from pages.ui.evidence import Among, of_cells, say
@@ -17,7 +17,7 @@ from pages.ui.pin import pin
 from pages.ui.states import no_rows
 from runner.results import Explored
 from runner.schema.titles import title
-from runner.store.queries.explore import Measure, Wanted, explored
+from runner.store.queries.explore import Measure, Wanted, load_explored
 
 
 def page(frame: Frame) -> None:
@@ -28,7 +28,7 @@ def page(frame: Frame) -> None:
         no_rows("No cell in this file has a result.", "Measure some: `python -m runner sweep`.")
         return
     wanted, measure, boxes = found
-    rows = frame.ask(explored, wanted)
+    rows = frame.ask(load_explored, wanted)
     asked = choose(frame, wanted.table, rows, boxes=boxes)
     if asked is None:
         no_rows("No cell of this machine matches these filters.", "Clear some of them, or measure what is missing.")
@@ -41,7 +41,7 @@ def page(frame: Frame) -> None:
     draw_pinned(frame, wanted.table, asked.rows)
 
 
-def _draw(frame: Frame, asked: Asked, measure: Measure, wanted: Wanted, words: str) -> None:
+def _draw(frame: Frame, asked: Plotted, measure: Measure, wanted: Wanted, words: str) -> None:
     choice, table = asked.choice, wanted.table
     fixed = " · ".join(f"{label_of(table, name).lower()} {value}" for name, value in asked.fixed.items())
     draw(
@@ -60,11 +60,11 @@ def _draw(frame: Frame, asked: Asked, measure: Measure, wanted: Wanted, words: s
     )
 
 
-def _axes(frame: Frame, asked: Asked, measure: Measure) -> Axes:
+def _axes(frame: Frame, asked: Plotted, measure: Measure) -> Axes:
     choice = asked.choice
 
     def values(name: str | None) -> tuple[str, ...]:
-        found = ordered(frame, choice.table, name, asked.rows) if name else ("",)
+        found = order_values(frame, choice.table, name, asked.rows) if name else ("",)
         return tuple(escape_text(str(value)) for value in found)
 
     return Axes(
@@ -79,10 +79,10 @@ def _axes(frame: Frame, asked: Asked, measure: Measure) -> Axes:
     )
 
 
-def _mark(frame: Frame, asked: Asked, row: Explored) -> Mark:
-    choice, held = asked.choice, pinned(asked.rows)
+def _mark(frame: Frame, asked: Plotted, row: Explored) -> PlotMark:
+    choice, held = asked.choice, find_pinned(asked.rows)
     own = row.machine == frame.selection.machine or "machine" in choice.used
-    return Mark(
+    return PlotMark(
         x=escape_text(x) if isinstance(x := value_of(frame, row, choice.x), str) else x,
         y=row.value,
         cell_id=str(row.cell_id),
@@ -101,7 +101,7 @@ def _failure(row: Explored) -> str:
     return WORDS[row.status] + (f" in {row.failed_phase}" if row.failed_phase else "")
 
 
-def _row(frame: Frame, asked: Asked, measure: Measure, row: Explored) -> dict[str, Any]:
+def _row(frame: Frame, asked: Plotted, measure: Measure, row: Explored) -> dict[str, Any]:
     choice = asked.choice
     names = dict.fromkeys(name for name in (choice.x, choice.color, choice.panel) if name)
     unit = f" ({measure.unit})" if measure.unit else ""

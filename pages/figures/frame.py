@@ -104,10 +104,10 @@ def layout(*, height: int, state: str, legend: bool = True) -> dict[str, Any]:
 
 def power_of_ten(exponent: int) -> str:
     """`10⁻⁸`, in letters as large as those of other ticks; 1 is itself."""
-    return f"10{raised(str(exponent))}" if exponent else "1"
+    return f"10{format_exponent(str(exponent))}" if exponent else "1"
 
 
-def raised(number: str) -> str:
+def format_exponent(number: str) -> str:
     """As an exponent: `⁻⁰·⁰²`."""
     return number.translate(str.maketrans("-.0123456789", "⁻·⁰¹²³⁴⁵⁶⁷⁸⁹"))
 

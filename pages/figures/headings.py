@@ -1,6 +1,6 @@
 """The columns of a query's answer as headings: the schema's label and unit, where a name means one thing in it.
 
->>> heading("median_ms")
+>>> format_heading("median_ms")
 'Median (ms)'
 """
 
@@ -20,7 +20,7 @@ _ENDINGS = {
 }
 
 
-def heading(name: str) -> str:
+def format_heading(name: str) -> str:
     """A column of an answer as a heading: the schema's label and unit if the name means one thing in it, else the name
     with the unit that its ending says."""
     titles = {column.title for table in TABLES.values() for column in table.columns if column.name == name}

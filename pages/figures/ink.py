@@ -10,7 +10,7 @@ from pages.figures.colors import PALETTE, QUIET, STRONG
 
 LIGHT, DARK = "#FFFFFF", "#10151C"
 #: WCAG 2.2, 1.4.3, and some more for tints behind the words.
-LEAST = 4.8
+MIN_CONTRAST = 4.8
 #: Words beside the data, which are neither the data's nor the page's own.
 _QUIET_INKS, _STRONG_INKS = ("#5A6675", "#A7B2BF"), ("#1B2430", "#E4E9EF")
 #: What Streamlit's theme draws axes and headings in, on the light page and on the dark.
@@ -28,7 +28,7 @@ def ink(color: str, *, page: str) -> str:
     end = 0 if page == LIGHT else 255
     for step in range(21):
         mixed = "#" + "".join(f"{round(part + (end - part) * step / 20):02X}" for part in _parts(color))
-        if contrast(mixed, page) >= LEAST:
+        if contrast(mixed, page) >= MIN_CONTRAST:
             return mixed
     return mixed
 

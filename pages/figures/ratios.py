@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import Any
 
 #: The axis reaches at least this far on both sides of 1×.
-_LEAST = 1.1
-_MOST_TICKS = 5
+_MIN = 1.1
+_MAX_TICKS = 5
 #: Steps of labels where the axis is narrower than 1× to 2×, in hundredths; and the labels of a decade where it is not.
 _FINE = (1, 2, 5, 10, 20, 50)
 _DECADES = ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,))
@@ -20,7 +20,7 @@ _DECADES = ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,))
 def ratio_axis(values: Iterable[float | None]) -> dict[str, Any]:
     """Settings of a Plotly axis on which every value has its place; None and 0 have none."""
     logs = [math.log10(value) for value in values if value]
-    least = math.log10(_LEAST)
+    least = math.log10(_MIN)
     low, high = min([*logs, -least]), max([*logs, least])
     room = 0.06 * (high - low)
     ticks = _ticks(10**low, 10**high)
@@ -44,14 +44,14 @@ def left_end(axis: dict[str, Any]) -> float:
 def _ticks(low: float, high: float) -> list[float]:
     """At most five round ratios from low to high, as dense as that allows, 1 among them."""
     if high / low < 2:
-        step = next((step for step in _FINE if (high - low) * 100 / step <= _MOST_TICKS - 1), _FINE[-1])
+        step = next((step for step in _FINE if (high - low) * 100 / step <= _MAX_TICKS - 1), _FINE[-1])
         return [number * step / 100 for number in range(math.ceil(low * 100 / step), math.floor(high * 100 / step) + 1)]
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks: list[float] = []
     for decade in _DECADES:
         ticks = [digit * 10.0**power for power in powers for digit in decade]
         ticks = [tick for tick in ticks if low <= tick <= high]
-        if len(ticks) <= _MOST_TICKS:
+        if len(ticks) <= _MAX_TICKS:
             return ticks
-    every = math.ceil(len(ticks) / _MOST_TICKS)
+    every = math.ceil(len(ticks) / _MAX_TICKS)
     return ticks[ticks.index(1.0) % every :: every]

@@ -21,11 +21,11 @@ BAR = 0.72
 #: Stacked bars; a number for which its part has no room is left out, not shrunk.
 STACKED: dict[str, Any] = {"barmode": "stack", "uniformtext": {"minsize": 9, "mode": "hide"}}
 #: Letters of a label beside a row; on a phone that is half of the card.
-MOST_LETTERS = 28
+MAX_LETTERS = 28
 #: Pixels of a line of a label, of an entry of a legend, and of all that is below a chart's rows.
 _LINE, _ENTRY, _BELOW = 15, 19, 64
 #: Pixels of a row where a legend above it takes a line an entry.
-_LEAST_ROW = 20
+_MIN_ROW = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,14 +76,14 @@ def beside(figure: go.Figure, words: Mapping[int, str], *, ends: tuple[float, fl
     })  # fmt: skip
 
 
-def folded(label: str) -> str:
-    """The label in lines of at most `MOST_LETTERS`, broken between its parts; as it is where its own lines fit."""
+def wrap_label(label: str) -> str:
+    """The label in lines of at most `MAX_LETTERS`, broken between its parts; as it is where its own lines fit."""
     lines = label.split("<br>")
-    if all(len(line) <= MOST_LETTERS for line in lines):
+    if all(len(line) <= MAX_LETTERS for line in lines):
         return label
     kept: list[str] = []
     for part in " · ".join(lines).split(" · "):
-        if kept and len(kept[-1]) + 3 + len(part) <= MOST_LETTERS:
+        if kept and len(kept[-1]) + 3 + len(part) <= MAX_LETTERS:
             kept[-1] += f" · {part}"
         else:
             kept.append(part)
@@ -97,7 +97,7 @@ def row_pixels(labels: Sequence[str], *, least: int) -> int:
     return max(least, math.ceil(_LINE * most) + 8)
 
 
-def chart_pixels(count: int, *, row: int, entries: int = 0, squeezed: int = _LEAST_ROW) -> int:
+def chart_pixels(count: int, *, row: int, entries: int = 0, squeezed: int = _MIN_ROW) -> int:
     """How tall a chart of `count` rows is. On a phone every entry of the legend has a line of its own: with many of
     them and few rows the chart is taller, so that rows keep the pixels that they must at least have, `squeezed`."""
     on_a_phone = _ENTRY * entries + 12 + squeezed * count

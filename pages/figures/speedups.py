@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 from pages.figures.colors import FAINT, RED, color_of
 from pages.figures.frame import WORDS, interval, layout, short, title_of
 from pages.figures.ratios import left_end, ratio_axis
-from pages.figures.rows import chart_pixels, folded, row_pixels
+from pages.figures.rows import chart_pixels, row_pixels, wrap_label
 from runner.formats import format_number
 from runner.schema import Phase
 
@@ -74,7 +74,7 @@ def speedup_dots(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
         customdata=[[row.cell_id] for row in lost],
     )
     figure.add_vline(x=1, line={"color": FAINT, "width": 2})
-    labels = [folded(place) for place in places]
+    labels = [wrap_label(place) for place in places]
     row = row_pixels(labels, least=36)
     height = chart_pixels(len(places), row=row, entries=len(phases), squeezed=row)
     figure.update_layout(**layout(height=max(200, height), state=f"speedups-{variant}"))

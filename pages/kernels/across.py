@@ -9,7 +9,7 @@ from uuid import UUID
 import streamlit as st
 
 from pages.figures.frame import WORDS, title_of
-from pages.kernels.answers import by_class, called, matmul_share, noun
+from pages.kernels.answers import by_class, matmul_share, name_trace, noun
 from pages.kernels.busy_figures import BusyBar, busy_bars
 from pages.kernels.figures import CLASS_WORDS, ClassBar, class_bars
 from pages.ui.card import Card, draw
@@ -20,7 +20,7 @@ from runner.schema.titles import shape_of, title
 from runner.store.queries.kernels import KEY
 
 #: More bars than these are not one picture any more.
-MOST_BARS = 48
+MAX_BARS = 48
 _KEY = tuple(name for name in KEY if name != "mode")
 _FIGURES = (
     "unprofiled_step_ms", "profiled_step_ms", "overhead_share", "busy_ms", "busy_share", "host_bound_share",
@@ -57,20 +57,20 @@ def draw_shares(frame: Frame, traces: Mapping[str, KernelTrace], parts: Mapping[
     told = [trace for name, trace in traces.items() if name in shares]
     kinds = of_details(frame, "kinds of work", [trace.cell_id for trace in told])
     say(frame, words, kinds, of_cells(frame, told), key="matmul-share")
-    shown = list(traces.items())[:MOST_BARS]
+    shown = list(traces.items())[:MAX_BARS]
     bars = [
         ClassBar(group=group_of(trace), place=place_of(name, trace), cell_id=str(trace.cell_id),
                  parts=by_class(parts.get(trace.cell_id, ())), failure=_failure(trace))
         for name, trace in shown
     ]  # fmt: skip
-    cut = f" The first {MOST_BARS} of {len(traces)} are drawn: filter, or see the table."
+    cut = f" The first {MAX_BARS} of {len(traces)} are drawn: filter, or see the table."
     draw(
         frame,
         Card(
             key="matmul-share",
             title="Kinds of work, cell by cell",
             note=f"Shares of the {noun(told[0])}' time; the number is that of the matrix products."
-            + (cut if len(traces) > MOST_BARS else ""),
+            + (cut if len(traces) > MAX_BARS else ""),
             alt=words,
             rows=[_row(name, trace, parts.get(trace.cell_id, ())) for name, trace in traces.items()],
             cells=[trace.cell for trace in traces.values() if trace.cell],
@@ -112,10 +112,10 @@ def share_words(shares: Mapping[str, float], traces: Mapping[str, KernelTrace]) 
         )
     low, high = min(shares, key=lambda name: shares[name]), max(shares, key=lambda name: shares[name])
     if low == high:
-        return words or f"They take {shares[low]:.0%} in {called(low, traces[low])}."
+        return words or f"They take {shares[low]:.0%} in {name_trace(low, traces[low])}."
     return (
-        f"{words}Their share is largest in {called(high, traces[high])} ({shares[high]:.0%}) and smallest in "
-        f"{called(low, traces[low])} ({shares[low]:.0%})."
+        f"{words}Their share is largest in {name_trace(high, traces[high])} ({shares[high]:.0%}) and smallest in "
+        f"{name_trace(low, traces[low])} ({shares[low]:.0%})."
     )
 
 
@@ -135,7 +135,7 @@ def draw_busy(frame: Frame, traces: Mapping[str, KernelTrace]) -> None:
     bars = [
         BusyBar(group=group_of(trace), place=place_of(name, trace), cell_id=str(trace.cell_id),
                 busy=trace.busy_share or 0.0, label=_cost(trace))
-        for name, trace in list(known.items())[:MOST_BARS]
+        for name, trace in list(known.items())[:MAX_BARS]
     ]  # fmt: skip
     names = ("in operators", "between them") if is_cpu else ("device busy", "waiting for the host")
     rest = "the profiled step" if is_cpu else "the step without the profiler"

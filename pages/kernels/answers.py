@@ -21,7 +21,7 @@ _ORDER = ("forward", "loss", "backward", "optimizer", UNKNOWN)
 WHOLE = "whole step"
 
 
-def called(name: str, trace: KernelTrace) -> str:
+def name_trace(name: str, trace: KernelTrace) -> str:
     """A trace within a sentence."""
     return quoted(name) if trace.is_imported else f"**{literal(name)}**"
 
@@ -71,7 +71,7 @@ def answer(name: str, trace: KernelTrace, parts: Sequence[KernelPart]) -> str:
     classes = by_class(parts)
     whole = sum(classes.values())
     if not whole:
-        return f"No time is listed for {called(name, trace)}."
+        return f"No time is listed for {name_trace(name, trace)}."
     shares = sorted(((ms / whole, CLASS_WORDS[found]) for found, ms in classes.items()), reverse=True)
     first, *rest = shares
     others = ", ".join(f"{words} {share:.0%}" for share, words in rest[:3] if share >= 0.005)
@@ -86,7 +86,7 @@ def answer(name: str, trace: KernelTrace, parts: Sequence[KernelPart]) -> str:
         else ""
     )
     return (
-        f"In {called(name, trace)}, **{first[1]}** take **{first[0]:.0%}** of the {together}"
+        f"In {name_trace(name, trace)}, **{first[1]}** take **{first[0]:.0%}** of the {together}"
         + (f"; then come {others}" if others else "")
         + f".{bare} By phase: {split}."
     )

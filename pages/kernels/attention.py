@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from pages.figures.frame import title_of
-from pages.kernels.answers import WHOLE, called, phase_words, phases_of
+from pages.kernels.answers import WHOLE, name_trace, phase_words, phases_of
 from pages.kernels.range_figures import RangeBar, in_flop, range_bars
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen
@@ -38,7 +38,7 @@ _COLORS = {"softmax": "softmax", "mask": "elementwise"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken:
+class AttentionRange:
     """What one range takes in the chosen phases."""
 
     role: str
@@ -51,7 +51,7 @@ def role_of(scope: str) -> str | None:
     return next((role for role, pattern in ROLES.items() if pattern.search(scope)), None)
 
 
-def taken(parts: Sequence[KernelPart], trace: KernelTrace, *, phases: Sequence[str]) -> list[Taken]:
+def attention_ranges(parts: Sequence[KernelPart], trace: KernelTrace, *, phases: Sequence[str]) -> list[AttentionRange]:
     """Every range inside attention that ran in these phases, in the order of computing."""
     found = []
     for role in ("scores", "mask", "softmax", "product with values"):
@@ -63,23 +63,23 @@ def taken(parts: Sequence[KernelPart], trace: KernelTrace, *, phases: Sequence[s
         if role == "softmax" and trace.cell:
             flops = sum(softmax_flops(trace.cell, phase=phase) for phase in phases)
         found.append(
-            Taken(role=role, device_ms=sum(part.device_ms for part in inside), flops=flops,
+            AttentionRange(role=role, device_ms=sum(part.device_ms for part in inside), flops=flops,
                   calls=sum(part.calls for part in inside))
         )  # fmt: skip
     return found
 
 
-def attention_words(found: Sequence[Taken], name: str, trace: KernelTrace) -> str:
+def attention_words(found: Sequence[AttentionRange], name: str, trace: KernelTrace) -> str:
     """How softmax stands to the two matrix products, in time and in FLOPs."""
     softmax = next((item for item in found if item.role == "softmax"), None)
     products = [item for item in found if item.role in MATMULS]
     if softmax is None or not products:
-        return f"In {called(name, trace)} no ranges name both softmax and the matrix products of attention."
+        return f"In {name_trace(name, trace)} no ranges name both softmax and the matrix products of attention."
     matmul_ms = sum(item.device_ms for item in products)
     ratio = softmax.device_ms / matmul_ms if matmul_ms else 0.0
     words = (
-        f"In {called(name, trace)}, softmax takes **{format_number(softmax.device_ms)} ms** and the matrix products "
-        f"around it **{format_number(matmul_ms)} ms**: **{format_number(ratio)}×** their time"
+        f"In {name_trace(name, trace)}, softmax takes **{format_number(softmax.device_ms)} ms** and the matrix "
+        f"products around it **{format_number(matmul_ms)} ms**: **{format_number(ratio)}×** their time"
     )
     if softmax.flops is None or any(item.flops is None for item in products):
         return f"{words}. FLOPs of this trace are not known."
@@ -105,7 +105,7 @@ def draw_attention(frame: Frame, name: str, trace: KernelTrace) -> None:
     if len(phases) > 1:
         options[WHOLE] = phases
     picked = chosen("attention-phase", "Phase of attention", list(options)) if len(options) > 1 else next(iter(options))
-    found = taken(parts, trace, phases=options[picked])
+    found = attention_ranges(parts, trace, phases=options[picked])
     words = attention_words(found, name, trace)
     say(frame, words, of_details(frame, "ranges", [trace.cell_id]), key="attention-ranges")
     bars = [RangeBar(name=item.role, entity=_COLORS.get(item.role, "matmul"), device_ms=item.device_ms,

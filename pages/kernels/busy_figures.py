@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from pages.figures.colors import FAINT, QUIET, STRONG, color_of
 from pages.figures.frame import layout
 from pages.figures.ink import ink_on
-from pages.figures.rows import BAR, STACKED, chart_pixels, folded, under_headings
+from pages.figures.rows import BAR, STACKED, chart_pixels, under_headings, wrap_label
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class BusyBar:
 
 def busy_bars(bars: Sequence[BusyBar], *, names: tuple[str, str]) -> go.Figure:
     """`names` are words for the time that is counted and for the rest."""
-    rows = under_headings([bar.group for bar in bars], [folded(bar.place) for bar in bars])
+    rows = under_headings([bar.group for bar in bars], [wrap_label(bar.place) for bar in bars])
     figure = go.Figure()
     for name, color, shares in (
         (names[0], color_of("step"), [min(bar.busy, 1.0) for bar in bars]),

@@ -12,16 +12,16 @@ from uuid import UUID
 import streamlit as st
 
 from pages.figures.frame import label_of
-from pages.kernels.answers import by_class, called, noun, per
+from pages.kernels.answers import by_class, name_trace, noun, per
 from pages.kernels.figures import CLASS_WORDS, short_names
 from pages.kernels.one import totals
 from pages.kernels.waterfall_figures import waterfall
 from pages.ui.card import Card, draw
-from pages.ui.chosen import chosen, picked
+from pages.ui.chosen import chosen, select_one
 from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import quoted
-from runner.analysis.compare.differences import REST, Change, changes
+from runner.analysis.compare.differences import REST, PartChange, changes
 from runner.formats import format_number
 from runner.results import KernelPart, KernelTrace
 from runner.schema.titles import shape_of
@@ -30,7 +30,7 @@ from runner.store.queries.selection import Shape
 
 #: The bar for the time of a step in which no kernel ran, less what kernels overlap.
 OUTSIDE = "outside kernels"
-MOST = 12
+MAX_SHOWN = 12
 Named = tuple[str, KernelTrace]
 Parts = Mapping[UUID, Sequence[KernelPart]]
 
@@ -79,7 +79,7 @@ def _choose(one: KernelTrace, others: Mapping[str, KernelTrace]) -> Named:
     """The trace that the chosen one is compared with; at first the one that differs from it least."""
     names = list(others)
     nearest = min(names, key=lambda name: _distance(one, others[name]))
-    name = picked("against", "Compared with", names, default=nearest)
+    name = select_one("against", "Compared with", names, default=nearest)
     return name, others[name]
 
 
@@ -111,25 +111,25 @@ def _classes(frame: Frame, traces: Sequence[KernelTrace], *, kinds: bool) -> dic
 
 def between(
     other: KernelTrace, one: KernelTrace, sides: tuple[Mapping[str, float], Mapping[str, float]], *, whole: bool
-) -> list[Change]:
+) -> list[PartChange]:
     """The change of every part. With `whole` they add up to the difference of the unprofiled steps, otherwise to that
     of the times in kernels."""
-    found = changes(*sides, most=MOST)
+    found = changes(*sides, most=MAX_SHOWN)
     if whole:
         idle = [(trace.unprofiled_step_ms or 0.0) - sum(side.values())
                 for trace, side in zip((other, one), sides, strict=True)]  # fmt: skip
-        found.append(Change(name=OUTSIDE, before_ms=idle[0], after_ms=idle[1]))
+        found.append(PartChange(name=OUTSIDE, before_ms=idle[0], after_ms=idle[1]))
     return found
 
 
-def _names(found: Sequence[Change], *, kinds: bool) -> list[str]:
+def _names(found: Sequence[PartChange], *, kinds: bool) -> list[str]:
     if kinds:
         words: Mapping[str, str] = {str(name): text for name, text in CLASS_WORDS.items()}
         return [words.get(change.name, change.name) for change in found]
     return short_names([change.name for change in found])
 
 
-def difference_words(other: Named, one: Named, found: Sequence[Change]) -> str:
+def difference_words(other: Named, one: Named, found: Sequence[PartChange]) -> str:
     """How much longer one takes, and which part makes most of it."""
     before, after = sum(change.before_ms for change in found), sum(change.after_ms for change in found)
     gap = after - before
@@ -137,8 +137,8 @@ def difference_words(other: Named, one: Named, found: Sequence[Change]) -> str:
         subject, verb, second = "A step of", "takes", "one of"
     else:
         subject, verb, second = f"The {noun(one[1])} of", "take", "those of"
-    times = f"{format_number(after)} ms, {second} {called(*other)} {format_number(before)} ms"
-    start = f"{subject} {called(*one)} {verb} {times}"
+    times = f"{format_number(after)} ms, {second} {name_trace(*other)} {format_number(before)} ms"
+    start = f"{subject} {name_trace(*one)} {verb} {times}"
     if not gap:
         return f"{start}. They are the same."
     most = max((change for change in found if change.name != REST), key=lambda change: change.difference_ms / gap)

@@ -17,7 +17,7 @@ import plotly.graph_objects as go
 from pages.figures.colors import QUIET, RED, color_of
 from pages.figures.frame import escape_text, layout
 from pages.figures.ink import ink_on
-from pages.figures.rows import BAR, STACKED, Rows, chart_pixels, folded, under_headings
+from pages.figures.rows import BAR, STACKED, Rows, chart_pixels, under_headings, wrap_label
 from runner.formats import format_number
 from runner.schema import KernelClass
 
@@ -73,7 +73,7 @@ class NamedKernel:
 def class_bars(bars: Sequence[ClassBar], *, view: View, state: str) -> go.Figure:
     """The chart. At the end of a bar: its time; of a share, that of the matrix products stands inside."""
     scale = [1.0 if view == "time" else 100 / (bar.whole or 1.0) for bar in bars]
-    rows = under_headings([bar.group for bar in bars], [folded(escape_text(bar.place)) for bar in bars])
+    rows = under_headings([bar.group for bar in bars], [wrap_label(escape_text(bar.place)) for bar in bars])
     figure = go.Figure()
     for name, words in CLASS_WORDS.items():
         if not any(bar.parts.get(name) for bar in bars):

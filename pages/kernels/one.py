@@ -20,7 +20,7 @@ from runner.results import Kernel, KernelPart, KernelTrace
 from runner.store.queries.kernels import kernels
 
 #: More kernels than these are not one picture any more; the table has them all.
-MOST_KERNELS = 15
+MAX_KERNELS = 15
 
 
 def draw_phases(frame: Frame, name: str, trace: KernelTrace, parts: Sequence[KernelPart]) -> None:
@@ -79,15 +79,15 @@ def draw_top(frame: Frame, trace: KernelTrace) -> None:
     kinds = {kernel.kernel: kernel.kernel_class for kernel in reversed(inside)}
     bars = [
         NamedKernel(name=name, kernel_class=kinds[name], device_ms=took, calls=count, share=took / whole)
-        for name, (took, count) in ranked[:MOST_KERNELS]
+        for name, (took, count) in ranked[:MAX_KERNELS]
     ]
-    cut = f" The first {MOST_KERNELS} of {len(ranked)} are drawn; the table has all."
+    cut = f" The first {MAX_KERNELS} of {len(ranked)} are drawn; the table has all."
     draw(
         frame,
         Card(
             key="kernels",
             title=f"Top {one}: {literal(phase)}",
-            note=f"Share of the phase, and calls in {per(trace)}." + (cut if len(ranked) > MOST_KERNELS else ""),
+            note=f"Share of the phase, and calls in {per(trace)}." + (cut if len(ranked) > MAX_KERNELS else ""),
             alt=words,
             rows=[_table_row(kernel, whole) for kernel in inside],
             cells=[trace.cell] if trace.cell else [],

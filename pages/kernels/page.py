@@ -7,7 +7,7 @@ from pages.kernels.answers import answer, labels
 from pages.kernels.attention import draw_attention
 from pages.kernels.difference import draw_difference
 from pages.kernels.one import draw_phases, draw_top
-from pages.ui.chosen import picked, rows_of
+from pages.ui.chosen import rows_of, select_one
 from pages.ui.coverage import draw_grid
 from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame, Page
@@ -63,7 +63,7 @@ def _choose(worked: dict[str, KernelTrace]) -> str:
     """The trace that the first cards are about: at first a training step run eagerly, whose kernels know their ranges,
     the one with the most time."""
     names = list(worked)
-    return picked("trace", "Trace", names, default=max(names, key=lambda name: _order(worked[name])))
+    return select_one("trace", "Trace", names, default=max(names, key=lambda name: _order(worked[name])))
 
 
 def _order(trace: KernelTrace) -> tuple[bool, bool, float]:

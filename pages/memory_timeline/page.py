@@ -6,7 +6,7 @@ from pages.memory_timeline.answers import answer, difference, difference_rows
 from pages.memory_timeline.figures import category_bars
 from pages.memory_timeline.pane import Look, pane
 from pages.ui.card import Card, draw
-from pages.ui.chosen import chosen, heard, picked, report_gone
+from pages.ui.chosen import chosen, mark_chosen, report_missing, select_one
 from pages.ui.evidence import of_details, say
 from pages.ui.frame import Frame, Page
 from pages.ui.markdown import restrict
@@ -54,13 +54,13 @@ def _choose(found: dict[str, Timeline]) -> tuple[list[Timeline], Look]:
     trained = next((label for label in labels if (cell := found[label].cell) and cell.mode == "train"), labels[0])
     left, middle, right = st.columns(3)
     with left:
-        first = picked("timeline", "Timeline", labels, default=trained)
+        first = select_one("timeline", "Timeline", labels, default=trained)
     with middle:
-        second = picked("beside", "Beside it", [ALONE, *labels])
+        second = select_one("beside", "Beside it", [ALONE, *labels])
     with right:
-        report_gone("fold", "Fold", FOLDS)
+        report_missing("fold", "Fold", FOLDS)
         fold = st.select_slider("Fold blocks smaller than", list(FOLDS), value="4 KiB", key="fold",
-                                bind="query-params", on_change=heard, args=("fold",))  # fmt: skip
+                                bind="query-params", on_change=mark_chosen, args=("fold",))  # fmt: skip
     shown = [found[first]]
     if second != ALONE and second != first:
         shown.append(found[second])

@@ -19,14 +19,14 @@ from pages.ui.evidence import of_moment, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
 from pages.ui.permalink import link
-from pages.ui.zoom import linked
+from pages.ui.zoom import linked_zoom
 from runner.errors import DatabaseBusy
 from runner.formats import format_bytes
 from runner.plan.commands import sweep_commands
 from runner.results import Timeline
 from runner.store.queries.timelines import columns, largest_at, parts_at, timelines
 
-MOST_SHOWN = 25
+MAX_SHOWN = 25
 Rows = list[dict[str, Any]]
 
 
@@ -74,7 +74,7 @@ def pane(frame: Frame, about: Timeline, *, side: str, look: Look) -> None:
 def _linked_cursor(frame: Frame, about: Timeline, *, side: str) -> int:
     """Where the address (`place.js` says how) has the cursor, else the peak. That its place is of a recording that is
     not listed any more is said."""
-    recording, *rest = (linked(f"timeline-{side}") or "").split(",")
+    recording, *rest = (linked_zoom(f"timeline-{side}") or "").split(",")
     if recording == about.cell_id.hex[-8:]:
         asked = rest[4] if len(rest) > 4 else ""
         known = re.fullmatch("[0-9]{1,16}", asked) and int(asked) <= about.duration_us
@@ -112,7 +112,7 @@ class Moment:
 
 def _alive(frame: Frame, about: Timeline, *, side: str, moment: Moment) -> Rows:
     at_us, which = moment.at_us, "recorded" if moment.folds_held else "all"
-    alive = frame.ask(largest_at, about.cell_id, at_us, MOST_SHOWN, which)
+    alive = frame.ask(largest_at, about.cell_id, at_us, MAX_SHOWN, which)
     parts = frame.ask(parts_at, about.cell_id, at_us)
     total, count = sum(part.held_bytes for part in parts), sum(part.allocations for part in parts)
     when = "At the peak" if at_us == about.peak_at_us else "At the cursor"
@@ -142,7 +142,7 @@ def _held(frame: Frame, about: Timeline, *, side: str, at_us: int, total_bytes: 
     opened = st.expander(label, key=f"_held-{side}", on_change="rerun")
     if opened.open:
         with opened:
-            rows = alive_rows(frame.ask(largest_at, about.cell_id, at_us, MOST_SHOWN, "held"), total_bytes=total_bytes)
+            rows = alive_rows(frame.ask(largest_at, about.cell_id, at_us, MAX_SHOWN, "held"), total_bytes=total_bytes)
             st.caption(restrict(f"The {len(rows)} largest"))
             _table(rows, key=f"held-{side}", alt=f"The largest allocations that were held before {in_ms(at_us)}.")
 

@@ -11,18 +11,18 @@ from uuid import UUID
 import streamlit as st
 
 from pages.mixed_precision.answers import (
-    dtypes_said,
+    describe_dtypes,
+    describe_sensitivity,
     formats_of,
     lost_in,
     place_of,
     reason,
-    sensitivity_said,
     sum_of,
     worst_on_the_way,
 )
 from pages.mixed_precision.figures import Drift, drift_lines
 from pages.mixed_precision.format_figures import Sensitivity, dtype_grid, sensitivity_lines
-from pages.mixed_precision.prices import Priced, draw_price, priced
+from pages.mixed_precision.prices import Priced, draw_price, price_precisions
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen, rows_of
 from pages.ui.evidence import of_details, of_rows, say
@@ -40,7 +40,7 @@ _MODELS = {"Transformer": "transformer", "toy: linear, ReLU, layer norm, linear"
 def draw_accuracy(frame: Frame) -> None:
     """All of it, as far as there are rows."""
     st.header("What does it cost in accuracy?", anchor="accuracy")
-    found, sums = priced(frame), frame.ask(accumulations, rows_of(frame))
+    found, sums = price_precisions(frame), frame.ask(accumulations, rows_of(frame))
     if not found and not sums:
         st.markdown(
             restrict(f"No row {frame.where} says it for these sizes and contexts. This measures it, in seconds:")
@@ -116,7 +116,7 @@ def _draw_dtypes(frame: Frame, rows: Sequence[NumericsRow]) -> None:
     by_precision = {
         name: formats_of(row for row in read if precision[row.cell_id] == name) for name in precision.values()
     }
-    words = dtypes_said({name: formats for name, formats in by_precision.items() if name in ("fp16", "bf16")})
+    words = describe_dtypes({name: formats for name, formats in by_precision.items() if name in ("fp16", "bf16")})
     say(frame, words, of_details(frame, "dtypes", list(precision)), key="dtypes")
     columns = TABLES["dtypes"]
     grid = {(part, name): by_precision[name].get(part, [])
@@ -144,7 +144,7 @@ def _draw_normalization(frame: Frame, row: NumericsRow) -> None:
     st.header("What in normalization needs more than 16 bits?", anchor="normalization")
     statistic = chosen("statistic", "Statistic", _STATISTICS)
     shown = [point for point in points if point.statistic == statistic]
-    words = sensitivity_said(shown, statistic=statistic)
+    words = describe_sensitivity(shown, statistic=statistic)
     say(frame, words, of_details(frame, "normalization", [row.cell_id]), key="normalization")
     columns = TABLES["normalisation"]
     names = ("statistic", "computed_in", "scale", "error", "overflowed_share", "underflowed_share")

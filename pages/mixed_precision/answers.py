@@ -52,7 +52,7 @@ def reason(row: AccumulationRow) -> str:
     if row.total is None or row.rounded_value is None or row.spacing is None or row.last_increment is None:
         return f"**{sum_of(row)}** has no result."
     error = row.error or 0
-    start = f"**{sum_of(row)}** gives **{row.total:.9g}**, off by {signed(error)}"
+    start = f"**{sum_of(row)}** gives **{row.total:.9g}**, off by {format_signed(error)}"
     apart_by = f"{row.spacing:g}" if row.spacing >= 1e-4 else small_number(row.spacing)
     apart = f"near {row.total:.3g}, {row.accumulator}'s numbers are {apart_by} apart"
     if row.slips_at is not None:
@@ -76,10 +76,11 @@ def worst_on_the_way(sums: Sequence[Accumulated]) -> str:
     worst = max(offs, key=abs, default=0.0)
     if abs(worst) <= abs(last.row.error or 0):
         return ""
-    return f"On its way, {sum_of(last.row)} was off by as much as **{signed(worst)}**: that it ends so close is luck."
+    off = f"{sum_of(last.row)} was off by as much as **{format_signed(worst)}**"
+    return f"On its way, {off}: that it ends so close is luck."
 
 
-def signed(value: float) -> str:
+def format_signed(value: float) -> str:
     """With its sign, also a minus that is as wide as a plus."""
     return ("−" if value < 0 else "+") + small_number(abs(value))
 
@@ -104,7 +105,7 @@ def formats_of(rows: Iterable[DtypeRow]) -> dict[str, list[str]]:
     return found
 
 
-def dtypes_said(by_precision: Mapping[str, Mapping[str, Sequence[str]]]) -> str:
+def describe_dtypes(by_precision: Mapping[str, Mapping[str, Sequence[str]]]) -> str:
     """Which parts are in which format; precisions that differ only in their own name are said once."""
     sentences: dict[str, list[str]] = {}
     for precision, formats in by_precision.items():
@@ -117,7 +118,7 @@ def dtypes_said(by_precision: Mapping[str, Mapping[str, Sequence[str]]]) -> str:
     return " ".join(f"Under {' and '.join(same)} autocast, {text}." for text, same in sentences.items())
 
 
-def sensitivity_said(points: Sequence[Sensitive], *, statistic: str) -> str:
+def describe_sensitivity(points: Sequence[Sensitive], *, statistic: str) -> str:
     """What each 16-bit format makes of a statistic as it is, and at which scales it loses it."""
     said = []
     for name in ("fp16", "bf16"):

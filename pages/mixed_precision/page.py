@@ -8,7 +8,7 @@ from pages.mixed_precision.prices import price
 from pages.ui import marks
 from pages.ui.answers import speedup_answer, trend_answer
 from pages.ui.card import Card, draw
-from pages.ui.comparison import choose_variant, comparison, draw_dots, list_left_out, unpaired, variants
+from pages.ui.comparison import choose_variant, comparison, draw_dots, explain_unpaired, list_left_out, variants
 from pages.ui.evidence import of_pairs, say
 from pages.ui.frame import Answer, Frame, Page
 from pages.ui.samples import draw_samples
@@ -71,7 +71,7 @@ def headline(frame: Frame) -> Answer:
         if compared.speedups:
             return speedup_answer(compared, baseline="fp32", variant=name), of_pairs(frame, compared)
         left_out += compared.left_out
-    return unpaired(frame, left_out, axis="precision", baseline="fp32"), None
+    return explain_unpaired(frame, left_out, axis="precision", baseline="fp32"), None
 
 
 PAGE = Page(

@@ -38,7 +38,7 @@ class Priced:
     speedup: Speedup[Measured] | None
 
 
-def priced(frame: Frame) -> list[Priced]:
+def price_precisions(frame: Frame) -> list[Priced]:
     """Every precision that the sidebar's size and context leave; backends and precisions are all shown."""
     free = replace(frame, selection=replace(frame.selection, precisions=(), backends=()))
     rows = [one.row for one in frame.ask(precisions, rows_of(frame)) if free.selection.holds(one.row.step())]
@@ -58,7 +58,11 @@ def _speedup(row: NumericsRow, found: Sequence[Speedup[Measured]]) -> Speedup[Me
 
 def price(frame: Frame, variant: str) -> tuple[str, Found | None]:
     """What `variant` costs in the largest model it was looked at in, with its row; empty if it was not."""
-    rows = [one.row for one in priced(frame) if one.row.precision == variant and one.row.gradient_error is not None]
+    rows = [
+        one.row
+        for one in price_precisions(frame)
+        if one.row.precision == variant and one.row.gradient_error is not None
+    ]
     if not rows:
         return "", None
     row = rows[-1]

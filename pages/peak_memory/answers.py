@@ -15,7 +15,7 @@ from pages.peak_memory.part_figures import CATEGORY_WORDS
 from pages.ui.markdown import literal
 from runner.analysis.compare.pairs import unusual
 from runner.formats import format_bytes, format_number
-from runner.results import Kept, Peak
+from runner.results import Peak, SavedOperation
 from runner.schema import TABLES, MemoryCell
 from runner.store.queries.memory import KEY
 from runner.store.queries.selection import Shape
@@ -132,7 +132,7 @@ def _reason(pair: PrecisionPair, names: Names) -> str:
     return f"{where} needs {size}: {kept}, and {gained}."
 
 
-def predicted_words(dots: Sequence[PredictedDot]) -> str:
+def describe_prediction(dots: Sequence[PredictedDot]) -> str:
     """How far measured peaks are from predicted ones."""
     ratios = [dot.ratio for dot in dots]
     worst = max(dots, key=lambda dot: abs(dot.ratio - 1))
@@ -143,7 +143,7 @@ def predicted_words(dots: Sequence[PredictedDot]) -> str:
     )
 
 
-def kept_words(cell: Peak, kept: Sequence[Kept], names: Names) -> str:
+def describe_saved(cell: Peak, kept: Sequence[SavedOperation], names: Names) -> str:
     """What one block keeps, its largest contributors, and one residual stream beside its formula."""
     total = sum(item.kept_bytes for item in kept)
     five = sum(item.kept_bytes for item in kept[:5])
@@ -166,7 +166,7 @@ def stream_words(cell: Peak) -> str:
     return f"One residual stream is {format_bytes(cell.residual_stream_bytes)}, {agrees} B·T·d·bytes: {factors}."
 
 
-def kept_name(item: Kept) -> str:
+def operation_label(item: SavedOperation) -> str:
     """Who keeps it: the operation without its namespace, and the module within the block."""
     operation = item.operation.removeprefix("aten::").strip("_")
     module = ".".join((item.module or "").split(".")[2:])

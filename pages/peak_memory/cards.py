@@ -17,10 +17,10 @@ from pages.peak_memory.answers import (
     answer,
     bf16_words,
     context_words,
+    describe_prediction,
     group_of,
     pairs_of,
     place_of,
-    predicted_words,
 )
 from pages.peak_memory.figures import PeakPair, PredictedDot, peak_pairs, predicted_dots
 from pages.peak_memory.part_figures import PeakBar, part_bars
@@ -34,11 +34,11 @@ from runner.schema import TABLES
 from runner.store.queries.memory import PARTS
 
 #: More bars than these are not one picture any more.
-MOST_BARS = 40
+MAX_BARS = 40
 _PEAKS = ("peak_phase", "peak_allocated_bytes", "peak_reserved_bytes", "peak_driver_bytes", "predicted_peak_bytes")
 
 
-def asked_of(cell: Peak, names: Names) -> dict[str, Any]:
+def key_columns(cell: Peak, names: Names) -> dict[str, Any]:
     """What was asked for, as a table's first columns."""
     keys = ("context", "mode", "precision")
     columns = TABLES["memory"]
@@ -50,7 +50,7 @@ def table_of(cells: Sequence[Peak], names: Names) -> list[dict[str, Any]]:
     columns = TABLES["memory"]
     return [
         {
-            **asked_of(cell, names),
+            **key_columns(cell, names),
             **{columns.column(name).title: getattr(cell, name) for name in _PEAKS},
             **{columns.column(column).title: cell.parts[name] for name, column in PARTS.items()},
             **{f"Peak in {phase} (bytes)": size for phase, size in cell.phases.items()},
@@ -72,12 +72,12 @@ def bar_of(cell: Peak, *, group: str, place: str) -> PeakBar:
 
 def draw_parts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     """What each peak is made of."""
-    shown = cells[:MOST_BARS]
+    shown = cells[:MAX_BARS]
     bars = [
         bar_of(cell, group=group_of(cell.cell, names), place=f"{cell.cell.context:,} · {cell.cell.precision}")
         for cell in shown
     ]
-    cut = f" The first {MOST_BARS} of {len(cells)} cells are drawn: filter, or see the table."
+    cut = f" The first {MAX_BARS} of {len(cells)} cells are drawn: filter, or see the table."
     asked = [cell.cell for cell in cells]
     draw(
         frame,
@@ -85,7 +85,7 @@ def draw_parts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
             key="peak-parts",
             title="The parts of every peak",
             note="What is alive when the step's memory is largest, by what it is for; the number is the peak."
-            + (cut if len(cells) > MOST_BARS else ""),
+            + (cut if len(cells) > MAX_BARS else ""),
             alt=f"Stacked parts of each peak. {answer(cells, names)}",
             rows=table_of(cells, names),
             cells=asked,
@@ -143,7 +143,7 @@ def draw_precisions(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     dots = [
         PeakPair(place=f"{group_of(pair.base.cell, names)} · {pair.base.cell.context:,}",
                  base=pair.base.peak_allocated_bytes or 0, other=pair.other.peak_allocated_bytes or 0)
-        for pair in pairs[:MOST_BARS]
+        for pair in pairs[:MAX_BARS]
     ]  # fmt: skip
     asked = [side.cell for side in sides]
     rows = [{**row, "bf16 / fp32": pair.ratio}
@@ -173,7 +173,7 @@ def draw_predicted(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     if not dots:
         return
     st.header("Was it to be expected?", anchor="predicted")
-    words = predicted_words(dots)
+    words = describe_prediction(dots)
     say(frame, words, of_cells(frame, known), key="peak-predicted")
     asked = [cell.cell for cell in cells]
     draw(

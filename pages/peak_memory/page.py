@@ -7,7 +7,7 @@ import streamlit as st
 from pages.peak_memory.answers import Names, answer, shape_of
 from pages.peak_memory.cards import draw_contexts, draw_parts, draw_precisions, draw_predicted
 from pages.peak_memory.phases import draw_phases
-from pages.peak_memory.saved import draw_checkpointing, draw_kept
+from pages.peak_memory.saved import draw_checkpointing, draw_saved
 from pages.ui.chosen import chosen, most_common, rows_of
 from pages.ui.coverage import draw_grid
 from pages.ui.evidence import of_cells, say
@@ -44,7 +44,7 @@ def page(frame: Frame) -> None:
     draw_precisions(frame, plain, names)
     draw_predicted(frame, shown, names)
     draw_model_frontiers(frame)
-    draw_kept(frame, shown, names)
+    draw_saved(frame, shown, names)
     draw_checkpointing(frame, shown, names)
     draw_phases(frame, shown)
 

@@ -1,29 +1,29 @@
 """The cards of what backward needs: what one block keeps, by operation, and what checkpointing does to the peak.
 
-draw_kept(frame, cells, names); draw_checkpointing(frame, cells, names)
+draw_saved(frame, cells, names); draw_checkpointing(frame, cells, names)
 """
 
 from collections.abc import Sequence
 
 import streamlit as st
 
-from pages.peak_memory.answers import Names, checkpoint_words, kept_name, kept_words, place_of
+from pages.peak_memory.answers import Names, checkpoint_words, describe_saved, operation_label, place_of
 from pages.peak_memory.cards import bar_of, table_of
 from pages.peak_memory.part_figures import part_bars
-from pages.peak_memory.saved_figures import kept_bars
+from pages.peak_memory.saved_figures import saved_bars
 from pages.peak_memory.tensors import choose_cell, draw_block_tensors
 from pages.ui.card import Card, draw
 from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame
 from runner.formats import format_bytes
 from runner.results import Peak
-from runner.store.queries.memory import KEY, kept_by_block
+from runner.store.queries.memory import KEY, load_saved_by_operation
 
 LARGEST = 5
 _SWEEP = "python -m runner sweep --experiment memory --modes train"
 
 
-def draw_kept(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
+def draw_saved(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     """What one block keeps for backward: the total and its five largest contributors, of a cell of the reader's."""
     st.header("What does one block keep for backward?", anchor="kept")
     kept_cells = [cell for cell in cells if cell.block_saved_bytes]
@@ -31,15 +31,15 @@ def draw_kept(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
         st.caption(f"Of no cell here is it known what a block keeps for backward. Measure one: `{_SWEEP}`.")
         return
     cell = choose_cell(kept_cells, names, key="block-of")
-    kept = frame.ask(kept_by_block, cell.cell_id)
-    words = kept_words(cell, kept, names)
+    kept = frame.ask(load_saved_by_operation, cell.cell_id)
+    words = describe_saved(cell, kept, names)
     tensors = of_details(frame, "saved tensors", [cell.cell_id])
     say(frame, words, tensors, of_cells(frame, [cell]), key="kept")
     total = sum(item.kept_bytes for item in kept)
     if not total:
         return
     rows = [
-        {"Kept by": kept_name(item), "Operation": item.operation, "Module": item.module, "Shapes": item.shapes,
+        {"Kept by": operation_label(item), "Operation": item.operation, "Module": item.module, "Shapes": item.shapes,
          "Tensors": item.tensors, "Size (bytes)": item.kept_bytes, "Size": format_bytes(item.kept_bytes),
          "Share": item.kept_bytes / total}
         for item in kept
@@ -58,7 +58,7 @@ def draw_kept(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
             rows=rows,
             cells=asked,
         ),
-        lambda: kept_bars([(kept_name(item), item.kept_bytes) for item in kept[:LARGEST]],
+        lambda: saved_bars([(operation_label(item), item.kept_bytes) for item in kept[:LARGEST]],
                           rest=sum(item.kept_bytes for item in kept[LARGEST:])),
     )  # fmt: skip
     draw_block_tensors(frame, cell, names)

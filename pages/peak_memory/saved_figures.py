@@ -1,6 +1,6 @@
 """What one block keeps for the backward pass, by operation: bars, the largest first.
 
-figure = kept_bars([("softmax in attention", 4 * 2**20)])
+figure = saved_bars([("softmax in attention", 4 * 2**20)])
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from pages.figures.frame import escape_text, layout
 from runner.formats import format_bytes, unit_for
 
 
-def kept_bars(kept: Sequence[tuple[str, int]], *, rest: int) -> go.Figure:
+def saved_bars(kept: Sequence[tuple[str, int]], *, rest: int) -> go.Figure:
     """`kept` are (who, bytes); `rest` is what all others keep together (0: nothing)."""
     rows = [*kept, *([("all others", rest)] if rest else [])]
     factor, unit = unit_for([size for _, size in rows])

@@ -11,16 +11,16 @@ from pages.figures.tensors import NEAR, SizePair, fine, size_pairs
 from pages.peak_memory.answers import Names, place_of
 from pages.peak_memory.part_figures import ALLOCATOR, CATEGORY_WORDS
 from pages.ui.card import Card, draw
-from pages.ui.chosen import picked
+from pages.ui.chosen import select_one
 from pages.ui.evidence import of_cells, of_details
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal
 from pages.ui.tensors import draw_tensors, tensor_rows, tensor_words
 from runner.analysis.costs.activations import block_tensors
-from runner.analysis.costs.steps import PeakBytes, predicted_peak
+from runner.analysis.costs.steps import PeakBytes, predict_peak
 from runner.analysis.costs.tensors import beside
 from runner.results import Peak
-from runner.store.queries.memory import PARTS, saved_tensors
+from runner.store.queries.memory import PARTS, load_saved_tensors
 
 _MOMENTS = {
     "forward": "in the forward pass",
@@ -34,13 +34,13 @@ _MOMENTS = {
 def choose_cell(cells: Sequence[Peak], names: Names, *, key: str) -> Peak:
     """One of the cells, by name; a name of the link that is not there is reported. The last one unless chosen."""
     labels = {f"{place_of(cell.cell, names)} · {cell.cell.mode}": cell for cell in cells}
-    return labels[picked(key, "Cell", list(labels), default=list(labels)[-1])]
+    return labels[select_one(key, "Cell", list(labels), default=list(labels)[-1])]
 
 
 def predicted_of(cell: Peak) -> PeakBytes:
     """The parts by the closed formulas, for the device that the cell was measured on."""
     device: Any = cell.device or "cuda"
-    return predicted_peak(cell.cell, device=device, gpu=cell.device_name or "")
+    return predict_peak(cell.cell, device=device, gpu=cell.device_name or "")
 
 
 def part_pairs(cell: Peak, predicted: PeakBytes) -> list[SizePair]:
@@ -102,7 +102,7 @@ def _part_words(cell: Peak, predicted: PeakBytes, pairs: Sequence[SizePair]) -> 
 
 def draw_block_tensors(frame: Frame, cell: Peak, names: Names) -> None:
     """Each tensor that the first block keeps, beside its formula."""
-    measured = frame.ask(saved_tensors, cell.cell_id)
+    measured = frame.ask(load_saved_tensors, cell.cell_id)
     if not measured:
         return
     device: Any = cell.device or "cuda"

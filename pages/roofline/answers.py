@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pages.roofline.figures import rate
-from pages.roofline.limits import Limits
+from pages.roofline.limits import DeviceLimits
 from pages.ui.answers import share
 from pages.ui.frame import Frame
 from runner.analysis.costs.steps import step_flops
@@ -17,7 +17,7 @@ from runner.results import Measured
 from runner.schema import StepCell
 
 
-def answer(frame: Frame, cells: Sequence[Measured], limits: Limits) -> str:
+def answer(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> str:
     """The longest step's rate against the measured and the promised peak, and the least time that it could take."""
     if not cells:
         return "None of these cells has a result."

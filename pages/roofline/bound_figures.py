@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from pages.figures.colors import BLUE, GREEN, ORANGE, QUIET
 from pages.figures.frame import layout
 from pages.figures.ink import ink_on
-from pages.figures.rows import BAR, STACKED, chart_pixels, folded, under_headings
+from pages.figures.rows import BAR, STACKED, chart_pixels, under_headings, wrap_label
 
 #: Words and color of each share, in the order of drawing.
 BOUNDS: Mapping[str, tuple[str, str]] = {
@@ -37,7 +37,7 @@ def bound_bars(bars: Sequence[BoundBar]) -> go.Figure:
     """The chart; rows of one size and context stand under its name, and shares that no step has are left out of the
     legend."""
     places = [bar.place.partition("<br>") for bar in bars]
-    rows = under_headings([group for group, _, _ in places], [folded(rest) for _, _, rest in places])
+    rows = under_headings([group for group, _, _ in places], [wrap_label(rest) for _, _, rest in places])
     figure = go.Figure()
     for bound, (words, color) in BOUNDS.items():
         chosen = [(at, bar) for at, bar in zip(rows.at, bars, strict=True) if bar.shares.get(bound)]

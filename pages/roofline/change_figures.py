@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from pages.figures.colors import FAINT
-from pages.figures.rows import beside, chart_pixels, folded, row_pixels
+from pages.figures.rows import beside, chart_pixels, row_pixels, wrap_label
 from pages.figures.speedups import SpeedupDot, speedup_dots
 from runner.formats import format_number
 
@@ -20,7 +20,7 @@ def counterfactual_dots(rows: Sequence[SpeedupDot], *, singles: int) -> go.Figur
     figure = speedup_dots(rows, variant="the changed step")
     beside(figure, {at: f"{format_number(row.ratio)}×" for at, row in enumerate(rows) if not row.failure},
            ends=(len(rows) - 0.4, -0.6))  # fmt: skip
-    row = row_pixels([folded(row.place) for row in rows], least=30)
+    row = row_pixels([wrap_label(row.place) for row in rows], least=30)
     figure.update_layout(height=chart_pixels(len(rows), row=row))
     if 0 < singles < len(rows):
         figure.add_hline(y=singles - 0.5, line={"color": FAINT, "width": 1, "dash": "dot"})

@@ -14,7 +14,7 @@ from pages.figures.speedups import SpeedupDot
 from pages.roofline.answers import change_name
 from pages.roofline.change_figures import counterfactual_dots
 from pages.ui.card import Card, draw
-from pages.ui.chosen import picked, rows_of
+from pages.ui.chosen import rows_of, select_one
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, quoted, restrict
@@ -24,9 +24,9 @@ from runner.analysis.compare.pairs import unusual
 from runner.formats import format_number
 from runner.results import Measured
 from runner.schema.titles import title
-from runner.store.queries.roofline import varied_run
+from runner.store.queries.roofline import most_varied_run
 from runner.store.queries.selection import Selection
-from runner.store.queries.steps import measured, samples_by_round
+from runner.store.queries.steps import load_steps, samples_by_round
 
 COMMAND = "python -m runner sweep --experiment counterfactuals"
 
@@ -35,18 +35,18 @@ def draw_changes(frame: Frame) -> None:
     """The chooser of a step, the answer, the card."""
     st.header("What would help, and by how much?", anchor="help")
     mode = frame.selection.mode or "train"
-    run = frame.ask(varied_run, rows_of(frame), mode)
+    run = frame.ask(most_varied_run, rows_of(frame), mode)
     if run is None:
         words = f"No run {frame.where} has results of one step of mode {mode} in more than one way, measured alike."
         st.markdown(restrict(f"{words} This measures one change at a time:"))
         st.code(COMMAND, language="bash", wrap_lines=True)
         return
     asked = Selection(run=run, mode=mode, settled=False)
-    cells, samples = frame.ask(measured, asked), frame.ask(samples_by_round, asked)
+    cells, samples = frame.ask(load_steps, asked), frame.ask(samples_by_round, asked)
     known = {title(cell.cell): cell for cell in bases(cells)}
     base = _choose(known)
     found = counterfactuals(base, cells, samples)
-    words = ranking(found)
+    words = describe_ranking(found)
     said = "\n\n".join(text for text in (words, _reasons(found)) if text)
     say(frame, said, of_cells(frame, [base, *(change.cell for change in found)], run=run), key="changes")
     draw(
@@ -67,10 +67,10 @@ def draw_changes(frame: Frame) -> None:
 
 def _choose(known: dict[str, Measured]) -> Measured:
     """The step that is changed, in the URL; the largest plain one unless the reader says otherwise."""
-    return known[picked("base", "Step", list(known))]
+    return known[select_one("base", "Step", list(known))]
 
 
-def ranking(found: Sequence[Counterfactual]) -> str:
+def describe_ranking(found: Sequence[Counterfactual]) -> str:
     """How many changes help, which helps most, what several do together, and which make it slower."""
     single = [change for change in found if change.kind == "one"]
     helps = [change for change in single if change.verdict == "faster"]

@@ -17,7 +17,7 @@ from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
 from runner.analysis.costs import hardware
 from runner.analysis.costs.activations import Device
-from runner.analysis.roofline import Change, Roof, changes, measured_roof, promised_roof
+from runner.analysis.roofline import CeilingChange, Roof, changes, measured_roof, promised_roof
 from runner.formats import format_bytes
 from runner.schema import TABLES, CeilingRow
 from runner.store.queries.roofline import ceilings, machine
@@ -27,7 +27,7 @@ COMMAND = "python -m runner sweep"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class DeviceLimits:
     """A device with the ceilings of one run; `rows` is empty where none were measured."""
 
     device: Device
@@ -45,25 +45,25 @@ class Limits:
         return self.measured(precision) or self.promised(precision)
 
 
-def limits_of(frame: Frame) -> Limits:
+def limits_of(frame: Frame) -> DeviceLimits:
     """Of the sidebar's machine: the ceilings of the chosen run or, where it has none, of the latest that has."""
     found = frame.ask(machine, rows_of(frame))
     rows = frame.ask(ceilings, Selection(machine=frame.selection.machine))
     own = [row for row in rows if row.run_id == frame.selection.run]
     device: Device = next((name for name in get_args(Device) if name == found.device), "cuda")
     latest = [row for row in rows if row.run_id == rows[0].run_id]
-    return Limits(device=device, device_name=found.device_name or "", rows=own or latest)
+    return DeviceLimits(device=device, device_name=found.device_name or "", rows=own or latest)
 
 
-def draw_moved(frame: Frame, limits: Limits) -> None:
+def draw_moved(frame: Frame, limits: DeviceLimits) -> None:
     """Say so where the machine was not at the sweep's end what it was at its start."""
     moved = changes(limits.rows)
     if moved:
         warning = partial(st.warning, icon=":material/speed:")
-        say(frame, moved_words(moved), of_ceilings(frame), key="moved", drawn_by=warning)
+        say(frame, describe_change(moved), of_ceilings(frame), key="moved", drawn_by=warning)
 
 
-def moved_words(moved: Sequence[Change]) -> str:
+def describe_change(moved: Sequence[CeilingChange]) -> str:
     """The ceilings that fell or rose, and what that means for the rows between."""
     parts = [f"{literal(change.name)} by {abs(change.share):.0%}" for change in moved]
     slower = all(change.share < 0 for change in moved)
@@ -74,7 +74,7 @@ def moved_words(moved: Sequence[Change]) -> str:
     return f"The machine {word} during the sweep: {', '.join(parts)}. Compare rows of its start and its end with care."
 
 
-def draw_ceilings(limits: Limits) -> None:
+def draw_ceilings(limits: DeviceLimits) -> None:
     """Every ceiling at the sweep's start and end beside the datasheet."""
     st.header("What can this machine do at most?", anchor="ceilings")
     if not limits.rows:
@@ -96,7 +96,7 @@ def draw_ceilings(limits: Limits) -> None:
     st.dataframe(ceiling_table(limits), hide_index=True, key="ceilings", alt="Ceilings of this machine.")
 
 
-def ceiling_table(limits: Limits) -> list[dict[str, Any]]:
+def ceiling_table(limits: DeviceLimits) -> list[dict[str, Any]]:
     """One row a ceiling."""
     columns = TABLES["ceilings"]
     table = []
@@ -133,7 +133,7 @@ def _in_words(row: CeilingRow | None) -> str | None:
     return rate(_value(row), _unit(row)) + doubt
 
 
-def _promised(limits: Limits, row: CeilingRow) -> float | None:
+def _promised(limits: DeviceLimits, row: CeilingRow) -> float | None:
     if row.precision is None:
         return hardware.peak_bandwidth(limits.device_name)
     return hardware.peak_flops(limits.device_name, row.precision)

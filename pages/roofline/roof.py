@@ -10,10 +10,10 @@ from typing import Any
 from pages.figures.frame import escape_text
 from pages.roofline.answers import answer, name_of
 from pages.roofline.figures import RoofLine, RoofPoint, rate, roofline
-from pages.roofline.limits import Limits
+from pages.roofline.limits import DeviceLimits
 from pages.ui.card import Card, draw
 from pages.ui.frame import Frame
-from pages.ui.marks import asked_of
+from pages.ui.marks import key_columns
 from pages.ui.pin import pin
 from runner.analysis.costs.steps import step_flops
 from runner.analysis.roofline import intensity, least_ms
@@ -22,10 +22,10 @@ from runner.results import Measured, Profiled
 from runner.schema import KernelRow
 
 #: More kernels than these hide each other; the longest are drawn.
-MOST_KERNELS = 120
+MAX_KERNELS = 120
 
 
-def draw_roof(frame: Frame, cells: Sequence[Measured], profiles: Sequence[Profiled], limits: Limits) -> None:
+def draw_roof(frame: Frame, cells: Sequence[Measured], profiles: Sequence[Profiled], limits: DeviceLimits) -> None:
     """The card with steps and kernels."""
     points = [*_steps(frame, cells, limits), *_kernels(profiles)]
     roofs = _roofs([point.entity for point in points], limits)
@@ -47,7 +47,7 @@ def draw_roof(frame: Frame, cells: Sequence[Measured], profiles: Sequence[Profil
     )
 
 
-def _steps(frame: Frame, cells: Sequence[Measured], limits: Limits) -> list[RoofPoint]:
+def _steps(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> list[RoofPoint]:
     longest = max(cells, key=lambda cell: cell.times["step"].median_ms)
     points = []
     for cell in cells:
@@ -86,7 +86,7 @@ def _kernels(profiles: Sequence[Profiled]) -> list[RoofPoint]:
             flops_per_s=flops / kernel.device_ms * 1e3,
             cell_id="",
         )
-        for row, kernel, flops, moved_bytes in sorted(known, key=lambda item: -item[1].device_ms)[:MOST_KERNELS]
+        for row, kernel, flops, moved_bytes in sorted(known, key=lambda item: -item[1].device_ms)[:MAX_KERNELS]
     ]
 
 
@@ -98,7 +98,7 @@ def _kernel_words(kernel: KernelRow, flops: int) -> str:
     return f"<b>{escape_text(kernel.kernel[:60])}</b><br>{where}<br>{times}"
 
 
-def _roofs(entities: Sequence[str], limits: Limits) -> list[RoofLine]:
+def _roofs(entities: Sequence[str], limits: DeviceLimits) -> list[RoofLine]:
     found = []
     for entity in dict.fromkeys(entities):
         if roof := limits.measured(entity):
@@ -108,7 +108,7 @@ def _roofs(entities: Sequence[str], limits: Limits) -> list[RoofLine]:
     return found
 
 
-def _roof_table(frame: Frame, cells: Sequence[Measured], limits: Limits) -> list[dict[str, Any]]:
+def _roof_table(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> list[dict[str, Any]]:
     rows = []
     for cell in cells:
         asked, step_ms = cell.cell, cell.times["step"].median_ms
@@ -116,7 +116,7 @@ def _roof_table(frame: Frame, cells: Sequence[Measured], limits: Limits) -> list
         least = least_ms(asked, roof, device=limits.device) if roof else None
         rows.append(
             {
-                **asked_of(frame, asked),
+                **key_columns(frame, asked),
                 "Median step (ms)": step_ms,
                 "FLOP/byte": per_byte,
                 "FLOP/s": step_flops(asked) / step_ms * 1e3,

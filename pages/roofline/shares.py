@@ -10,28 +10,28 @@ import streamlit as st
 
 from pages.roofline.answers import place_of
 from pages.roofline.bound_figures import BOUNDS, BoundBar, bound_bars
-from pages.roofline.limits import Limits
+from pages.roofline.limits import DeviceLimits
 from pages.ui.card import Card, draw
 from pages.ui.chosen import rows_of
 from pages.ui.evidence import of_details, of_rows, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
-from pages.ui.marks import asked_of
+from pages.ui.marks import key_columns
 from runner.analysis.roofline import shares
 from runner.results import Profiled
 from runner.schema import Precision, ProfileCell, StepCell
-from runner.store.queries.roofline import profiled
+from runner.store.queries.roofline import load_profiles
 
 COMMAND = "python -m runner sweep --experiment kernels"
 #: More bars than these are not one picture any more.
-MOST = 24
+MAX_SHOWN = 24
 #: Of a step with more unknown than this nothing is said in words.
-MOST_UNKNOWN = 0.1
+MAX_UNKNOWN = 0.1
 
 
 def profiles_of(frame: Frame) -> list[Profiled]:
     """The profiled steps that the sidebar's filters leave."""
-    found = frame.ask(profiled, rows_of(frame))
+    found = frame.ask(load_profiles, rows_of(frame))
     mode = frame.selection.mode
     return [one for one in found if mode in (None, one.row.mode) and frame.selection.holds(step_of(one.row))]
 
@@ -42,7 +42,7 @@ def step_of(cell: ProfileCell) -> StepCell:
     return StepCell(**asked)
 
 
-def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: Limits) -> None:
+def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: DeviceLimits) -> None:
     """The card with a bar for each profiled step."""
     st.header("What binds it?", anchor="bounds")
     if not profiles:
@@ -66,7 +66,7 @@ def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: Limits) -> N
     words = bound_words(bars)
     listed = of_details(frame, "kinds of work", [found.row.cell_id for found in profiles])
     say(frame, words, listed, of_rows(frame, [found.row for found in profiles]), key="bounds")
-    cut = f" The first {MOST} of {len(bars)} are drawn." if len(bars) > MOST else ""
+    cut = f" The first {MAX_SHOWN} of {len(bars)} are drawn." if len(bars) > MAX_SHOWN else ""
     draw(
         frame,
         Card(
@@ -77,12 +77,12 @@ def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: Limits) -> N
             f"count as bound by memory, others as unknown. {_host_words(profiles)}{cut}",
             alt=f"Bars of shares. {words}",
             rows=[
-                {**asked_of(frame, step_of(found.row)), **_named(bar.shares)}
+                {**key_columns(frame, step_of(found.row)), **_named(bar.shares)}
                 for found, bar in zip(profiles, bars, strict=True)
             ],
             cells=[found.row for found in profiles],
         ),
-        lambda: bound_bars(_ordered(bars[:MOST])),
+        lambda: bound_bars(_ordered(bars[:MAX_SHOWN])),
     )
 
 
@@ -99,7 +99,7 @@ def _ordered(bars: Sequence[BoundBar]) -> list[BoundBar]:
 
 def bound_words(bars: Sequence[BoundBar]) -> str:
     """The largest share of the smallest and of the largest step of which it is known."""
-    known = [bar for bar in bars if bar.shares.get("unknown", 0.0) <= MOST_UNKNOWN] or bars
+    known = [bar for bar in bars if bar.shares.get("unknown", 0.0) <= MAX_UNKNOWN] or bars
     ends = [known[0], known[-1]] if len(known) > 1 else [known[0]]
     parts = []
     for bar in ends:

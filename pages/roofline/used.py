@@ -9,26 +9,26 @@ from typing import Any
 import streamlit as st
 
 from pages.roofline.answers import place_of
-from pages.roofline.limits import Limits
+from pages.roofline.limits import DeviceLimits
 from pages.roofline.utilization_figures import UsedShare, utilization_dots
 from pages.ui.card import Card, draw
 from pages.ui.evidence import of_cells
 from pages.ui.frame import Frame
-from pages.ui.marks import asked_of
+from pages.ui.marks import key_columns
 from pages.ui.pin import pin
 from runner.analysis.roofline import Utilization, utilization
 from runner.results import Measured
 
 #: More steps than these are no list any more.
-MOST_STEPS = 24
+MAX_STEPS = 24
 
 
-def draw_used(frame: Frame, cells: Sequence[Measured], limits: Limits) -> None:
+def draw_used(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> None:
     """MFU of every step against the measured peak and the datasheet's, in all conventions."""
     known = [cell for cell in cells if limits.roof(cell.cell.precision)]
     if not known:
         return
-    drawn = sorted(known, key=lambda cell: -cell.times["step"].median_ms)[:MOST_STEPS]
+    drawn = sorted(known, key=lambda cell: -cell.times["step"].median_ms)[:MAX_STEPS]
     shares = [
         UsedShare(
             place=place_of(frame, cell.cell),
@@ -38,11 +38,11 @@ def draw_used(frame: Frame, cells: Sequence[Measured], limits: Limits) -> None:
         )
         for cell in drawn
     ]
-    words = used_words(shares)
+    words = describe_utilization(shares)
     st.header("How much of the peak is made use of?", anchor="utilization")
     cut = (
-        f" The {MOST_STEPS} longest of {len(known)} steps are drawn; all are in the table."
-        if len(known) > MOST_STEPS
+        f" The {MAX_STEPS} longest of {len(known)} steps are drawn; all are in the table."
+        if len(known) > MAX_STEPS
         else ""
     )
     draw(
@@ -64,7 +64,7 @@ def draw_used(frame: Frame, cells: Sequence[Measured], limits: Limits) -> None:
     )
 
 
-def used_words(shares: Sequence[UsedShare]) -> str:
+def describe_utilization(shares: Sequence[UsedShare]) -> str:
     """Which of these steps makes the most of its peak, and which the least; of equals the one of the fewest words."""
     known = [share for share in shares if _best(share) is not None]
     known.sort(key=lambda share: (_best(share) or 0.0, -len(share.place), share.place))
@@ -80,7 +80,7 @@ def _best(share: UsedShare) -> float | None:
     return share.measured if share.measured is not None else share.promised
 
 
-def _used(cell: Measured, limits: Limits) -> dict[str, Utilization | None]:
+def _used(cell: Measured, limits: DeviceLimits) -> dict[str, Utilization | None]:
     """By source; None where the peak is not known."""
     precision, step_ms = cell.cell.precision, cell.times["step"].median_ms
     roofs = {"measured": limits.measured(precision), "promised": limits.promised(precision)}
@@ -90,8 +90,8 @@ def _used(cell: Measured, limits: Limits) -> dict[str, Utilization | None]:
     }
 
 
-def _used_row(frame: Frame, cell: Measured, limits: Limits) -> dict[str, Any]:
-    row = asked_of(frame, cell.cell)
+def _used_row(frame: Frame, cell: Measured, limits: DeviceLimits) -> dict[str, Any]:
+    row = key_columns(frame, cell.cell)
     for source, used in _used(cell, limits).items():
         of = "of measured" if source == "measured" else "of datasheet"
         row |= {f"{name} {of}": getattr(used, key) if used else None

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from pages.figures.colors import FAINT, FAINTER, color_of
 from pages.figures.frame import layout
-from pages.figures.rows import beside, chart_pixels, folded, under_headings
+from pages.figures.rows import beside, chart_pixels, under_headings, wrap_label
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ def utilization_dots(rows: Sequence[UsedShare]) -> go.Figure:
     order = sorted(range(len(rows)), key=lambda index: groups.index(groups[index]))
     rows = [rows[index] for index in order]
     placed = under_headings(
-        [groups[index] for index in order], [folded(row.place.partition("<br>")[2]) for row in rows]
+        [groups[index] for index in order], [wrap_label(row.place.partition("<br>")[2]) for row in rows]
     )
     figure = go.Figure()
     both = [(at, row) for at, row in zip(placed.at, rows, strict=True) if row.measured and row.promised]

@@ -12,7 +12,7 @@ from pages.ui.markdown import restrict
 from pages.ui.result import forget
 from runner.schema import TABLES
 from runner.store.queries import tables
-from runner.store.queries.console import MOST_ROWS, MOST_SECONDS
+from runner.store.queries.console import MAX_ROWS, MAX_SECONDS
 
 _HEIGHT = 250
 #: Only the font of code: a text area has no option for it.
@@ -32,7 +32,7 @@ def editor(frame: Frame) -> str:
         )
         with st.container(horizontal=True, vertical_alignment="center"):
             st.form_submit_button("Run", icon=":material/play_arrow:", on_click=forget, key="_sql-run")
-            st.caption(f"Reads only · {MOST_SECONDS:.0f} s and {MOST_ROWS:,} rows at most · Ctrl + Enter runs it")
+            st.caption(f"Reads only · {MAX_SECONDS:.0f} s and {MAX_ROWS:,} rows at most · Ctrl + Enter runs it")
     with right:
         _schema(frame)
     return query

@@ -8,7 +8,7 @@ Every query gives its rows one order, whatever ties there are; what decides it i
 from dataclasses import dataclass
 from typing import Any
 
-from pages.sql.figures import Choice
+from pages.sql.figures import ChartChoice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,11 +17,11 @@ class Example:
 
     title: str
     query: str
-    choice: Choice
+    choice: ChartChoice
 
 
 def _example(title: str, query: str, **choice: Any) -> Example:
-    return Example(title=title, query=query.strip(), choice=Choice(**choice))
+    return Example(title=title, query=query.strip(), choice=ChartChoice(**choice))
 
 
 EXAMPLES = (

@@ -3,8 +3,8 @@
     figure({"context": [128, 256], "median_ms": [1.2, 2.3]}, Choice(kind="line", x="context", y="median_ms"))
 
 Rows keep their order on an axis of names; lines go from left to right. Colors are those of the entities everywhere
-else, where the values are such. Limits: `MOST_COLORS` values get a color of their own, the others share one; an axis of
-names has at most `MOST_BARS` or `MOST_NAMES` of them, cut to a length; infinity and NaN have no place.
+else, where the values are such. Limits: `MAX_COLORS` values get a color of their own, the others share one; an axis of
+names has at most `MAX_BARS` or `MAX_NAMES` of them, cut to a length; infinity and NaN have no place.
 """
 
 import math
@@ -16,20 +16,20 @@ import plotly.graph_objects as go
 
 from pages.figures.colors import FAMILIES, PALETTE, QUIET, color_of
 from pages.figures.frame import escape_text, layout
-from pages.figures.headings import cut, heading
-from pages.figures.rows import folded, row_pixels
+from pages.figures.headings import cut, format_heading
+from pages.figures.rows import row_pixels, wrap_label
 
 Kind = Literal["bar", "stacked", "line", "scatter"]
-MOST_COLORS = len(PALETTE)
+MAX_COLORS = len(PALETTE)
 OTHERS = "others"
 #: Names on an axis: beside bars, each of which has a line of its own, and below lines and points.
-MOST_BARS, MOST_NAMES = 50, 500
+MAX_BARS, MAX_NAMES = 50, 500
 #: Points of a line that are marked each.
 _MARKED = 200
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class ChartChoice:
     """What is drawn as what. `color` is None for a single color; `logarithmic` holds the names of such axes."""
 
     kind: Kind
@@ -39,35 +39,35 @@ class Choice:
     logarithmic: tuple[str, ...] = ()
 
 
-def figure(columns: Mapping[str, Sequence[Any]], choice: Choice) -> go.Figure:
+def figure(columns: Mapping[str, Sequence[Any]], choice: ChartChoice) -> go.Figure:
     """The rows of `columns`, all of one length, as chosen. Bars over names lie, so that long names can be read."""
     drawn = go.Figure()
-    groups, lying = grouped(columns, choice), _lies(columns, choice)
+    groups, lying = group_by_color(columns, choice), _lies(columns, choice)
     names = _named([columns[choice.x][row] for rows in groups.values() for row in rows])
     named = is_named(columns, choice)
     for index, (group, rows) in enumerate(groups.items()):
         x, y = ([columns[column][row] for row in rows] for column in (choice.x, choice.y))
         x = [names[value] for value in x] if named else x
-        label = escape_text(cut(group)) or escape_text(heading(choice.y))
+        label = escape_text(cut(group)) or escape_text(format_heading(choice.y))
         drawn.add_trace(_trace(choice, label, x, y, _color(group, index)))
         if lying:
             hover = _hover(choice, label, x="y", y="x")
             drawn.data[-1].update(x=y, y=x, orientation="h", hovertemplate=hover)
     places = list(dict.fromkeys(names.values()))
-    labels = [folded(place) for place in places] if lying else []
+    labels = [wrap_label(place) for place in places] if lying else []
     bars = len(places) * (len(groups) if choice.kind == "bar" else 1)
     height = min(max(260, 110 + row_pixels(labels, least=30) * bars), 1600) if lying else 420
     drawn.update_layout(**layout(height=height, state=repr(choice), legend=len(groups) > 1))
     drawn.update_layout(barmode="stack" if choice.kind == "stacked" else "group")
     across, up = (choice.y, choice.x) if lying else (choice.x, choice.y)
     for update, name in ((drawn.update_xaxes, across), (drawn.update_yaxes, up)):
-        update(title=escape_text(heading(name)), automargin=True, **_axis(columns, choice, name, places))
+        update(title=escape_text(format_heading(name)), automargin=True, **_axis(columns, choice, name, places))
     if lying:
         drawn.update_yaxes(autorange="reversed", title=None, tickvals=places, ticktext=labels)
     return drawn
 
 
-def _axis(columns: Mapping[str, Sequence[Any]], choice: Choice, name: str, places: list[str]) -> dict[str, Any]:
+def _axis(columns: Mapping[str, Sequence[Any]], choice: ChartChoice, name: str, places: list[str]) -> dict[str, Any]:
     """The kind of an axis, and how its numbers are written."""
     if _is_time(columns[name]):
         return {"type": "date"}
@@ -78,11 +78,11 @@ def _axis(columns: Mapping[str, Sequence[Any]], choice: Choice, name: str, place
     return {"tickformat": "~s" if _is_large(columns[name]) else ",~g"}
 
 
-def grouped(columns: Mapping[str, Sequence[Any]], choice: Choice) -> dict[str, list[int]]:
+def group_by_color(columns: Mapping[str, Sequence[Any]], choice: ChartChoice) -> dict[str, list[int]]:
     """The numbers of the rows of each color, in the order in which they are drawn. Left out are rows without x or y,
     and on an axis of names those of names beyond the most that it can have (`places_of`)."""
     names = ["" if choice.color is None else _text(value) for value in columns[choice.color or choice.y]]
-    kept = list(dict.fromkeys(names))[:MOST_COLORS]
+    kept = list(dict.fromkeys(names))[:MAX_COLORS]
     places = set(places_of(columns, choice)[: most_places(choice)]) if is_named(columns, choice) else None
     groups: dict[str, list[int]] = {}
     for row, name in enumerate(names):
@@ -94,22 +94,22 @@ def grouped(columns: Mapping[str, Sequence[Any]], choice: Choice) -> dict[str, l
     return groups
 
 
-def places_of(columns: Mapping[str, Sequence[Any]], choice: Choice) -> list[Hashable]:
+def places_of(columns: Mapping[str, Sequence[Any]], choice: ChartChoice) -> list[Hashable]:
     """The different values of x that have a y, in the order of the rows."""
     pairs = zip(columns[choice.x], columns[choice.y], strict=True)
     return list(dict.fromkeys(x for x, y in pairs if is_known(x) and is_known(y)))
 
 
-def most_places(choice: Choice) -> int:
-    return MOST_BARS if choice.kind in ("bar", "stacked") else MOST_NAMES
+def most_places(choice: ChartChoice) -> int:
+    return MAX_BARS if choice.kind in ("bar", "stacked") else MAX_NAMES
 
 
-def is_named(columns: Mapping[str, Sequence[Any]], choice: Choice) -> bool:
+def is_named(columns: Mapping[str, Sequence[Any]], choice: ChartChoice) -> bool:
     """Whether x is an axis of names, neither of numbers nor of times."""
     return not is_number(columns[choice.x]) and not _is_time(columns[choice.x])
 
 
-def logarithmic(columns: Mapping[str, Sequence[Any]], choice: Choice) -> tuple[str, ...]:
+def logarithmic(columns: Mapping[str, Sequence[Any]], choice: ChartChoice) -> tuple[str, ...]:
     """The chosen logarithmic axes that can be so: numbers, and none of them 0 or less."""
     asked = {"x": choice.x, "y": choice.y}
     names = (asked[axis] for axis in choice.logarithmic)
@@ -122,7 +122,7 @@ def is_number(values: Sequence[Any]) -> bool:
     return bool(known) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
 
 
-def _trace(choice: Choice, name: str, x: list[Any], y: list[Any], color: str) -> Any:
+def _trace(choice: ChartChoice, name: str, x: list[Any], y: list[Any], color: str) -> Any:
     hover = _hover(choice, name, x="x", y="y")
     if choice.kind in ("bar", "stacked"):
         return go.Bar(name=name, x=x, y=y, marker_color=color, hovertemplate=hover)
@@ -137,18 +137,18 @@ def _trace(choice: Choice, name: str, x: list[Any], y: list[Any], color: str) ->
     )
 
 
-def _mode(choice: Choice, points: int) -> str:
+def _mode(choice: ChartChoice, points: int) -> str:
     if choice.kind == "scatter":
         return "markers"
     return "lines+markers" if points <= _MARKED else "lines"
 
 
-def _hover(choice: Choice, name: str, *, x: str, y: str) -> str:
-    across, up = (escape_text(heading(column)) for column in (choice.x, choice.y))
+def _hover(choice: ChartChoice, name: str, *, x: str, y: str) -> str:
+    across, up = (escape_text(format_heading(column)) for column in (choice.x, choice.y))
     return f"{across} %{{{x}}}<br>{up} %{{{y}:.4~g}}<extra>{name}</extra>"
 
 
-def _lies(columns: Mapping[str, Sequence[Any]], choice: Choice) -> bool:
+def _lies(columns: Mapping[str, Sequence[Any]], choice: ChartChoice) -> bool:
     return choice.kind in ("bar", "stacked") and is_named(columns, choice)
 
 
@@ -172,7 +172,7 @@ def _color(name: str, index: int) -> str:
     if name == OTHERS:
         return QUIET
     known = any(name in family for family in FAMILIES.values())
-    return color_of(name) if known else PALETTE[index % MOST_COLORS]
+    return color_of(name) if known else PALETTE[index % MAX_COLORS]
 
 
 def _known(values: Sequence[Any]) -> list[Any]:

@@ -7,14 +7,14 @@ from typing import Any, get_args
 
 import streamlit as st
 
-from pages.figures.headings import heading
+from pages.figures.headings import format_heading
 from pages.sql.examples import EXAMPLES
 from pages.sql.figures import (
     OTHERS,
-    Choice,
+    ChartChoice,
     Kind,
     figure,
-    grouped,
+    group_by_color,
     is_known,
     is_named,
     is_number,
@@ -23,7 +23,7 @@ from pages.sql.figures import (
     places_of,
 )
 from pages.ui.card import Card, draw
-from pages.ui.chosen import heard, report_gone
+from pages.ui.chosen import mark_chosen, report_missing
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal
 
@@ -40,7 +40,7 @@ def draw_chart(frame: Frame, columns: dict[str, list[Any]], query: str) -> None:
         st.caption("A chart needs two columns, one of them of numbers.")
         return
     choice = _chosen(columns, numbers, start=_start(columns, numbers, query))
-    headings = [heading(name) for name in columns]
+    headings = [format_heading(name) for name in columns]
     if len(set(headings)) < len(headings):
         headings = list(columns)
     rows = [dict(zip(headings, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -48,7 +48,7 @@ def draw_chart(frame: Frame, columns: dict[str, list[Any]], query: str) -> None:
     over = f"{literal(choice.y)} over {literal(choice.x)}"
     card = Card(
         key="sql-chart",
-        title=f"{literal(heading(choice.y))} over {literal(heading(choice.x))}",
+        title=f"{literal(format_heading(choice.y))} over {literal(format_heading(choice.x))}",
         note=_note(columns, choice),
         alt=f"{_WORDS[choice.kind]} of {over}{by}, {len(rows)} rows of the answer.",
         rows=rows,
@@ -56,7 +56,7 @@ def draw_chart(frame: Frame, columns: dict[str, list[Any]], query: str) -> None:
     draw(frame, card, lambda: figure(columns, choice))
 
 
-def _start(columns: dict[str, list[Any]], numbers: list[str], query: str) -> Choice:
+def _start(columns: dict[str, list[Any]], numbers: list[str], query: str) -> ChartChoice:
     """An example's own chart; else the first column over which a number can be drawn, and the last number."""
     for example in EXAMPLES:
         if example.query == query.strip():
@@ -69,22 +69,22 @@ def _start(columns: dict[str, list[Any]], numbers: list[str], query: str) -> Cho
         if name not in (x, y) and not is_number(values) and 1 < len(set(map(str, values))) <= 10
     ]
     kind: Kind = "line" if x in numbers and len(set(columns[x])) > 2 else "bar"
-    return Choice(kind=kind, x=x, y=y, color=few[0] if few else None)
+    return ChartChoice(kind=kind, x=x, y=y, color=few[0] if few else None)
 
 
-def _chosen(columns: dict[str, list[Any]], numbers: list[str], *, start: Choice) -> Choice:
+def _chosen(columns: dict[str, list[Any]], numbers: list[str], *, start: ChartChoice) -> ChartChoice:
     names = list(columns)
     with st.container(horizontal=True, vertical_alignment="bottom", key="sql-choices"):
         kind = _one("kind", "Chart", list(get_args(Kind)), start=start.kind)
         x = _one("x", "x", names, start=start.x)
         y = _one("y", "y", numbers, start=start.y)
         color = _one("color", "Color", [NO_COLOR, *names], start=start.color or NO_COLOR)
-        report_gone("sql-log", "Logarithmic", ("x", "y"))
+        report_missing("sql-log", "Logarithmic", ("x", "y"))
         scales = st.pills(
             "Logarithmic", ("x", "y"), selection_mode="multi", default=start.logarithmic, key="sql-log",
-            bind="query-params", width="content", on_change=heard, args=("sql-log",),
+            bind="query-params", width="content", on_change=mark_chosen, args=("sql-log",),
         )  # fmt: skip
-    return Choice(
+    return ChartChoice(
         kind=next(known for known in get_args(Kind) if known == kind),
         x=x,
         y=y,
@@ -95,27 +95,27 @@ def _chosen(columns: dict[str, list[Any]], numbers: list[str], *, start: Choice)
 
 def _one(name: str, label: str, options: list[str], *, start: str) -> str:
     key = f"sql-{name}"
-    report_gone(key, label, options)
+    report_missing(key, label, options)
     if st.session_state.get(key, start) not in options:
         st.session_state.pop(key, None)
     default = options.index(start) if start in options else 0
     chosen: str = st.selectbox(
-        label, options, index=default, key=key, bind="query-params", width=_WIDTH, on_change=heard, args=(key,),
+        label, options, index=default, key=key, bind="query-params", width=_WIDTH, on_change=mark_chosen, args=(key,),
         format_func=lambda value: _WORDS.get(value, value) if name == "kind" else value,
     )  # fmt: skip
     return chosen
 
 
-def _note(columns: dict[str, list[Any]], choice: Choice) -> str:
+def _note(columns: dict[str, list[Any]], choice: ChartChoice) -> str:
     """What a reader could not know from the picture."""
-    groups = grouped(columns, choice)
+    groups = group_by_color(columns, choice)
     said = []
     if OTHERS in groups:
         said.append(f"The colors of the first ten values of {literal(choice.color or '')}; the rest share gray.")
     names, most = len(places_of(columns, choice)), most_places(choice)
     if is_named(columns, choice) and names > most:
         said.append(
-            f"The first {most} of {names:,} values of {literal(heading(choice.x))} are drawn: choose them with "
+            f"The first {most} of {names:,} values of {literal(format_heading(choice.x))} are drawn: choose them with "
             "ORDER BY and LIMIT, or GROUP BY something coarser."
         )
     pairs = zip(columns[choice.x], columns[choice.y], strict=True)

@@ -5,20 +5,20 @@ from collections.abc import Sequence
 
 from pages.figures.frame import relative_error
 from pages.torch_compile.figures import whole
-from pages.torch_compile.speedups import Bought
+from pages.torch_compile.speedups import CompileSpeedup
 from pages.ui.answers import caveat, in_words, spread
 from pages.ui.frame import Frame
 from runner.analysis.compare.break_even import PaidAfter
 from runner.formats import format_number
 
 
-def name_of(frame: Frame, item: Bought) -> str:
+def name_of(frame: Frame, item: CompileSpeedup) -> str:
     """The cell in words: `small at 512 tokens, bf16`."""
     cell = item.step.named.cell
     return f"{frame.size_of(cell)} at {cell.context:,} tokens, {cell.precision}"
 
 
-def answer(frame: Frame, items: Sequence[Bought]) -> str:
+def answer(frame: Frame, items: Sequence[CompileSpeedup]) -> str:
     """What the best way buys over its cells, and when the cell that gains most has paid for itself; `items` not empty.
     CUDA graphs, which cost no compiling, speak where nothing else does."""
     compiled = [item for item in items if item.cost is not None] or items
@@ -40,7 +40,7 @@ def answer(frame: Frame, items: Sequence[Bought]) -> str:
     return " ".join([*parts, paid_answer(frame, most)])
 
 
-def paid_answer(frame: Frame, item: Bought) -> str:
+def paid_answer(frame: Frame, item: CompileSpeedup) -> str:
     """After how many steps one compiled cell has paid for itself."""
     known = {kind: (seconds, paid) for kind, seconds, paid in item.kinds()}
     if not known:
@@ -67,7 +67,7 @@ def steps_in_words(paid: PaidAfter) -> str:
     return "never" if math.isinf(paid.steps) else whole(paid.steps)
 
 
-def when_answer(items: Sequence[Bought]) -> str:
+def when_answer(items: Sequence[CompileSpeedup]) -> str:
     """How many compiled cells pay for themselves."""
     paid = [next(found for _, _, found in item.kinds()) for item in items]
     never, undecided = sum(found.is_never for found in paid), sum(found.is_undecided for found in paid)
@@ -79,7 +79,7 @@ def when_answer(items: Sequence[Bought]) -> str:
     return f"{', '.join(parts)}."
 
 
-def graph_answer(items: Sequence[Bought]) -> str:
+def graph_answer(items: Sequence[CompileSpeedup]) -> str:
     """Whether the compiler took each model whole, kept to what it had compiled, and made the same computation of it."""
     costs = [(item, item.cost) for item in items if item.cost is not None]
     known = [(item, cost) for item, cost in costs if cost.graph_breaks is not None]

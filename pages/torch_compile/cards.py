@@ -8,20 +8,22 @@ import streamlit as st
 from pages.figures.frame import escape_text
 from pages.torch_compile.answers import graph_answer, name_of, paid_answer, when_answer
 from pages.torch_compile.figures import CostDot, CumulatedLine, Kind, Unit, WayDot, cost_dots, crossing_lines, way_dots
-from pages.torch_compile.speedups import KINDS, Bought, place
+from pages.torch_compile.speedups import KINDS, CompileSpeedup, place
 from pages.ui.card import Card, draw
-from pages.ui.chosen import picked
-from pages.ui.comparison import MOST_PLACES
+from pages.ui.chosen import select_one
+from pages.ui.comparison import MAX_PLACES
 from pages.ui.evidence import Found, of_cells, say
 from pages.ui.frame import Frame
-from pages.ui.marks import asked_of, failure_of, place_of
+from pages.ui.marks import failure_of, key_columns, place_of
 from pages.ui.pin import pin
 from runner.analysis.compare.speedups import Unpaired
 from runner.results import Measured
 from runner.schema import TABLES
 
 
-def draw_ways(frame: Frame, items: Sequence[Bought], left_out: Sequence[Unpaired[Measured]], *, words: str) -> None:
+def draw_ways(
+    frame: Frame, items: Sequence[CompileSpeedup], left_out: Sequence[Unpaired[Measured]], *, words: str
+) -> None:
     """Every way of compiling as a dot on its cell's line."""
     dots = [
         WayDot(place=place(frame, item), backend=item.variant, cell_id=str(item.step.other.cell_id),
@@ -34,7 +36,7 @@ def draw_ways(frame: Frame, items: Sequence[Bought], left_out: Sequence[Unpaired
         for item in left_out
         if item.kind == "failed" and item.cell.status != "skipped"
     ]  # fmt: skip
-    shown = set(list(dict.fromkeys(dot.place for dot in dots))[:MOST_PLACES])
+    shown = set(list(dict.fromkeys(dot.place for dot in dots))[:MAX_PLACES])
     draw(
         frame,
         Card(
@@ -52,7 +54,7 @@ def draw_ways(frame: Frame, items: Sequence[Bought], left_out: Sequence[Unpaired
     )
 
 
-def draw_costs(frame: Frame, items: Sequence[Bought]) -> None:
+def draw_costs(frame: Frame, items: Sequence[CompileSpeedup]) -> None:
     """Compile seconds, cold and warm, and what the compiler made of the model."""
     dots = [
         CostDot(place=_place(frame, item), backend=item.variant, kind=kind, value=seconds)
@@ -63,7 +65,7 @@ def draw_costs(frame: Frame, items: Sequence[Bought]) -> None:
         return
     words = graph_answer(items)
     st.header("What does compiling cost?", anchor="cost")
-    say(frame, words, of_bought(frame, items), key="compile-seconds")
+    say(frame, words, evidence_of_speedups(frame, items), key="compile-seconds")
     _dots_card(
         frame,
         items,
@@ -78,7 +80,7 @@ def draw_costs(frame: Frame, items: Sequence[Bought]) -> None:
     )
 
 
-def draw_paid(frame: Frame, items: Sequence[Bought]) -> None:
+def draw_paid(frame: Frame, items: Sequence[CompileSpeedup]) -> None:
     """After how many steps: all cells, and one cell's lines."""
     known = [item for item in items if next(item.kinds(), None)]
     if not known:
@@ -92,7 +94,7 @@ def draw_paid(frame: Frame, items: Sequence[Bought]) -> None:
         for kind, _, paid in item.kinds()
     ]
     words = when_answer(known)
-    say(frame, words, of_bought(frame, known), key="paid-after")
+    say(frame, words, evidence_of_speedups(frame, known), key="paid-after")
     _dots_card(
         frame,
         known,
@@ -108,10 +110,10 @@ def draw_paid(frame: Frame, items: Sequence[Bought]) -> None:
     _crossing(frame, known)
 
 
-def _crossing(frame: Frame, known: Sequence[Bought]) -> None:
+def _crossing(frame: Frame, known: Sequence[CompileSpeedup]) -> None:
     names = {f"{name_of(frame, item)}, {item.variant}": item for item in known}
     default = max(names, key=lambda name: names[name].step.ratio)
-    item = names[picked("compiled-cell", "Cell", list(names), default=default)]
+    item = names[select_one("compiled-cell", "Cell", list(names), default=default)]
     step_ms = [side.times["step"].median_ms for side in (item.step.base, item.step.other)]
     lines = [CumulatedLine(name="eager", backend="eager", start_s=0.0, step_ms=step_ms[0])]
     lines += [
@@ -127,7 +129,7 @@ def _crossing(frame: Frame, known: Sequence[Bought]) -> None:
             key="crossing",
             title="Where the lines cross",
             answer=words,
-            evidence=[of_bought(frame, [item])],
+            evidence=[evidence_of_speedups(frame, [item])],
             alt=f"Time since the start over steps, eager and compiled. {words}",
             rows=[_row(frame, item)],
             cells=_cells([item]),
@@ -136,14 +138,16 @@ def _crossing(frame: Frame, known: Sequence[Bought]) -> None:
     )
 
 
-def of_bought(frame: Frame, items: Sequence[Bought]) -> Found | None:
+def evidence_of_speedups(frame: Frame, items: Sequence[CompileSpeedup]) -> Found | None:
     """The rows of both sides of these pairs."""
     return of_cells(frame, [side for item in items for side in (item.step.base, item.step.other)])
 
 
-def _dots_card(frame: Frame, items: Sequence[Bought], dots: Sequence[CostDot], card: Card, *, unit: Unit) -> None:
+def _dots_card(
+    frame: Frame, items: Sequence[CompileSpeedup], dots: Sequence[CostDot], card: Card, *, unit: Unit
+) -> None:
     places = list(dict.fromkeys(dot.place for dot in dots))
-    shown = set(places[:MOST_PLACES])
+    shown = set(places[:MAX_PLACES])
     whole = Card(
         key=card.key, title=card.title, note=card.note + _cut(len(places)), alt=card.alt,
         rows=[_row(frame, item) for item in items], cells=_cells(items),
@@ -155,30 +159,28 @@ def _failure(item: Unpaired[Measured]) -> str:
     return failure_of(item.cell) if item.cell.status != "ok" else "eager has no result"
 
 
-def _place(frame: Frame, item: Bought) -> str:
+def _place(frame: Frame, item: CompileSpeedup) -> str:
     first, *rest = place(frame, item).split("<br>")
     return f"{first}<br>{' · '.join([*rest, item.variant])}"
 
 
 def _cut(places: int) -> str:
     return (
-        f" The first {MOST_PLACES} of {places} cells are drawn: filter, or see the table."
-        if places > MOST_PLACES
-        else ""
+        f" The first {MAX_PLACES} of {places} cells are drawn: filter, or see the table." if places > MAX_PLACES else ""
     )
 
 
-def _cells(items: Sequence[Bought]) -> list[Any]:
+def _cells(items: Sequence[CompileSpeedup]) -> list[Any]:
     return [side.cell for item in items for side in (item.step.base, item.step.other)]
 
 
-def _row(frame: Frame, item: Bought) -> dict[str, Any]:
+def _row(frame: Frame, item: CompileSpeedup) -> dict[str, Any]:
     """Everything that is known of one pair, as a table's row."""
     steps, cost, base = TABLES["steps"], item.cost, item.step.base
     titles: dict[Kind, str] = {"cold": "cold", "warm": "warm", "as found": "as found"}
     known = {kind: (seconds, paid) for kind, seconds, paid in item.kinds()}
     return {
-        **asked_of(frame, item.step.other.cell),
+        **key_columns(frame, item.step.other.cell),
         "Eager step (ms)": base.times["step"].median_ms,
         "Step (ms)": item.step.other.times["step"].median_ms,
         "Speedup (×)": item.step.ratio,

@@ -17,7 +17,7 @@ import plotly.graph_objects as go
 from pages.figures.colors import FAINT, FAINTER, FAMILIES, QUIET, RED, color_of
 from pages.figures.frame import interval, layout, log_ticks
 from pages.figures.ratios import left_end, ratio_axis
-from pages.figures.rows import chart_pixels, folded, row_pixels
+from pages.figures.rows import chart_pixels, row_pixels, wrap_label
 from runner.formats import format_number
 
 #: With what the compiler's cache was filled: nothing, this very cell, whatever earlier cells had left.
@@ -108,7 +108,9 @@ def way_dots(rows: Sequence[WayDot]) -> go.Figure:
             cliponaxis=False,
         )
     figure.add_vline(x=1, line={"color": FAINT, "width": 2})
-    row = max(row_pixels([folded(place) for place in places], least=36), 14 * max(map(len, beside.values()), default=1))
+    row = max(
+        row_pixels([wrap_label(place) for place in places], least=36), 14 * max(map(len, beside.values()), default=1)
+    )
     height = chart_pixels(len(places), row=row, entries=len(backends), squeezed=row)
     figure.update_layout(**layout(height=max(220, height), state="ways"))
     figure.update_xaxes(**axis, title="Speedup of the step (×, log)")
@@ -147,7 +149,7 @@ def cost_dots(rows: Sequence[CostDot], *, unit: Unit) -> go.Figure:
         text=["never  " if row.low is None or math.isinf(row.low) else "undecided  " for row in lost.values()],
         textposition="middle left", textfont={"color": RED, "size": 13}, hoverinfo="skip",
     )  # fmt: skip
-    row = row_pixels([folded(place) for place in places], least=46)
+    row = row_pixels([wrap_label(place) for place in places], least=46)
     height = chart_pixels(len(places), row=row, entries=len({dot.kind for dot in done}), squeezed=row)
     figure.update_layout(**layout(height=max(230, height), state=f"cost-{unit}"))
     ticks = log_ticks(10 ** span[0], 10 ** span[1], most=6)
@@ -245,7 +247,7 @@ _UNITS = ((7200.0, 3600.0, "h"), (180.0, 60.0, "min"), (0.0, 1.0, "s"))
 
 def _place_axis(figure: go.Figure, places: Sequence[str]) -> None:
     figure.update_yaxes(
-        tickvals=list(range(len(places))), ticktext=[folded(place) for place in places],
+        tickvals=list(range(len(places))), ticktext=[wrap_label(place) for place in places],
         range=[len(places) - 0.4, -0.6], automargin=True, gridcolor=FAINTER, zeroline=False, showgrid=True,
     )  # fmt: skip
 

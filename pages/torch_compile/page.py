@@ -3,10 +3,10 @@
 import streamlit as st
 
 from pages.torch_compile.answers import answer
-from pages.torch_compile.cards import draw_costs, draw_paid, draw_ways, of_bought
-from pages.torch_compile.speedups import BASELINE, bought, ways
+from pages.torch_compile.cards import draw_costs, draw_paid, draw_ways, evidence_of_speedups
+from pages.torch_compile.speedups import BASELINE, load_speedups, ways
 from pages.ui.answers import speedup_answer
-from pages.ui.comparison import choose_variant, comparison, draw_dots, list_left_out, unpaired
+from pages.ui.comparison import choose_variant, comparison, draw_dots, explain_unpaired, list_left_out
 from pages.ui.evidence import of_pairs, say
 from pages.ui.frame import Answer, Frame, Page
 from pages.ui.samples import draw_samples
@@ -17,16 +17,16 @@ from pages.ui.trust import draw_trust
 def page(frame: Frame) -> None:
     st.title("What does torch.compile buy, and when has it paid for itself?", anchor=False)
     names = ways(frame)
-    items, left_out = bought(frame, names)
+    items, left_out = load_speedups(frame, names)
     if not items:
         no_rows(
-            unpaired(frame, left_out, axis="backend", baseline=BASELINE),
+            explain_unpaired(frame, left_out, axis="backend", baseline=BASELINE),
             "Measure it: `python -m runner sweep --experiment compile --backends eager,compiled`.",
         )
         return
     words = answer(frame, items)
     cells = [side for item in items for side in (item.step.base, item.step.other)]
-    say(frame, words, of_bought(frame, items))
+    say(frame, words, evidence_of_speedups(frame, items))
     draw_ways(frame, items, left_out, words=words)
     draw_costs(frame, items)
     draw_paid(frame, items)
@@ -52,10 +52,10 @@ def _phases(frame: Frame, names: list[str]) -> None:
 
 def headline(frame: Frame) -> Answer:
     """The page's answer."""
-    items, left_out = bought(frame, ways(frame))
+    items, left_out = load_speedups(frame, ways(frame))
     if not items:
-        return unpaired(frame, left_out, axis="backend", baseline=BASELINE), None
-    return answer(frame, items), of_bought(frame, items)
+        return explain_unpaired(frame, left_out, axis="backend", baseline=BASELINE), None
+    return answer(frame, items), evidence_of_speedups(frame, items)
 
 
 PAGE = Page(title="torch.compile", address="torch-compile", icon=":material/bolt:", draw=page, headline=headline)

@@ -22,7 +22,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bought:
+class CompileSpeedup:
     """The whole step of one cell, eager over `variant`, and what compiling it cost; no cost where nothing compiles."""
 
     variant: str
@@ -52,7 +52,7 @@ def ways(frame: Frame) -> list[str]:
     return sorted(variants(frame, "backend", baseline=BASELINE), key=lambda name: (name == "cuda-graphs", name))
 
 
-def bought(frame: Frame, names: Sequence[str]) -> tuple[list[Bought], list[Unpaired[Measured]]]:
+def load_speedups(frame: Frame, names: Sequence[str]) -> tuple[list[CompileSpeedup], list[Unpaired[Measured]]]:
     """Every pair of a way with eager that the filters leave, cell by cell, and what has no pair."""
     free = replace(frame.selection, backends=())
     known = frame.ask(compile_costs, free.broad())
@@ -62,7 +62,7 @@ def bought(frame: Frame, names: Sequence[str]) -> tuple[list[Bought], list[Unpai
         compared = comparison(frame, "backend", baseline=BASELINE, variant=variant)
         left_out += compared.left_out
         found += [
-            Bought(
+            CompileSpeedup(
                 variant=variant,
                 step=pair,
                 cost=costs.get(question(pair.other.machine, pair.other.torch, pair.other.cell)),
@@ -75,6 +75,6 @@ def bought(frame: Frame, names: Sequence[str]) -> tuple[list[Bought], list[Unpai
     return sorted(found, key=lambda item: (cells.index(item.step.base.cell_id), order[id(item.step.base)])), left_out
 
 
-def place(frame: Frame, item: Bought) -> str:
+def place(frame: Frame, item: CompileSpeedup) -> str:
     """The cell of a pair as charts name it."""
     return place_of(frame, item.step.named.cell, beside="backend")

@@ -9,7 +9,7 @@ import streamlit as st
 
 from pages.training_step.figures import WarmupStep, warmup_steps
 from pages.ui.card import Card, draw
-from pages.ui.chosen import picked
+from pages.ui.chosen import select_one
 from pages.ui.evidence import of_details, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
@@ -37,7 +37,7 @@ def draw_warmup(frame: Frame) -> None:
         return
     family = next(iter(families))
     if len(families) > 1:
-        family = picked("ablation", "Cell measured after several warm-up counts", list(families))
+        family = select_one("ablation", "Cell measured after several warm-up counts", list(families))
     rows = families[family]
     dots = [
         WarmupStep(warmup=row.cell.warmup_steps, step=row.step, is_warmup=row.is_warmup, step_ms=row.step_ms)

@@ -29,7 +29,7 @@ CONFIG = {
     "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
 }
 #: More commands than these scroll, in a box of this height (px).
-_MOST_SHOWN, _TALL = 4, 300
+_MAX_SHOWN, _TALL = 4, 300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,5 +117,5 @@ def _share(frame: Frame, card: Card, *, has_chart: bool) -> None:
         st.caption(
             restrict("Measure these rows again" + (", one command after the other" if len(commands) > 1 else ""))
         )
-        with st.container(height=_TALL if len(commands) > _MOST_SHOWN else "content", border=False):
+        with st.container(height=_TALL if len(commands) > _MAX_SHOWN else "content", border=False):
             st.code("\n\n".join(commands), language="bash", wrap_lines=True)

@@ -1,10 +1,10 @@
 """Choosers whose value lives in the URL; a value of the link that is not there is reported instead of dropped.
 
     mode = chosen("peak-mode", "Mode", ["train", "inference"], default="train")      # buttons
-    cell = picked("parts-of", "Cell", names)                                         # a box
+    cell = select_one("parts-of", "Cell", names)                                         # a box
 
-A widget of another kind calls `report_gone` before it is drawn and has `on_change=heard, args=(key,)`. What is gone is
-said above the page (`gone`) until the reader chooses something else there, or leaves the page.
+A widget of another kind calls `report_missing` before it is drawn and has `on_change=mark_chosen, args=(key,)`. What is
+missing is said above the page (`missing_choices`) until the reader chooses something else there, or leaves the page.
 """
 
 from collections import Counter
@@ -27,16 +27,16 @@ def chosen(key: str, label: str, options: Sequence[str], *, default: str | None 
     """One of `options`, which must not be empty: buttons, or a box where they would not stand in one line or where
     Markdown, which buttons show and boxes do not, would take something in them for its own."""
     if sum(map(len, options)) + _FRAME * len(options) > _LINE or not all(map(is_plain, options)):
-        return picked(key, label, options, default=default)
+        return select_one(key, label, options, default=default)
     start = _start(key, label, options, default)
     value = st.segmented_control(
-        label, options, default=start, required=True, key=key, bind="query-params", wrap=True, on_change=heard,
+        label, options, default=start, required=True, key=key, bind="query-params", wrap=True, on_change=mark_chosen,
         args=(key,),
     )  # fmt: skip
     return value or start
 
 
-def picked(
+def select_one(
     key: str,
     label: str,
     options: Sequence[str],
@@ -48,15 +48,21 @@ def picked(
     """One of `options`, which must not be empty, from a box. Of those `known`, that they are not there is not said."""
     start = _start(key, label, options, default, known)
     value = st.selectbox(
-        label, options, index=list(options).index(start), key=key, bind="query-params", width=width, on_change=heard,
+        label,
+        options,
+        index=list(options).index(start),
+        key=key,
+        bind="query-params",
+        width=width,
+        on_change=mark_chosen,
         args=(key,),
-    )  # fmt: skip
+    )
     return value or start
 
 
 def _start(key: str, label: str, options: Sequence[str], default: str | None, known: Sequence[str] = ()) -> str:
     """What is chosen unless the reader or the link says otherwise; a choice that is no longer there is forgotten."""
-    report_gone(key, label, (*options, *known))
+    report_missing(key, label, (*options, *known))
     start = default if default is not None and default in options else options[0]
     if st.session_state.get(key, start) not in options:
         del st.session_state[key]
@@ -76,7 +82,7 @@ def rows_of(frame: Frame) -> Selection:
 # ------------------------------------------------------------------------------------------- what a link asks in vain
 
 
-def report_gone(key: str, label: str, options: Collection[str]) -> None:
+def report_missing(key: str, label: str, options: Collection[str]) -> None:
     """Keep in mind which values that the URL asks for are not among `options`: Streamlit drops them from it."""
     notes = _notes()
     if asked := [value for value in st.query_params.get_all(key) if value]:
@@ -85,17 +91,17 @@ def report_gone(key: str, label: str, options: Collection[str]) -> None:
     notes[key] = (label, [value for value in asked if value not in options])
 
 
-def heard(key: str) -> None:
+def mark_chosen(key: str) -> None:
     """The reader has chosen something else."""
     _notes().pop(key, None)
 
 
-def gone() -> list[tuple[str, list[str]]]:
+def missing_choices() -> list[tuple[str, list[str]]]:
     """What the link asked for in vain: the label of each chooser, and the values."""
     return [(label, values) for label, values in _notes().values() if values]
 
 
-def forget_gone() -> None:
+def forget_missing() -> None:
     """The reader has understood, or has gone to another page."""
     st.session_state.pop(_NOTES, None)
 

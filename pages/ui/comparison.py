@@ -20,10 +20,10 @@ from pages.ui.pin import pin
 from runner.analysis.compare.speedups import Axis, Speedups, Unpaired, compare
 from runner.results import Measured
 from runner.store.queries.selection import Selection
-from runner.store.queries.steps import measured, samples_by_round
+from runner.store.queries.steps import load_steps, samples_by_round
 
 #: More pairs than these are not one picture any more, and Plotly would need seconds.
-MOST_PLACES = 24
+MAX_PLACES = 24
 
 
 def variants(frame: Frame, axis: Axis, *, baseline: str) -> list[str]:
@@ -44,7 +44,7 @@ def comparison(frame: Frame, axis: Axis, *, baseline: str, variant: str) -> Spee
     )
 
 
-def unpaired(frame: Frame, left_out: Sequence[Unpaired[Measured]], *, axis: Axis, baseline: str) -> str:
+def explain_unpaired(frame: Frame, left_out: Sequence[Unpaired[Measured]], *, axis: Axis, baseline: str) -> str:
     """Why there is no pair with the baseline: nothing else has rows, or what has them has no partner or no result."""
     free = replace(frame.selection, precisions=()) if axis == "precision" else replace(frame.selection, backends=())
     values = dict.fromkeys(getattr(cell.cell, axis) for cell in replace(frame, selection=free).measured())
@@ -60,7 +60,7 @@ def _compare(
     path: Path, selection: Selection, axis: Axis, baseline: str, variant: str, state: str
 ) -> Speedups[Measured]:
     """The rows are read once for all variants."""
-    cells, samples = cached(path, state, measured, selection), cached(path, state, samples_by_round, selection)
+    cells, samples = cached(path, state, load_steps, selection), cached(path, state, samples_by_round, selection)
     return compare(cells, samples, axis=axis, baseline=baseline, variant=variant)
 
 
@@ -69,14 +69,12 @@ def draw_dots(frame: Frame, compared: Speedups[Measured], *, axis: Axis, variant
     dots = marks.speedup_dots_of(frame, compared, axis=axis)
     if not dots:
         return
-    drawn = set(list(dict.fromkeys(dot.place for dot in dots))[:MOST_PLACES])
+    drawn = set(list(dict.fromkeys(dot.place for dot in dots))[:MAX_PLACES])
     dots = [dot for dot in dots if dot.place in drawn]
     pairs = len({id(found.base) for found in compared.speedups}) + sum(
         item.kind == "failed" for item in compared.left_out
     )
-    cut = (
-        f" The first {MOST_PLACES} of {pairs} pairs are drawn: filter, or see the table." if pairs > MOST_PLACES else ""
-    )
+    cut = f" The first {MAX_PLACES} of {pairs} pairs are drawn: filter, or see the table." if pairs > MAX_PLACES else ""
     draw(
         frame,
         Card(
@@ -100,7 +98,7 @@ def list_left_out(frame: Frame, compared: Speedups[Measured], *, axis: Axis) -> 
     title = f"Left out: {len(compared.left_out)} without a partner or a result"
     expander = st.expander(restrict(title), key=f"left-out-{axis}", on_change="rerun")
     if expander.open:
-        rows = [{**marks.asked_of(frame, item.cell.cell), "Why": item.reason} for item in compared.left_out]
+        rows = [{**marks.key_columns(frame, item.cell.cell), "Why": item.reason} for item in compared.left_out]
         expander.dataframe(rows, hide_index=True)
 
 

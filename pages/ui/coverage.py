@@ -14,7 +14,7 @@ import streamlit as st
 from pages.figures.coverage import CoverageTile, coverage_grid
 from pages.ui.card import Card, draw
 from pages.ui.frame import Frame
-from pages.ui.grid import Place, missing, places
+from pages.ui.grid import GridPlace, missing, places
 from pages.ui.markdown import restrict
 from pages.ui.states import no_rows
 from runner.formats import format_bytes
@@ -25,7 +25,7 @@ from runner.store.queries.selection import Shape
 
 Held = Measured | Attended | Peak | KernelTrace
 #: More commands than these are not read.
-_MOST_COMMANDS = 4
+_MAX_COMMANDS = 4
 
 
 def draw_coverage(frame: Frame) -> None:
@@ -132,7 +132,7 @@ def _shown(cell: Any) -> tuple[float | None, str]:
     return (time.median_ms if time else None), ""
 
 
-def _place_tile(place: Place) -> CoverageTile:
+def _place_tile(place: GridPlace) -> CoverageTile:
     ended = [cell.status for cell in place.cells if cell.status != "ok"]
     median_ms, value = _shown(place.cells[0])
     return CoverageTile(
@@ -146,7 +146,7 @@ def _place_tile(place: Place) -> CoverageTile:
     )
 
 
-def _place_row(place: Place) -> dict[str, Any]:
+def _place_row(place: GridPlace) -> dict[str, Any]:
     median_ms, value = _shown(place.cells[0])
     shown = {"Median (ms)": median_ms} if not value else {"Peak": value}
     return {
@@ -169,7 +169,7 @@ def _list_missing(frame: Frame, gaps: Sequence[Cell]) -> None:
     if not gaps:
         return
     found = sweep_commands(gaps, fresh=False)
-    first = f" The first {_MOST_COMMANDS} of {len(found)}:" if len(found) > _MOST_COMMANDS else ""
+    first = f" The first {_MAX_COMMANDS} of {len(found)}:" if len(found) > _MAX_COMMANDS else ""
     words = f"{_never(frame, gaps)}. To measure {'it' if len(gaps) == 1 else 'them'}, and nothing else:{first}"
     st.caption(restrict(words))
-    st.code("\n\n".join(found[:_MOST_COMMANDS]), language="bash", wrap_lines=True)
+    st.code("\n\n".join(found[:_MAX_COMMANDS]), language="bash", wrap_lines=True)

@@ -26,7 +26,7 @@ from runner.schema import Row, RunRow, table_of
 from runner.store.queries import details, evidence
 from runner.store.queries.console import Answer
 from runner.store.queries.details import Kind
-from runner.store.queries.evidence import MOST_ROWS, Evidence, Scope
+from runner.store.queries.evidence import MAX_ROWS, Evidence, Scope
 
 #: What opens a sentence, as a mark at its end: `page.css` shows the words beside the pointer.
 WHY = "How do we know?"
@@ -39,7 +39,7 @@ Drawn = Callable[[str], object]
 Among = Literal["own", "latest", "all"]
 
 
-class Answered(Protocol):
+class CellRow(Protocol):
     """A row of any query whose rows are cells."""
 
     @property
@@ -85,7 +85,7 @@ def _box(key: str) -> str:
     return f"_why-{key}"
 
 
-def of_cells(frame: Frame, cells: Sequence[Answered], *, among: Among = "own", run: UUID | None = None) -> Found | None:
+def of_cells(frame: Frame, cells: Sequence[CellRow], *, among: Among = "own", run: UUID | None = None) -> Found | None:
     """The rows of these cells, all of one table; None of no cells, and imported traces are none. They are among those
     of the sidebar's machine and run, of `run` instead where it is given, the latest of any machine, or all that were
     ever measured."""
@@ -165,7 +165,7 @@ def _show(frame: Frame, found: Evidence, *, key: str) -> None:
 
 def of_answer(query: str, answer: Answer) -> Found:
     """What a reader's own query brought back."""
-    columns, shown = columns_of(answer), answer.rows[:MOST_ROWS]
+    columns, shown = columns_of(answer), answer.rows[:MAX_ROWS]
     return lambda: Evidence(about="the query above", sql=query, columns=tuple(columns), rows=shown)
 
 
@@ -185,7 +185,7 @@ def _table(found: Evidence) -> pd.DataFrame:
 
 def _summary(found: Evidence) -> str:
     """How many of the table's rows speak here."""
-    cut = f" The first {MOST_ROWS:,} lines are shown." if len(found.rows) == MOST_ROWS else ""
+    cut = f" The first {MAX_ROWS:,} lines are shown." if len(found.rows) == MAX_ROWS else ""
     if found.cells is None or found.total is None:
         return f"**Every row of the file was there to be read**: no filter of the sidebar applies.{cut}"
     others = sum(rows for _, rows in found.left_out)

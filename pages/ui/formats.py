@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 #: Letters of a text that a table on a page shows: a browser freezes over a cell of a million.
-MOST_LETTERS = 1_000
+MAX_LETTERS = 1_000
 #: What a formula begins with, for one spreadsheet or another.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 Rows = Sequence[dict[str, Any]] | pd.DataFrame
@@ -34,12 +34,12 @@ def shorten(frame: pd.DataFrame) -> pd.DataFrame:
         if pd.api.types.is_numeric_dtype(values) or not any(map(_is_long, values)):
             continue
         cut = frame.copy(deep=False) if cut is frame else cut
-        cut[name] = [f"{value[: MOST_LETTERS - 1]}…" if _is_long(value) else value for value in values]
+        cut[name] = [f"{value[: MAX_LETTERS - 1]}…" if _is_long(value) else value for value in values]
     return cut
 
 
 def _is_long(value: Any) -> bool:
-    return isinstance(value, str) and len(value) > MOST_LETTERS
+    return isinstance(value, str) and len(value) > MAX_LETTERS
 
 
 def csv(rows: Rows) -> str:

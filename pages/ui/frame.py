@@ -21,7 +21,7 @@ from runner.schema import TABLES, StepCell
 from runner.schema.sizes import shape_name
 from runner.store.queries.overview import Contents
 from runner.store.queries.selection import Selection, Shape
-from runner.store.queries.steps import measured
+from runner.store.queries.steps import load_steps
 
 T = TypeVar("T")
 #: A page's answer in a sentence, and what brings the rows behind it (`pages.ui.evidence`), if anything does.
@@ -53,7 +53,7 @@ class Frame:
 
     def measured(self) -> list[Measured]:
         """The selected cells. The file is asked once for all filters, so that a change of filter costs no query."""
-        return [row for row in self.ask(measured, self.selection.broad()) if self.selection.holds(row.cell)]
+        return [row for row in self.ask(load_steps, self.selection.broad()) if self.selection.holds(row.cell)]
 
     @property
     def where(self) -> str:

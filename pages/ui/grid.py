@@ -23,7 +23,7 @@ _BARE = (*_LEAD, "mode", "attention")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class GridPlace:
     """One place: the block and the row by name, the length, and the cells that stand there."""
 
     block: str
@@ -37,7 +37,7 @@ def column_of(cell: Cell) -> str:
     return "context" if isinstance(cell, Shape) else "seq_len"
 
 
-def places(cells: Sequence[Any]) -> list[Place]:
+def places(cells: Sequence[Any]) -> list[GridPlace]:
     """Every place that holds a cell, blocks and rows in the order of the cells. `cells` are rows of queries."""
     asked = [item.cell for item in cells]
     names, blocks = _row_names(asked), _blocks(asked)
@@ -45,7 +45,7 @@ def places(cells: Sequence[Any]) -> list[Place]:
     for item in cells:
         place = (blocks[_block(item.cell)], _row(item.cell, names), getattr(item.cell, column_of(item.cell)))
         found.setdefault(place, []).append(item)
-    return [Place(block=b, row=r, column=c, cells=tuple(held)) for (b, r, c), held in found.items()]
+    return [GridPlace(block=b, row=r, column=c, cells=tuple(held)) for (b, r, c), held in found.items()]
 
 
 def _row_names(asked: Sequence[Cell]) -> list[str]:

@@ -48,7 +48,7 @@ def phase_bars_of(frame: Frame, cells: Sequence[Measured]) -> list[PhaseBar]:
     return bars
 
 
-def asked_of(frame: Frame, cell: StepCell) -> dict[str, Any]:
+def key_columns(frame: Frame, cell: StepCell) -> dict[str, Any]:
     """What was asked for, as a table's first columns."""
     names = ("context", "precision", "backend")
     return {"Size": frame.size_of(cell), **{TABLES["steps"].column(name).title: getattr(cell, name) for name in names}}
@@ -59,7 +59,7 @@ def phase_table(frame: Frame, cells: Sequence[Measured]) -> list[dict[str, Any]]
     timings, steps = TABLES["timings"], TABLES["steps"]
     rows = []
     for cell in cells:
-        start = asked_of(frame, cell.cell)
+        start = key_columns(frame, cell.cell)
         for phase, time in cell.times.items():
             numbers = {
                 timings.column(name).title: getattr(time, name)

@@ -4,7 +4,7 @@
 
 `data` is the file's edition, `held` how many cells it had of each kind, `said` the page's answer, compressed. What has
 changed since, `pages.ui.since` says. Widgets whose value is no part of a link have a key that begins with an
-underscore. Limits: at most `MOST_CHARACTERS`, for which the answer is cut, unless the choices alone are longer.
+underscore. Limits: at most `MAX_CHARACTERS`, for which the answer is cut, unless the choices alone are longer.
 """
 
 import base64
@@ -17,15 +17,15 @@ from urllib.parse import urlencode, urlsplit
 import streamlit as st
 
 from pages.ui import zoom
-from pages.ui.chosen import forget_gone
+from pages.ui.chosen import forget_missing
 from pages.ui.filters import FILTERS
 from pages.ui.frame import Frame
 from pages.ui.markdown import plain
-from runner.store.queries.changes import Held
-from runner.store.queries.changes import held as held_now
+from runner.store.queries.changes import FileCounts
+from runner.store.queries.changes import load_counts as held_now
 
 #: What chats and trackers show and keep whole.
-MOST_CHARACTERS = 1_500
+MAX_CHARACTERS = 1_500
 #: What the link knows of the file and the page, which no widget holds.
 THEN = ("data", "held", "said")
 _LONGEST_SAID = 400
@@ -46,14 +46,14 @@ def link(frame: Frame, anchor: str) -> str:
     asked = st.query_params.to_dict()
     parameters = {name: st.query_params.get_all(name) for name in asked if name not in (*THEN, zoom.PARAMETER)}
     parameters |= choices()
-    if views := zoom.zoomed():
+    if views := zoom.read_zoom():
         parameters[zoom.PARAMETER] = views
     parameters["data"] = [frame.contents.edition]
-    parameters["held"] = [packed_counts(frame.ask(held_now))]
+    parameters["held"] = [pack_counts(frame.ask(held_now))]
     start, end = f"{st.context.url or ''}?{_encoded(parameters)}", f"#{anchor}" if anchor else ""
     for length in range(_LONGEST_SAID, 0, -40):
-        said = f"&said={packed(' '.join(frame.said), longest=length)}" if frame.said else ""
-        if len(start + said + end) <= MOST_CHARACTERS:
+        said = f"&said={pack_sentence(' '.join(frame.said), longest=length)}" if frame.said else ""
+        if len(start + said + end) <= MAX_CHARACTERS:
             return start + said + end
     return start + end
 
@@ -86,14 +86,14 @@ def forget_other_pages() -> None:
         for name in [name for name in st.session_state if isinstance(name, str) and _PARAMETER.fullmatch(name)]:
             if name not in FILTERS:
                 del st.session_state[name]
-        forget_gone()
+        forget_missing()
     st.session_state[_PAGE] = page
 
 
 # -------------------------------------------------------------------------------------- what a link knows of its moment
 
 
-def packed(sentence: str, *, longest: int) -> str:
+def pack_sentence(sentence: str, *, longest: int) -> str:
     """The sentence without its emphasis and escapes, cut to `longest` characters, in the letters of a URL."""
     text = cut(" ".join(plain(sentence).split()), longest=longest)
     squeezed = zlib.compressobj(9, zdict=_OFTEN.encode())
@@ -105,7 +105,7 @@ def cut(text: str, *, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 1].rsplit(" ", 1)[0] + CUT
 
 
-def unpacked(said: str) -> str | None:
+def unpack_sentence(said: str) -> str | None:
     """The sentence of a link; None where the link was damaged."""
     try:
         squeezed = base64.urlsafe_b64decode(said + "=" * (-len(said) % 4))
@@ -115,13 +115,13 @@ def unpacked(said: str) -> str | None:
     return " ".join(sentence.split())[:_LONGEST_SAID] or None
 
 
-def packed_counts(held: Held) -> str:
+def pack_counts(held: FileCounts) -> str:
     """`120steps.80attention.1763650000123`; the last number is when the last cell reached the file, in ms, else 0."""
     latest = int(held.latest.replace(tzinfo=UTC).timestamp() * 1000) if held.latest else 0
     return ".".join([*(f"{count}{name}" for name, count in held.cells.items()), str(latest)])
 
 
-def unpacked_counts(text: str) -> tuple[dict[str, int], int] | None:
+def unpack_counts(text: str) -> tuple[dict[str, int], int] | None:
     """The cells by table and the moment in ms; None where the link was damaged."""
     *cells, latest = text.split(".")
     found = [re.fullmatch(r"(\d{1,12})([a-z]+)", part) for part in cells]

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import streamlit as st
 
-from pages.ui.chosen import heard, report_gone
+from pages.ui.chosen import mark_chosen, report_missing
 from runner.results import Attended, Measured, Peak
 from runner.schema import Cell
 from runner.schema.titles import title
@@ -33,7 +33,7 @@ def choose(cells: Sequence[Pinned], *, elsewhere: Callable[[UUID], Pinned | None
         found = elsewhere(UUID(asked)) if _is_id(asked) else None
         if found is not None:
             known[asked] = found
-    report_gone(_PARAMETER, "Cell", known)
+    report_missing(_PARAMETER, "Cell", known)
     if asked and asked not in known:
         del st.query_params[_PARAMETER]
     st.session_state[_WIDGET] = asked if asked in known else None
@@ -50,7 +50,7 @@ def choose(cells: Sequence[Pinned], *, elsewhere: Callable[[UUID], Pinned | None
 
 
 def _chosen() -> None:
-    heard(_PARAMETER)
+    mark_chosen(_PARAMETER)
     if st.session_state[_WIDGET]:
         pin(st.session_state[_WIDGET])
     else:

@@ -14,13 +14,13 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from pages.figures.headings import heading
+from pages.figures.headings import format_heading
 from pages.ui.downloads import downloads
-from pages.ui.formats import MOST_LETTERS, shorten
+from pages.ui.formats import MAX_LETTERS, shorten
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, quoted, restrict
 from runner.errors import StepscopeError
-from runner.store.queries.console import MOST_ROWS, Answer, Question, asked
+from runner.store.queries.console import MAX_ROWS, Answer, RunningQuery, run_query
 
 _DONE = "_sql-done"
 #: A query that takes less shows no "Cancel".
@@ -63,7 +63,7 @@ def ask(frame: Frame, query: str) -> Answer | None:
 def _asked(frame: Frame, query: str) -> _Done:
     waiting = st.empty()
     try:
-        with asked(frame.path, query) as question:
+        with run_query(frame.path, query) as question:
             answer = question.answer(wait_s=_PATIENCE_S) or _waited_for(question, query, frame.state, waiting)
     except StepscopeError as error:
         return _Done(query=query, state=frame.state, refusal=str(error))
@@ -72,7 +72,7 @@ def _asked(frame: Frame, query: str) -> _Done:
     return _Done(query=query, state=frame.state, answer=answer)
 
 
-def _waited_for(question: Question, query: str, state: str, place: Any) -> Answer:
+def _waited_for(question: RunningQuery, query: str, state: str, place: Any) -> Answer:
     """Show how long it has taken, and "Cancel". Writing to the page is also where Streamlit ends this script when the
     reader does something else, which ends the query."""
 
@@ -115,7 +115,7 @@ def sentence(answer: Answer) -> str:
     rows, width = len(answer.rows), len(answer.columns)
     size = f"**{rows:,} {_plural(rows, 'row')}** of {width} {_plural(width, 'column')}"
     if answer.cut:
-        return f"The answer has more than {size}: it ends after {MOST_ROWS:,} rows or 20 MB of text."
+        return f"The answer has more than {size}: it ends after {MAX_ROWS:,} rows or 20 MB of text."
     return f"The answer has {size}."
 
 
@@ -123,7 +123,7 @@ def show(columns: dict[str, list[Any]], answer: Answer) -> None:
     """The rows as a table under headings with units, and as files under their own names."""
     rows = pd.DataFrame(columns)
     cut = shorten(rows)
-    config = {name: st.column_config.Column(heading(name), help=quoted(name)) for name in columns}
+    config = {name: st.column_config.Column(format_heading(name), help=quoted(name)) for name in columns}
     height = 38 + 35 * min(len(rows), 12)
     st.dataframe(
         cut, hide_index=True, column_config=config, height=height, key="_sql-rows", alt="The rows of the answer."
@@ -131,7 +131,7 @@ def show(columns: dict[str, list[Any]], answer: Answer) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         name = f"stepscope-sql-{time.strftime('%Y%m%d-%H%M%S')}"
         downloads(rows, name=name, key="_sql")
-        short = "" if cut is rows else f" Texts are shown up to {MOST_LETTERS:,} letters; the files hold them whole."
+        short = "" if cut is rows else f" Texts are shown up to {MAX_LETTERS:,} letters; the files hold them whole."
         st.caption(restrict(f"Worked out in {_duration(answer.seconds)}.{short}"))
 
 

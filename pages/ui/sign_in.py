@@ -1,7 +1,7 @@
 """Asks who the reader is before anything of the file is read, where the secrets configure sign-in.
 
     if closed := sign_in.closed():
-        closed()          # a page that says how to sign in, or that this reader may not
+        sign_in_page()    # a page that says how to sign in, or that this reader may not
 
 Without `[auth]` in `.streamlit/secrets.toml` everybody is admitted. With it, `st.login` brings the reader to the OpenID
 Connect provider and back to the link that was opened. `[readers] allow = ["ann@example.com", "@example.org"]` admits
@@ -27,7 +27,7 @@ _REMEMBER, _RETURN = (
 )
 
 
-def closed() -> Callable[[], None] | None:
+def sign_in_page() -> Callable[[], None] | None:
     """What is drawn instead of every page for a reader who is not admitted; None for one who is."""
     try:
         secrets = read_secrets()

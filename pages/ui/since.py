@@ -13,29 +13,29 @@ from datetime import UTC, datetime, timedelta
 import streamlit as st
 
 from pages.ui import permalink
-from pages.ui.chosen import forget_gone, gone
+from pages.ui.chosen import forget_missing, missing_choices
 from pages.ui.filters import run_name
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, plain, restrict
-from runner.store.queries.changes import held, runs_since
+from runner.store.queries.changes import load_counts, runs_since
 
 _SHOWN = "_choices of the link"
-_MOST_RUNS, _MOST_LETTERS = 3, 120
+_MAX_RUNS, _MAX_LETTERS = 3, 120
 
 
-def arrived(frame: Frame) -> Callable[[], None]:
+def announce_changes(frame: Frame) -> Callable[[], None]:
     """Keeps the place for the notice; what it returns fills it."""
     permalink.forget_other_pages()
     place = st.empty()
 
     def tell() -> None:
-        missing, changed = [_missing(label, values) for label, values in gone()], _changed(frame)
+        missing, changed = [_missing(label, values) for label, values in missing_choices()], _changed(frame)
         if not missing and not changed:
             return
         with place.container(gap="xsmall"):
             if missing:
                 st.warning(restrict("  \n".join(missing)), icon=":material/link_off:")
-                st.button("Understood", on_click=forget_gone, key="_understood gone", type="tertiary")
+                st.button("Understood", on_click=forget_missing, key="_understood gone", type="tertiary")
             if changed:
                 st.info(restrict("  \n".join(changed)), icon=":material/history:")
                 st.button("Understood", on_click=_forget, key="_understood since", type="tertiary")
@@ -49,7 +49,7 @@ def _missing(label: str, values: Sequence[str]) -> str:
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}…"
+    return text if len(text) <= _MAX_LETTERS else f"{text[:_MAX_LETTERS]}…"
 
 
 def _changed(frame: Frame) -> list[str]:
@@ -79,11 +79,11 @@ def _forget() -> None:
 
 def _rows(frame: Frame) -> str:
     """How many cells came or went, of which tables, in which runs."""
-    then = permalink.unpacked_counts(st.query_params.get("held", ""))
+    then = permalink.unpack_counts(st.query_params.get("held", ""))
     if then is None:
         return "This link was made when the file held other rows; the numbers below may differ from those it meant."
     before, moment = then
-    after = frame.ask(held).cells
+    after = frame.ask(load_counts).cells
     more = {name: after.get(name, 0) - before.get(name, 0) for name in {**before, **after}}
     gained = [f"{count:,} in {name}" for name, count in more.items() if count > 0]
     lost = [f"{-count:,} in {name}" for name, count in more.items() if count < 0]
@@ -103,14 +103,14 @@ def _of_runs(frame: Frame, moment_ms: int) -> str:
     runs = [literal(names[run]) for run in frame.ask(runs_since, moment.replace(tzinfo=None)) if run in names]
     if not runs:
         return ""
-    if len(runs) > _MOST_RUNS:
+    if len(runs) > _MAX_RUNS:
         return f", by {len(runs)} runs, the last of them {runs[-1]}"
     return f", by the run{'s' if len(runs) > 1 else ''} {', '.join(runs)}"
 
 
 def _answers(frame: Frame) -> list[str]:
     """The answer then and now. A link's text is a stranger's: it is shown as text and never as Markdown."""
-    then = permalink.unpacked(st.query_params.get("said", ""))
+    then = permalink.unpack_sentence(st.query_params.get("said", ""))
     if then is None or not frame.said:
         return []
     now = " ".join(plain(" ".join(frame.said)).split())

@@ -36,7 +36,7 @@ def explain(error: StoreError, path: Path) -> None:
         st.code("STEPSCOPE_DB=path/to/results.duckdb streamlit run app.py", language="bash", wrap_lines=True)
 
 
-def damaged(error: DatabaseDamaged) -> None:
+def explain_damage(error: DatabaseDamaged) -> None:
     """In place of the rest of a page that needs a table which cannot be read."""
     st.error(restrict(f"**{NEEDS_MORE}** {literal(str(error))}"), icon=":material/broken_image:")
 

@@ -17,11 +17,11 @@ from runner.analysis.audit.grades import Finding, Grade, grade
 from runner.results import Attended, Measured, Peak
 from runner.schema import table_of
 from runner.schema.titles import title
-from runner.store.queries.trust import audited
+from runner.store.queries.trust import load_findings
 
 Judged = Measured | Attended | Peak
 #: More cells than this are not read in full for one sentence.
-MOST = 200
+MAX_CELLS = 200
 _COLORS: dict[Grade, str] = {"A": "green", "B": "blue", "C": "orange", "D": "red"}
 
 
@@ -30,10 +30,10 @@ def draw_trust(frame: Frame, cells: Sequence[Judged]) -> None:
     shown = {cell.cell_id: cell for cell in cells if cell.status in ("ok", "oom")}
     if not shown:
         return
-    if len(shown) > MOST:
-        st.caption(f"Can these rows be trusted? Filter them to {MOST} or fewer to see their grades.")
+    if len(shown) > MAX_CELLS:
+        st.caption(f"Can these rows be trusted? Filter them to {MAX_CELLS} or fewer to see their grades.")
         return
-    said = frame.ask(audited, tuple(shown), table_of(next(iter(shown.values())).cell).name)
+    said = frame.ask(load_findings, tuple(shown), table_of(next(iter(shown.values())).cell).name)
     # A cell without a result has no grade, but may have something to say.
     findings = {cell_id: found for cell_id, found in said.items() if found or shown[cell_id].status == "ok"}
     if not findings:
@@ -57,7 +57,7 @@ def draw_trust(frame: Frame, cells: Sequence[Judged]) -> None:
 
 def draw_grade(frame: Frame, cell: Judged) -> None:
     """The grade of one cell and every sentence that led to it."""
-    found = frame.ask(audited, (cell.cell_id,), table_of(cell.cell).name).get(cell.cell_id, [])
+    found = frame.ask(load_findings, (cell.cell_id,), table_of(cell.cell).name).get(cell.cell_id, [])
     letter = grade(found)
     sentences = " ".join(literal(finding.sentence) for finding in found) or "The audit found nothing against this row."
     words = f":{_COLORS[letter]}-badge[Grade {letter}] {sentences}"

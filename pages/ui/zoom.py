@@ -1,8 +1,8 @@
 """Keeps what readers zoomed into while new rows arrive, and in the address, so that links show it.
 
     keep_zoom()                        # once a page, after it has been drawn
-    zoomed()                           # for a link
-    linked("timeline-left")            # what the address says of a card; None for nothing
+    read_zoom()                        # for a link
+    linked_zoom("timeline-left")         # what the address says of a card; None for nothing
 
     ?zoom=phases:x,0.5,3.25,y,-0.5,2   # a card, and the two ends of each axis that was zoomed, as Plotly counts
 
@@ -32,13 +32,13 @@ def keep_zoom() -> None:
     component(key=_KEY, height=1, default={PARAMETER: None}, on_zoom_change=lambda: None)
 
 
-def zoomed() -> list[str]:
+def read_zoom() -> list[str]:
     """What a link says of where the reader is: by the script, else by the address with which they came."""
     views = getattr(st.session_state.get(_KEY), PARAMETER, None)
     return _known(st.query_params.get_all(PARAMETER) if views is None else views)
 
 
-def linked(card: str) -> str | None:
+def linked_zoom(card: str) -> str | None:
     """What the address says of where the reader is in this card: a stranger's text, unless the script wrote it."""
     start = f"{card}:"
     found = [text for text in _known(st.query_params.get_all(PARAMETER)) if text.startswith(start)]

@@ -2,7 +2,7 @@
 
     >>> spacing(10.0, "fp16")
     0.0078125
-    >>> rounded(0.01, "fp16")
+    >>> round_to_format(0.01, "fp16")
     0.01000213623046875
 
 IEEE 754-2019, section 3.6 (binary16, binary32, binary64); bfloat16 is binary32 with 16 bits of significand cut off.
@@ -45,7 +45,7 @@ def spacing(value: float, name: FloatName) -> float:
     return 2.0 ** (max(exponent, form.lowest) - form.digits)
 
 
-def rounded(value: float, name: FloatName) -> float:
+def round_to_format(value: float, name: FloatName) -> float:
     """The number of the format nearest to `value`; infinite beyond the largest."""
     unit = spacing(value, name)
     found = round(value / unit) * unit

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from runner.analysis.costs import hardware, steps
-from runner.analysis.costs.activations import Device, kept_bytes, residual_stream_bytes, saved_bytes, weight_bytes
+from runner.analysis.costs.activations import Device, residual_stream_bytes, retained_bytes, saved_bytes, weight_bytes
 from runner.schema import PHASES, CeilingRow, KernelClass, KernelRow, ModelCell, Phase, ProfileRow
 
 Bound = Literal["compute", "memory", "launch", "unknown"]
@@ -34,17 +34,17 @@ MOVED = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
+class StepWork:
     """Operations of matrix products, and the fewest bytes through the device's memory."""
 
     flops: int
     moved_bytes: int
 
 
-def work(cell: ModelCell, *, device: Device) -> dict[Phase, Work]:
+def work(cell: ModelCell, *, device: Device) -> dict[Phase, StepWork]:
     """The work of each phase. Bytes: whatever outlives the kernel that makes it is written once and read once.
 
-    - forward: the weights that multiply are read; what backward needs is written (`kept_bytes`, autocast's copies
+    - forward: the weights that multiply are read; what backward needs is written (`retained_bytes`, autocast's copies
       included), without a backward pass the residual stream twice a block, written and read; logits are written;
     - loss: logits are read, their gradient is written;
     - backward: that gradient, the weights and what was kept are read; gradients are written; what the blocks keep after
@@ -53,26 +53,26 @@ def work(cell: ModelCell, *, device: Device) -> dict[Phase, Work]:
     """
     forward, logits = steps.forward_flops(cell).total, steps.logits_bytes(cell)
     weights = steps.matrix_parameters(cell) * weight_bytes(cell)
-    kept = kept_bytes(cell, device=device)
+    kept = retained_bytes(cell, device=device)
     saved = saved_bytes(cell, device=device)
     again = saved.layers * (saved.block - saved.weight_copies) if cell.checkpoint_blocks else 0
     written = 4 * cell.layers * residual_stream_bytes(cell) if cell.mode == "inference" else kept
-    of_phase: dict[Phase, Work] = {
-        "forward": Work(flops=forward, moved_bytes=weights + written + logits),
-        "loss": Work(flops=0, moved_bytes=2 * logits),
-        "backward": Work(
+    of_phase: dict[Phase, StepWork] = {
+        "forward": StepWork(flops=forward, moved_bytes=weights + written + logits),
+        "loss": StepWork(flops=0, moved_bytes=2 * logits),
+        "backward": StepWork(
             flops=2 * forward + steps.recomputed_flops(cell),
             moved_bytes=logits + weights + kept + 2 * again + steps.gradient_bytes(cell),
         ),
-        "optimizer": Work(flops=0, moved_bytes=ADAMW_MOVES * steps.parameter_bytes(cell)),
+        "optimizer": StepWork(flops=0, moved_bytes=ADAMW_MOVES * steps.parameter_bytes(cell)),
     }
     return {phase: of_phase[phase] for phase in PHASES[cell.mode]}
 
 
-def whole(phases: Iterable[Work]) -> Work:
+def whole(phases: Iterable[StepWork]) -> StepWork:
     """The phases of a step together."""
     found = list(phases)
-    return Work(flops=sum(part.flops for part in found), moved_bytes=sum(part.moved_bytes for part in found))
+    return StepWork(flops=sum(part.flops for part in found), moved_bytes=sum(part.moved_bytes for part in found))
 
 
 def intensity(cell: ModelCell, *, device: Device) -> float:
@@ -100,7 +100,7 @@ class Roof:
         """FLOP/s at this intensity."""
         return min(self.flops_per_s, operations_per_byte * self.bytes_per_s)
 
-    def seconds(self, part: Work) -> float:
+    def seconds(self, part: StepWork) -> float:
         """The least time: multiplying and moving at full rate, each hidden behind the other."""
         return max(part.flops / self.flops_per_s, part.moved_bytes / self.bytes_per_s)
 
@@ -126,14 +126,14 @@ def least_ms(cell: ModelCell, roof: Roof, *, device: Device) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class CeilingChange:
     """A ceiling that is not at a sweep's end what it was at its start; `share` is (end − start) / start."""
 
     name: str
     share: float
 
 
-def changes(ceilings: Iterable[CeilingRow]) -> list[Change]:
+def changes(ceilings: Iterable[CeilingRow]) -> list[CeilingChange]:
     """The ceilings of one run that moved by more than `MOVED` and by more than the doubt of both medians."""
     rows = list(ceilings)
     starts = {row.name: row for row in rows if row.moment == "start"}
@@ -143,7 +143,7 @@ def changes(ceilings: Iterable[CeilingRow]) -> list[Change]:
         before, after = (row.flops_per_s or row.bytes_per_s or 0.0 for row in (start, end))
         doubt = ((start.interval_share or 0.0) + (end.interval_share or 0.0)) / 2
         if before and abs(after / before - 1) > max(MOVED, doubt):
-            found.append(Change(name=end.name, share=after / before - 1))
+            found.append(CeilingChange(name=end.name, share=after / before - 1))
     return sorted(found, key=lambda change: change.share)
 
 

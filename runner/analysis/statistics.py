@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from runner.errors import UsageError
 
 #: Below this many samples even the interval from smallest to largest covers the median in less than 95% of cases.
-LEAST_SAMPLES = 6
+MIN_SAMPLES = 6
 RESAMPLES = 2_000
 SEED = 20_250_401
 
@@ -113,7 +113,7 @@ def ratio_interval(
         raise UsageError("One side of a ratio has no samples.", expected="at least one sample on each side")
     a, b = sides
     ratio = float(np.median(np.concatenate(a)) / np.median(np.concatenate(b)))
-    if min(sum(map(len, a)), sum(map(len, b))) < LEAST_SAMPLES:
+    if min(sum(map(len, a)), sum(map(len, b))) < MIN_SAMPLES:
         return Ratio(ratio=ratio, low=None, high=None)
     draws = _draws(tuple(map(len, a)), tuple(map(len, b)), resamples=resamples, seed=seed)
     low, high = np.quantile(_medians(a, draws[0]) / _medians(b, draws[1]), (0.025, 0.975))

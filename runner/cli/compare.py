@@ -14,23 +14,23 @@ from typing import get_args
 
 from rich.table import Table as Grid
 
-from runner.analysis.compare.environments import differences, in_a_sentence, in_short, uncommitted
+from runner.analysis.compare.environments import both_uncommitted, differences, in_a_sentence, in_short
 from runner.analysis.compare.verdict import ComparedPhase, Kind, Pair, Side, Verdict, lost, movers, regressions
-from runner.analysis.compare.verdict_words import RULE, amount, change, left_out_by_reason, sentence, short_titles
+from runner.analysis.compare.verdict_text import RULE, amount, change, left_out_by_reason, sentence, short_titles
 from runner.cli.terminal import Terminal
 from runner.errors import StepscopeError, UsageError
 from runner.schema.titles import title
-from runner.store.queries.compare import Comparison, Question, compared
+from runner.store.queries.compare import Comparison, ComparisonRequest, load_comparison
 from runner.store.queries.sides import OF_RUNS, sides
 
 FORMATS = ("text", "markdown")
 SPECS = "a run's id or its beginning, a label, or machine:…, commit:…, precision:…, backend:…, label:…, run:…"
 #: More lines than these are for the page.
-MOST_ROWS, MOST_NAMED = 40, 3
+MAX_ROWS, MAX_NAMED = 40, 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class CompareOptions:
     """What the command line said."""
 
     a: str
@@ -41,20 +41,20 @@ class Asked:
     threshold: float | None = None
 
 
-def compare(console: Terminal, asked: Asked, *, db: Path) -> int:
+def compare(console: Terminal, asked: CompareOptions, *, db: Path) -> int:
     """Print how B compares with A; returns 1 when a threshold is asked for and something is worse beyond it."""
     if asked.form not in FORMATS:
         raise UsageError(f"There is no format {asked.form!r}.", expected=" or ".join(FORMATS))
     if asked.phase not in get_args(ComparedPhase):
         raise UsageError(f"{asked.phase!r} is not compared.", expected=", ".join(get_args(ComparedPhase)))
     known = sides(db)
-    question = Question(
+    question = ComparisonRequest(
         a=resolve(asked.a, known),
         b=resolve(asked.b, known),
         within=tuple(resolve(text, {kind: known[kind] for kind in OF_RUNS}) for text in asked.within),
         phase=asked.phase,  # type: ignore[arg-type]  # one of its words, as has been checked
     )
-    found = compared(db, question)
+    found = load_comparison(db, question)
     if not found.verdicts:
         within = "".join(f" within {side.spec}" for side in question.within)
         neither = f"Neither {question.a.spec} nor {question.b.spec}"
@@ -110,7 +110,7 @@ def _listed(names: Sequence[str], *, most: int = 8) -> str:
 # ------------------------------------------------------------------------------------------------------------ printing
 
 
-def _print_text(console: Terminal, question: Question, found: Comparison) -> None:
+def _print_text(console: Terminal, question: ComparisonRequest, found: Comparison) -> None:
     say = console.say
     for line in _heading(question, found):
         say(line)
@@ -131,7 +131,7 @@ def _print_text(console: Terminal, question: Question, found: Comparison) -> Non
     say(RULE)
 
 
-def _print_markdown(console: Terminal, question: Question, found: Comparison) -> None:
+def _print_markdown(console: Terminal, question: ComparisonRequest, found: Comparison) -> None:
     def say(*lines: str) -> None:
         for line in (*lines, ""):
             console.say(line)
@@ -154,14 +154,14 @@ def _piped(row: Sequence[str]) -> str:
     return "| " + " | ".join(text.replace("|", r"\|") for text in row) + " |"
 
 
-def _heading(question: Question, found: Comparison) -> list[str]:
+def _heading(question: ComparisonRequest, found: Comparison) -> list[str]:
     """What A and B are, and in what their environments differ."""
     lines = [
         f"{name}: {side.kind} {side.title}, {in_short(runs)}"
         for name, side, runs in (("A", question.a, found.a_runs), ("B", question.b, found.b_runs))
     ]
     lines.append(in_a_sentence(differences(found.a_runs, found.b_runs)))
-    if uncommitted(found.a_runs, found.b_runs):
+    if both_uncommitted(found.a_runs, found.b_runs):
         lines.append("Both checkouts had uncommitted changes: the same commit may be different code.")
     return lines
 
@@ -169,7 +169,7 @@ def _heading(question: Question, found: Comparison) -> list[str]:
 def _rows(verdict: Verdict) -> tuple[list[str], list[list[str]]]:
     """What moved, the largest change first."""
     a, b = verdict.sides
-    moved = movers(verdict)[:MOST_ROWS]
+    moved = movers(verdict)[:MAX_ROWS]
     if not moved:
         return [], []
     shared, names = short_titles([pair.cell for pair in moved], without=(a.value, b.value))
@@ -191,7 +191,7 @@ def _interval(pair: Pair) -> str:
 
 
 def _unlisted(verdict: Verdict) -> list[str]:
-    more = len(movers(verdict)) - MOST_ROWS
+    more = len(movers(verdict)) - MAX_ROWS
     return [f"… and {more} more, which the page Compare lists."] if more > 0 else []
 
 
@@ -200,8 +200,8 @@ def _left_out(verdict: Verdict) -> list[str]:
     lines = []
     for reason in left_out_by_reason(verdict):
         cells = [item for item in verdict.left_out if item.reason == reason]
-        _, names = short_titles([item.cell for item in cells[:MOST_NAMED]])
-        more = f" and {len(cells) - MOST_NAMED} more" if len(cells) > MOST_NAMED else ""
+        _, names = short_titles([item.cell for item in cells[:MAX_NAMED]])
+        more = f" and {len(cells) - MAX_NAMED} more" if len(cells) > MAX_NAMED else ""
         lines.append(f"Left out, {reason}: {'; '.join(names)}{more}. {cells[0].detail}")
     return lines
 

@@ -25,7 +25,7 @@ from runner.sweep.prepare import Prepared
 def print_plan(console: Terminal, prepared: Prepared) -> None:
     """The cells of a sweep in the order of measuring, with what is predicted of each."""
     machine, memory = prepared.machine, prepared.machine["device_memory_bytes"]
-    grid = headed("cell", "round", "FLOPs a step", "peak memory", "time", "")
+    grid = new_grid("cell", "round", "FLOPs a step", "peak memory", "time", "")
     for item in prepared.cells:
         planned = item.planned
         done = prepared.done.get((planned.cell.key, planned.round))
@@ -94,21 +94,21 @@ def columns_markdown() -> str:
 
 
 def _presets() -> Grid:
-    grid = headed("preset", "what it measures")
+    grid = new_grid("preset", "what it measures")
     for preset in PRESETS.values():
         grid.add_row(preset.name, preset.doc)
     return grid
 
 
 def _experiments() -> Grid:
-    grid = headed("experiment", "question")
+    grid = new_grid("experiment", "question")
     for name, question in QUESTIONS.items():
         grid.add_row(name, question)
     return grid
 
 
 def _sizes() -> Grid:
-    grid = headed("size", "d_model", "d_ff", "layers", "heads", "vocabulary", "parameters")
+    grid = new_grid("size", "d_model", "d_ff", "layers", "heads", "vocabulary", "parameters")
     for found in SIZES.values():
         shape: dict[str, Any] = dict(found.numbers)
         cell = StepCell(**shape, context=1, mode="inference", precision="fp32")
@@ -120,7 +120,7 @@ def _sizes() -> Grid:
 
 def runs_grid(found: list[RunSummary]) -> Grid:
     """One line a run."""
-    grid = headed("run", "started (UTC)", "label", "preset", "device", "torch", "cells", "not ok")
+    grid = new_grid("run", "started (UTC)", "label", "preset", "device", "torch", "cells", "not ok")
     for run in found:
         started = f"{run.started_at:%Y-%m-%d %H:%M}" if run.started_at else ""
         grid.add_row(
@@ -143,7 +143,7 @@ _WORDS = {
 }  # fmt: skip
 
 
-def headed(*names: str) -> Grid:
+def new_grid(*names: str) -> Grid:
     """An empty table with these columns."""
     grid = Grid(box=None, header_style="bold", pad_edge=False)
     for name in names:

@@ -249,7 +249,7 @@ def compare_command(
     its peak; or it worked in A and not in B. Exit codes: 0 none, 1 some, 2 nothing could be compared.
     """
     limit = compare.percent(threshold)
-    asked = compare.Asked(
+    asked = compare.CompareOptions(
         a=a, b=b, within=within or (), phase=phase, form=form, threshold=limit if fail_on_regression else None
     )
     raise typer.Exit(compare.compare(console, asked, db=db or default_path()))

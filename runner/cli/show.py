@@ -10,7 +10,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from runner.cli.ceilings import print_ceilings
-from runner.cli.lists import headed, print_left_out, runs_grid
+from runner.cli.lists import new_grid, print_left_out, runs_grid
 from runner.cli.progress import STATUS_STYLES
 from runner.cli.terminal import Terminal
 from runner.errors import UsageError
@@ -19,10 +19,10 @@ from runner.experiments.experiment import Kind, Lines, Shown
 from runner.schema import FrontierRow, Row
 from runner.schema.titles import title
 from runner.store import history
-from runner.store.queries.counted import settled
+from runner.store.queries.counted import settled_ids
 from runner.store.queries.raw import run_rows
 from runner.store.queries.selection import Selection
-from runner.store.queries.trust import audited
+from runner.store.queries.trust import load_findings
 from runner.sweep import frontier
 
 
@@ -62,16 +62,16 @@ def _listed(db: Path, run: UUID, kind: Kind) -> list[Shown]:
     lines, name = kind.shown, kind.table.name
     rows: list[tuple[Row, dict[str, float]]] = run_rows(db, run, kind.table.row)
     if lines.settled:
-        counted = settled(db, name, Selection(run=run))
+        counted = settled_ids(db, name, Selection(run=run))
         rows = [(row, medians) for row, medians in rows if row.cell_id in counted]
-    said = audited(db, tuple(row.cell_id for row, _ in rows), name) if lines.audited else {}
+    said = load_findings(db, tuple(row.cell_id for row, _ in rows), name) if lines.audited else {}
     found = [Shown(row=row, medians_ms=medians, findings=said.get(row.cell_id, ())) for row, medians in rows]
     return sorted(found, key=lambda shown: lines.order(shown.row))
 
 
 def _grid(lines: Lines, rows: list[Shown]) -> Grid:
     """One line a cell."""
-    grid = headed("cell", "status", *lines.headings)
+    grid = new_grid("cell", "status", *lines.headings)
     for shown in rows:
         grid.add_row(title(shown.row), _status(shown.row.status), *lines.line(shown))
     grid.caption = lines.caption or None

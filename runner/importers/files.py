@@ -96,7 +96,7 @@ def _timelines(path: Path, *, db: Path, label: str | None) -> Report:
     return Report(lines=tuple(lines))
 
 
-def _traces(found: nsys.Imported, path: Path) -> Report:
+def _traces(found: nsys.ImportedTraces, path: Path) -> Report:
     lines = []
     for trace in found.traces:
         row = trace.row
@@ -107,7 +107,7 @@ def _traces(found: nsys.Imported, path: Path) -> Report:
     return Report(lines=tuple(lines), warning=_private(found, path))
 
 
-def _private(found: nsys.Imported, path: Path) -> str | None:
+def _private(found: nsys.ImportedTraces, path: Path) -> str | None:
     """What else the file holds: names of tables and columns, never a value."""
     if not found.private:
         return None

@@ -22,20 +22,20 @@ from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from runner.analysis.costs.attention_tensors import flex_block
 from runner.errors import UsageError
-from runner.models.spans import span
+from runner.models.ranges import named_range
 
 
 def naive(q_bhqd: Tensor, k_bhkd: Tensor, v_bhkd: Tensor, *, causal: bool) -> Tensor:
     """Step by step, every S x S tensor materialized: scores, scaled, masked, weights."""
-    with span("attention scores"):
+    with named_range("attention scores"):
         scores_bhqk = einsum(q_bhqd, k_bhkd, "b h q d, b h k d -> b h q k") / math.sqrt(q_bhqd.shape[-1])
     if causal:
-        with span("attention mask"):
+        with named_range("attention mask"):
             visible_qk = torch.ones(scores_bhqk.shape[-2:], dtype=torch.bool, device=scores_bhqk.device).tril()
             scores_bhqk = scores_bhqk.masked_fill(~visible_qk, -math.inf)
-    with span("attention softmax"):
+    with named_range("attention softmax"):
         weights_bhqk = torch.softmax(scores_bhqk, dim=-1)
-    with span("attention product"):
+    with named_range("attention product"):
         return einsum(weights_bhqk, v_bhkd, "b h q k, b h k d -> b h q d")
 
 

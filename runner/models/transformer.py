@@ -24,7 +24,7 @@ from torch.utils.checkpoint import checkpoint
 
 from runner.errors import UsageError
 from runner.models.attention import implementation
-from runner.models.spans import span
+from runner.models.ranges import named_range
 from runner.schema import ModelCell
 from runner.schema.sizes import check_shape
 
@@ -42,7 +42,7 @@ class RMSNorm(nn.Module):
         self.gain = nn.Parameter(torch.empty(width))
 
     def forward(self, x_btd: Tensor) -> Tensor:
-        with span("normalisation"):
+        with named_range("normalisation"):
             wide_btd = x_btd.float()
             inverse_rms_bt1 = torch.rsqrt(wide_btd.square().mean(dim=-1, keepdim=True) + NORM_EPSILON)
             return (wide_btd * inverse_rms_bt1 * self.gain).to(x_btd.dtype)
@@ -63,37 +63,37 @@ def rotary_tables(*, context: int, head_width: int) -> Tensor:
     return torch.stack((angles_te.cos(), angles_te.sin() * signs_e)).float()
 
 
-def turned(x_bhte: Tensor, cosine_te: Tensor, sine_te: Tensor) -> Tensor:
+def apply_rope(x_bhte: Tensor, cosine_te: Tensor, sine_te: Tensor) -> Tensor:
     """Each adjacent pair of channels (x[2i], x[2i+1]) of position t by its angle. In float32; returns x's dtype."""
     pairs_bhtp2 = rearrange(x_bhte, "b h t (p two) -> b h t p two", two=2)
     swapped_bhte = rearrange(pairs_bhtp2.flip(-1), "b h t p two -> b h t (p two)")
     return (x_bhte * cosine_te + swapped_bhte * sine_te).to(x_bhte.dtype)
 
 
-class Rotation(torch.autograd.Function):
-    """`turned` of half precision, whose gradient is turned back. Autograd would swap the sines too: compiled for a CPU,
-    that kernel takes twice as long. Not for float32: PyTorch 2.11 compiles the gradient of a function that ends in a
-    cast to the dtype it has as zeros."""
+class RopeFunction(torch.autograd.Function):
+    """`apply_rope` of half precision, whose gradient is rotated back. Autograd would swap the sines too: compiled for a
+    CPU, that kernel takes twice as long. Not for float32: PyTorch 2.11 compiles the gradient of a function that ends
+    in a cast to the dtype it has as zeros."""
 
     @staticmethod
     def forward(ctx: Any, x_bhte: Tensor, rope_2te: Tensor) -> Tensor:
         ctx.save_for_backward(rope_2te)
         cosine_te, sine_te = rope_2te
-        return turned(x_bhte, cosine_te, sine_te)
+        return apply_rope(x_bhte, cosine_te, sine_te)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         ((cosine_te, sine_te),) = ctx.saved_tensors
-        return turned(gradients[0], cosine_te, -sine_te), None
+        return apply_rope(gradients[0], cosine_te, -sine_te), None
 
 
 def rotate(x_bhte: Tensor, rope_2te: Tensor) -> Tensor:
     """Queries or keys with their positions."""
-    with span("rope"):
+    with named_range("rope"):
         if are_joined(x_bhte):
-            rotated_bhte: Tensor = Rotation.apply(x_bhte, rope_2te)  # type: ignore[no-untyped-call]
+            rotated_bhte: Tensor = RopeFunction.apply(x_bhte, rope_2te)  # type: ignore[no-untyped-call]
             return rotated_bhte
-        rotated_bhte = turned(x_bhte, *rope_2te)
+        rotated_bhte = apply_rope(x_bhte, *rope_2te)
         # Compiled, laid out as x is: its kernel then writes what fused attention need not copy.
         return rotated_bhte if torch.compiler.is_compiling() else rotated_bhte.contiguous()
 
@@ -158,12 +158,12 @@ class SelfAttention(nn.Module):
         self.output = nn.Linear(d_model, d_model, bias=False)
 
     def forward(self, x_btd: Tensor, rope_2te: Tensor) -> Tensor:
-        with span("attention projections"):
+        with named_range("attention projections"):
             projected = linear(x_btd, self.query, self.key, self.value)
             q_bhte, k_bhte, v_bhte = (rearrange(y_btd, "b t (h e) -> b h t e", h=self.heads) for y_btd in projected)
-        with span("attention"):
+        with named_range("attention"):
             mixed_bhte = self.attend(rotate(q_bhte, rope_2te), rotate(k_bhte, rope_2te), v_bhte, causal=True)
-        with span("attention projections"):
+        with named_range("attention projections"):
             (output_btd,) = linear(rearrange(mixed_bhte, "b h t e -> b t (h e)"), self.output)
         return output_btd
 
@@ -178,7 +178,7 @@ class SwiGLU(nn.Module):
         self.down = nn.Linear(d_ff, d_model, bias=False)
 
     def forward(self, x_btd: Tensor) -> Tensor:
-        with span("feed-forward"):
+        with named_range("feed-forward"):
             if are_joined(x_btd):
                 gate_btf, up_btf = linear(x_btd, self.gate, self.up)
                 # As a sigmoid: of silu's own gradient the compiler makes a slower exponential and a division more.
@@ -249,12 +249,12 @@ class Transformer(nn.Module):
                 do="Build it with a longer context.",
             )
         rope_2te = self.rope_2te[:, :time]
-        with span("embedding"):
+        with named_range("embedding"):
             x_btd = self.embedding(tokens_bt)
         together = self.checkpoint_blocks or len(self.blocks)
         for first in range(0, len(self.blocks), together):
             x_btd = self.run_blocks(x_btd, rope_2te, self.blocks[first : first + together])
-        with span("output head"):
+        with named_range("output head"):
             (logits_btv,) = linear(self.final_norm(x_btd), self.head)
         return logits_btv
 

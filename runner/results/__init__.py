@@ -23,10 +23,10 @@ from runner.results.kernels import KernelTrace as KernelTrace
 from runner.results.kernels import Profiled as Profiled
 from runner.results.memory import Alive as Alive
 from runner.results.memory import Frontier as Frontier
-from runner.results.memory import Kept as Kept
 from runner.results.memory import MemoryPart as MemoryPart
 from runner.results.memory import Peak as Peak
 from runner.results.memory import PhasePeak as PhasePeak
+from runner.results.memory import SavedOperation as SavedOperation
 from runner.results.memory import Timeline as Timeline
 from runner.results.numerics import Accumulated as Accumulated
 from runner.results.numerics import Precise as Precise

@@ -40,7 +40,7 @@ class PhasePeak:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
+class SavedOperation:
     """What one operation of the first block keeps for backward; each piece of memory counts once."""
 
     operation: str

@@ -52,7 +52,7 @@ _HEADER_BYTES = 3 * 4096
 
 
 @contextlib.contextmanager
-def connected(
+def connect(
     *files: Path, folder: Path | None = None, limits: Sequence[str] = ()
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection with nothing attached, which can open `files`, what is in `folder`, and nothing else. `limits` are
@@ -72,7 +72,7 @@ def connected(
 
 
 @contextlib.contextmanager
-def attached(con: duckdb.DuckDBPyConnection, path: Path, *, access: str, deadline: float) -> Iterator[None]:
+def attach(con: duckdb.DuckDBPyConnection, path: Path, *, access: str, deadline: float) -> Iterator[None]:
     """Have the file as `file` meanwhile. Raises DatabaseBusy when others hold it past the deadline (of
     `time.monotonic`), DatabaseForeign when it is not DuckDB's or was cut short."""
     try:
@@ -151,7 +151,7 @@ def absent(column: Column) -> str:
     return f"{literal(str(column.absent))}::{column.sql_type}"
 
 
-def stored_rows(table: Table, columns: frozenset[str]) -> str:
+def select_stored_rows(table: Table, columns: frozenset[str]) -> str:
     """The rows of the attached file as a query of all columns of the schema."""
     values = (c.name if c.name in columns else f"{absent(c)} AS {c.name}" for c in table.columns)
     return f"SELECT {', '.join(values)} FROM file.main.{table.name}"

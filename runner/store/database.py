@@ -25,10 +25,10 @@ import duckdb
 
 from runner.errors import DatabaseBusy, DatabaseMissing, StoreError
 from runner.schema import TABLES, Table, utc_now
-from runner.store.attached import absent, attached, busy, connected, foreign, is_damage, is_stepscope, present, reason
+from runner.store.attached import absent, attach, busy, connect, foreign, is_damage, is_stepscope, present, reason
 from runner.store.contract import check
 from runner.store.spool import Spool, sync_folder
-from runner.store.staging import UNREADABLE, Document, is_newer, published, read, row_id, stage
+from runner.store.staging import UNREADABLE, Document, is_newer, read, row_id, select_published, stage
 from runner.store.survey import Survey, survey
 from runner.store.views import damage, make_views
 
@@ -85,7 +85,7 @@ def ingest(db_path: Path | str, *, patience_s: float = 0.1, most_s: float = 1.0)
         return 0
     bad: dict[str, str] = {}
     try:
-        with writing(path, patience_s=patience_s) as con:
+        with open_writer(path, patience_s=patience_s) as con:
             ingested = _ingest(con, spool, most_s=most_s, bad=bad)
     except DatabaseBusy:
         return 0
@@ -97,7 +97,7 @@ def ingest(db_path: Path | str, *, patience_s: float = 0.1, most_s: float = 1.0)
 
 
 @contextlib.contextmanager
-def writing(path: Path, *, patience_s: float, folder: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+def open_writer(path: Path, *, patience_s: float, folder: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """The file as `file`, made where there is none, with every table and column of the schema, and nobody else in it.
     The connection reaches no other file but those in `folder`.
     Raises DatabaseBusy when others hold it for longer than `patience_s`, DatabaseForeign, StoreError."""
@@ -107,10 +107,10 @@ def writing(path: Path, *, patience_s: float, folder: Path | None = None) -> Ite
             if not alone:
                 raise busy(path)
             # Within the lock, where no reader competes for the cores.
-            with connected(path, _half(spool), folder=folder) as con:
+            with connect(path, _half(spool), folder=folder) as con:
                 if not path.exists():
                     _create(con, path, spool)
-                with attached(con, path, access="READ_WRITE", deadline=deadline):
+                with attach(con, path, access="READ_WRITE", deadline=deadline):
                     _upgrade(con, path)
                     yield con
     except (duckdb.Error, OSError) as error:
@@ -148,7 +148,7 @@ def _insert(con: duckdb.DuckDBPyConnection, document: Document, file: Path) -> N
     con.begin()
     try:
         for table in stage(con, [document], _STORED, present=TABLES):
-            check(con, table, f"temp.main.spool_{table.name}", where=file, published=published([document]))
+            check(con, table, f"temp.main.spool_{table.name}", where=file, published=select_published([document]))
             names = [column.name for column in table.columns]
             values = ("$now" if name == "ingested_at" else name for name in names)
             con.execute(
@@ -167,7 +167,7 @@ def _create(con: duckdb.DuckDBPyConnection, path: Path, spool: Spool) -> None:
     half = _half(spool)
     for leftover in (half, half.with_name(half.name + ".wal")):
         leftover.unlink(missing_ok=True)
-    with attached(con, half, access="STORAGE_VERSION 'v1.2.0'", deadline=0.0):
+    with attach(con, half, access="STORAGE_VERSION 'v1.2.0'", deadline=0.0):
         _upgrade(con, half)
     half.rename(path)
     sync_folder(path.parent)
@@ -227,7 +227,7 @@ def open_reader(
     spool, deadline = Spool(path), time.monotonic() + READER_PATIENCE_S
     # Nothing can leave the spool while its lock is shared, so no row is missed between the file and the spool.
     with (
-        connected(path, folder=folder, limits=limits) as con,
+        connect(path, folder=folder, limits=limits) as con,
         spool.lock("shared", patience_s=READER_PATIENCE_S) as held,
     ):
         if not held:
@@ -240,7 +240,7 @@ def open_reader(
         found = survey(path, deadline=deadline)
         if damaged == "empty":
             found = found.readable()
-        with attached(con, path, access="READ_ONLY", deadline=deadline):
+        with attach(con, path, access="READ_ONLY", deadline=deadline):
             make_views(con, spool, found)
             try:
                 yield con

@@ -25,11 +25,11 @@ import duckdb
 from runner import errors
 from runner.errors import DatabaseBusy, DatabaseForeign, RowsRefused, StepscopeError, UsageError
 from runner.schema import TABLES
-from runner.store.attached import connected, foreign, literal, reason, stored_rows
+from runner.store.attached import connect, foreign, literal, reason, select_stored_rows
 from runner.store.contract import check, check_unique
 from runner.store.database import open_reader
 from runner.store.spool import Spool
-from runner.store.staging import UNREADABLE, is_newer, published, read, stage
+from runner.store.staging import UNREADABLE, is_newer, read, select_published, stage
 from runner.store.survey import survey
 
 #: What the process may take: bytes, seconds of computing, seconds altogether, bytes of one table, rows of all.
@@ -129,13 +129,13 @@ def _count(con: duckdb.DuckDBPyConnection, name: str) -> int:
 def _check_file(con: duckdb.DuckDBPyConnection, source: Path) -> None:
     found = survey(source, deadline=time.monotonic())
     for name in found.left_out:
-        rows = stored_rows(TABLES[name], found.stored[name])
+        rows = select_stored_rows(TABLES[name], found.stored[name])
         check(con, TABLES[name], f"({rows})", where=source, published=found.published)
 
 
 def _check_spool(spool: Spool) -> None:
     """Raises RowsRefused for a file of the spool that a reader would pass over, UsageError for a newer one."""
-    with connected() as con:
+    with connect() as con:
         for file in spool.files():
             with contextlib.suppress(FileNotFoundError):
                 _check_document(con, file)
@@ -147,7 +147,7 @@ def _check_document(con: duckdb.DuckDBPyConnection, file: Path) -> None:
         if is_newer(document):
             raise UsageError(f"{file} has columns that this Stepscope does not know.", do="Update Stepscope here.")
         for table in stage(con, [document], list(TABLES.values()), present={}):
-            check(con, table, f"temp.main.spool_{table.name}", where=file, published=published([document]))
+            check(con, table, f"temp.main.spool_{table.name}", where=file, published=select_published([document]))
     except UNREADABLE as error:
         if isinstance(error, RowsRefused):
             raise

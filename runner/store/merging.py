@@ -17,7 +17,7 @@ import duckdb
 from runner.errors import UsageError
 from runner.schema import TABLES, Table, utc_now
 from runner.store.attached import literal
-from runner.store.database import writing
+from runner.store.database import open_writer
 from runner.store.extraction import extract
 
 #: How long merging waits to be alone with the file.
@@ -36,7 +36,7 @@ def merge(source: Path | str, *, into: Path | str) -> dict[str, int]:
     with tempfile.TemporaryDirectory(prefix="stepscope-merge-") as temporary:
         folder = Path(temporary)
         names = extract(source, folder)
-        with writing(into, patience_s=PATIENCE_S, folder=folder) as con:
+        with open_writer(into, patience_s=PATIENCE_S, folder=folder) as con:
             con.begin()
             found = {name: _insert(con, TABLES[name], folder / f"{name}.parquet") for name in names}
             con.commit()

@@ -34,7 +34,7 @@ from runner.store.views import damage
 #: DuckDB's own limit of memory, and the system's, which also holds for what DuckDB does not count.
 MEMORY, MEMORY_BYTES = "512MB", 1 << 30
 #: An answer's text ends with the first row beyond this.
-MOST_CHARACTERS = 20_000_000
+MAX_CHARACTERS = 20_000_000
 
 #: What a query may begin with, in words.
 ALLOWED = "one SELECT, WITH, FROM, VALUES, DESCRIBE, SUMMARIZE, SHOW or EXPLAIN"
@@ -116,14 +116,14 @@ def _is_time(kind: str) -> bool:
 
 
 def _rows(con: duckdb.DuckDBPyConnection, most: int) -> tuple[list[list[Any]], bool]:
-    """The first rows, and whether there are more than `most` or than fit into `MOST_CHARACTERS`."""
+    """The first rows, and whether there are more than `most` or than fit into `MAX_CHARACTERS`."""
     rows: list[list[Any]] = []
     characters = 0
     while found := con.fetchmany(min(500, most + 1 - len(rows))):
         for row in found:
             plain = [_plain(value) for value in row]
             characters += sum(len(value) if isinstance(value, str) else 8 for value in plain)
-            if len(rows) == most or characters > MOST_CHARACTERS:
+            if len(rows) == most or characters > MAX_CHARACTERS:
                 return rows, True
             rows.append(plain)
     return rows, False

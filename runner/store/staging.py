@@ -19,7 +19,7 @@ import duckdb
 
 from runner.errors import RowsRefused
 from runner.schema import TABLES, Table
-from runner.store.attached import connected
+from runner.store.attached import connect
 from runner.store.contract import check
 from runner.store.spool import plain
 from runner.store.survey import NO_RUNS, runs_query
@@ -55,7 +55,7 @@ def read(file: Path) -> Document:
     return document
 
 
-def published(documents: Sequence[Document], also: str = NO_RUNS) -> str:
+def select_published(documents: Sequence[Document], also: str = NO_RUNS) -> str:
     """A query of the runs that were transcribed, of the documents and `also` of another query."""
     runs = [row for document in documents for row in document.get("runs", ()) if row.get("source") == "published"]
     return f"{runs_query([str(row.get('run_id')) for row in runs])} UNION ALL {also}"
@@ -101,10 +101,10 @@ def stage(
 
 def check_rows(rows: Mapping[str, Sequence[object]], *, where: Path) -> None:
     """Raises RowsRefused unless rows that were made from the file `where` keep the contract."""
-    with connected() as con:
+    with connect() as con:
         document = plain(rows)
         for table in stage(con, [document], list(TABLES.values()), present={}):
-            check(con, table, f"temp.main.spool_{table.name}", where=where, published=published([document]))
+            check(con, table, f"temp.main.spool_{table.name}", where=where, published=select_published([document]))
 
 
 def row_id(table: Table) -> str:

@@ -17,15 +17,15 @@ import duckdb
 
 from runner.schema import TABLES, Table
 from runner.store.attached import (
-    attached,
-    connected,
+    attach,
+    connect,
     foreign,
     is_damage,
     is_stepscope,
     literal,
     present,
     reason,
-    stored_rows,
+    select_stored_rows,
 )
 from runner.store.contract import is_short, valid
 
@@ -79,7 +79,7 @@ def _look(path: Path, before: Survey, damaged: dict[str, str], *, deadline: floa
     """Looks at all tables but those in `damaged`; None when another one joined them, which ends the connection."""
     name = ""
     try:
-        with connected(path) as con, attached(con, path, access="READ_ONLY", deadline=deadline):
+        with connect(path) as con, attach(con, path, access="READ_ONLY", deadline=deadline):
             stored = {table: frozenset(columns) for table, columns in present(con, path).items()}
             if not is_stepscope(stored):
                 raise foreign(path, "it holds no results")
@@ -123,6 +123,6 @@ def runs_query(ids: Sequence[str]) -> str:
 def _count(con: duckdb.DuckDBPyConnection, table: Table, columns: frozenset[str], *, published: str, start: int) -> int:
     """How many rows from `start` on break the contract. Reads every column, so that damage shows."""
     good = f"({valid(table, published=published)}) AND {is_short(table)}"
-    rows = f"{stored_rows(table, columns)} WHERE rowid >= {start}"
+    rows = f"{select_stored_rows(table, columns)} WHERE rowid >= {start}"
     (bad,) = con.execute(f"SELECT count(*) - count(*) FILTER ({good}) FROM ({rows})").fetchone() or (0,)
     return int(bad)

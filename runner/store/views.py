@@ -17,10 +17,10 @@ import duckdb
 
 from runner.errors import DatabaseDamaged
 from runner.schema import TABLES, Table
-from runner.store.attached import stored_rows
+from runner.store.attached import select_stored_rows
 from runner.store.contract import valid
 from runner.store.spool import Spool
-from runner.store.staging import UNREADABLE, Document, published, read, stage
+from runner.store.staging import UNREADABLE, Document, read, select_published, stage
 from runner.store.survey import Survey
 
 #: What DuckDB says when a query needs a table that has no view.
@@ -63,7 +63,7 @@ def _read_spool(con: duckdb.DuckDBPyConnection, spool: Spool, found: Survey) -> 
     except UNREADABLE:
         documents = [document for document in documents if _is_readable(con, document)]
         staged = stage(con, documents, tables, present=present)
-    runs = published(documents, found.published)
+    runs = select_published(documents, found.published)
     for table in staged:
         con.execute(f"DELETE FROM temp.main.spool_{table.name} WHERE ({valid(table, published=runs)}) IS NOT TRUE")
     return staged
@@ -81,7 +81,7 @@ def _view(table: Table, found: Survey, *, waiting: bool) -> str:
     parts, names = [], ", ".join(column.name for column in table.columns)
     nothing = "SELECT " + ", ".join(f"NULL::{c.sql_type} AS {c.name}" for c in table.columns)
     if table.name in found.stored:
-        rows = stored_rows(table, found.stored[table.name])
+        rows = select_stored_rows(table, found.stored[table.name])
         bad = f" WHERE {valid(table, published=found.published)}" if table.name in found.left_out else ""
         parts.append(f"SELECT * FROM ({rows}){bad}")
     if waiting:

@@ -23,7 +23,7 @@ from typing import Any
 
 import psutil
 
-from runner.analysis.costs.frontier import Room, at, predicted_largest, search
+from runner.analysis.costs.frontier import Room, at, predict_largest, search
 from runner.engines.local import LocalEngine
 from runner.errors import UsageError
 from runner.experiments import kind_of
@@ -156,7 +156,7 @@ class _Explorer:
     def answer(self, question: FrontierCell) -> str:
         """Looks for the frontier of one question, stores its row and says what was found."""
         started, began, cell_id = utc_now(), time.monotonic(), new_id()
-        predicted = predicted_largest(question, self.room)
+        predicted = predict_largest(question, self.room)
         self.say(f"{title(question)}: predicted {predicted:,}")
         peaks: dict[int, int | None] = {}
         tried: dict[int, bool] = {}

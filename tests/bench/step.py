@@ -74,7 +74,7 @@ def runner_step(asked: StepCell) -> Callable[[], float]:
 
     def timed() -> float:
         step.between()
-        return timing.timed(step, device, phases=len(PHASES[asked.mode])).step_ms / 1e3
+        return timing.time_step(step, device, phases=len(PHASES[asked.mode])).step_ms / 1e3
 
     return timed
 
@@ -87,7 +87,7 @@ def instrumentation() -> float:
         for _ in range(4):
             mark()
 
-    return statistics.median(elapsed(lambda: timing.timed(empty, device, phases=4)) for _ in range(EMPTY))
+    return statistics.median(elapsed(lambda: timing.time_step(empty, device, phases=4)) for _ in range(EMPTY))
 
 
 def elapsed(action: Callable[[], object]) -> float:

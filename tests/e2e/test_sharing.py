@@ -14,9 +14,9 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, TimeoutError, expect
 
 from pages.ui.markdown import literal
-from pages.ui.permalink import MOST_CHARACTERS, packed, unpacked
+from pages.ui.permalink import MAX_CHARACTERS, pack_sentence, unpack_sentence
 from runner.formats import format_number
-from runner.store.queries.changes import held
+from runner.store.queries.changes import load_counts
 from tests.browser import Site, Watched, of_chart, opened, settled
 from tests.e2e.test_app import PAGES
 from tests.synthetic import memory_rows, rows, timelines, traces
@@ -100,7 +100,7 @@ def test_a_link_shows_the_same(visitor: Watched, address: str, path: str) -> Non
     assert keys.keys() <= asked.keys(), "choosers that the link does not name"
     assert {"machine", "run", "mode", "size", "context", "precision", "backend", "data", "held"} <= asked.keys()
     assert "said" in asked or path in WITHOUT_ANSWER
-    assert len(link) <= MOST_CHARACTERS + len("".join(asked.get("sql", []))) * 2
+    assert len(link) <= MAX_CHARACTERS + len("".join(asked.get("sql", []))) * 2
     _open(page, link)
     with contextlib.suppress(TimeoutError):  # a canvas asks for its table once it is drawn
         page.wait_for_function(f"seen => ({SEEN})() === seen", arg=seen, timeout=20_000)
@@ -171,7 +171,7 @@ def _zoom(page: Page) -> list[float]:
 def test_a_link_tells_what_came_in(visitor: Watched, address: str, file: Path) -> None:
     """A sweep adds two cells, of which one takes longest: the old link says so, until the reader has understood. So
     does one to Overview, which knows of every headline."""
-    page, before = visitor.page, held(file).cells
+    page, before = visitor.page, load_counts(file).cells
     _open(page, address)
     overview = _link(page)
     _open(page, f"{address}/training-step?machine=Example+CPU+·+bench1")
@@ -180,7 +180,7 @@ def test_a_link_tells_what_came_in(visitor: Watched, address: str, file: Path) -
     slow = rows.asked("toy-256", context=512)
     rows.store(file, of, [rows.ok(of, slow), rows.ok(of, rows.asked("toy-64", context=512))])
     memory_rows.store(file, [memory_rows.attention(of, seq_len=4096)])
-    assert held(file).cells == {**before, "steps": before["steps"] + 2, "attention": before["attention"] + 1}
+    assert load_counts(file).cells == {**before, "steps": before["steps"] + 2, "attention": before["attention"] + 1}
     then, now = (f"takes {format_number(rows.step_ms(c))} ms" for c in (rows.asked("toy-256"), slow))
     answers = re.compile(f"The answer then: .*{re.escape(then)}.*The answer now: .*{now}", re.S)
     notice = page.get_by_test_id("stAlert")
@@ -204,8 +204,8 @@ def test_a_link_tells_what_came_in(visitor: Watched, address: str, file: Path) -
 def test_a_link_to_another_file_and_a_damaged_one(visitor: Watched, address: str, file: Path) -> None:
     """Fewer rows than the link knew; and a link whose text is no sentence but an attack, or nothing at all."""
     attack = "![x](https://example.com/x.png) <img src=https://example.com/y.png> :red[no]"
-    evil = packed(literal(attack), longest=200)
-    count = held(file).cells["steps"]
+    evil = pack_sentence(literal(attack), longest=200)
+    count = load_counts(file).cells["steps"]
     notice = visitor.page.get_by_test_id("stAlert")
     _open(visitor.page, f"{address}/training-step?data=0&held={count + 5}steps.0&said={evil}")
     expect(notice).to_contain_text("the file has lost cells, or is another one: 5 in steps")
@@ -219,13 +219,14 @@ def test_a_link_to_another_file_and_a_damaged_one(visitor: Watched, address: str
 def test_a_sentence_survives_the_link() -> None:
     """Cut to a whole word where it is long; a bomb stays small; what is no sentence is None."""
     assert (
-        unpacked(packed("**bf16** of a\\_b makes it 2.10× faster", longest=100)) == "bf16 of a_b makes it 2.10× faster"
+        unpack_sentence(pack_sentence("**bf16** of a\\_b makes it 2.10× faster", longest=100))
+        == "bf16 of a_b makes it 2.10× faster"
     )
     long = " ".join(f"word{place}" for place in range(200))
-    assert unpacked(packed(long, longest=50)) == " ".join(f"word{place}" for place in range(8)) + " …"
-    assert len(unpacked(packed("word " * 100_000, longest=10**6)) or "") <= 400
-    assert unpacked("") is None
-    assert unpacked("AAAA") is None
+    assert unpack_sentence(pack_sentence(long, longest=50)) == " ".join(f"word{place}" for place in range(8)) + " …"
+    assert len(unpack_sentence(pack_sentence("word " * 100_000, longest=10**6)) or "") <= 400
+    assert unpack_sentence("") is None
+    assert unpack_sentence("AAAA") is None
 
 
 # -------------------------------------------------------------------------------------------------- turning and waiting

@@ -7,18 +7,18 @@ Each rule's name is its finding's code.
 
 from collections.abc import Callable
 
-from runner.analysis.audit.findings import Finding, Seen, doubt, fault, note
+from runner.analysis.audit.findings import Finding, RowContext, doubt, fault, note
 from runner.analysis.costs import hardware
 from runner.analysis.costs.attention_tensors import is_unfused
 from runner.schema import AttentionRow
 
-AttentionRule = Callable[[AttentionRow, Seen], Finding | None]
+AttentionRule = Callable[[AttentionRow, RowContext], Finding | None]
 
 #: Saved bytes this far from the closed formula, as a share, where the formula is exact.
 OFF = 0.02
 
 
-def above_peak(row: AttentionRow, seen: Seen) -> Finding | None:
+def above_peak(row: AttentionRow, seen: RowContext) -> Finding | None:
     """Achieved FLOP/s over the datasheet's dense peak; bytes/s over its bandwidth only where the L2 cache is cold."""
     name = seen.run.device_name if seen.run else None
     peak, bandwidth = hardware.peak_flops(name or "", row.precision), hardware.peak_bandwidth(name or "")
@@ -38,7 +38,7 @@ def above_peak(row: AttentionRow, seen: Seen) -> Finding | None:
     return None
 
 
-def wrong_result(row: AttentionRow, seen: Seen) -> Finding | None:
+def wrong_result(row: AttentionRow, seen: RowContext) -> Finding | None:
     error = max(row.output_error or 0.0, row.gradient_error or 0.0)
     if row.tolerance is None or error <= row.tolerance:
         return None
@@ -46,7 +46,7 @@ def wrong_result(row: AttentionRow, seen: Seen) -> Finding | None:
     return fault("wrong_result", sentence, error=error, tolerance=row.tolerance)
 
 
-def swapped_axes(row: AttentionRow, seen: Seen) -> Finding | None:
+def swapped_axes(row: AttentionRow, seen: RowContext) -> Finding | None:
     if row.d_head <= row.seq_len:
         return None
     sentence = (
@@ -56,7 +56,7 @@ def swapped_axes(row: AttentionRow, seen: Seen) -> Finding | None:
     return doubt("swapped_axes", sentence, d_head=row.d_head, seq_len=row.seq_len)
 
 
-def prediction_off(row: AttentionRow, seen: Seen) -> Finding | None:
+def prediction_off(row: AttentionRow, seen: RowContext) -> Finding | None:
     """Only where the formula is exact: unfused and eager."""
     saved, predicted = row.saved_bytes, row.predicted_saved_bytes
     exact = is_unfused(row) and row.backend == "eager"

@@ -57,7 +57,7 @@ def grade(findings: Sequence[Finding]) -> Grade:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class RowContext:
     """What is known of a row beside itself: its measured steps in order (ms), warm-up left out; the summary of each
     phase; what the GPU was seen doing meanwhile; the run with its machine. Whatever is missing is unknown."""
 

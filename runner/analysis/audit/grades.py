@@ -10,7 +10,7 @@ table keeps no samples) says nothing: no finding does not mean no fault. The thr
 from collections.abc import Iterator, Sequence
 
 from runner.analysis.audit.attention_rules import ATTENTION_RULES
-from runner.analysis.audit.findings import Audited, Seen
+from runner.analysis.audit.findings import Audited, RowContext
 from runner.analysis.audit.findings import Finding as Finding
 from runner.analysis.audit.findings import Grade as Grade
 from runner.analysis.audit.findings import grade as grade
@@ -34,15 +34,15 @@ def audit(
     """What is to be said of a row. `step_ms` are its measured steps in order, warm-up left out (ms); `telemetry` is
     what the GPU was seen doing meanwhile; `timings` are its summaries by phase; `run` names the machine."""
     by_phase = {timing.phase: timing for timing in timings}
-    return judge(row, Seen(step_ms=step_ms, telemetry=telemetry, timings=by_phase, run=run))
+    return judge(row, RowContext(step_ms=step_ms, telemetry=telemetry, timings=by_phase, run=run))
 
 
-def judge(row: Audited, seen: Seen) -> list[Finding]:
+def judge(row: Audited, seen: RowContext) -> list[Finding]:
     """The same, of what is known already."""
     return [finding for finding in _findings(row, seen) if finding]
 
 
-def _findings(row: Audited, seen: Seen) -> Iterator[Finding | None]:
+def _findings(row: Audited, seen: RowContext) -> Iterator[Finding | None]:
     if row.status == "oom":
         yield from (rule(row, seen) for rule in LOST_RULES)
     if row.status != "ok":

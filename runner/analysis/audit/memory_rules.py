@@ -8,12 +8,12 @@ Each rule's name is its finding's code.
 
 from collections.abc import Callable, Iterator
 
-from runner.analysis.audit.findings import Audited, Finding, Seen, doubt, fault, note
+from runner.analysis.audit.findings import Audited, Finding, RowContext, doubt, fault, note
 from runner.analysis.costs import steps
 from runner.schema import MemoryRow
 
-ByteRule = Callable[[Audited, Seen], Finding | None]
-MemoryRule = Callable[[MemoryRow, Seen], Finding | None]
+ByteRule = Callable[[Audited, RowContext], Finding | None]
+MemoryRule = Callable[[MemoryRow, RowContext], Finding | None]
 
 MIB = 2**20
 #: A peak this many times its prediction, and this much above it (bytes: what libraries keep for themselves), is not
@@ -27,7 +27,7 @@ UNEXPLAINED, UNEXPLAINED_ON_CPU = 0.02, 0.05
 HALF = 0.5
 
 
-def peak_carried_over(row: Audited, seen: Seen) -> Finding | None:
+def peak_carried_over(row: Audited, seen: RowContext) -> Finding | None:
     peak, predicted = row.peak_allocated_bytes, row.predicted_peak_bytes
     if peak is None or not predicted or peak <= FOREIGN * predicted + OWN_SCRATCH:
         return None
@@ -38,7 +38,7 @@ def peak_carried_over(row: Audited, seen: Seen) -> Finding | None:
     return fault("peak_carried_over", sentence, peak_bytes=peak, predicted_bytes=predicted)
 
 
-def unexpected_out_of_memory(row: Audited, seen: Seen) -> Finding | None:
+def unexpected_out_of_memory(row: Audited, seen: RowContext) -> Finding | None:
     own = getattr(row, "device_bytes", None)
     predicted, device = row.predicted_peak_bytes, own or seen.device_bytes
     if not predicted or not device or predicted >= HALF * device:
@@ -50,7 +50,7 @@ def unexpected_out_of_memory(row: Audited, seen: Seen) -> Finding | None:
     return doubt("unexpected_out_of_memory", sentence, predicted_bytes=predicted, device_bytes=device)
 
 
-def unexplained(row: MemoryRow, seen: Seen) -> Finding | None:
+def unexplained(row: MemoryRow, seen: RowContext) -> Finding | None:
     if row.residual_bytes is None or not row.peak_allocated_bytes:
         return None
     allowed = UNEXPLAINED_ON_CPU if seen.run and seen.run.device == "cpu" else UNEXPLAINED
@@ -61,7 +61,7 @@ def unexplained(row: MemoryRow, seen: Seen) -> Finding | None:
     return doubt("unexplained", sentence, residual_bytes=row.residual_bytes, share=share)
 
 
-def not_by_formula(row: MemoryRow, seen: Seen) -> Finding | None:
+def not_by_formula(row: MemoryRow, seen: RowContext) -> Finding | None:
     """Parameters, the optimizer's moments and, once backward is over, gradients are known to the byte beforehand.
     Moments of 0 are those of a step before the first optimizer step."""
     wrong = [part for part in _known_parts(row) if part[1] is not None and part[1] != part[2]]
@@ -81,7 +81,7 @@ def _known_parts(row: MemoryRow) -> Iterator[tuple[str, int | None, int]]:
         yield "gradients", row.gradients_bytes, steps.gradient_bytes(row)
 
 
-def prediction_off(row: MemoryRow, seen: Seen) -> Finding | None:
+def prediction_off(row: MemoryRow, seen: RowContext) -> Finding | None:
     peak, predicted = row.peak_allocated_bytes, row.predicted_peak_bytes
     if peak is None or not predicted or abs(peak / predicted - 1) <= OFF or peak_carried_over(row, seen):
         return None

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from uuid import UUID
 
-from runner.analysis.audit.findings import Audited, Finding, Seen, digits, fault, note
+from runner.analysis.audit.findings import Audited, Finding, RowContext, digits, fault, note
 from runner.schema import MemoryRow, Phase, StepRow
 
-Known = tuple[Audited, Seen]
+Known = tuple[Audited, RowContext]
 Found = Iterator[tuple[UUID, Finding]]
 PairRule = Callable[[Sequence[Known]], Found]
 #: A size and its time in ms.
@@ -110,7 +110,7 @@ def _activation_bytes(row: Audited) -> tuple[int | None, int | None]:
     return row.peak_allocated_bytes, row.predicted_peak_bytes
 
 
-def _same_time(base: Seen, other: Seen) -> str | None:
+def _same_time(base: RowContext, other: RowContext) -> str | None:
     """The times, where forward and backward are both alike; one alone may be chance."""
     said = []
     for phase in _BOTH:
@@ -121,7 +121,7 @@ def _same_time(base: Seen, other: Seen) -> str | None:
     return ", ".join(said)
 
 
-def _whole_ms(seen: Seen) -> float | None:
+def _whole_ms(seen: RowContext) -> float | None:
     """Time of the whole cell, by the widest phase that is known."""
     both = (seen.typical_ms("forward"), seen.typical_ms("backward"))
     summed = (both[0] or 0.0) + (both[1] or 0.0)

@@ -7,10 +7,10 @@ Each rule's name is its finding's code.
 
 from collections.abc import Callable
 
-from runner.analysis.audit.findings import Finding, Seen, doubt, fault, note
+from runner.analysis.audit.findings import Finding, RowContext, doubt, fault, note
 from runner.schema import StepRow
 
-StepRule = Callable[[StepRow, Seen], Finding | None]
+StepRule = Callable[[StepRow, RowContext], Finding | None]
 
 #: Phases that miss the step by more than this share leave time unexplained.
 UNEXPLAINED = 0.02
@@ -20,35 +20,35 @@ BUSY = 0.10
 OTHER_GRADIENT = 0.5
 
 
-def phases_do_not_add(row: StepRow, seen: Seen) -> Finding | None:
+def phases_do_not_add(row: StepRow, seen: RowContext) -> Finding | None:
     if row.phase_sum_share is None or abs(1 - row.phase_sum_share) <= UNEXPLAINED:
         return None
     sentence = f"The phases make up {row.phase_sum_share:.1%} of the step; the rest is time between them."
     return note("phases_do_not_add", sentence, phase_sum_share=row.phase_sum_share)
 
 
-def busy_machine(row: StepRow, seen: Seen) -> Finding | None:
+def busy_machine(row: StepRow, seen: RowContext) -> Finding | None:
     if row.other_cpu_share is None or row.other_cpu_share <= BUSY:
         return None
     sentence = f"Other processes took {row.other_cpu_share:.0%} of the CPU while this cell was measured."
     return doubt("busy_machine", sentence, other_cpu_share=row.other_cpu_share)
 
 
-def recompiled(row: StepRow, seen: Seen) -> Finding | None:
+def recompiled(row: StepRow, seen: RowContext) -> Finding | None:
     if not row.recompiles:
         return None
     sentence = f"The compiler compiled {row.recompiles} more graphs after the warm-up, inside the measured steps."
     return fault("recompiled", sentence, recompiles=row.recompiles)
 
 
-def compiler_fallback(row: StepRow, seen: Seen) -> Finding | None:
+def compiler_fallback(row: StepRow, seen: RowContext) -> Finding | None:
     if not row.compiler_fallback:
         return None
     sentence = "The compiler gave up on a frame and ran it eagerly: this is not the compiled model."
     return fault("compiler_fallback", sentence, backend=row.backend)
 
 
-def wrong_result(row: StepRow, seen: Seen) -> Finding | None:
+def wrong_result(row: StepRow, seen: RowContext) -> Finding | None:
     error = row.compiled_gradient_error
     if error is None or error <= OTHER_GRADIENT:
         return None
@@ -59,14 +59,14 @@ def wrong_result(row: StepRow, seen: Seen) -> Finding | None:
     return fault("wrong_result", sentence, compiled_gradient_error=error)
 
 
-def above_peak(row: StepRow, seen: Seen) -> Finding | None:
+def above_peak(row: StepRow, seen: RowContext) -> Finding | None:
     if row.mfu is None or row.mfu <= 1:
         return None
     sentence = f"The rate is {row.mfu:.2f} times what the device can do in {row.precision}: it was another precision."
     return fault("above_peak", sentence, mfu=row.mfu)
 
 
-def no_effect(row: StepRow, seen: Seen) -> Finding | None:
+def no_effect(row: StepRow, seen: RowContext) -> Finding | None:
     """Autocast that was asked for and never entered gives float32 logits."""
     expected = {"bf16": "bfloat16", "fp16": "float16"}.get(row.precision)
     if expected is None or row.logits_dtype in (None, expected):
@@ -75,7 +75,7 @@ def no_effect(row: StepRow, seen: Seen) -> Finding | None:
     return fault("no_effect", sentence, logits_dtype=str(row.logits_dtype))
 
 
-def tf32_as_fp32(row: StepRow, seen: Seen) -> Finding | None:
+def tf32_as_fp32(row: StepRow, seen: RowContext) -> Finding | None:
     if row.precision != "fp32" or row.matmul_precision != "tf32":
         return None
     sentence = "Asked for as fp32 and computed in TF32: its inputs were rounded to 10 bits."

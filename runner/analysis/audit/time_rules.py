@@ -9,13 +9,13 @@ import math
 import statistics
 from collections.abc import Callable
 
-from runner.analysis.audit.findings import Finding, Seen, digits, doubt, fault, note
+from runner.analysis.audit.findings import Finding, RowContext, digits, doubt, fault, note
 from runner.schema import AttentionRow, Phase, StepRow, TimingRow
 
 Timed = StepRow | AttentionRow
-TimeRule = Callable[[Timed, Seen], Finding | None]
+TimeRule = Callable[[Timed, RowContext], Finding | None]
 
-LEAST_STEPS = 10
+MIN_STEPS = 10
 #: A first step this many times the median of the others was cold.
 COLD = 1.5
 #: A standard deviation this large a share of the mean, where no samples say why, is that of one cold step among others.
@@ -25,7 +25,7 @@ DRIFT = 0.10
 #: A median known no better than this (width of its interval over itself) decides little.
 WIDE = 0.10
 #: Backward takes about twice as long as forward; what lies outside these is no backward pass in the device's memory.
-LEAST_RATIO, MOST_RATIO = 0.5, 20.0
+MIN_RATIO, MAX_RATIO = 0.5, 20.0
 #: A peak predicted beyond this share of the device's memory may have spilled to the host's.
 FULL = 0.8
 #: Where the host's clock over the phases is at least this share of the device's, the device waited for the host.
@@ -33,15 +33,15 @@ HOST_BOUND = 0.99
 _COMPUTING: tuple[Phase, ...] = ("forward", "loss", "backward")
 
 
-def too_few_samples(row: Timed, seen: Seen) -> Finding | None:
-    if row.steps is None or row.steps >= LEAST_STEPS:
+def too_few_samples(row: Timed, seen: RowContext) -> Finding | None:
+    if row.steps is None or row.steps >= MIN_STEPS:
         return None
     what = "steps" if isinstance(row, StepRow) else "iterations"
-    sentence = f"Only {row.steps} {what} were measured; {LEAST_STEPS} are the least for an interval worth having."
+    sentence = f"Only {row.steps} {what} were measured; {MIN_STEPS} are the least for an interval worth having."
     return doubt("too_few_samples", sentence, steps=row.steps)
 
 
-def wide_interval(row: Timed, seen: Seen) -> Finding | None:
+def wide_interval(row: Timed, seen: RowContext) -> Finding | None:
     share = row.interval_share if isinstance(row, StepRow) else _width(seen.timings.get("forward_backward"))
     if share is None or share <= WIDE:
         return None
@@ -57,10 +57,10 @@ def _width(timing: TimingRow | None) -> float | None:
     return (timing.high_ms - timing.low_ms) / timing.median_ms
 
 
-def cold_step(row: Timed, seen: Seen) -> Finding | None:
+def cold_step(row: Timed, seen: RowContext) -> Finding | None:
     """From the samples or, where only mean and spread are known, from those: one step that exceeds the n - 1 others by
     e adds e / n to the mean and makes the sample standard deviation e / √n, so the others took mean − std / √n."""
-    if len(seen.step_ms) >= LEAST_STEPS:
+    if len(seen.step_ms) >= MIN_STEPS:
         first, usual = seen.step_ms[0], statistics.median(seen.step_ms[1:])
         if first <= COLD * usual:
             return None
@@ -84,8 +84,8 @@ def _cold_mean(phase: Phase, timing: TimingRow) -> Finding | None:
     return doubt("cold_step", sentence, mean_ms=mean, std_ms=std, steady_ms=steady)
 
 
-def drifting(row: Timed, seen: Seen) -> Finding | None:
-    if len(seen.step_ms) < LEAST_STEPS:
+def drifting(row: Timed, seen: RowContext) -> Finding | None:
+    if len(seen.step_ms) < MIN_STEPS:
         return None
     rest = seen.step_ms[1:]
     third = len(rest) // 3
@@ -98,7 +98,7 @@ def drifting(row: Timed, seen: Seen) -> Finding | None:
     return doubt("drifting", sentence, early_ms=early, late_ms=late)
 
 
-def throttled(row: Timed, seen: Seen) -> Finding | None:
+def throttled(row: Timed, seen: RowContext) -> Finding | None:
     reasons = sorted({reason for item in seen.telemetry for reason in (item.throttle_reasons or "").split(",")} - {""})
     if not reasons:
         return None
@@ -106,7 +106,7 @@ def throttled(row: Timed, seen: Seen) -> Finding | None:
     return doubt("throttled", sentence, reasons=", ".join(reasons))
 
 
-def shared_gpu(row: object, seen: Seen) -> Finding | None:
+def shared_gpu(row: object, seen: RowContext) -> Finding | None:
     others = max((item.foreign_processes or 0 for item in seen.telemetry), default=0)
     if not others:
         return None
@@ -114,27 +114,27 @@ def shared_gpu(row: object, seen: Seen) -> Finding | None:
     return doubt("shared_gpu", f"{many} on the GPU while this cell was measured.", foreign_processes=others)
 
 
-def impossible_ratio(row: Timed, seen: Seen) -> Finding | None:
+def impossible_ratio(row: Timed, seen: RowContext) -> Finding | None:
     """Twice the products, so about twice the time. Below half: backward was worked out by subtraction, or the two were
     not timed in one step. Far above, of a cell that fits: its first backward pass was counted."""
     times, ratio = _ratio(seen)
-    if ratio is None or LEAST_RATIO <= ratio < MOST_RATIO or (ratio >= MOST_RATIO and _may_spill(row, seen)):
+    if ratio is None or MIN_RATIO <= ratio < MAX_RATIO or (ratio >= MAX_RATIO and _may_spill(row, seen)):
         return None
-    why = "the two cannot be of one warm step" if ratio < LEAST_RATIO else "it fits into memory, so that this was cold"
+    why = "the two cannot be of one warm step" if ratio < MIN_RATIO else "it fits into memory, so that this was cold"
     sentence = f"Backward takes {digits(times[1])} ms and forward {digits(times[0])} ms: {why}."
     return fault("impossible_ratio", sentence, forward_ms=times[0], backward_ms=times[1])
 
 
-def spilled(row: Timed, seen: Seen) -> Finding | None:
+def spilled(row: Timed, seen: RowContext) -> Finding | None:
     """A driver that moves memory to the host instead of refusing it makes backward tens to hundreds of times slower."""
     times, ratio = _ratio(seen)
-    if ratio is None or ratio < MOST_RATIO or not _may_spill(row, seen):
+    if ratio is None or ratio < MAX_RATIO or not _may_spill(row, seen):
         return None
     sentence = f"Backward takes {ratio:,.0f} times as long as forward: the driver spilled to the host's memory."
     return fault("spilled", sentence, forward_ms=times[0], backward_ms=times[1])
 
 
-def _ratio(seen: Seen) -> tuple[tuple[float, float], float | None]:
+def _ratio(seen: RowContext) -> tuple[tuple[float, float], float | None]:
     """Times of forward and backward, and backward over forward."""
     forward, backward = seen.typical_ms("forward"), seen.typical_ms("backward")
     if not forward or backward is None:
@@ -142,14 +142,14 @@ def _ratio(seen: Seen) -> tuple[tuple[float, float], float | None]:
     return (forward, backward), backward / forward
 
 
-def _may_spill(row: Timed, seen: Seen) -> bool:
+def _may_spill(row: Timed, seen: RowContext) -> bool:
     """Whether the cell fills the device, as far as is known."""
     if row.predicted_peak_bytes is None or seen.device_bytes is None:
         return True
     return row.predicted_peak_bytes > FULL * seen.device_bytes
 
 
-def launch_bound(row: Timed, seen: Seen) -> Finding | None:
+def launch_bound(row: Timed, seen: RowContext) -> Finding | None:
     """The device ends each phase at the moment in which the host has issued it: it waited for the host."""
     times = [seen.timings[phase] for phase in _COMPUTING if phase in seen.timings]
     pairs = [(t.host_median_ms, t.median_ms) for t in times if t.clock == "cuda-event" and t.host_median_ms]

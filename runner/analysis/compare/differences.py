@@ -13,7 +13,7 @@ REST = "all others"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class PartChange:
     """One part before and after (ms; 0 where it is absent)."""
 
     name: str
@@ -25,16 +25,16 @@ class Change:
         return self.after_ms - self.before_ms
 
 
-def changes(before: Mapping[str, float], after: Mapping[str, float], *, most: int) -> list[Change]:
+def changes(before: Mapping[str, float], after: Mapping[str, float], *, most: int) -> list[PartChange]:
     """At most `most` parts, those that change most first, and REST for the others together."""
     every = [
-        Change(name=name, before_ms=before.get(name, 0.0), after_ms=after.get(name, 0.0))
+        PartChange(name=name, before_ms=before.get(name, 0.0), after_ms=after.get(name, 0.0))
         for name in dict.fromkeys((*before, *after))
     ]
     every.sort(key=lambda change: -abs(change.difference_ms))
     shown, rest = every[:most], every[most:]
     if rest:
-        summed = Change(
+        summed = PartChange(
             name=REST, before_ms=sum(item.before_ms for item in rest), after_ms=sum(item.after_ms for item in rest)
         )
         shown.append(summed)

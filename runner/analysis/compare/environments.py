@@ -4,7 +4,7 @@
         print(found.label, found.a, found.b)       # torch 2.11.0+cu130 2.13.0+cu130
 
 A side may hold several runs; then each value that occurs is named. Limits: two checkouts with uncommitted changes may
-differ under one commit, and nothing here knows how (`uncommitted`).
+differ under one commit, and nothing here knows how (`both_uncommitted`).
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def differences(a: Sequence[RunRow], b: Sequence[RunRow]) -> list[Difference]:
     return found
 
 
-def uncommitted(a: Sequence[RunRow], b: Sequence[RunRow]) -> bool:
+def both_uncommitted(a: Sequence[RunRow], b: Sequence[RunRow]) -> bool:
     """Whether some commit was run with uncommitted changes on both sides: the code may differ all the same."""
     dirty = [{run.git_commit for run in side if run.git_dirty} for side in (a, b)]
     return bool(dirty[0] & dirty[1])

@@ -1,7 +1,7 @@
 """Which two cells may stand beside each other: the one rule behind every speedup, ratio and difference.
 
     found = alike(fp32_cells, bf16_cells)          # cells of one question each; (fp32, bf16), or None
-    said = measured_unlike(fp32_cell, bf16_cell)   # 'warm-up 5 against 0 steps'
+    said = describe_effort_difference(fp32_cell, bf16_cell)   # 'warm-up 5 against 0 steps'
     said = unusual(bf16_cell)                      # 'warm-up 0 steps'
 
 Two cells are a pair when they agree in every field of their key but the one that is compared: in what was measured,
@@ -61,7 +61,7 @@ def preference(side: Sided) -> tuple[float, ...]:
     return tuple(column.preference(getattr(side.cell, column.name)) for column in _EFFORT[type(side.cell)])
 
 
-def measured_unlike(a: Cell, b: Cell) -> str:
+def describe_effort_difference(a: Cell, b: Cell) -> str:
     """In what effort two cells differ, in words; empty for a pair."""
     return ", ".join(
         f"{column.label.lower()} {getattr(a, column.name)} against {_with_unit(column, getattr(b, column.name))}"

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
-from runner.analysis.compare.pairs import closest, measured_unlike, preference, unusual
+from runner.analysis.compare.pairs import closest, describe_effort_difference, preference, unusual
 from runner.analysis.statistics import Ratio, ratio_interval
 from runner.results import Samples, TimedResult
 from runner.schema import Cell, Phase, table_of
@@ -116,7 +116,7 @@ def _value(cell: Cell, axis: Axis) -> str:
 def _add(compared: Speedups[T], pair: tuple[T, T], *, axis: Axis, samples: Samples) -> None:
     """The ratios of two cells of one question, or why there are none."""
     base, other = pair
-    if unlike := measured_unlike(base.cell, other.cell):
+    if unlike := describe_effort_difference(base.cell, other.cell):
         names = [_value(cell.cell, axis) for cell in pair]
         reason = f"measured with {unlike} ({names[0]} against {names[1]})"
         compared.left_out.append(Unpaired(cell=other, kind="unlike", reason=reason))

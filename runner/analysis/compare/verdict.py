@@ -18,8 +18,8 @@ from itertools import chain
 from typing import Literal
 from uuid import UUID
 
-from runner.analysis.compare.pairs import measured_unlike, unusual
-from runner.analysis.statistics import LEAST_SAMPLES, ratio_interval
+from runner.analysis.compare.pairs import describe_effort_difference, unusual
+from runner.analysis.statistics import MIN_SAMPLES, ratio_interval
 from runner.schema import AttentionCell, MemoryCell, StepCell
 
 Kind = Literal["run", "label", "machine", "commit", "precision", "backend"]
@@ -49,7 +49,7 @@ class Side:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answered:
+class SideResult:
     """One cell on one side, over its rounds: `rounds` are the measured samples of the phase in ms, none for peaks.
     `faults` are the sentences for which the audit grades it D."""
 
@@ -77,8 +77,8 @@ class Answered:
 class Pair:
     """Two comparable cells. `ratio` is A over B; the 95% interval is None for peaks."""
 
-    a: Answered
-    b: Answered
+    a: SideResult
+    b: SideResult
     ratio: float
     low: float | None
     high: float | None
@@ -104,8 +104,8 @@ class Pair:
 class LeftOut:
     """A cell that was not compared: `reason` in few words, `detail` with what is known of it."""
 
-    a: Answered | None
-    b: Answered | None
+    a: SideResult | None
+    b: SideResult | None
     reason: str
     detail: str
 
@@ -138,7 +138,7 @@ class Verdict:
         return math.exp(statistics.fmean(math.log(pair.ratio) for pair in self.pairs))
 
 
-Partners = tuple[Answered | None, Answered | None]
+Partners = tuple[SideResult | None, SideResult | None]
 
 
 def judge(table: Compared, partners: Iterable[Partners], *, sides: tuple[Side, Side], phase: ComparedPhase) -> Verdict:
@@ -154,7 +154,7 @@ def judge(table: Compared, partners: Iterable[Partners], *, sides: tuple[Side, S
     return Verdict(table=table, sides=sides, phase=phase, pairs=tuple(pairs), left_out=tuple(left_out))
 
 
-def _pair(a: Answered, b: Answered) -> Pair:
+def _pair(a: SideResult, b: SideResult) -> Pair:
     if a.peak_bytes and b.peak_bytes:
         return Pair(a=a, b=b, ratio=a.peak_bytes / b.peak_bytes, low=None, high=None)
     found = ratio_interval(a.rounds, b.rounds)
@@ -162,14 +162,14 @@ def _pair(a: Answered, b: Answered) -> Pair:
 
 
 def _objection(
-    a: Answered | None, b: Answered | None, *, sides: tuple[Side, Side], phase: ComparedPhase
+    a: SideResult | None, b: SideResult | None, *, sides: tuple[Side, Side], phase: ComparedPhase
 ) -> tuple[str, str] | None:
     """Why two cells cannot be compared, in few words and in full; None where they can."""
     if a is None or b is None:
         missing = sides[0] if a is None else sides[1]
         place = {"commit": " on the same machine", "precision": _ONE, "backend": _ONE}.get(missing.kind, "")
         return f"not measured in {missing.title}", f"It has no row there{place}."
-    if unlike := measured_unlike(a.cell, b.cell):
+    if unlike := describe_effort_difference(a.cell, b.cell):
         return "measured in another way", f"With {unlike}, {sides[0].title} against {sides[1].title}."
     both = ((a, sides[0].title), (b, sides[1].title))
     if failed := [(cell, name) for cell, name in both if cell.status != "ok"]:
@@ -185,13 +185,13 @@ def _objection(
         return "not the same precision", meant
     if faulty := [(cell, name) for cell, name in both if cell.faults]:
         return _where([("graded D", name) for _, name in faulty]), _said(chain(*(cell.faults for cell, _ in faulty)))
-    least = 0 if isinstance(a.cell, MemoryCell) else LEAST_SAMPLES
+    least = 0 if isinstance(a.cell, MemoryCell) else MIN_SAMPLES
     if few := [("too few samples", name) for cell, name in both if cell.samples < least]:
-        return _where(few), f"{a.samples} and {b.samples} samples; an interval needs {LEAST_SAMPLES} on each side."
+        return _where(few), f"{a.samples} and {b.samples} samples; an interval needs {MIN_SAMPLES} on each side."
     return None
 
 
-def _ended(cell: Answered) -> str:
+def _ended(cell: SideResult) -> str:
     return _ENDED.get(cell.status, cell.status)
 
 

@@ -1,7 +1,7 @@
 """How many bytes of activations a step holds, from its shape alone: what backward needs, and what comes and goes.
 
     >>> saved_bytes(cell).total             # cell: runner.schema.StepCell
-    >>> kept_bytes(cell)                    # with the cell's checkpointing
+    >>> retained_bytes(cell)                    # with the cell's checkpointing
     >>> block_tensors(cell)[0].formula
     'N × d × 4 bytes'
 
@@ -125,7 +125,7 @@ def block_tensors(cell: ModelCell, *, device: Device = "cuda") -> list[Predicted
     once for each product that reads it. On CUDA it computes softmax in float32 and casts the weights down again, so
     both are kept; on a CPU softmax stays in half precision. `sdpa-math` computes half precision in float32 throughout.
     """
-    kept = _Kept(cell)
+    kept = _BlockTensors(cell)
     return [
         *kept.norm("attention_norm"),
         *kept.linear("attention.query", "d × d"),
@@ -143,7 +143,7 @@ def block_tensors(cell: ModelCell, *, device: Device = "cuda") -> list[Predicted
     ]
 
 
-class _Kept:
+class _BlockTensors:
     """Makes the tensors that one block of a cell keeps."""
 
     def __init__(self, cell: ModelCell) -> None:
@@ -172,7 +172,7 @@ class _Kept:
         return [*([copy] if self.copies else ()), *([read] if reads else ())]
 
 
-def _inside_attention(kept: _Kept, device: Device) -> list[PredictedTensor]:
+def _inside_attention(kept: _BlockTensors, device: Device) -> list[PredictedTensor]:
     """Queries, keys, values and what the implementation keeps between its two products."""
     softmax = softmax_bytes(kept.cell, device=device)
 
@@ -213,7 +213,7 @@ def checkpointed_stream_bytes(cell: ModelCell) -> int:
     return checkpoint_groups(cell) * residual_stream_bytes(cell)
 
 
-def kept_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
+def retained_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
     """What the end of the forward pass holds for backward: all that autograd saves or, with checkpointing, the stream
     at the start of each group of blocks and what lies outside the blocks. Copies of a checkpointed block's weights go
     when autocast ends, rotary tables are not asked for again."""
@@ -252,7 +252,7 @@ def unsaved_feed_forward_bytes(cell: ModelCell) -> int:
     return 2 * residual_stream_bytes(cell) + 3 * cell.batch * cell.context * cell.d_ff * product_bytes(cell)
 
 
-def kept_when(cell: ModelCell, *, needing: tuple[str, str], device: Device) -> list[PredictedTensor]:
+def tensors_retained_at(cell: ModelCell, *, needing: tuple[str, str], device: Device) -> list[PredictedTensor]:
     """What of a block's tensors is still there when backward reaches the operation that needs the one of this module
     and name: all that was kept no later, for backward goes from the last to the first."""
     kept = block_tensors(cell, device=device)

@@ -1,7 +1,7 @@
 """What single-head attention must cost, from its shape alone: FLOPs, and the bytes of its tensors.
 
     >>> forward_flops(cell)           # cell: runner.schema.AttentionCell
-    >>> worked_sum(cell)              # the tensors alive at the peak, each with its formula and bytes
+    >>> peak_breakdown(cell)              # the tensors alive at the peak, each with its formula and bytes
 
 B problems of S queries, keys and values, d wide. FLOPs by FlashAttention's convention: 4 B S² d forward, 2.5 times that
 backward, half of both if causal (Dao 2023, "FlashAttention-2", section 4.1: the forward pass is two matrix products of
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from runner.analysis.costs.activations import Device
 from runner.analysis.costs.allocator import Lifetime, reserved_bytes
-from runner.analysis.costs.attention_tensors import ELEMENT_BYTES, Held, moments, tensors
+from runner.analysis.costs.attention_tensors import ELEMENT_BYTES, AttentionTensor, moments, tensors
 from runner.analysis.costs.tensors import PredictedTensor
 from runner.schema import AttentionCell
 
@@ -55,7 +55,7 @@ def before_backward_bytes(cell: AttentionCell, *, device: Device = "cpu", gpu: s
 
 def predicted_peak_bytes(cell: AttentionCell, *, device: Device = "cpu", gpu: str = "") -> int:
     """The most that is alive at once in one iteration, gradients of the iteration before gone."""
-    return sum(size for _, _, size in worked_sum(cell, device=device, gpu=gpu))
+    return sum(size for _, _, size in peak_breakdown(cell, device=device, gpu=gpu))
 
 
 def predicted_reserved_bytes(cell: AttentionCell, *, gpu: str = "") -> int:
@@ -68,12 +68,12 @@ def predicted_reserved_bytes(cell: AttentionCell, *, gpu: str = "") -> int:
     return reserved_bytes(lives, moments=len(moments(cell)))
 
 
-def worked_sum(cell: AttentionCell, *, device: Device = "cpu", gpu: str = "") -> list[tuple[str, str, int]]:
+def peak_breakdown(cell: AttentionCell, *, device: Device = "cpu", gpu: str = "") -> list[tuple[str, str, int]]:
     """(tensor, its formula in words, bytes) of all that is alive at the peak; the sum is the predicted peak."""
     held = tensors(cell, device=device, gpu=gpu)
     peak = max(range(len(moments(cell))), key=lambda moment: _alive(held, moment))
     return [(item.tensor, item.formula, item.size) for item in held if item.first <= peak <= item.last]
 
 
-def _alive(held: Sequence[Held], moment: int) -> int:
+def _alive(held: Sequence[AttentionTensor], moment: int) -> int:
     return sum(item.size for item in held if item.first <= moment <= item.last)

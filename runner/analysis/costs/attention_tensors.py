@@ -21,7 +21,7 @@ from runner.schema import AttentionCell
 ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 FLOAT_BYTES = 4
 #: Queries and keys of one block of FlexAttention's mask, at least, and the most blocks that a row of it has.
-FLEX_BLOCK, MOST_FLEX_BLOCKS = 128, 1024
+FLEX_BLOCK, MAX_FLEX_BLOCKS = 128, 1024
 
 #: `between` is after the forward pass and before the backward pass.
 _NAIVE = (
@@ -36,7 +36,7 @@ _FEW = ("output", "between", "d probabilities", "d inputs")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
+class AttentionTensor:
     """One tensor of an iteration: its size, the moments in which it is first and last alive, whether it is saved."""
 
     tensor: str
@@ -51,7 +51,7 @@ def flex_block(seq_len: int) -> int:
     """Queries and keys of one block of FlexAttention's mask: PyTorch's 128, doubled until there are at most 1,024 a
     row, because the lists of blocks grow with the square of their number."""
     block = FLEX_BLOCK
-    while seq_len > block * MOST_FLEX_BLOCKS:
+    while seq_len > block * MAX_FLEX_BLOCKS:
         block *= 2
     return block
 
@@ -61,7 +61,7 @@ def is_unfused(cell: AttentionCell) -> bool:
     return cell.implementation in ("naive", "sdpa-math")
 
 
-def tensors(cell: AttentionCell, *, device: Device = "cpu", gpu: str = "") -> list[Held]:
+def tensors(cell: AttentionCell, *, device: Device = "cpu", gpu: str = "") -> list[AttentionTensor]:
     """Every tensor of one iteration in the order of birth. Which are saved follows PyTorch's derivative formulas: a
     product saves its factors, softmax its result, masked_fill its mask."""
     life = _Life(cell, moments(cell), device=device)
@@ -83,7 +83,7 @@ def moments(cell: AttentionCell) -> tuple[str, ...]:
 
 
 class _Life:
-    """Makes `Held` tensors of one cell. Lives are given by the names of moments; without an end they last."""
+    """Makes the tensors of one cell. Lives are given by the names of moments; without an end they last."""
 
     def __init__(self, cell: AttentionCell, moments: tuple[str, ...], *, device: Device) -> None:
         self.cell, self.moments, self.on_cuda = cell, moments, device == "cuda"
@@ -93,29 +93,29 @@ class _Life:
         self.numbers = {"B": cell.batch, "S": cell.seq_len, "S²": cell.seq_len**2, "d": cell.d_head,
                         f"S/{block}": blocks, f"(S/{block})²": blocks**2}  # fmt: skip
 
-    def one(self, tensor: str, formula: str, *, life: tuple[str, ...], saved: bool = False) -> Held:
+    def one(self, tensor: str, formula: str, *, life: tuple[str, ...], saved: bool = False) -> AttentionTensor:
         """`formula` is a product of B, S, d and numbers, the way it is shown: `B × S² × 4 bytes`."""
         size = size_of(formula, self.numbers)
         first = self.moments.index(life[0])
         last = self.moments.index(life[1]) if len(life) > 1 else len(self.moments) - 1
-        return Held(tensor=tensor, formula=formula, size=size, first=first, last=last, is_saved=saved)
+        return AttentionTensor(tensor=tensor, formula=formula, size=size, first=first, last=last, is_saved=saved)
 
-    def vector(self, tensor: str, *life: str, saved: bool = False, wide: bool = False) -> Held:
+    def vector(self, tensor: str, *life: str, saved: bool = False, wide: bool = False) -> AttentionTensor:
         """A tensor like the queries; `wide` in float32."""
         number = FLOAT_BYTES if wide else self.bytes
         return self.one(tensor, f"B × S × d × {number} bytes", life=life, saved=saved)
 
-    def square(self, tensor: str, *life: str, saved: bool = False, wide: bool = False) -> Held:
+    def square(self, tensor: str, *life: str, saved: bool = False, wide: bool = False) -> AttentionTensor:
         """A tensor like the scores; `wide` in float32."""
         number = FLOAT_BYTES if wide else self.bytes
         return self.one(tensor, f"B × S² × {number} bytes", life=life, saved=saved)
 
-    def softmax_product(self, *, wide: bool = False) -> list[Held]:
+    def softmax_product(self, *, wide: bool = False) -> list[AttentionTensor]:
         """Output times its gradient, which CUDA's softmax backward writes to memory (softmax_backward_cuda_out)."""
         name = "probabilities × their gradient"
         return [self.square(name, "d softmax", "d softmax", wide=wide)] if self.on_cuda else []
 
-    def given(self, *saved: str) -> list[Held]:
+    def input_tensors(self, *saved: str) -> list[AttentionTensor]:
         """What is there all the time."""
         start = self.moments[0]
         return [
@@ -124,7 +124,7 @@ class _Life:
         ]
 
 
-def _naive(life: _Life) -> list[Held]:
+def _naive(life: _Life) -> list[AttentionTensor]:
     """Line by line what `runner.models.attention.naive` computes, and the backward pass of each line."""
     causal = life.cell.causal
     masks = [
@@ -134,7 +134,7 @@ def _naive(life: _Life) -> list[Held]:
     ]
     masks_backward = [life.square("gradient of the scaled scores", "d mask", "d scale")]
     return [
-        *life.given("queries", "keys", "values"),
+        *life.input_tensors("queries", "keys", "values"),
         life.square("scores", "scores", "scale"),
         *(() if life.on_cuda else (life.one("root of d", "8 bytes", life=("scale", "d scale")),)),
         life.square("scaled scores", "scale", "masked" if causal else "output"),
@@ -153,7 +153,7 @@ def _naive(life: _Life) -> list[Held]:
     ]
 
 
-def _math(life: _Life) -> list[Held]:
+def _math(life: _Life) -> list[AttentionTensor]:
     """PyTorch's _scaled_dot_product_attention_math: half precision is computed in float32, queries and keys are each
     scaled by the root of the scale, the causal mask is added as numbers, rows of nothing but -inf are looked for."""
     half = life.bytes < FLOAT_BYTES
@@ -172,7 +172,7 @@ def _math(life: _Life) -> list[Held]:
         life.vector("gradient of the output in float32", "d output", "d probabilities", wide=True),
     ]
     return [
-        *life.given(*(() if half else ("values",))),
+        *life.input_tensors(*(() if half else ("values",))),
         *(copies if half else ()),
         life.vector("scaled queries", "mask", "d inputs", saved=True, wide=True),
         *(masks if life.cell.causal else ()),
@@ -193,11 +193,11 @@ def _math(life: _Life) -> list[Held]:
     ]
 
 
-def _compiled(life: _Life) -> list[Held]:
+def _compiled(life: _Life) -> list[AttentionTensor]:
     """The compiler keeps the probabilities and the mask, and overwrites squares in place."""
     mask = [life.one("mask", "S² × 1 byte", life=("output", "d probabilities"), saved=True)]
     return [
-        *life.given("queries", "keys", "values"),
+        *life.input_tensors("queries", "keys", "values"),
         *(mask if life.cell.causal and life.cell.implementation == "naive" else ()),
         life.square("probabilities", "output", "d probabilities", saved=True),
         life.vector("output", "output"),
@@ -208,10 +208,10 @@ def _compiled(life: _Life) -> list[Held]:
     ]
 
 
-def _fused(life: _Life) -> list[Held]:
+def _fused(life: _Life) -> list[AttentionTensor]:
     """FlashAttention and its kind keep the output and one number a row, and work the squares out again in tiles."""
     return [
-        *life.given("queries", "keys", "values"),
+        *life.input_tensors("queries", "keys", "values"),
         *(_fused_forward(life) if life.on_cuda else ()),
         life.vector("output", "output", saved=True),
         life.one("log-sum-exp of each row", "B × S × 4 bytes", life=("output",), saved=True),
@@ -220,7 +220,7 @@ def _fused(life: _Life) -> list[Held]:
     ]
 
 
-def _fused_forward(life: _Life) -> list[Held]:
+def _fused_forward(life: _Life) -> list[AttentionTensor]:
     """What else CUDA's kernels keep: the state of dropout's random numbers; of `flex`, which blocks the mask shows."""
     if life.cell.implementation != "flex":
         state = "24 bytes" if life.cell.implementation == "sdpa-flash" else "16 bytes"
@@ -233,7 +233,7 @@ def _fused_forward(life: _Life) -> list[Held]:
             life.one("blocks shown: which", indices, life=(life.moments[0],), saved=True)]  # fmt: skip
 
 
-def _fused_backward(life: _Life) -> list[Held]:
+def _fused_backward(life: _Life) -> list[AttentionTensor]:
     """The gradient of the queries is summed up in float32, but for `flex`, in heads that are not narrower than the
     kernel's tile; output times its gradient once a row."""
     sums = life.one("output × its gradient, row by row", "B × S × 4 bytes", life=("d inputs",))

@@ -1,6 +1,6 @@
 """How large may it be and still fit in memory? What is predicted of that, and how it is looked for by trying.
 
-    >>> predicted_largest(question, Room(device="cpu"))     # question: runner.schema.FrontierCell
+    >>> predict_largest(question, Room(device="cpu"))     # question: runner.schema.FrontierCell
     2304
     >>> search(36, lambda count: count <= 35)          # in multiples of the resolution
     (35, 36)
@@ -41,7 +41,7 @@ def at(question: FrontierCell, size: int) -> AttentionCell | StepCell:
     return StepCell(**shape, **context, mode=question.mode, attention=question.implementation, **asked)
 
 
-def predicted_bytes(cell: AttentionCell | StepCell, *, device: Device, gpu: str = "") -> int:
+def predict_bytes(cell: AttentionCell | StepCell, *, device: Device, gpu: str = "") -> int:
     """What it needs by the closed formulas: the peak of what is alive or, on CUDA, what the allocator must reserve."""
     if device != "cuda":
         return attention.predicted_peak_bytes(cell) if isinstance(cell, AttentionCell) else _peak(cell, device, gpu)
@@ -69,13 +69,13 @@ class Room:
         return min(limit_bytes, self.card_bytes - CONTEXT_BYTES)
 
 
-def predicted_largest(question: FrontierCell, room: Room) -> int:
+def predict_largest(question: FrontierCell, room: Room) -> int:
     """The largest multiple of the resolution that is predicted to fit; 0 if none is. On CUDA an estimate."""
     limit = room.bytes_within(question.limit_bytes)
 
     def fits(count: int) -> bool:
         cell = at(question, count * question.step)
-        return predicted_bytes(cell, device=room.device, gpu=room.gpu) <= limit
+        return predict_bytes(cell, device=room.device, gpu=room.gpu) <= limit
 
     high = 1
     while fits(high):

@@ -2,7 +2,7 @@
 
     >>> max(forward_moments(cell, "cpu", held), key=lambda moment: moment.total).temporaries
 
-`held` is what is there all the time; `runner.analysis.costs.steps.predicted_peak` fills it in and takes the greatest
+`held` is what is there all the time; `runner.analysis.costs.steps.predict_peak` fills it in and takes the greatest
 moment.
 Letters as in `runner.analysis.costs.activations`, which says what a block keeps and what comes and goes in it.
 """
@@ -19,13 +19,13 @@ from runner.analysis.costs.activations import (
     head_input_bytes,
     is_autocast,
     is_unfused,
-    kept_when,
     logits_bytes,
     product_bytes,
     residual_stream_bytes,
     saved_bytes,
     softmax_backward_bytes,
     swiglu_backward_bytes,
+    tensors_retained_at,
     unsaved_attention_bytes,
     unsaved_feed_forward_bytes,
     unsaved_streams,
@@ -73,7 +73,7 @@ def forward_moments(cell: ModelCell, device: Device, held: PeakBytes) -> list[Pe
     copies = saved.layers * saved.weight_copies + saved.head_copy
     if not inference and not cell.checkpoint_blocks:
         temporaries = max(logits + head_input_bytes(cell), forward_temporary_bytes(cell, device=device))
-        kept = kept_activation_bytes(cell, device=device)
+        kept = retained_activation_bytes(cell, device=device)
         return [replace(held, activations=kept, autocast_copies=copies, temporaries=temporaries)]
     stream = residual_stream_bytes(cell)
     narrow, streams = product_bytes(cell), unsaved_streams(cell) * stream
@@ -84,7 +84,7 @@ def forward_moments(cell: ModelCell, device: Device, held: PeakBytes) -> list[Pe
     # The head reads the stream and its norm, under autocast in half precision; what is checkpointed is kept beside.
     cast = cell.batch * cell.context * cell.d_model * narrow if copies else 0
     head = 2 * stream + cast if inference else head_input_bytes(cell)
-    kept = 0 if inference else kept_activation_bytes(cell, device=device)
+    kept = 0 if inference else retained_activation_bytes(cell, device=device)
     return [
         replace(held, autocast_copies=before[0], activations=0 if inference else streams,
                 temporaries=attention + (streams if inference else 0)),
@@ -94,8 +94,8 @@ def forward_moments(cell: ModelCell, device: Device, held: PeakBytes) -> list[Pe
     ]  # fmt: skip
 
 
-def kept_activation_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
-    """`kept_bytes` without autocast's copies of weights and without the inputs."""
+def retained_activation_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
+    """`retained_bytes` without autocast's copies of weights and without the inputs."""
     saved = saved_bytes(cell, device=device)
     if cell.checkpoint_blocks:
         return checkpointed_stream_bytes(cell) + saved.outside
@@ -106,7 +106,7 @@ def backward_moments(cell: ModelCell, device: Device, held: PeakBytes, *, ending
     """The loss's backward; that of the last block, which comes first; that of the first block; the end of the step,
     where the optimizer needs `ending` bytes for a while."""
     saved = saved_bytes(cell, device=device)
-    kept, block = kept_activation_bytes(cell, device=device), saved.block - saved.weight_copies
+    kept, block = retained_activation_bytes(cell, device=device), saved.block - saved.weight_copies
     gradients, table = held.parameters, cell.vocabulary * cell.d_model * weight_bytes(cell)
     norm = cell.d_model * weight_bytes(cell)
     in_block = (gradients - 2 * table - norm) // cell.layers
@@ -147,7 +147,7 @@ def _block_moments(cell: ModelCell, device: Device, beside: PeakBytes) -> list[P
     d, width = cell.d_model, weight_bytes(cell)
 
     def moment(needing: tuple[str, str], *, gradients: int, temporaries: int) -> PeakBytes:
-        kept = kept_when(cell, needing=needing, device=device)
+        kept = tensors_retained_at(cell, needing=needing, device=device)
         copies = sum(item.size for item in kept if item.is_weight_copy)
         return replace(
             beside,

@@ -1,7 +1,7 @@
 """What a step must cost, from its shape alone: parameters, matrix-product FLOPs, bytes.
 
     >>> step_flops(cell)                    # cell: runner.schema.StepCell
-    >>> predicted_peak(cell).total          # and its parts: parameters, gradients, optimizer state, activations, ...
+    >>> predict_peak(cell).total          # and its parts: parameters, gradients, optimizer state, activations, ...
 
 Letters: B batch, T context, d model width, f feed-forward width, L layers, H heads, V vocabulary, N = B T tokens.
 FLOPs count matrix products only (a multiply and an add are two), so softmax, norms and the optimizer cost nothing here.
@@ -103,7 +103,7 @@ def optimizer_state_bytes(cell: ModelCell) -> int:
     return ADAMW_MOMENTS * parameter_bytes(cell) if cell.mode == "train" else 0
 
 
-def predicted_peak(cell: ModelCell, *, device: Device = "cuda", gpu: str = "") -> PeakBytes:
+def predict_peak(cell: ModelCell, *, device: Device = "cuda", gpu: str = "") -> PeakBytes:
     """The peak of a step that is not the first of its process: the greatest of a few moments, worked out one by one.
     `gpu` is the device's name, which decides how large the matrix library's workspace is.
 
@@ -144,5 +144,5 @@ def optimizer_temporary_bytes(cell: ModelCell) -> int:
 
 
 def predicted_peak_bytes(cell: ModelCell, *, device: Device = "cuda", gpu: str = "") -> int:
-    """`predicted_peak(cell).total`, in bytes."""
-    return predicted_peak(cell, device=device, gpu=gpu).total
+    """`predict_peak(cell).total`, in bytes."""
+    return predict_peak(cell, device=device, gpu=gpu).total

@@ -14,7 +14,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from runner.analysis.timeline.lives import Event, History, Life, largest_total
+from runner.analysis.timeline.lives import History, Life, MemoryEvent, largest_total
 
 #: The smallest block and what sizes are multiples of; what comes from small segments, which are always cut (bytes).
 GRANULE, SMALL, SMALL_SEGMENT = 512, 2**20, 2 * 2**20
@@ -44,7 +44,7 @@ class Layout:
         self.is_rounded_otherwise = any(type(value) is int and value > 1 for value in list(values)[:64])
 
 
-def block_totals(layout: Layout, events: Sequence[Event], history: History) -> tuple[int | None, int | None]:
+def block_totals(layout: Layout, events: Sequence[MemoryEvent], history: History) -> tuple[int | None, int | None]:
     """The bytes of all blocks before the recording, and their largest total; None where that is not known."""
     if not layout.knows_requests or layout.is_rounded_otherwise:
         return None, None
@@ -53,25 +53,25 @@ def block_totals(layout: Layout, events: Sequence[Event], history: History) -> t
     def size_of(life: Life) -> int:
         if life.died is None and life.address in layout.in_use:
             return layout.in_use[life.address]
-        return rounded(life.bytes) if life.born is None else sizes[life.born]
+        return round_size(life.bytes) if life.born is None else sizes[life.born]
 
     baseline = sum(size_of(life) for life in history.lives if life.born is None)
     return baseline, largest_total(len(events), history.lives, baseline, size_of)[1]
 
 
-def rounded(size: int) -> int:
+def round_size(size: int) -> int:
     """A size as the allocator rounds it."""
     return max(GRANULE, -(-size // GRANULE) * GRANULE)
 
 
-def _sizes(layout: Layout, events: Sequence[Event], lives: Sequence[Life]) -> dict[int, int]:
+def _sizes(layout: Layout, events: Sequence[MemoryEvent], lives: Sequence[Life]) -> dict[int, int]:
     """Position of each birth among the events -> bytes of its block."""
     segments = _Segments(layout)
-    taken = sorted(life.address for life in lives if life.born is None and rounded(life.bytes) > SMALL)
+    taken = sorted(life.address for life in lives if life.born is None and round_size(life.bytes) > SMALL)
     found, changes = {}, iter([*layout.changes, (len(events), 0, 0)])
     change = next(changes)
     for position, event in enumerate(events):
-        size = rounded(abs(event.change))
+        size = round_size(abs(event.change))
         while change[0] <= position:
             segments.change(change[1], change[2])
             change = next(changes)
@@ -89,7 +89,7 @@ def _sizes(layout: Layout, events: Sequence[Event], lives: Sequence[Life]) -> di
     return found
 
 
-def _cut(size: int, end: int | None, event: Event, layout: Layout) -> int:
+def _cut(size: int, end: int | None, event: MemoryEvent, layout: Layout) -> int:
     """The block of `size` bytes at the event's address, where the free space goes on to `end`."""
     free = 0 if end is None else end - event.address
     if free < size or (free - size > SMALL and size < layout.max_split_bytes):

@@ -20,7 +20,7 @@ NS_PER_US = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class MemoryEvent:
     """Memory that came (`change` > 0 bytes) or went (< 0), or a mark (0). `source` is the recorder's number for it, or
     -1."""
 
@@ -79,7 +79,7 @@ class _Follower:
     born: list[Life] = field(default_factory=list)
     lost: int = 0
 
-    def take(self, position: int, event: Event) -> None:
+    def take(self, position: int, event: MemoryEvent) -> None:
         known = self.alive.pop(event.address, None) if event.change else None
         if event.change > 0:
             if known is not None:  # its free was lost; it cannot have outlived this
@@ -96,7 +96,7 @@ class _Follower:
             known.died = position
 
 
-def follow(events: Sequence[Event], held: Iterable[Life] = ()) -> History:
+def follow(events: Sequence[MemoryEvent], held: Iterable[Life] = ()) -> History:
     """The allocations behind `events`, in the allocator's order; `held` are those known to be there before.
 
     A free of what nobody knows counts as lost, and as an allocation that was there before."""
@@ -117,7 +117,7 @@ def follow(events: Sequence[Event], held: Iterable[Life] = ()) -> History:
     )
 
 
-def alive_after(events: Sequence[Event]) -> list[Life]:
+def alive_after(events: Sequence[MemoryEvent]) -> list[Life]:
     """What is alive when all of `events` have happened."""
     return [life for life in follow(events).lives if life.died is None]
 
@@ -134,7 +134,7 @@ def own_microseconds(times_ns: Sequence[int]) -> list[int]:
 class Moments:
     """Finds the allocation that lay at an address at a time, though clocks differ by microseconds."""
 
-    def __init__(self, history: History, events: Sequence[Event]) -> None:
+    def __init__(self, history: History, events: Sequence[MemoryEvent]) -> None:
         self.times_ns = [event.at_ns for event in events]
         self.at: dict[int, list[Life]] = {}
         for life in history.lives:

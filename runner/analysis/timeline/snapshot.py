@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runner.analysis.timeline.blocks import Layout
-from runner.analysis.timeline.lives import NS_PER_US, Event, Life
+from runner.analysis.timeline.lives import NS_PER_US, Life, MemoryEvent
 from runner.analysis.timeline.stacks import MAX_FRAMES, Frame
 from runner.schema import Category
 
@@ -60,7 +60,7 @@ class Recording:
     `failures` are the positions of allocations that ran out of memory; `layout` is where the memory lies."""
 
     device: int
-    events: list[Event] = field(default_factory=list)
+    events: list[MemoryEvent] = field(default_factory=list)
     held: list[Life] = field(default_factory=list)
     sources: list[Mapping[str, Any]] = field(default_factory=list)
     reserved: list[tuple[int, int]] = field(default_factory=list)
@@ -150,10 +150,10 @@ def _read_trace(trace: list[object], recording: Recording, budget: _Budget) -> N
         if action not in _ACTIONS:
             continue
         if not events:  # the beginning, so that nothing is born in the same microsecond as what was there before
-            events.append(Event(at_ns, 0, 0))
+            events.append(MemoryEvent(at_ns, 0, 0))
         if action == "oom":
             recording.failures.append(len(events))
-            events.append(Event(at_ns, 0, 0))
+            events.append(MemoryEvent(at_ns, 0, 0))
             continue
         size = _number(entry.get("size"), "size")
         if action in _SEGMENT_CHANGES:
@@ -171,7 +171,7 @@ def _read_trace(trace: list[object], recording: Recording, budget: _Budget) -> N
         if size:
             recording.sources.append(entry)
             change = size if action == "alloc" else -size
-            events.append(Event(at_ns, address, change, len(recording.sources) - 1))
+            events.append(MemoryEvent(at_ns, address, change, len(recording.sources) - 1))
 
 
 def _read_segments(segments: list[object], found: dict[int, Recording], budget: _Budget) -> None:

@@ -44,7 +44,7 @@ class Stacks:
         return self._known[key]
 
     def _add(self, frames: tuple[Frame, ...]) -> int | None:
-        text = "\n".join(f"{shown(file)}:{line} {_cut(name)}" for file, line, name in frames[:MAX_FRAMES])
+        text = "\n".join(f"{strip_folders(file)}:{line} {_cut(name)}" for file, line, name in frames[:MAX_FRAMES])
         if not text:
             return None
         if text not in self._numbers:
@@ -54,7 +54,7 @@ class Stacks:
         return self._numbers[text]
 
 
-def shown(file: str) -> str:
+def strip_folders(file: str) -> str:
     """A file's name without the folders of the machine it lies on."""
     file = _cut(file[-_PATH_LENGTH:].replace("\\", "/"))
     if file.startswith(_CHECKOUT) and not any(folder in file for folder in _FOLDERS):

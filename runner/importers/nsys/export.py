@@ -61,14 +61,14 @@ class Export:
         if len(found) != 1 or not isinstance(found[0][0], str):
             return None, None
         name, memory = found[0]
-        return cleaned(name)[:200], memory if isinstance(memory, int) and 0 < memory < 2**62 else None
+        return clean_name(name)[:200], memory if isinstance(memory, int) and 0 < memory < 2**62 else None
 
     def _first(self, table: str) -> bool:
         return self.connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[Export]:
+def open_export(path: Path) -> Iterator[Export]:
     """The export at `path`, for reading only. Raises UsageError when it is none, within and afterwards."""
     ends = time.monotonic() + SECONDS
     try:
@@ -97,6 +97,6 @@ def refusal(path: Path, got: str, *, expected: str = "the SQLite export of a rep
 
 
 @lru_cache(maxsize=16_384)
-def cleaned(name: str) -> str:
+def clean_name(name: str) -> str:
     """A name without control characters, and not longer than anybody reads."""
     return "".join(letter if letter.isprintable() else " " for letter in name[:_NAME_LENGTH]).strip()

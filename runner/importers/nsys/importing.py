@@ -19,9 +19,9 @@ from typing import Any
 from uuid import UUID
 
 from runner.analysis.kernels import kernel_class
-from runner.importers.nsys.export import opened
-from runner.importers.nsys.ranges import Place
-from runner.importers.nsys.recordings import Launched, Recording, recordings
+from runner.importers.nsys.export import open_export
+from runner.importers.nsys.ranges import LaunchPlace
+from runner.importers.nsys.recordings import Launched, TracedProcess, recordings
 from runner.importers.nsys.stats import read_stats
 from runner.schema import KernelRow, RunRow, TraceRow, new_id, utc_now
 from runner.store.database import ingest
@@ -44,7 +44,7 @@ class ImportedTrace:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Imported:
+class ImportedTraces:
     """The run that an import made. `private` are the file's tables of other things, of which nothing was read."""
 
     run_id: UUID
@@ -52,17 +52,17 @@ class Imported:
     private: tuple[str, ...] = ()
 
 
-def import_export(path: Path, *, db: Path, label: str | None = None) -> Imported:
+def import_export(path: Path, *, db: Path, label: str | None = None) -> ImportedTraces:
     """Reads the SQLite export at `path` and adds a trace for each process that used the GPU. Raises UsageError for a
     file that is none; then nothing was added. Importing a file twice makes two runs."""
-    with opened(path) as export:
+    with open_export(path) as export:
         found = recordings(export, path)
         (gpu, memory), private = export.gpu(), tuple(export.private())
     run = replace(_run(path, label), device_name=gpu, device_memory_bytes=memory)
     return replace(_added(run, found, db=db, title=path.name), private=private)
 
 
-def import_stats(path: Path, *, db: Path, label: str | None = None) -> Imported:
+def import_stats(path: Path, *, db: Path, label: str | None = None) -> ImportedTraces:
     """Reads what `nsys stats` wrote at `path` and adds it as one trace, over all recorded steps unless its ranges say
     how many. Raises UsageError for a file that is none; then nothing was added."""
     return _added(_run(path, label), [read_stats(path)], db=db, title=path.name)
@@ -81,7 +81,7 @@ def _run(path: Path, label: str | None) -> RunRow:
     )
 
 
-def _added(run: RunRow, found: Sequence[Recording], *, db: Path, title: str) -> Imported:
+def _added(run: RunRow, found: Sequence[TracedProcess], *, db: Path, title: str) -> ImportedTraces:
     traces: list[ImportedTrace] = []
     kernels: list[KernelRow] = []
     for number, recording in enumerate(found, start=1):
@@ -98,18 +98,18 @@ def _added(run: RunRow, found: Sequence[Recording], *, db: Path, title: str) -> 
     check_rows(added, where=Path(title))
     Spool(db).write(added, name=f"import-{run.run_id}")
     ingest(db, patience_s=INGEST_SECONDS)
-    return Imported(run_id=run.run_id, traces=tuple(traces))
+    return ImportedTraces(run_id=run.run_id, traces=tuple(traces))
 
 
-def _kernel_rows(ids: dict[str, Any], recording: Recording) -> list[KernelRow]:
+def _kernel_rows(ids: dict[str, Any], recording: TracedProcess) -> list[KernelRow]:
     """Kernels by phase and range; per step where steps are known: means, since a report is summed over its steps."""
-    grouped: dict[tuple[str, str, str], list[tuple[Place, Launched]]] = {}
+    grouped: dict[tuple[str, str, str], list[tuple[LaunchPlace, Launched]]] = {}
     for (place, name), sums in recording.kernels.items():
         grouped.setdefault((place.phase or UNKNOWN_PHASE, place.scope, name), []).append((place, sums))
     return [_row(ids, key, same, per=recording.steps or 1) for key, same in grouped.items()]
 
 
-def _row(ids: dict[str, Any], key: tuple[str, str, str], same: Sequence[tuple[Place, Launched]], *, per: int
+def _row(ids: dict[str, Any], key: tuple[str, str, str], same: Sequence[tuple[LaunchPlace, Launched]], *, per: int
          ) -> KernelRow:  # fmt: skip
     """One kernel in one phase and range, over all the operators that launched it there."""
     phase, scope, name = key

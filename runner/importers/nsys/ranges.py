@@ -28,7 +28,7 @@ _NEVER = 2**64
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LaunchPlace:
     """Where a kernel was launched: phase, innermost named range, operator; empty where nothing says so."""
 
     phase: str = ""
@@ -36,7 +36,7 @@ class Place:
     operator: str = ""
 
 
-NOWHERE = Place()
+NOWHERE = LaunchPlace()
 
 
 class ThreadRanges:
@@ -48,8 +48,8 @@ class ThreadRanges:
         #: When each phase was open: name -> (start, end), in order.
         self.phases: dict[str, list[tuple[int, int]]] = {}
         self._times: list[int] = []
-        self._places: list[Place] = []
-        stack: list[tuple[int, Place]] = []
+        self._places: list[LaunchPlace] = []
+        stack: list[tuple[int, LaunchPlace]] = []
         for start, end, name in _nested(ranges):
             self._close(stack, until=start)
             end, outer = (min(end, stack[-1][0]), stack[-1][1]) if stack else (end, NOWHERE)
@@ -59,7 +59,7 @@ class ThreadRanges:
             self._mark(start, inner)
         self._close(stack, until=_NEVER)
 
-    def at(self, moment: int) -> Place:
+    def at(self, moment: int) -> LaunchPlace:
         """The place at a moment; a range holds its first moment and not its last."""
         found = bisect_right(self._times, moment) - 1
         return self._places[found] if found >= 0 else NOWHERE
@@ -69,12 +69,12 @@ class ThreadRanges:
         if is_new_phase:
             self.phases.setdefault(phase_of(name) or "", []).append((start, end))
 
-    def _close(self, stack: list[tuple[int, Place]], *, until: int) -> None:
+    def _close(self, stack: list[tuple[int, LaunchPlace]], *, until: int) -> None:
         while stack and stack[-1][0] <= until:
             end, _ = stack.pop()
             self._mark(end, stack[-1][1] if stack else NOWHERE)
 
-    def _mark(self, moment: int, place: Place) -> None:
+    def _mark(self, moment: int, place: LaunchPlace) -> None:
         if self._times and self._times[-1] == moment:
             self._places[-1] = place
             return
@@ -94,14 +94,14 @@ def phase_of(name: str) -> str | None:
     return next((phase for phase, pattern in PHASES.items() if pattern.fullmatch(plain)), None)
 
 
-def _inside(outer: Place, name: str) -> Place:
+def _inside(outer: LaunchPlace, name: str) -> LaunchPlace:
     """The place within a range of this name."""
     phase = phase_of(name)
     if phase:
-        return Place(phase=phase)
+        return LaunchPlace(phase=phase)
     if STEP.fullmatch(name.lower().strip()):
-        return Place(phase=outer.phase, scope=outer.scope)
+        return LaunchPlace(phase=outer.phase, scope=outer.scope)
     operator = _OPERATOR.fullmatch(name)
     if operator:
-        return Place(phase=outer.phase, scope=outer.scope, operator=operator["name"])
-    return Place(phase=outer.phase, scope=name)
+        return LaunchPlace(phase=outer.phase, scope=outer.scope, operator=operator["name"])
+    return LaunchPlace(phase=outer.phase, scope=name)

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from runner.importers.nsys.export import Export, cleaned, refusal
-from runner.importers.nsys.ranges import NOWHERE, Place, ThreadRanges
+from runner.importers.nsys.export import Export, clean_name, refusal
+from runner.importers.nsys.ranges import NOWHERE, LaunchPlace, ThreadRanges
 
 #: The most calls, ranges, processes and different (kernel, range) that are read, and characters of the ranges' names
 #: and of the kernels' together.
@@ -54,11 +54,11 @@ class Launched:
 
 
 #: (place, kernel) -> sums.
-Kernels = dict[tuple[Place, str], Launched]
+Kernels = dict[tuple[LaunchPlace, str], Launched]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recording:
+class TracedProcess:
     """What one process ran on the GPU. `steps` is None where no range says how many; `overlapping` says that a kernel
     counts in every range around it."""
 
@@ -75,7 +75,7 @@ class _Process:
     backward: list[tuple[int, int]] = field(default_factory=list)
     kernels: Kernels = field(default_factory=dict)
 
-    def place(self, thread: int | None, moment: int | None) -> Place:
+    def place(self, thread: int | None, moment: int | None) -> LaunchPlace:
         """Where the call was made."""
         if thread is None or moment is None:
             return NOWHERE
@@ -93,7 +93,7 @@ class _Process:
         return whole or sum(len(thread.phases.get("forward", ())) for thread in threads) or None
 
 
-def recordings(export: Export, path: Path) -> list[Recording]:
+def recordings(export: Export, path: Path) -> list[TracedProcess]:
     """What each process ran, in the order of process ids. Raises UsageError (`path` is what it names)."""
     present = [table for table in _ACTIVITIES if export.has(table, "start", "end", "correlationId")]
     if not export.has("StringIds", "id", "value"):
@@ -116,7 +116,7 @@ def recordings(export: Export, path: Path) -> list[Recording]:
                 characters.spend(len(name) + len(key[0].scope) + len(key[0].operator))
             process.kernels.setdefault(key, Launched()).add(duration, moved_bytes=moved)
     found = [
-        Recording(steps=process.steps, kernels=process.kernels)
+        TracedProcess(steps=process.steps, kernels=process.kernels)
         for _, process in sorted(processes.items()) if process.kernels
     ]  # fmt: skip
     if not found:
@@ -140,7 +140,7 @@ def _processes(export: Export, path: Path) -> dict[int, _Process]:
         if thread is None or start is None or not isinstance(name, str) or (end is not None and end < start):
             continue
         characters.spend(len(name))
-        by_thread.setdefault(thread, []).append((start, end, cleaned(name)))
+        by_thread.setdefault(thread, []).append((start, end, clean_name(name)))
     found: dict[int, _Process] = {}
     for thread, ranges in by_thread.items():
         process = _process(path, found, _process_of(thread))
@@ -228,4 +228,4 @@ def _named(table: str, name: object, moved: object) -> tuple[str, int | None]:
         return "[CUDA memset]", size
     if table == "CUPTI_ACTIVITY_KIND_GRAPH_TRACE":
         return "[CUDA graph]", None
-    return (cleaned(name) if isinstance(name, str) else "") or "unnamed kernel", None
+    return (clean_name(name) if isinstance(name, str) else "") or "unnamed kernel", None

@@ -16,10 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.importers.nsys.export import cleaned
-from runner.importers.nsys.ranges import NOWHERE, STEP, Place, phase_of
-from runner.importers.nsys.recordings import Kernels, Launched, Recording
-from runner.importers.nsys.tables import Table, load_tables, stats_refusal
+from runner.importers.nsys.export import clean_name
+from runner.importers.nsys.ranges import NOWHERE, STEP, LaunchPlace, phase_of
+from runner.importers.nsys.recordings import Kernels, Launched, TracedProcess
+from runner.importers.nsys.tables import PrintedTable, load_tables, stats_refusal
 
 #: Characters of all names together.
 NAME_CHARACTERS = 20_000_000
@@ -50,7 +50,7 @@ class _Row:
     sums: Launched
 
 
-def read_stats(path: Path) -> Recording:
+def read_stats(path: Path) -> TracedProcess:
     """Every kernel and copy in the file; of several tables, those that together count everything once. Raises
     UsageError for a file that has no such table."""
     found: dict[str, list[_Row]] = {}
@@ -68,7 +68,7 @@ def read_stats(path: Path) -> Recording:
     return _recording(whole, found.get("ranges", []))
 
 
-def _recording(tables: Mapping[str, Launched], ranges: Sequence[_Row]) -> Recording:
+def _recording(tables: Mapping[str, Launched], ranges: Sequence[_Row]) -> TracedProcess:
     """The kernels in their ranges, and what is left of the whole in none. The whole is what the file's other tables
     say, else what ran within the steps and outside of all ranges."""
     outside = [row for row in ranges if not row.range]
@@ -77,7 +77,7 @@ def _recording(tables: Mapping[str, Launched], ranges: Sequence[_Row]) -> Record
     others = [row for row in ranges if row.range and row not in steps] if not phases else []
     whole = tables or (_sums([*steps, *outside]) if steps else {})
     if not whole:
-        return Recording(steps=_entered(phases, "forward"), kernels=_placed([*phases, *others, *outside]),
+        return TracedProcess(steps=_entered(phases, "forward"), kernels=_placed([*phases, *others, *outside]),
                          overlapping=len({row.range for row in others}) > 1)  # fmt: skip
     kernels = _placed(phases if phases or not _is_within(_sums(others), whole) else others)
     placed = _sums(_Row(name=name, range="", entered=0, sums=sums) for (_, name), sums in kernels.items())
@@ -86,14 +86,14 @@ def _recording(tables: Mapping[str, Launched], ranges: Sequence[_Row]) -> Record
         if sums.calls > held.calls:
             left = max(0, sums.duration_ns - held.duration_ns)
             kernels[NOWHERE, name] = Launched(calls=sums.calls - held.calls, duration_ns=left)
-    return Recording(steps=_entered(steps) or _entered(phases, "forward"), kernels=kernels)
+    return TracedProcess(steps=_entered(steps) or _entered(phases, "forward"), kernels=kernels)
 
 
 def _placed(rows: Iterable[_Row]) -> Kernels:
     found: Kernels = {}
     for row in rows:
         phase = phase_of(row.range)
-        place = Place(phase=phase) if phase else Place(scope=row.range)
+        place = LaunchPlace(phase=phase) if phase else LaunchPlace(scope=row.range)
         found.setdefault((place, row.name), Launched()).add(row.sums.duration_ns, calls=row.sums.calls)
     return found
 
@@ -118,14 +118,14 @@ def _entered(rows: Iterable[_Row], phase: str | None = None) -> int | None:
     return sum(entered.values()) or None
 
 
-def _kind(table: Table) -> str | None:
+def _kind(table: PrintedTable) -> str | None:
     """Which table it is, by its headings; None for one of something else."""
     if not any(_TOTAL.fullmatch(heading) for heading in table.headings):
         return None
     return next((kind for kind, needed in _KINDS.items() if set(needed) <= set(table.headings)), None)
 
 
-def _rows(path: Path, table: Table, kind: str) -> list[_Row]:
+def _rows(path: Path, table: PrintedTable, kind: str) -> list[_Row]:
     """The rows of a table. Raises UsageError where one has other than numbers, or fewer values than headings."""
     total, match = next((at, match) for at, text in enumerate(table.headings) if (match := _TOTAL.fullmatch(text)))
     at = {heading: place for place, heading in enumerate(table.headings)}
@@ -138,28 +138,30 @@ def _rows(path: Path, table: Table, kind: str) -> list[_Row]:
         duration, unit = _TIME.fullmatch(fields[total].strip()), match["unit"]
         unit = (duration and duration["unit"]) or unit
         if not duration or not unit or len(duration["number"]) > 20:
-            raise stats_refusal(path, f"“{cleaned(fields[total][:_LENGTH])}” in line {line}", expected="a time")
+            raise stats_refusal(path, f"“{clean_name(fields[total][:_LENGTH])}” in line {line}", expected="a time")
         sums = Launched(calls=_count(path, line, fields[at[calls]]),
                         duration_ns=round(float(duration["number"].replace(",", "")) * _NS[unit]))  # fmt: skip
-        inside = cleaned(fields[at[_RANGE]]).removeprefix(":") if kind == "ranges" and _RANGE in at else ""
+        inside = clean_name(fields[at[_RANGE]]).removeprefix(":") if kind == "ranges" and _RANGE in at else ""
         entered = _count(path, line, fields[at[_TIMES]] or "0") if inside and _TIMES in at else 0
-        found.append(_Row(name=cleaned(fields[at[name]]) or "unnamed kernel", range=inside, entered=entered, sums=sums))
+        found.append(
+            _Row(name=clean_name(fields[at[name]]) or "unnamed kernel", range=inside, entered=entered, sums=sums)
+        )
     return found
 
 
 def _count(path: Path, line: int, text: str) -> int:
     plain = text.strip().replace(",", "")
     if not _CALLS.fullmatch(plain):
-        raise stats_refusal(path, f"“{cleaned(text[:_LENGTH])}” in line {line}", expected="a whole number")
+        raise stats_refusal(path, f"“{clean_name(text[:_LENGTH])}” in line {line}", expected="a whole number")
     return int(plain)
 
 
-def _words(tables: Sequence[Table]) -> str:
+def _words(tables: Sequence[PrintedTable]) -> str:
     """What tables there are, by name or by headings."""
     if not tables:
         return "no table"
     table = tables[0]
-    headings = ", ".join(f"“{cleaned(heading[:_LENGTH])}”" for heading in table.headings[:_NAMED])
+    headings = ", ".join(f"“{clean_name(heading[:_LENGTH])}”" for heading in table.headings[:_NAMED])
     rest = f" and {len(table.headings) - _NAMED} more" if len(table.headings) > _NAMED else ""
     more = f", and {len(tables) - 1} more tables" if len(tables) > 2 else ", and one more table" * (len(tables) - 1)
     return f"{table.report or 'a table'} with the headings {headings}{rest}{more}"

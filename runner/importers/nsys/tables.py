@@ -27,7 +27,7 @@ _Line = tuple[int, str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class PrintedTable:
     """One table: its headings and its rows, each with its line in the file. `report` is its name where that is said."""
 
     report: str | None
@@ -35,9 +35,9 @@ class Table:
     rows: list[tuple[int, list[str]]] = field(default_factory=list)
 
 
-def load_tables(path: Path) -> list[Table]:
+def load_tables(path: Path) -> list[PrintedTable]:
     """Every table of the file that has a row. Raises UsageError for a file that is too large."""
-    found: list[Table] = []
+    found: list[PrintedTable] = []
     report = None
     for block in _blocks(path):
         title = _TITLE.fullmatch(block[0][1])
@@ -90,7 +90,7 @@ def _lines(path: Path) -> Iterator[_Line]:
             yield number, line.rstrip("\n")
 
 
-def _separated(block: Sequence[_Line], report: str | None) -> Iterator[Table]:
+def _separated(block: Sequence[_Line], report: str | None) -> Iterator[PrintedTable]:
     """The tables of a block of CSV. A line without a comma ends one."""
     table = None
     for number, line in block:
@@ -99,16 +99,16 @@ def _separated(block: Sequence[_Line], report: str | None) -> Iterator[Table]:
         if len(fields) < 2:
             table = None
         elif table is None or is_heading:
-            table = Table(report=report, headings=tuple(text.strip() for text in fields))
+            table = PrintedTable(report=report, headings=tuple(text.strip() for text in fields))
             yield table
         else:
             table.rows.append((number, fields))
 
 
-def _aligned(block: Sequence[_Line], dashes: int, report: str | None) -> Table:
+def _aligned(block: Sequence[_Line], dashes: int, report: str | None) -> PrintedTable:
     """The table in columns: headings, dashes, rows."""
     spans = [match.span() for match in re.finditer("-+", block[dashes][1])]
     places = [slice(*span) for span in spans[:-1]] + [slice(spans[-1][0], None)]
-    table = Table(report=report, headings=tuple(block[dashes - 1][1][place].strip() for place in places))
+    table = PrintedTable(report=report, headings=tuple(block[dashes - 1][1][place].strip() for place in places))
     table.rows.extend((number, [line[place].strip() for place in places]) for number, line in block[dashes + 1 :])
     return table

@@ -34,14 +34,14 @@ _DO = "Make one with torch.cuda.memory._record_memory_history() and torch.cuda.m
 
 
 @dataclass(frozen=True, kw_only=True)
-class Imported:
+class ImportedTimelines:
     """The run that an import made, and its timelines: one a device."""
 
     run_id: UUID
     timelines: tuple[TimelineRow, ...]
 
 
-def import_snapshot(path: Path, *, db: Path, label: str | None = None) -> Imported:
+def import_snapshot(path: Path, *, db: Path, label: str | None = None) -> ImportedTimelines:
     """Reads the snapshot at `path` and adds it to `db`. Raises UsageError for a file that is none; then nothing was
     added. Importing a file twice makes two runs."""
     timelines = _read(path)
@@ -67,7 +67,7 @@ def import_snapshot(path: Path, *, db: Path, label: str | None = None) -> Import
     added = tuple(row for row in rows["timelines"] if isinstance(row, TimelineRow))
     rows.clear()
     ingest(db, patience_s=INGEST_SECONDS)
-    return Imported(run_id=run_id, timelines=added)
+    return ImportedTimelines(run_id=run_id, timelines=added)
 
 
 def _read(path: Path) -> list[dict[str, Any]]:

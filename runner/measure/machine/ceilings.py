@@ -22,7 +22,7 @@ from runner.errors import Skipped
 from runner.job import CeilingJob, Ceilings
 from runner.measure.machine import precision
 from runner.measure.machine.device import Device
-from runner.measure.timing.timing import interval_share, timed
+from runner.measure.timing.timing import interval_share, time_step
 from runner.schema import CeilingRow, Precision
 
 #: By device: the sizes n that are tried, the bytes that are copied, and the time for one ceiling (s).
@@ -34,7 +34,7 @@ SIZES: Mapping[str, tuple[int, ...]] = {
 COPIED_BYTES: Mapping[str, int] = {"cuda": 2**30, "mps": 2**28, "cpu": 2**28}
 SECONDS: Mapping[str, float] = {"cuda": 0.5, "mps": 0.3, "cpu": 0.2}
 #: Repetitions; from six on a median has an interval.
-WARMUP, LEAST, MOST = 2, 6, 20
+WARMUP, MIN_SAMPLES, MAX_SAMPLES = 2, 6, 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,7 @@ def fastest_product(dtype: torch.dtype, device: Device) -> Rate:
             ends = time.perf_counter() + SECONDS[device.type]
         samples = _timed(multiply, device, ends=ends)
         rates.append(_rate(2 * n**3, samples, size=n))
-        next_seconds = 8 * (WARMUP + LEAST) * min(samples) / 1e3
+        next_seconds = 8 * (WARMUP + MIN_SAMPLES) * min(samples) / 1e3
         if time.perf_counter() + next_seconds > ends:
             break
     return max(rates, key=lambda rate: rate.per_s)
@@ -114,8 +114,8 @@ def _timed(work: Callable[[], object], device: Device, *, ends: float) -> list[f
         mark()
 
     samples: list[float] = []
-    while len(samples) < WARMUP + LEAST or (len(samples) < WARMUP + MOST and time.perf_counter() < ends):
-        samples.append(timed(step, device, phases=1).device_ms[0])
+    while len(samples) < WARMUP + MIN_SAMPLES or (len(samples) < WARMUP + MAX_SAMPLES and time.perf_counter() < ends):
+        samples.append(time_step(step, device, phases=1).device_ms[0])
     return samples[WARMUP:]
 
 

@@ -15,7 +15,7 @@ from runner.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Mark:
+class ClockMark:
     """A moment: by the host's clock always (ns), and by the device's own where it has one."""
 
     host_ns: int
@@ -41,7 +41,7 @@ class Device:
         elif self.type == "mps":
             torch.mps.synchronize()
 
-    def mark(self) -> Mark:
+    def mark(self) -> ClockMark:
         """This moment, in the order of the device's work; costs a microsecond and waits for nothing."""
         event: torch.cuda.Event | torch.mps.Event | None = None
         if self.type == "cuda":
@@ -50,9 +50,9 @@ class Device:
             event = torch.mps.Event(enable_timing=True)
         if event is not None:
             event.record()
-        return Mark(time.perf_counter_ns(), event)
+        return ClockMark(time.perf_counter_ns(), event)
 
-    def milliseconds(self, begin: Mark, end: Mark) -> float:
+    def milliseconds(self, begin: ClockMark, end: ClockMark) -> float:
         """Time between two marks by the device's clock. Both must have been reached: synchronize first."""
         if begin.event is None or end.event is None:
             return (end.host_ns - begin.host_ns) / 1e6

@@ -87,7 +87,7 @@ class LiveTensors(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = {_storage(tensor).cdata for tensor in tree_leaves((args, kwargs)) if isinstance(tensor, Tensor)}
-        self._storages = {key: item for key, item in self._storages.items() if not _gone(item[0])}
+        self._storages = {key: item for key, item in self._storages.items() if not _freed(item[0])}
         self.in_use_bytes = self.held + sum(size for _, size in self._storages.values())
         result = func(*args, **(kwargs or {}))
         for tensor in tree_leaves(result):
@@ -100,7 +100,7 @@ def _storage(tensor: Tensor) -> StorageWeakRef:
     return StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
 
 
-def _gone(storage: StorageWeakRef) -> bool:
+def _freed(storage: StorageWeakRef) -> bool:
     return bool(storage.expired())  # type: ignore[no-untyped-call]
 
 

@@ -34,7 +34,7 @@ _ON_THE_WAY = ("/torch/nn/modules/module.py", "/torch/_dynamo/eval_frame.py", "/
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AllocationPlace:
     """Where a piece of work was asked for."""
 
     operation: str
@@ -48,7 +48,7 @@ class Call:
 
     at_ns: int
     end_ns: int
-    place: Place
+    place: AllocationPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.notes: list[Note] = []
         self.saved: list[Saved] = []
         self.stacks = Stacks()
-        self.asked: dict[tuple[int, int], Place] = {}
+        self.asked: dict[tuple[int, int], AllocationPlace] = {}
         self._thread = threading.get_ident()
         self._deferred: dict[tuple[str | None, tuple[int, ...], str], tuple[int, int]] = {}
         self._model, self._modules, self._open = model, list[str](), ExitStack()
@@ -125,13 +125,17 @@ class Observer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.note([result], "autocast copy")
         return result
 
-    def _place(self, func: Any) -> Place:
+    def _place(self, func: Any) -> AllocationPlace:
         """Forward's operations are known by the number that autograd has just given away; backward's belong to one."""
         name, node = func._schema.name, torch._C._current_autograd_node()
         if node is not None and not self._modules:
             forward = self.asked.get((self._thread, node._sequence_nr()))
-            return Place(name, forward.module, forward.stack) if forward else Place(name, None, self._stack())
-        place = Place(name, self._module, self._stack())
+            return (
+                AllocationPlace(name, forward.module, forward.stack)
+                if forward
+                else AllocationPlace(name, None, self._stack())
+            )
+        place = AllocationPlace(name, self._module, self._stack())
         if torch.is_grad_enabled():
             self.asked.setdefault(_sequence(), place)
         return place

@@ -18,7 +18,7 @@ from runner.analysis.timeline.rows import About, columns_of, timeline_rows
 from runner.job import Job
 from runner.measure.machine.device import Device
 from runner.measure.memory.observer import Observer, Saved
-from runner.measure.memory.timeline import MARK, Mark, Recorded, StepTimeline
+from runner.measure.memory.timeline import MARK, PhaseMark, Recorded, StepTimeline
 from runner.schema import PHASES, Category, MemoryCell, PhasePeakRow, SavedTensorRow
 from runner.schema.titles import title
 
@@ -43,7 +43,7 @@ class RecordedStep:
     observer: Observer
     recorded: Recorded
     timeline: StepTimeline
-    marks: list[Mark]
+    marks: list[PhaseMark]
     residual_stream_bytes: int
     build_seconds: float
     measure_seconds: float

@@ -18,7 +18,7 @@ from runner.schema import AttentionCell, SavedTensorRow
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _SavedTensor:
     """A tensor that autograd kept, and the operation that needs it."""
 
     operation: str
@@ -58,23 +58,24 @@ def saved_tensors(run: Callable[..., Tensor], inputs: Inputs, *, job: Job) -> li
     return rows
 
 
-def _observed(run: Callable[..., Tensor], inputs: Inputs) -> tuple[Tensor, list[_Kept]]:
+def _observed(run: Callable[..., Tensor], inputs: Inputs) -> tuple[Tensor, list[_SavedTensor]]:
     """The output, which keeps all of it alive, and what was kept, operator by operator."""
     observer = Observer(nn.Module())
     with observer:
         output = run(*inputs)
     return output, [
-        _Kept(observer.operation_of(item), item.shape, item.dtype, item.address, item.bytes) for item in observer.saved
+        _SavedTensor(observer.operation_of(item), item.shape, item.dtype, item.address, item.bytes)
+        for item in observer.saved
     ]
 
 
-def _compiled(run: Callable[..., Tensor], inputs: Inputs) -> tuple[Tensor, list[_Kept]]:
+def _compiled(run: Callable[..., Tensor], inputs: Inputs) -> tuple[Tensor, list[_SavedTensor]]:
     """The same of compiled code, which an observer of operators would keep from running."""
-    kept: list[_Kept] = []
+    kept: list[_SavedTensor] = []
 
     def keep(tensor: Tensor) -> Tensor:
         dtype, size = str(tensor.dtype).removeprefix("torch."), tensor.untyped_storage().nbytes()
-        kept.append(_Kept("compiled", tuple(tensor.shape), dtype, address(tensor), size))
+        kept.append(_SavedTensor("compiled", tuple(tensor.shape), dtype, address(tensor), size))
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, _as_it_is):

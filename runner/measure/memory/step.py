@@ -28,13 +28,13 @@ from runner.measure.memory.rows import (
     saved_values,
     timeline_details,
 )
-from runner.measure.memory.timeline import Mark, recorder_for, step_timeline
+from runner.measure.memory.timeline import PhaseMark, recorder_for, step_timeline
 from runner.measure.timing.step import ModelStep
 from runner.models.attention import unavailable
 from runner.schema import MemoryCell, StepCell
 
 #: A scaler begins at 2^16 and halves at every overflow.
-MOST_FIRST_STEPS = 20
+MAX_FIRST_STEPS = 20
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
@@ -73,7 +73,7 @@ def measure_memory(job: Job, report: Callable[[str], None]) -> Measurement:
 def record(cell: StepCell, device: Device, *, report: Callable[[str], None]) -> RecordedStep:
     """Builds the model, runs a first step, and records the second."""
     report("build")
-    began, recorder, marks = time.perf_counter(), recorder_for(device), list[Mark]()
+    began, recorder, marks = time.perf_counter(), recorder_for(device), list[PhaseMark]()
     with recorder:
         step = ModelStep(cell, device)
         build_seconds, began = time.perf_counter() - began, time.perf_counter()
@@ -108,13 +108,13 @@ def record(cell: StepCell, device: Device, *, report: Callable[[str], None]) -> 
 def _settle(step: ModelStep) -> None:
     """Runs a real step, and leaves nothing of it but the optimizer's state. A gradient scaler that begins too high
     leaves steps out until it has come down."""
-    for _ in range(MOST_FIRST_STEPS):
+    for _ in range(MAX_FIRST_STEPS):
         step(_nothing)
         step.loss = None  # which would keep the step's loss alive
         step.between()
         if step.optimizer is None or step.optimizer.state:
             return
-    raise Skipped(f"{MOST_FIRST_STEPS} steps in {step.cell.precision} overflowed, so the optimizer never took one.")
+    raise Skipped(f"{MAX_FIRST_STEPS} steps in {step.cell.precision} overflowed, so the optimizer never took one.")
 
 
 def _run(step: ModelStep, observer: Observer, *, mark: Callable[[], None]) -> None:

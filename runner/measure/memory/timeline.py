@@ -20,7 +20,7 @@ import torch
 from torch._C._profiler import _EventType, _ProfilerEvent
 from torch.profiler import ProfilerActivity, profile
 
-from runner.analysis.timeline.lives import Event, History, Life, Moments, alive_after, follow
+from runner.analysis.timeline.lives import History, Life, MemoryEvent, Moments, alive_after, follow
 from runner.analysis.timeline.snapshot import recordings
 from runner.errors import Skipped
 from runner.measure.machine.device import Device
@@ -31,7 +31,7 @@ MARK = -2
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class PhaseMark:
     """The end of a phase by the host's clock, with the allocator's counters on CUDA (bytes)."""
 
     at_ns: int
@@ -47,7 +47,7 @@ class Recorded:
     """What a recorder saw, in the order of the allocator. `totals` are the bytes that the allocator itself counted
     after each event, where it says; `reserved` is (position in events, bytes) taken from the driver or given back."""
 
-    events: list[Event]
+    events: list[MemoryEvent]
     totals: list[int] = field(default_factory=list)
     reserved: list[tuple[int, int]] = field(default_factory=list)
 
@@ -59,7 +59,7 @@ class Recorder(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
-    def mark(self) -> Mark: ...
+    def mark(self) -> PhaseMark: ...
     def recorded(self) -> Recorded: ...
 
 
@@ -85,8 +85,8 @@ class CpuRecorder:
     ) -> None:
         self._profile.__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
 
-    def mark(self) -> Mark:
-        return Mark(time.time_ns())
+    def mark(self) -> PhaseMark:
+        return PhaseMark(time.time_ns())
 
     def recorded(self) -> Recorded:
         """All allocations on the CPU. The totals are counted from the first one on."""
@@ -98,7 +98,7 @@ class CpuRecorder:
         return Recorded(events=[event for event, _ in found], totals=[total - before for _, total in found])
 
 
-def _allocations(roots: list[_ProfilerEvent]) -> Iterator[tuple[Event, int]]:
+def _allocations(roots: list[_ProfilerEvent]) -> Iterator[tuple[MemoryEvent, int]]:
     """Every allocation and free below these events, with the allocator's total after it."""
     waiting = list(roots)
     while waiting:
@@ -107,7 +107,7 @@ def _allocations(roots: list[_ProfilerEvent]) -> Iterator[tuple[Event, int]]:
         if event.tag == _EventType.Allocation:
             fields: Any = event.extra_fields
             if fields.device.type == "cpu":
-                yield Event(event.start_time_ns, fields.ptr, fields.alloc_size), fields.total_allocated
+                yield MemoryEvent(event.start_time_ns, fields.ptr, fields.alloc_size), fields.total_allocated
 
 
 class CudaRecorder:
@@ -128,10 +128,10 @@ class CudaRecorder:
             self._snapshot = torch.cuda.memory._snapshot()
         torch.cuda.memory._record_memory_history(None)
 
-    def mark(self) -> Mark:
+    def mark(self) -> PhaseMark:
         """The allocator's counters since the mark before. They follow the host, so nothing need be waited for."""
         free, whole = torch.cuda.mem_get_info(self.device)
-        mark = Mark(
+        mark = PhaseMark(
             time.time_ns(),
             allocated=torch.cuda.memory_allocated(self.device),
             peak_allocated=torch.cuda.max_memory_allocated(self.device),
@@ -152,19 +152,19 @@ class StepTimeline:
     """One step's allocations and what they are. `starts` are the marks' positions in `events`, the step's beginning
     first and its end last; `before` is the position in the whole recording at which the step begins."""
 
-    events: list[Event]
+    events: list[MemoryEvent]
     history: History
     starts: list[int]
     before: int
 
 
-def step_timeline(recorded: Recorded, *, marks: list[Mark], observer: Observer) -> StepTimeline:
+def step_timeline(recorded: Recorded, *, marks: list[PhaseMark], observer: Observer) -> StepTimeline:
     """Cuts the step out of a recording and names its allocations. What was alive before and is nothing of the model's
     is `workspace`; what was born in the step and is kept for nothing is `temporary`."""
     before = sum(event.at_ns < marks[0].at_ns for event in recorded.events)
     held = alive_after(recorded.events[:before])
     # Python's sort is stable: events of one microsecond stay in the allocator's order.
-    pieces = [*recorded.events[before:], *(Event(mark.at_ns, 0, 0, MARK) for mark in marks)]
+    pieces = [*recorded.events[before:], *(MemoryEvent(mark.at_ns, 0, 0, MARK) for mark in marks)]
     events = sorted(pieces, key=lambda event: event.at_ns)
     history = follow(events, held)
     _name(history, events, observer)
@@ -172,7 +172,7 @@ def step_timeline(recorded: Recorded, *, marks: list[Mark], observer: Observer) 
     return StepTimeline(events=events, history=history, starts=starts, before=before)
 
 
-def _name(history: History, events: list[Event], observer: Observer) -> None:
+def _name(history: History, events: list[MemoryEvent], observer: Observer) -> None:
     moments = Moments(history, events)
     for note in observer.notes:
         life = moments.find(note.address, note.at_ns)

@@ -44,7 +44,7 @@ class Toy(nn.Module):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class PassDtypes:
     """The dtypes of one pass. `outputs` are by module, in the order in which the pass met them."""
 
     outputs: Mapping[str, str]
@@ -54,7 +54,7 @@ class Seen:
     gradients: Mapping[str, str]
 
 
-def watched(model: Transformer) -> dict[str, nn.Module]:
+def modules_to_read(model: Transformer) -> dict[str, nn.Module]:
     """The modules that are read: everything outside the blocks, and the first block with all that is in it."""
     return {name: module for name, module in model.named_modules() if name and is_read(name) and name != "blocks"}
 
@@ -98,7 +98,7 @@ def of_gradients(gradients: Mapping[str, Tensor]) -> dict[str, str]:
     return {name: name_of(gradient) for name, gradient in gradients.items() if is_read(name)}
 
 
-def toy_pass(context: AbstractContextManager[object], *, device: torch.device, weights: torch.dtype) -> Seen:
+def toy_pass(context: AbstractContextManager[object], *, device: torch.device, weights: torch.dtype) -> PassDtypes:
     """One forward and backward pass of the toy in the autocast `context`."""
     model = Toy().to(device, weights)
     x = torch.randn(TOY_BATCH, TOY_INPUTS, device=device, dtype=weights)
@@ -109,7 +109,7 @@ def toy_pass(context: AbstractContextManager[object], *, device: torch.device, w
         loss = functional.cross_entropy(logits, targets)
     loss.backward()  # type: ignore[no-untyped-call]
     gradients = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
-    return Seen(
+    return PassDtypes(
         outputs=outputs,
         logits=name_of(logits),
         loss=name_of(loss),
@@ -118,7 +118,7 @@ def toy_pass(context: AbstractContextManager[object], *, device: torch.device, w
     )
 
 
-def dtype_rows(job: Job, passes: Mapping[str, Seen]) -> list[DtypeRow]:
+def dtype_rows(job: Job, passes: Mapping[str, PassDtypes]) -> list[DtypeRow]:
     """The rows of each model's pass, in the order of the pass."""
     found = []
     for model, seen in passes.items():

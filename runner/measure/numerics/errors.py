@@ -26,15 +26,15 @@ from runner.measure.machine import precision
 from runner.measure.machine.device import Device
 from runner.measure.memory import limits
 from runner.measure.numerics import dtypes
-from runner.measure.numerics.dtypes import DTYPES, Seen
-from runner.measure.numerics.normalization import exactly, sensitivity, streams_of
-from runner.measure.timing.step import ModelStep, taken_gradients
+from runner.measure.numerics.dtypes import DTYPES, PassDtypes
+from runner.measure.numerics.normalization import exactly, measure_sensitivity, streams_of
+from runner.measure.timing.step import ModelStep, take_gradients
 from runner.models.attention import implementation, unavailable
 from runner.models.transformer import NORM_EPSILON, WEIGHTS_DTYPES, RMSNorm, SelfAttention, Transformer
 from runner.schema import FloatName, NumericsCell
 
 #: Operations of a float64 pass that are a matter of seconds: a GPU for games does them at 1/64 of its fp32 rate.
-MOST_FP64_FLOPS: Mapping[str, float] = {"cpu": 3e12, "cuda": 5e13}
+MAX_FP64_FLOPS: Mapping[str, float] = {"cpu": 3e12, "cuda": 5e13}
 #: What both passes hold together, in peaks of an fp32 pass: the reference twice, and the gradients beside it.
 PEAKS_HELD = 3
 
@@ -82,7 +82,7 @@ def measure_numerics(job: Job, report: Callable[[str], None]) -> Measurement:
     }
     details: dict[str, Sequence[object]] = {
         "dtypes": dtypes.dtype_rows(job, {"toy": toy, "transformer": seen}),
-        "normalisation": sensitivity(job, streams),
+        "normalisation": measure_sensitivity(job, streams),
     }
     device.synchronize()
     values |= {"build_seconds": built - began, "measure_seconds": time.perf_counter() - built}
@@ -92,7 +92,7 @@ def measure_numerics(job: Job, report: Callable[[str], None]) -> Measurement:
 def reference_dtype(cell: NumericsCell, device: Device, *, limit_bytes: int | None) -> FloatName:
     """float64 where the device has it, both passes fit and it is a matter of seconds; else fp32."""
     wide = replace(cell.step(), precision="fp32", weights_dtype="fp32", attention="naive")
-    if device.type not in MOST_FP64_FLOPS or steps.step_flops(wide) > MOST_FP64_FLOPS[device.type]:
+    if device.type not in MAX_FP64_FLOPS or steps.step_flops(wide) > MAX_FP64_FLOPS[device.type]:
         return "fp32"
     kind: Literal["cuda", "cpu"] = "cuda" if device.type == "cuda" else "cpu"
     free = torch.cuda.mem_get_info(device.torch)[0] if kind == "cuda" else limits.free_bytes()
@@ -100,12 +100,12 @@ def reference_dtype(cell: NumericsCell, device: Device, *, limit_bytes: int | No
     return "fp64" if needed < min(free, limit_bytes or free) else "fp32"
 
 
-def _seen_pass(step: ModelStep) -> tuple[Seen, Pass]:
+def _seen_pass(step: ModelStep) -> tuple[PassDtypes, Pass]:
     """The pass in the cell's precision, and which dtypes it met."""
     with ExitStack() as stack:
-        outputs = stack.enter_context(dtypes.outputs_of(dtypes.watched(step.model)))
-        found = scaled_pass(step)
-    seen = Seen(
+        outputs = stack.enter_context(dtypes.outputs_of(dtypes.modules_to_read(step.model)))
+        found = run_scaled_pass(step)
+    seen = PassDtypes(
         outputs=outputs,
         logits=dtypes.name_of(found.logits),
         loss=dtypes.name_of(found.loss),
@@ -115,7 +115,7 @@ def _seen_pass(step: ModelStep) -> tuple[Seen, Pass]:
     return seen, found
 
 
-def scaled_pass(step: ModelStep) -> Pass:
+def run_scaled_pass(step: ModelStep) -> Pass:
     """One pass as training does it: where the scaled gradients are not finite, the scale is halved and it starts again.
 
     At a scale of 1 they are taken as they are."""
@@ -124,7 +124,7 @@ def scaled_pass(step: ModelStep) -> Pass:
         logits = step.forward()
         step.backward(logits, lambda: None)
         assert step.loss is not None
-        gradients = taken_gradients(step.model)
+        gradients = take_gradients(step.model)
         if not step.scaler.is_enabled():
             return Pass(loss=step.loss.detach(), logits=logits.detach(), gradients=gradients)
         scale = step.scaler.get_scale()
@@ -137,7 +137,7 @@ def scaled_pass(step: ModelStep) -> Pass:
 def _zeros_without_scaling(step: ModelStep) -> dict[str, Tensor]:
     """Which gradient elements are 0 when the loss is not scaled, by parameter."""
     step.scaler.update(1.0)
-    return {name: gradient == 0 for name, gradient in scaled_pass(step).gradients.items()}
+    return {name: gradient == 0 for name, gradient in run_scaled_pass(step).gradients.items()}
 
 
 def reference_pass(step: ModelStep, dtype: torch.dtype, *, device: Device) -> Pass:
@@ -148,7 +148,7 @@ def reference_pass(step: ModelStep, dtype: torch.dtype, *, device: Device) -> Pa
     loss = functional.cross_entropy(logits.flatten(0, 1), step.targets)
     loss.backward()  # type: ignore[no-untyped-call]
     assert logits.dtype == loss.dtype == dtype
-    return Pass(loss=loss.detach(), logits=logits.detach(), gradients=taken_gradients(step.model))
+    return Pass(loss=loss.detach(), logits=logits.detach(), gradients=take_gradients(step.model))
 
 
 class WideNorm(RMSNorm):

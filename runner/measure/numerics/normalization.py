@@ -1,6 +1,6 @@
 """What in normalization needs more than 16 bits? Its statistics, computed in each dtype and compared with float64.
 
-    rows = sensitivity(job, streams={0: x_btd, 5: ...})
+    rows = measure_sensitivity(job, streams={0: x_btd, 5: ...})
 
 The inputs are residual streams of the real model, times powers of two, because activations of a trained model are
 larger than those of a fresh one. Everything is rounded to the dtype: the input and the result of every operation, as
@@ -24,7 +24,7 @@ from runner.schema import FloatName, NormalisationRow, NormStatistic
 SCALES = (2.0**-14, 2.0**-7, 1.0, 2.0**5, 2.0**7, 2.0**10)
 COMPARED: tuple[FloatName, ...] = ("fp32", "bf16", "fp16")
 #: Streams of more blocks than these say nothing new.
-MOST_BLOCKS = 4
+MAX_BLOCKS = 4
 
 
 def mean(x: Tensor) -> Tensor:
@@ -76,23 +76,23 @@ def streams_of(model: Transformer) -> Iterator[dict[int, Tensor]]:
 
 
 def spread(layers: int) -> list[int]:
-    """At most MOST_BLOCKS of so many, the first and the last among them."""
-    count = min(layers, MOST_BLOCKS)
+    """At most MAX_BLOCKS of so many, the first and the last among them."""
+    count = min(layers, MAX_BLOCKS)
     return sorted({round(place * (layers - 1) / max(count - 1, 1)) for place in range(count)})
 
 
-def sensitivity(job: Job, streams: Mapping[int, Tensor]) -> list[NormalisationRow]:
+def measure_sensitivity(job: Job, streams: Mapping[int, Tensor]) -> list[NormalisationRow]:
     """One row a block, statistic, dtype and scale."""
     return [
         NormalisationRow(run_id=job.run_id, cell_id=job.cell_id, layer=layer, statistic=statistic, computed_in=name,
-                         scale=scale, **compared(x * scale, statistic=statistic, computed_in=name))
+                         scale=scale, **measure_statistic(x * scale, statistic=statistic, computed_in=name))
         for layer, stream in streams.items()
         for x in [exactly(stream)]
         for scale in SCALES for statistic in STATISTICS for name in COMPARED
     ]  # fmt: skip
 
 
-def compared(x: Tensor, *, statistic: NormStatistic, computed_in: FloatName) -> dict[str, Any]:
+def measure_statistic(x: Tensor, *, statistic: NormStatistic, computed_in: FloatName) -> dict[str, Any]:
     """Error and lost shares of a statistic of `x` (…, width), by column of the row."""
     compute = STATISTICS[statistic]
     expected, found = compute(exactly(x)), exactly(compute(x.to(DTYPES[computed_in])))

@@ -23,19 +23,19 @@ from runner.job import Job, Measurement
 from runner.measure.machine import precision
 from runner.measure.machine.device import Device
 from runner.measure.memory import limits
-from runner.measure.profiling.rows import taken_apart
+from runner.measure.profiling.rows import break_down
 from runner.measure.profiling.trace import Trace, events_of
 from runner.measure.timing.compilation import CompilerLog, is_compiled
 from runner.measure.timing.step import ModelStep
-from runner.measure.timing.timing import Limits, Steps, measure, timed
+from runner.measure.timing.timing import StepLimits, Steps, measure, time_step
 from runner.models.attention import unavailable
-from runner.models.spans import announced, is_under_nsys
+from runner.models.ranges import is_under_nsys, listen_to_ranges
 from runner.schema import PHASES, ProfileCell, StepCell, TraceRow
 from runner.schema.titles import title
 
 #: Profiled steps that count, an odd number, so that one of them is the median; one goes before them.
 STEPS = 5
-LIMITS = Limits(warmup=5, least=10, most=30, seconds=3.0, fewest=3)
+LIMITS = StepLimits(warmup=5, least=10, most=30, seconds=3.0, fewest=3)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ def measure_kernels(job: Job, report: Callable[[str], None]) -> Measurement:
         passes = _passes(cell, device, report=report)
     if device.type == "cuda" and not passes.trace.kernels:
         raise Skipped("PyTorch's profiler saw no kernel: CUPTI is missing, or the driver does not allow it.")
-    rows, found = taken_apart(passes.trace, job=job)
+    rows, found = break_down(passes.trace, job=job)
     traced = TraceRow(
         run_id=job.run_id,
         cell_id=job.cell_id,
@@ -165,10 +165,10 @@ def _profiled(step: ModelStep, device: Device) -> tuple[float, Trace]:
     gc.collect()
     gc.disable()
     try:
-        with announced(record_function), profile(activities=activities, record_shapes=True) as profiler:
+        with listen_to_ranges(record_function), profile(activities=activities, record_shapes=True) as profiler:
             for _ in range(1 + STEPS):
                 step.between()
-                times.append(timed(step, device, phases=len(PHASES[step.cell.mode])).step_ms)
+                times.append(time_step(step, device, phases=len(PHASES[step.cell.mode])).step_ms)
     finally:
         gc.enable()
     middle = median(times[1:])

@@ -1,6 +1,6 @@
 """A profiled step as rows: every kernel by phase and named range, and what they add up to.
 
-    rows, values = taken_apart(trace, job=job)
+    rows, values = break_down(trace, job=job)
 
 FLOPs and bytes are an operator's (`runner.analysis.costs.operations`). They go to the longest of the kernels that it
 launched; on a CPU to itself, or to the operators that it is made of. Limits: on a CPU the product at which a
@@ -16,7 +16,7 @@ from runner.analysis.costs.activations import weight_bytes
 from runner.analysis.costs.operations import Arguments, flops, moved_bytes
 from runner.analysis.kernels import kernel_class
 from runner.job import Job
-from runner.measure.profiling.trace import Trace, Work
+from runner.measure.profiling.trace import DeviceWork, Trace
 from runner.schema import KernelRow, ProfileCell
 
 #: (phase, range, kernel), which names a row of a trace.
@@ -41,7 +41,7 @@ class Sum:
         return sum(number or 0 for number in known) if known and None not in known else None
 
 
-def taken_apart(trace: Trace, *, job: Job) -> tuple[list[KernelRow], dict[str, Any]]:
+def break_down(trace: Trace, *, job: Job) -> tuple[list[KernelRow], dict[str, Any]]:
     """(the rows of a traced step, what they come to as columns of `profiles`)."""
     assert isinstance(job.cell, ProfileCell)
     work = list(trace.work())
@@ -57,7 +57,7 @@ def taken_apart(trace: Trace, *, job: Job) -> tuple[list[KernelRow], dict[str, A
     return [_row(key, found, job=job) for key, found in sums.items()], values
 
 
-def kernel_sums(trace: Trace, work: Sequence[Work], *, list_bytes: int) -> Mapping[Key, Sum]:
+def kernel_sums(trace: Trace, work: Sequence[DeviceWork], *, list_bytes: int) -> Mapping[Key, Sum]:
     """The sums of all work. `list_bytes` is the size of a number in the optimizer's lists of tensors."""
     sums: dict[Key, Sum] = defaultdict(Sum)
     counted = _counted(trace, work, list_bytes=list_bytes)
@@ -75,7 +75,7 @@ def kernel_sums(trace: Trace, work: Sequence[Work], *, list_bytes: int) -> Mappi
     return sums
 
 
-def union_ns(work: Sequence[Work]) -> int:
+def union_ns(work: Sequence[DeviceWork]) -> int:
     """Time in which something ran; what overlaps counts once."""
     total = reached = 0
     for item in sorted(work, key=lambda item: item.start_ns):
@@ -101,7 +101,7 @@ def _row(key: Key, found: Sum, *, job: Job) -> KernelRow:
     )
 
 
-def _counted(trace: Trace, work: Sequence[Work], *, list_bytes: int) -> dict[int, Numbers]:
+def _counted(trace: Trace, work: Sequence[DeviceWork], *, list_bytes: int) -> dict[int, Numbers]:
     """What each piece of work, by its position, counts for. Work without an entry is part of an operator whose numbers
     another piece has."""
     known = _Known(trace, list_bytes=list_bytes)

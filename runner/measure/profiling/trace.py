@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from torch.profiler import profile
 
-from runner.models.spans import PHASE_SPANS, SPANS
+from runner.models.ranges import MODEL_RANGES, PHASE_RANGES
 
 #: The range around one step.
 STEP = "step"
@@ -27,7 +27,7 @@ _LAUNCHERS = ("cuda", "cu")  # of CUDA's runtime and driver: cudaLaunchKernel, c
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ProfilerEvent:
     """One event of the profiler. `thread` is the system's id, `torch_thread` the one that backward's nodes name their
     forward thread by; `linked` the correlation id of the operator that launched it, 0 for none."""
 
@@ -52,7 +52,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WorkPlace:
     """Where work belongs; empty for what nothing says."""
 
     phase: str = ""
@@ -60,7 +60,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class DeviceWork:
     """Something that took the device's time. `caller` is the position of the operator it is due to, None for a kernel
     that nobody is known to have launched; on a CPU, of itself."""
 
@@ -71,7 +71,7 @@ class Work:
     caller: int | None
 
 
-def events_of(profiler: profile, *, step: int) -> list[Event]:
+def events_of(profiler: profile, *, step: int) -> list[ProfilerEvent]:
     """What a profiler recorded of one step, the first being 0. Ranges on the device's own timeline are left out: they
     repeat the host's. The device is waited for at both ends of a step, so that its kernels lie within."""
     assert profiler.profiler is not None
@@ -92,7 +92,7 @@ def _is_on_host(event: Any) -> bool:
     return bool(event.device_type().name == "CPU")
 
 
-def _event(event: Any) -> Event:
+def _event(event: Any) -> ProfilerEvent:
     name = event.name()
     kind: Literal["kernel", "range", "node", "call"] = "call"
     if not _is_on_host(event):
@@ -102,7 +102,7 @@ def _event(event: Any) -> Event:
     elif event.scope() == _BACKWARD_SCOPE or name.startswith(_NODE):
         kind = "node"
     structured = getattr(event, "structured_input_shapes", event.shapes)  # which knows lists of tensors
-    return Event(
+    return ProfilerEvent(
         kind=kind,
         name=name,
         start_ns=event.start_ns(),
@@ -122,26 +122,28 @@ def _event(event: Any) -> Event:
 class Trace:
     """The events of a profiled step, the host's put into the order in which they call one another."""
 
-    def __init__(self, events: Iterable[Event]) -> None:
+    def __init__(self, events: Iterable[ProfilerEvent]) -> None:
         found = sorted(events, key=lambda event: (event.start_ns, -event.end_ns))
         self.kernels = [event for event in found if event.kind == "kernel"]
         self.host = [event for event in found if event.kind != "kernel"]
         self.parents, self.own_ns = _nested(self.host)
-        self._places: dict[int, Place] = {}
+        self._places: dict[int, WorkPlace] = {}
 
-    def work(self) -> Iterator[Work]:
+    def work(self) -> Iterator[DeviceWork]:
         """What took the device's time: its kernels, or on a CPU the operators themselves."""
         if self.kernels:
             yield from (
-                Work(event.name, event.start_ns, event.end_ns, event.end_ns - event.start_ns, self._launcher(event))
+                DeviceWork(
+                    event.name, event.start_ns, event.end_ns, event.end_ns - event.start_ns, self._launcher(event)
+                )
                 for event in self.kernels
             )
             return
         for position, event in enumerate(self.host):
             if event.kind != "range":
-                yield Work(event.name, event.start_ns, event.end_ns, self.own_ns[position], position)
+                yield DeviceWork(event.name, event.start_ns, event.end_ns, self.own_ns[position], position)
 
-    def place(self, position: int) -> Place:
+    def place(self, position: int) -> WorkPlace:
         """The phase and the innermost range of a host event."""
         if position not in self._places:
             self._places[position] = self._placed(position)
@@ -155,17 +157,19 @@ class Trace:
                 yield at
             at = self.parents[at]
 
-    def _placed(self, position: int) -> Place:
+    def _placed(self, position: int) -> WorkPlace:
         event, parent = self.host[position], self.parents[position]
-        outer = self.place(parent) if parent >= 0 else Place()
-        if event.kind == "range" and event.name in PHASE_SPANS:
-            outer = Place(event.name, outer.scope)
-        if event.kind == "range" and event.name in SPANS:
-            return Place(outer.phase, event.name)
+        outer = self.place(parent) if parent >= 0 else WorkPlace()
+        if event.kind == "range" and event.name in PHASE_RANGES:
+            outer = WorkPlace(event.name, outer.scope)
+        if event.kind == "range" and event.name in MODEL_RANGES:
+            return WorkPlace(outer.phase, event.name)
         if event.kind == "node":
             # AccumulateGrad has no sequence number: a gradient belongs to the range of nobody.
             forward = self._forward.get((event.forward_thread, event.sequence))
-            return Place("backward", self.place(forward).scope if forward is not None and event.sequence >= 0 else "")
+            return WorkPlace(
+                "backward", self.place(forward).scope if forward is not None and event.sequence >= 0 else ""
+            )
         return outer
 
     @cached_property
@@ -186,7 +190,7 @@ class Trace:
     def _launches(self) -> dict[int, int]:
         return {event.correlation: position for position, event in enumerate(self.host) if event.is_launch}
 
-    def _launcher(self, kernel: Event) -> int | None:
+    def _launcher(self, kernel: ProfilerEvent) -> int | None:
         """The operator that a kernel is linked to; where it is linked to none, as one that Triton launched, the call
         into CUDA that has its correlation id, which is nested on its thread like any other."""
         if kernel.linked and kernel.linked in self._operators:
@@ -194,7 +198,7 @@ class Trace:
         return self._launches.get(kernel.correlation)
 
 
-def _nested(host: Sequence[Event]) -> tuple[list[int], list[int]]:
+def _nested(host: Sequence[ProfilerEvent]) -> tuple[list[int], list[int]]:
     """(the caller's position, own time in ns) of events in order of their start; -1 for what nothing calls."""
     parents, own = [-1] * len(host), [event.end_ns - event.start_ns for event in host]
     open_calls: dict[int, list[int]] = {}

@@ -26,7 +26,7 @@ from runner.measure.memory.allocations import CountedAllocations, LiveTensors, i
 from runner.measure.memory.saved import saved_tensors
 from runner.measure.numerics.reference import TOLERANCE, reference, relative_error
 from runner.measure.timing.compilation import CompilerLog, require_compiler
-from runner.measure.timing.timing import Limits, Steps, measure
+from runner.measure.timing.timing import StepLimits, Steps, measure
 from runner.models.attention import implementation, unavailable
 from runner.schema import AttentionCell
 
@@ -111,10 +111,10 @@ def measure_attention(job: Job, report: Callable[[str], None]) -> Measurement:
         }
         return Measurement(values=values, details=details)
     # Out here the error is gone, and with it the tensors that its traceback held.
-    raise RanOut(message, values={**_asked(cell, device), **refused(step, message, job=job)})
+    raise RanOut(message, values={**_asked(cell, device), **out_of_memory_values(step, message, job=job)})
 
 
-def refused(step: AttentionStep, message: str, *, job: Job) -> dict[str, int | None]:
+def out_of_memory_values(step: AttentionStep, message: str, *, job: Job) -> dict[str, int | None]:
     """What was asked for, in use and on the device when an iteration ran out of memory. A CPU's allocator says only the
     first; there the iteration is run once more, to count what is alive when it fails again."""
     said = refusal(message)
@@ -171,7 +171,7 @@ def _timed(step: AttentionStep, device: Device, report: Callable[[str], None]) -
         if number in (0, cell.warmup_steps):
             report("warm-up" if number < cell.warmup_steps else "measure")
 
-    limits = Limits(
+    limits = StepLimits(
         warmup=cell.warmup_steps,
         least=cell.min_steps,
         most=cell.max_steps,

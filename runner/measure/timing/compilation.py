@@ -24,7 +24,7 @@ from runner.errors import Skipped
 from runner.measure.machine.device import Device
 from runner.measure.machine.environment import cpp_compiler
 from runner.measure.memory.allocations import is_out_of_memory
-from runner.measure.timing.timing import Step, Steps, timed
+from runner.measure.timing.timing import Step, Steps, time_step
 from runner.models.transformer import Transformer
 from runner.schema import Backend, CompileCache
 
@@ -136,7 +136,7 @@ def cold_and_warm(step: Step, device: Device, *, steps: Steps, between: Callable
     torch.compiler.reset()
     _forget_loaded_code()
     between()
-    again = timed(step, device, phases=len(steps.phases)).step_ms
+    again = time_step(step, device, phases=len(steps.phases)).step_ms
     return {
         "compile_cold_seconds": None if found else _beyond(steps.samples[0].step_ms, steady),
         "compile_warm_seconds": _beyond(again, steady),

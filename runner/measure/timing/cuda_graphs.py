@@ -16,7 +16,7 @@ import torch
 from runner.errors import Skipped
 from runner.measure.machine.device import Device
 from runner.measure.timing.timing import Step
-from runner.models.spans import span
+from runner.models.ranges import named_range
 from runner.schema import PHASES, Mode, Phase, StepCell
 
 #: Steps run on the capturing stream before: libraries and the optimizer make then what they make only once.
@@ -82,6 +82,6 @@ class CapturedStep:
     def replay(self, mark: Callable[[], None]) -> None:
         """One step: every phase's graph, in the order in which they were captured and may share memory."""
         for phase, graph in zip(self.phases, self.graphs, strict=True):
-            with span(phase):
+            with named_range(phase):
                 graph.replay()
             mark()

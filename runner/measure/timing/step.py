@@ -32,9 +32,9 @@ from runner.measure.timing.compilation import (
     is_compiled,
 )
 from runner.measure.timing.cuda_graphs import CapturedStep, require_capture
-from runner.measure.timing.timing import Limits, Steps, interval_share, measure
+from runner.measure.timing.timing import StepLimits, Steps, interval_share, measure
 from runner.models.attention import unavailable
-from runner.models.spans import announced, nsys_listener, span
+from runner.models.ranges import listen_to_ranges, named_range, nsys_listener
 from runner.models.transformer import Transformer
 from runner.schema import PHASES, StepCell
 
@@ -72,11 +72,11 @@ class ModelStep:
             return
         self.phase = "forward"
         if self.cell.mode == "inference":
-            with span("forward"), torch.no_grad():
+            with named_range("forward"), torch.no_grad():
                 logits = self.forward()
             mark()
         else:
-            with span("forward"):
+            with named_range("forward"):
                 logits = self.forward()
             mark()
             if self.cell.mode != "forward":
@@ -93,11 +93,11 @@ class ModelStep:
     def backward(self, logits: Tensor, mark: Callable[[], None]) -> None:
         """The loss and its gradients."""
         self.phase = "loss"
-        with span("loss"), self.autocast:
+        with named_range("loss"), self.autocast:
             self.loss = functional.cross_entropy(logits.flatten(0, 1), self.targets)
         mark()
         self.phase = "backward"
-        with span("backward"):
+        with named_range("backward"):
             self.scaler.scale(self.loss).backward()  # type: ignore[no-untyped-call]
         mark()
 
@@ -105,7 +105,7 @@ class ModelStep:
         """In training, the optimizer's step with zero_grad."""
         if self.optimizer is not None:
             self.phase = "optimizer"
-            with span("optimizer"):
+            with named_range("optimizer"):
                 self.scaler.step(self.optimizer)
                 self.scaler.update()
                 self.optimizer.zero_grad()
@@ -122,7 +122,7 @@ class ModelStep:
         """Of one pass, by parameter; the model has none afterwards. With fp16, scaled as they are in training."""
         self.between()
         self.backward(self.forward(), lambda: None)
-        return taken_gradients(self.model)
+        return take_gradients(self.model)
 
     def restart(self) -> None:
         """Weights and optimizer as they were before the first step, in the same memory."""
@@ -134,7 +134,7 @@ class ModelStep:
                 tensor.zero_()
 
 
-def taken_gradients(model: Transformer) -> dict[str, Tensor]:
+def take_gradients(model: Transformer) -> dict[str, Tensor]:
     """The gradients by parameter, zeros for one that got none; the model has none afterwards."""
     found = {
         name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
@@ -174,7 +174,7 @@ def _measured(job: Job, cell: StepCell, device: Device, *, report: Callable[[str
             compiler.warmed_up()
 
     try:
-        with announced(nsys_listener(device.type)):
+        with listen_to_ranges(nsys_listener(device.type)):
             steps = measure(step, device, phases=PHASES[cell.mode], limits=_limits(cell), between=between)
     except BaseException:
         report(step.phase)
@@ -256,8 +256,8 @@ def _rates(cell: StepCell, steps: Steps, *, device_name: str) -> dict[str, objec
     }
 
 
-def _limits(cell: StepCell) -> Limits:
-    return Limits(warmup=cell.warmup_steps, least=cell.min_steps, most=cell.max_steps, seconds=cell.max_seconds)
+def _limits(cell: StepCell) -> StepLimits:
+    return StepLimits(warmup=cell.warmup_steps, least=cell.min_steps, most=cell.max_steps, seconds=cell.max_seconds)
 
 
 def _adamw(model: Transformer, cell: StepCell) -> torch.optim.AdamW:

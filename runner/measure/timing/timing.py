@@ -21,8 +21,8 @@ from uuid import UUID
 import torch
 
 from runner.analysis import statistics
-from runner.measure.machine.device import Device, Mark
-from runner.models.spans import is_under_nsys, span
+from runner.measure.machine.device import ClockMark, Device
+from runner.models.ranges import is_under_nsys, named_range
 from runner.schema import Phase, SampleRow, StoppedBy, TimingRow
 
 #: Measuring goes on until the 95% interval of the median step is at most this share of the median.
@@ -32,7 +32,7 @@ Step = Callable[[Callable[[], None]], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class StepLimits:
     """`warmup` steps first, then at least `least` measured ones; then until the interval of the median is narrow
     enough, `most` steps have been measured, or `seconds` have gone by. With `fewest`, `seconds` may end it after that
     many already."""
@@ -139,7 +139,7 @@ def measure(
     device: Device,
     *,
     phases: tuple[Phase, ...],
-    limits: Limits,
+    limits: StepLimits,
     between: Callable[[int], None] = lambda number: None,
 ) -> Steps:
     """Runs `step` until `limits` say stop. `between(number)` runs before each step, outside every clock."""
@@ -154,7 +154,7 @@ def measure(
             if len(samples) == limits.warmup:
                 _capture(device, "start")
                 steady = time.perf_counter()
-            samples.append(timed(step, device, phases=len(phases)))
+            samples.append(time_step(step, device, phases=len(phases)))
             measured = [sample.step_ms for sample in samples[limits.warmup :]]
             stopped_by = _stop(measured, limits=limits, seconds=time.perf_counter() - steady)
         ended = time.perf_counter()
@@ -179,14 +179,14 @@ def interval_share(summary: statistics.Summary) -> float | None:
     return (summary.high - summary.low) / summary.median
 
 
-def timed(step: Step, device: Device, *, phases: int) -> Sample:
+def time_step(step: Step, device: Device, *, phases: int) -> Sample:
     """One step between two synchronizations."""
-    marks: list[Mark] = []
+    marks: list[ClockMark] = []
 
     def mark() -> None:
         marks.append(device.mark())
 
-    with span("step"):
+    with named_range("step"):
         device.synchronize()
         began = time.perf_counter_ns()
         mark()
@@ -209,7 +209,7 @@ def _capture(device: Device, what: Literal["start", "stop"]) -> None:
         {"start": torch.cuda.profiler.start, "stop": torch.cuda.profiler.stop}[what]()  # type: ignore[no-untyped-call]
 
 
-def _stop(measured_ms: Sequence[float], *, limits: Limits, seconds: float) -> StoppedBy | None:
+def _stop(measured_ms: Sequence[float], *, limits: StepLimits, seconds: float) -> StoppedBy | None:
     if limits.fewest is not None and len(measured_ms) >= limits.fewest and seconds >= limits.seconds:
         return "max_seconds"
     if len(measured_ms) < limits.least:

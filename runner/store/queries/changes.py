@@ -2,7 +2,7 @@
 
     before = held(path)
     ...
-    held(path).cells, runs_since(path, before.latest)
+    load_counts(path).cells, runs_since(path, before.latest)
 
 Limits: rows that still wait in the spool have not reached the file, so that they count as newer than any moment.
 """
@@ -20,19 +20,19 @@ _CELLS = " UNION ALL ".join(f"SELECT '{name}' AS name, run_id, ingested_at FROM 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
+class FileCounts:
     """The number of cells by table, those without any left out, and when the last of them reached the file (UTC)."""
 
     cells: dict[str, int]
     latest: datetime | None
 
 
-def held(path: Path) -> Held:
+def load_counts(path: Path) -> FileCounts:
     """What the file holds now."""
     with open_reader(path) as reader:
         rows = reader.execute(f"SELECT name, count(*), max(ingested_at) FROM ({_CELLS}) GROUP BY name").fetchall()
     counts = {name: count for name, count, _ in rows}
-    return Held(
+    return FileCounts(
         cells={name: counts[name] for name in _TABLES if name in counts},
         latest=max((latest for _, _, latest in rows if latest), default=None),
     )

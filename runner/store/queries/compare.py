@@ -19,13 +19,13 @@ import duckdb
 
 from runner.analysis.compare.pairs import closest, preference
 from runner.analysis.compare.verdict import (
-    Answered,
     Compared,
     ComparedPhase,
     LeftOut,
     Pair,
     Partners,
     Side,
+    SideResult,
     Verdict,
     judge,
 )
@@ -55,7 +55,7 @@ _WHERE: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class ComparisonRequest:
     """A against B, and of both only what `within` says: a run, label, machine or commit."""
 
     a: Side
@@ -84,7 +84,7 @@ class Comparison:
     b_runs: tuple[RunRow, ...]
 
 
-def compared(path: Path, question: Question) -> Comparison:
+def load_comparison(path: Path, question: ComparisonRequest) -> Comparison:
     """Every cell of both sides, judged. Raises UsageError for sides that cannot stand against each other."""
     check(question)
     verdicts = []
@@ -103,14 +103,14 @@ def compared(path: Path, question: Question) -> Comparison:
     )
 
 
-def _partners(a: Sequence[Answered], b: Sequence[Answered]) -> Partners:
+def _partners(a: Sequence[SideResult], b: Sequence[SideResult]) -> Partners:
     """The two of one question that are held against each other; one where the other side has none."""
     if a and b:
         return closest(a, b)
     return max(a, key=preference, default=None), max(b, key=preference, default=None)
 
 
-def check(question: Question) -> None:
+def check(question: ComparisonRequest) -> None:
     """Raises UsageError where A and B cannot stand against each other."""
     a, b = question.sides
     if a == b:
@@ -123,7 +123,7 @@ def check(question: Question) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Round:
+class _CountedRow:
     """One row that counts, with its samples of the phase in order (ms)."""
 
     cell: StepCell | AttentionCell | MemoryCell
@@ -140,15 +140,15 @@ class _Round:
     peak_allocated_bytes: int | None = None
 
 
-def _answers(path: Path, table: Compared, question: Question) -> list[dict[tuple[Any, ...], list[Answered]]]:
+def _answers(path: Path, table: Compared, question: ComparisonRequest) -> list[dict[tuple[Any, ...], list[SideResult]]]:
     """The cells of A and of B in one table, by what partners share: one for each effort."""
     with open_reader(path) as reader:
         sides = [_rounds(reader, table, question, side) for side in question.sides]
     measured = tuple(row.cell_id for rows in sides for row in rows if row.status == "ok")
     found = faults(path, measured, table) if measured else {}
-    answers: list[dict[tuple[Any, ...], list[Answered]]] = [{}, {}]
+    answers: list[dict[tuple[Any, ...], list[SideResult]]] = [{}, {}]
     for side, rounds, held in zip(question.sides, sides, answers, strict=True):
-        cells: dict[tuple[Any, ...], list[_Round]] = {}
+        cells: dict[tuple[Any, ...], list[_CountedRow]] = {}
         for row in rounds:
             cells.setdefault((row.cell_key, *(getattr(row, name) for name in question.same)), []).append(row)
         for cell in cells.values():
@@ -156,17 +156,17 @@ def _answers(path: Path, table: Compared, question: Question) -> list[dict[tuple
     return answers
 
 
-def _shared(row: _Round, table: Compared, question: Question, side: Side) -> tuple[Any, ...]:
+def _shared(row: _CountedRow, table: Compared, question: ComparisonRequest, side: Side) -> tuple[Any, ...]:
     """What of its question and machine the cell on the other side shares."""
     asked = (getattr(row.cell, name) for name in TABLES[table].question if name != side.kind)
     return (*(getattr(row, name) for name in question.same), *asked)
 
 
-def _answered(table: Compared, rows: Sequence[_Round], found: Mapping[UUID, tuple[str, ...]]) -> Answered:
+def _answered(table: Compared, rows: Sequence[_CountedRow], found: Mapping[UUID, tuple[str, ...]]) -> SideResult:
     """The rounds of one cell as one: ok when any is, then only those that are count."""
     counted = [row for row in rows if row.status == "ok"] or rows[-1:]
     peaks = [row.peak_allocated_bytes for row in counted if row.peak_allocated_bytes is not None]
-    return Answered(
+    return SideResult(
         cell=counted[0].cell,
         run_id=counted[0].run_id,
         cell_id=counted[0].cell_id,
@@ -189,7 +189,9 @@ _SAMPLED = """
     GROUP BY ALL ORDER BY {order}, c.round, c.cell_id"""
 
 
-def _rounds(reader: duckdb.DuckDBPyConnection, table: Compared, question: Question, side: Side) -> list[_Round]:
+def _rounds(
+    reader: duckdb.DuckDBPyConnection, table: Compared, question: ComparisonRequest, side: Side
+) -> list[_CountedRow]:
     """The rows of one side that count, partners together, in the order of their keys, rounds in order."""
     columns = (*TABLES[table].key, "run_id", "cell_id", "cell_key", "round", "status", "message", *_MORE.get(table, ()))
     asked = (side, *question.within)
@@ -201,7 +203,7 @@ def _rounds(reader: duckdb.DuckDBPyConnection, table: Compared, question: Questi
         ms=STEP_MS if question.phase == "step" else f"max(duration_ms) FILTER (phase = '{question.phase}')",
         order=", ".join(f"c.{name}" for name in (*order, *(column.name for column in TABLES[table].effort))),
     )
-    return fetch(reader, query, kind=_Round, cell=_CELLS[table])
+    return fetch(reader, query, kind=_CountedRow, cell=_CELLS[table])
 
 
 def _runs(path: Path, ids: set[UUID]) -> tuple[RunRow, ...]:

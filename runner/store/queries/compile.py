@@ -18,8 +18,8 @@ from runner.store.queries.fetch import fetch
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import choose
 
-QUESTION = TABLES["steps"].question
-_ASKED = ", ".join(f"c.{name}" for name in QUESTION)
+CONFIG_FIELDS = TABLES["steps"].question
+_ASKED = ", ".join(f"c.{name}" for name in CONFIG_FIELDS)
 _COUNTED = ", ".join(f"max(s.{name}) AS {name}"
                      for name in ("graphs", "graph_breaks", "recompiles", "compiled_gradient_error"))  # fmt: skip
 _COSTS = f"""
@@ -33,7 +33,7 @@ _COSTS = f"""
 
 def question(machine: str, torch: str | None, cell: StepCell) -> tuple[object, ...]:
     """What tells one compiled cell from another, however it was measured."""
-    return (machine, torch, *(getattr(cell, name) for name in QUESTION))
+    return (machine, torch, *(getattr(cell, name) for name in CONFIG_FIELDS))
 
 
 def compile_costs(path: Path, selection: Selection) -> list[CompileCost]:

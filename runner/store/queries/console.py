@@ -29,7 +29,7 @@ from runner.store.sandbox import MEMORY
 from runner.store.spool import Spool
 
 #: The most that one query may take: seconds on its own, seconds beside a sweep, rows, and queries at once.
-MOST_SECONDS, BESIDE_A_SWEEP_S, MOST_ROWS, AT_ONCE = 10.0, READER_PATIENCE_S, 10_000, 3
+MAX_SECONDS, BESIDE_A_SWEEP_S, MAX_ROWS, AT_ONCE = 10.0, READER_PATIENCE_S, 10_000, 3
 
 _ROOT = Path(__file__).parents[3]
 _turns = threading.BoundedSemaphore(AT_ONCE)
@@ -46,7 +46,7 @@ class Answer:
     seconds: float
 
 
-class Question:
+class RunningQuery:
     """A query that is being answered."""
 
     def __init__(self, path: Path, process: "subprocess.Popen[str]", *, seconds: float) -> None:
@@ -88,7 +88,9 @@ class Question:
 
 
 @contextlib.contextmanager
-def asked(path: Path, query: str, *, seconds: float = MOST_SECONDS, most_rows: int = MOST_ROWS) -> Iterator[Question]:
+def run_query(
+    path: Path, query: str, *, seconds: float = MAX_SECONDS, most_rows: int = MAX_ROWS
+) -> Iterator[RunningQuery]:
     """Have the query answered meanwhile; leaving stops it. Raises UsageError when `AT_ONCE` others run for as long as
     this one may."""
     if not _turns.acquire(timeout=seconds):
@@ -97,7 +99,7 @@ def asked(path: Path, query: str, *, seconds: float = MOST_SECONDS, most_rows: i
     try:
         process = _started(path, query, seconds=seconds, most_rows=most_rows)
         try:
-            yield Question(path, process, seconds=seconds)
+            yield RunningQuery(path, process, seconds=seconds)
         finally:
             process.kill()
             process.communicate()

@@ -15,15 +15,17 @@ from runner.store.database import open_reader
 from runner.store.queries.selection import MACHINE, Selection, chosen
 
 
-def counted(table: str, of: Selection) -> str:
+def select_counted(table: str, of: Selection) -> str:
     """A query for the rows that count, one a round, with their key, ids, status, `round` and `machine`."""
-    return inlined(*chosen(table, of))
+    return inline_parameters(*chosen(table, of))
 
 
-def settled(path: Path, table: str, of: Selection) -> set[UUID]:
+def settled_ids(path: Path, table: str, of: Selection) -> set[UUID]:
     """The ids of the rows that count."""
     with open_reader(path) as reader:
-        return {cell_id for (cell_id,) in reader.execute(f"SELECT cell_id FROM ({counted(table, of)})").fetchall()}
+        return {
+            cell_id for (cell_id,) in reader.execute(f"SELECT cell_id FROM ({select_counted(table, of)})").fetchall()
+        }
 
 
 def every(table: str) -> str:
@@ -33,7 +35,7 @@ def every(table: str) -> str:
     return f"SELECT {columns}, {MACHINE} AS machine FROM {table} s LEFT JOIN runs r USING (run_id)"
 
 
-def inlined(query: str, parameters: Sequence[Any]) -> str:
+def inline_parameters(query: str, parameters: Sequence[Any]) -> str:
     """The query with its parameters written out."""
     first, *rest = query.split("?")
     assert len(rest) == len(parameters)

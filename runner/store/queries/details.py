@@ -14,7 +14,7 @@ from uuid import UUID
 
 from runner.store.database import open_reader
 from runner.store.queries.counted import among
-from runner.store.queries.evidence import MOST_ROWS, Evidence, asked
+from runner.store.queries.evidence import MAX_ROWS, Evidence, run_with_names
 from runner.store.queries.steps import STEP_MS
 
 Kind = Literal[
@@ -114,11 +114,11 @@ def _found(path: Path, source: _Source, cells: Sequence[UUID]) -> Evidence:
     where, why = own, "'of another cell'"
     if source.such:
         where, why = f"{own} AND {source.such}", f"CASE WHEN {own} THEN '{source.otherwise}' ELSE {why} END"
-    sql = f"{source.sql.format(where=where)}\nLIMIT {MOST_ROWS}"
+    sql = f"{source.sql.format(where=where)}\nLIMIT {MAX_ROWS}"
     others = f"""SELECT {why} AS why, count(*) AS "rows"
 FROM {source.table} WHERE ({where}) IS NOT TRUE GROUP BY why ORDER BY why"""
     with open_reader(path) as reader:
-        names, rows = asked(reader, sql)
+        names, rows = run_with_names(reader, sql)
         count = reader.execute(f"SELECT count(*), count(*) FILTER ({where}) FROM {source.table}").fetchone()
         left_out = reader.execute(others).fetchall()
     assert count is not None

@@ -19,11 +19,11 @@ from runner.analysis.compare.environments import COLUMNS
 from runner.schema import TABLES, Shape
 from runner.schema.axes import SHAPE
 from runner.store.database import open_reader
-from runner.store.queries.counted import among, counted, every, literal
+from runner.store.queries.counted import among, every, literal, select_counted
 from runner.store.queries.selection import MACHINE, Selection
 
 #: More rows than these are not brought back.
-MOST_ROWS = 1_000
+MAX_ROWS = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Scope:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """A query and what it brings back, `MOST_ROWS` rows at most. `cells` of the `total` rows of the table `about` are
+    """A query and what it brings back, `MAX_ROWS` rows at most. `cells` of the `total` rows of the table `about` are
     the answer's; `left_out` counts the others by reason, and `left_out_sql` is the query that does. They are None and
     empty where the query reads everything there is."""
 
@@ -67,7 +67,7 @@ def of_cells(path: Path, scope: Scope, cells: Sequence[UUID]) -> Evidence:
         count = reader.execute(f"SELECT (SELECT count(*) FROM meant), (SELECT count(*) FROM {scope.table})").fetchone()
         reader.execute("DROP TABLE counted")  # what is shown is what the query brings back
         reader.execute("DROP TABLE meant")
-        names, rows = asked(reader, sql)
+        names, rows = run_with_names(reader, sql)
         left_out = reader.execute(left_out_sql).fetchall()
     assert count is not None
     return Evidence(about=scope.table, sql=sql, columns=names, rows=rows, cells=count[0], total=count[1],
@@ -78,7 +78,7 @@ def _counted(reader: duckdb.DuckDBPyConnection, scope: Scope, cells: Sequence[UU
     """Fills the table `counted`, and returns the query for it: the rows that count, of every effort where the cells are
     not all of the preferred one."""
     own = Selection(machine=scope.machine, run=scope.run)
-    queries = [counted(scope.table, replace(own, settled=settled)) for settled in (True, False)]
+    queries = [select_counted(scope.table, replace(own, settled=settled)) for settled in (True, False)]
     for base in queries if scope.latest else [every(scope.table)]:
         reader.execute(f"CREATE OR REPLACE TEMP TABLE counted AS {base}")
         found = reader.execute("SELECT count(*) FROM counted WHERE list_contains(?, cell_id)", [list(cells)]).fetchone()
@@ -161,7 +161,7 @@ def _rows_sql(reader: duckdb.DuckDBPyConnection, table: str, base: str, conditio
         f"FROM counted c JOIN {table} s USING (cell_id)" + (" LEFT JOIN timings t USING (cell_id)" if timed else ""),
         *([f"WHERE {' AND '.join(condition.sql for condition in conditions)}"] if conditions else []),
         f"ORDER BY {order}",
-        f"LIMIT {MOST_ROWS}",
+        f"LIMIT {MAX_ROWS}",
     ]
     return "\n".join(lines)
 
@@ -200,7 +200,7 @@ def _indented(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.splitlines())
 
 
-def asked(reader: duckdb.DuckDBPyConnection, sql: str) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
+def run_with_names(reader: duckdb.DuckDBPyConnection, sql: str) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
     """The names of the columns that the query brings back, and its rows."""
     answer = reader.execute(sql)
     names = tuple(column[0] for column in answer.description or ())
@@ -212,7 +212,7 @@ def asked(reader: duckdb.DuckDBPyConnection, sql: str) -> tuple[tuple[str, ...],
 
 def _simple(path: Path, about: str, sql: str) -> Evidence:
     with open_reader(path) as reader:
-        names, rows = asked(reader, sql)
+        names, rows = run_with_names(reader, sql)
     return Evidence(about=about, sql=sql, columns=names, rows=rows)
 
 
@@ -246,7 +246,7 @@ def of_environments(path: Path, a: tuple[UUID, ...], b: tuple[UUID, ...]) -> Evi
     )  # fmt: skip
     others = f"""SELECT 'of neither side' AS why, count(*) AS "rows" FROM runs WHERE NOT ({chosen})"""
     with open_reader(path) as reader:
-        names, rows = asked(reader, sql)
+        names, rows = run_with_names(reader, sql)
         left_out = tuple((why, count) for why, count in reader.execute(others).fetchall() if count)
     total = len(rows) + sum(count for _, count in left_out)
     return Evidence(about="runs", sql=sql, columns=names, rows=rows, cells=len(rows), total=total,
@@ -269,7 +269,7 @@ ORDER BY r.started_at DESC, s.run_id, s.moment DESC, s.name"""
 FROM ceilings s LEFT JOIN runs r USING (run_id) WHERE {MACHINE} IS DISTINCT FROM {literal(machine)} GROUP BY why
 ORDER BY why"""
     with open_reader(path) as reader:
-        names, rows = asked(reader, sql)
+        names, rows = run_with_names(reader, sql)
         left_out = reader.execute(others).fetchall()
     total = len(rows) + sum(count for _, count in left_out)
     return Evidence(about="ceilings", sql=sql, columns=names, rows=rows, cells=len(rows), total=total,

@@ -16,7 +16,7 @@ from uuid import UUID
 from runner.results import Explored
 from runner.schema import TABLES, Phase
 from runner.store.database import open_reader
-from runner.store.queries.counted import counted
+from runner.store.queries.counted import select_counted
 from runner.store.queries.fetch import fetch
 from runner.store.queries.raw import stored_rows
 from runner.store.queries.selection import Selection
@@ -80,15 +80,15 @@ def measures(path: Path, table: str) -> list[Measure]:
     ]
 
 
-def explored(path: Path, wanted: Wanted) -> list[Explored]:
+def load_explored(path: Path, wanted: Wanted) -> list[Explored]:
     """Every cell that counts, with its value; smaller models and shorter sequences first."""
     table, key = wanted.table, TABLES[wanted.table].key
     phase = "NULL" if wanted.phase is None else f"'{wanted.phase}'"
     timed = wanted.phase is not None
     # Of the machine that the run was on only its rows; of the others what counts there.
-    query = f"SELECT * FROM ({counted(table, Selection())})"
+    query = f"SELECT * FROM ({select_counted(table, Selection())})"
     if wanted.run is not None:
-        own = counted(table, Selection(machine=wanted.machine, run=wanted.run))
+        own = select_counted(table, Selection(machine=wanted.machine, run=wanted.run))
         query = f"{query} WHERE machine IS DISTINCT FROM $machine UNION ALL BY NAME FROM ({own})"
     largest = wanted.measure.endswith(_LARGEST)
     value = f"{'max' if largest else 'median'}({'t.median_ms' if timed else f's.{wanted.measure}'})"

@@ -1,6 +1,6 @@
 """Rows as typed objects, by the names of a query's columns: the one place where a row of DuckDB becomes a dataclass.
 
-    kept = fetch(reader, "SELECT operation, count(*) AS tensors FROM saved_tensors GROUP BY ALL", kind=Kept)
+    kept = fetch(reader, "SELECT operation, count(*) AS tensors FROM saved_tensors GROUP BY ALL", kind=SavedOperation)
     cells = fetch(reader, f"SELECT machine, {select(StepCell)} FROM chosen", kind=Costs)       # Costs.cell: StepCell
 
 A field gets the column of its name; a field that is itself a dataclass, and of whose name there is no column, is made

@@ -12,7 +12,7 @@ from pathlib import Path
 from uuid import UUID
 
 from runner.analysis.costs.tensors import MeasuredTensor
-from runner.results import Kept, Peak, PhasePeak
+from runner.results import Peak, PhasePeak, SavedOperation
 from runner.schema import TABLES
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
@@ -84,10 +84,10 @@ _KEPT = """
     GROUP BY operation, module ORDER BY kept_bytes DESC, min(position)"""
 
 
-def kept_by_block(path: Path, cell_id: UUID) -> list[Kept]:
+def load_saved_by_operation(path: Path, cell_id: UUID) -> list[SavedOperation]:
     """What the first block of this cell keeps for backward, by operation, the largest first."""
     with open_reader(path) as reader:
-        return fetch(reader, _KEPT, [cell_id], kind=Kept)
+        return fetch(reader, _KEPT, [cell_id], kind=SavedOperation)
 
 
 _SAVED = f"""
@@ -96,7 +96,7 @@ _SAVED = f"""
     FROM saved_tensors WHERE cell_id = ? AND storage_bytes > 0 ORDER BY position"""
 
 
-def saved_tensors(path: Path, cell_id: UUID) -> list[MeasuredTensor]:
+def load_saved_tensors(path: Path, cell_id: UUID) -> list[MeasuredTensor]:
     """Each tensor that a memory cell's first block, or an attention cell, keeps for backward, in the order of keeping.
     The module is named from the block on."""
     with open_reader(path) as reader:

@@ -48,7 +48,7 @@ _VARIED = f"""
     GROUP BY run_id HAVING max(ways) > 1 ORDER BY max(ways) DESC, run_id DESC LIMIT 1"""
 
 
-def varied_run(path: Path, of: Selection, mode: str) -> UUID | None:
+def most_varied_run(path: Path, of: Selection, mode: str) -> UUID | None:
     """The run that measured one step in the most ways; of equals the latest. None where no step was changed."""
     with open_reader(path) as reader:
         runs: list[tuple[UUID]] = reader.execute(_VARIED, [of.machine, of.run, of.run, mode]).fetchall()
@@ -59,7 +59,7 @@ _LONGEST = f"SELECT {select(KernelRow)} FROM kernels SEMI JOIN chosen USING (cel
 _SMALLEST = "d_model * d_model * layers, context, mode, precision, backend, attention"
 
 
-def profiled(path: Path, of: Selection) -> list[Profiled]:
+def load_profiles(path: Path, of: Selection) -> list[Profiled]:
     """Every profiled step that worked, the latest of each question; smallest model and shortest context first."""
     with open_reader(path) as reader:
         choose(reader, "profiles", of, tuple(column.name for column in TABLES["profiles"].columns))

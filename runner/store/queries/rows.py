@@ -4,7 +4,7 @@
     print(found.total, found.rows[0])
 
 A filter means the column of that name, whichever table has it; rows that belong to a cell (timings, samples, …) are
-those of the cells that pass. Never reads more than asked for, at most `MOST_ROWS` at once, newest first.
+those of the cells that pass. Never reads more than asked for, at most `MAX_ROWS` at once, newest first.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from runner.schema import TABLES, Table
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
 from runner.store.queries.selection import MACHINE, Selection, conditions
-from runner.store.queries.tables import MOST_ROWS, TablePage, Window
+from runner.store.queries.tables import MAX_ROWS, TablePage, Window
 
 _CELLS = [table for table in TABLES.values() if table.key]
 
@@ -32,7 +32,7 @@ def rows(path: Path, name: str, selection: Selection, window: Window) -> TablePa
         condition, parameters = f"{condition} AND list_contains(?, status)", [*parameters, list(window.statuses)]
     columns = ", ".join(column.name for column in table.columns)
     order = ", ".join(f"{column}{' DESC' if index == 0 else ''}" for index, column in enumerate(table.unique))
-    limit = f"LIMIT {min(window.limit, MOST_ROWS)} OFFSET {window.offset}"
+    limit = f"LIMIT {min(window.limit, MAX_ROWS)} OFFSET {window.offset}"
     with open_reader(path) as reader:
         total = reader.execute(f"SELECT count(*) FROM {name} WHERE {condition}", parameters).fetchone()
         query = f"SELECT {columns} FROM {name} WHERE {condition} ORDER BY {order} {limit}"

@@ -41,7 +41,7 @@ _TIMES = """
         list_position(['forward', 'loss', 'backward', 'optimizer', 'forward_backward', 'step'], t.phase)"""
 
 
-def measured(path: Path, selection: Selection) -> list[Measured]:
+def load_steps(path: Path, selection: Selection) -> list[Measured]:
     """Every chosen cell with its times, smallest model and shortest context first."""
     with open_reader(path) as reader:
         choose(reader, "steps", selection)
@@ -142,7 +142,7 @@ def find(path: Path, cell_id: UUID) -> Measured | None:
     if row is None:
         return None
     run_id, cell_key = row
-    cells = measured(path, Selection(run=run_id, settled=False))
+    cells = load_steps(path, Selection(run=run_id, settled=False))
     return next((cell for cell in cells if cell.cell_key == cell_key), None)
 
 

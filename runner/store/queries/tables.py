@@ -11,7 +11,7 @@ from runner.schema import TABLES
 from runner.store.database import open_reader
 
 #: The most rows that one question may bring back.
-MOST_ROWS = 100_000
+MAX_ROWS = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import duckdb
 
-from runner.analysis.audit.findings import Audited, Finding, Seen
+from runner.analysis.audit.findings import Audited, Finding, RowContext
 from runner.analysis.audit.grades import FAULT_PHASES, judge
 from runner.analysis.audit.pair_rules import FAULT_RULES, PAIR_RULES, together
 from runner.schema import AttentionRow, MemoryRow, RunRow, StepRow, TelemetryRow, TimingRow
@@ -45,7 +45,7 @@ _SEEN = """
     SEMI JOIN (FROM {table} SEMI JOIN chosen USING (cell_id)) USING ({columns}) WHERE status = 'ok'"""
 
 
-def audited(path: Path, cells: tuple[UUID, ...], table: str = "steps") -> dict[UUID, list[Finding]]:
+def load_findings(path: Path, cells: tuple[UUID, ...], table: str = "steps") -> dict[UUID, list[Finding]]:
     """The findings of each of these cells of one table, in the order asked for."""
     return _judged(path, cells, table, depth="all")
 
@@ -72,7 +72,7 @@ def _judged(path: Path, cells: tuple[UUID, ...], table: str, *, depth: Depth) ->
         runs = {row.run_id: row for row in stored_rows(reader, RunRow, "runs SEMI JOIN seen USING (run_id)")}
         telemetry, steps = _moments(reader) if depth == "all" else ({}, {})
     known = [
-        (row, Seen(
+        (row, RowContext(
             step_ms=steps.get(row.cell_id, ()), timings={item.phase: item for item in timings.get(row.cell_id, ())},
             telemetry=telemetry.get(row.cell_id, ()), run=runs.get(row.run_id)))
         for row in found

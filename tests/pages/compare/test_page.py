@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from pages.ui.frame import cached
 from runner.analysis.compare.verdict import Side, Verdict
-from runner.store.queries.compare import Question, compared
+from runner.store.queries.compare import ComparisonRequest, load_comparison
 from tests.browser import Site, fits_sideways, opened, settled
 from tests.command import run
 from tests.synthetic import sides as made
@@ -120,7 +120,7 @@ def test_a_pinned_dot_shows_its_samples_and_what_was_left_out_is_listed(
     browser: Browser, address: str, path: Path
 ) -> None:
     sides = [Side(kind="label", value=name, title=name) for name in ("before", "after")]
-    steps: Verdict = compared(path, Question(a=sides[0], b=sides[1])).verdicts[0]
+    steps: Verdict = load_comparison(path, ComparisonRequest(a=sides[0], b=sides[1])).verdicts[0]
     with opened(browser, f"{address}/{BY_LABEL}&cell={steps.pairs[0].b.cell_id}") as visit:
         sentences(visit.page)
         expect(visit.page.get_by_role("heading", name="Raw samples")).to_be_visible()

@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 from playwright.sync_api import Browser, expect
 
-from pages.explore.figures import Axes, Mark, color_for, explore_chart
-from pages.explore.magnitude import SHARE, fitting, in_fitting_unit
-from runner.store.queries.explore import KINDS, Wanted, explored, measures
+from pages.explore.figures import Axes, PlotMark, color_for, explore_chart
+from pages.explore.magnitude import SHARE, fitting_unit, in_fitting_unit
+from runner.store.queries.explore import KINDS, Wanted, load_explored, measures
 from tests.browser import Site, opened, settled
 from tests.synthetic import memory_rows, rows, traces
 from tests.synthetic.rows import asked, step_ms
@@ -46,7 +46,7 @@ def address(file: Path, site: Site) -> Iterator[str]:
 
 
 def test_rounds_are_pooled_and_machines_are_not(file: Path) -> None:
-    found = explored(file, Wanted(table="steps", measure="median_ms", phase="step"))
+    found = load_explored(file, Wanted(table="steps", measure="median_ms", phase="step"))
     own = {(row.cell.precision, row.cell.context, row.cell.batch): row for row in found if row.machine == HERE}
     assert (len(found), len(own)) == (10, 7)
     for (precision, context, batch), row in own.items():
@@ -58,7 +58,7 @@ def test_rounds_are_pooled_and_machines_are_not(file: Path) -> None:
         assert low < value < high
         assert row.rounds == (1 if batch == 8 else 2)
     # a column of the row itself has no interval
-    tokens = explored(file, Wanted(table="steps", measure="tokens_per_s"))
+    tokens = load_explored(file, Wanted(table="steps", measure="tokens_per_s"))
     first = next(row for row in tokens if row.status == "ok")
     assert first.value == pytest.approx(first.cell.batch * first.cell.context / step_ms(first.cell) * 1e3, rel=1e-3)
     assert first.low is None
@@ -66,9 +66,9 @@ def test_rounds_are_pooled_and_machines_are_not(file: Path) -> None:
 
 def test_with_a_run_the_other_machines_stay(file: Path) -> None:
     other = UUID(int=7)
-    found = explored(file, Wanted(table="steps", measure="median_ms", phase="step", machine=THERE, run=other))
+    found = load_explored(file, Wanted(table="steps", measure="median_ms", phase="step", machine=THERE, run=other))
     assert len(found) == 10
-    none = explored(file, Wanted(table="steps", measure="median_ms", phase="step", machine=HERE, run=other))
+    none = load_explored(file, Wanted(table="steps", measure="median_ms", phase="step", machine=HERE, run=other))
     assert {row.machine for row in none} == {THERE}
 
 
@@ -108,11 +108,11 @@ def test_an_entity_keeps_its_color_and_others_get_their_own() -> None:
 def test_lines_crosses_and_panels() -> None:
     """A line only through places of one cell; a cross above everything; a panel a value."""
     marks = [
-        Mark(x=64, y=1.0, cell_id="a", color="fp32", panel="p"),
-        Mark(x=128, y=100.0, cell_id="b", color="fp32", panel="p"),
-        Mark(x=64, y=2.0, cell_id="c", color="bf16", panel="q"),
-        Mark(x=64, y=3.0, cell_id="d", color="bf16", panel="q"),
-        Mark(x=128, y=None, cell_id="e", color="bf16", panel="q", failure="out of memory in backward"),
+        PlotMark(x=64, y=1.0, cell_id="a", color="fp32", panel="p"),
+        PlotMark(x=128, y=100.0, cell_id="b", color="fp32", panel="p"),
+        PlotMark(x=64, y=2.0, cell_id="c", color="bf16", panel="q"),
+        PlotMark(x=64, y=3.0, cell_id="d", color="bf16", panel="q"),
+        PlotMark(x=128, y=None, cell_id="e", color="bf16", panel="q", failure="out of memory in backward"),
     ]
     axes = Axes(x="Context", y="Time", unit="ms", colors=("fp32", "bf16"), panels=("p", "q"))
     figure = explore_chart(marks, axes)
@@ -127,7 +127,7 @@ def test_lines_crosses_and_panels() -> None:
     assert figure.layout.yaxis.range[1] > 2
     assert [note.text for note in figure.layout.annotations] == ["p", "q"]
     assert explore_chart(marks, Axes(**{**vars(axes), "scale": "linear"})).layout.yaxis.type is None
-    assert fitting([0.0], "ms") == (1.0, "ms")
+    assert fitting_unit([0.0], "ms") == (1.0, "ms")
 
 
 def test_a_reader_draws_one_thing_over_another(address: str, browser: Browser) -> None:

@@ -8,7 +8,7 @@ import pytest
 from pages.compare import figures
 from pages.explore import figures as explore
 from pages.figures import coverage, frame, phases, scaling
-from pages.figures.rows import MOST_LETTERS, chart_pixels, folded, row_pixels, under_headings
+from pages.figures.rows import MAX_LETTERS, chart_pixels, row_pixels, under_headings, wrap_label
 from pages.kernels import busy_figures
 from pages.kernels import figures as kernels
 from pages.peak_memory import part_figures
@@ -30,7 +30,7 @@ PHONE = 330
     ],
 )  # fmt: skip
 def test_labels_are_folded_between_their_parts(label: str, lines: list[str]) -> None:
-    assert folded(label).split("<br>") == lines
+    assert wrap_label(label).split("<br>") == lines
 
 
 def test_rows_have_room_for_the_lines_of_their_labels() -> None:
@@ -159,7 +159,7 @@ def test_names_of_lines_stand_beside_the_plot_and_apart() -> None:
 
 def test_no_label_has_more_letters_than_half_a_phone() -> None:
     """12 pixels a letter's height is about 5.8 a letter's width."""
-    assert MOST_LETTERS * 5.8 <= PHONE / 2
+    assert MAX_LETTERS * 5.8 <= PHONE / 2
 
 
 def test_what_differs_from_a_size_stands_below_all_of_it() -> None:
@@ -176,7 +176,10 @@ def test_what_differs_from_a_size_stands_below_all_of_it() -> None:
 
 @pytest.mark.parametrize("scale", ["linear", "log"])
 def test_intervals_are_not_cut_off(scale: explore.Scale) -> None:
-    marks = [explore.Mark(x=64, y=100.0, low=90.0, high=140.0, cell_id="1"), explore.Mark(x=128, y=110.0, cell_id="2")]
+    marks = [
+        explore.PlotMark(x=64, y=100.0, low=90.0, high=140.0, cell_id="1"),
+        explore.PlotMark(x=128, y=110.0, cell_id="2"),
+    ]
     axis = explore.explore_chart(marks, explore.Axes(x="Context", y="Median", unit="ms", scale=scale)).layout.yaxis
     top = 10 ** axis.range[1] if scale == "log" else axis.range[1]
     assert top == pytest.approx(140 * 1.05)

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
 
 from pages.export import main
-from pages.memory_timeline.pane import MOST_SHOWN
+from pages.memory_timeline.pane import MAX_SHOWN
 from runner.store.queries.overview import contents
 from tests.browser import ROOT
 from tests.synthetic import memory_rows, rows, timelines, traces
@@ -163,7 +163,7 @@ def test_the_timeline_is_drawn_from_the_file(reader: Page, exported: Mapping[str
         drawn.wait_for()
         peak, _ = timelines.peak_of(timelines.step(mode="train").blocks)
         assert float(drawn.get_attribute("data-drawn-peak") or 0) == peak
-        assert reader.locator(".card .table:not(details .table)").first.locator("tbody tr").count() == MOST_SHOWN
+        assert reader.locator(".card .table:not(details .table)").first.locator("tbody tr").count() == MAX_SHOWN
 
 
 def test_a_link_with_its_filters(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

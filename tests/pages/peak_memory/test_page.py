@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from pages.offline.visit import Visits, nodes
 from runner.store.queries.attention import attention_cells, attention_samples, frontiers
-from runner.store.queries.memory import kept_by_block, peaks
+from runner.store.queries.memory import load_saved_by_operation, peaks
 from runner.store.queries.selection import Selection
 from tests.browser import Site, fits_sideways, opened, said, traces
 from tests.command import asked
@@ -265,7 +265,7 @@ def test_memory_rows(file: Path) -> None:
     assert [(cell.cell.context, cell.cell.precision) for cell in found][:2] == [(32, "fp32"), (32, "bf16")]
     assert found[0].parts["fragmentation"] is None
     assert (found[0].parts["activation"], found[0].phases) == (MIB, {"backward": 13 * MIB})
-    kept = kept_by_block(file, found[0].cell_id)
+    kept = load_saved_by_operation(file, found[0].cell_id)
     assert [(item.operation, item.tensors, item.kept_bytes) for item in kept[:2]] == [
         ("aten::_softmax", 1, 256 * KIB),
         ("aten::mul", 2, 192 * KIB),

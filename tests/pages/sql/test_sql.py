@@ -11,14 +11,14 @@ import pandas as pd
 import pytest
 from playwright.sync_api import Browser, expect
 
-from pages.figures.headings import heading
+from pages.figures.headings import format_heading
 from pages.sql.examples import EXAMPLES, Example
-from pages.sql.figures import MOST_NAMES, Choice, Kind, figure, is_number
-from pages.ui.formats import MOST_LETTERS, shorten
+from pages.sql.figures import MAX_NAMES, ChartChoice, Kind, figure, is_number
+from pages.ui.formats import MAX_LETTERS, shorten
 from pages.ui.result import columns_of
 from runner.errors import UsageError
 from runner.store.database import ingest
-from runner.store.queries.console import BESIDE_A_SWEEP_S, Answer, asked
+from runner.store.queries.console import BESIDE_A_SWEEP_S, Answer, run_query
 from runner.store.spool import Spool
 from tests.browser import Site, opened
 from tests.synthetic import memory_rows, rows
@@ -36,7 +36,7 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ask(db: Path, query: str, *, seconds: float = 100.0, most_rows: int = 1000) -> Answer:
-    with asked(db, query, seconds=seconds, most_rows=most_rows) as question:
+    with run_query(db, query, seconds=seconds, most_rows=most_rows) as question:
         while (answer := question.answer(wait_s=0.1)) is None:
             pass
     return answer
@@ -94,7 +94,7 @@ def test_bombs_end_in_time(db: Path) -> None:
 
 
 def test_leaving_ends_the_query(db: Path) -> None:
-    with asked(db, ENDLESS) as question:
+    with run_query(db, ENDLESS) as question:
         assert question.answer(wait_s=0.5) is None
         process = question._process
     assert process.returncode == -9
@@ -150,15 +150,15 @@ def test_a_picture_shows_the_rows() -> None:
         "way": ["fp32", "bf16", "fp32", "fp32"],
         "median_ms": [4.0, 1.0, 3.0, 2.0],
     }
-    drawn = figure(columns, Choice(kind="line", x="context", y="median_ms", color="way", logarithmic=("x",)))
+    drawn = figure(columns, ChartChoice(kind="line", x="context", y="median_ms", color="way", logarithmic=("x",)))
     assert {trace.name: list(zip(trace.x, trace.y, strict=True)) for trace in drawn.data} == {
         "fp32": [(64, 2.0), (128, 3.0), (256, 4.0)],
         "bf16": [(64, 1.0)],
     }
     assert (drawn.layout.xaxis.type, drawn.layout.yaxis.type) == ("log", None)
-    assert drawn.layout.yaxis.title.text == heading("median_ms") == "Median (ms)"
-    assert heading("held_bytes") == "held_bytes (bytes)"
-    lying = figure(columns, Choice(kind="bar", x="way", y="median_ms"))
+    assert drawn.layout.yaxis.title.text == format_heading("median_ms") == "Median (ms)"
+    assert format_heading("held_bytes") == "held_bytes (bytes)"
+    lying = figure(columns, ChartChoice(kind="bar", x="way", y="median_ms"))
     assert (lying.data[0].orientation, list(lying.data[0].x)) == ("h", columns["median_ms"])
 
 
@@ -195,19 +195,19 @@ def test_whatever_comes_back_is_shown_and_drawn(db: Path, query: str, first: str
     assert str(columns["x"][0]) == first or not first
     for kind in get_args(Kind):
         for color in (None, "x"):
-            drawn = figure(columns, Choice(kind=kind, x="x", y="y", color=color, logarithmic=("x",)))
+            drawn = figure(columns, ChartChoice(kind=kind, x="x", y="y", color=color, logarithmic=("x",)))
             assert len(drawn.to_json()) < 2_000_000
             if not is_number(columns["x"]):
                 places = {place for trace in drawn.data for place in (trace.y if trace.orientation == "h" else trace.x)}
-                assert len(places) <= MOST_NAMES
+                assert len(places) <= MAX_NAMES
     shown = shorten(pd.DataFrame(columns))
-    assert max(len(str(value)) for value in shown["x"]) <= MOST_LETTERS
+    assert max(len(str(value)) for value in shown["x"]) <= MAX_LETTERS
 
 
 def test_a_name_that_is_cut_is_still_another() -> None:
     """Two long names that begin alike have a place each."""
     columns: dict[str, list[Any]] = {"x": ["a" * 100 + "1", "a" * 100 + "2"], "y": [1, 2]}
-    assert len(set(figure(columns, Choice(kind="bar", x="x", y="y")).data[0].y)) == 2
+    assert len(set(figure(columns, ChartChoice(kind="bar", x="x", y="y")).data[0].y)) == 2
 
 
 # ---------------------------------------------------------------------------------------------------------- the page

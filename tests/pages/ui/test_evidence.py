@@ -28,12 +28,12 @@ from runner.plan.commands import sweep_commands
 from runner.schema import RunRow, new_id
 from runner.store.database import open_reader
 from runner.store.queries.attention import attention_cells
-from runner.store.queries.counted import inlined
+from runner.store.queries.counted import inline_parameters
 from runner.store.queries.evidence import Evidence, Scope, of_cells
 from runner.store.queries.kernels import traces as traces_of
 from runner.store.queries.memory import peaks
 from runner.store.queries.selection import Selection
-from runner.store.queries.steps import measured
+from runner.store.queries.steps import load_steps
 from tests.pages.ui.test_commands import gives_back
 from tests.synthetic import memory_rows, roofline_rows, rows, timelines, traces
 from tests.synthetic.everything import store as store_everything
@@ -272,7 +272,7 @@ def everything_adds_up(file: Path, found: Evidence) -> None:
 
 def test_rows_left_out_are_counted_under_the_reason_that_holds(file: Path) -> None:
     """Of 33 rows: laptop's 30 (4 of them a warm-up ablation), two later ones, two elsewhere, minus none."""
-    shown = [cell for cell in measured(file, Selection(machine=HERE, mode="train")) if cell.cell.precision == "fp32"]
+    shown = [cell for cell in load_steps(file, Selection(machine=HERE, mode="train")) if cell.cell.precision == "fp32"]
     plain = [cell for cell in shown if cell.cell.backend == "eager"]
     found = of_cells(file, Scope(table="steps", machine=HERE), tuple(cell.cell_id for cell in plain))
     everything_adds_up(file, found)
@@ -314,7 +314,7 @@ def test_cells_of_any_run_and_machine(file: Path) -> None:
 def test_values_are_written_out_so_that_they_mean_what_they_said(file: Path) -> None:
     odd = ["it's", None, True, 1.5, 7, UUID(int=9), ["a", "b'c"]]
     with open_reader(file) as reader:
-        (said,) = reader.execute(inlined("SELECT ?, ?, ?, ?, ?, ?, ?", odd)).fetchall()
+        (said,) = reader.execute(inline_parameters("SELECT ?, ?, ?, ?, ?, ?, ?", odd)).fetchall()
     assert [float(value) if index == 3 else value for index, value in enumerate(said)] == odd
 
 

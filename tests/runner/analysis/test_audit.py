@@ -29,7 +29,7 @@ from runner.schema import (
     TimingRow,
     new_id,
 )
-from runner.store.queries.trust import audited, faults
+from runner.store.queries.trust import faults, load_findings
 from tests.synthetic import memory_rows, rows
 
 GIB = 2**30
@@ -217,9 +217,9 @@ def test_cells_of_a_file_are_judged_beside_those_of_their_run(tmp_path: Path) ->
     cells += [memory_rows.attention(of, seq_len=length, values={"steps": 11}) for length in (512, 1024)]
     path = memory_rows.store(tmp_path / "results.duckdb", cells)
     ids: list[UUID] = [row.cell_id for cell in cells for row in (*cell.get("memory", ()), *cell.get("attention", ()))]  # type: ignore[attr-defined]
-    found = audited(path, (ids[1],), "memory")
+    found = load_findings(path, (ids[1],), "memory")
     assert [finding.code for finding in found[ids[1]]] == ["no_effect"]
     assert faults(path, (ids[0], ids[1]), "memory") == {ids[1]: (found[ids[1]][0].sentence,)}
-    assert audited(path, (ids[0],), "memory") == {ids[0]: []}
-    assert audited(path, tuple(ids[2:]), "attention") == {ids[2]: [], ids[3]: []}
-    assert audited(path, (ids[0],), "attention") == {}
+    assert load_findings(path, (ids[0],), "memory") == {ids[0]: []}
+    assert load_findings(path, tuple(ids[2:]), "attention") == {ids[2]: [], ids[3]: []}
+    assert load_findings(path, (ids[0],), "attention") == {}

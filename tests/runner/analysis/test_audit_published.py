@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runner.analysis.audit.findings import Audited, Finding, Seen
+from runner.analysis.audit.findings import Audited, Finding, RowContext
 from runner.analysis.audit.grades import audit
 from runner.analysis.audit.pair_rules import together
 from runner.analysis.costs import attention
@@ -56,7 +56,7 @@ def codes(findings: list[Finding]) -> list[str]:
 
 def beside(known: list[tuple[Audited, list[TimingRow]]]) -> list[list[str]]:
     """The codes of what the rows show together, row by row."""
-    seen = [(row, Seen(timings={timing.phase: timing for timing in timings})) for row, timings in known]
+    seen = [(row, RowContext(timings={timing.phase: timing for timing in timings})) for row, timings in known]
     found = together(seen)
     return [codes(found.get(row.cell_id, [])) for row, _ in known]
 

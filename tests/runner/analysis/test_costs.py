@@ -197,7 +197,7 @@ WIDE = {"d_model": 192, "d_ff": 768, "context": 24}
 )
 def test_predicted_peak(changes: dict[str, Any], moment: str, tolerance: float) -> None:
     cell = make_cell(**changes)
-    predicted = steps.predicted_peak(cell, device="cpu")
+    predicted = steps.predict_peak(cell, device="cpu")
     assert predicted.moment == moment
     assert predicted.total == steps.predicted_peak_bytes(cell, device="cpu")
     assert predicted.total == pytest.approx(measured_peak_bytes(cell), rel=tolerance)
@@ -227,7 +227,7 @@ ALIVE_ON_AN_H200 = [
 def test_peaks_measured_on_an_h200(context: int, mode: str, precision: str, alive: int, moment: str) -> None:
     """To the byte, but for the loss, which is one number."""
     cell = small(context=context, mode=mode, precision=precision)
-    predicted = steps.predicted_peak(cell, device="cuda", gpu=H200)
+    predicted = steps.predict_peak(cell, device="cuda", gpu=H200)
     assert predicted.moment == moment
     assert 0 <= alive + grown_bytes(cell) - predicted.total <= 4
     assert predicted.workspace == (2 if mode == "train" else 1) * 32 * 2**20
@@ -246,11 +246,9 @@ def test_training_peaks_measured_on_an_h200(precision: str, allocated: int, roun
 
 def test_the_workspace_follows_the_device() -> None:
     cell = small(mode="inference")
-    sizes = {
-        gpu: steps.predicted_peak(cell, device="cuda", gpu=gpu).workspace for gpu in (H200, "NVIDIA A100 80GB PCIe")
-    }
+    sizes = {gpu: steps.predict_peak(cell, device="cuda", gpu=gpu).workspace for gpu in (H200, "NVIDIA A100 80GB PCIe")}
     assert sizes == {H200: 33_554_432, "NVIDIA A100 80GB PCIe": 8_519_680}
-    assert steps.predicted_peak(cell, device="cpu", gpu="AMD EPYC").workspace == 0
+    assert steps.predict_peak(cell, device="cpu", gpu="AMD EPYC").workspace == 0
 
 
 def test_what_saves_memory_is_predicted_to() -> None:

@@ -15,29 +15,29 @@ from unittest.mock import patch
 import pytest
 
 from pages.attention.answers import ways
-from pages.mixed_precision.prices import priced
+from pages.mixed_precision.prices import price_precisions
 from pages.peak_memory.answers import pairs_of
 from pages.peak_memory.saved import families
-from pages.torch_compile.speedups import bought
+from pages.torch_compile.speedups import load_speedups
 from pages.torch_compile.speedups import ways as ways_of_compiling
 from pages.ui.answers import caveat, speedup_answer
 from pages.ui.frame import Frame
 from pages.ui.grid import places
-from runner.analysis.audit.findings import Seen
+from runner.analysis.audit.findings import RowContext
 from runner.analysis.audit.pair_rules import no_effect
 from runner.analysis.compare.counterfactuals import AXES, bases, counterfactuals
-from runner.analysis.compare.pairs import alike, measured_unlike, unusual
+from runner.analysis.compare.pairs import alike, describe_effort_difference, unusual
 from runner.analysis.compare.speedups import compare
 from runner.analysis.compare.verdict import Kind, Side
 from runner.results import Measured
 from runner.schema import Cell, StepCell, new_id
 from runner.store.queries.attention import attention_cells, attention_samples
-from runner.store.queries.compare import Question, compared
+from runner.store.queries.compare import ComparisonRequest, load_comparison
 from runner.store.queries.memory import peaks
 from runner.store.queries.overview import contents
 from runner.store.queries.selection import Selection
 from runner.store.queries.sides import OF_RUNS, sides
-from runner.store.queries.steps import measured, samples_by_round
+from runner.store.queries.steps import load_steps, samples_by_round
 from tests.synthetic import memory_rows, rows
 from tests.synthetic.everything import store as store_everything
 
@@ -60,12 +60,12 @@ def every_pair(path: Path) -> Iterator[Named]:
             Frame(path=path, state=str(new_id()), contents=held, selection=Selection(machine=machine, mode=mode))
         )
     for frame in frames:
-        cells = measured(path, replace(frame.selection, settled=False))
+        cells = load_steps(path, replace(frame.selection, settled=False))
         samples = samples_by_round(path, replace(frame.selection, settled=False))
         yield from _steps(cells, samples)
-        items, _ = bought(frame, ways_of_compiling(frame))
+        items, _ = load_speedups(frame, ways_of_compiling(frame))
         yield from ((item.step.base.cell, item.step.other.cell, {"backend"}) for item in items)
-        for one in priced(frame):
+        for one in price_precisions(frame):
             if one.speedup:
                 yield one.speedup.base.cell, one.speedup.other.cell, {"precision"}
     yield from _others(path)
@@ -101,7 +101,7 @@ def _of_compare(path: Path) -> Iterator[Named]:
     for kind in kinds:
         named: set[str] = set() if kind in OF_RUNS else {kind}
         for a, b in combinations(known[kind], 2):
-            for verdict in compared(path, Question(a=a, b=b)).verdicts:
+            for verdict in load_comparison(path, ComparisonRequest(a=a, b=b)).verdicts:
                 yield from ((pair.a.cell, pair.b.cell, named) for pair in verdict.pairs)
 
 
@@ -171,7 +171,7 @@ def test_pairs_of_every_page_agree(tmp_path: Path) -> None:
 def test_no_pair_is_missed(by_chance: Path) -> None:
     """Each question that has two cells which agree has its pair, and only one."""
     asked = Selection(settled=False)
-    cells, samples = measured(by_chance, asked), samples_by_round(by_chance, asked)
+    cells, samples = load_steps(by_chance, asked), samples_by_round(by_chance, asked)
     found = compare(cells, samples, axis="precision", baseline="fp32", variant="bf16").speedups
     pairs = [pair.base.cell for pair in found if pair.phase == "step"]
     questions = {
@@ -193,7 +193,9 @@ def stored(path: Path, *cells: StepCell) -> Path:
 
 def pairs(path: Path, axis: Any, baseline: str, variant: str) -> tuple[list[tuple[StepCell, StepCell]], list[str]]:
     asked = Selection(mode="train", settled=False)
-    found = compare(measured(path, asked), samples_by_round(path, asked), axis=axis, baseline=baseline, variant=variant)
+    found = compare(
+        load_steps(path, asked), samples_by_round(path, asked), axis=axis, baseline=baseline, variant=variant
+    )
     shown = [(pair.base.cell, pair.other.cell) for pair in found.speedups if pair.phase == "step"]
     return shown, [item.reason for item in found.left_out]
 
@@ -207,9 +209,9 @@ def test_a_cell_compiled_both_ways_is_held_against_its_like(tmp_path: Path) -> N
     path = stored(tmp_path / "r.duckdb", FP32, COLD, BF16, rows.asked())
     assert pairs(path, "precision", "fp32", "bf16") == ([(FP32, BF16)], ["not measured in bf16"])
     assert pairs(path, "backend", "eager", "compiled-block")[0] == [(rows.asked(), FP32)]
-    (verdict,) = compared(path, Question(a=of_precision("fp32"), b=of_precision("bf16"))).verdicts
+    (verdict,) = load_comparison(path, ComparisonRequest(a=of_precision("fp32"), b=of_precision("bf16"))).verdicts
     assert [(pair.a.cell, pair.b.cell) for pair in verdict.pairs] == [(FP32, BF16)]
-    shown = [cell.cell for cell in measured(path, Selection(mode="train")) if cell.cell.backend != "eager"]
+    shown = [cell.cell for cell in load_steps(path, Selection(mode="train")) if cell.cell.backend != "eager"]
     assert shown == [FP32, BF16], "the shared cache is the usual way"
 
 
@@ -225,7 +227,7 @@ def test_where_both_have_only_an_empty_cache_or_no_warmup_that_is_compared(tmp_p
     frame = Frame(path=path, state=str(new_id()), contents=contents(path), selection=Selection(mode="train"))
     asked = Selection(mode="train", settled=False)
     found = compare(
-        measured(path, asked), samples_by_round(path, asked), axis="precision", baseline="fp32", variant="bf16"
+        load_steps(path, asked), samples_by_round(path, asked), axis="precision", baseline="fp32", variant="bf16"
     )
     words = speedup_answer(found, baseline="fp32", variant="bf16")
     assert "Warm-up 0 steps: 1 of 2 pairs. Compile cache empty: 1 of 2 pairs." in words
@@ -241,7 +243,7 @@ def test_what_was_not_measured_alike_is_left_out_with_the_reason(tmp_path: Path)
     assert shown == []
     assert reasons == ["measured with warm-up 5 against 0 steps (fp32 against bf16)",
                        "measured with compile cache empty against shared (fp32 against bf16)"]  # fmt: skip
-    (verdict,) = compared(path, Question(a=of_precision("fp32"), b=of_precision("bf16"))).verdicts
+    (verdict,) = load_comparison(path, ComparisonRequest(a=of_precision("fp32"), b=of_precision("bf16"))).verdicts
     assert verdict.pairs == ()
     assert {(item.reason, item.detail) for item in verdict.left_out} == {
         ("measured in another way", "With warm-up 5 against 0 steps, fp32 against bf16."),
@@ -265,7 +267,7 @@ def test_what_is_usual() -> None:
     assert unusual(rows.asked(warmup_steps=9, max_steps=10, max_seconds=0.3)) == ""
     assert unusual(rows.asked(compile_cache="empty")) == ""
     assert unusual(replace(COLD, warmup_steps=2)) == "warm-up 2 steps, compile cache empty"
-    assert measured_unlike(rows.asked(), rows.asked(compile_cache="empty")) == ""
+    assert describe_effort_difference(rows.asked(), rows.asked(compile_cache="empty")) == ""
     assert alike([], []) is None
 
 
@@ -280,15 +282,15 @@ def test_the_audit_puts_beside_each_other_what_was_measured_alike() -> None:
     assert [finding.code for _, finding in no_effect(known)] == ["no_effect"]
 
 
-def _seen(item: rows.Rows) -> Seen:
-    return Seen(timings={timing.phase: timing for timing in item.timings})
+def _seen(item: rows.Rows) -> RowContext:
+    return RowContext(timings={timing.phase: timing for timing in item.timings})
 
 
 def test_the_grid_gives_each_way_a_row_of_its_own(tmp_path: Path) -> None:
     """A fused, compiled cell and a plain one of one precision and size do not share a place, nor two batches."""
     cells = [rows.asked(), rows.asked(attention="sdpa", optimizer="fused", backend="compiled"), rows.asked(batch=8),
              rows.asked(precision="bf16", warmup_steps=0)]  # fmt: skip
-    found = places(measured(stored(tmp_path / "r.duckdb", *cells), Selection(mode="train")))
+    found = places(load_steps(stored(tmp_path / "r.duckdb", *cells), Selection(mode="train")))
     assert [(place.block, place.row, len(place.cells)) for place in found] == [
         ("toy-64", "fp32 · eager", 1),
         ("toy-64", "fp32 · compiled · sdpa · optimizer fused", 1),

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from runner.analysis.compare.counterfactuals import Counterfactual, bases, counterfactuals
-from runner.analysis.costs.activations import kept_bytes
+from runner.analysis.costs.activations import retained_bytes
 from runner.analysis.roofline import (
     Roof,
-    Work,
+    StepWork,
     changes,
     intensity,
     least_ms,
@@ -26,9 +26,9 @@ from runner.analysis.roofline import (
 )
 from runner.results import Machine
 from runner.schema import StepCell
-from runner.store.queries.roofline import ceilings, machine, profiled, varied_run
+from runner.store.queries.roofline import ceilings, load_profiles, machine, most_varied_run
 from runner.store.queries.selection import Selection
-from runner.store.queries.steps import measured, samples_by_round
+from runner.store.queries.steps import load_steps, samples_by_round
 from tests.synthetic.roofline_rows import KERNELS, MACHINE, WAYS, ceiling, profile, store
 from tests.synthetic.rows import asked
 
@@ -42,16 +42,18 @@ def cell(**values: Any) -> StepCell:
 
 def test_the_work_of_every_phase() -> None:
     """Logits are 2·16·4 = 128 bytes; what is kept for backward is compared with autograd elsewhere."""
-    kept = kept_bytes(cell(), device="cpu")
+    kept = retained_bytes(cell(), device="cpu")
     assert work(cell(), device="cpu") == {
-        "forward": Work(flops=960, moved_bytes=224 * 4 + kept + 128),
-        "loss": Work(flops=0, moved_bytes=2 * 128),
-        "backward": Work(flops=1920, moved_bytes=128 + 224 * 4 + kept + 300 * 4),
-        "optimizer": Work(flops=0, moved_bytes=7 * 300 * 4),
+        "forward": StepWork(flops=960, moved_bytes=224 * 4 + kept + 128),
+        "loss": StepWork(flops=0, moved_bytes=2 * 128),
+        "backward": StepWork(flops=1920, moved_bytes=128 + 224 * 4 + kept + 300 * 4),
+        "optimizer": StepWork(flops=0, moved_bytes=7 * 300 * 4),
     }
     assert intensity(cell(), device="cpu") == pytest.approx(2880 / (1024 + 256 + 2224 + 8400 + 2 * kept))
     # Without a graph: the stream, 2·4 numbers, in and out of both halves of the block.
-    assert work(cell(mode="inference"), device="cpu") == {"forward": Work(flops=960, moved_bytes=896 + 4 * 32 + 128)}
+    assert work(cell(mode="inference"), device="cpu") == {
+        "forward": StepWork(flops=960, moved_bytes=896 + 4 * 32 + 128)
+    }
     halved = work(cell(precision="bf16", weights_dtype="bf16"), device="cpu")
     assert halved["optimizer"].moved_bytes == 7 * 300 * 2
 
@@ -62,15 +64,15 @@ def test_what_is_computed_again_moves_again() -> None:
     checkpointed = cell(checkpoint_blocks=1)
     again = work(checkpointed, device="cpu")["backward"]
     assert again.flops == 1920 + 960 - 256 - 128
-    assert again.moved_bytes == 128 + 896 + kept_bytes(checkpointed, device="cpu") + 2 * 612 + 1200
+    assert again.moved_bytes == 128 + 896 + retained_bytes(checkpointed, device="cpu") + 2 * 612 + 1200
 
 
 def test_under_a_roof() -> None:
     roof = Roof(flops_per_s=1000.0, bytes_per_s=100.0)
     assert roof.ridge == 10
     assert [roof.attainable(x) for x in (5, 10, 20)] == [500, 1000, 1000]
-    assert roof.seconds(Work(flops=3000, moved_bytes=100)) == 3
-    assert roof.seconds(Work(flops=3000, moved_bytes=400)) == 4
+    assert roof.seconds(StepWork(flops=3000, moved_bytes=100)) == 3
+    assert roof.seconds(StepWork(flops=3000, moved_bytes=400)) == 4
     moved = sum(part.moved_bytes for part in work(cell(), device="cpu").values())
     assert least_ms(cell(), roof, device="cpu") == pytest.approx(1e3 * moved / 100), "every phase moves longer"
     fast = Roof(flops_per_s=1000.0, bytes_per_s=1e9)
@@ -129,8 +131,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def changed(file: Path, base: StepCell) -> list[Counterfactual]:
     """All changes to a step, of the run that changed most."""
-    asked_for = Selection(run=varied_run(file, Selection(machine=MACHINE), "train"), mode="train")
-    cells = measured(file, asked_for)
+    asked_for = Selection(run=most_varied_run(file, Selection(machine=MACHINE), "train"), mode="train")
+    cells = load_steps(file, asked_for)
     (chosen,) = [cell for cell in bases(cells) if cell.cell == base]
     return counterfactuals(chosen, cells, samples_by_round(file, asked_for))
 
@@ -168,10 +170,10 @@ def test_what_makes_a_step_slower_is_listed(file: Path) -> None:
 def test_the_run_that_changed_most_is_asked(file: Path) -> None:
     """The latest run measured the plain step alone: nothing can be said of it. Plain steps come first."""
     first, later = (row.run_id for row in reversed(ceilings(file, Selection(machine=MACHINE))[::5]))
-    assert varied_run(file, Selection(machine=MACHINE), "train") == first != later
-    assert varied_run(file, Selection(machine=MACHINE, run=later), "train") is None
-    assert varied_run(file, Selection(machine=MACHINE), "inference") is None
-    offered = bases(measured(file, Selection(run=first, mode="train")))
+    assert most_varied_run(file, Selection(machine=MACHINE), "train") == first != later
+    assert most_varied_run(file, Selection(machine=MACHINE, run=later), "train") is None
+    assert most_varied_run(file, Selection(machine=MACHINE), "inference") is None
+    offered = bases(load_steps(file, Selection(run=first, mode="train")))
     assert offered[0].cell == asked("toy-256")
     assert len(offered) == len(WAYS) - 1, "nothing was changed about the one at 64 tokens"
 
@@ -185,6 +187,6 @@ def test_what_is_asked_of_the_file(file: Path) -> None:
     assert [row.flops_per_s for row in found if row.name == "matmul fp32"] == [2e12, 2e12, 1e12, 1e12], "latest first"
     assert ceilings(file, Selection(machine="another")) == []
     assert machine(file, Selection(machine=MACHINE)) == Machine(device="cuda", device_name="NVIDIA H200")
-    (one,) = profiled(file, Selection(machine=MACHINE))
+    (one,) = load_profiles(file, Selection(machine=MACHINE))
     assert [kernel.device_ms for kernel in one.kernels] == [6, 2, 1, 1]
     assert (one.row.d_model, one.row.busy_share) == (256, 0.5)

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from runner.analysis.compare.environments import differences, in_a_sentence, uncommitted
-from runner.analysis.compare.verdict import Answered, Pair, Side, Verdict, movers, regressions
-from runner.analysis.compare.verdict_words import change, sentence, short_titles
-from runner.cli.compare import Asked, compare, percent, resolve
+from runner.analysis.compare.environments import both_uncommitted, differences, in_a_sentence
+from runner.analysis.compare.verdict import Pair, Side, SideResult, Verdict, movers, regressions
+from runner.analysis.compare.verdict_text import change, sentence, short_titles
+from runner.cli.compare import CompareOptions, compare, percent, resolve
 from runner.cli.terminal import Terminal
 from runner.errors import UsageError
 from runner.schema import new_id
-from runner.store.queries.compare import Comparison, Question, compared
+from runner.store.queries.compare import Comparison, ComparisonRequest, load_comparison
 from runner.store.queries.sides import sides, usual
 from tests.command import TINY, rows, run, run_apart
 from tests.synthetic import memory_rows
@@ -33,7 +33,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def found(path: Path) -> Comparison:
-    return compared(path, Question(a=label("before"), b=label("after")))
+    return load_comparison(path, ComparisonRequest(a=label("before"), b=label("after")))
 
 
 def verdict_of(found: Comparison, table: str) -> Verdict:
@@ -78,13 +78,13 @@ def test_what_is_left_out_says_why(found: Comparison) -> None:
     ],
 )
 def test_the_rule_of_noise(ratio: float, low: float | None, high: float | None, outcome: str) -> None:
-    side = Answered(cell=made.context(16), run_id=new_id(), cell_id=new_id(), status="ok")
+    side = SideResult(cell=made.context(16), run_id=new_id(), cell_id=new_id(), status="ok")
     assert Pair(a=side, b=side, ratio=ratio, low=low, high=high).outcome == outcome
 
 
 def test_noise_is_neither_faster_nor_slower(path: Path) -> None:
     """Against `again`: 10 to 10.05 ms is 0.5%; 10 ms among samples from 7.5 to 12.5 is 10 ms."""
-    steps = verdict_of(compared(path, Question(a=label("after"), b=label("again"))), "steps")
+    steps = verdict_of(load_comparison(path, ComparisonRequest(a=label("after"), b=label("again"))), "steps")
     assert [pair.outcome for pair in steps.pairs] == ["same", "same"]
     noisy = steps.pairs[0]
     assert noisy.low is not None
@@ -102,11 +102,15 @@ def test_a_regression_is_beyond_its_threshold(found: Comparison) -> None:
 
 def test_one_phase_alone(path: Path) -> None:
     """Half of each sample is the forward pass, so its ratios are the same; there is no backward pass."""
-    forward = verdict_of(compared(path, Question(a=label("before"), b=label("after"), phase="forward")), "steps")
+    forward = verdict_of(
+        load_comparison(path, ComparisonRequest(a=label("before"), b=label("after"), phase="forward")), "steps"
+    )
     assert [pair.ratio for pair in forward.pairs] == [4.0, 0.5, 1.0]
     assert forward.pairs[0].a.value == 20.0
     assert "geometric mean of 3 comparable cells, forward pass" in sentence(forward)
-    backward = verdict_of(compared(path, Question(a=label("before"), b=label("after"), phase="backward")), "steps")
+    backward = verdict_of(
+        load_comparison(path, ComparisonRequest(a=label("before"), b=label("after"), phase="backward")), "steps"
+    )
     assert backward.pairs == ()
 
 
@@ -123,13 +127,17 @@ def test_precisions_and_backends_stay_on_their_machine(tmp_path: Path) -> None:
     known = sides(path)
     assert usual(path) is not None
     fp32, bf16 = known["precision"]
-    steps = verdict_of(compared(path, Question(a=fp32, b=bf16)), "steps")
+    steps = verdict_of(load_comparison(path, ComparisonRequest(a=fp32, b=bf16)), "steps")
     assert [round(pair.ratio, 2) for pair in steps.pairs] == [2.0]
     assert [item.reason for item in steps.left_out] == ["not measured in bf16"]
     machine = Side(kind="machine", value="Example CPU · bench1", title="")
-    assert verdict_of(compared(path, Question(a=fp32, b=bf16, within=(machine,))), "steps").left_out == ()
+    assert (
+        verdict_of(load_comparison(path, ComparisonRequest(a=fp32, b=bf16, within=(machine,))), "steps").left_out == ()
+    )
     eager, compiled = known["backend"]
-    (attention,) = [v for v in compared(path, Question(a=eager, b=compiled)).verdicts if v.table == "attention"]
+    (attention,) = [
+        v for v in load_comparison(path, ComparisonRequest(a=eager, b=compiled)).verdicts if v.table == "attention"
+    ]
     assert sentence(attention) == (
         "Attention: compiled is 2.00× faster than eager (1 comparable cell): 1 faster, 0 slower, 0 within noise."
     )
@@ -142,7 +150,7 @@ def test_of_a_labels_runs_the_latest_counts_and_its_rounds_are_pooled(tmp_path: 
     for number, value in enumerate((10.0, 30.0)):
         spooled(path, new, made.timed(new, made.context(16), (value,) * 7, round=number))
     spooled(path, other, made.timed(other, made.context(16), (10.0,) * 11))
-    (verdict,) = compared(path, Question(a=label("ours"), b=label("theirs"))).verdicts
+    (verdict,) = load_comparison(path, ComparisonRequest(a=label("ours"), b=label("theirs"))).verdicts
     (pair,) = verdict.pairs
     assert pair.a.rounds == ((10.0,) * 7, (30.0,) * 7)
     assert pair.a.value == pair.ratio * 10.0 == 20.0, "the median of seven tens and seven thirties"
@@ -152,20 +160,20 @@ def test_of_a_labels_runs_the_latest_counts_and_its_rounds_are_pooled(tmp_path: 
 def test_sides_that_cannot_stand_against_each_other(path: Path) -> None:
     fp32 = Side(kind="precision", value="fp32", title="fp32")
     with pytest.raises(UsageError, match="A and B are both label:after"):
-        compared(path, Question(a=label("after"), b=label("after")))
+        load_comparison(path, ComparisonRequest(a=label("after"), b=label("after")))
     with pytest.raises(UsageError, match="cannot be compared with label:after"):
-        compared(path, Question(a=fp32, b=label("after")))
+        load_comparison(path, ComparisonRequest(a=fp32, b=label("after")))
 
 
 def test_environments(found: Comparison) -> None:
     differ = differences(found.a_runs, found.b_runs)
     assert in_a_sentence(differ) == "The environments differ in torch (2.12.0 → 2.13.0) and threads (2 → 1)."
-    assert not uncommitted(found.a_runs, found.b_runs)
+    assert not both_uncommitted(found.a_runs, found.b_runs)
     one = a_run(cpu_flags="avx2 fma", device_memory_bytes=8 * 2**30, git_dirty=True)
     other = a_run(cpu_flags="avx2 fma avx512f", device_memory_bytes=16 * 2**30, git_dirty=True)
     said = {item.label: (item.a, item.b) for item in differences([one], [other])}
     assert said == {"CPU flags": ("none further", "avx512f"), "Device memory": ("8.0 GiB", "16.0 GiB")}
-    assert uncommitted([one], [other])
+    assert both_uncommitted([one], [other])
     assert in_a_sentence(differences([one], [one])).startswith("Both sides ran in the same environment")
 
 
@@ -219,15 +227,30 @@ def test_exit_codes_for_ci(path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (Asked(a="before", b="nobody"), "called 'nobody'. Expected a run's id or its beginning, a label, or machine:…"),
-        (Asked(a="before", b="precision:bf16"), "There are: run .*; label again, after, before; machine Example CPU"),
-        (Asked(a="before", b="after", form="xml"), "There is no format 'xml'. Expected text or markdown"),
-        (Asked(a="before", b="after", phase="loss"), "'loss' is not compared. Expected step, forward, backward"),
-        (Asked(a="before", b="after", within=("precision:fp32",)), "Nothing in the file is called 'precision:fp32'"),
-        (Asked(a="before", b="run:0"), "'run:0' may be run:.*, run:.*, run:.*Expected the beginning of one alone"),
+        (
+            CompareOptions(a="before", b="nobody"),
+            "called 'nobody'. Expected a run's id or its beginning, a label, or machine:…",
+        ),
+        (
+            CompareOptions(a="before", b="precision:bf16"),
+            "There are: run .*; label again, after, before; machine Example CPU",
+        ),
+        (CompareOptions(a="before", b="after", form="xml"), "There is no format 'xml'. Expected text or markdown"),
+        (
+            CompareOptions(a="before", b="after", phase="loss"),
+            "'loss' is not compared. Expected step, forward, backward",
+        ),
+        (
+            CompareOptions(a="before", b="after", within=("precision:fp32",)),
+            "Nothing in the file is called 'precision:fp32'",
+        ),
+        (
+            CompareOptions(a="before", b="run:0"),
+            "'run:0' may be run:.*, run:.*, run:.*Expected the beginning of one alone",
+        ),
     ],
 )
-def test_a_wrong_word_is_explained(path: Path, asked: Asked, said: str) -> None:
+def test_a_wrong_word_is_explained(path: Path, asked: CompareOptions, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         compare(Terminal(), asked, db=path)
 
@@ -257,7 +280,7 @@ def test_two_real_sweeps(tmp_path: Path) -> None:
         swept = run_apart("sweep", *TINY, "--steps", "8", "--max-steps", "8", "--fresh", "--label", name, db=path,
                     env={"OMP_NUM_THREADS": threads})  # fmt: skip
         assert swept.returncode == 0, swept.stdout
-    (verdict,) = (found := compared(path, Question(a=label("one"), b=label("two")))).verdicts
+    (verdict,) = (found := load_comparison(path, ComparisonRequest(a=label("one"), b=label("two")))).verdicts
     samples: dict[str, list[Any]] = {"one": [], "two": []}
     for row in rows(path, "SELECT label, duration_ms FROM samples JOIN runs USING (run_id) "
                           "WHERE phase = 'step' AND NOT is_warmup"):  # fmt: skip

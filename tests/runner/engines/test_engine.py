@@ -33,9 +33,9 @@ def engine() -> Iterator[LocalEngine]:
 
 
 def below() -> list[psutil.Process]:
-    """The workers of this very process: children of its fork server."""
-    here = psutil.Process()
-    return [child for child in here.children(recursive=True) if child.ppid() != here.pid]
+    """The workers of this very process: children of its fork server, of which there is one."""
+    servers = [child for child in psutil.Process().children() if "forkserver" in " ".join(child.cmdline())]
+    return [child for server in servers for child in server.children(recursive=True)]
 
 
 @pytest.fixture(autouse=True)

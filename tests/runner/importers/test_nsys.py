@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from runner.importers.files import import_file
-from runner.importers.nsys.ranges import Place, ThreadRanges, phase_of
+from runner.importers.nsys.ranges import LaunchPlace, ThreadRanges, phase_of
 from tests.command import rows, run
 from tests.synthetic.nsys import ADAM, GEMM, PID, SECRET, SOFTMAX, Made, kernels, made
 
@@ -109,9 +109,19 @@ def test_ranges_nest() -> None:
     )  # fmt: skip
     found = {moment: ranges.at(moment) for moment in (-1, 5, 10, 21, 23, 29, 30, 65, 75, 85, 92, 97, 110, 200)}
     assert found == {
-        -1: Place(), 5: Place(), 10: Place("forward"), 21: Place("forward", "scores"),
-        23: Place("forward", "scores", "aten::mm"), 29: Place("forward", "scores"), 30: Place("forward"),
-        65: Place("", "attention"), 75: Place("backward"), 85: Place("", "attention"), 92: Place(),
-        97: Place("", "open"), 110: Place(), 200: Place("", "last"),
-    }  # fmt: skip
+        -1: LaunchPlace(),
+        5: LaunchPlace(),
+        10: LaunchPlace("forward"),
+        21: LaunchPlace("forward", "scores"),
+        23: LaunchPlace("forward", "scores", "aten::mm"),
+        29: LaunchPlace("forward", "scores"),
+        30: LaunchPlace("forward"),
+        65: LaunchPlace("", "attention"),
+        75: LaunchPlace("backward"),
+        85: LaunchPlace("", "attention"),
+        92: LaunchPlace(),
+        97: LaunchPlace("", "open"),
+        110: LaunchPlace(),
+        200: LaunchPlace("", "last"),
+    }
     assert (ranges.steps, ranges.phases) == (1, {"forward": [(10, 50)], "backward": [(70, 80)]})

@@ -44,8 +44,8 @@ def test_the_import_says_what_is_older_and_both_totals(tmp_path: Path) -> None:
     """Two allocations are older, of which one was freed; 2,524 bytes were asked for at the peak, in four blocks."""
     report = import_file(write(tmp_path, DOCUMENTED), db=tmp_path / "results.duckdb")
     assert report.lines == (
-        "their.pickle: 5 allocations, 2 of them older than the recording (800 B); peak 2.46 KiB asked for, in the "
-        "allocator's blocks 2.5 KiB.",
+        "their.pickle: 5 allocations, 2 of them older than the recording (800 bytes); peak 2.46 KiB asked for, in the "
+        "allocator's blocks 2.50 KiB.",
     )
 
 

@@ -138,8 +138,8 @@ H200 = "NVIDIA H200"
 
 def test_the_worked_sum_says_what_cuda_adds() -> None:
     asked = cell(batch=8, seq_len=16384, d_head=64)
-    added = {name: size for name, _, size in accounting.worked_sum(asked, device="cuda", gpu=H200)}
-    for name, _, size in accounting.worked_sum(asked):
+    added = {name: size for name, _, size in accounting.peak_breakdown(asked, device="cuda", gpu=H200)}
+    for name, _, size in accounting.peak_breakdown(asked):
         assert added.pop(name, 0) == size or name == "root of d"  # which is a number on the CPU
     assert added == {"workspaces of cuBLAS": 2 * 32 * 2**20, "probabilities × their gradient": 8 * 2**30}
 
@@ -147,7 +147,7 @@ def test_the_worked_sum_says_what_cuda_adds() -> None:
 def test_the_squares_of_naive_attention_by_hand() -> None:
     """At the grid's largest, 8 problems of 16384 tokens: a square is 8 GiB, three are alive in softmax's backward."""
     large = cell(batch=8, seq_len=16384, d_head=64)
-    worked = accounting.worked_sum(large)
+    worked = accounting.peak_breakdown(large)
     squares = [tensor for tensor, formula, size in worked if size == 8 * 2**30]
     assert squares == ["probabilities", "gradient of the probabilities", "gradient of softmax's input"]
     assert {tensor: size for tensor, _, size in worked}["inverted mask"] == 16384**2

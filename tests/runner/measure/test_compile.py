@@ -23,12 +23,12 @@ from runner.errors import Skipped
 from runner.measure.machine.device import Device
 from runner.measure.timing.compilation import CompilerLog, gradient_error
 from runner.measure.timing.step import ModelStep
-from runner.measure.timing.timing import Limits, measure
+from runner.measure.timing.timing import StepLimits, measure
 from runner.models.transformer import Transformer
 from runner.schema import StepRow
 from runner.store.queries.compile import compile_costs
 from runner.store.queries.selection import Selection
-from runner.store.queries.steps import measured
+from runner.store.queries.steps import load_steps
 from tests.browser import Site, drawn, opened, said
 from tests.command import TINY, run, tiny
 from tests.command import rows as read
@@ -128,7 +128,7 @@ def test_graph_breaks_and_recompiles_are_counted() -> None:
         if number == 2:
             log.warmed_up()
 
-    limits = Limits(warmup=2, least=3, most=3, seconds=1.0)
+    limits = StepLimits(warmup=2, least=3, most=3, seconds=1.0)
     steps = measure(step, Device("cpu"), phases=("forward",), limits=limits, between=between)
     found = log.values(steps)
     assert {name: found[name] for name in COUNTED} == {
@@ -248,7 +248,7 @@ def test_steps_until_paid_worked_out_by_hand() -> None:
 
 def test_a_cell_compiled_both_ways_is_one_question(file: Path) -> None:
     """The page draws it once, with the shared cache, as the others were compiled; its cost knows all three times."""
-    cells = [cell for cell in measured(file, Selection(mode="train")) if cell.cell.backend == "compiled"]
+    cells = [cell for cell in load_steps(file, Selection(mode="train")) if cell.cell.backend == "compiled"]
     assert [(cell.cell.d_model, cell.cell.compile_cache) for cell in cells if cell.status == "ok"] == [(64, "shared")]
     costs = {cost.cell.backend: cost for cost in compile_costs(file, Selection())}
     assert set(costs) == set(COSTS), "neither what failed nor what was not compiled"

@@ -19,10 +19,10 @@ from runner.job import Job, Measurement
 from runner.measure.machine.device import Device
 from runner.measure.profiling.kernels import STEPS, measure_kernels
 from runner.measure.profiling.rows import Key, Sum, kernel_sums, union_ns
-from runner.measure.profiling.trace import Event, Trace, events_of
+from runner.measure.profiling.trace import ProfilerEvent, Trace, events_of
 from runner.measure.timing.step import ModelStep
-from runner.measure.timing.timing import timed
-from runner.models.spans import announced, span
+from runner.measure.timing.timing import time_step
+from runner.models.ranges import listen_to_ranges, named_range
 from runner.models.transformer import Transformer
 from runner.schema import PHASES, KernelRow, ProfileCell
 from tests.command import TINY, rows, run, tiny
@@ -130,8 +130,8 @@ def sums_of(step: ModelStep) -> Mapping[Key, Sum]:
     """What the second step of a process is made of."""
     step(lambda: None)
     step.between()
-    with announced(record_function), profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler:
-        timed(step, Device("cpu"), phases=len(PHASES[step.cell.mode]))
+    with listen_to_ranges(record_function), profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler:
+        time_step(step, Device("cpu"), phases=len(PHASES[step.cell.mode]))
     trace = Trace(events_of(profiler, step=0))
     return kernel_sums(trace, list(trace.work()), list_bytes=4)
 
@@ -182,7 +182,7 @@ def test_names_neither_break_a_graph_nor_compile_it_again() -> None:
     model, tokens = Transformer(tiny(layers=1)), torch.zeros((1, 16), dtype=torch.int64)
     compiled = torch.compile(model, backend="eager", fullgraph=True)
     compiled(tokens)
-    with announced(record_function):
+    with listen_to_ranges(record_function):
         compiled(tokens)
     assert counters["stats"]["unique_graphs"] == 1
     assert not counters["graph_break"]
@@ -201,9 +201,9 @@ def test_names_are_given_to_whoever_listens() -> None:
         def __exit__(self, *error: object) -> None:
             said.append(f"end of {self.name}")
 
-    with announced(Listening), span("rope"):
+    with listen_to_ranges(Listening), named_range("rope"):
         pass
-    with span("rope"):
+    with named_range("rope"):
         pass
     assert said == ["rope", "end of rope"]
 
@@ -214,11 +214,11 @@ def on_cuda() -> Trace:
     host, autograd = 11, 12
     numbers = itertools.count(1)
 
-    def call(name: str, start: int, end: int, **values: Any) -> Event:
+    def call(name: str, start: int, end: int, **values: Any) -> ProfilerEvent:
         kind = values.pop("kind", "call")
         thread = values.pop("thread", host)
         given = {"torch_thread": 1 if thread == host else 2, "correlation": next(numbers), **values}
-        return Event(kind=kind, name=name, start_ns=start, end_ns=end, thread=thread, **given)
+        return ProfilerEvent(kind=kind, name=name, start_ns=start, end_ns=end, thread=thread, **given)
 
     square = {"shapes": [[8, 8], [8, 8]], "dtypes": ["float", "float"], "values": [None, None]}
     softmax = {"shapes": [[8, 8], [], []], "dtypes": ["float", "Scalar", "Scalar"], "values": [None, -1, False]}
@@ -256,7 +256,7 @@ def on_cuda() -> Trace:
     ]
     correlation = {"sm90_gemm": 900, "triton_poi_fused_add_0": 901}
     device = [
-        Event("kernel", name, start, end, thread=7, linked=linked, correlation=correlation.get(name, 999))
+        ProfilerEvent("kernel", name, start, end, thread=7, linked=linked, correlation=correlation.get(name, 999))
         for name, start, end, linked in kernels
     ]
     return Trace(forward + backward + device)

@@ -11,13 +11,13 @@ import torch
 
 from runner.analysis.costs import activations, steps
 from runner.analysis.costs.tensors import MeasuredTensor, beside
-from runner.analysis.timeline.lives import Event
+from runner.analysis.timeline.lives import MemoryEvent
 from runner.engines.local import LocalEngine
 from runner.job import Job, Outcome
 from runner.measure.memory.observer import Note, Observer
 from runner.measure.memory.rows import RecordedStep, peak_values, phase_peaks
 from runner.measure.memory.step import step_cell
-from runner.measure.memory.timeline import Mark, Recorded, step_timeline
+from runner.measure.memory.timeline import PhaseMark, Recorded, step_timeline
 from runner.schema import MemoryCell, PhasePeakRow, SavedTensorRow, TimelineRow, new_id
 from runner.schema.sizes import size_named
 from tests.command import rows, run
@@ -98,7 +98,7 @@ def test_the_parts_are_the_peak(engine: LocalEngine, mode: str, precision: str) 
     assert values["block_saved_bytes"] == (0 if mode == "inference" else saved.block)
     for unknown in ("fragmentation", "rounding", "peak_reserved", "peak_driver"):
         assert values[f"{unknown}_bytes"] is None
-    predicted = steps.predicted_peak(cell, device="cpu")
+    predicted = steps.predict_peak(cell, device="cpu")
     for part, size in predicted.parts.items():
         scratch = (
             100_000 if (part, precision) == ("temporaries", "bf16") else 64
@@ -161,7 +161,7 @@ def test_checkpointed_weight_copies_are_not_kept(engine: LocalEngine) -> None:
     values, details = measured(engine, cell)
     stream, half = 144 * 64 * 4, 144 * 64 * 2
     expected = 3 * stream + (2 * stream + 144 * 4) + half + 100 * 64 * 2 + 144 * 8
-    assert values["saved_bytes"] == activations.kept_bytes(cell, device="cpu") == expected == 217_280
+    assert values["saved_bytes"] == activations.retained_bytes(cell, device="cpu") == expected == 217_280
     pairs = beside(activations.block_tensors(cell, device="cpu"), seen(details))
     assert [pair.ratio for pair in pairs] == [1.0] * len(pairs)
     assert sum(pair.predicted.is_weight_copy for pair in pairs if pair.predicted) == 7
@@ -227,14 +227,18 @@ def test_cudas_counters_and_segments_worked_out_by_hand() -> None:
     scratch of a library, 4,096 bytes were reserved before and 2,048 in the step, after its peak. It rounds 1,890 bytes
     asked for up to 2,048; ten bytes that were there at the peak nobody asked for."""
     begin = 1_000_000
-    events = [Event(10, 64, 1000), Event(begin + 10_000, 2000, 600), Event(begin + 20_000, 3000, 300),
-              Event(begin + 30_000, 2000, -600), Event(begin + 40_000, 9000, 400)]  # fmt: skip
+    events = [MemoryEvent(10, 64, 1000), MemoryEvent(begin + 10_000, 2000, 600), MemoryEvent(begin + 20_000, 3000, 300),
+              MemoryEvent(begin + 30_000, 2000, -600), MemoryEvent(begin + 40_000, 9000, 400)]  # fmt: skip
     recorded = Recorded(events=events, reserved=[(0, 4096), (4, 2048)])
     marks = [
-        Mark(begin, allocated=1024, peak_allocated=5000, reserved=4096, driver=9000),
-        Mark(begin + 25_000, allocated=2048, peak_allocated=2048, peak_requested=1890, reserved=4096, driver=9000),
-        Mark(begin + 50_000, allocated=1024, peak_allocated=2048, peak_requested=1900, reserved=6144, driver=11_000),
-        Mark(begin + 60_000, allocated=1024, peak_allocated=1900, peak_requested=1800, reserved=6144, driver=11_000),
+        PhaseMark(begin, allocated=1024, peak_allocated=5000, reserved=4096, driver=9000),
+        PhaseMark(begin + 25_000, allocated=2048, peak_allocated=2048, peak_requested=1890, reserved=4096, driver=9000),
+        PhaseMark(
+            begin + 50_000, allocated=1024, peak_allocated=2048, peak_requested=1900, reserved=6144, driver=11_000
+        ),
+        PhaseMark(
+            begin + 60_000, allocated=1024, peak_allocated=1900, peak_requested=1800, reserved=6144, driver=11_000
+        ),
     ]
     observer = Observer(torch.nn.Module())
     observer.notes = [Note(begin, 64, "parameter"), Note(begin + 15_000, 2000, "activation")]
@@ -278,7 +282,7 @@ def test_the_parts_are_the_peak_on_a_gpu(engine: LocalEngine, mode: str, precisi
     assert values["optimizer_state_bytes"] == steps.optimizer_state_bytes(cell)
     assert abs(values["residual_bytes"]) <= 0.02 * values["peak_allocated_bytes"]
     assert 0 < values["rounding_bytes"] < 0.1 * values["peak_allocated_bytes"]
-    predicted = steps.predicted_peak(cell, device="cuda", gpu=torch.cuda.get_device_name())
+    predicted = steps.predict_peak(cell, device="cuda", gpu=torch.cuda.get_device_name())
     for part, size in predicted.parts.items():
         assert values[f"{part}_bytes"] == pytest.approx(size, abs=4096), part
     if mode != "inference":

@@ -58,12 +58,12 @@ def test_a_training_step_is_as_predicted(engine: LocalEngine, precision: Any, ch
     cell = MemoryCell(**shape, context=512, mode="train", precision=precision, checkpoint_blocks=checkpoint_blocks)
     found = outcome(engine, "memory", cell).measurement
     values: Any = found.values
-    predicted = steps.predicted_peak(cell, device="cuda", gpu=torch.cuda.get_device_name())
+    predicted = steps.predict_peak(cell, device="cuda", gpu=torch.cuda.get_device_name())
     for part, size in predicted.parts.items():
         assert values[f"{part}_bytes"] == pytest.approx(size, abs=8192, rel=0.001), part
     assert 0 < values["rounding_bytes"] < 0.05 * values["peak_allocated_bytes"]
     assert abs(values["residual_bytes"]) <= 0.005 * values["peak_allocated_bytes"]
-    assert values["saved_bytes"] == activations.kept_bytes(cell, device="cuda")
+    assert values["saved_bytes"] == activations.retained_bytes(cell, device="cuda")
     assert values["block_saved_bytes"] == activations.saved_bytes(cell, device="cuda").block
     rows: Any = found.details["saved_tensors"]
     assert {row.operation for row in rows} >= {"aten::pow", "aten::_softmax", "aten::silu", "aten::mm"}

@@ -15,13 +15,14 @@ from runner.job import Job, Measurement
 from runner.measure.machine import precision
 from runner.measure.machine.device import Device
 from runner.measure.numerics import dtypes, normalization
+from runner.measure.numerics.accumulation import measure_accumulation
 from runner.measure.numerics.errors import (
     Pass,
     errors,
     measure_numerics,
     reference_dtype,
     reference_pass,
-    scaled_pass,
+    run_scaled_pass,
     widen,
 )
 from runner.measure.timing.step import ModelStep
@@ -57,7 +58,8 @@ def cell(**asked: Any) -> NumericsCell:
 def measured(asked: NumericsCell | AccumulationCell, *, limit_bytes: int | None = None) -> Measurement:
     job = Job(experiment="numerics", cell=asked, run_id=new_id(), cell_id=new_id(), device="cpu", device_name="",
               limit_bytes=limit_bytes)  # fmt: skip
-    return measure_numerics(job, lambda doing: None)
+    measure = measure_accumulation if isinstance(asked, AccumulationCell) else measure_numerics
+    return measure(job, lambda doing: None)
 
 
 # -------------------------------------------------------------------------------------------------------------- formats
@@ -68,15 +70,15 @@ def test_spacing_and_rounding_are_numpys(value: float) -> None:
     names: tuple[FloatName, ...] = ("fp16", "fp32", "fp64")
     for name in names:
         kind = NUMPY[name]
-        assert floats.rounded(value, name) == float(kind(value)), name
+        assert floats.round_to_format(value, name) == float(kind(value)), name
         assert floats.spacing(float(kind(value)), name) == float(np.spacing(kind(value))), name
-    assert floats.rounded(value, "bf16") == torch.tensor(value, dtype=torch.bfloat16).item()
+    assert floats.round_to_format(value, "bf16") == torch.tensor(value, dtype=torch.bfloat16).item()
 
 
 def test_the_ends_of_a_format() -> None:
-    assert floats.rounded(65519.0, "fp16") == 65504.0 == floats.FORMATS["fp16"].largest
-    assert floats.rounded(65520.0, "fp16") == math.inf
-    assert floats.rounded(-1e6, "fp16") == -math.inf
+    assert floats.round_to_format(65519.0, "fp16") == 65504.0 == floats.FORMATS["fp16"].largest
+    assert floats.round_to_format(65520.0, "fp16") == math.inf
+    assert floats.round_to_format(-1e6, "fp16") == -math.inf
     for name, kind in dtypes.DTYPES.items():
         assert floats.FORMATS[name].largest == torch.finfo(kind).max
         assert floats.spacing(1.0, name) == torch.finfo(kind).eps
@@ -203,9 +205,9 @@ def test_a_precision_is_finer_than_the_next() -> None:
 def test_the_gradient_scale_is_halved_until_gradients_are_finite() -> None:
     precision.apply("fp16", CPU)
     step = ModelStep(cell(precision="fp16").step(), CPU)
-    usual = scaled_pass(step)
+    usual = run_scaled_pass(step)
     step.scaler.update(2.0**28)
-    found = scaled_pass(step)
+    found = run_scaled_pass(step)
     assert usual.loss_scale == 2**16
     assert found.loss_scale is not None
     assert 2**16 <= found.loss_scale < 2**28
@@ -265,15 +267,15 @@ def test_overflow_by_hand() -> None:
     """300² = 90,000: more than fp16's 65,504, and in bf16 176 · 512 = 90,112. Half of these tokens are of ones."""
     x = torch.ones(1, 4, 16)
     x[:, :2] = 300
-    found = normalization.compared(x, statistic="mean of squares", computed_in="fp16")
+    found = normalization.measure_statistic(x, statistic="mean of squares", computed_in="fp16")
     assert found == {"error": None, "overflowed_share": 0.5, "underflowed_share": 0.0}
-    coarse = normalization.compared(x, statistic="mean of squares", computed_in="bf16")
+    coarse = normalization.measure_statistic(x, statistic="mean of squares", computed_in="bf16")
     assert coarse["overflowed_share"] == 0
     assert coarse["error"] == pytest.approx(math.sqrt(2 * 112**2 / (2 * 90_000**2 + 2)), rel=1e-6)
     # 1/√∞ is 0: the output of those tokens is nothing at all, and nobody is told.
-    output = normalization.compared(x, statistic="output", computed_in="fp16")
+    output = normalization.measure_statistic(x, statistic="output", computed_in="fp16")
     assert (output["overflowed_share"], output["underflowed_share"]) == (0.0, 0.5)
-    tiny = normalization.compared(x / 300 * 2**-14, statistic="mean of squares", computed_in="fp16")
+    tiny = normalization.measure_statistic(x / 300 * 2**-14, statistic="mean of squares", computed_in="fp16")
     assert tiny["underflowed_share"] == 1.0
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from runner.analysis.timeline.lives import Event, Life, Moments, follow, own_microseconds, phase_of
+from runner.analysis.timeline.lives import Life, MemoryEvent, Moments, follow, own_microseconds, phase_of
 from runner.analysis.timeline.rows import columns_of
-from runner.analysis.timeline.stacks import Stacks, shown
+from runner.analysis.timeline.stacks import Stacks, strip_folders
 from runner.engines.local import LocalEngine
 from runner.schema import AllocationRow, MarkRow, PhasePeakRow, StackRow, TimelineRow
 from tests.runner.measure.test_memory import make_cell, measured
@@ -18,8 +18,8 @@ from tests.runner.measure.test_memory import make_cell, measured
 # ------------------------------------------------------------------------------------------------------------- by hand
 
 
-def event(at_us: int, address: int, change: int) -> Event:
-    return Event(at_us * 1000, address, change)
+def event(at_us: int, address: int, change: int) -> MemoryEvent:
+    return MemoryEvent(at_us * 1000, address, change)
 
 
 def test_lives_and_peak_by_hand() -> None:
@@ -78,9 +78,9 @@ def test_stacks_are_kept_once_and_name_no_folder_of_the_machine() -> None:
     assert stacks.number(frames[:1]) == 1
     assert stacks.number(()) is None
     assert stacks.texts[0] == "runner/models/transformer.py:85 forward\ntorch/nn/functional.py:9 linear"
-    assert shown("/home/somebody/secret/code/project/src/model.py") == "project/src/model.py"
-    assert shown("C:\\Users\\somebody\\project\\src\\model.py") == "project/src/model.py"
-    assert shown("??") == "??"
+    assert strip_folders("/home/somebody/secret/code/project/src/model.py") == "project/src/model.py"
+    assert strip_folders("C:\\Users\\somebody\\project\\src\\model.py") == "project/src/model.py"
+    assert strip_folders("??") == "??"
     assert stacks.number((("a\nb.py", 1, "f\x1b[31m"),)) == 2
     assert stacks.texts[2] == "a b.py:1 f [31m"
 

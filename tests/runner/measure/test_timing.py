@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from runner.measure.machine.device import Device
-from runner.measure.timing.timing import Limits, Sample, Step, Steps, measure
+from runner.measure.timing.timing import Sample, Step, StepLimits, Steps, measure
 from runner.schema import PHASES, Phase, new_id
 
 THREE: tuple[Phase, ...] = ("forward", "loss", "backward")
@@ -41,8 +41,8 @@ def sleeping(log: list[str] | None = None, *, first_ms: float = 0.0) -> Step:
     return step
 
 
-def limits(*, warmup: int = 0, least: int = 3, most: int = 3, seconds: float = 60.0) -> Limits:
-    return Limits(warmup=warmup, least=least, most=most, seconds=seconds)
+def limits(*, warmup: int = 0, least: int = 3, most: int = 3, seconds: float = 60.0) -> StepLimits:
+    return StepLimits(warmup=warmup, least=least, most=most, seconds=seconds)
 
 
 def steps_of(samples: Sequence[Sample], *, warmup: int = 0, phases: tuple[Phase, ...] = THREE) -> Steps:

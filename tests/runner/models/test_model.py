@@ -13,7 +13,7 @@ from torch.nn.attention.flex_attention import create_block_mask
 from runner.analysis.costs import attention_tensors
 from runner.errors import UsageError
 from runner.models.attention import ATTENTION, causal_blocks, unavailable
-from runner.models.transformer import Rotation, Transformer, fill_truncated_normal, rotary_tables, turned
+from runner.models.transformer import RopeFunction, Transformer, apply_rope, fill_truncated_normal, rotary_tables
 from runner.schema import Attention, StepCell
 from tests.runner.models import reference_model
 
@@ -85,12 +85,12 @@ def test_the_gradient_of_a_rotation() -> None:
     x = torch.randn(2, 3, 5, 6, dtype=torch.float64, requires_grad=True)
 
     def rotated(x: Tensor) -> Tensor:
-        return torch.as_tensor(Rotation.apply(x, table))  # type: ignore[no-untyped-call]
+        return torch.as_tensor(RopeFunction.apply(x, table))  # type: ignore[no-untyped-call]
 
     assert torch.autograd.gradcheck(rotated, (x,))
     towards = torch.randn_like(x)
     (got,) = torch.autograd.grad(rotated(x), x, towards)
-    (expected,) = torch.autograd.grad(turned(x, *table), x, towards)
+    (expected,) = torch.autograd.grad(apply_rope(x, *table), x, towards)
     assert got.equal(expected)
 
 
@@ -130,7 +130,7 @@ def test_the_blocks_of_flex_are_those_that_pytorch_finds(
     length: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Field by field, also where the last block is not full, and where few blocks a row make them larger."""
-    monkeypatch.setattr(attention_tensors, "MOST_FLEX_BLOCKS", most)
+    monkeypatch.setattr(attention_tensors, "MAX_FLEX_BLOCKS", most)
     causal_blocks.cache_clear()
     ours = causal_blocks(length, torch.device("cpu"))
     block = {(512, 3): 256, (1000, 3): 512}.get((length, most), 128)

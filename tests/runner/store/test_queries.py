@@ -15,8 +15,8 @@ from runner.schema import TABLES, StepCell, utc_now
 from runner.store.queries import overview, progress, raw, steps, tables
 from runner.store.queries import rows as stored
 from runner.store.queries.selection import Selection, Shape
-from runner.store.queries.tables import MOST_ROWS, Window
-from runner.store.queries.trust import audited
+from runner.store.queries.tables import MAX_ROWS, Window
+from runner.store.queries.trust import load_findings
 from runner.store.spool import Spool
 from tests.synthetic import rows
 
@@ -53,7 +53,7 @@ def test_the_edition_follows_the_data(tmp_path: Path) -> None:
 
 def test_measured_times(laptop: Path) -> None:
     """The synthetic step is symmetric about layers * d_model**1.5 * context / 20,000 ms, so that is its median."""
-    cells = steps.measured(laptop, Selection(mode="train", precisions=("fp32",), backends=("eager",)))
+    cells = steps.load_steps(laptop, Selection(mode="train", precisions=("fp32",), backends=("eager",)))
     found = {(cell.cell.d_model, cell.cell.context): cell for cell in cells}
     assert list(found) == list(itertools.product((64, 128, 256), (64, 128, 256)))
     whole = found[128, 64].times["step"]
@@ -65,7 +65,7 @@ def test_measured_times(laptop: Path) -> None:
 
 
 def test_a_failed_cell_keeps_its_key_and_reason(laptop: Path) -> None:
-    cells = steps.measured(laptop, Selection(mode="train", contexts=(256,), shapes=(Shape(**rows.TOYS["toy-256"]),)))
+    cells = steps.load_steps(laptop, Selection(mode="train", contexts=(256,), shapes=(Shape(**rows.TOYS["toy-256"]),)))
     assert [(cell.status, cell.failed_phase, cell.times) for cell in cells] == [
         ("oom", "backward", {}),
         ("timeout", "warmup", {}),
@@ -82,7 +82,7 @@ def test_the_longest_warmup_answers(laptop: Path) -> None:
         precisions=("fp32",),
         backends=("eager",),
     )
-    assert [(cell.cell.warmup_steps, cell.cell.max_steps) for cell in steps.measured(laptop, one)] == [(5, 200)]
+    assert [(cell.cell.warmup_steps, cell.cell.max_steps) for cell in steps.load_steps(laptop, one)] == [(5, 200)]
     early = steps.early_steps(laptop, one)
     assert sorted({step.cell.warmup_steps for step in early}) == [0, 1, 2, 5]
     first = next(step for step in early if step.cell.warmup_steps == 0 and step.step == 0)
@@ -95,7 +95,7 @@ def test_rounds_are_pooled(tmp_path: Path) -> None:
     of, cell = rows.run(), rows.asked()
     rounds = [rows.ok(of, cell, round=number) for number in range(3)]
     path = rows.store(tmp_path / "r.duckdb", of, rounds)
-    (found,) = steps.measured(path, Selection())
+    (found,) = steps.load_steps(path, Selection())
     timings = [next(t for t in item.timings if t.phase == "forward") for item in rounds]
     assert (found.rounds, found.times["forward"].n) == (3, 33)
     assert found.times["forward"].median_ms == pytest.approx(median(t.median_ms or 0 for t in timings))
@@ -117,9 +117,9 @@ def test_the_latest_run_and_the_last_try_count(tmp_path: Path) -> None:
     tries = [rows.failed(new, cell, status="crashed")]
     time.sleep(0.002)
     rows.store(path, new, [*tries, rows.ok(new, cell)])
-    (latest,) = steps.measured(path, Selection())
+    (latest,) = steps.load_steps(path, Selection())
     assert (latest.run_id, latest.status, latest.rounds) == (new.run_id, "ok", 1)
-    (chosen,) = steps.measured(path, Selection(run=old.run_id))
+    (chosen,) = steps.load_steps(path, Selection(run=old.run_id))
     assert chosen.run_id == old.run_id
     assert steps.find(path, chosen.cell_id) == chosen
 
@@ -127,7 +127,7 @@ def test_the_latest_run_and_the_last_try_count(tmp_path: Path) -> None:
 def test_speedups(laptop: Path) -> None:
     """bf16 was made exactly twice as fast, compiled 1.2 times; every pair that failed says which side and how."""
     selection = Selection(mode="train")
-    cells, samples = steps.measured(laptop, selection), steps.samples_by_round(laptop, selection)
+    cells, samples = steps.load_steps(laptop, selection), steps.samples_by_round(laptop, selection)
     compared = compare(cells, samples, axis="precision", baseline="fp32", variant="bf16")
     assert len(compared.speedups) == 3 * (8 + 2)
     assert [found.ratio for found in compared.speedups] == pytest.approx([2.0] * 30, rel=1e-3)
@@ -156,7 +156,7 @@ def test_only_comparable_cells_are_compared(tmp_path: Path, other: dict[str, Any
     path = rows.store(
         tmp_path / "c.duckdb", of, [rows.ok(of, rows.asked()), rows.ok(of, rows.asked(precision="bf16", **other))]
     )
-    cells, samples = steps.measured(path, Selection()), steps.samples_by_round(path, Selection())
+    cells, samples = steps.load_steps(path, Selection()), steps.samples_by_round(path, Selection())
     compared = compare(cells, samples, axis="precision", baseline="fp32", variant="bf16")
     assert not compared.speedups
     assert sorted(left.reason for left in compared.left_out) == ["not measured in bf16", "not measured in fp32"]
@@ -167,7 +167,7 @@ def test_machines_and_versions_are_not_mixed(tmp_path: Path, machine: dict[str, 
     path = tmp_path / "m.duckdb"
     for of, precision in ((rows.run(), "fp32"), (rows.run(**machine), "bf16")):
         rows.store(path, of, [rows.ok(of, rows.asked(precision=precision))])
-    cells, samples = steps.measured(path, Selection()), steps.samples_by_round(path, Selection())
+    cells, samples = steps.load_steps(path, Selection()), steps.samples_by_round(path, Selection())
     assert len(cells) == 2
     assert not compare(cells, samples, axis="precision", baseline="fp32", variant="bf16").speedups
 
@@ -175,7 +175,7 @@ def test_machines_and_versions_are_not_mixed(tmp_path: Path, machine: dict[str, 
 @pytest.mark.parametrize("table", TABLES)
 def test_tables_page_by_page(laptop: Path, table: str) -> None:
     """All pages together are the whole table, each row once, in the schema's columns."""
-    whole = stored.page(laptop, table, Selection(), Window(limit=MOST_ROWS))
+    whole = stored.page(laptop, table, Selection(), Window(limit=MAX_ROWS))
     assert whole.total == len(whole.rows) == tables.sizes(laptop)[table]
     starts = range(0, whole.total, 500)
     pages = [stored.page(laptop, table, Selection(), Window(limit=500, offset=start)).rows for start in starts]
@@ -211,17 +211,17 @@ def test_a_missing_file_says_so(tmp_path: Path) -> None:
 
 def test_a_cell_is_a_cell_again(laptop: Path) -> None:
     """What comes back is the schema's own type with the same key."""
-    for measured in steps.measured(laptop, Selection()):
+    for measured in steps.load_steps(laptop, Selection()):
         assert isinstance(measured.cell, StepCell)
         assert measured.cell.key == measured.cell_key
 
 
 def test_the_audit_reads_the_steps_of_each_cell(laptop: Path) -> None:
     """A synthetic cell without warm-up begins with a step six times as long; with five it has nothing against it."""
-    cells = steps.measured(laptop, Selection(mode="train", settled=False))
+    cells = steps.load_steps(laptop, Selection(mode="train", settled=False))
     of_warmup = {cell.cell.warmup_steps: cell.cell_id for cell in cells if cell.cell.min_steps == cell.cell.max_steps}
     out_of_memory = next(cell.cell_id for cell in cells if cell.status == "oom")
-    findings = audited(laptop, (of_warmup[0], of_warmup[5], out_of_memory))
+    findings = load_findings(laptop, (of_warmup[0], of_warmup[5], out_of_memory))
     (cold,) = findings[of_warmup[0]]
     assert cold.code == "cold_step"
     assert float(cold.evidence["first_ms"]) / float(cold.evidence["median_ms"]) == pytest.approx(6, rel=0.02)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from runner.analysis.costs.allocator import MIB, Lifetime, reserved_bytes
-from runner.analysis.costs.frontier import Room, at, predicted_largest, search
+from runner.analysis.costs.frontier import Room, at, predict_largest, search
 from runner.engines.local import LocalEngine
 from runner.errors import UsageError
 from runner.job import Job
@@ -61,9 +61,9 @@ def test_the_prediction_by_hand() -> None:
         return 3 * 8 * length**2 * 4 + length**2 + 6 * 8 * length * 16 * 4 + 8
 
     assert peak(1600) <= LIMIT < peak(1664)
-    assert predicted_largest(asked[0], Room(device="cpu")) == 1600
+    assert predict_largest(asked[0], Room(device="cpu")) == 1600
     none = questions({**NOTHING, "d_heads": "16"}, limit_bytes=1000)
-    assert predicted_largest(none[0], Room(device="cpu")) == 0
+    assert predict_largest(none[0], Room(device="cpu")) == 0
 
 
 def test_the_frontier_found_on_an_h200_is_predicted() -> None:
@@ -71,8 +71,8 @@ def test_the_frontier_found_on_an_h200_is_predicted() -> None:
     not, by bisection with real allocations. Five squares of B S² numbers are reserved where four are ever alive."""
     card = 150_109_880_320
     (asked,) = questions({**NOTHING, "d_heads": "64", "precisions": "bf16"}, limit_bytes=card)
-    assert predicted_largest(asked, Room(device="cuda", gpu="NVIDIA H200", card_bytes=card)) == 43_136
-    assert predicted_largest(asked, Room(device="cpu")) == 55_232
+    assert predict_largest(asked, Room(device="cuda", gpu="NVIDIA H200", card_bytes=card)) == 43_136
+    assert predict_largest(asked, Room(device="cpu")) == 55_232
 
 
 #: Fused attention, bf16, batch 8, causal, on all of an H200 (torch 2.11), looked for in steps of 16,384 tokens:
@@ -92,7 +92,7 @@ def test_the_frontiers_of_fused_attention_found_on_an_h200_are_predicted(
     card = 150_109_880_320
     asked = {**NOTHING, "attention": implementation, "d_heads": str(width), "precisions": "bf16", "step": 16_384}
     (question,) = questions(asked, limit_bytes=card)
-    predicted = predicted_largest(question, Room(device="cuda", gpu="NVIDIA H200", card_bytes=card))
+    predicted = predict_largest(question, Room(device="cuda", gpu="NVIDIA H200", card_bytes=card))
     assert predicted == pytest.approx(longest, rel=0.001)
 
 

@@ -1,9 +1,9 @@
 """Names for parts of a step, so that a profiler says which of them a kernel belongs to.
 
-    with span("attention scores"): ...                  # costs nothing unless somebody listens
-    with announced(torch.profiler.record_function): ... # names everything in here
+    with named_range("attention scores"): ...                  # costs nothing unless somebody listens
+    with listen_to_ranges(torch.profiler.record_function): ... # names everything in here
 
-Names are opened in the order of the code, the innermost counts. A compiler never sees them: while it traces, a span is
+Names are opened in the order of the code, the innermost counts. A compiler never sees them: while it traces, a range is
 nothing, so that there is no graph break and no recompilation; kernels of compiled code have the names of their phases.
 """
 
@@ -13,8 +13,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
-#: What a span says: where in the model its work stands.
-SPANS = (
+#: What a range says: where in the model its work stands.
+MODEL_RANGES = (
     "embedding",
     "normalisation",
     "attention projections",
@@ -28,14 +28,14 @@ SPANS = (
     "output head",
     "loss",
 )
-#: The phases of a step are spans too.
-PHASE_SPANS = ("forward", "loss", "backward", "optimizer")
+#: The phases of a step are ranges too.
+PHASE_RANGES = ("forward", "loss", "backward", "optimizer")
 
 _NOTHING = nullcontext()
 _listener: Callable[[str], AbstractContextManager[object]] | None = None
 
 
-def span(name: str) -> AbstractContextManager[object]:
+def named_range(name: str) -> AbstractContextManager[object]:
     """A context in which work has this name."""
     if torch.compiler.is_compiling() or _listener is None:
         return _NOTHING
@@ -43,8 +43,8 @@ def span(name: str) -> AbstractContextManager[object]:
 
 
 @contextmanager
-def announced(listener: Callable[[str], AbstractContextManager[object]] | None) -> Iterator[None]:
-    """In here every span of this process opens `listener(name)`; with None, nothing. Other threads are not spared:
+def listen_to_ranges(listener: Callable[[str], AbstractContextManager[object]] | None) -> Iterator[None]:
+    """In here every range of this process opens `listener(name)`; with None, nothing. Other threads are not spared:
     checkpointed blocks run again in autograd's."""
     global _listener
     before, _listener = _listener, listener
