@@ -22,7 +22,7 @@ EXPERIMENT = Experiment(
     grids={
         "laptop": (
             TOY_STEPS,
-            TOY_STEPS.change(contexts=(128,), modes=("inference",)),
+            TOY_STEPS.change(contexts=(64,), modes=("inference",)),
             _ablation(TOY_STEP.change(sizes=("toy-128",))),
             TOY_STEP,
         ),

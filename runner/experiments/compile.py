@@ -16,7 +16,7 @@ EXPERIMENT = Experiment(
     question="What does torch.compile buy, and when has it paid for itself?",
     kinds=(STEPS,),
     grids={
-        "laptop": (TOY_STEP.change(backends=("eager", "compiled-block"), compile_cache=("empty",)),),
+        "laptop": (TOY_STEP.change(backends=("eager", "compiled-block")),),
         "standard": (
             _COLD.change(
                 sizes=("small", "medium"),

@@ -12,7 +12,6 @@ from runner.experiments.grid import Grid
 from runner.experiments.models import (
     EDITIONS,
     SIZES,
-    TOYS,
     check_model,
     compile_seconds,
     fits_trained,
@@ -25,13 +24,13 @@ STEPS_RUN = 20
 EXTRA_SECONDS = 1.0
 
 GRID = Grid.of(ProfileCell, modes=("inference", "train"), precisions=("fp32",))
-TOY = GRID.change(sizes=("toy-256",), contexts=(128,))
+TOY = GRID.change(sizes=("toy-256",), contexts=(64,))
 _SMALL = GRID.change(sizes=("small",), contexts=(512,), precisions=("bf16",))
 _ALL_MODES = ("inference", "backward", "train")
 
 
 def _predict(cell: ProfileCell, on: On) -> Prediction:
-    extra = compile_seconds(cell.backend, cell.layers) + EXTRA_SECONDS
+    extra = compile_seconds(cell.backend, cell.layers, device=on.device) + EXTRA_SECONDS
     return predict_model(cell, on, steps_run=STEPS_RUN, more_seconds=extra)
 
 
@@ -78,8 +77,8 @@ EXPERIMENT = Experiment(
     kinds=(PROFILES,),
     grids={
         "laptop": (
-            TOY.change(sizes=TOYS),
-            TOY.change(contexts=(64, 256), modes=("train",)),
+            TOY.change(sizes=("toy-64", "toy-256")),
+            TOY.change(contexts=(32,), modes=("train",)),
             TOY.change(modes=("train",), precisions=("bf16",)),
         ),
         "standard": (

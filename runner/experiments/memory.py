@@ -18,7 +18,7 @@ STEPS_RUN = 4
 EXTRA_SECONDS = 0.1
 
 GRID = Grid.of(MemoryCell, modes=("inference", "forward", "train"), precisions=("fp32", "bf16"))
-TOY = GRID.change(sizes=TOYS, contexts=(128,))
+TOY = GRID.change(sizes=TOYS, contexts=(64,))
 
 
 def _recorded(grid: Grid) -> Grid:
@@ -50,7 +50,7 @@ EXPERIMENT = Experiment(
     question="What fills the memory, and when?",
     kinds=(MEMORY,),
     grids={
-        "laptop": (TOY, TOY.change(contexts=(256,)), _recorded(TOY)),
+        "laptop": (TOY, TOY.change(contexts=(128,), modes=("train",)), _recorded(TOY)),
         "standard": (
             GRID.change(sizes=SIZES, contexts=(512,)),
             GRID.change(sizes=SIZES, contexts=(128, 1024), modes=("train",)),

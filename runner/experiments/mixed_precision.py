@@ -16,7 +16,7 @@ EXPERIMENT = Experiment(
     question="What do bf16, fp16 and TF32 buy at each size?",
     kinds=(STEPS,),
     grids={
-        "laptop": (TOY_STEPS.change(precisions=_BOTH),),
+        "laptop": (TOY_STEPS.change(contexts=(64, 128), precisions=_BOTH),),
         "standard": (
             FITTING.change(precisions=_BOTH),
             FITTING.change(contexts=(512,), precisions=("fp32", "tf32", "bf16")),

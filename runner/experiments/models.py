@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from runner.analysis.costs import steps
+from runner.analysis.costs.activations import Device
 from runner.errors import UsageError
 from runner.experiments.experiment import START_SECONDS, On, Prediction
 from runner.schema import ModelCell
@@ -20,8 +21,10 @@ EDITIONS: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "cs336-2025": {"sizes": ("small", "medium", "large", "xl@2025", "2.7B"), "contexts": (128, 256, 512, 1024)},
     "cs336-2026": {"sizes": ("small", "medium", "large", "xl@2026", "10B"), "contexts": (512,)},
 }
-#: Compiling anything in an own process without a cache, and each of the first blocks of a model (s).
-COMPILE_SECONDS, COMPILE_SECONDS_PER_BLOCK, MAX_COMPILED_BLOCKS = 8.0, 5.0, 8
+#: Compiling anything in an own process without a cache, and each of the first blocks of a model (s), by device: for a
+#: CPU a C++ compiler does the work.
+COMPILE_SECONDS: Mapping[Device, tuple[float, float]] = {"cuda": (8.0, 5.0), "mps": (8.0, 5.0), "cpu": (18.0, 12.0)}
+MAX_COMPILED_BLOCKS = 8
 
 
 def check_model(cell: ModelCell) -> None:
@@ -58,10 +61,11 @@ def predict_model(cell: ModelCell, on: On, *, steps_run: float, more_seconds: fl
     )
 
 
-def compile_seconds(backend: str, layers: int) -> float:
+def compile_seconds(backend: str, layers: int, *, device: Device) -> float:
     """What compiling a model of so many blocks takes; 0 where nothing is compiled."""
     blocks = {"eager": 0, "cuda-graphs": 0, "compiled-block": 1}.get(backend, layers)
-    return COMPILE_SECONDS + COMPILE_SECONDS_PER_BLOCK * min(blocks, MAX_COMPILED_BLOCKS) if blocks else 0.0
+    once, per_block = COMPILE_SECONDS[device]
+    return once + per_block * min(blocks, MAX_COMPILED_BLOCKS) if blocks else 0.0
 
 
 def order_by_size(row: Any) -> tuple[object, ...]:

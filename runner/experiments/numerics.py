@@ -114,7 +114,7 @@ EXPERIMENT = Experiment(
     question="What does a lower precision cost in accuracy, and where?",
     kinds=(SUMS, NUMERICS),
     grids={
-        "laptop": (SUMS_GRID, GRID.change(sizes=("toy-256",), contexts=(128,))),
+        "laptop": (SUMS_GRID, GRID.change(sizes=("toy-256",), contexts=(64,))),
         "standard": (SUMS_GRID, _SMALL.change(contexts=(512,))),
         **{name: (SUMS_GRID, _SMALL.change(contexts=axes["contexts"][:1])) for name, axes in EDITIONS.items()},
     },

@@ -22,8 +22,8 @@ from runner.schema import StepCell, StepRow, TimingRow
 _PHASES = ("forward", "loss", "backward", "optimizer", "step")
 
 GRID = Grid.of(StepCell, modes=("train",), precisions=("fp32",))
-TOY_STEPS = GRID.change(sizes=TOYS, contexts=(64, 128, 256), max_seconds=0.3)
-TOY_STEP = TOY_STEPS.change(sizes=("toy-256",), contexts=(128,))
+TOY_STEPS = GRID.change(sizes=TOYS, contexts=(32, 64, 128), max_seconds=0.5)
+TOY_STEP = TOY_STEPS.change(sizes=("toy-256",), contexts=(64,))
 FITTING = GRID.change(sizes=SIZES, contexts=(128, 512, 1024), max_seconds=3.0)
 #: The steps of each edition of the assignment, by preset, and those of its smallest size at its shortest context.
 EDITION_STEPS = {name: GRID.change(**axes, max_steps=0) for name, axes in EDITIONS.items()}
@@ -41,7 +41,8 @@ def _predict(cell: StepCell, on: On) -> Prediction:
     """Warm-up and measured steps; how many of the latter the interval will need is not known, so half of the most."""
     # With an empty cache a cell compiles twice: without one, and again with what that left.
     times = 2 if cell.compile_cache == "empty" else 1
-    found = predict_model(cell, on, steps_run=0, more_seconds=times * compile_seconds(cell.backend, cell.layers))
+    compiling = times * compile_seconds(cell.backend, cell.layers, device=on.device)
+    found = predict_model(cell, on, steps_run=0, more_seconds=compiling)
     step = found.step_flops / on.flops_per_s
     measured = max(cell.min_steps * step, min(cell.max_seconds, cell.max_steps * step) / 2)
     return replace(found, seconds=found.seconds + (cell.warmup_steps * step + measured))
