@@ -151,10 +151,9 @@ def _unprofiled(step: ModelStep, device: Device, *, compiler: CompilerLog, repor
     def between(number: int) -> None:
         step.between()
         if number in (0, LIMITS.warmup):
-            report("warm-up" if number < LIMITS.warmup else "measure")
             compiler.warmed_up()
 
-    return measure(step, device, phases=PHASES[step.cell.mode], limits=LIMITS, between=between)
+    return measure(step, device, phases=PHASES[step.cell.mode], limits=LIMITS, between=between, report=report)
 
 
 def _profiled(step: ModelStep, device: Device) -> tuple[float, Trace]:

@@ -168,8 +168,6 @@ def _timed(step: AttentionStep, device: Device, report: Callable[[str], None]) -
         step.drop_gradients()
         if flushed is not None:
             flushed.zero_()
-        if number in (0, cell.warmup_steps):
-            report("warm-up" if number < cell.warmup_steps else "measure")
 
     limits = StepLimits(
         warmup=cell.warmup_steps,
@@ -178,7 +176,7 @@ def _timed(step: AttentionStep, device: Device, report: Callable[[str], None]) -
         seconds=cell.max_seconds,
         fewest=min(FEWEST_STEPS, cell.min_steps),
     )
-    return measure(step, device, phases=("forward", "backward"), limits=limits, between=between)
+    return measure(step, device, phases=("forward", "backward"), limits=limits, between=between, report=report)
 
 
 def _l2_buffer(device: Device) -> Tensor:

@@ -170,12 +170,13 @@ def _measured(job: Job, cell: StepCell, device: Device, *, report: Callable[[str
     def between(number: int) -> None:
         step.between()
         if number in (0, cell.warmup_steps):
-            report("warm-up" if number < cell.warmup_steps else "measure")
             compiler.warmed_up()
 
     try:
         with listen_to_ranges(nsys_listener(device.type)):
-            steps = measure(step, device, phases=PHASES[cell.mode], limits=_limits(cell), between=between)
+            steps = measure(
+                step, device, phases=PHASES[cell.mode], limits=_limits(cell), between=between, report=report
+            )
     except BaseException:
         report(step.phase)
         raise

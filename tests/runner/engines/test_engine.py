@@ -18,7 +18,7 @@ from runner.schema import RunRow, StepCell, new_id
 from tests.command import TINY, awaited, ended, family, gone, rows, run_apart, start, tiny, workers
 
 #: A cell that would measure for ten minutes.
-ENDLESS = tiny(min_steps=10_000_000, max_steps=10_000_000, max_seconds=600.0)
+ENDLESS = tiny(warmup_steps=2, min_steps=10_000_000, max_steps=10_000_000, max_seconds=600.0)
 #: One whose first matrix of scores is 2 x 300,000 x 300,000 x 4 bytes: refused at once wherever this is run.
 TOO_LARGE = tiny(context=300_000)
 
@@ -53,7 +53,7 @@ def measure(
 
 def test_a_cell_that_works(engine: LocalEngine) -> None:
     said: list[str] = []
-    outcome = measure(engine, tiny(), beat=said.append)
+    outcome = measure(engine, tiny(warmup_steps=2), beat=said.append)
     assert (outcome.status, outcome.failed_phase, outcome.message) == ("ok", None, None)
     assert outcome.measurement.values["steps"] == 3
     assert list(dict.fromkeys(said)) == ["start", "build", "warm-up", "measure"]

@@ -212,3 +212,23 @@ def test_garbage_is_not_collected_while_steps_are_timed() -> None:
     measure(step, Device("cpu"), phases=("forward",), limits=limits())
     assert seen == [False] * 3
     assert gc.isenabled()
+
+
+@pytest.mark.parametrize(
+    ("warmup", "expected"),
+    [
+        (3, ["warm-up", "step", "measure", "step", "step", "step"]),
+        (1, ["warm-up", "step", "step"]),
+        (0, ["measure", "step"]),
+    ],
+)
+def test_nobody_is_woken_just_before_the_first_measured_step(warmup: int, expected: list[str]) -> None:
+    log: list[str] = []
+
+    def step(mark: Callable[[], None]) -> None:
+        log.append("step")
+        mark()
+
+    limits = StepLimits(warmup=warmup, least=1, most=1, seconds=60.0)
+    measure(step, Device("cpu"), phases=("forward",), limits=limits, report=log.append)
+    assert log == expected
