@@ -20,6 +20,11 @@ def format_number(value: float) -> str:
     return f"{rounded:,.{max(0, 2 - math.floor(math.log10(abs(rounded))))}f}"
 
 
+def format_ms(milliseconds: float) -> str:
+    """Milliseconds with three digits: `12.3 ms`."""
+    return f"{format_number(milliseconds)} ms"
+
+
 def unit_for(sizes: Sequence[float]) -> tuple[int, str]:
     """How many bytes the unit of a chart has, and its name: the one that suits the largest."""
     largest = max(sizes, default=0)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from runner.analysis.audit.findings import Finding, RowContext, doubt, fault, note
 from runner.analysis.costs import hardware
 from runner.analysis.costs.attention_tensors import is_unfused
+from runner.formats import format_quantity
 from runner.schema import AttentionRow
 
 AttentionRule = Callable[[AttentionRow, RowContext], Finding | None]
@@ -25,14 +26,15 @@ def above_peak(row: AttentionRow, seen: RowContext) -> Finding | None:
     rate = max(row.forward_flops_per_s or 0.0, row.backward_flops_per_s or 0.0)
     if peak and rate > peak:
         sentence = (
-            f"{rate / 1e12:,.0f} TFLOP/s are {rate / peak:.2f} times what the device can do in {row.precision}: it was "
-            "another precision, or not all was timed."
+            f"{format_quantity(rate, 'FLOP/s')} are {rate / peak:.2f} times what the device can do in {row.precision}: "
+            "it was another precision, or not all was timed."
         )
         return fault("above_peak", sentence, flops_per_s=rate, peak_flops_per_s=peak)
     moved = row.forward_bytes_per_s or 0.0
     if bandwidth and row.cache == "cold" and moved > bandwidth:
         sentence = (
-            f"{moved / 1e9:,.0f} GB/s are {moved / bandwidth:.2f} times the bandwidth there is: not all was timed."
+            f"{format_quantity(moved, 'B/s')} are {moved / bandwidth:.2f} times the bandwidth there is: not all was "
+            "timed."
         )
         return fault("above_peak", sentence, bytes_per_s=moved, peak_bytes_per_s=bandwidth)
     return None

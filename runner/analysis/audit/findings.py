@@ -5,7 +5,6 @@
 Thresholds stand beside the rules that use them. Standard library and the schema only.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -40,12 +39,6 @@ def doubt(code: str, sentence: str, **evidence: float | int | str) -> Finding:
 def fault(code: str, sentence: str, **evidence: float | int | str) -> Finding:
     """The row does not mean what it says."""
     return Finding(code=code, severity="fault", sentence=sentence, evidence=evidence)
-
-
-def digits(value: float) -> str:
-    """A number as a sentence gives it: 0.788, 46.3, 35,708."""
-    places = 2 - math.floor(math.log10(abs(value))) if value else 0
-    return f"{value:,.{max(0, places)}f}"
 
 
 def grade(findings: Sequence[Finding]) -> Grade:

@@ -7,7 +7,8 @@ table keeps no samples) says nothing: no finding does not mean no fault. The thr
 `time_rules`, `step_rules`, `attention_rules`, `memory_rules`. What only several rows together show: `pair_rules`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from runner.analysis.audit.attention_rules import ATTENTION_RULES
 from runner.analysis.audit.findings import Audited, RowContext
@@ -19,6 +20,12 @@ from runner.analysis.audit.step_rules import STEP_RULES
 from runner.analysis.audit.time_rules import TIME_RULES, shared_gpu
 from runner.schema import AttentionRow, MemoryRow, Phase, RunRow, StepRow, TelemetryRow, TimingRow
 
+#: The rules for rows that are ok.
+RULES: Mapping[type[Audited], Sequence[Callable[[Any, RowContext], Finding | None]]] = {
+    StepRow: (*STEP_RULES, *TIME_RULES, *BYTE_RULES),
+    AttentionRow: (*ATTENTION_RULES, *TIME_RULES, *BYTE_RULES),
+    MemoryRow: (*MEMORY_RULES, shared_gpu, *BYTE_RULES),
+}
 #: Beside the row and its run, all that a fault rests on: what samples and telemetry show is no more than a doubt.
 FAULT_PHASES: tuple[Phase, ...] = ("forward", "backward")
 
@@ -39,21 +46,5 @@ def audit(
 
 def judge(row: Audited, seen: RowContext) -> list[Finding]:
     """The same, of what is known already."""
-    return [finding for finding in _findings(row, seen) if finding]
-
-
-def _findings(row: Audited, seen: RowContext) -> Iterator[Finding | None]:
-    if row.status == "oom":
-        yield from (rule(row, seen) for rule in LOST_RULES)
-    if row.status != "ok":
-        return
-    if isinstance(row, StepRow):
-        yield from (rule(row, seen) for rule in STEP_RULES)
-    elif isinstance(row, AttentionRow):
-        yield from (rule(row, seen) for rule in ATTENTION_RULES)
-    if isinstance(row, MemoryRow):
-        yield from (rule(row, seen) for rule in MEMORY_RULES)
-        yield shared_gpu(row, seen)
-    else:
-        yield from (rule(row, seen) for rule in TIME_RULES)
-    yield from (rule(row, seen) for rule in BYTE_RULES)
+    rules = {"ok": RULES[type(row)], "oom": LOST_RULES}.get(row.status, ())
+    return [finding for rule in rules if (finding := rule(row, seen))]

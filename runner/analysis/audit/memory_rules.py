@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from runner.analysis.audit.findings import Audited, Finding, RowContext, doubt, fault, note
 from runner.analysis.costs import steps
+from runner.formats import format_bytes
 from runner.schema import MemoryRow
 
 ByteRule = Callable[[Audited, RowContext], Finding | None]
@@ -32,7 +33,7 @@ def peak_carried_over(row: Audited, seen: RowContext) -> Finding | None:
     if peak is None or not predicted or peak <= FOREIGN * predicted + OWN_SCRATCH:
         return None
     sentence = (
-        f"The peak of {peak / MIB:,.0f} MiB is {peak / predicted:,.0f} times the {predicted / MIB:,.0f} MiB that this "
+        f"The peak of {format_bytes(peak)} is {peak / predicted:,.0f} times the {format_bytes(predicted)} that this "
         "cell needs: it was left over from the one before."
     )
     return fault("peak_carried_over", sentence, peak_bytes=peak, predicted_bytes=predicted)
@@ -44,7 +45,7 @@ def unexpected_out_of_memory(row: Audited, seen: RowContext) -> Finding | None:
     if not predicted or not device or predicted >= HALF * device:
         return None
     sentence = (
-        f"It ran out of memory and was predicted to need {predicted / MIB:,.0f} MiB of the {device / MIB:,.0f} MiB "
+        f"It ran out of memory and was predicted to need {format_bytes(predicted)} of the {format_bytes(device)} "
         "there are: something else held them."
     )
     return doubt("unexpected_out_of_memory", sentence, predicted_bytes=predicted, device_bytes=device)

@@ -8,11 +8,13 @@ rule's name is its findings' code. Limits: cells of different runs are not compa
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import singledispatch
 from operator import attrgetter
 from uuid import UUID
 
-from runner.analysis.audit.findings import Audited, Finding, RowContext, digits, fault, note
-from runner.schema import MemoryRow, Phase, StepRow
+from runner.analysis.audit.findings import Audited, Finding, RowContext, fault, note
+from runner.formats import format_ms, format_number
+from runner.schema import AttentionRow, MemoryRow, Phase, StepRow
 
 Known = tuple[Audited, RowContext]
 Found = Iterator[tuple[UUID, Finding]]
@@ -63,8 +65,9 @@ def _is_flat(one: Point, other: Point) -> bool:
 
 def _flat(words: str, small: Point, large: Point) -> Finding:
     sentence = (
-        f"With a {words} of {small[0]:,} it takes {digits(small[1])} ms and with {large[0]:,} {digits(large[1])} ms: "
-        f"launch-bound, starting the operations sets the time. That does not make a larger {words} free."
+        f"With a {words} of {small[0]:,} it takes {format_ms(small[1])} and with {large[0]:,} "
+        f"{format_ms(large[1])}: launch-bound, starting the operations sets the time. That does not make a "
+        f"larger {words} free."
     )
     return note("launch_bound", sentence, small=small[0], large=large[0], small_ms=small[1], large_ms=large[1])
 
@@ -98,16 +101,30 @@ def _same_bytes(wide: Audited, narrow: Audited) -> int | None:
     return None if expected and abs(second / expected - 1) <= EXPECTED else second
 
 
+@singledispatch
 def _activation_bytes(row: Audited) -> tuple[int | None, int | None]:
     """Measured and predicted: what is kept for backward or, where that is unknown or nothing, the peak, unless the
     optimizer makes it, whose bytes do not depend on the precision."""
-    if isinstance(row, StepRow):
-        return (None, None) if row.mode == "train" else (row.peak_allocated_bytes, row.predicted_peak_bytes)
-    if row.saved_bytes:
-        return row.saved_bytes, None if isinstance(row, MemoryRow) else row.predicted_saved_bytes
-    if isinstance(row, MemoryRow) and row.peak_phase == "optimizer":
-        return None, None
     return row.peak_allocated_bytes, row.predicted_peak_bytes
+
+
+@_activation_bytes.register
+def _(row: StepRow) -> tuple[int | None, int | None]:
+    return (None, None) if row.mode == "train" else (row.peak_allocated_bytes, row.predicted_peak_bytes)
+
+
+@_activation_bytes.register
+def _(row: AttentionRow) -> tuple[int | None, int | None]:
+    if row.saved_bytes:
+        return row.saved_bytes, row.predicted_saved_bytes
+    return row.peak_allocated_bytes, row.predicted_peak_bytes
+
+
+@_activation_bytes.register
+def _(row: MemoryRow) -> tuple[int | None, int | None]:
+    if row.saved_bytes:
+        return row.saved_bytes, None
+    return (None, None) if row.peak_phase == "optimizer" else (row.peak_allocated_bytes, row.predicted_peak_bytes)
 
 
 def _same_time(base: RowContext, other: RowContext) -> str | None:
@@ -117,7 +134,7 @@ def _same_time(base: RowContext, other: RowContext) -> str | None:
         first, second = base.typical_ms(phase), other.typical_ms(phase)
         if not first or not second or abs(second / first - 1) > SAME:
             return None
-        said.append(f"{phase} {digits(second)} against {digits(first)} ms")
+        said.append(f"{phase} {format_number(second)} against {format_ms(first)}")
     return ", ".join(said)
 
 

@@ -9,7 +9,8 @@ import math
 import statistics
 from collections.abc import Callable
 
-from runner.analysis.audit.findings import Finding, RowContext, digits, doubt, fault, note
+from runner.analysis.audit.findings import Finding, RowContext, doubt, fault, note
+from runner.formats import format_ms
 from runner.schema import AttentionRow, Phase, StepRow, TimingRow
 
 Timed = StepRow | AttentionRow
@@ -36,17 +37,15 @@ _COMPUTING: tuple[Phase, ...] = ("forward", "loss", "backward")
 def too_few_samples(row: Timed, seen: RowContext) -> Finding | None:
     if row.steps is None or row.steps >= MIN_STEPS:
         return None
-    what = "steps" if isinstance(row, StepRow) else "iterations"
-    sentence = f"Only {row.steps} {what} were measured; {MIN_STEPS} are the least for an interval worth having."
+    sentence = f"Only {row.steps} steps were measured; {MIN_STEPS} are the least for an interval worth having."
     return doubt("too_few_samples", sentence, steps=row.steps)
 
 
 def wide_interval(row: Timed, seen: RowContext) -> Finding | None:
-    share = row.interval_share if isinstance(row, StepRow) else _width(seen.timings.get("forward_backward"))
+    share = _width(seen.timings.get("step"))
     if share is None or share <= WIDE:
         return None
-    what = "step" if isinstance(row, StepRow) else "time of forward and backward"
-    sentence = f"The median {what} is known only to ±{share * 50:.0f}%: measure longer or on a quieter machine."
+    sentence = f"The median step is known only to ±{share * 50:.0f}%: measure longer or on a quieter machine."
     return doubt("wide_interval", sentence, interval_share=share)
 
 
@@ -64,7 +63,7 @@ def cold_step(row: Timed, seen: RowContext) -> Finding | None:
         first, usual = seen.step_ms[0], statistics.median(seen.step_ms[1:])
         if first <= COLD * usual:
             return None
-        sentence = f"The first measured step took {first:,.1f} ms and the others {usual:,.1f} ms: warm up longer."
+        sentence = f"The first measured step took {format_ms(first)} and the others {format_ms(usual)}: warm up longer."
         return doubt("cold_step", sentence, first_ms=first, median_ms=usual)
     if seen.step_ms:
         return None
@@ -76,11 +75,11 @@ def _cold_mean(phase: Phase, timing: TimingRow) -> Finding | None:
     mean, std, n = timing.mean_ms, timing.std_ms, timing.n
     if mean is None or std is None or std <= SPREAD * abs(mean):
         return None
-    sentence = f"The mean of {phase} is {mean:,.1f} ms with a standard deviation of {std:,.1f} ms"
+    sentence = f"The mean of {phase} is {format_ms(mean)} with a standard deviation of {format_ms(std)}"
     if n is None or n < 2 or std / math.sqrt(n) >= mean:
         return doubt("cold_step", f"{sentence}: its steps differ too much for a mean.", mean_ms=mean, std_ms=std)
     steady = mean - std / math.sqrt(n)
-    sentence += f", as one cold step among {n} makes it: the others then took about {steady:,.1f} ms."
+    sentence += f", as one cold step among {n} makes it: the others then took about {format_ms(steady)}."
     return doubt("cold_step", sentence, mean_ms=mean, std_ms=std, steady_ms=steady)
 
 
@@ -93,7 +92,8 @@ def drifting(row: Timed, seen: RowContext) -> Finding | None:
     if abs(late / early - 1) <= DRIFT:
         return None
     sentence = (
-        f"The steps went from {early:,.1f} to {late:,.1f} ms while they were measured: clocks or neighbors changed."
+        f"The steps went from {format_ms(early)} to {format_ms(late)} while they were measured: clocks or neighbors "
+        "changed."
     )
     return doubt("drifting", sentence, early_ms=early, late_ms=late)
 
@@ -121,7 +121,7 @@ def impossible_ratio(row: Timed, seen: RowContext) -> Finding | None:
     if ratio is None or MIN_RATIO <= ratio < MAX_RATIO or (ratio >= MAX_RATIO and _may_spill(row, seen)):
         return None
     why = "the two cannot be of one warm step" if ratio < MIN_RATIO else "it fits into memory, so that this was cold"
-    sentence = f"Backward takes {digits(times[1])} ms and forward {digits(times[0])} ms: {why}."
+    sentence = f"Backward takes {format_ms(times[1])} and forward {format_ms(times[0])}: {why}."
     return fault("impossible_ratio", sentence, forward_ms=times[0], backward_ms=times[1])
 
 
@@ -157,8 +157,8 @@ def launch_bound(row: Timed, seen: RowContext) -> Finding | None:
     if not device or host < HOST_BOUND * device:
         return None
     sentence = (
-        f"The host needs {digits(host)} ms to issue what takes the GPU {digits(device)} ms: launch-bound, the GPU "
-        "waits, and a faster one would not help."
+        f"The host needs {format_ms(host)} to issue what takes the GPU {format_ms(device)}: launch-bound, "
+        "the GPU waits, and a faster one would not help."
     )
     return note("launch_bound", sentence, host_ms=host, device_ms=device)
 

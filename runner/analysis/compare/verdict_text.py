@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from runner.analysis.compare.verdict import NOISE, Compared, Outcome, Pair, Verdict
-from runner.formats import format_bytes, format_number, format_times
+from runner.formats import format_bytes, format_ms, format_times
 from runner.schema import Cell
 from runner.schema.titles import title
 
@@ -65,7 +65,7 @@ def _how(verdict: Verdict) -> str:
 
 def amount(verdict: Verdict, value: float) -> str:
     """A peak in bytes or a time in ms, with three digits."""
-    return format_bytes(value) if verdict.table == "memory" else f"{format_number(value)} ms"
+    return format_bytes(value) if verdict.table == "memory" else f"{format_ms(value)}"
 
 
 def left_out_by_reason(verdict: Verdict) -> dict[str, int]:

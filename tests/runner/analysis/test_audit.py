@@ -82,8 +82,8 @@ SPREAD = [timed("forward", mean_ms=30.0, std_ms=31.62, n=10)]
 CASES: list[Case] = [
     ("too_few_samples", STEP, {"steps": 9}, {}, "C"),
     ("too_few_samples", ATTENTION, {"steps": 3}, {}, "C"),
-    ("wide_interval", STEP, {"interval_share": 0.101}, {}, "C"),
-    ("wide_interval", ATTENTION, {}, {"timings": [timed(median_ms=10.0, low_ms=9.4, high_ms=10.5)]}, "C"),
+    ("wide_interval", STEP, {}, {"timings": [timed("step", median_ms=10.0, low_ms=9.4, high_ms=10.5)]}, "C"),
+    ("wide_interval", ATTENTION, {}, {"timings": [timed("step", median_ms=10.0, low_ms=9.4, high_ms=10.5)]}, "C"),
     ("cold_step", STEP, {}, {"step_ms": [15.1, *STEADY]}, "C"),
     ("cold_step", ATTENTION, {}, {"step_ms": [15.1, *STEADY]}, "C"),
     ("cold_step", STEP, {}, {"step_ms": [], "timings": SPREAD}, "C"),
