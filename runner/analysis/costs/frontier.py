@@ -10,6 +10,7 @@ Limits: both take for granted that what fits still fits when it is smaller.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any
 
 from runner.analysis.costs import attention, steps
@@ -41,17 +42,23 @@ def at(question: FrontierCell, size: int) -> AttentionCell | StepCell:
     return StepCell(**shape, **context, mode=question.mode, attention=question.implementation, **asked)
 
 
+@singledispatch
 def predict_bytes(cell: AttentionCell | StepCell, *, device: Device, gpu: str = "") -> int:
     """What it needs by the closed formulas: the peak of what is alive or, on CUDA, what the allocator must reserve."""
-    if device != "cuda":
-        return attention.predicted_peak_bytes(cell) if isinstance(cell, AttentionCell) else _peak(cell, device, gpu)
-    if isinstance(cell, AttentionCell):
+    raise TypeError(f"No formula for a {type(cell).__name__}.")
+
+
+@predict_bytes.register
+def _(cell: AttentionCell, *, device: Device, gpu: str = "") -> int:
+    if device == "cuda":
         return attention.predicted_reserved_bytes(cell, gpu=gpu)
-    return round(_peak(cell, device, gpu) * RESERVED_SHARE)
+    return attention.predicted_peak_bytes(cell)
 
 
-def _peak(cell: StepCell, device: Device, gpu: str) -> int:
-    return steps.predicted_peak_bytes(cell, device=device, gpu=gpu)
+@predict_bytes.register
+def _(cell: StepCell, *, device: Device, gpu: str = "") -> int:
+    peak = steps.predicted_peak_bytes(cell, device=device, gpu=gpu)
+    return round(peak * RESERVED_SHARE) if device == "cuda" else peak
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -145,17 +145,19 @@ def measure(
 ) -> Steps:
     """Runs `step` until `limits` say stop. `between(number)` runs before each step, outside every clock.
 
-    `report` is told before the first and the second step of the warm-up, and of the measured ones only where there is
-    no warm-up: who listens wakes up on this machine, and slows the steps that follow (1.3 times on two cores)."""
+    `report` is told "warm-up" before the first step and "measure" before the second; where there is no second step of
+    warm-up, "measure" before the first. Whoever listens wakes up on this machine and slows the next steps (1.3 times on
+    two cores), so that nothing is reported later."""
     samples: list[Sample] = []
     stopped_by: StoppedBy | None = None
+    doing = ("warm-up", "measure") if limits.warmup > 1 else ("measure",)
     gc.collect()
     gc.disable()
     try:
         began = steady = time.perf_counter()
         while stopped_by is None:
-            if len(samples) < max(1, min(limits.warmup, 2)):
-                report("measure" if samples or not limits.warmup else "warm-up")
+            if len(samples) < len(doing):
+                report(doing[len(samples)])
             between(len(samples))
             if len(samples) == limits.warmup:
                 _capture(device, "start")
