@@ -9,7 +9,7 @@ compiler's shared cache (`settled=False` keeps them all, for what puts two cells
 `analysis.pairs`). Rounds stay rows of their own, but for tables of which one round says it all (`Table.first`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -21,10 +21,6 @@ from runner.store.contract import is_stated
 
 #: How a machine is named: its device and, since two machines may hold the same device, its host.
 MACHINE = "coalesce(r.device_name, r.device, 'unknown device') || coalesce(' · ' || r.host, '')"
-#: What else of a row is carried along by default, beside its key and ids.
-_CARRIED: Mapping[str, tuple[str, ...]] = {
-    "steps": ("failed_phase", "message", "parameters", "tokens_per_s", "mfu", "compile_seconds"),
-}
 #: A column and the values that it may have; for the size, `d_model` and the shapes.
 Asked = tuple[str, Sequence[Any]]
 
@@ -94,7 +90,7 @@ def chosen(table: str, of: Selection, names: Sequence[str] = ()) -> tuple[str, l
     of_runs, parameters = of.of_runs()
     filters, values = conditions(of.asked(), prefix="s.") if table == "steps" else ([], [])
     where = " AND ".join([is_stated(TABLES[table], prefix="s."), *(of_runs + filters or ["true"])])
-    columns = dict.fromkeys((*TABLES[table].key, *_IDS, *_CARRIED.get(table, ()), *names))
+    columns = dict.fromkeys((*TABLES[table].key, *_IDS, *names))
     query = latest(table, columns, where=where)
     question, key = (", ".join(("machine", *names)) for names in (TABLES[table].question, TABLES[table].key))
     effort = ", ".join(column.name for column in TABLES[table].effort)

@@ -20,6 +20,7 @@ from runner.store.queries.fetch import fetch, fetch_by
 from runner.store.queries.selection import Selection, chosen
 
 KEY = TABLES["steps"].key
+_OWN = ("failed_phase", "message", "parameters", "tokens_per_s", "mfu", "compile_seconds")
 #: Of the rounds of one cell: the id by which it is known, and how it ended.
 POOLED = """coalesce(min(cell_id) FILTER (status = 'ok'), min(cell_id)) AS cell_id,
         CASE WHEN bool_or(status = 'ok') THEN 'ok' ELSE arg_max(status, cell_id) END AS status,
@@ -44,7 +45,7 @@ _TIMES = """
 def load_steps(path: Path, selection: Selection) -> list[Measured]:
     """Every chosen cell with its times, smallest model and shortest context first."""
     with open_reader(path) as reader:
-        choose(reader, "steps", selection)
+        choose(reader, "steps", selection, _OWN)
         cells = fetch(reader, _CELLS, kind=Measured)
         add_times(reader, cells)
     return sorted(cells, key=lambda row: _order(row.cell))

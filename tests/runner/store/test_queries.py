@@ -222,7 +222,7 @@ def test_the_audit_reads_the_steps_of_each_cell(laptop: Path) -> None:
     of_warmup = {cell.cell.warmup_steps: cell.cell_id for cell in cells if cell.cell.min_steps == cell.cell.max_steps}
     out_of_memory = next(cell.cell_id for cell in cells if cell.status == "oom")
     findings = load_findings(laptop, (of_warmup[0], of_warmup[5], out_of_memory))
-    (cold,) = findings[of_warmup[0]]
-    assert cold.code == "cold_step"
+    wide, cold = findings[of_warmup[0]]
+    assert (cold.code, wide.code) == ("cold_step", "wide_interval")
     assert float(cold.evidence["first_ms"]) / float(cold.evidence["median_ms"]) == pytest.approx(6, rel=0.02)
     assert (findings[of_warmup[5]], findings[out_of_memory]) == ([], [])
