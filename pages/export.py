@@ -79,8 +79,9 @@ def _write(folder: Path, written: Mapping[str, str]) -> None:
             file.write_text(html, encoding="utf-8")
             print(f"{visible(str(file))}  {file.stat().st_size / 1e6:.1f} MB", flush=True)
     except OSError as error:
-        raise UsageError(f"{error.filename or folder} cannot be written: {error.strerror}.", do="Name another folder "
-                         "with --out.") from None  # fmt: skip
+        raise UsageError(
+            f"{error.filename or folder} cannot be written: {error.strerror}.", do="Name another folder with --out."
+        ) from None
 
 
 def _filters(words: Sequence[str]) -> tuple[list[str], Asked]:

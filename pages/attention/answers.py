@@ -55,8 +55,9 @@ def growth_sentence(cells: Sequence[Attended], *, what: str, value: Value) -> st
     fits = {way: growth([c for c in cells if way_of(c.cell) == way], value=value) for way in ways(cells)}
     known = {way: fit for way, fit in fits.items() if fit}
     most = max((fit.lengths for fit in known.values()), default=0)
-    ordered = sorted(((fit, way) for way, fit in known.items() if fit.lengths == most),
-                     key=lambda pair: -pair[0].exponent)  # fmt: skip
+    ordered = sorted(
+        ((fit, way) for way, fit in known.items() if fit.lengths == most), key=lambda pair: -pair[0].exponent
+    )
     spans: dict[str, list[str]] = {}
     for fit, way in ordered:
         spans.setdefault(f"{fit.low:,} to {fit.high:,}", []).append(f"{way} as **{power(fit.exponent)}**")

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from pages.figures.colors import RED, color_of
 from pages.figures.frame import layout
-from pages.figures.rows import BAR, beside
+from pages.figures.rows import BAR, beside, label_rows
 from runner.formats import format_bytes, unit_for
 
 
@@ -36,8 +36,6 @@ def peak_breakdown_bars(tensors: Sequence[tuple[str, str, int]], *, limit_bytes:
     figure.update_layout(**layout(height=90 + 36 * len(names), state="worked-sum", legend=False), margin_t=28)
     figure.update_xaxes(title=f"Alive at the peak ({unit})", rangemode="tozero",
                         range=[0, max(total, limit_bytes or 0) / factor * 1.02], nticks=6, tickangle=0)  # fmt: skip
-    ends = (len(names) - 0.5, -0.5)
-    figure.update_yaxes(range=ends, tickvals=list(range(len(names))), ticktext=names, automargin=True, showgrid=False,
-                        zeroline=False, ticks="")  # fmt: skip
-    beside(figure, {at: format_bytes(size) for at, size in enumerate((*sizes, total))}, ends=ends)
+    label_rows(figure, names, edge=0.5, showgrid=False, ticks="")
+    beside(figure, {at: format_bytes(size) for at, size in enumerate((*sizes, total))})
     return figure

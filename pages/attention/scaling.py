@@ -41,8 +41,9 @@ def draw_time(frame: Frame, cells: Sequence[Attended]) -> None:
     words = growth_sentence(cells, what=f"Time of {WORDS[phase]}", value=milliseconds(phase))
     say(frame, words, of_cells(frame, cells), key="attention-time")
     asked = [cell.cell for cell in cells]
-    axis = Axis(x=title_of("attention", "seq_len"), y=title_of("timings", "median_ms"), unit="ms",
-                state=f"time-{phase}")  # fmt: skip
+    axis = Axis(
+        x=title_of("attention", "seq_len"), y=title_of("timings", "median_ms"), unit="ms", state=f"time-{phase}"
+    )
     draw(
         frame,
         Card(

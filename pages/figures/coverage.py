@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 
 from pages.figures.colors import BLUE, BROWN, QUIET, RED, SLATE, STRONG, tint
 from pages.figures.frame import WORDS, layout, title_of
+from pages.figures.rows import label_rows
 from runner.formats import format_number
 
 #: In the order of their color: nobody asked, only skipped, failed, measured in part, measured.
@@ -99,15 +100,7 @@ def coverage_grid(tiles: Sequence[CoverageTile], *, x: str = "", state: str = "c
         domain=[0, min(1.0, _COLUMN * len(columns))],
     )  # fmt: skip
     labels = [f"<b>{size}</b>" if name is None else _in_two_lines(name) for size, name in rows]
-    figure.update_yaxes(
-        range=[len(rows) - 0.5, -0.5],
-        tickvals=list(range(len(rows))),
-        ticktext=labels,
-        automargin=True,
-        showgrid=False,
-        zeroline=False,
-        ticks="",
-    )
+    label_rows(figure, labels, edge=0.5, showgrid=False, ticks="")
     return figure
 
 

@@ -59,7 +59,7 @@ def frontier_map(spans: Sequence[FrontierSpan], tried: Sequence[Tried], *, grows
     # Each group has a line of its own for its name, above its rows.
     names: list[tuple[str, str | None]] = [
         (group, row) for group, held in rows.items() for row in (None, *sorted(held, key=_width))
-    ]  # fmt: skip
+    ]
     places = {(group, row): at for at, (group, row) in enumerate(names) if row is not None}
     low, high = _ends(spans, tried)
     figure = go.Figure()
@@ -75,7 +75,7 @@ def frontier_map(spans: Sequence[FrontierSpan], tried: Sequence[Tried], *, grows
     _tried(figure, tried, places, unit=grows.unit)
     figure.update_layout(**layout(height=130 + 27 * len(names), state=grows.state))
     _axes(figure, names, ends=(low, high), title=grows.title)
-    beside(figure, {places[span.group, span.row]: _largest(span) for span in spans}, ends=(len(names) - 0.4, -0.6))
+    beside(figure, {places[span.group, span.row]: _largest(span) for span in spans})
     return figure
 
 
@@ -102,8 +102,9 @@ def _axes(figure: go.Figure, names: Sequence[tuple[str, str | None]], *, ends: t
     )  # fmt: skip
     for at, (group, row) in enumerate(names):
         if row is None:
-            figure.add_annotation(text=f"<b>{group}</b>", x=0, xref="paper", xanchor="left", y=at, yshift=-4,
-                                  showarrow=False)  # fmt: skip
+            figure.add_annotation(
+                text=f"<b>{group}</b>", x=0, xref="paper", xanchor="left", y=at, yshift=-4, showarrow=False
+            )
     rows = {at: row for at, (_, row) in enumerate(names) if row is not None}
     figure.update_yaxes(
         tickvals=list(rows), ticktext=list(rows.values()), range=[len(names) - 0.4, -0.6], ticks="",

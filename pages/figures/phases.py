@@ -8,12 +8,13 @@ A failed cell keeps its place, with its reason instead of a bar. Clicking a bar 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import plotly.graph_objects as go
 
-from pages.figures.colors import FAINT, QUIET, RED, color_of
+from pages.figures.colors import FAINT, QUIET, color_of
 from pages.figures.frame import WORDS, interval, label_of, layout, title_of, unit_of
+from pages.figures.marks import Interval, color_failures, error_bars, write_ends
 from pages.figures.rows import BAR, chart_pixels, under_headings
 from runner.formats import format_number
 from runner.schema import Phase
@@ -65,7 +66,7 @@ def _stacked(rows: Sequence[PhaseBar], *, view: View) -> go.Figure:
             customdata=[
                 [row.cell_id, _hover(row), row.median_ms * 100 / sums[row.size, row.context]] for row in chosen
             ],
-            error_x=_errors(chosen) if view == "time" else None,
+            error_x=error_bars(map(_interval, chosen), thickness=1.5, width=4, color=QUIET) if view == "time" else None,
             hovertemplate="<b>%{customdata[1]}</b><br>%{customdata[2]:.0f}% of the phases<extra></extra>",
         )
     ends = _ends(parts)
@@ -93,18 +94,8 @@ def _order(sizes: Sequence[str]) -> list[str]:
     return sorted(names, key=lambda name: (bases.index(name.split(" · ")[0]), name.count(" · ")))
 
 
-def _errors(rows: Sequence[PhaseBar]) -> dict[str, Any]:
-    high = [(row.high_ms or row.median_ms) - row.median_ms for row in rows]
-    low = [row.median_ms - (row.low_ms or row.median_ms) for row in rows]
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": high,
-        "arrayminus": low,
-        "thickness": 1.5,
-        "width": 4,
-        "color": QUIET,
-    }
+def _interval(row: PhaseBar) -> Interval:
+    return row.median_ms, row.low_ms, row.high_ms
 
 
 def _hover(row: PhaseBar) -> str:
@@ -133,23 +124,14 @@ def _annotate(
     """The step's own median at the end of its bar; for a failed cell, how it ended. `totals` are by their place."""
     unit = unit_of("timings", "median_ms")
     totals = {at: row for at, row in totals.items() if view == "time" or row.failure}
-    texts, ends, colors = [], [], []
-    for row in totals.values():
-        failed = row.failure is not None
-        texts.append(f" ✕ {row.failure}" if failed else f"   {format_number(row.median_ms)} {unit}")
-        ends.append(0.0 if failed else ends_of.get((row.size, row.context), row.median_ms))
-        colors.append(RED if failed else QUIET)
-    figure.add_scatter(
-        x=ends,
+    rows = totals.values()
+    write_ends(
+        figure,
+        x=[0.0 if row.failure else ends_of.get((row.size, row.context), row.median_ms) for row in rows],
         y=list(totals),
-        mode="text",
-        text=texts,
-        textposition="middle right",
-        showlegend=False,
-        cliponaxis=False,
-        textfont={"size": 12, "color": colors},
-        customdata=[[row.cell_id] for row in totals.values()],
-        hoverinfo="skip",
+        text=[f" ✕ {row.failure}" if row.failure else f"   {format_number(row.median_ms)} {unit}" for row in rows],
+        textfont=color_failures(row.failure for row in rows),
+        customdata=[[row.cell_id] for row in rows],
     )
 
 
@@ -170,7 +152,7 @@ def _scaling(rows: Sequence[PhaseBar]) -> go.Figure:
             name=size,
             line={"color": color_of("step"), "width": 1.6},
             marker={"size": 8, "color": color_of("step")},
-            error_y=_errors_y(line),
+            error_y=error_bars(map(_interval, line), thickness=1.5, width=4, color=color_of("step")),
             cliponaxis=False,
             customdata=[[row.cell_id, _hover(row)] for row in line],
             hovertemplate="<b>%{customdata[1]}</b><extra></extra>",
@@ -203,10 +185,6 @@ def _log_range(contexts: Sequence[int], spread: float) -> list[float] | None:
         return None
     room = max(math.log10(spread), 0.3)
     return [math.log10(contexts[0]) - 0.06 * room, math.log10(contexts[-1]) + 0.28 * room]
-
-
-def _errors_y(rows: Sequence[PhaseBar]) -> dict[str, Any]:
-    return {**_errors(rows), "color": color_of("step")}
 
 
 def _guides(figure: go.Figure, steps: Sequence[PhaseBar]) -> None:

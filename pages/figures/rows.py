@@ -66,12 +66,21 @@ def under_headings(groups: Sequence[str], places: Sequence[str]) -> Rows:
     return Rows(at=tuple(at), places=tuple(places), headings=tuple(headings))
 
 
-def beside(figure: go.Figure, words: Mapping[int, str], *, ends: tuple[float, float]) -> None:
-    """Words right of the plot, each as high as its row; `ends` is the range of the rows' own axis. There no mark, line
-    or bar can lie on them, and Plotly makes room for the longest."""
+def label_rows(figure: go.Figure, labels: Sequence[str], *, edge: float = 0.4, **style: Any) -> None:
+    """Labels the rows of the vertical axis, which stand at 0, 1, … from the top down, with `edge` of a row below the
+    last; `style` is of the axis."""
+    figure.update_yaxes(
+        tickvals=list(range(len(labels))), ticktext=list(labels), range=[len(labels) - edge, edge - 1],
+        automargin=True, zeroline=False, **style,
+    )  # fmt: skip
+
+
+def beside(figure: go.Figure, words: Mapping[int, str]) -> None:
+    """Writes words right of the plot, each as high as its row, once the vertical axis has its range. No mark lies on
+    them there, and Plotly makes room for the longest."""
     figure.add_scatter(yaxis="y2", x=[None], y=[None], showlegend=False)  # an axis without a trace is not drawn
     figure.update_layout(yaxis2={
-        "overlaying": "y", "side": "right", "range": list(ends), "tickvals": list(words),
+        "overlaying": "y", "side": "right", "range": figure.layout.yaxis.range, "tickvals": list(words),
         "ticktext": list(words.values()), "automargin": True, "showgrid": False, "zeroline": False, "ticks": "",
     })  # fmt: skip
 

@@ -9,13 +9,14 @@ Names of lines stand right of the plot, one below the other: nothing lies over t
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import plotly.graph_objects as go
 
 from pages.figures.bytes import binary_axis
 from pages.figures.colors import QUIET, RED, color_of
 from pages.figures.frame import interval, layout
+from pages.figures.marks import error_bars
 from runner.formats import format_bytes, format_number
 
 Dash = Literal["solid", "dash", "dot", "dashdot"]
@@ -67,7 +68,8 @@ def scaling_lines(points: Sequence[ScalingPoint], *, axis: Axis) -> go.Figure:
             marker={"size": 7, "color": color_of(line[0].entity),
                     "symbol": "circle" if line[0].dash == "solid" else "circle-open",
                     "line": {"width": 0 if line[0].dash == "solid" else 2, "color": color_of(line[0].entity)}},
-            error_y=_errors(line) if any(point.high for point in line) else None,
+            error_y=error_bars(((point.value or 0, point.low, point.high) for point in line), thickness=1.2)
+            if any(point.high for point in line) else None,
             customdata=[[point.cell_id, _hover(point, axis)] for point in line],
             hovertemplate="%{customdata[1]}<extra></extra>",
             cliponaxis=False,
@@ -90,18 +92,6 @@ def _hover(point: ScalingPoint, axis: Axis) -> str:
     said = format_bytes(value) if axis.unit == "bytes" else f"{format_number(value)} ms"
     doubt = f"<br>95% interval {interval(point.low, point.high, unit='ms')}" if axis.unit == "ms" else ""
     return f"<b>{point.line}</b><br>{point.length:,} tokens: {said}{doubt}"
-
-
-def _errors(line: Sequence[ScalingPoint]) -> dict[str, Any]:
-    values = [(point.value or 0, point.low, point.high) for point in line]
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": [(high or value) - value for value, _, high in values],
-        "arrayminus": [value - (low or value) for value, low, _ in values],
-        "thickness": 1.2,
-        "width": 3,
-    }
 
 
 def _decades(values: Sequence[float]) -> float:

@@ -9,14 +9,14 @@ Right of 1× the variant is faster. A pair of which one side failed keeps its pl
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import plotly.graph_objects as go
 
-from pages.figures.colors import FAINT, RED, color_of
+from pages.figures.colors import FAINT, FAINTER, color_of
 from pages.figures.frame import WORDS, interval, layout, short, title_of
+from pages.figures.marks import Interval, cross_failures, error_bars
 from pages.figures.ratios import left_end, ratio_axis
-from pages.figures.rows import chart_pixels, row_pixels, wrap_label
+from pages.figures.rows import chart_pixels, label_rows, row_pixels, wrap_label
 from runner.formats import format_number
 from runner.schema import Phase
 
@@ -53,25 +53,18 @@ def speedup_dots(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
             x=[row.ratio for row in chosen],
             y=[places.index(row.place) + offset for row in chosen],
             marker={"color": color_of(phase), "size": 9, "symbol": _SYMBOLS[phase]},
-            error_x=_errors(chosen),
+            error_x=error_bars(map(_interval, chosen)),
             customdata=[[row.cell_id, _hover(row)] for row in chosen],
             hovertemplate="%{customdata[1]}<extra></extra>",
             cliponaxis=False,
         )
-    axis = ratio_axis(_ends(measured))
+    axis = ratio_axis(value for row in measured for value in _interval(row))
     lost = [row for row in rows if row.failure]
-    figure.add_scatter(
-        x=[left_end(axis)] * len(lost),
+    cross_failures(
+        figure,
+        x=left_end(axis),
         y=[places.index(row.place) for row in lost],
-        mode="markers+text",
-        showlegend=False,
-        marker={"symbol": "x", "size": 8, "color": RED},
-        text=[f"  {row.failure}" for row in lost],
-        textposition="middle right",
-        textfont={"color": RED, "size": 12},
-        hoverinfo="skip",
-        cliponaxis=False,
-        customdata=[[row.cell_id] for row in lost],
+        failures=[(row.cell_id, row.failure) for row in lost],
     )
     figure.add_vline(x=1, line={"color": FAINT, "width": 2})
     labels = [wrap_label(place) for place in places]
@@ -79,15 +72,7 @@ def speedup_dots(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
     height = chart_pixels(len(places), row=row, entries=len(phases), squeezed=row)
     figure.update_layout(**layout(height=max(200, height), state=f"speedups-{variant}"))
     figure.update_xaxes(**axis, title=f"Speedup of {variant} (×, log)")
-    figure.update_yaxes(
-        tickvals=list(range(len(places))),
-        ticktext=labels,
-        range=[len(places) - 0.4, -0.6],
-        automargin=True,
-        gridcolor="rgba(128, 138, 150, 0.14)",
-        zeroline=False,
-        showgrid=True,
-    )
+    label_rows(figure, labels, showgrid=True, gridcolor=FAINTER)
     return figure
 
 
@@ -112,7 +97,7 @@ def speedup_trend(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
                 "symbol": _SYMBOLS[phase],
                 "line": {"color": color_of(phase), "width": 1.5},
             },
-            error_y={**_errors(chosen), "color": color_of(phase), "width": 0},
+            error_y=error_bars(map(_interval, chosen), color=color_of(phase), width=0),
             legendgroup=phase,
             showlegend=False,
             customdata=[[row.cell_id, _hover(row)] for row in chosen],
@@ -142,7 +127,8 @@ def speedup_trend(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
         tickvals=list(ticks),
         ticktext=[f"{name}<br>{short(size)}" for size, name in ticks.items()],
     )
-    figure.update_yaxes(**ratio_axis(_ends(usable)), title=f"Speedup of {variant} (×, log)")
+    values = (value for row in usable for value in _interval(row))
+    figure.update_yaxes(**ratio_axis(values), title=f"Speedup of {variant} (×, log)")
     return figure
 
 
@@ -154,19 +140,8 @@ def geometric_means(rows: Sequence[SpeedupDot]) -> dict[int, float]:
     return {size: math.exp(sum(logs) / len(logs)) for size, logs in sorted(groups.items())}
 
 
-def _ends(rows: Sequence[SpeedupDot]) -> list[float | None]:
-    return [value for row in rows for value in (row.ratio, row.low, row.high)]
-
-
-def _errors(rows: Sequence[SpeedupDot]) -> dict[str, Any]:
-    return {
-        "type": "data",
-        "symmetric": False,
-        "thickness": 1.4,
-        "width": 3,
-        "array": [(row.high or row.ratio) - row.ratio for row in rows],
-        "arrayminus": [row.ratio - (row.low or row.ratio) for row in rows],
-    }
+def _interval(row: SpeedupDot) -> Interval:
+    return row.ratio, row.low, row.high
 
 
 def _hover(row: SpeedupDot) -> str:

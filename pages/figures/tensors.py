@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 from pages.figures.bytes import binary_axis
 from pages.figures.colors import QUIET, RED
 from pages.figures.frame import layout
-from pages.figures.rows import beside
+from pages.figures.rows import beside, label_rows
 from runner.formats import format_bytes, format_number
 
 #: Ratios as near to 1 as this are "as predicted".
@@ -73,12 +73,11 @@ def size_pairs(pairs: Sequence[SizePair], *, state: str) -> go.Figure:
     low, high = math.log10(min(sizes)), math.log10(max(sizes))
     room = 0.12 * max(high - low, 1.0)
     figure.update_layout(**layout(height=96 + 24 * len(drawn), state=state))
-    figure.update_xaxes(**binary_axis(sizes, most=2), title="Size (log)", automargin=True, tickangle=0,
-                        range=[low - room, high + room])  # fmt: skip
-    ends = (len(drawn) - 0.4, -0.6)
-    figure.update_yaxes(range=ends, tickvals=list(range(len(drawn))), ticktext=[pair.name for pair in drawn],
-                        automargin=True, zeroline=False)  # fmt: skip
-    beside(figure, {row: _colored(pair) for row, pair in enumerate(drawn)}, ends=ends)
+    figure.update_xaxes(
+        **binary_axis(sizes, most=2), title="Size (log)", automargin=True, tickangle=0, range=[low - room, high + room]
+    )
+    label_rows(figure, [pair.name for pair in drawn])
+    beside(figure, {row: _colored(pair) for row, pair in enumerate(drawn)})
     return figure
 
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from pages.figures.colors import FAINT, QUIET, STRONG, color_of
+from pages.figures.colors import FAINT, STRONG, color_of
 from pages.figures.frame import layout
 from pages.figures.ink import ink_on
+from pages.figures.marks import write_ends
 from pages.figures.rows import BAR, STACKED, chart_pixels, under_headings, wrap_label
 
 
@@ -40,10 +41,7 @@ def busy_bars(bars: Sequence[BusyBar], *, names: tuple[str, str]) -> go.Figure:
             text=[f"{share:.0%}" if share >= 0.1 else "" for share in shares], textangle=0,
             customdata=[[bar.cell_id] for bar in bars], hovertemplate=f"{name}: %{{x:.1f}} %<extra></extra>",
         )  # fmt: skip
-    figure.add_scatter(
-        mode="text", y=rows.at, x=[100] * len(bars), text=[f"  {bar.label}" for bar in bars], cliponaxis=False,
-        textposition="middle right", textfont={"size": 12, "color": QUIET}, showlegend=False, hoverinfo="skip",
-    )  # fmt: skip
+    write_ends(figure, x=[100] * len(bars), y=rows.at, text=[f"  {bar.label}" for bar in bars])
     height = chart_pixels(rows.count, row=28, entries=2)
     figure.update_layout(**layout(height=height, state="busy"), **STACKED, margin_r=56)
     figure.update_xaxes(title="Share of the step (%)", range=[0, 100], tickvals=[0, 25, 50, 75, 100], tickangle=0)

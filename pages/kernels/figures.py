@@ -14,9 +14,10 @@ from typing import Literal
 
 import plotly.graph_objects as go
 
-from pages.figures.colors import QUIET, RED, color_of
+from pages.figures.colors import QUIET, color_of
 from pages.figures.frame import escape_text, layout
 from pages.figures.ink import ink_on
+from pages.figures.marks import color_failures, write_ends
 from pages.figures.rows import BAR, STACKED, Rows, chart_pixels, under_headings, wrap_label
 from runner.formats import format_number
 from runner.schema import KernelClass
@@ -115,16 +116,12 @@ def class_bars(bars: Sequence[ClassBar], *, view: View, state: str) -> go.Figure
 def _ends(figure: go.Figure, bars: Sequence[ClassBar], rows: Rows, *, view: View) -> None:
     """The time of every bar; for a failed cell, how it ended."""
     shown = [(at, bar) for at, bar in zip(rows.at, bars, strict=True) if view == "time" or bar.failure]
-    figure.add_scatter(
-        mode="text",
-        y=[at for at, _ in shown],
+    write_ends(
+        figure,
         x=[bar.whole if view == "time" else 0 for _, bar in shown],
+        y=[at for at, _ in shown],
         text=[f" ✕ {bar.failure}" if bar.failure else f"  {format_number(bar.whole)} ms" for _, bar in shown],
-        textposition="middle right",
-        textfont={"size": 12, "color": [RED if bar.failure else QUIET for _, bar in shown]},
-        showlegend=False,
-        hoverinfo="skip",
-        cliponaxis=False,
+        textfont=color_failures(bar.failure for _, bar in shown),
     )
 
 
@@ -167,8 +164,7 @@ def kernel_bars(kernels: Sequence[NamedKernel]) -> go.Figure:
         )  # fmt: skip
     figure.update_layout(**layout(height=height, state="kernels"), barmode="overlay", margin_r=84)
     figure.update_xaxes(title="Time (ms)", range=[0, most * 1.02], nticks=6, tickangle=0, automargin=True)
-    figure.update_yaxes(range=[len(kernels) - 0.5, -0.5], showticklabels=False, showgrid=False,
-                        zeroline=False)  # fmt: skip
+    figure.update_yaxes(range=[len(kernels) - 0.5, -0.5], showticklabels=False, showgrid=False, zeroline=False)
     return figure
 
 

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from pages.figures.colors import FAINT, QUIET, SLATE, color_of
+from pages.figures.colors import FAINT, SLATE, color_of
 from pages.figures.frame import escape_text, layout
+from pages.figures.marks import write_ends
 from runner.formats import format_number
 
 #: Above which share of the smaller end the axis does not begin at 0: all that differs would be at its far end.
@@ -29,6 +30,7 @@ def waterfall(changes: Sequence[tuple[str, str, float]], *, ends: tuple[End, End
     assert math.isclose(steps[-1], after, rel_tol=1e-9, abs_tol=1e-9), f"{steps[-1]} is not {after}"
     begins = _beginning([*steps, after])
     places = list(range(len(changes) + 2))
+    texts = [_ms(before), *(_signed(change) for _, _, change in changes), _ms(after)]
     figure = go.Figure()
     figure.add_bar(
         orientation="h",
@@ -36,16 +38,12 @@ def waterfall(changes: Sequence[tuple[str, str, float]], *, ends: tuple[End, End
         base=[begins, *steps[:-1], begins],
         x=[before - begins, *(change for _, _, change in changes), after - begins],
         marker={"color": [SLATE, *(color_of(entity) if entity else FAINT for _, entity, _ in changes), SLATE]},
-        customdata=[_ms(before), *(_signed(change) for _, _, change in changes), _ms(after)],
+        customdata=texts,
         hovertemplate="%{customdata}<extra></extra>",
         showlegend=False,
     )
     high = [max(before, begins), *(max(pair) for pair in itertools.pairwise(steps)), after]
-    figure.add_scatter(
-        mode="text", y=places, x=high, textposition="middle right", hoverinfo="skip", showlegend=False,
-        text=[f" {text}" for text in (_ms(before), *(_signed(change) for _, _, change in changes), _ms(after))],
-        textfont={"size": 12, "color": QUIET}, cliponaxis=False,
-    )  # fmt: skip
+    write_ends(figure, x=high, y=places, text=[f" {text}" for text in texts])
     names = [escape_text(name) for name in (first, *(words for words, _, _ in changes), last)]
     labels = [f"<b>{names[0]}</b>", *names[1:-1], f"<b>{names[-1]}</b>"]
     figure.update_layout(**layout(height=90 + 30 * len(places), state=state, legend=False), margin_r=76)

@@ -13,6 +13,7 @@ from plotly.subplots import make_subplots
 
 from pages.figures.colors import FAINT, QUIET, color_of
 from pages.figures.frame import interval, layout, power_of_ten
+from pages.figures.marks import error_bars
 from pages.figures.scaling import Dash
 from runner.formats import format_number
 
@@ -102,11 +103,7 @@ def _draw_ratios(figure: go.Figure, timed: Sequence[Price], lines: Sequence[tupl
         x=[ratio for ratio, _, _ in ratios],
         y=[lines.index((price.place, price.precision)) for price in timed],
         marker={"symbol": "line-ns", "size": 12, "line": {"width": 3, "color": [color_of(p.precision) for p in timed]}},
-        error_x={
-            "type": "data", "symmetric": False, "thickness": 1.4, "width": 3, "color": QUIET,
-            "array": [(high or ratio) - ratio for ratio, _, high in ratios],
-            "arrayminus": [ratio - (low or ratio) for ratio, low, _ in ratios],
-        },
+        error_x=error_bars(ratios, color=QUIET),
         text=[f"{format_number(ratio)}×" for ratio, _, _ in ratios],
         textposition="top center",
         textfont={"size": 12},
@@ -167,6 +164,7 @@ def drift_lines(drifts: Sequence[Drift], *, value: float) -> go.Figure:
     figure.update_layout(**layout(height=340, state="drift"))
     longest = max((drift.points[-1][0] for drift in drifts), default=1)
     figure.update_xaxes(title="Additions", range=[0, longest * 1.03], showgrid=False, automargin=True, tickformat=",")
-    figure.update_yaxes(title=f"Sum − additions × {value:g}", tickformat="~g", automargin=True, gridcolor=FAINT,
-                        zeroline=False)  # fmt: skip
+    figure.update_yaxes(
+        title=f"Sum − additions × {value:g}", tickformat="~g", automargin=True, gridcolor=FAINT, zeroline=False
+    )
     return figure

@@ -73,22 +73,25 @@ class Visits:
         for node in found:
             if getattr(node, "key", None) == "_cell" and "cell" in asked and node.value is None:
                 raise UsageError(
-                    f"{address} has no cell “{', '.join(asked['cell'])}”.", expected="the id of a cell in this file",
+                    f"{address} has no cell “{', '.join(asked['cell'])}”.",
+                    expected="the id of a cell in this file",
                     do="The URL of a page on which one was clicked has it.",
-                )  # fmt: skip
+                )
         for name, values in asked.items():
             options = _options(widgets[name]) if name in widgets else []
             if gone := [value for value in values if options and value not in options]:
                 raise UsageError(
-                    f"{address} has no {name} “{'”, “'.join(gone)}”.", expected=f"of {', '.join(options)}",
+                    f"{address} has no {name} “{'”, “'.join(gone)}”.",
+                    expected=f"of {', '.join(options)}",
                     do="The values are those of the file and of the other filters.",
-                )  # fmt: skip
+                )
             if name not in widgets and name not in _WITHOUT_WIDGET:
                 names = sorted(set(widgets) | {"cell"})
                 raise UsageError(
-                    f"{address} has no filter or choice “{name}”.", expected=f"one of {', '.join(names)}",
+                    f"{address} has no filter or choice “{name}”.",
+                    expected=f"one of {', '.join(names)}",
                     do="They are the parameters of the page's URL.",
-                )  # fmt: skip
+                )
 
 
 def nodes(node: Node) -> Iterator[Any]:

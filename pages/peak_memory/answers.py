@@ -67,8 +67,9 @@ def context_words(cells: Sequence[Peak], names: Names) -> str:
             lines.setdefault(f"{group_of(cell.cell, names)} {cell.cell.precision}", []).append(cell)
     grown = [
         ((held[-1].peak_allocated_bytes or 0) / (held[0].peak_allocated_bytes or 1), name, held)
-        for name, held in lines.items() if held[-1].cell.context > held[0].cell.context
-    ]  # fmt: skip
+        for name, held in lines.items()
+        if held[-1].cell.context > held[0].cell.context
+    ]
     if not grown:
         return ""
     most, least = max(grown, key=lambda one: one[0]), min(grown, key=lambda one: one[0])

@@ -146,8 +146,7 @@ def draw_precisions(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
         for pair in pairs[:MAX_BARS]
     ]  # fmt: skip
     asked = [side.cell for side in sides]
-    rows = [{**row, "bf16 / fp32": pair.ratio}
-            for pair in pairs for row in table_of([pair.base, pair.other], names)]  # fmt: skip
+    rows = [{**row, "bf16 / fp32": pair.ratio} for pair in pairs for row in table_of([pair.base, pair.other], names)]
     draw(
         frame,
         Card(

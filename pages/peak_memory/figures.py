@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 from pages.figures.bytes import binary_axis
 from pages.figures.colors import FAINT, QUIET, color_of
 from pages.figures.frame import layout
-from pages.figures.rows import beside
+from pages.figures.rows import beside, label_rows
 from pages.figures.tensors import fine
 from runner.formats import format_bytes, format_number, unit_for
 
@@ -68,10 +68,8 @@ def peak_pairs(pairs: Sequence[PeakPair], *, names: tuple[str, str]) -> go.Figur
         )  # fmt: skip
     figure.update_layout(**layout(height=max(200, 110 + 27 * len(pairs)), state="peak-pairs"))
     figure.update_xaxes(**_byte_axis(sizes, most=4), title="Peak allocated", automargin=True, tickangle=0)
-    ends = (len(pairs) - 0.4, -0.6)
-    figure.update_yaxes(range=ends, tickvals=at, ticktext=[pair.place for pair in pairs], automargin=True,
-                        zeroline=False)  # fmt: skip
-    beside(figure, {row: f"{fine(pair.ratio)}×" for row, pair in enumerate(pairs)}, ends=ends)
+    label_rows(figure, [pair.place for pair in pairs])
+    beside(figure, {row: f"{fine(pair.ratio)}×" for row, pair in enumerate(pairs)})
     return figure
 
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 import plotly.graph_objects as go
 
-from pages.figures.colors import QUIET, RED, color_of
+from pages.figures.colors import QUIET, color_of
 from pages.figures.frame import layout
+from pages.figures.marks import color_failures, write_ends
 from pages.figures.rows import BAR, chart_pixels, under_headings
 from runner.formats import format_bytes, unit_for
 
@@ -68,16 +69,12 @@ def part_bars(bars: Sequence[PeakBar], *, state: str) -> go.Figure:
             customdata=[[bar.cell_id, _hover(bar, category)] for _, bar in chosen],
             hovertemplate="%{customdata[1]}<extra></extra>",
         )  # fmt: skip
-    figure.add_scatter(
-        mode="text",
-        y=rows.at,
+    write_ends(
+        figure,
         x=[end / factor for end in ends],
+        y=rows.at,
         text=[f" ✕ {bar.failure}" if bar.failure else f"  {format_bytes(bar.total)}{_excess(bar)}" for bar in bars],
-        textposition="middle right",
-        textfont={"size": 12, "color": [RED if bar.failure else QUIET for bar in bars]},
-        showlegend=False,
-        hoverinfo="skip",
-        cliponaxis=False,
+        textfont=color_failures(bar.failure for bar in bars),
     )
     height = chart_pixels(rows.count, row=27, entries=len(figure.data) - 1, squeezed=24)
     figure.update_layout(**layout(height=height, state=state), barmode="relative")

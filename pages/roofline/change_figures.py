@@ -18,8 +18,7 @@ from runner.formats import format_number
 def counterfactual_dots(rows: Sequence[SpeedupDot], *, singles: int) -> go.Figure:
     """One line a change, in the order given; the first `singles` change one thing."""
     figure = speedup_dots(rows, variant="the changed step")
-    beside(figure, {at: f"{format_number(row.ratio)}×" for at, row in enumerate(rows) if not row.failure},
-           ends=(len(rows) - 0.4, -0.6))  # fmt: skip
+    beside(figure, {at: f"{format_number(row.ratio)}×" for at, row in enumerate(rows) if not row.failure})
     row = row_pixels([wrap_label(row.place) for row in rows], least=30)
     figure.update_layout(height=chart_pixels(len(rows), row=row))
     if 0 < singles < len(rows):

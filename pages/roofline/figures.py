@@ -144,8 +144,9 @@ def _of(rates: Sequence[float]) -> tuple[str, str]:
     """`769 of 990` and `TFLOP/s`; a unit of its own for each where they differ."""
     said = [rate(value) for value in rates]
     units = {words.split()[1] for words in said}
-    return (" of ".join([words.split()[0] for words in said]), units.pop()) if len(units) == 1 else (
-        " of ".join(said), "")  # fmt: skip
+    return (
+        (" of ".join([words.split()[0] for words in said]), units.pop()) if len(units) == 1 else (" of ".join(said), "")
+    )
 
 
 def _rates(roofs: Sequence[RoofLine], entity: str) -> list[float]:

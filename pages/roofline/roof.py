@@ -74,9 +74,10 @@ def _kernels(profiles: Sequence[Profiled]) -> list[RoofPoint]:
     """The longest kernels whose operations and bytes are known."""
     known = [
         (found.row, kernel, kernel.flops, kernel.moved_bytes)
-        for found in profiles for kernel in found.kernels
+        for found in profiles
+        for kernel in found.kernels
         if kernel.flops and kernel.moved_bytes and kernel.device_ms > 0
-    ]  # fmt: skip
+    ]
     return [
         RoofPoint(
             kind="kernel",

@@ -53,12 +53,13 @@ def utilization_dots(rows: Sequence[UsedShare]) -> go.Figure:
         )  # fmt: skip
     height = chart_pixels(placed.count, row=28, entries=2, squeezed=28)
     figure.update_layout(**layout(height=max(200, height), state="utilization"))
-    figure.update_xaxes(title="Share of the peak (MFU)", range=[0, _reach(rows)], tickformat=".0%", tickangle=0,
-                        nticks=5)  # fmt: skip
+    figure.update_xaxes(
+        title="Share of the peak (MFU)", range=[0, _reach(rows)], tickformat=".0%", tickangle=0, nticks=5
+    )
     placed.draw(figure)
     figure.update_yaxes(showgrid=True, gridcolor=FAINTER)
     shares = {at: f"{row.measured or row.promised or 0:.0%}" for at, row in zip(placed.at, rows, strict=True)}
-    beside(figure, shares, ends=(placed.count - 0.5, -0.5))
+    beside(figure, shares)
     return figure
 
 

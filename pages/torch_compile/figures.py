@@ -10,14 +10,15 @@ Filled is cold, hollow is warm: the same compilation with an empty cache and wit
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import plotly.graph_objects as go
 
 from pages.figures.colors import FAINT, FAINTER, FAMILIES, QUIET, RED, color_of
 from pages.figures.frame import interval, layout, log_ticks
+from pages.figures.marks import cross_failures, error_bars
 from pages.figures.ratios import left_end, ratio_axis
-from pages.figures.rows import chart_pixels, row_pixels, wrap_label
+from pages.figures.rows import chart_pixels, label_rows, row_pixels, wrap_label
 from runner.formats import format_number
 
 #: With what the compiler's cache was filled: nothing, this very cell, whatever earlier cells had left.
@@ -89,32 +90,24 @@ def way_dots(rows: Sequence[WayDot]) -> go.Figure:
             x=[row.ratio for row in chosen],
             y=[at[row.place, backend] for row in chosen],
             marker={"color": color_of(backend), "size": 10},
-            error_x=_errors(chosen),
+            error_x=error_bars((row.ratio, row.low, row.high) for row in chosen),
             customdata=[[row.cell_id, _way_hover(row)] for row in chosen],
             hovertemplate="%{customdata[1]}<extra></extra>",
             cliponaxis=False,
         )
-        figure.add_scatter(
-            mode="markers+text",
-            showlegend=False,
-            x=[left_end(axis)] * len(lost),
+        cross_failures(
+            figure,
+            x=left_end(axis),
             y=[at[row.place, backend] for row in lost],
-            marker={"color": RED, "symbol": "x", "size": 8},
-            text=[f"  {row.failure}" for row in lost],
-            textposition="middle right",
-            textfont={"color": RED, "size": 12},
-            customdata=[[row.cell_id] for row in lost],
-            hoverinfo="skip",
-            cliponaxis=False,
+            failures=[(row.cell_id, row.failure) for row in lost],
         )
     figure.add_vline(x=1, line={"color": FAINT, "width": 2})
-    row = max(
-        row_pixels([wrap_label(place) for place in places], least=36), 14 * max(map(len, beside.values()), default=1)
-    )
+    labels = [wrap_label(place) for place in places]
+    row = max(row_pixels(labels, least=36), 14 * max(map(len, beside.values()), default=1))
     height = chart_pixels(len(places), row=row, entries=len(backends), squeezed=row)
     figure.update_layout(**layout(height=max(220, height), state="ways"))
     figure.update_xaxes(**axis, title="Speedup of the step (×, log)")
-    _place_axis(figure, places)
+    label_rows(figure, labels, showgrid=True, gridcolor=FAINTER)
     return figure
 
 
@@ -149,13 +142,14 @@ def cost_dots(rows: Sequence[CostDot], *, unit: Unit) -> go.Figure:
         text=["never  " if row.low is None or math.isinf(row.low) else "undecided  " for row in lost.values()],
         textposition="middle left", textfont={"color": RED, "size": 13}, hoverinfo="skip",
     )  # fmt: skip
-    row = row_pixels([wrap_label(place) for place in places], least=46)
+    labels = [wrap_label(place) for place in places]
+    row = row_pixels(labels, least=46)
     height = chart_pixels(len(places), row=row, entries=len({dot.kind for dot in done}), squeezed=row)
     figure.update_layout(**layout(height=max(230, height), state=f"cost-{unit}"))
     ticks = log_ticks(10 ** span[0], 10 ** span[1], most=6)
     title = {"s": "Compile time (s, log)", "steps": "Steps (log)"}[unit]
     figure.update_xaxes(type="log", range=span, title=title, tickvals=ticks, ticktext=[f"{tick:,g}" for tick in ticks])
-    _place_axis(figure, places)
+    label_rows(figure, labels, showgrid=True, gridcolor=FAINTER)
     return figure
 
 
@@ -172,7 +166,12 @@ def _marks(figure: go.Figure, rows: Sequence[CostDot], *, places: Sequence[str],
         text=[say(row.value) for row in rows],
         textposition="bottom center" if rows[0].kind == "warm" else "top center",
         textfont={"size": 12, "color": QUIET},
-        error_x={**_errors(rows), "color": QUIET, "width": 0, "visible": any(row.low is not None for row in rows)},
+        error_x=error_bars(
+            ((row.value, row.low, row.high) for row in rows),
+            color=QUIET,
+            width=0,
+            visible=any(row.low is not None for row in rows),
+        ),
         customdata=[[_cost_hover(row, unit)] for row in rows],
         hovertemplate="%{customdata[0]}<extra></extra>",
         cliponaxis=False,
@@ -243,26 +242,6 @@ def _unit(seconds: float) -> tuple[float, str]:
 
 
 _UNITS = ((7200.0, 3600.0, "h"), (180.0, 60.0, "min"), (0.0, 1.0, "s"))
-
-
-def _place_axis(figure: go.Figure, places: Sequence[str]) -> None:
-    figure.update_yaxes(
-        tickvals=list(range(len(places))), ticktext=[wrap_label(place) for place in places],
-        range=[len(places) - 0.4, -0.6], automargin=True, gridcolor=FAINTER, zeroline=False, showgrid=True,
-    )  # fmt: skip
-
-
-def _errors(rows: Sequence[WayDot] | Sequence[CostDot]) -> dict[str, Any]:
-    """Bars to the ends of the intervals; none to an end that is unknown or never."""
-    ends = [(row.value if isinstance(row, CostDot) else row.ratio, row.low, row.high) for row in rows]
-    return {
-        "type": "data",
-        "symmetric": False,
-        "thickness": 1.4,
-        "width": 3,
-        "array": [high - middle if high is not None and math.isfinite(high) else 0 for middle, _, high in ends],
-        "arrayminus": [middle - low if low is not None and math.isfinite(low) else 0 for middle, low, _ in ends],
-    }
 
 
 def _way_hover(row: WayDot) -> str:

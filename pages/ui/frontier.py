@@ -116,8 +116,9 @@ def _answers(frame: Frame, limited: str) -> list[Frontier]:
 
 
 def _span(found: Frontier, *, group: str, row: str) -> FrontierSpan:
-    return FrontierSpan(group=group, row=row, fits=found.largest or 0, fails=found.smallest_failing,
-                        predicted=found.predicted)  # fmt: skip
+    return FrontierSpan(
+        group=group, row=row, fits=found.largest or 0, fails=found.smallest_failing, predicted=found.predicted
+    )
 
 
 def _group(cell: FrontierCell) -> str:

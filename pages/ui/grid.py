@@ -77,8 +77,9 @@ def _row(cell: Cell, names: Sequence[str]) -> str:
     known = {column.name: column for column in columns_of(cell.asked())}
     said = [
         str(getattr(cell, name)) if name in _BARE else f"{known[name].label.lower()} {value}"
-        for name in names if name in _LEAD or (value := getattr(cell, name)) != known[name].absent
-    ]  # fmt: skip
+        for name in names
+        if name in _LEAD or (value := getattr(cell, name)) != known[name].absent
+    ]
     return " · ".join(part for part in (*said, unusual(cell)) if part)
 
 
