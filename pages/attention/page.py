@@ -16,6 +16,7 @@ from pages.ui.frame import Answer, Frame, Page
 from pages.ui.frontier import draw_frontier
 from pages.ui.markdown import restrict
 from pages.ui.samples import draw_attention_samples
+from pages.ui.states import draw_unmeasured
 from pages.ui.trust import draw_trust
 from runner.results import Attended
 from runner.store.queries.attention import attention_cells
@@ -25,7 +26,11 @@ def page(frame: Frame) -> None:
     st.title("What does attention cost as sequences grow?", anchor=False)
     cells = frame.ask(attention_cells, rows_of(frame))
     if not cells:
-        _empty(frame)
+        draw_unmeasured(
+            (f"**No attention cell has been measured {frame.where}.** This measures the naive and the fused ones:",
+             "python -m runner sweep --experiment attention"),
+            listed="cells",
+        )  # fmt: skip
         return
     lead = st.empty()
     grid, shown = _choose(cells)
@@ -80,17 +85,6 @@ def _failures(cells: list[Attended]) -> None:
     if rows:
         with st.expander(restrict(f"{len(rows)} of {len(cells)} cells have neither a time nor a size")):
             st.dataframe(rows, hide_index=True)
-
-
-def _empty(frame: Frame) -> None:
-    with st.container(border=True):
-        st.markdown(
-            restrict(
-                f"**No attention cell has been measured {frame.where}.** This measures the naive and the fused ones:"
-            )
-        )
-        st.code("python -m runner sweep --experiment attention", language="bash", wrap_lines=True)
-        st.caption("If a run is chosen in the sidebar, only its cells are listed.")
 
 
 def headline(frame: Frame) -> Answer:

@@ -9,16 +9,17 @@ from typing import Any
 import streamlit as st
 
 from pages.attention.answers import Value, growth_sentence, milliseconds
-from pages.figures.frame import WORDS, title_of
+from pages.figures.frame import WORDS, label_of, label_values, title_of
 from pages.figures.scaling import Axis, ScalingPoint, scaling_lines
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
+from pages.ui.marks import time_columns
 from pages.ui.pin import pin
 from runner.analysis.compare.speedups import way_of
 from runner.results import Attended
-from runner.schema import TABLES, Phase
+from runner.schema import Phase
 
 _PHASES: dict[str, Phase] = {"both": "forward_backward", "forward": "forward", "backward": "backward"}
 _BYTES = {
@@ -71,17 +72,17 @@ def draw_memory(frame: Frame, cells: Sequence[Attended]) -> None:
         found: int | None = getattr(cell, name)
         return found
 
-    words = growth_sentence(cells, what=TABLES["attention"].column(name).label, value=value)
+    words = growth_sentence(cells, what=label_of("attention", name), value=value)
     say(frame, words, of_cells(frame, cells), key="attention-memory")
     limits = [cell.limit_bytes for cell in cells if cell.limit_bytes and cell.status == "oom"]
-    axis = Axis(x=title_of("attention", "seq_len"), y=TABLES["attention"].column(name).label, unit="bytes",
+    axis = Axis(x=title_of("attention", "seq_len"), y=label_of("attention", name), unit="bytes",
                 state=f"memory-{what}", limit_bytes=max(limits, default=None))  # fmt: skip
     asked = [cell.cell for cell in cells]
     draw(
         frame,
         Card(
             key="attention-memory",
-            title=TABLES["attention"].column(name).label,
+            title=label_of("attention", name),
             note=f"The peak is over forward and backward. {_COMPILED}The table has predicted bytes, too.",
             alt=f"Memory against sequence length, log-log. {words}",
             rows=[_memory_row(cell) for cell in cells],
@@ -108,33 +109,21 @@ def points_of(cells: Sequence[Attended], *, value: Value, phase: Phase | None = 
 
 def key_columns(cell: Attended) -> dict[str, Any]:
     """What was asked for, as a table's first columns."""
-    columns = TABLES["attention"]
-    return {columns.column(name).title: getattr(cell.cell, name) for name in _KEY}
+    return label_values("attention", cell.cell, _KEY)
 
 
 def _time_rows(cell: Attended) -> list[dict[str, Any]]:
-    timings, start = TABLES["timings"], key_columns(cell)
-    status = TABLES["attention"].column("status").title
+    start, status = key_columns(cell), label_values("attention", cell, ("status",))
     if not cell.times:
-        return [{**start, timings.column("phase").title: cell.failed_phase, status: cell.status}]
-    names = ("median_ms", "low_ms", "high_ms", "mean_ms", "std_ms", "n")
-    return [
-        {
-            **start,
-            timings.column("phase").title: WORDS[phase],
-            **{timings.column(name).title: getattr(time, name) for name in names},
-            status: cell.status,
-        }
-        for phase, time in cell.times.items()
-        if phase != "step"
-    ]
+        return [{**start, title_of("timings", "phase"): cell.failed_phase, **status}]
+    times = [(phase, time) for phase, time in cell.times.items() if phase != "step"]
+    return [{**start, **time_columns(phase, time), **status} for phase, time in times]
 
 
 def _memory_row(cell: Attended) -> dict[str, Any]:
-    columns = TABLES["attention"]
     peak, predicted = cell.peak_allocated_bytes, cell.predicted_peak_bytes
     return {
         **key_columns(cell),
-        **{columns.column(name).title: getattr(cell, name) for name in _MEMORY},
+        **label_values("attention", cell, _MEMORY),
         "Measured / predicted peak": peak / predicted if peak and predicted else None,
     }

@@ -24,6 +24,7 @@ from pages.ui.comparison import MAX_PLACES
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
+from pages.ui.marks import speedup_columns
 from pages.ui.pin import pin
 from runner.analysis.compare.speedups import Speedup, Speedups, Unpaired, compare, way_of
 from runner.results import Attended
@@ -130,8 +131,8 @@ def _dot(found: Speedup[Attended]) -> SpeedupDot:
 
 
 def _row(found: Speedup[Attended]) -> dict[str, Any]:
-    return {**key_columns(found.other), "Baseline": way_of(found.base.cell), "Phase": WORDS[found.phase],
-            "Speedup (×)": found.ratio, "Low (×)": found.low, "High (×)": found.high}  # fmt: skip
+    pair = {"Baseline": way_of(found.base.cell), "Phase": WORDS[found.phase]}
+    return {**key_columns(found.other), **pair, **speedup_columns(found)}
 
 
 def _answer(

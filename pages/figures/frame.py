@@ -6,7 +6,7 @@ figure.update_xaxes(title=title_of("timings", "median_ms"))
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Any
 
@@ -38,6 +38,19 @@ def title_of(table: str, column: str) -> str:
     return TABLES[table].column(column).title
 
 
+def unit_of(table: str, column: str) -> str:
+    return TABLES[table].column(column).unit
+
+
+def label_of(table: str, column: str) -> str:
+    return TABLES[table].column(column).label
+
+
+def label_values(table: str, row: object, names: Iterable[str]) -> dict[str, Any]:
+    """Returns the values of a row's columns under the columns' titles, as tables on pages list them."""
+    return {title_of(table, name): getattr(row, name) for name in names}
+
+
 def escape_text(text: str) -> str:
     """Text of somebody else as Plotly shows it letter by letter: neither tags nor the fields of a hover template."""
     return escape(text, quote=False).replace("%{", "&#37;{")
@@ -67,14 +80,6 @@ def _texts(text: str) -> Iterator[str]:
         yield found[0]
         end = found.end()
     yield text[end:].replace("<", "&lt;")
-
-
-def unit_of(table: str, column: str) -> str:
-    return TABLES[table].column(column).unit
-
-
-def label_of(table: str, column: str) -> str:
-    return TABLES[table].column(column).label
 
 
 def layout(*, height: int, state: str, legend: bool = True) -> dict[str, Any]:

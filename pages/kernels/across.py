@@ -8,7 +8,7 @@ from uuid import UUID
 
 import streamlit as st
 
-from pages.figures.frame import WORDS, title_of
+from pages.figures.frame import WORDS, label_values, title_of
 from pages.kernels.answers import by_class, matmul_share, name_trace, noun
 from pages.kernels.busy_figures import BusyBar, busy_bars
 from pages.kernels.figures import CLASS_WORDS, ClassBar, class_bars
@@ -85,7 +85,7 @@ def _row(name: str, trace: KernelTrace, parts: Sequence[KernelPart]) -> dict[str
     asked = ("context", "mode", "precision", "backend") if trace.cell else ()
     return {
         "Trace": name,
-        **{title_of("profiles", key): getattr(trace.cell, key) for key in asked},
+        **label_values("profiles", trace.cell, asked),
         title_of("traces", "kernel_ms"): sum(classes.values()),
         **{f"{words} (share)": classes.get(found, 0.0) / whole for found, words in CLASS_WORDS.items()},
         title_of("profiles", "status"): trace.status,
@@ -146,8 +146,7 @@ def draw_busy(frame: Frame, traces: Mapping[str, KernelTrace]) -> None:
             title="In and between operators" if is_cpu else "Busy and waiting",
             note=f"Shares of {rest}. Beside the bar: how much longer the step took with the profiler.",
             alt=words,
-            rows=[{"Trace": name, **{title_of("profiles", key): getattr(trace, key) for key in _FIGURES}}
-                  for name, trace in known.items()],
+            rows=[{"Trace": name, **label_values("profiles", trace, _FIGURES)} for name, trace in known.items()],
             cells=[trace.cell for trace in known.values() if trace.cell],
         ),
         lambda: busy_bars(bars, names=names),

@@ -8,7 +8,7 @@ from typing import Any, cast, get_args
 
 import streamlit as st
 
-from pages.figures.frame import title_of
+from pages.figures.frame import label_values
 from pages.kernels.answers import WHOLE, answer, by_class, noun, per, phase_words, phases_of
 from pages.kernels.figures import ClassBar, NamedKernel, View, calls, class_bars, kernel_bars, short_name
 from pages.ui.card import Card, draw
@@ -21,6 +21,7 @@ from runner.store.queries.kernels import kernels
 
 #: More kernels than these are not one picture any more; the table has them all.
 MAX_KERNELS = 15
+_PART = ("phase", "kernel_class", "calls", "device_ms", "flops")
 
 
 def draw_phases(frame: Frame, name: str, trace: KernelTrace, parts: Sequence[KernelPart]) -> None:
@@ -32,12 +33,7 @@ def draw_phases(frame: Frame, name: str, trace: KernelTrace, parts: Sequence[Ker
     ]
     if len(bars) > 1:
         bars.append(ClassBar(place=_total(trace), cell_id=str(trace.cell_id), parts=by_class(parts)))
-    rows = [
-        {title_of("kernels", "phase"): part.phase, title_of("kernels", "kernel_class"): part.kernel_class,
-         title_of("kernels", "calls"): part.calls, title_of("kernels", "device_ms"): part.device_ms,
-         title_of("kernels", "flops"): part.flops}
-        for part in parts
-    ]  # fmt: skip
+    rows = [label_values("kernels", part, _PART) for part in parts]
     traced = "" if trace.attributed_share is None else f"**{trace.attributed_share:.0%}** of it is traced to its phase."
     own = "Operators' own times, without the operators that they call." if noun(trace) == "operators" else (
         "A kernel counts where it was launched, whenever it ran.")  # fmt: skip
@@ -98,7 +94,7 @@ def draw_top(frame: Frame, trace: KernelTrace) -> None:
 
 def _table_row(kernel: Kernel, whole: float) -> dict[str, Any]:
     names = ("phase", "kernel", "kernel_class", "calls", "device_ms", "operator", "scope", "flops", "moved_bytes")
-    return {**{title_of("kernels", name): getattr(kernel, name) for name in names}, "Share": kernel.device_ms / whole}
+    return {**label_values("kernels", kernel, names), "Share": kernel.device_ms / whole}
 
 
 def top_words(found: Sequence[Kernel], trace: KernelTrace) -> str:

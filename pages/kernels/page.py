@@ -11,8 +11,7 @@ from pages.ui.chosen import rows_of, select_one
 from pages.ui.coverage import draw_grid
 from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame, Page
-from pages.ui.markdown import restrict
-from pages.ui.states import no_rows
+from pages.ui.states import draw_unmeasured, no_rows
 from runner.results import KernelTrace
 from runner.store.queries.kernels import parts, traces
 from runner.store.queries.selection import Shape
@@ -22,7 +21,13 @@ def page(frame: Frame) -> None:
     st.title("What is the time of a step made of?", anchor=False)
     held = frame.ask(traces, rows_of(frame))
     if not held:
-        _empty(frame)
+        draw_unmeasured(
+            (f"**No step has been profiled {frame.where}.** This lists the kernels of some, phase by phase:",
+             "python -m runner sweep --experiment kernels"),
+            ("Or bring what Nsight Systems recorded, exported or summed up:",
+             "nsys export --type sqlite --output report.sqlite report.nsys-rep\npython -m runner import report.sqlite"),
+            listed="traces",
+        )  # fmt: skip
         return
     named = labels([trace for trace in held if _passes(frame, trace)])
     worked = {name: trace for name, trace in named.items() if trace.status == "ok" and trace.kernel_ms}
@@ -70,18 +75,6 @@ def _order(trace: KernelTrace) -> tuple[bool, bool, float]:
     cell = trace.cell
     tells = cell is not None and (cell.mode, cell.backend) == ("train", "eager")
     return tells, cell is not None, trace.kernel_ms or 0.0
-
-
-def _empty(frame: Frame) -> None:
-    with st.container(border=True):
-        st.markdown(
-            restrict(f"**No step has been profiled {frame.where}.** This lists the kernels of some, phase by phase:")
-        )
-        st.code("python -m runner sweep --experiment kernels", language="bash", wrap_lines=True)
-        st.markdown("Or bring what Nsight Systems recorded, exported or summed up:")
-        st.code("nsys export --type sqlite --output report.sqlite report.nsys-rep\n"
-                "python -m runner import report.sqlite", language="bash")  # fmt: skip
-        st.caption("If a run is chosen in the sidebar, only its traces are listed.")
 
 
 PAGE = Page(title="Kernels", address="kernels", icon=":material/data_usage:", draw=page)

@@ -9,7 +9,7 @@ from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen, mark_chosen, report_missing, select_one
 from pages.ui.evidence import of_details, say
 from pages.ui.frame import Frame, Page
-from pages.ui.markdown import restrict
+from pages.ui.states import draw_unmeasured
 from runner.results import Timeline
 from runner.store.queries.timelines import columns, parts_at, timelines
 
@@ -24,7 +24,13 @@ def page(frame: Frame) -> None:
     st.title("What fills memory during a step?", anchor=False)
     found = {item.label: item for item in frame.ask(timelines, frame.selection.run, frame.selection.machine)}
     if not found:
-        _empty(frame)
+        draw_unmeasured(
+            (f"**No timeline is recorded {frame.where}.** This records steps, every allocation with its stack:",
+             "python -m runner sweep --experiment memory --modes train,inference --timeline"),
+            ("Or bring a snapshot that `torch.cuda.memory._dump_snapshot` wrote:",
+             "python -m runner import snapshot.pickle"),
+            listed="timelines",
+        )  # fmt: skip
         return
     lead = st.empty()
     shown, look = _choose(found)
@@ -69,22 +75,6 @@ def _choose(found: dict[str, Timeline]) -> tuple[list[Timeline], Look]:
         folds_held = chosen("held", "Held before the recording", [FOLDED, "drawn"]) == FOLDED
     scale = max(item.peak_bytes for item in shown)
     return shown, Look(fold_bytes=FOLDS[fold], scale_bytes=scale, folds_held=folds_held)
-
-
-def _empty(frame: Frame) -> None:
-    """How to get a timeline."""
-    with st.container(border=True):
-        st.markdown(
-            restrict(f"**No timeline is recorded {frame.where}.** This records steps, every allocation with its stack:")
-        )
-        st.code(
-            "python -m runner sweep --experiment memory --modes train,inference --timeline",
-            language="bash",
-            wrap_lines=True,
-        )
-        st.markdown("Or bring a snapshot that `torch.cuda.memory._dump_snapshot` wrote:")
-        st.code("python -m runner import snapshot.pickle", language="bash", wrap_lines=True)
-        st.caption("If a run is chosen in the sidebar, only its timelines are listed.")
 
 
 PAGE = Page(title="Memory timeline", address="memory-timeline", icon=":material/view_timeline:", draw=page)

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import streamlit as st
 
+from pages.figures.frame import label_values
 from pages.mixed_precision.answers import (
     describe_dtypes,
     describe_sensitivity,
@@ -28,8 +29,9 @@ from pages.ui.chosen import chosen, rows_of
 from pages.ui.evidence import of_details, of_rows, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
+from pages.ui.states import suggest
 from runner.results import Accumulated
-from runner.schema import TABLES, NumericsRow
+from runner.schema import NumericsRow
 from runner.store.queries.numerics import accumulations, dtypes, sensitivities
 
 _STATISTICS = ("mean of squares", "variance", "mean", "output")
@@ -42,10 +44,10 @@ def draw_accuracy(frame: Frame) -> None:
     st.header("What does it cost in accuracy?", anchor="accuracy")
     found, sums = price_precisions(frame), frame.ask(accumulations, rows_of(frame))
     if not found and not sums:
-        st.markdown(
-            restrict(f"No row {frame.where} says it for these sizes and contexts. This measures it, in seconds:")
+        suggest(
+            f"No row {frame.where} says it for these sizes and contexts. This measures it, in seconds:",
+            "python -m runner sweep --experiment numerics",
         )
-        st.code("python -m runner sweep --experiment numerics", language="bash", wrap_lines=True)
         return
     if found:
         draw_price(frame, found)
@@ -74,7 +76,6 @@ def _draw_sums(frame: Frame, sums: Sequence[Accumulated]) -> None:
     words = "\n".join(f"- {reason(one.row)}" for one in sums) + f"\n\n{worst_on_the_way(sums)}"
     last = of_details(frame, "sums on their way", [sums[-1].row.cell_id])
     say(frame, words, of_rows(frame, [one.row for one in sums]), last, key="accumulation")
-    columns = TABLES["accumulation"]
     draw(
         frame,
         Card(
@@ -82,8 +83,7 @@ def _draw_sums(frame: Frame, sums: Sequence[Accumulated]) -> None:
             title="How the sums drift",
             note="One tensor added to another, again and again; 0 is the exact sum.",
             alt=f"Sums less the exact ones. {' '.join(reason(one.row) for one in sums)}",
-            rows=[{"Sum": sum_of(one.row)} | {columns.column(name).title: getattr(one.row, name) for name in _SUM}
-                  for one in sums],
+            rows=[{"Sum": sum_of(one.row)} | label_values("accumulation", one.row, _SUM) for one in sums],
             cells=[one.row for one in sums],
         ),
         lambda: drift_lines(_drifts(sums), value=row.value),
@@ -118,7 +118,6 @@ def _draw_dtypes(frame: Frame, rows: Sequence[NumericsRow]) -> None:
     }
     words = describe_dtypes({name: formats for name, formats in by_precision.items() if name in ("fp16", "bf16")})
     say(frame, words, of_details(frame, "dtypes", list(precision)), key="dtypes")
-    columns = TABLES["dtypes"]
     grid = {(part, name): by_precision[name].get(part, [])
             for formats in by_precision.values() for part in formats for name in by_precision}  # fmt: skip
     draw(
@@ -128,9 +127,8 @@ def _draw_dtypes(frame: Frame, rows: Sequence[NumericsRow]) -> None:
             title="dtypes of a pass, as read from it",
             note="Read by hooks, on the device of these rows: autocast has other rules on a CPU than on CUDA.",
             alt=f"A table of parts and precisions. {words}",
-            rows=[{columns.column("model").title: row.model, "Precision": precision[row.cell_id]}
-                  | {columns.column(name).title: getattr(row, name) for name in ("part", "module", "dtype")}
-                  for row in read],
+            rows=[{**label_values("dtypes", row, ("model",)), "Precision": precision[row.cell_id],
+                   **label_values("dtypes", row, ("part", "module", "dtype"))} for row in read],
             cells=rows,
         ),
         lambda: dtype_grid(grid),
@@ -146,7 +144,6 @@ def _draw_normalization(frame: Frame, row: NumericsRow) -> None:
     shown = [point for point in points if point.statistic == statistic]
     words = describe_sensitivity(shown, statistic=statistic)
     say(frame, words, of_details(frame, "normalization", [row.cell_id]), key="normalization")
-    columns = TABLES["normalisation"]
     names = ("statistic", "computed_in", "scale", "error", "overflowed_share", "underflowed_share")
     draw(
         frame,
@@ -156,7 +153,7 @@ def _draw_normalization(frame: Frame, row: NumericsRow) -> None:
             note=f"Of the residual streams that enter blocks of {place_of(row)}, times powers of two; the worst block. "
             "Crosses: values lost to infinity or to 0. bf16 has fp32's exponents, so that it is coarse at every size.",
             alt=f"Errors by scale and dtype. {words}",
-            rows=[{columns.column(name).title: getattr(point, name) for name in names} for point in points],
+            rows=[label_values("normalisation", point, names) for point in points],
             cells=[row],
         ),
         lambda: sensitivity_lines(

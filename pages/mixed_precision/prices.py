@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pages.figures.frame import relative_error
+from pages.figures.frame import label_values, relative_error
 from pages.mixed_precision.answers import place_of
 from pages.mixed_precision.figures import Price, price_dots
 from pages.ui.card import Card, draw
@@ -15,10 +15,11 @@ from pages.ui.chosen import rows_of
 from pages.ui.comparison import comparison
 from pages.ui.evidence import Found, of_cells, of_rows, say
 from pages.ui.frame import Frame
+from pages.ui.marks import speedup_columns
 from runner.analysis.compare.speedups import Speedup
 from runner.formats import format_number
 from runner.results import Measured
-from runner.schema import TABLES, NumericsCell, NumericsRow, StepCell
+from runner.schema import NumericsCell, NumericsRow, StepCell
 from runner.store.queries.numerics import precisions
 
 BASELINE = "fp32"
@@ -138,12 +139,5 @@ def _mark(one: Priced) -> Price:
 
 
 def _line(one: Priced) -> dict[str, Any]:
-    columns, speedup = TABLES["numerics"], one.speedup
-    return {
-        "Model": place_of(one.row),
-        columns.column("precision").title: one.row.precision,
-        **{columns.column(name).title: getattr(one.row, name) for name in _ANSWERS},
-        "Speedup (×)": speedup.ratio if speedup else None,
-        "Low (×)": speedup.low if speedup else None,
-        "High (×)": speedup.high if speedup else None,
-    }
+    numbers = label_values("numerics", one.row, ("precision", *_ANSWERS))
+    return {"Model": place_of(one.row), **numbers, **speedup_columns(one.speedup)}

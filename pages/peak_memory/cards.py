@@ -10,7 +10,7 @@ from typing import Any
 
 import streamlit as st
 
-from pages.figures.frame import WORDS, escape_text, title_of
+from pages.figures.frame import WORDS, escape_text, label_of, label_values, title_of
 from pages.figures.scaling import Axis, ScalingPoint, scaling_lines
 from pages.peak_memory.answers import (
     Names,
@@ -30,7 +30,6 @@ from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.pin import pin
 from runner.results import Peak
-from runner.schema import TABLES
 from runner.store.queries.memory import PARTS
 
 #: More bars than these are not one picture any more.
@@ -40,22 +39,18 @@ _PEAKS = ("peak_phase", "peak_allocated_bytes", "peak_reserved_bytes", "peak_dri
 
 def key_columns(cell: Peak, names: Names) -> dict[str, Any]:
     """What was asked for, as a table's first columns."""
-    keys = ("context", "mode", "precision")
-    columns = TABLES["memory"]
-    return {"Size": group_of(cell.cell, names), **{columns.column(k).title: getattr(cell.cell, k) for k in keys}}
+    return {"Size": group_of(cell.cell, names), **label_values("memory", cell.cell, ("context", "mode", "precision"))}
 
 
 def table_of(cells: Sequence[Peak], names: Names) -> list[dict[str, Any]]:
     """One row a cell: its peaks and every part in bytes, peaks of phases, how it ended."""
-    columns = TABLES["memory"]
     return [
         {
             **key_columns(cell, names),
-            **{columns.column(name).title: getattr(cell, name) for name in _PEAKS},
-            **{columns.column(column).title: cell.parts[name] for name, column in PARTS.items()},
+            **label_values("memory", cell, _PEAKS),
+            **{title_of("memory", column): cell.parts[name] for name, column in PARTS.items()},
             **{f"Peak in {phase} (bytes)": size for phase, size in cell.phases.items()},
-            columns.column("status").title: cell.status,
-            columns.column("message").title: cell.message,
+            **label_values("memory", cell, ("status", "message")),
         }
         for cell in cells
     ]
@@ -100,7 +95,7 @@ def draw_contexts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     if len({cell.cell.context for cell in cells}) < 2:
         return
     limits = [cell.machine_bytes for cell in cells if cell.machine_bytes and cell.status == "oom"]
-    axis = Axis(x=title_of("memory", "context"), y=TABLES["memory"].column("peak_allocated_bytes").label,
+    axis = Axis(x=title_of("memory", "context"), y=label_of("memory", "peak_allocated_bytes"),
                 unit="bytes", state="peak-context", limit_bytes=max(limits, default=None))  # fmt: skip
     points = [
         ScalingPoint(

@@ -13,8 +13,7 @@ from pages.ui.coverage import draw_grid
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Answer, Frame, Page, size_names
 from pages.ui.frontier import draw_model_frontiers
-from pages.ui.markdown import restrict
-from pages.ui.states import no_rows
+from pages.ui.states import draw_unmeasured, no_rows
 from pages.ui.trust import draw_trust
 from runner.results import Peak
 from runner.schema import Mode
@@ -25,7 +24,11 @@ def page(frame: Frame) -> None:
     st.title("What fills the memory at the peak of a step?", anchor=False)
     held = frame.ask(peaks, rows_of(frame))
     if not held:
-        _empty(frame)
+        draw_unmeasured(
+            (f"**No memory cell has been measured {frame.where}.** This takes peaks apart, step by step:",
+             "python -m runner sweep --experiment memory --modes inference,train"),
+            listed="cells",
+        )  # fmt: skip
         draw_model_frontiers(frame)
         return
     names = size_names(tuple(sorted({shape_of(cell.cell) for cell in held})))
@@ -72,15 +75,6 @@ def _growth(frame: Frame, cells: list[Peak], names: Names) -> None:
     if len({cell.cell.context for cell in cells}) < 2:
         st.caption("There is only one context here: `python -m runner sweep --experiment memory --contexts 128,512`.")
     draw_contexts(frame, cells, names)
-
-
-def _empty(frame: Frame) -> None:
-    with st.container(border=True):
-        st.markdown(
-            restrict(f"**No memory cell has been measured {frame.where}.** This takes peaks apart, step by step:")
-        )
-        st.code("python -m runner sweep --experiment memory --modes inference,train", language="bash", wrap_lines=True)
-        st.caption("If a run is chosen in the sidebar, only its cells are listed.")
 
 
 def headline(frame: Frame) -> Answer:

@@ -17,8 +17,10 @@ from pages.ui.card import Card, draw
 from pages.ui.chosen import rows_of, select_one
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
-from pages.ui.markdown import literal, quoted, restrict
+from pages.ui.markdown import literal, quoted
+from pages.ui.marks import speedup_columns
 from pages.ui.pin import pin
+from pages.ui.states import suggest
 from runner.analysis.compare.counterfactuals import Counterfactual, bases, counterfactuals
 from runner.analysis.compare.pairs import unusual
 from runner.formats import format_number
@@ -38,8 +40,7 @@ def draw_changes(frame: Frame) -> None:
     run = frame.ask(most_varied_run, rows_of(frame), mode)
     if run is None:
         words = f"No run {frame.where} has results of one step of mode {mode} in more than one way, measured alike."
-        st.markdown(restrict(f"{words} This measures one change at a time:"))
-        st.code(COMMAND, language="bash", wrap_lines=True)
+        suggest(f"{words} This measures one change at a time:", COMMAND)
         return
     asked = Selection(run=run, mode=mode, settled=False)
     cells, samples = frame.ask(load_steps, asked), frame.ask(samples_by_round, asked)
@@ -126,9 +127,7 @@ def _row(base: Measured, change: Counterfactual) -> dict[str, Any]:
     step = change.cell.times.get("step")
     return {
         "Changed": _named(change),
-        "Speedup (×)": change.ratio,
-        "Low (×)": change.low,
-        "High (×)": change.high,
+        **speedup_columns(change),
         "Verdict": change.verdict,
         "Median step (ms)": step.median_ms if step else None,
         "Before (ms)": base.times["step"].median_ms,

@@ -15,6 +15,7 @@ from pages.ui.chosen import rows_of
 from pages.ui.evidence import of_ceilings, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
+from pages.ui.states import suggest
 from runner.analysis.costs import hardware
 from runner.analysis.costs.activations import Device
 from runner.analysis.roofline import CeilingChange, Roof, changes, measured_roof, promised_roof
@@ -22,8 +23,6 @@ from runner.formats import format_bytes
 from runner.schema import TABLES, CeilingRow
 from runner.store.queries.roofline import ceilings, machine
 from runner.store.queries.selection import Selection
-
-COMMAND = "python -m runner sweep"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +77,8 @@ def draw_ceilings(limits: DeviceLimits) -> None:
     """Every ceiling at the sweep's start and end beside the datasheet."""
     st.header("What can this machine do at most?", anchor="ceilings")
     if not limits.rows:
-        st.markdown("No sweep of this machine has a result. One measures it at its start and at its end, unless it is "
-                    "told `--no-ceilings`:")  # fmt: skip
-        st.code(COMMAND, language="bash", wrap_lines=True)
+        words = "No sweep of this machine has a result. One measures it at its start and at its end, unless it is told"
+        suggest(f"{words} `--no-ceilings`:", "python -m runner sweep")
         return
     sheet = hardware.datasheet(limits.device_name)
     source = (

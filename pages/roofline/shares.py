@@ -15,8 +15,8 @@ from pages.ui.card import Card, draw
 from pages.ui.chosen import rows_of
 from pages.ui.evidence import of_details, of_rows, say
 from pages.ui.frame import Frame
-from pages.ui.markdown import restrict
 from pages.ui.marks import key_columns
+from pages.ui.states import suggest
 from runner.analysis.roofline import shares
 from runner.results import Profiled
 from runner.schema import Precision, ProfileCell, StepCell
@@ -46,10 +46,9 @@ def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: DeviceLimits
     """The card with a bar for each profiled step."""
     st.header("What binds it?", anchor="bounds")
     if not profiles:
-        st.markdown(
-            restrict(f"No profiled step {frame.among} has a result, so what binds it is not known. This profiles them:")
+        suggest(
+            f"No profiled step {frame.among} has a result, so what binds it is not known. This profiles them:", COMMAND
         )
-        st.code(COMMAND, language="bash", wrap_lines=True)
         return
     bars = []
     for found in profiles:

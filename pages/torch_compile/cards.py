@@ -5,20 +5,21 @@ from typing import Any
 
 import streamlit as st
 
-from pages.figures.frame import escape_text
+from pages.figures.frame import escape_text, title_of
 from pages.torch_compile.answers import graph_answer, name_of, paid_answer, when_answer
-from pages.torch_compile.figures import CostDot, CumulatedLine, Kind, Unit, WayDot, cost_dots, crossing_lines, way_dots
+from pages.torch_compile.figures import CostDot, CumulatedLine, Unit, WayDot, cost_dots, crossing_lines, way_dots
 from pages.torch_compile.speedups import KINDS, CompileSpeedup, place
 from pages.ui.card import Card, draw
 from pages.ui.chosen import select_one
 from pages.ui.comparison import MAX_PLACES
 from pages.ui.evidence import Found, of_cells, say
 from pages.ui.frame import Frame
-from pages.ui.marks import failure_of, key_columns, place_of
+from pages.ui.marks import failure_of, key_columns, place_of, speedup_columns
 from pages.ui.pin import pin
 from runner.analysis.compare.speedups import Unpaired
 from runner.results import Measured
-from runner.schema import TABLES
+
+_COSTS = ("graphs", "graph_breaks", "recompiles", "compiled_gradient_error")
 
 
 def draw_ways(
@@ -176,21 +177,15 @@ def _cells(items: Sequence[CompileSpeedup]) -> list[Any]:
 
 def _row(frame: Frame, item: CompileSpeedup) -> dict[str, Any]:
     """Everything that is known of one pair, as a table's row."""
-    steps, cost, base = TABLES["steps"], item.cost, item.step.base
-    titles: dict[Kind, str] = {"cold": "cold", "warm": "warm", "as found": "as found"}
+    cost, base = item.cost, item.step.base
     known = {kind: (seconds, paid) for kind, seconds, paid in item.kinds()}
     return {
         **key_columns(frame, item.step.other.cell),
         "Eager step (ms)": base.times["step"].median_ms,
         "Step (ms)": item.step.other.times["step"].median_ms,
-        "Speedup (×)": item.step.ratio,
-        "Low (×)": item.step.low,
-        "High (×)": item.step.high,
-        **{f"Compile time, {titles[kind]} (s)": known[kind][0] if kind in known else None for kind in KINDS},
-        **{f"Paid after, {titles[kind]} (steps)": known[kind][1].steps if kind in known else None for kind in KINDS},
-        **{
-            steps.column(name).title: getattr(cost, name) if cost else None
-            for name in ("graphs", "graph_breaks", "recompiles", "compiled_gradient_error")
-        },
-        steps.column("compiler_fallback").title: cost.fallback if cost else None,
+        **speedup_columns(item.step),
+        **{f"Compile time, {kind} (s)": known[kind][0] if kind in known else None for kind in KINDS},
+        **{f"Paid after, {kind} (steps)": known[kind][1].steps if kind in known else None for kind in KINDS},
+        **{title_of("steps", name): getattr(cost, name) if cost else None for name in _COSTS},
+        title_of("steps", "compiler_fallback"): cost.fallback if cost else None,
     }

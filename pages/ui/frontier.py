@@ -10,16 +10,18 @@ from typing import Any, Literal
 
 import streamlit as st
 
+from pages.figures.frame import label_values
 from pages.figures.frontier import FrontierSpan, Grows, Tried, frontier_map
 from pages.ui.card import Card, draw
 from pages.ui.chosen import rows_of
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
+from pages.ui.states import suggest
 from runner.analysis.compare.speedups import way_of
 from runner.formats import format_bytes, format_number
 from runner.results import Attended, Frontier
-from runner.schema import TABLES, FrontierCell
+from runner.schema import FrontierCell
 from runner.schema.axes import SHAPE
 from runner.schema.sizes import SIZES, shape_name
 from runner.store.queries.attention import frontiers
@@ -55,8 +57,7 @@ def draw_frontier(frame: Frame, cells: Sequence[Attended]) -> None:
     asked = [cell for cell in cells if cell.status in ("ok", "oom") and _measured(cell) in lost]
     if not found:
         words = f"No search for the longest sequence that fits has a result {frame.where} with this mask."
-        st.markdown(restrict(f"{words} This looks for it, by prediction and trial:"))
-        st.code(_command(cells), language="bash", wrap_lines=True)
+        suggest(f"{words} This looks for it, by prediction and trial:", _command(cells))
         if not asked:
             return
     words = _sequence_words(found)
@@ -207,6 +208,5 @@ def _prediction_words(found: Sequence[Frontier]) -> str:
 
 
 def _table_row(row: Frontier) -> dict[str, Any]:
-    columns = TABLES["frontier"]
-    key = {columns.column(name).title: getattr(row.cell, name) for name in _ASKED[row.cell.limited]}
-    return {**key, **{columns.column(name).title: getattr(row, name) for name in _ANSWERS}}
+    key = label_values("frontier", row.cell, _ASKED[row.cell.limited])
+    return {**key, **label_values("frontier", row, _ANSWERS)}

@@ -7,13 +7,15 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from pages.figures.frame import WORDS, escape_text
+from pages.figures.frame import WORDS, escape_text, label_values, title_of
 from pages.figures.phases import PhaseBar
 from pages.figures.speedups import SpeedupDot
 from pages.ui.frame import Frame
 from runner.analysis.compare.speedups import Speedups
-from runner.results import Attended, Measured, Peak
-from runner.schema import TABLES, StepCell
+from runner.results import Attended, Measured, Peak, PhaseTime
+from runner.schema import Phase, StepCell
+
+_SPEEDUP = {"Speedup": "ratio", "Low": "low", "High": "high"}
 
 
 def failure_of(cell: Measured | Attended | Peak) -> str:
@@ -50,39 +52,29 @@ def phase_bars_of(frame: Frame, cells: Sequence[Measured]) -> list[PhaseBar]:
 
 def key_columns(frame: Frame, cell: StepCell) -> dict[str, Any]:
     """What was asked for, as a table's first columns."""
-    names = ("context", "precision", "backend")
-    return {"Size": frame.size_of(cell), **{TABLES["steps"].column(name).title: getattr(cell, name) for name in names}}
+    return {"Size": frame.size_of(cell), **label_values("steps", cell, ("context", "precision", "backend"))}
 
 
 def phase_table(frame: Frame, cells: Sequence[Measured]) -> list[dict[str, Any]]:
     """One row a cell and phase, failed cells with their reason."""
-    timings, steps = TABLES["timings"], TABLES["steps"]
     rows = []
     for cell in cells:
-        start = key_columns(frame, cell.cell)
-        for phase, time in cell.times.items():
-            numbers = {
-                timings.column(name).title: getattr(time, name)
-                for name in ("median_ms", "low_ms", "high_ms", "mean_ms", "std_ms", "n")
-            }
-            rows.append(
-                {
-                    **start,
-                    timings.column("phase").title: WORDS[phase],
-                    **numbers,
-                    steps.column("status").title: cell.status,
-                }
-            )
+        start, status = key_columns(frame, cell.cell), label_values("steps", cell, ("status",))
+        rows += [{**start, **time_columns(phase, time), **status} for phase, time in cell.times.items()]
         if not cell.times:
-            rows.append(
-                {
-                    **start,
-                    steps.column("status").title: cell.status,
-                    steps.column("failed_phase").title: cell.failed_phase,
-                    steps.column("message").title: cell.message,
-                }
-            )
+            rows.append({**start, **label_values("steps", cell, ("status", "failed_phase", "message"))})
     return rows
+
+
+def time_columns(phase: Phase, time: PhaseTime) -> dict[str, Any]:
+    """Returns a table's columns for the time of one phase, in ms."""
+    names = ("median_ms", "low_ms", "high_ms", "mean_ms", "std_ms", "n")
+    return {title_of("timings", "phase"): WORDS[phase], **label_values("timings", time, names)}
+
+
+def speedup_columns(pair: object) -> dict[str, float | None]:
+    """Returns a table's columns for the `ratio` of a pair and its interval; None throughout where there is no pair."""
+    return {f"{title} (×)": getattr(pair, name, None) for title, name in _SPEEDUP.items()}
 
 
 def place_of(frame: Frame, cell: StepCell, *, beside: str) -> str:
@@ -132,13 +124,11 @@ def speedup_table(frame: Frame, compared: Speedups[Measured]) -> list[dict[str, 
     return [
         {
             "Size": frame.size_of(found.named.cell),
-            TABLES["steps"].column("context").title: found.base.cell.context,
+            title_of("steps", "context"): found.base.cell.context,
             "Baseline": f"{found.base.cell.precision} {found.base.cell.backend}",
             "Variant": f"{found.other.cell.precision} {found.other.cell.backend}",
-            TABLES["timings"].column("phase").title: WORDS[found.phase],
-            "Speedup (×)": found.ratio,
-            "Low (×)": found.low,
-            "High (×)": found.high,
+            title_of("timings", "phase"): WORDS[found.phase],
+            **speedup_columns(found),
             "Baseline median (ms)": found.base.times[found.phase].median_ms,
             "Variant median (ms)": found.other.times[found.phase].median_ms,
         }

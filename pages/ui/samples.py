@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import streamlit as st
 
-from pages.figures.frame import interval
+from pages.figures.frame import interval, label_of, label_values
 from pages.figures.samples import SampleDot, sample_steps
 from pages.ui.card import Card, draw
 from pages.ui.frame import Frame
@@ -19,7 +19,6 @@ from pages.ui.pin import choose
 from pages.ui.trust import draw_grade
 from runner.formats import format_bytes, format_number
 from runner.results import Attended, Measured, PhaseSample, PhaseTime
-from runner.schema import TABLES
 from runner.schema.titles import title
 from runner.store.queries import raw
 from runner.store.queries.attention import attention_cells
@@ -96,31 +95,27 @@ def _step_numbers(cell: Measured) -> None:
     if cell.tokens_per_s is not None:
         st.metric("Throughput", f"{format_number(cell.tokens_per_s)} tok/s", border=True)
     if cell.mfu is not None:
-        st.metric(TABLES["steps"].column("mfu").label, f"{cell.mfu:.0%}", border=True)
+        st.metric(label_of("steps", "mfu"), f"{cell.mfu:.0%}", border=True)
     if cell.compile_seconds is not None:
         st.metric("Compile time", f"{format_number(cell.compile_seconds)} s", border=True)
     st.metric("Samples", f"{step.n}" + (f" in {cell.rounds} rounds" if cell.rounds > 1 else ""), border=True)
 
 
 def _attention_numbers(cell: Attended) -> None:
-    whole, columns = cell.times.get("forward_backward"), TABLES["attention"]
+    whole = cell.times.get("forward_backward")
     if whole is not None:
         _median("Median, both passes", whole)
     for name in ("peak_allocated_bytes", "saved_bytes"):
         size: int | None = getattr(cell, name)
         if size is not None:
-            st.metric(columns.column(name).label, format_bytes(size), border=True)
+            st.metric(label_of("attention", name), format_bytes(size), border=True)
     if cell.gradient_error is not None:
-        st.metric(columns.column("gradient_error").label, f"{cell.gradient_error:.1e}", border=True,
+        st.metric(label_of("attention", "gradient_error"), f"{cell.gradient_error:.1e}", border=True,
                   help=f"At most {cell.tolerance:.0e}." if cell.tolerance else None)  # fmt: skip
     if whole is not None:
         st.metric("Samples", f"{whole.n}", border=True)
 
 
 def _table(rows: Sequence[PhaseSample]) -> list[dict[str, Any]]:
-    table = TABLES["samples"]
     names = ("phase", "step", "is_warmup", "duration_ms")
-    return [
-        {TABLES["steps"].column("round").title: row.round, **{table.column(n).title: getattr(row, n) for n in names}}
-        for row in rows
-    ]
+    return [{**label_values("steps", row, ("round",)), **label_values("samples", row, names)} for row in rows]

@@ -19,6 +19,7 @@ _TITLES: dict[type[StoreError], str] = {
     DatabaseForeign: "This is not a results file of Stepscope",
     DatabaseDamaged: "The results file is damaged",
 }
+_RESTART = "STEPSCOPE_DB=path/to/results.duckdb streamlit run app.py"
 #: What a page says where it ends for want of a table.
 NEEDS_MORE = "The rest of this page needs a table that cannot be read."
 
@@ -32,8 +33,9 @@ def explain(error: StoreError, path: Path) -> None:
     elif isinstance(error, DatabaseBusy):
         st.markdown("This page tries again by itself every few seconds. Nothing is lost meanwhile.")
     else:
-        st.markdown("Nothing in the file was changed. To look at another file, name it and start the dashboard again:")
-        st.code("STEPSCOPE_DB=path/to/results.duckdb streamlit run app.py", language="bash", wrap_lines=True)
+        suggest(
+            "Nothing in the file was changed. To look at another file, name it and start the dashboard again:", _RESTART
+        )
 
 
 def explain_damage(error: DatabaseDamaged) -> None:
@@ -69,10 +71,28 @@ def empty() -> None:
 
 
 def _how_to_measure() -> None:
-    st.markdown("Measure something, on this machine or on one with a GPU. On a CPU this takes a few minutes:")
-    st.code("python -m runner sweep", language="bash", wrap_lines=True)
-    st.markdown("This page fills by itself as soon as the first cell is there. If the file is somewhere else, name it:")
-    st.code("STEPSCOPE_DB=path/to/results.duckdb streamlit run app.py", language="bash", wrap_lines=True)
+    suggest(
+        "Measure something, on this machine or on one with a GPU. On a CPU this takes a few minutes:",
+        "python -m runner sweep",
+    )
+    suggest(
+        "This page fills by itself as soon as the first cell is there. If the file is somewhere else, name it:",
+        _RESTART,
+    )
+
+
+def suggest(words: str, command: str) -> None:
+    """Says what a command would do, and shows the command."""
+    st.markdown(restrict(words))
+    st.code(command, language="bash", wrap_lines=True)
+
+
+def draw_unmeasured(*suggestions: tuple[str, str], listed: str) -> None:
+    """Draws, in place of a page without rows, the (words, command) that bring some; `listed` are cells or the like."""
+    with st.container(border=True):
+        for words, command in suggestions:
+            suggest(words, command)
+        st.caption(restrict(f"If a run is chosen in the sidebar, only its {listed} are listed."))
 
 
 def no_rows(what: str, do: str) -> None:
