@@ -10,7 +10,7 @@ import streamlit as st
 
 from pages.figures.ink import ink_rules
 from pages.navigation import NAVIGATION, OPEN, PAGES
-from pages.ui import filters, live, share, sign_in, since, states
+from pages.ui import filters, live, permalink, sign_in, since, states
 from pages.ui.frame import Frame, Page, cached
 from pages.ui.zoom import keep_zoom
 from runner.errors import DatabaseBusy, DatabaseDamaged, StoreError
@@ -67,7 +67,7 @@ def _draw(frame: Frame, chosen: st.Page, watch: Callable[[], None]) -> None:
         tell()
     except DatabaseDamaged as error:
         states.explain_damage(error)
-    share.page_link(frame)
+    permalink.draw_page_link(frame)
     keep_zoom()
 
 

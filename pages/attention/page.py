@@ -1,15 +1,17 @@
 """What does attention cost as sequences grow, and where does it run out? Time, memory, speedups, and how long fits."""
 
+from collections import Counter
+from collections.abc import Sequence
+
 import streamlit as st
 
 from pages.attention.answers import agreement, answer
 from pages.attention.limits import draw_worked_sum
-from pages.attention.opening import RARE, default_cells, fullest, rare_values
 from pages.attention.scaling import draw_memory, draw_time, key_columns
 from pages.attention.speedups import draw_speedups
 from pages.attention.tensors import draw_attention_tensors
 from pages.figures.frame import WORDS
-from pages.ui.chosen import chosen, rows_of
+from pages.ui.chosen import chosen, most_common, rows_of
 from pages.ui.coverage import draw_grid
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Answer, Frame, Page
@@ -20,6 +22,9 @@ from pages.ui.states import draw_unmeasured
 from pages.ui.trust import draw_trust
 from runner.results import Attended
 from runner.store.queries.attention import attention_cells
+
+#: What else may tell cells apart: a chooser only where there is a choice.
+_RARE = {"batch": "Batch", "cache": "L2 cache"}
 
 
 def page(frame: Frame) -> None:
@@ -51,7 +56,7 @@ def page(frame: Frame) -> None:
 
 def _choose(cells: list[Attended]) -> tuple[list[Attended], list[Attended]]:
     """The cells of the chosen precision and mask, all head widths; those of the chosen head width."""
-    usual = default_cells(cells)[0].cell
+    usual = _default_cells(cells)[0].cell
     with st.container(horizontal=True):
         heads = st.container(width="content")
         with st.container(width="content"):
@@ -62,14 +67,14 @@ def _choose(cells: list[Attended]) -> tuple[list[Attended], list[Attended]]:
             masks = sorted({_mask(cell) for cell in cells})
             mask = chosen("mask", "Mask", masks, default="causal" if usual.causal else "full")
         grid = [cell for cell in cells if cell.cell.precision == precision and _mask(cell) == mask] or cells
-        for name, label in RARE.items():
-            values = rare_values(grid, name)
+        for name, label in _RARE.items():
+            values = _rare_values(grid, name)
             if len(values) > 1:
                 value = chosen(f"attention-{name}", label, values)
                 grid = [cell for cell in grid if str(getattr(cell.cell, name)) == value]
         with heads:
             widths = [str(width) for width in sorted({cell.cell.d_head for cell in grid})]
-            width = chosen("d-head", "Head width", widths, default=str(fullest(grid)))
+            width = chosen("d-head", "Head width", widths, default=str(_fullest_width(grid)))
     return grid, [cell for cell in grid if str(cell.cell.d_head) == width]
 
 
@@ -87,12 +92,34 @@ def _failures(cells: list[Attended]) -> None:
             st.dataframe(rows, hide_index=True)
 
 
+def _default_cells(cells: Sequence[Attended]) -> list[Attended]:
+    """Of the precision and mask that most cells have, of the first batch and cache: those of the fullest head width."""
+    usual = most_common((cell.cell.precision, cell.cell.causal) for cell in cells)
+    found = [cell for cell in cells if (cell.cell.precision, cell.cell.causal) == usual]
+    for name in _RARE:
+        first = _rare_values(found, name)[0]
+        found = [cell for cell in found if str(getattr(cell.cell, name)) == first]
+    width = _fullest_width(found)
+    return [cell for cell in found if cell.cell.d_head == width]
+
+
+def _rare_values(cells: Sequence[Attended], name: str) -> list[str]:
+    """The values of a column of `_RARE`, in order."""
+    return sorted({str(getattr(cell.cell, name)) for cell in cells}, key=lambda text: (len(text), text))
+
+
+def _fullest_width(cells: Sequence[Attended]) -> int:
+    """The head width of which most was measured eagerly; of equals the widest, as models have it."""
+    eager = Counter(cell.cell.d_head for cell in cells if cell.cell.backend == "eager")
+    return max((eager[cell.cell.d_head], cell.cell.d_head) for cell in cells)[1]
+
+
 def headline(frame: Frame) -> Answer:
     """The answer for the cells with which the page opens."""
     cells = frame.ask(attention_cells, rows_of(frame))
     if not cells:
         return f"Not measured {frame.where}: `python -m runner sweep --experiment attention`.", None
-    shown = default_cells(cells)
+    shown = _default_cells(cells)
     return answer(shown), of_cells(frame, shown)
 
 

@@ -2,16 +2,16 @@
 
 from typing import Any, get_args
 
+import pandas as pd
 import streamlit as st
 
-from pages.data.rows import frame_of, show
 from pages.ui.chosen import chosen, mark_chosen, report_missing
 from pages.ui.downloads import downloads
 from pages.ui.evidence import of_tables, say
 from pages.ui.frame import Frame, Page
 from pages.ui.markdown import restrict
 from pages.ui.permalink import link
-from runner.schema import TABLES, Status, Table
+from runner.schema import TABLES, Column, Status, Table
 from runner.store.database import look_through
 from runner.store.queries import rows as stored
 from runner.store.queries import tables
@@ -47,7 +47,7 @@ def page(frame: Frame) -> None:
     pages = max(1, -(-total // PAGE_ROWS))
     number = _page_number(table, pages)
     if total:
-        show(frame, table, Window(statuses=window.statuses, limit=PAGE_ROWS, offset=(number - 1) * PAGE_ROWS))
+        _draw_rows(frame, table, Window(statuses=window.statuses, limit=PAGE_ROWS, offset=(number - 1) * PAGE_ROWS))
         _take_away(frame, table, Window(statuses=window.statuses, limit=MAX_ROWS), total=total)
     st.header("What the columns mean", anchor="columns")
     st.dataframe(
@@ -88,7 +88,7 @@ def _statuses(table: Table) -> tuple[str, ...]:
 def _take_away(frame: Frame, table: Table, window: Window, *, total: int) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         downloads(
-            lambda: frame_of(frame, table, window),
+            lambda: _load_frame(frame, table, window),
             name=f"stepscope-{table.name}-{frame.contents.edition}",
             key=f"rows-{table.name}",
         )
@@ -116,6 +116,40 @@ def _columns(table: Table) -> list[dict[str, Any]]:
         }
         for c in table.columns
     ]
+
+
+def _load_frame(frame: Frame, table: Table, window: Window) -> pd.DataFrame:
+    """The rows in the schema's columns, under their own names; whole numbers stay whole where some are unknown."""
+    rows = frame.ask(stored.page, table.name, frame.selection, window).rows
+    found = pd.DataFrame(rows, columns=[column.name for column in table.columns])
+    return found.astype({column.name: "Int64" for column in table.columns if column.type is int})
+
+
+def _draw_rows(frame: Frame, table: Table, window: Window) -> None:
+    """The rows under the schema's labels; hovering a heading shows what it means. Empty columns come last."""
+    rows = _load_frame(frame, table, window)
+    rows = rows.astype({column.name: str for column in table.columns if column.sql_type == "UUID"})
+    ids = {column.name for column in table.columns if column.sql_type == "UUID" or column.name.endswith("_key")}
+    order = sorted(rows.columns, key=lambda name: 2 * bool(len(rows) and rows[name].isna().all()) + (name in ids))
+    config = {c.name: _heading(c) for c in table.columns}
+    st.dataframe(
+        rows,
+        hide_index=True,
+        column_config=config,
+        column_order=order,
+        key=f"rows-{table.name}",
+        height=520,
+        placeholder="",
+        alt=f"Rows of {table.name}.",
+    )
+
+
+def _heading(column: Column) -> Any:
+    """Whole numbers have separators."""
+    words = f"`{column.name}`: {column.doc}"
+    if column.type is int:
+        return st.column_config.NumberColumn(column.title, help=words, format="localized")
+    return st.column_config.Column(column.title, help=words)
 
 
 PAGE = Page(title="Data", address="data", icon=":material/table:", draw=page)

@@ -9,6 +9,7 @@ Right of 1× the variant is faster. A pair of which one side failed keeps its pl
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 
 import plotly.graph_objects as go
 
@@ -103,7 +104,7 @@ def speedup_trend(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
             customdata=[[row.cell_id, _hover(row)] for row in chosen],
             hovertemplate="%{customdata[1]}<extra></extra>",
         )
-        means = geometric_means(chosen)
+        means = _geometric_means(chosen)
         figure.add_scatter(
             x=list(means),
             y=list(means.values()),
@@ -132,12 +133,12 @@ def speedup_trend(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
     return figure
 
 
-def geometric_means(rows: Sequence[SpeedupDot]) -> dict[int, float]:
+def _geometric_means(rows: Sequence[SpeedupDot]) -> dict[int, float]:
     """Parameters -> geometric mean of the ratios at that size, smallest first."""
     groups: dict[int, list[float]] = {}
     for row in rows:
-        groups.setdefault(row.parameters or 0, []).append(math.log(row.ratio))
-    return {size: math.exp(sum(logs) / len(logs)) for size, logs in sorted(groups.items())}
+        groups.setdefault(row.parameters or 0, []).append(row.ratio)
+    return {size: geometric_mean(ratios) for size, ratios in sorted(groups.items())}
 
 
 def _interval(row: SpeedupDot) -> Interval:

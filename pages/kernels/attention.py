@@ -14,14 +14,14 @@ import streamlit as st
 
 from pages.figures.frame import title_of
 from pages.kernels.answers import WHOLE, name_trace, phase_words, phases_of
-from pages.kernels.range_figures import RangeBar, in_flop, range_bars
+from pages.kernels.range_figures import RangeBar, range_bars
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen
 from pages.ui.evidence import of_details, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
 from runner.analysis.costs.softmax import softmax_flops
-from runner.formats import format_number
+from runner.formats import format_number, format_quantity
 from runner.results import KernelPart, KernelTrace
 from runner.store.queries.kernels import ranges
 
@@ -85,8 +85,9 @@ def attention_words(found: Sequence[AttentionRange], name: str, trace: KernelTra
         return f"{words}. FLOPs of this trace are not known."
     flops = sum(item.flops or 0 for item in products)
     share = softmax.flops / flops if flops else 0.0
+    counted = " against ".join(format_quantity(number, "FLOP") for number in (softmax.flops, flops))
     return (
-        f"{words} with **{format_number(share)}×** their FLOPs ({in_flop(softmax.flops)} against {in_flop(flops)}). "
+        f"{words} with **{format_number(share)}×** their FLOPs ({counted}). "
         f"A FLOP of softmax takes **{format_number(ratio / share)}×** as long as one of a matrix product."
         if share
         else f"{words}."

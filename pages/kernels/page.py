@@ -10,11 +10,10 @@ from pages.kernels.one import draw_phases, draw_top
 from pages.ui.chosen import rows_of, select_one
 from pages.ui.coverage import draw_grid
 from pages.ui.evidence import of_cells, of_details, say
-from pages.ui.frame import Frame, Page
+from pages.ui.frame import Frame, Page, step_of
 from pages.ui.states import draw_unmeasured, no_rows
 from runner.results import KernelTrace
 from runner.store.queries.kernels import parts, traces
-from runner.store.queries.selection import Shape
 
 
 def page(frame: Frame) -> None:
@@ -52,16 +51,7 @@ def page(frame: Frame) -> None:
 
 def _passes(frame: Frame, trace: KernelTrace) -> bool:
     """Whether a cell passes the sidebar's filters; of an imported trace nobody knows what they ask."""
-    wanted, cell = frame.selection, trace.cell
-    if cell is None:
-        return True
-    shape = Shape(**{name: getattr(cell, name) for name in Shape.__dataclass_fields__})
-    return (
-        (not wanted.shapes or shape in wanted.shapes)
-        and (not wanted.contexts or cell.context in wanted.contexts)
-        and (not wanted.precisions or cell.precision in wanted.precisions)
-        and (not wanted.backends or cell.backend in wanted.backends)
-    )
+    return trace.cell is None or frame.selection.holds(step_of(trace.cell))
 
 
 def _choose(worked: dict[str, KernelTrace]) -> str:

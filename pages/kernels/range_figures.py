@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from pages.figures.colors import color_of
 from pages.figures.frame import escape_text, layout
-from runner.formats import format_number
+from runner.formats import format_number, format_quantity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +38,7 @@ def range_bars(bars: Sequence[RangeBar]) -> go.Figure:
         figure.add_bar(
             name="share of the FLOPs", orientation="h", y=names, hoverinfo="skip", textposition="outside",
             x=[(bar.flops or 0) * 100 / sum(flops) for bar in bars], cliponaxis=False,
-            text=["not counted" if bar.flops is None else f"{_share(bar.flops / sum(flops))} · {in_flop(bar.flops)}"
-                  for bar in bars],
+            text=[_count_flops(bar.flops, whole=sum(flops)) for bar in bars],
             marker={"color": colors, "pattern": {"shape": "/", "fillmode": "overlay", "size": 6}},
         )  # fmt: skip
     figure.update_layout(**layout(height=110 + 54 * len(bars), state="ranges"), barmode="group")
@@ -49,14 +48,10 @@ def range_bars(bars: Sequence[RangeBar]) -> go.Figure:
     return figure
 
 
+def _count_flops(flops: int | None, *, whole: int) -> str:
+    return "not counted" if flops is None else f"{_share(flops / whole)} · {format_quantity(flops, 'FLOP')}"
+
+
 def _share(value: float) -> str:
     """Whole percents, and what is less than ten of them with a digit more."""
     return f"{value:.0%}" if value >= 0.1 else f"{value:.1%}"
-
-
-def in_flop(count: float) -> str:
-    """Floating-point operations with a prefix: 1.23 GFLOP."""
-    for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if count >= factor:
-            return f"{format_number(count / factor)} {prefix}FLOP"
-    return f"{count:,.0f} FLOP"

@@ -12,33 +12,20 @@ from statistics import median
 from pages.figures.tensors import fine
 from pages.peak_memory.figures import PredictedDot
 from pages.peak_memory.part_figures import CATEGORY_WORDS
+from pages.ui.frame import label_size
 from pages.ui.markdown import literal
-from runner.analysis.compare.pairs import unusual
 from runner.formats import format_bytes, format_number
 from runner.results import Peak, SavedOperation
-from runner.schema import TABLES, MemoryCell
+from runner.schema import MemoryCell
 from runner.store.queries.memory import KEY
 from runner.store.queries.selection import Shape
 
-_SAID = {*Shape.__dataclass_fields__, "context", "mode", "precision", "timeline"}
 Names = Mapping[Shape, str]
-
-
-def shape_of(cell: MemoryCell) -> Shape:
-    return Shape(**{name: getattr(cell, name) for name in Shape.__dataclass_fields__})
-
-
-def group_of(cell: MemoryCell, names: Names) -> str:
-    """The size, and whatever else of the cell is not the default: `small · attention sdpa`."""
-    columns = [TABLES["memory"].column(name) for name in KEY if name not in _SAID]
-    defaults = {name: MemoryCell.__dataclass_fields__[name].default for name in KEY}
-    rest = [f"{c.label.lower()} {getattr(cell, c.name)}" for c in columns if getattr(cell, c.name) != defaults[c.name]]
-    return " · ".join(part for part in (names[shape_of(cell)], *rest, unusual(cell)) if part)
 
 
 def place_of(cell: MemoryCell, names: Names) -> str:
     """Size, context and precision, for a line of its own."""
-    return f"{group_of(cell, names)} · {cell.context:,} tok · {cell.precision}"
+    return f"{label_size(names, cell)} · {cell.context:,} tok · {cell.precision}"
 
 
 def answer(cells: Sequence[Peak], names: Names) -> str:
@@ -64,7 +51,7 @@ def context_words(cells: Sequence[Peak], names: Names) -> str:
     lines: dict[str, list[Peak]] = {}
     for cell in sorted(cells, key=lambda cell: cell.cell.context):
         if cell.status == "ok" and cell.peak_allocated_bytes:
-            lines.setdefault(f"{group_of(cell.cell, names)} {cell.cell.precision}", []).append(cell)
+            lines.setdefault(f"{label_size(names, cell.cell)} {cell.cell.precision}", []).append(cell)
     grown = [
         ((held[-1].peak_allocated_bytes or 0) / (held[0].peak_allocated_bytes or 1), name, held)
         for name, held in lines.items()
@@ -124,7 +111,7 @@ def _reason(pair: PrecisionPair, names: Names) -> str:
     change = (pair.other.peak_allocated_bytes or 0) - (pair.base.peak_allocated_bytes or 0)
     copies = (pair.other.parts["autocast copy"] or 0) - (pair.base.parts["autocast copy"] or 0)
     saved = copies - change
-    where = f"{group_of(cell, names)} at {cell.context:,} tokens"
+    where = f"{label_size(names, cell)} at {cell.context:,} tokens"
     size = f"{format_bytes(abs(change))} {'more' if change > 0 else 'less'} ({format_number(pair.ratio)}×)"
     if not copies:
         return f"{where} needs {size}: no copies of weights are alive at that peak."

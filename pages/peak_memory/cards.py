@@ -18,7 +18,6 @@ from pages.peak_memory.answers import (
     bf16_words,
     context_words,
     describe_prediction,
-    group_of,
     pairs_of,
     place_of,
 )
@@ -27,7 +26,7 @@ from pages.peak_memory.part_figures import PeakBar, part_bars
 from pages.peak_memory.tensors import draw_part_pairs
 from pages.ui.card import Card, draw
 from pages.ui.evidence import of_cells, say
-from pages.ui.frame import Frame
+from pages.ui.frame import Frame, label_size
 from pages.ui.pin import pin
 from runner.results import Peak
 from runner.store.queries.memory import PARTS
@@ -39,7 +38,7 @@ _PEAKS = ("peak_phase", "peak_allocated_bytes", "peak_reserved_bytes", "peak_dri
 
 def key_columns(cell: Peak, names: Names) -> dict[str, Any]:
     """What was asked for, as a table's first columns."""
-    return {"Size": group_of(cell.cell, names), **label_values("memory", cell.cell, ("context", "mode", "precision"))}
+    return {"Size": label_size(names, cell.cell), **label_values("memory", cell.cell, ("context", "mode", "precision"))}
 
 
 def table_of(cells: Sequence[Peak], names: Names) -> list[dict[str, Any]]:
@@ -69,7 +68,7 @@ def draw_parts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     """What each peak is made of."""
     shown = cells[:MAX_BARS]
     bars = [
-        bar_of(cell, group=group_of(cell.cell, names), place=f"{cell.cell.context:,} · {cell.cell.precision}")
+        bar_of(cell, group=label_size(names, cell.cell), place=f"{cell.cell.context:,} · {cell.cell.precision}")
         for cell in shown
     ]
     cut = f" The first {MAX_BARS} of {len(cells)} cells are drawn: filter, or see the table."
@@ -99,7 +98,7 @@ def draw_contexts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
                 unit="bytes", state="peak-context", limit_bytes=max(limits, default=None))  # fmt: skip
     points = [
         ScalingPoint(
-            line=f"{group_of(cell.cell, names)} {cell.cell.precision}", entity=cell.cell.precision,
+            line=f"{label_size(names, cell.cell)} {cell.cell.precision}", entity=cell.cell.precision,
             length=cell.cell.context, cell_id=str(cell.cell_id), ran_out=cell.status == "oom",
             value=cell.predicted_peak_bytes if cell.status == "oom" else cell.peak_allocated_bytes,
         )
@@ -136,7 +135,7 @@ def draw_precisions(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     sides = [side for pair in pairs for side in (pair.base, pair.other)]
     say(frame, words, of_cells(frame, sides), key="peak-precision")
     dots = [
-        PeakPair(place=f"{group_of(pair.base.cell, names)} · {pair.base.cell.context:,}",
+        PeakPair(place=f"{label_size(names, pair.base.cell)} · {pair.base.cell.context:,}",
                  base=pair.base.peak_allocated_bytes or 0, other=pair.other.peak_allocated_bytes or 0)
         for pair in pairs[:MAX_BARS]
     ]  # fmt: skip

@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 
 from pages.figures.bytes import binary_axis
 from pages.figures.colors import FAINT, QUIET, color_of
-from pages.figures.frame import layout
+from pages.figures.frame import escape_text, layout
 from pages.figures.rows import beside, label_rows
 from pages.figures.tensors import fine
 from runner.formats import format_bytes, format_number, unit_for
@@ -153,5 +153,27 @@ def phase_peak_bars(bars: Sequence[PhasePeakBar], *, state: str) -> go.Figure:
             )  # fmt: skip
     figure.update_layout(**layout(height=120 + 34 * len(bars), state=f"phases-{state}"))
     figure.update_xaxes(title=f"Held ({unit})", rangemode="tozero", automargin=True)
+    figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False)
+    return figure
+
+
+def saved_bars(kept: Sequence[tuple[str, int]], *, rest: int) -> go.Figure:
+    """`kept` are (who, bytes); `rest` is what all others keep together (0: nothing)."""
+    rows = [*kept, *([("all others", rest)] if rest else [])]
+    factor, unit = unit_for([size for _, size in rows])
+    figure = go.Figure()
+    figure.add_bar(
+        orientation="h",
+        y=[escape_text(name) for name, _ in rows],
+        x=[size / factor for _, size in rows],
+        text=[format_bytes(size) for _, size in rows],
+        textposition="outside",
+        cliponaxis=False,
+        marker={"color": [color_of("activation")] * len(kept) + [QUIET]},
+        hovertemplate="%{y}: %{text}<extra></extra>",
+    )
+    figure.update_layout(**layout(height=90 + 34 * len(rows), state="kept", legend=False))
+    figure.update_xaxes(title=f"Kept by one block ({unit})", rangemode="tozero")
+    figure.update_xaxes(range=[0, max(size for _, size in rows) / factor * 1.3])
     figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False)
     return figure

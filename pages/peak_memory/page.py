@@ -4,7 +4,7 @@ from typing import get_args
 
 import streamlit as st
 
-from pages.peak_memory.answers import Names, answer, shape_of
+from pages.peak_memory.answers import Names, answer
 from pages.peak_memory.cards import draw_contexts, draw_parts, draw_precisions, draw_predicted
 from pages.peak_memory.phases import draw_phases
 from pages.peak_memory.saved import draw_checkpointing, draw_saved
@@ -18,6 +18,7 @@ from pages.ui.trust import draw_trust
 from runner.results import Peak
 from runner.schema import Mode
 from runner.store.queries.memory import peaks
+from runner.store.queries.selection import Shape
 
 
 def page(frame: Frame) -> None:
@@ -31,7 +32,7 @@ def page(frame: Frame) -> None:
         )  # fmt: skip
         draw_model_frontiers(frame)
         return
-    names = size_names(tuple(sorted({shape_of(cell.cell) for cell in held})))
+    names = size_names(tuple(sorted({Shape.of(cell.cell) for cell in held})))
     cells = [cell for cell in held if _passes(frame, cell)]
     if not cells:
         no_rows("No memory cell matches these filters.", "Clear some of them, or measure what is missing.")
@@ -56,7 +57,7 @@ def _passes(frame: Frame, cell: Peak) -> bool:
     """Whether a cell passes the sidebar's sizes, contexts and precisions; the mode is chosen on the page."""
     wanted = frame.selection
     return (
-        (not wanted.shapes or shape_of(cell.cell) in wanted.shapes)
+        (not wanted.shapes or Shape.of(cell.cell) in wanted.shapes)
         and (not wanted.contexts or cell.cell.context in wanted.contexts)
         and (not wanted.precisions or cell.cell.precision in wanted.precisions)
     )

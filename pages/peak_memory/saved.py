@@ -9,8 +9,8 @@ import streamlit as st
 
 from pages.peak_memory.answers import Names, checkpoint_words, describe_saved, operation_label, place_of
 from pages.peak_memory.cards import bar_of, table_of
+from pages.peak_memory.figures import saved_bars
 from pages.peak_memory.part_figures import part_bars
-from pages.peak_memory.saved_figures import saved_bars
 from pages.peak_memory.tensors import choose_cell, draw_block_tensors
 from pages.ui.card import Card, draw
 from pages.ui.evidence import of_cells, of_details, say

@@ -6,13 +6,12 @@ answer(frame, cells, limits)
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pages.roofline.figures import rate
 from pages.roofline.limits import DeviceLimits
 from pages.ui.answers import share
 from pages.ui.frame import Frame
 from runner.analysis.costs.steps import step_flops
 from runner.analysis.roofline import intensity, least_ms, utilization
-from runner.formats import format_number
+from runner.formats import format_number, format_quantity
 from runner.results import Measured
 from runner.schema import StepCell
 
@@ -25,7 +24,7 @@ def answer(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> str
     cell, step_ms = longest.cell, longest.times["step"].median_ms
     reached = step_flops(cell) / step_ms * 1e3
     words = f"The longest step here, **{name_of(frame, cell)}**, takes {format_number(step_ms)} ms and multiplies at "
-    words += f"**{rate(reached)}**"
+    words += f"**{format_quantity(reached, 'FLOP/s')}**"
     parts = []
     for roof, whose in (
         (limits.measured(cell.precision), "that this machine was measured to do at most"),
@@ -33,7 +32,7 @@ def answer(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> str
     ):
         if roof:
             used = utilization(cell, step_ms=step_ms, peak_flops_per_s=roof.flops_per_s)
-            parts.append(f"**{share(used.hfu)}** of the {rate(roof.flops_per_s)} {whose}")
+            parts.append(f"**{share(used.hfu)}** of the {format_quantity(roof.flops_per_s, 'FLOP/s')} {whose}")
     best = limits.roof(cell.precision)
     if best is None:
         return f"{words}. What this machine can do at most in {cell.precision} is not known."

@@ -12,7 +12,7 @@ import streamlit as st
 from pages.figures.frame import WORDS, interval
 from pages.figures.speedups import SpeedupDot
 from pages.roofline.answers import change_name
-from pages.roofline.change_figures import counterfactual_dots
+from pages.roofline.figures import counterfactual_dots
 from pages.ui.card import Card, draw
 from pages.ui.chosen import rows_of, select_one
 from pages.ui.evidence import of_cells, say

@@ -12,9 +12,11 @@ from typing import Literal
 
 import plotly.graph_objects as go
 
-from pages.figures.colors import QUIET, color_of
+from pages.figures.colors import FAINT, QUIET, color_of
 from pages.figures.frame import layout
-from runner.formats import format_number
+from pages.figures.rows import beside, chart_pixels, row_pixels, wrap_label
+from pages.figures.speedups import SpeedupDot, speedup_dots
+from runner.formats import format_number, format_quantity
 
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _SYMBOLS = {"step": "circle", "kernel": "diamond-open"}
@@ -79,12 +81,6 @@ def roofline(roofs: Sequence[RoofLine], points: Sequence[RoofPoint], *, state: s
     return figure
 
 
-def rate(value: float, unit: str = "FLOP/s") -> str:
-    """A rate with an SI prefix: `745 TFLOP/s`."""
-    factor, prefix = next(((factor, prefix) for factor, prefix in _PREFIXES if value >= factor * 0.9995), (1.0, ""))
-    return f"{format_number(value / factor)} {prefix}{unit}".rstrip()
-
-
 def _tick(value: float) -> str:
     factor, prefix = next((pair for pair in _PREFIXES if value >= pair[0]), (1.0, ""))
     return f"{value / factor:g} {prefix}"
@@ -106,8 +102,8 @@ def _roof(figure: go.Figure, roof: RoofLine, *, low: float, high: float) -> None
         y=[min(roof.flops_per_s, place * roof.bytes_per_s) for place in places], showlegend=False,
         line={"color": color_of(roof.entity), "width": 2 if roof.source == "measured" else 1.3,
               "dash": "solid" if roof.source == "measured" else "dash"},
-        hovertemplate=f"{roof.entity}, {roof.source}: {rate(roof.flops_per_s)}, {rate(roof.bytes_per_s, 'B/s')}"
-        f"<br>ridge at {format_number(ridge)} FLOP/byte<extra></extra>",
+        hovertemplate=f"{roof.entity}, {roof.source}: {format_quantity(roof.flops_per_s, 'FLOP/s')}, "
+        f"{format_quantity(roof.bytes_per_s, 'B/s')}<br>ridge at {format_number(ridge)} FLOP/byte<extra></extra>",
     )  # fmt: skip
 
 
@@ -142,7 +138,7 @@ def _label_roofs(figure: go.Figure, roofs: Sequence[RoofLine]) -> None:
 
 def _of(rates: Sequence[float]) -> tuple[str, str]:
     """`769 of 990` and `TFLOP/s`; a unit of its own for each where they differ."""
-    said = [rate(value) for value in rates]
+    said = [format_quantity(value, "FLOP/s") for value in rates]
     units = {words.split()[1] for words in said}
     return (
         (" of ".join([words.split()[0] for words in said]), units.pop()) if len(units) == 1 else (" of ".join(said), "")
@@ -152,3 +148,19 @@ def _of(rates: Sequence[float]) -> tuple[str, str]:
 def _rates(roofs: Sequence[RoofLine], entity: str) -> list[float]:
     """The rate measured of a precision, and the one that was promised."""
     return [roof.flops_per_s for roof in roofs if roof.entity == entity]
+
+
+def counterfactual_dots(rows: Sequence[SpeedupDot], *, singles: int) -> go.Figure:
+    """One line a change, in the order given; the first `singles` change one thing."""
+    figure = speedup_dots(rows, variant="the changed step")
+    beside(figure, {at: f"{format_number(row.ratio)}×" for at, row in enumerate(rows) if not row.failure})
+    row = row_pixels([wrap_label(row.place) for row in rows], least=30)
+    figure.update_layout(height=chart_pixels(len(rows), row=row))
+    if 0 < singles < len(rows):
+        figure.add_hline(y=singles - 0.5, line={"color": FAINT, "width": 1, "dash": "dot"})
+    figure.update_layout(showlegend=False, margin_t=16)
+    # The column of numbers takes the room that a phone has for ticks halfway.
+    axis = figure.layout.xaxis
+    every = 2 if len(axis.tickvals) > 3 else 1
+    figure.update_xaxes(title="Speedup (×, log)", tickvals=axis.tickvals[::every], ticktext=axis.ticktext[::every])
+    return figure

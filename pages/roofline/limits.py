@@ -10,7 +10,6 @@ from typing import Any, get_args
 
 import streamlit as st
 
-from pages.roofline.figures import rate
 from pages.ui.chosen import rows_of
 from pages.ui.evidence import of_ceilings, say
 from pages.ui.frame import Frame
@@ -19,7 +18,7 @@ from pages.ui.states import suggest
 from runner.analysis.costs import hardware
 from runner.analysis.costs.activations import Device
 from runner.analysis.roofline import CeilingChange, Roof, changes, measured_roof, promised_roof
-from runner.formats import format_bytes
+from runner.formats import format_bytes, format_quantity
 from runner.schema import TABLES, CeilingRow
 from runner.store.queries.roofline import ceilings, machine
 from runner.store.queries.selection import Selection
@@ -108,7 +107,7 @@ def ceiling_table(limits: DeviceLimits) -> list[dict[str, Any]]:
                 columns.column("name").label: name,
                 "Sweep's start": _in_words(at.get("start")),
                 "Sweep's end": _in_words(at.get("end")),
-                "Datasheet": rate(promised, _unit(some)) if promised else None,
+                "Datasheet": format_quantity(promised, _unit(some)) if promised else None,
                 "Of the datasheet": f"{best / promised:.0%}" if promised else None,
                 columns.column("size").label: _at_size(some),
             }
@@ -128,7 +127,7 @@ def _in_words(row: CeilingRow | None) -> str | None:
     if row is None:
         return None
     doubt = "" if row.interval_share is None else f" ±{row.interval_share / 2:.1%}"
-    return rate(_value(row), _unit(row)) + doubt
+    return format_quantity(_value(row), _unit(row)) + doubt
 
 
 def _promised(limits: DeviceLimits, row: CeilingRow) -> float | None:

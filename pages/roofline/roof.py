@@ -9,7 +9,7 @@ from typing import Any
 
 from pages.figures.frame import escape_text
 from pages.roofline.answers import answer, name_of
-from pages.roofline.figures import RoofLine, RoofPoint, rate, roofline
+from pages.roofline.figures import RoofLine, RoofPoint, roofline
 from pages.roofline.limits import DeviceLimits
 from pages.ui.card import Card, draw
 from pages.ui.frame import Frame
@@ -17,7 +17,7 @@ from pages.ui.marks import key_columns
 from pages.ui.pin import pin
 from runner.analysis.costs.steps import step_flops
 from runner.analysis.roofline import intensity, least_ms
-from runner.formats import format_number
+from runner.formats import format_number, format_quantity
 from runner.results import Measured, Profiled
 from runner.schema import KernelRow
 
@@ -55,12 +55,12 @@ def _steps(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> lis
         reached, per_byte = step_flops(asked) / step_ms * 1e3, intensity(asked, device=limits.device)
         roof = limits.roof(asked.precision)
         under = f"{reached / roof.attainable(per_byte):.0%} of its roof" if roof else ""
-        words = f"<b>{name_of(frame, asked)}</b><br>{rate(reached)} at {format_number(per_byte)} FLOP/byte"
+        at = f"{format_quantity(reached, 'FLOP/s')} at {format_number(per_byte)} FLOP/byte"
         points.append(
             RoofPoint(
                 kind="step",
                 entity=asked.precision,
-                words=f"{words}<br>{under}",
+                words=f"<b>{name_of(frame, asked)}</b><br>{at}<br>{under}",
                 operations_per_byte=per_byte,
                 flops_per_s=reached,
                 cell_id=str(cell.cell_id),
@@ -93,9 +93,8 @@ def _kernels(profiles: Sequence[Profiled]) -> list[RoofPoint]:
 
 def _kernel_words(kernel: KernelRow, flops: int) -> str:
     where = escape_text(f"{kernel.kernel_class}, {kernel.phase} {kernel.scope}")
-    times = (
-        f"{format_number(kernel.device_ms)} ms a step in {kernel.calls:g} calls, {rate(flops / kernel.device_ms * 1e3)}"
-    )
+    rate = format_quantity(flops / kernel.device_ms * 1e3, "FLOP/s")
+    times = f"{format_number(kernel.device_ms)} ms a step in {kernel.calls:g} calls, {rate}"
     return f"<b>{escape_text(kernel.kernel[:60])}</b><br>{where}<br>{times}"
 
 

@@ -4,22 +4,22 @@ draw_shares(frame, profiles, limits)
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import get_args
 
 import streamlit as st
 
 from pages.roofline.answers import place_of
-from pages.roofline.bound_figures import BOUNDS, BoundBar, bound_bars
 from pages.roofline.limits import DeviceLimits
+from pages.roofline.share_figures import BOUNDS, BoundBar, bound_bars
 from pages.ui.card import Card, draw
 from pages.ui.chosen import rows_of
 from pages.ui.evidence import of_details, of_rows, say
-from pages.ui.frame import Frame
+from pages.ui.frame import Frame, step_of
 from pages.ui.marks import key_columns
 from pages.ui.states import suggest
 from runner.analysis.roofline import shares
 from runner.results import Profiled
-from runner.schema import Precision, ProfileCell, StepCell
+from runner.schema import Precision
 from runner.store.queries.roofline import load_profiles
 
 COMMAND = "python -m runner sweep --experiment kernels"
@@ -34,12 +34,6 @@ def profiles_of(frame: Frame) -> list[Profiled]:
     found = frame.ask(load_profiles, rows_of(frame))
     mode = frame.selection.mode
     return [one for one in found if mode in (None, one.row.mode) and frame.selection.holds(step_of(one.row))]
-
-
-def step_of(cell: ProfileCell) -> StepCell:
-    """The step that was profiled, as a cell of `steps`."""
-    asked: dict[str, Any] = {name: getattr(cell, name) for name in ProfileCell.names()}
-    return StepCell(**asked)
 
 
 def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: DeviceLimits) -> None:

@@ -10,7 +10,7 @@ import streamlit as st
 
 from pages.roofline.answers import place_of
 from pages.roofline.limits import DeviceLimits
-from pages.roofline.utilization_figures import UsedShare, utilization_dots
+from pages.roofline.share_figures import UsedShare, utilization_dots
 from pages.ui.card import Card, draw
 from pages.ui.evidence import of_cells
 from pages.ui.frame import Frame

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from statistics import geometric_mean
 
 from pages.figures.frame import relative_error
 from pages.torch_compile.figures import whole
@@ -27,7 +28,7 @@ def answer(frame: Frame, items: Sequence[CompileSpeedup]) -> str:
         name: [(item.step.ratio, item.step.low, item.step.high) for item in compiled if item.variant == name]
         for name in names
     }
-    best = max(names, key=lambda name: math.fsum(math.log(ratio) for ratio, _, _ in ratios[name]) / len(ratios[name]))
+    best = max(names, key=lambda name: geometric_mean(ratio for ratio, _, _ in ratios[name]))
     times, word = in_words(ratios[best])
     slower = sum((item.step.high or math.inf) < 1 for item in compiled)
     most = max(compiled, key=lambda item: item.step.ratio)

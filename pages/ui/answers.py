@@ -6,6 +6,7 @@ st.markdown(step_answer(frame, cells))
 import math
 from collections import Counter
 from collections.abc import Sequence
+from statistics import geometric_mean, linear_regression
 
 from pages.figures.frame import WORDS, interval
 from pages.ui.frame import Frame
@@ -135,10 +136,4 @@ def trend_answer(found: Sequence[Speedup[Measured]]) -> str:
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
     """By least squares; at least two points must differ in x."""
-    mean_x, mean_y = (math.fsum(values) / len(points) for values in zip(*points, strict=True))
-    return sum((x - mean_x) * (y - mean_y) for x, y in points) / sum((x - mean_x) * (x - mean_x) for x, _ in points)
-
-
-def geometric_mean(ratios: Sequence[float]) -> float:
-    """The mean that treats 2× and ½× as opposites."""
-    return math.exp(sum(map(math.log, ratios)) / len(ratios))
+    return linear_regression(*zip(*points, strict=True)).slope

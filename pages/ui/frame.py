@@ -17,7 +17,7 @@ import streamlit as st
 
 from runner.analysis.compare.pairs import unusual
 from runner.results import Measured
-from runner.schema import TABLES, StepCell
+from runner.schema import MemoryCell, ProfileCell, StepCell, table_of
 from runner.schema.sizes import shape_name
 from runner.store.queries.overview import Contents
 from runner.store.queries.selection import Selection, Shape
@@ -79,12 +79,7 @@ class Frame:
     def size_of(self, cell: StepCell) -> str:
         """The name of the cell's size, with whatever else about it is not the default, also of how it was measured:
         `small · attention sdpa`, `small · warm-up 0 steps`."""
-        columns = [TABLES["steps"].column(name) for name in TABLES["steps"].question if name not in _SAID]
-        defaults = {name: StepCell.__dataclass_fields__[name].default for name in TABLES["steps"].question}
-        rest = [
-            f"{c.label.lower()} {getattr(cell, c.name)}" for c in columns if getattr(cell, c.name) != defaults[c.name]
-        ]
-        return " · ".join(part for part in (self.sizes[Shape.of(cell)], *rest, unusual(cell)) if part)
+        return label_size(self.sizes, cell)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +103,25 @@ def cached(path: Path, state: str, query: Callable[..., T], *arguments: Any) -> 
 @st.cache_resource(max_entries=128, show_spinner=False)
 def _answer(name: str, path: str, state: str, arguments: tuple[Any, ...], *, _query: Callable[..., Any]) -> Any:
     return _query(Path(path), *arguments)
+
+
+def label_size(names: Mapping[Shape, str], cell: StepCell | MemoryCell) -> str:
+    """Returns the name of the cell's size with whatever else about it is not the default, also of how it was measured:
+    `small · attention sdpa`, `small · warm-up 0 steps`."""
+    table = table_of(cell)
+    columns = [table.column(name) for name in table.question if name not in _SAID]
+    rest = [
+        f"{column.label.lower()} {value}"
+        for column in columns
+        if (value := getattr(cell, column.name)) != type(cell).__dataclass_fields__[column.name].default
+    ]
+    return " · ".join(part for part in (names[Shape.of(cell)], *rest, unusual(cell)) if part)
+
+
+def step_of(cell: ProfileCell) -> StepCell:
+    """Returns the step that was profiled, as a cell of `steps`."""
+    asked: dict[str, Any] = {name: getattr(cell, name) for name in ProfileCell.names()}
+    return StepCell(**asked)
 
 
 @lru_cache

@@ -58,6 +58,19 @@ def link(frame: Frame, anchor: str) -> str:
     return start + end
 
 
+def draw_page_link(frame: Frame) -> None:
+    """A button that opens the link, with a way to copy it."""
+    with st.sidebar:
+        shown = st.popover("Copy link", icon=":material/link:", key="_page-link", on_change="rerun", width="stretch")
+        if shown.open:
+            with shown:
+                st.caption(
+                    "Shows a teammate this page as it is now: every filter and choice written out. When the file has "
+                    "changed by then, it also says what changed."
+                )
+                st.code(link(frame, ""), language=None, wrap_lines=True)
+
+
 def _encoded(parameters: dict[str, list[str]]) -> str:
     """As a query, the filters first; what is chosen empty is there too, as `precision=`."""
     names = sorted(parameters, key=lambda name: (name in THEN, name not in FILTERS, name))

@@ -13,7 +13,7 @@ from pages.kernels import busy_figures
 from pages.kernels import figures as kernels
 from pages.peak_memory import part_figures
 from pages.roofline import figures as roofline
-from pages.roofline import utilization_figures
+from pages.roofline import share_figures
 
 #: A card of a page of 390 pixels leaves this much for a chart.
 PHONE = 330
@@ -83,8 +83,8 @@ def test_values_at_the_end_of_bars_have_a_margin_of_their_own() -> None:
     assert text.strip() == "1,230 ms"
     assert figure.layout.margin.r >= 7 * len(text.strip())
     assert figure.layout.xaxis.range[1] == pytest.approx(1234.5 * 1.02)
-    used = utilization_figures.UsedShare(place="small", entity="bf16", cell_id="c", measured=0.5, promised=0.4)
-    assert utilization_figures.utilization_dots([used]).layout.xaxis.range[1] == pytest.approx(0.52)
+    used = share_figures.UsedShare(place="small", entity="bf16", cell_id="c", measured=0.5, promised=0.4)
+    assert share_figures.utilization_dots([used]).layout.xaxis.range[1] == pytest.approx(0.52)
 
 
 def test_names_of_kernels_stand_above_their_bars() -> None:

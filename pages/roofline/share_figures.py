@@ -1,16 +1,67 @@
-"""What part of the peak is made use of: a line a step, from the datasheet's share to the measured one's.
+"""What binds a step: its time as shares bound by multiplying, by memory, by launching, and unknown; a bar a step.
 
-figure = utilization_dots([UsedShare(place="small · 512<br>bf16", entity="bf16", measured=0.41, promised=0.31, …)])
+figure = bound_bars([BoundBar(place="small · 512 tok<br>bf16", shares={"compute": 0.4, …})])
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from pages.figures.colors import FAINT, FAINTER, color_of
+from pages.figures.colors import BLUE, FAINT, FAINTER, GREEN, ORANGE, QUIET, color_of
 from pages.figures.frame import layout
-from pages.figures.rows import beside, chart_pixels, under_headings, wrap_label
+from pages.figures.ink import ink_on
+from pages.figures.rows import BAR, STACKED, beside, chart_pixels, under_headings, wrap_label
+
+#: Words and color of each share, in the order of drawing.
+BOUNDS: Mapping[str, tuple[str, str]] = {
+    "compute": ("bound by multiplying", BLUE),
+    "memory": ("bound by memory", GREEN),
+    "launch": ("device waits for the host", ORANGE),
+    "unknown": ("unknown", QUIET),
+}
+#: Shares below this have no room for their number.
+_ROOM = 0.06
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundBar:
+    """One step; `place` is written beside its bar, and `shares` add up to 1."""
+
+    place: str
+    cell_id: str
+    shares: Mapping[str, float]
+
+
+def bound_bars(bars: Sequence[BoundBar]) -> go.Figure:
+    """The chart; rows of one size and context stand under its name, and shares that no step has are left out of the
+    legend."""
+    places = [bar.place.partition("<br>") for bar in bars]
+    rows = under_headings([group for group, _, _ in places], [wrap_label(rest) for _, _, rest in places])
+    figure = go.Figure()
+    for bound, (words, color) in BOUNDS.items():
+        chosen = [(at, bar) for at, bar in zip(rows.at, bars, strict=True) if bar.shares.get(bound)]
+        if not chosen:
+            continue
+        values = [bar.shares[bound] for _, bar in chosen]
+        is_known = bound != "unknown"
+        figure.add_bar(
+            name=words, orientation="h", x=values, y=[at for at, _ in chosen], width=BAR,
+            marker={"color": color, "line": {"width": 0},
+                    "pattern": {"shape": "" if is_known else "/", "size": 6, "solidity": 0.25}},
+            text=[f"{value:.0%}" if value >= _ROOM and is_known else "" for value in values],
+            textfont={"color": ink_on(color)} if is_known else None,
+            textposition="inside", insidetextanchor="middle", textangle=0,
+            customdata=[[bar.cell_id, f"<b>{bar.place}</b><br>{words}: {bar.shares[bound]:.1%}"] for _, bar in chosen],
+            hovertemplate="%{customdata[1]}<extra></extra>",
+        )  # fmt: skip
+    height = chart_pixels(rows.count, row=29, entries=len(figure.data), squeezed=28)
+    figure.update_layout(**layout(height=height, state="bounds"), **STACKED, margin_r=18)
+    figure.update_xaxes(
+        title="Share of the step", range=[0, 1], tickformat=".0%", tickangle=0, tickvals=[0, 0.25, 0.5, 0.75, 1]
+    )
+    rows.draw(figure)
+    return figure
 
 
 @dataclass(frozen=True, kw_only=True)
