@@ -21,7 +21,7 @@ from runner.store.database import default_path
 from runner.store.queries.overview import contents
 from runner.visible import visible
 
-Asked = dict[str, list[str]]
+Parameters = dict[str, list[str]]
 _OPTIONS = {"db": "FILE", "out": "DIR", "address": "URL"}
 _HELP = """\
 Writes pages as HTML files that open without a server and ask for nothing from outside: to mail, to archive, to attach
@@ -37,7 +37,7 @@ the commands that measure the rows again, and the edition of the data.
 
 
 def main(words: Sequence[str]) -> int:
-    """The exit code; every expected failure is one line on stderr."""
+    """Exports the pages that `words` name, and returns the exit code. An expected failure is one line on stderr."""
     try:
         _export(words)
     except StepscopeError as error:
@@ -62,7 +62,7 @@ def _export(words: Sequence[str]) -> None:
 
 
 def _folder(name: str) -> Path:
-    """The folder for the files. Raises UsageError where something else is in its place."""
+    """Returns the folder for the files. Raises UsageError where something else is in its place."""
     folder = Path(name)
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not there.is_dir():
@@ -71,7 +71,7 @@ def _folder(name: str) -> Path:
 
 
 def _write(folder: Path, written: Mapping[str, str]) -> None:
-    """One file a page. Raises UsageError where the folder takes none."""
+    """Writes one file a page. Raises UsageError where the folder takes none."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for address, html in written.items():
@@ -84,10 +84,11 @@ def _write(folder: Path, written: Mapping[str, str]) -> None:
         ) from None
 
 
-def _filters(words: Sequence[str]) -> tuple[list[str], Asked]:
-    """What argparse knows, and the parameters of the URL: `--context 128 --context 512` or `--context=128`."""
+def _filters(words: Sequence[str]) -> tuple[list[str], Parameters]:
+    """Returns the words for argparse, and the parameters of the URL: `--context 128 --context 512` or
+    `--context=128`."""
     rest: list[str] = []
-    asked: Asked = {}
+    asked: Parameters = {}
     left = iter(words)
     for word in left:
         name, equals, value = word.removeprefix("--").partition("=")
@@ -122,9 +123,9 @@ def _parser() -> ArgumentParser:
     return parser
 
 
-def _targets(given: Namespace, asked: Asked, known: list[str]) -> Mapping[str, Asked]:
-    """The pages to write, each with its parameters."""
-    found: dict[str, Asked] = dict.fromkeys(known, asked) if given.all else {}
+def _targets(given: Namespace, asked: Parameters, known: list[str]) -> Mapping[str, Parameters]:
+    """Returns the pages to write, each with its parameters."""
+    found: dict[str, Parameters] = dict.fromkeys(known, asked) if given.all else {}
     for word in given.pages:
         parts = urlsplit(word)
         is_link = bool(parts.scheme or parts.query)

@@ -1,4 +1,4 @@
-"""The pages there are, in the order in which a reader finds them."""
+"""The pages there are, in the order of the navigation."""
 
 from pages.attention import page as attention
 from pages.compare import page as compare

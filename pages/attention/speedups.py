@@ -17,10 +17,10 @@ from pages.attention.answers import place_of, ways
 from pages.attention.scaling import key_columns
 from pages.figures.frame import WORDS
 from pages.figures.speedups import SpeedupDot, speedup_dots
-from pages.ui.answers import caveat, in_words, spread
+from pages.ui.answers import caveat, describe_ratio, describe_spread
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen, rows_of
-from pages.ui.comparison import MAX_PLACES
+from pages.ui.comparison import keep_places
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
@@ -73,9 +73,7 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
     known = [*cells, *sides, *(cell for cell, _ in left_out)]
     order = [place_of(cell.cell) for cell in sorted(known, key=lambda cell: (cell.cell.d_head, cell.cell.seq_len))]
     dots.sort(key=lambda dot: order.index(dot.place))
-    shown = set(list(dict.fromkeys(dot.place for dot in dots))[:MAX_PLACES])
-    asked = [side.cell for side in sides]
-    if shown:
+    if dots:
         draw(
             frame,
             Card(
@@ -85,9 +83,9 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
                 "rounds and samples; one that crosses 1× may be chance. Click a dot to see the cell's samples.",
                 alt=f"Speedups as dots on a log axis. {words}",
                 rows=[_row(found) for found in pairs],
-                cells=asked,
+                cells=[side.cell for side in sides],
             ),
-            lambda: speedup_dots([dot for dot in dots if dot.place in shown], variant=variant),
+            lambda: speedup_dots(keep_places(dots), variant=variant),
             on_click=pin,
         )
     if left_out:
@@ -145,8 +143,8 @@ def _answer(
         if reason:
             return f"No cell here can be compared as {baseline} and as {variant}{reason}."
         return f"No cell here was measured both as {baseline} and as {variant}."
-    times, word = in_words(found)
-    start = f"**{variant}** is **{times}× {word}** than {baseline}, forward and backward {spread(found)}"
+    times, word = describe_ratio(found)
+    start = f"**{variant}** is **{times}× {word}** than {baseline}, forward and backward {describe_spread(found)}"
     said = caveat([(pair.base.cell, pair.other.cell) for pair in whole])
     rest = f" {said}" if said else ""
     if len(found) == 1:

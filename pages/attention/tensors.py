@@ -13,7 +13,7 @@ from pages.ui.card import Card
 from pages.ui.chosen import select_one
 from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame
-from pages.ui.tensors import draw_tensors, tensor_rows, tensor_words
+from pages.ui.tensors import describe_tensors, draw_tensors, tensor_rows
 from runner.analysis.compare.speedups import way_of
 from runner.analysis.costs import attention as accounting
 from runner.analysis.costs.tensors import beside
@@ -45,7 +45,7 @@ def draw_attention_tensors(frame: Frame, cells: Sequence[Attended]) -> None:
         Card(
             key="attention-tensors",
             title=f"Kept for backward: {_label(cell)}",
-            answer=tensor_words(found),
+            answer=describe_tensors(found),
             evidence=[of_details(frame, "saved tensors", [cell.cell_id])],
             note="B batch, S sequence length, d head width. What is not kept counts in the totals above alone.",
             rows=tensor_rows(found),

@@ -6,9 +6,6 @@
 
 from runner.schema import TABLES
 
-#: Letters of a name; the rest is cut off.
-_LONGEST = 80
-
 #: What the names of columns end with, and the unit that this says; the longer ending counts.
 _ENDINGS = {
     "_flops_per_s": "FLOP/s",
@@ -30,6 +27,6 @@ def format_heading(name: str) -> str:
     return f"{cut(name)} ({unit})" if unit else cut(name)
 
 
-def cut(text: str) -> str:
-    """The text, or its beginning where it is long."""
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+def cut(text: str, *, longest: int = 80) -> str:
+    """Returns the text, or its beginning and an ellipsis where it has more letters than `longest`."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"

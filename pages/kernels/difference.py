@@ -12,6 +12,7 @@ from uuid import UUID
 import streamlit as st
 
 from pages.figures.frame import label_of
+from pages.figures.headings import cut
 from pages.kernels.answers import by_class, name_trace, noun, per
 from pages.kernels.figures import CLASS_WORDS, short_names
 from pages.kernels.one import totals
@@ -153,7 +154,7 @@ def _distinct(side: Named, against: Named) -> str:
     """What tells a trace from the other, in few words."""
     cell, theirs = side[1].cell, against[1].cell
     if cell is None or theirs is None:
-        return side[0] if len(side[0]) <= 40 else f"{side[0][:39]}…"
+        return cut(side[0], longest=40)
     shape = [shape_of(cell)] if shape_of(cell) != shape_of(theirs) else []
     words = []
     for name in (name for name in KEY if name not in Shape.__dataclass_fields__):

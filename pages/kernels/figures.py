@@ -16,6 +16,7 @@ import plotly.graph_objects as go
 
 from pages.figures.colors import QUIET, color_of
 from pages.figures.frame import escape_text, layout
+from pages.figures.headings import cut
 from pages.figures.ink import ink_on
 from pages.figures.marks import color_failures, write_ends
 from pages.figures.rows import BAR, STACKED, Rows, chart_pixels, under_headings, wrap_label
@@ -193,7 +194,7 @@ def short_name(name: str) -> str:
         base = re.split("[<>,(]", arguments)[0].strip() or base
     made_for = dict.fromkeys(_PURPOSE.findall(arguments))
     text = " · ".join([base or name, *list(made_for)[:2]])
-    return text if len(text) <= _NAMES_LENGTH else f"{text[: _NAMES_LENGTH - 1]}…"
+    return cut(text, longest=_NAMES_LENGTH)
 
 
 def _broken(name: str) -> str:

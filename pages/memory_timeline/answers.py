@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import dropwhile
 from typing import Any
 
+from pages.ui.formats import format_count
 from pages.ui.markdown import literal, plain
 from runner.formats import format_bytes, format_number
 from runner.results import Alive, MemoryPart, Timeline
@@ -23,10 +24,6 @@ def in_ms(microseconds: float) -> str:
     return f"{microseconds / 1e3:,.2f} ms"
 
 
-def plural(allocations: int) -> str:
-    return "1 allocation" if allocations == 1 else f"{allocations:,} allocations"
-
-
 def facts(about: Timeline) -> str:
     """Machine, number of allocations, what was held before."""
     older = f"{format_bytes(about.baseline_bytes)} held before"
@@ -35,7 +32,7 @@ def facts(about: Timeline) -> str:
             f"{about.baseline_allocations:,} of them held before the recording ({format_bytes(about.baseline_bytes)})"
         )
     device = [f"device memory {format_bytes(about.device_bytes)}"] if about.device_bytes else []
-    return " · ".join([literal(about.machine), plural(about.allocations), older, *device])
+    return " · ".join([literal(about.machine), format_count(about.allocations, "allocation"), older, *device])
 
 
 def totals(about: Timeline) -> str | None:

@@ -12,10 +12,11 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from pages.memory_timeline.answers import alive_rows, alt, answer, facts, in_ms, phase_at, plural, totals
+from pages.memory_timeline.answers import alive_rows, alt, answer, facts, in_ms, phase_at, totals
 from pages.memory_timeline.component import Drawing, picture_button, timeline
 from pages.ui.downloads import downloads
 from pages.ui.evidence import of_moment, say
+from pages.ui.formats import format_count
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
 from pages.ui.permalink import link
@@ -138,7 +139,8 @@ def _held(frame: Frame, about: Timeline, *, side: str, at_us: int, total_bytes: 
     count = sum(part.allocations for part in parts)
     if not count:
         return
-    label = f"Held since before the recording: {plural(count)}, {format_bytes(sum(part.held_bytes for part in parts))}"
+    size = format_bytes(sum(part.held_bytes for part in parts))
+    label = f"Held since before the recording: {format_count(count, 'allocation')}, {size}"
     opened = st.expander(label, key=f"_held-{side}", on_change="rerun")
     if opened.open:
         with opened:

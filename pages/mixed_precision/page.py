@@ -8,7 +8,8 @@ from pages.mixed_precision.prices import price
 from pages.ui import marks
 from pages.ui.answers import speedup_answer, trend_answer
 from pages.ui.card import Card, draw
-from pages.ui.comparison import choose_variant, comparison, draw_dots, explain_unpaired, list_left_out, variants
+from pages.ui.chosen import chosen
+from pages.ui.comparison import comparison, draw_dots, explain_unpaired, list_left_out, variants
 from pages.ui.evidence import of_pairs, say
 from pages.ui.frame import Answer, Frame, Page
 from pages.ui.samples import draw_samples
@@ -30,7 +31,7 @@ def page(frame: Frame) -> None:
         draw_accuracy(frame)
         return
     lead = st.empty()
-    variant = choose_variant(names, key="against", label="Compared with fp32")
+    variant = chosen("against", "Compared with fp32", names)
     compared = comparison(frame, "precision", baseline=BASELINE, variant=variant)
     answer = speedup_answer(compared, baseline=BASELINE, variant=variant)
     cost, errors = price(frame, variant)

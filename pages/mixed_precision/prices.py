@@ -13,7 +13,7 @@ from pages.mixed_precision.figures import Price, price_dots
 from pages.ui.card import Card, draw
 from pages.ui.chosen import rows_of
 from pages.ui.comparison import comparison
-from pages.ui.evidence import Found, of_cells, of_rows, say
+from pages.ui.evidence import LoadEvidence, of_cells, of_rows, say
 from pages.ui.frame import Frame
 from pages.ui.marks import speedup_columns
 from runner.analysis.compare.speedups import Speedup
@@ -57,7 +57,7 @@ def _speedup(row: NumericsRow, found: Sequence[Speedup[Measured]]) -> Speedup[Me
     return next((one for one in same if one.phase == "step"), None)
 
 
-def price(frame: Frame, variant: str) -> tuple[str, Found | None]:
+def price(frame: Frame, variant: str) -> tuple[str, LoadEvidence | None]:
     """What `variant` costs in the largest model it was looked at in, with its row; empty if it was not."""
     rows = [
         one.row
@@ -104,7 +104,7 @@ def draw_price(frame: Frame, found: Sequence[Priced]) -> None:
     )
 
 
-def _of_priced(frame: Frame, found: Sequence[Priced]) -> tuple[Found | None, Found | None]:
+def _of_priced(frame: Frame, found: Sequence[Priced]) -> tuple[LoadEvidence | None, LoadEvidence | None]:
     """The rows of the passes, and those of the steps whose speedups stand beside them."""
     steps = [side for one in found if one.speedup for side in (one.speedup.base, one.speedup.other)]
     return of_rows(frame, [one.row for one in found]), of_cells(frame, steps)

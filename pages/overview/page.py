@@ -8,6 +8,7 @@ import streamlit as st
 from pages.ui.coverage import draw_coverage
 from pages.ui.evidence import is_open, of_runs, say
 from pages.ui.filters import run_name
+from pages.ui.formats import format_count
 from pages.ui.frame import Answer, Frame, Page
 from pages.ui.markdown import restrict
 from runner.errors import DatabaseDamaged
@@ -20,9 +21,10 @@ def page(frame: Frame) -> None:
     st.title("What is in this file?", anchor=False)
     runs, held = frame.contents.runs, frame.contents
     ok, failed, skipped = (sum(getattr(run, name) for run in runs) for name in ("ok", "failed", "skipped"))
+    where = f"{format_count(len(runs), 'run')} on {format_count(len(held.machines), 'machine')}"
     say(
         frame,
-        f"**{ok:,} measured cells** from {_count(len(runs), 'run')} on {_count(len(held.machines), 'machine')}"
+        f"**{ok:,} measured cells** from {where}"
         + (f"; {failed:,} ended without a result" if failed else "")
         + (f", {skipped:,} were skipped" if skipped else "")
         + ".",
@@ -32,10 +34,6 @@ def page(frame: Frame) -> None:
     draw_coverage(frame)
     st.header("Runs", anchor="runs")
     st.dataframe(_runs(frame), hide_index=True, key="runs-table")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def _runs(frame: Frame) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from pages.ui.chosen import select_one
 from pages.ui.evidence import of_cells, of_details
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal
-from pages.ui.tensors import draw_tensors, tensor_rows, tensor_words
+from pages.ui.tensors import describe_tensors, draw_tensors, tensor_rows
 from runner.analysis.costs.activations import block_tensors
 from runner.analysis.costs.steps import PeakBytes, predict_peak
 from runner.analysis.costs.tensors import beside
@@ -114,7 +114,7 @@ def draw_block_tensors(frame: Frame, cell: Peak, names: Names) -> None:
         Card(
             key="block-tensors",
             title=f"Tensor by tensor: {place_of(cell.cell, names)}",
-            answer=tensor_words(found),
+            answer=describe_tensors(found),
             evidence=[of_details(frame, "saved tensors", [cell.cell_id])],
             note=f"{letters}{again if cell.cell.checkpoint_blocks else ''}",
             rows=tensor_rows(found),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pages.roofline.limits import DeviceLimits
-from pages.ui.answers import share
+from pages.ui.answers import format_share
 from pages.ui.frame import Frame
 from runner.analysis.costs.steps import step_flops
 from runner.analysis.roofline import intensity, least_ms, utilization
@@ -32,7 +32,7 @@ def answer(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> str
     ):
         if roof:
             used = utilization(cell, step_ms=step_ms, peak_flops_per_s=roof.flops_per_s)
-            parts.append(f"**{share(used.hfu)}** of the {format_quantity(roof.flops_per_s, 'FLOP/s')} {whose}")
+            parts.append(f"**{format_share(used.hfu)}** of the {format_quantity(roof.flops_per_s, 'FLOP/s')} {whose}")
     best = limits.roof(cell.precision)
     if best is None:
         return f"{words}. What this machine can do at most in {cell.precision} is not known."
@@ -41,7 +41,7 @@ def answer(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> str
     bound = "multiplying" if per_byte >= best.ridge else "memory"
     return (
         f"{words}, {' and '.join(parts)}. That is multiplying alone. Its limit, with the bytes that it has to move and "
-        f"nothing else in the way, is {format_number(least)} ms: it reaches **{share(least / step_ms)} of that "
+        f"nothing else in the way, is {format_number(least)} ms: it reaches **{format_share(least / step_ms)} of that "
         f"limit**, which is to take {format_number(step_ms / least)}× as long. At {format_number(per_byte)} operations "
         "a byte, against the "
         f"{format_number(best.ridge)} of the ridge, the limit of the whole step is {bound}."

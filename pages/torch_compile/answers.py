@@ -7,7 +7,7 @@ from statistics import geometric_mean
 from pages.figures.frame import relative_error
 from pages.torch_compile.figures import whole
 from pages.torch_compile.speedups import CompileSpeedup
-from pages.ui.answers import caveat, in_words, spread
+from pages.ui.answers import caveat, describe_ratio, describe_spread
 from pages.ui.frame import Frame
 from runner.analysis.compare.break_even import PaidAfter
 from runner.formats import format_number
@@ -29,10 +29,10 @@ def answer(frame: Frame, items: Sequence[CompileSpeedup]) -> str:
         for name in names
     }
     best = max(names, key=lambda name: geometric_mean(ratio for ratio, _, _ in ratios[name]))
-    times, word = in_words(ratios[best])
+    times, word = describe_ratio(ratios[best])
     slower = sum((item.step.high or math.inf) < 1 for item in compiled)
     most = max(compiled, key=lambda item: item.step.ratio)
-    parts = [f"**{best}** makes the step **{times}× {word}** than eager {spread(ratios[best])}."]
+    parts = [f"**{best}** makes the step **{times}× {word}** than eager {describe_spread(ratios[best])}."]
     said = caveat([(item.step.base.cell, item.step.other.cell) for item in compiled if item.variant == best])
     parts += [said] if said else []
     if slower:

@@ -1,6 +1,7 @@
 """The cards of the page torch.compile: every way beside eager, what compiling costs, when it has paid for itself."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import streamlit as st
@@ -11,8 +12,8 @@ from pages.torch_compile.figures import CostDot, CumulatedLine, Unit, WayDot, co
 from pages.torch_compile.speedups import KINDS, CompileSpeedup, place
 from pages.ui.card import Card, draw
 from pages.ui.chosen import select_one
-from pages.ui.comparison import MAX_PLACES
-from pages.ui.evidence import Found, of_cells, say
+from pages.ui.comparison import keep_places, note_cut
+from pages.ui.evidence import LoadEvidence, of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.marks import failure_of, key_columns, place_of, speedup_columns
 from pages.ui.pin import pin
@@ -37,7 +38,6 @@ def draw_ways(
         for item in left_out
         if item.kind == "failed" and item.cell.status != "skipped"
     ]  # fmt: skip
-    shown = set(list(dict.fromkeys(dot.place for dot in dots))[:MAX_PLACES])
     draw(
         frame,
         Card(
@@ -45,12 +45,12 @@ def draw_ways(
             title="Every way of compiling beside eager",
             note="One line a cell, one dot a way; bars are 95% intervals, by bootstrap over rounds and samples. "
             "cuda-graphs is the eager step recorded and replayed, without a compiler. Click a dot to see the cell's "
-            f"samples.{_cut(len({dot.place for dot in dots}))}",
+            f"samples.{note_cut(len({dot.place for dot in dots}), 'cells')}",
             alt=f"Speedups of the whole step as dots on a log axis. {words}",
             rows=[_row(frame, item) for item in items],
             cells=_cells(items),
         ),
-        lambda: way_dots([dot for dot in dots if dot.place in shown]),
+        lambda: way_dots(keep_places(dots)),
         on_click=pin,
     )
 
@@ -139,7 +139,7 @@ def _crossing(frame: Frame, known: Sequence[CompileSpeedup]) -> None:
     )
 
 
-def evidence_of_speedups(frame: Frame, items: Sequence[CompileSpeedup]) -> Found | None:
+def evidence_of_speedups(frame: Frame, items: Sequence[CompileSpeedup]) -> LoadEvidence | None:
     """The rows of both sides of these pairs."""
     return of_cells(frame, [side for item in items for side in (item.step.base, item.step.other)])
 
@@ -147,13 +147,9 @@ def evidence_of_speedups(frame: Frame, items: Sequence[CompileSpeedup]) -> Found
 def _dots_card(
     frame: Frame, items: Sequence[CompileSpeedup], dots: Sequence[CostDot], card: Card, *, unit: Unit
 ) -> None:
-    places = list(dict.fromkeys(dot.place for dot in dots))
-    shown = set(places[:MAX_PLACES])
-    whole = Card(
-        key=card.key, title=card.title, note=card.note + _cut(len(places)), alt=card.alt,
-        rows=[_row(frame, item) for item in items], cells=_cells(items),
-    )  # fmt: skip
-    draw(frame, whole, lambda: cost_dots([dot for dot in dots if dot.place in shown], unit=unit))
+    note = card.note + note_cut(len({dot.place for dot in dots}), "cells")
+    card = replace(card, note=note, rows=[_row(frame, item) for item in items], cells=_cells(items))
+    draw(frame, card, lambda: cost_dots(keep_places(dots), unit=unit))
 
 
 def _failure(item: Unpaired[Measured]) -> str:
@@ -163,12 +159,6 @@ def _failure(item: Unpaired[Measured]) -> str:
 def _place(frame: Frame, item: CompileSpeedup) -> str:
     first, *rest = place(frame, item).split("<br>")
     return f"{first}<br>{' · '.join([*rest, item.variant])}"
-
-
-def _cut(places: int) -> str:
-    return (
-        f" The first {MAX_PLACES} of {places} cells are drawn: filter, or see the table." if places > MAX_PLACES else ""
-    )
 
 
 def _cells(items: Sequence[CompileSpeedup]) -> list[Any]:

@@ -6,7 +6,8 @@ from pages.torch_compile.answers import answer
 from pages.torch_compile.cards import draw_costs, draw_paid, draw_ways, evidence_of_speedups
 from pages.torch_compile.speedups import BASELINE, load_speedups, ways
 from pages.ui.answers import speedup_answer
-from pages.ui.comparison import choose_variant, comparison, draw_dots, explain_unpaired, list_left_out
+from pages.ui.chosen import chosen
+from pages.ui.comparison import comparison, draw_dots, explain_unpaired, list_left_out
 from pages.ui.evidence import of_pairs, say
 from pages.ui.frame import Answer, Frame, Page
 from pages.ui.samples import draw_samples
@@ -41,7 +42,7 @@ def _phases(frame: Frame, names: list[str]) -> None:
     lead = st.empty()
     # Those with pairs first: the first is what is compared unless the reader says otherwise.
     names = sorted(names, key=lambda name: not comparison(frame, "backend", baseline=BASELINE, variant=name).speedups)
-    variant = choose_variant(names, key="compiled", label="Compared with eager")
+    variant = chosen("compiled", "Compared with eager", names)
     compared = comparison(frame, "backend", baseline=BASELINE, variant=variant)
     said = [speedup_answer(compared, baseline=BASELINE, variant=variant, phase=p) for p in ("forward", "backward")]
     words = " ".join(dict.fromkeys(text for text in said if text))

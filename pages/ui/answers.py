@@ -1,4 +1,4 @@
-"""The sentence in which a page answers its question, worked out from the rows that it draws.
+"""Sentences that answer questions from the rows that a page draws, and the ratios in them.
 
 st.markdown(step_answer(frame, cells))
 """
@@ -21,7 +21,7 @@ Ratio = tuple[float, float | None, float | None]
 
 
 def ways(cells: Sequence[Measured]) -> dict[str, list[Measured]]:
-    """These cells by precision and backend: first those of which the page speaks that opens, the plain ones if any."""
+    """Returns the cells by precision and backend, the ones that the page opens with first: the plain ones, if any."""
     found: dict[str, list[Measured]] = {"fp32 · eager": []}
     for cell in cells:
         found.setdefault(f"{cell.cell.precision} · {cell.cell.backend}", []).append(cell)
@@ -29,7 +29,7 @@ def ways(cells: Sequence[Measured]) -> dict[str, list[Measured]]:
 
 
 def step_answer(frame: Frame, cells: Sequence[Measured]) -> str:
-    """Which phase the time of the largest measured cell goes to."""
+    """Says which phase takes the time of the largest measured cell."""
     done = [cell for cell in cells if cell.status == "ok" and "step" in cell.times]
     failed = sum(cell.status != "ok" for cell in cells)
     lost = f" No result from {failed} of {len(cells)} cells." if failed else ""
@@ -44,7 +44,9 @@ def step_answer(frame: Frame, cells: Sequence[Measured]) -> str:
         phase: time.median_ms for phase, time in largest.times.items() if phase not in ("step", "forward_backward")
     }
     whole = sum(parts.values())
-    shares = [f"{WORDS[phase]} {share(ms / whole)}" for phase, ms in sorted(parts.items(), key=lambda item: -item[1])]
+    shares = [
+        f"{WORDS[phase]} {format_share(ms / whole)}" for phase, ms in sorted(parts.items(), key=lambda item: -item[1])
+    ]
     cell = largest.cell
     name = f"{frame.size_of(cell)} at {cell.context:,} tokens, {cell.precision}, {cell.backend}"
     goes = f": {', '.join(shares)}" if len(shares) > 1 else ""
@@ -54,30 +56,30 @@ def step_answer(frame: Frame, cells: Sequence[Measured]) -> str:
     )
 
 
-def share(part: float) -> str:
-    """`63%`; what is not nothing is not called `0%`."""
+def format_share(part: float) -> str:
+    """Formats a format_share: `63%`; more than nothing is never `0%`."""
     return "under 1%" if 0 < part < 0.005 else f"{part:.0%}"
 
 
 def speedup_answer(compared: Speedups[Measured], *, baseline: str, variant: str, phase: Phase = "step") -> str:
-    """Over all pairs: the typical ratio, its spread, how many are certain, and how it goes with size."""
+    """Says over all pairs: the typical ratio, its describe_spread, how many are certain."""
     found = [speedup for speedup in compared.speedups if speedup.phase == phase]
     if not found:
         return "" if compared.speedups else without_pair(compared, baseline=baseline, variant=variant)
     pairs = [(speedup.ratio, speedup.low, speedup.high) for speedup in found]
-    times, word = in_words(pairs)
+    times, word = describe_ratio(pairs)
     start = f"**{variant}** makes the {WORDS[phase]} **{times}× {word}** than {baseline}"
     said = caveat([(speedup.base.cell, speedup.other.cell) for speedup in found])
     rest = f" {said}" if said else ""
     if len(pairs) == 1:
-        return f"{start} {spread(pairs)}.{rest}"
+        return f"{start} {describe_spread(pairs)}.{rest}"
     sure = sum((low or 0) > 1 for _, low, _ in pairs)
     slower = sum((high or math.inf) < 1 for _, _, high in pairs)
-    return f"{start} {spread(pairs)}; {_certainty(len(pairs), sure=sure, slower=slower)}.{rest}"
+    return f"{start} {describe_spread(pairs)}; {_count_certain(len(pairs), sure=sure, slower=slower)}.{rest}"
 
 
 def without_pair(compared: Speedups[Measured], *, baseline: str, variant: str, where: str = "here") -> str:
-    """Why two ways cannot be compared, by the most frequent reason of the strongest kind."""
+    """Says why two ways cannot be compared, by the most frequent reason of the strongest kind."""
     for kind in ("failed", "unlike"):
         reasons = Counter(item.reason for item in compared.left_out if item.kind == kind)
         if reasons:
@@ -88,7 +90,7 @@ def without_pair(compared: Speedups[Measured], *, baseline: str, variant: str, w
 
 
 def caveat(pairs: Sequence[tuple[Cell, Cell]]) -> str:
-    """What is unusual about how pairs were measured, and how many of them; empty where all were measured as usual."""
+    """Says what is unusual about how pairs were measured, and of how many; empty where nothing is."""
     said = Counter(words for base, other in pairs if (words := unusual(other) or unusual(base)))
     return " ".join(
         f"{words[0].upper()}{words[1:]}: {'all' if count == len(pairs) else f'{count} of'} {len(pairs)} pairs."
@@ -98,14 +100,14 @@ def caveat(pairs: Sequence[tuple[Cell, Cell]]) -> str:
     )
 
 
-def in_words(ratios: Sequence[Ratio]) -> tuple[str, str]:
-    """The typical ratio as a number above 1 and its word: `("2.10", "faster")`."""
+def describe_ratio(ratios: Sequence[Ratio]) -> tuple[str, str]:
+    """Returns the typical ratio as a number above 1, and its word: `("2.10", "faster")`."""
     typical = geometric_mean([ratio for ratio, _, _ in ratios])
     return (format_number(typical), "faster") if typical >= 1 else (format_number(1 / typical), "slower")
 
 
-def spread(ratios: Sequence[Ratio]) -> str:
-    """How far the pairs lie apart or, of a single one, how certain it is; in parentheses."""
+def describe_spread(ratios: Sequence[Ratio]) -> str:
+    """Says in parentheses how far the pairs lie apart or, of a single one, its interval."""
     if len(ratios) == 1:
         _, low, high = ratios[0]
         return f"(95% interval {interval(low, high, unit='×')}; one pair)"
@@ -113,15 +115,15 @@ def spread(ratios: Sequence[Ratio]) -> str:
     return f"(geometric mean of {len(ratios)} pairs, {format_number(least)}× to {format_number(most)}×)"
 
 
-def _certainty(pairs: int, *, sure: int, slower: int) -> str:
-    """How many pairs' intervals leave 1× on one side."""
+def _count_certain(pairs: int, *, sure: int, slower: int) -> str:
+    """Says how many pairs' intervals leave 1× on one side."""
     if sure == pairs:
         return "all are faster beyond doubt"
     return f"{sure} are faster beyond doubt, {slower} slower, {pairs - sure - slower} undecided"
 
 
 def trend_answer(found: Sequence[Speedup[Measured]]) -> str:
-    """How the ratio goes with the number of parameters, as least squares on log-log; empty below three sizes."""
+    """Says how the ratio changes with the number of parameters, by a log-log fit; empty below three sizes."""
     points = [
         (math.log10(s.base.parameters), math.log10(s.ratio)) for s in found if s.phase == "step" and s.base.parameters
     ]
@@ -135,5 +137,5 @@ def trend_answer(found: Sequence[Speedup[Measured]]) -> str:
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
-    """By least squares; at least two points must differ in x."""
+    """Returns the slope by least squares; at least two points must differ in x."""
     return linear_regression(*zip(*points, strict=True)).slope

@@ -3,7 +3,7 @@
     say(frame, step_answer(frame, shown), of_cells(frame, shown))
     lead = st.empty(); …; say(frame, words, of_cells(frame, shown), at=lead)
 
-Nothing is asked of the file before a reader opens it.
+No query runs before a reader opens the sentence.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,8 +34,8 @@ WHY = "How do we know?"
 CONSOLE = "sql"
 #: A query of more lines than these scrolls.
 _TALL = 10
-Found = Callable[[], Evidence]
-Drawn = Callable[[str], object]
+LoadEvidence = Callable[[], Evidence]
+Draw = Callable[[str], object]
 Among = Literal["own", "latest", "all"]
 
 
@@ -58,10 +58,15 @@ class _Itself:
 
 
 def say(
-    frame: Frame, words: str, *found: Found | None, at: Any = None, key: str = "answer", drawn_by: Drawn = st.markdown
+    frame: Frame,
+    words: str,
+    *found: LoadEvidence | None,
+    at: Any = None,
+    key: str = "answer",
+    drawn_by: Draw = st.markdown,
 ) -> None:
-    """The sentence with its evidence below it, in the place `at` if one was kept; nothing if there is nothing to say.
-    `key` names it on its page."""
+    """Writes the sentence with its evidence below it, into the place `at` if there is one; nothing for an empty
+    sentence. `key` names it on its page."""
     asked = [ask for ask in found if ask]
     if not words.strip():
         return
@@ -69,26 +74,28 @@ def say(
         drawn_by(restrict(frame.say(words)))
         if not asked:
             return
-        opened = st.expander(WHY, key=_box(key), type="compact", icon=":material/help:", on_change="rerun")
+        opened = st.expander(WHY, key=_expander_key(key), type="compact", icon=":material/help:", on_change="rerun")
         if opened.open:
             with opened:
                 for index, ask in enumerate(asked):
-                    _show(frame, ask(), key=f"{key}-{index}")
+                    _draw(frame, ask(), key=f"{key}-{index}")
 
 
 def is_open(key: str) -> bool:
-    """Whether a reader has opened the sentence of this name."""
-    return bool(st.session_state.get(_box(key)))
+    """Returns whether a reader has opened the sentence of this name."""
+    return bool(st.session_state.get(_expander_key(key)))
 
 
-def _box(key: str) -> str:
+def _expander_key(key: str) -> str:
     return f"_why-{key}"
 
 
-def of_cells(frame: Frame, cells: Sequence[CellRow], *, among: Among = "own", run: UUID | None = None) -> Found | None:
-    """The rows of these cells, all of one table; None of no cells, and imported traces are none. They are among those
-    of the sidebar's machine and run, of `run` instead where it is given, the latest of any machine, or all that were
-    ever measured."""
+def of_cells(
+    frame: Frame, cells: Sequence[CellRow], *, among: Among = "own", run: UUID | None = None
+) -> LoadEvidence | None:
+    """Returns what loads the rows of these cells, all of one table; None without cells, and imported traces are none.
+    The rows count among those of the sidebar's machine and run, of `run` where it is given, of the latest run of any
+    machine, or among all."""
     cells = [cell for cell in cells if cell.cell is not None]
     if not cells:
         return None
@@ -98,53 +105,53 @@ def of_cells(frame: Frame, cells: Sequence[CellRow], *, among: Among = "own", ru
     return partial(frame.ask, evidence.of_cells, scope, tuple(dict.fromkeys(cell.cell_id for cell in cells)))
 
 
-def of_rows(frame: Frame, rows: Sequence[Row]) -> Found | None:
-    """The same of rows that are cells themselves, among those of the sidebar's machine and run."""
+def of_rows(frame: Frame, rows: Sequence[Row]) -> LoadEvidence | None:
+    """Returns the same for rows that are cells themselves, among those of the sidebar's machine and run."""
     return of_cells(frame, [_Itself(cell_id=row.cell_id, cell=row) for row in rows])
 
 
-def of_details(frame: Frame, kind: Kind, cells: Sequence[UUID]) -> Found | None:
-    """Rows that belong to these cells: kernels, tensors, early steps, …; None of no cells."""
+def of_details(frame: Frame, kind: Kind, cells: Sequence[UUID]) -> LoadEvidence | None:
+    """Returns what loads rows that belong to these cells, such as kernels or tensors; None without cells."""
     return partial(frame.ask, details.of_details, kind, tuple(cells)) if cells else None
 
 
-def of_moment(frame: Frame, cell: UUID, at_us: int) -> Found:
-    """What is alive in a timeline at a moment."""
+def of_moment(frame: Frame, cell: UUID, at_us: int) -> LoadEvidence:
+    """Returns what loads the allocations that are alive in a timeline at a moment."""
     return partial(frame.ask, details.of_moment, cell, at_us)
 
 
-def of_pairs(frame: Frame, compared: Speedups[Measured]) -> Found | None:
-    """The rows of both sides of all pairs."""
+def of_pairs(frame: Frame, compared: Speedups[Measured]) -> LoadEvidence | None:
+    """Returns what loads the rows of both sides of all pairs."""
     return of_cells(frame, [side for found in compared.speedups for side in (found.base, found.other)])
 
 
-def of_sides(frame: Frame, verdict: Verdict) -> Found | None:
-    """The rows of both sides of a comparison, from any machine and run, those left out included."""
+def of_sides(frame: Frame, verdict: Verdict) -> LoadEvidence | None:
+    """Returns what loads the rows of both sides of a comparison, from any machine and run, those left out included."""
     pairs = [(pair.a, pair.b) for pair in verdict.pairs] + [(item.a, item.b) for item in verdict.left_out]
     return of_cells(frame, [side for pair in pairs for side in pair if side], among="all")
 
 
-def of_runs(frame: Frame) -> Found:
-    """Every run, and how its cells ended."""
+def of_runs(frame: Frame) -> LoadEvidence:
+    """Returns what loads every run, and how its cells ended."""
     return partial(frame.ask, evidence.of_runs)
 
 
-def of_environments(frame: Frame, a: Sequence[RunRow], b: Sequence[RunRow]) -> Found:
-    """What the runs of two sides ran on."""
+def of_environments(frame: Frame, a: Sequence[RunRow], b: Sequence[RunRow]) -> LoadEvidence:
+    """Returns what loads the environments of the runs of two sides."""
     return partial(frame.ask, evidence.of_environments, *(tuple(run.run_id for run in side) for side in (a, b)))
 
 
-def of_tables(frame: Frame) -> Found:
-    """How many rows each table holds."""
+def of_tables(frame: Frame) -> LoadEvidence:
+    """Returns what loads the number of rows of each table."""
     return partial(frame.ask, evidence.of_tables)
 
 
-def of_ceilings(frame: Frame) -> Found:
-    """What the machine was seen to reach."""
+def of_ceilings(frame: Frame) -> LoadEvidence:
+    """Returns what loads the measured limits of the machine."""
     return partial(frame.ask, evidence.of_ceilings, frame.selection.machine)
 
 
-def _show(frame: Frame, found: Evidence, *, key: str) -> None:
+def _draw(frame: Frame, found: Evidence, *, key: str) -> None:
     st.markdown(restrict(_summary(found)))
     st.dataframe(
         shorten(_table(found)),
@@ -163,14 +170,14 @@ def _show(frame: Frame, found: Evidence, *, key: str) -> None:
         _link(frame, found.left_out_sql, "Counted by a query of its own, under the first reason that holds.")
 
 
-def of_answer(query: str, answer: Answer) -> Found:
-    """What a reader's own query brought back."""
+def of_answer(query: str, answer: Answer) -> LoadEvidence:
+    """Returns what a reader's own query brought back."""
     columns, shown = columns_of(answer), answer.rows[:MAX_ROWS]
     return lambda: Evidence(about="the query above", sql=query, columns=tuple(columns), rows=shown)
 
 
 def _table(found: Evidence) -> pd.DataFrame:
-    """The rows; whole numbers beside NULL stay whole."""
+    """Returns the rows as a data frame; whole numbers beside NULL stay whole."""
     rows = pd.DataFrame(found.rows, columns=list(found.columns), dtype=object)
     for name in found.columns:
         known = [value for value in rows[name] if value is not None]
@@ -184,7 +191,7 @@ def _table(found: Evidence) -> pd.DataFrame:
 
 
 def _summary(found: Evidence) -> str:
-    """How many of the table's rows speak here."""
+    """Says how many of the table's rows count here."""
     cut = f" The first {MAX_ROWS:,} lines are shown." if len(found.rows) == MAX_ROWS else ""
     if found.cells is None or found.total is None:
         return f"**Every row of the file was there to be read**: no filter of the sidebar applies.{cut}"
@@ -195,7 +202,7 @@ def _summary(found: Evidence) -> str:
 
 
 def _link(frame: Frame, sql: str, words: str) -> None:
-    """The words with a link to the console, where the query can be run and changed."""
+    """Writes the words with a link to the console, where the query can be run and changed."""
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.caption(restrict(words))
         if CONSOLE in frame.pages:

@@ -1,8 +1,8 @@
-"""What fits? The longest sequence of attention over the head width; the longest context and largest batch of a model.
+"""The cards of what fits: the longest sequence of attention, the longest context and largest batch of a model.
 
     draw_frontier(frame, cells); draw_model_frontiers(frame)
 
-Bars are answers of `runner frontier`, each in the memory that it had to fit in.
+Bars are results of `runner frontier`, each in the memory limit that it ran with.
 """
 
 from collections.abc import Sequence
@@ -31,12 +31,12 @@ Model = Literal["context", "batch"]
 _CPU_LIMIT = "128MiB"
 _MODEL_COMMAND = "python -m runner frontier --sizes small --precisions fp32,bf16 --grow {}"
 #: What is asked besides the precision and the implementation: columns of a table.
-_ASKED = {
+_KEYS = {
     "seq_len": ("implementation", "precision", "d_head", "causal", "batch", "limit_bytes"),
     "context": (*SHAPE, "implementation", "precision", "mode", "batch", "limit_bytes"),
     "batch": (*SHAPE, "implementation", "precision", "mode", "context", "limit_bytes"),
 }
-_ANSWERS = ("predicted", "largest", "smallest_failing", "largest_peak_bytes", "trials")
+_NUMBERS = ("predicted", "largest", "smallest_failing", "largest_peak_bytes", "trials")
 _TITLES: dict[Model, str] = {
     "context": "Longest context by size and precision",
     "batch": "Largest batch by size and precision",
@@ -49,23 +49,25 @@ _GROWS = {
 
 
 def draw_frontier(frame: Frame, cells: Sequence[Attended]) -> None:
-    """How long a sequence fits, over the head width; `cells` are those of one precision and mask."""
+    """Draws how long a sequence fits, over the head width; `cells` are those of one precision and mask."""
     st.header("How long a sequence fits?", anchor="frontier")
     masks = {cell.cell.causal for cell in cells}
-    found = [row for row in _answers(frame, "seq_len") if row.cell.causal in masks]
-    lost = {_measured(cell) for cell in cells if cell.status == "oom"}
-    asked = [cell for cell in cells if cell.status in ("ok", "oom") and _measured(cell) in lost]
+    found = [row for row in _load_answers(frame, "seq_len") if row.cell.causal in masks]
+    lost = {_group_of_cell(cell) for cell in cells if cell.status == "oom"}
+    asked = [cell for cell in cells if cell.status in ("ok", "oom") and _group_of_cell(cell) in lost]
     if not found:
         words = f"No search for the longest sequence that fits has a result {frame.where} with this mask."
-        suggest(f"{words} This looks for it, by prediction and trial:", _command(cells))
+        suggest(f"{words} This looks for it, by prediction and trial:", _command_of_sequences(cells))
         if not asked:
             return
-    words = _sequence_words(found)
+    words = _describe_sequences(found)
     if words:
         say(frame, words, of_cells(frame, found), key="frontier")
-    spans = [_span(row, group=_group(row.cell), row=f"d {row.cell.d_head}") for row in found]
+    spans = [_span(row, group=_group_of_answer(row.cell), row=f"d {row.cell.d_head}") for row in found]
     tried = [
-        Tried(group=_measured(cell), row=f"d {cell.cell.d_head}", size=cell.cell.seq_len, fitted=cell.status == "ok")
+        Tried(
+            group=_group_of_cell(cell), row=f"d {cell.cell.d_head}", size=cell.cell.seq_len, fitted=cell.status == "ok"
+        )
         for cell in sorted(asked, key=lambda cell: cell.cell.d_head)
     ]
     draw(
@@ -84,8 +86,8 @@ def draw_frontier(frame: Frame, cells: Sequence[Attended]) -> None:
 
 
 def draw_model_frontiers(frame: Frame) -> None:
-    """The longest context and the largest batch of whole models: a group a size, a row a precision."""
-    found = {grows: _answers(frame, grows) for grows in _TITLES}
+    """Draws the longest context and the largest batch of whole models: a group a size, a row a precision."""
+    found = {grows: _load_answers(frame, grows) for grows in _TITLES}
     st.header("How much fits of a whole model?", anchor="model-frontier")
     for grows, answers in found.items():
         if answers:
@@ -96,7 +98,7 @@ def draw_model_frontiers(frame: Frame) -> None:
 
 
 def _draw_model(frame: Frame, found: Sequence[Frontier], grows: Model) -> None:
-    words = _model_words(found, grows)
+    words = _describe_models(found, grows)
     say(frame, words, of_cells(frame, found), key=f"frontier-{grows}")
     spans = [_span(row, group=_size(row.cell, grows), row=_way(row.cell)) for row in found]
     draw(
@@ -104,7 +106,7 @@ def _draw_model(frame: Frame, found: Sequence[Frontier], grows: Model) -> None:
         Card(
             key=f"frontier-{grows}",
             title=_TITLES[grows],
-            note=f"Measured by `{_asked(found, grows)}`; predicted by closed formulas.",
+            note=f"Measured by `{_command_of_models(found, grows)}`; predicted by closed formulas.",
             alt=f"Largest {grows} that fits, for each size and precision. {words}",
             rows=[_table_row(row) for row in found],
         ),
@@ -112,7 +114,7 @@ def _draw_model(frame: Frame, found: Sequence[Frontier], grows: Model) -> None:
     )
 
 
-def _answers(frame: Frame, limited: str) -> list[Frontier]:
+def _load_answers(frame: Frame, limited: str) -> list[Frontier]:
     return [row for row in frame.ask(frontiers, rows_of(frame)) if row.cell.limited == limited and row.status == "ok"]
 
 
@@ -122,12 +124,12 @@ def _span(found: Frontier, *, group: str, row: str) -> FrontierSpan:
     )
 
 
-def _group(cell: FrontierCell) -> str:
+def _group_of_answer(cell: FrontierCell) -> str:
     return f"{cell.implementation} · {cell.precision} · {format_bytes(cell.limit_bytes)}"
 
 
-def _command(cells: Sequence[Attended]) -> str:
-    """What finds the longest sequence for the implementations, precision and head widths of these cells."""
+def _command_of_sequences(cells: Sequence[Attended]) -> str:
+    """Returns the command that finds the longest sequence for the settings of these cells."""
     ran = [cell.cell for cell in cells if cell.status in ("ok", "oom")] or [cell.cell for cell in cells]
     ways, precisions = (
         ",".join(dict.fromkeys(str(getattr(cell, name)) for cell in ran)) for name in ("implementation", "precision")
@@ -137,14 +139,14 @@ def _command(cells: Sequence[Attended]) -> str:
     return f"python -m runner frontier --attention {ways} --precisions {precisions} --d-heads {widths}{limit}"
 
 
-def _measured(cell: Attended) -> str:
-    """What a sweep tried stands beside the answer that was looked for in the same memory."""
+def _group_of_cell(cell: Attended) -> str:
+    """Returns the group of a measured cell, beside the answers in the same memory."""
     limit = format_bytes(cell.limit_bytes) if cell.limit_bytes else "measured"
     return f"{way_of(cell.cell)} · {cell.cell.precision} · {limit}"
 
 
-def _asked(found: Sequence[Frontier], grows: Model) -> str:
-    """The command that asks this, of the sizes and precisions that are drawn; only shapes with a name can be asked."""
+def _command_of_models(found: Sequence[Frontier], grows: Model) -> str:
+    """Returns the command that measures these rows again; only shapes with a name can be named in it."""
     sizes = dict.fromkeys(_name(row.cell) for row in found)
     precisions = dict.fromkeys(row.cell.precision for row in found)
     if not SIZES.keys() >= sizes.keys():
@@ -163,12 +165,12 @@ def _size(cell: FrontierCell, grows: Model) -> str:
 
 
 def _way(cell: FrontierCell) -> str:
-    """The precision, and the implementation where it is not the plain one."""
+    """Returns the precision, and the implementation where it is not the plain one."""
     return cell.precision if cell.implementation == "naive" else f"{cell.precision} · {cell.implementation}"
 
 
-def _sequence_words(found: Sequence[Frontier]) -> str:
-    """The longest of all beside the written-out implementation's, in the same memory, and how good predictions were."""
+def _describe_sequences(found: Sequence[Frontier]) -> str:
+    """Says the longest sequence beside that of naive attention in the same memory, and how good predictions were."""
     if not found:
         return ""
     best = max(found, key=lambda row: row.largest or 0)
@@ -177,11 +179,11 @@ def _sequence_words(found: Sequence[Frontier]) -> str:
     naive = _partner(found, best, implementation="naive")
     if naive and naive.largest:
         words += f", naive {naive.largest:,}: **{format_number((best.largest or 0) / naive.largest)}× as long**"
-    return words + _prediction_words(found)
+    return words + _describe_predictions(found)
 
 
-def _model_words(found: Sequence[Frontier], grows: Model) -> str:
-    """The largest model's best answer beside the same in fp32."""
+def _describe_models(found: Sequence[Frontier], grows: Model) -> str:
+    """Says the largest model's best answer beside the same in fp32."""
     largest = max(found, key=lambda row: (row.cell.d_model or 0) ** 2 * (row.cell.layers or 0)).cell
     same = [row for row in found if all(getattr(row.cell, name) == getattr(largest, name) for name in SHAPE)]
     best = max(same, key=lambda row: row.largest or 0)
@@ -190,17 +192,17 @@ def _model_words(found: Sequence[Frontier], grows: Model) -> str:
     plain = _partner(found, best, precision="fp32", implementation="naive")
     if plain and plain.largest:
         words += f", fp32 {plain.largest:,}: **{format_number((best.largest or 0) / plain.largest)}×** as many"
-    return words + _prediction_words(found)
+    return words + _describe_predictions(found)
 
 
 def _partner(found: Sequence[Frontier], of: Frontier, **changed: str) -> Frontier | None:
-    """The answer to the same question but for what is `changed`, in the same memory; None if that is itself."""
+    """Returns the answer in the same memory that differs by what is `changed`; None if that is itself."""
     wanted = {name: getattr(of.cell, name) for name in FrontierCell.names() if name != "step"} | changed
     same = (row for row in found if all(getattr(row.cell, name) == value for name, value in wanted.items()))
     return next((row for row in same if row is not of), None)
 
 
-def _prediction_words(found: Sequence[Frontier]) -> str:
+def _describe_predictions(found: Sequence[Frontier]) -> str:
     off = [abs((row.predicted or 0) / row.largest - 1) for row in found if row.largest and row.predicted]
     if not off:
         return "."
@@ -208,5 +210,5 @@ def _prediction_words(found: Sequence[Frontier]) -> str:
 
 
 def _table_row(row: Frontier) -> dict[str, Any]:
-    key = label_values("frontier", row.cell, _ASKED[row.cell.limited])
-    return {**key, **label_values("frontier", row, _ANSWERS)}
+    key = label_values("frontier", row.cell, _KEYS[row.cell.limited])
+    return {**key, **label_values("frontier", row, _NUMBERS)}

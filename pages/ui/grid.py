@@ -1,9 +1,9 @@
-"""The grid that some cells span: what stands where, and which places nobody measured.
+"""The grid that some cells span: what stands where, and which places have no row.
 
-for place in places(cells): print(place.block, place.row, place.column)
-print(missing(cells))
+    for place in places(cells): print(place.block, place.row, place.column)
+    print(missing(cells))
 
-A row is what was asked beside the length; a row's cells are wanted at every length that any of the cells has.
+A row is everything of the key but the length; a row's cells are wanted at every length that any of the cells has.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _BARE = (*_LEAD, "mode", "attention")
 
 @dataclass(frozen=True, kw_only=True)
 class GridPlace:
-    """One place: the block and the row by name, the length, and the cells that stand there."""
+    """One place: the names of its block and row, the length, and the cells that stand there."""
 
     block: str
     row: str
@@ -33,12 +33,12 @@ class GridPlace:
 
 
 def column_of(cell: Cell) -> str:
-    """The field of the length."""
+    """Returns the field of the length."""
     return "context" if isinstance(cell, Shape) else "seq_len"
 
 
 def places(cells: Sequence[Any]) -> list[GridPlace]:
-    """Every place that holds a cell, blocks and rows in the order of the cells. `cells` are rows of queries."""
+    """Returns every place that holds a cell, blocks and rows in the order of the cells. `cells` are rows of queries."""
     asked = [item.cell for item in cells]
     names, blocks = _row_names(asked), _blocks(asked)
     found: dict[tuple[str, str, int], list[Any]] = {}
@@ -49,7 +49,7 @@ def places(cells: Sequence[Any]) -> list[GridPlace]:
 
 
 def _row_names(asked: Sequence[Cell]) -> list[str]:
-    """The fields that name a row: those that lead, and what else varies."""
+    """Returns the fields that name a row: those of `_LEAD`, and what else varies."""
     blocks = {column_of(asked[0]), "d_head", *SHAPE}
     names = [name for name in table_of(asked[0]).question if name not in blocks]
     varied = {name for name in names if len({getattr(cell, name) for cell in asked}) > 1}
@@ -66,14 +66,14 @@ def _block(cell: Any) -> int | Shape:
 
 
 def _blocks(asked: Sequence[Cell]) -> dict[int | Shape, str]:
-    """The name of each block: the head width, or the size."""
+    """Returns the name of each block: the head width, or the size."""
     found = list(dict.fromkeys(map(_block, asked)))
     sizes = size_names(tuple(block for block in found if isinstance(block, Shape)))
     return {block: sizes[block] if isinstance(block, Shape) else f"head width {block}" for block in found}
 
 
 def _row(cell: Cell, names: Sequence[str]) -> str:
-    """What leads and, of the rest, what is not the default; and what is unusual about how it was measured."""
+    """Returns the name of a cell's row: leading fields, others that are not the default, unusual effort."""
     known = {column.name: column for column in columns_of(cell.asked())}
     said = [
         str(getattr(cell, name)) if name in _BARE else f"{known[name].label.lower()} {value}"
@@ -84,7 +84,7 @@ def _row(cell: Cell, names: Sequence[str]) -> str:
 
 
 def missing(cells: Sequence[Any]) -> list[Cell]:
-    """What nobody measured: each row's cell at every length at which it is not."""
+    """Returns the cells without a row: each row's cell at every length at which it is not."""
     if not cells:
         return []
     name = column_of(cells[0].cell)

@@ -3,8 +3,8 @@
     st.caption(restrict(f"The run **{literal(run.label)}** used {quoted(name)}."))
 
 Everything that a page hands to Streamlit as Markdown goes through `restrict`, unless it is a constant. What is left of
-Markdown is bold, code, the grades' colors, icons, lists and small headings; there are no links, pictures, HTML,
-formulas or emoji, whoever wrote the text. `literal` takes the rest, too, from a text of somebody else.
+Markdown is bold, code, the grades' colors, icons, lists and small headings: no links, pictures, HTML, formulas or
+emoji. `literal` escapes these, too, in text of somebody else.
 """
 
 import re
@@ -25,42 +25,42 @@ _OURS = re.compile(
 
 
 def literal(text: str) -> str:
-    """One line that Markdown shows letter by letter, whatever it holds."""
+    """Returns one line that Markdown shows letter by letter."""
     return _escape(" ".join(text.split()))
 
 
 def quoted(text: str) -> str:
-    """The same as code."""
+    """Returns the text as one line of code."""
     return f"`{' '.join(text.replace('`', 'ʹ').split())}`"
 
 
 def is_plain(text: str) -> bool:
-    """Whether Markdown shows the text as it is without any escape."""
+    """Returns whether Markdown shows the text as it is without any escape."""
     return literal(text) == text
 
 
 def restrict(text: str) -> str:
-    """A page's own text with nothing of Markdown but what pages use."""
+    """Returns a page's own text with nothing of Markdown but what pages use."""
     parts, end = [], 0
     for found in _OURS.finditer(text):
-        parts += [_escape(text[end : found.start()], begins=end == 0), _kept(found)]
+        parts += [_escape(text[end : found.start()], begins=end == 0), _keep(found)]
         end = found.end()
     return "".join(parts) + _escape(text[end:], begins=end == 0)
 
 
 def plain(text: str) -> str:
-    """The words alone: without what `restrict` and `literal` leave or put there."""
-    return _OURS.sub(_words, text)
+    """Returns the words alone, without the marks and escapes that `restrict` and `literal` leave."""
+    return _OURS.sub(_strip, text)
 
 
-def _words(found: re.Match[str]) -> str:
+def _strip(found: re.Match[str]) -> str:
     if found["color"]:
         return plain(found["inside"])
     kept = found["kept"] or ""
     return found["escaped"] or (kept.strip("`") if kept.startswith("`") else kept if kept == "- " else "")
 
 
-def _kept(found: re.Match[str]) -> str:
+def _keep(found: re.Match[str]) -> str:
     if found["color"]:
         return f"{found['color']}{restrict(found['inside'])}]"
     if found["kept"]:
@@ -73,10 +73,10 @@ def _kept(found: re.Match[str]) -> str:
 def _escape(text: str, *, begins: bool = True) -> str:
     broken = _JOINED.sub(_BREAK, text.replace(_BREAK, ""))
     escaped = _PUNCTUATION.sub(r"\\\g<0>", broken)
-    opened = _OPENING.sub(_opened, escaped) if begins or "\n" in escaped else escaped
+    opened = _OPENING.sub(_escape_opening, escaped) if begins or "\n" in escaped else escaped
     return opened.replace(_BREAK, APART)
 
 
-def _opened(found: re.Match[str]) -> str:
+def _escape_opening(found: re.Match[str]) -> str:
     mark = found[2]
     return f"{found[1]}{mark}{APART}" if mark.isdigit() else f"{found[1]}\\{mark}"

@@ -19,12 +19,12 @@ _SPEEDUP = {"Speedup": "ratio", "Low": "low", "High": "high"}
 
 
 def failure_of(cell: Measured | Attended | Peak) -> str:
-    """How a cell ended without a result, in a few words."""
+    """Says how a cell ended without a result."""
     return WORDS[cell.status] + (f" in {cell.failed_phase}" if cell.failed_phase else "")
 
 
 def phase_bars_of(frame: Frame, cells: Sequence[Measured]) -> list[PhaseBar]:
-    """Every phase of every cell; a failed cell as one `step` with its failure."""
+    """Returns every phase of every cell; a failed cell as one `step` with its failure."""
     bars = []
     for cell in cells:
         size, context, cell_id = frame.size_of(cell.cell), cell.cell.context, str(cell.cell_id)
@@ -51,12 +51,12 @@ def phase_bars_of(frame: Frame, cells: Sequence[Measured]) -> list[PhaseBar]:
 
 
 def key_columns(frame: Frame, cell: StepCell) -> dict[str, Any]:
-    """What was asked for, as a table's first columns."""
+    """Returns the key of a cell as a table's first columns."""
     return {"Size": frame.size_of(cell), **label_values("steps", cell, ("context", "precision", "backend"))}
 
 
 def phase_table(frame: Frame, cells: Sequence[Measured]) -> list[dict[str, Any]]:
-    """One row a cell and phase, failed cells with their reason."""
+    """Returns one row a cell and phase, failed cells with their reason."""
     rows = []
     for cell in cells:
         start, status = key_columns(frame, cell.cell), label_values("steps", cell, ("status",))
@@ -78,7 +78,7 @@ def speedup_columns(pair: object) -> dict[str, float | None]:
 
 
 def place_of(frame: Frame, cell: StepCell, *, beside: str) -> str:
-    """Size, context and what else tells pairs apart: the backend beside precisions, the precision beside backends."""
+    """Returns size, context and what else tells pairs apart: the backend beside precisions, and the other way round."""
     other = cell.backend if beside == "precision" else cell.precision
     plain = other in ("eager", "fp32")
     size, *rest = frame.size_of(cell).split(" · ")
@@ -87,7 +87,7 @@ def place_of(frame: Frame, cell: StepCell, *, beside: str) -> str:
 
 
 def speedup_dots_of(frame: Frame, compared: Speedups[Measured], *, axis: str) -> list[SpeedupDot]:
-    """Every ratio, and every pair of which one side failed."""
+    """Returns every ratio, and every pair of which one side failed."""
     dots = [
         SpeedupDot(
             place=place_of(frame, found.named.cell, beside=axis),
@@ -120,7 +120,7 @@ def _in_words(reason: str) -> str:
 
 
 def speedup_table(frame: Frame, compared: Speedups[Measured]) -> list[dict[str, Any]]:
-    """One row a pair and phase."""
+    """Returns one row a pair and phase."""
     return [
         {
             "Size": frame.size_of(found.named.cell),

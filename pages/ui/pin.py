@@ -21,12 +21,13 @@ _PARAMETER, _WIDGET = "cell", "_cell"
 
 
 def pin(cell_id: str) -> None:
-    """Look into this cell from now on."""
+    """Pins this cell."""
     st.query_params[_PARAMETER] = cell_id
 
 
 def choose(cells: Sequence[Pinned], *, elsewhere: Callable[[UUID], Pinned | None]) -> Pinned | None:
-    """The pinned cell, with a box to choose another; None if none is pinned. `elsewhere` finds those not shown."""
+    """Returns the pinned cell, from a box to choose another; None if none is. `elsewhere` finds cells not on the
+    page."""
     known = {str(cell.cell_id): cell for cell in cells}
     asked = st.query_params.get(_PARAMETER)
     if asked and asked not in known:
@@ -42,14 +43,14 @@ def choose(cells: Sequence[Pinned], *, elsewhere: Callable[[UUID], Pinned | None
         list(known),
         index=None,
         key=_WIDGET,
-        format_func=lambda key: _words(known[key].cell, known[key].status),
-        on_change=_chosen,
+        format_func=lambda key: _describe(known[key].cell, known[key].status),
+        on_change=_store_choice,
         placeholder="Click a mark above, or choose a cell",
     )
     return known[chosen] if chosen else None
 
 
-def _chosen() -> None:
+def _store_choice() -> None:
     mark_chosen(_PARAMETER)
     if st.session_state[_WIDGET]:
         pin(st.session_state[_WIDGET])
@@ -58,7 +59,7 @@ def _chosen() -> None:
 
 
 @lru_cache(maxsize=10_000)
-def _words(cell: Cell, status: str) -> str:
+def _describe(cell: Cell, status: str) -> str:
     return title(cell) + ("" if status == "ok" else f" — {status}")
 
 

@@ -1,4 +1,4 @@
-"""The card of raw samples of the pinned cell: the same on Training step, on Mixed precision and on Attention.
+"""The card of raw samples of the pinned cell.
 
 draw_samples(frame, cells)
 draw_attention_samples(frame, cells)
@@ -27,24 +27,24 @@ from runner.store.queries.steps import find
 
 
 def draw_samples(frame: Frame, cells: Sequence[Measured]) -> None:
-    """A box to choose a cell, its numbers, and every step of it."""
+    """Draws a box to choose a cell, its numbers, and every step of it."""
     _heading("Every step of one cell. The link keeps which.")
     cell = choose(cells, elsewhere=lambda cell_id: frame.ask(find, cell_id))
     if cell and _has_result(frame, cell):
         with st.container(horizontal=True):
-            _step_numbers(cell)
-        _card(frame, cell, table="steps")
+            _draw_step_numbers(cell)
+        _draw_card(frame, cell, table="steps")
 
 
 def draw_attention_samples(frame: Frame, cells: Sequence[Attended]) -> None:
-    """The same for a cell of attention: every iteration, forward and backward."""
+    """Draws the same for a cell of attention: every iteration, forward and backward."""
     _heading("Every forward and backward pass of one cell. The link keeps which.")
     every = {cell.cell_id: cell for cell in frame.ask(attention_cells, Selection())}
     cell = choose(cells, elsewhere=every.get)
     if cell and _has_result(frame, cell):
         with st.container(horizontal=True):
-            _attention_numbers(cell)
-        _card(frame, cell, table="attention")
+            _draw_attention_numbers(cell)
+        _draw_card(frame, cell, table="attention")
 
 
 def _heading(words: str) -> None:
@@ -53,7 +53,7 @@ def _heading(words: str) -> None:
 
 
 def _has_result(frame: Frame, cell: Measured | Attended) -> bool:
-    """Whether there is something to draw; says why not, and what the audit thinks of it."""
+    """Returns whether there is something to draw; otherwise says why not."""
     if cell.status != "ok":
         why = literal(f"{failure_of(cell)}. {cell.message or ''}")
         st.error(restrict(f"{title(cell.cell)}: {why}"), icon=":material/error:")
@@ -62,7 +62,7 @@ def _has_result(frame: Frame, cell: Measured | Attended) -> bool:
     return True
 
 
-def _card(frame: Frame, cell: Measured | Attended, *, table: Literal["steps", "attention"]) -> None:
+def _draw_card(frame: Frame, cell: Measured | Attended, *, table: Literal["steps", "attention"]) -> None:
     rows = frame.ask(raw.samples, table, cell.cell_id)
     dots = [SampleDot(**{name: getattr(row, name) for name in SampleDot.__dataclass_fields__}) for row in rows]
     words = title(cell.cell)
@@ -80,18 +80,18 @@ def _card(frame: Frame, cell: Measured | Attended, *, table: Literal["steps", "a
     )
 
 
-def _median(label: str, time: PhaseTime) -> None:
+def _draw_median(label: str, time: PhaseTime) -> None:
     st.metric(label, f"{format_number(time.median_ms)} ms", border=True,
               help=f"95% interval {interval(time.low_ms, time.high_ms, unit='ms')}")  # fmt: skip
     if time.std_ms is not None and time.mean_ms:
         st.metric("Std / mean", f"{time.std_ms / time.mean_ms:.1%}", border=True)
 
 
-def _step_numbers(cell: Measured) -> None:
+def _draw_step_numbers(cell: Measured) -> None:
     step = cell.times.get("step")
     if step is None:
         return
-    _median("Median step", step)
+    _draw_median("Median step", step)
     if cell.tokens_per_s is not None:
         st.metric("Throughput", f"{format_number(cell.tokens_per_s)} tok/s", border=True)
     if cell.mfu is not None:
@@ -101,10 +101,10 @@ def _step_numbers(cell: Measured) -> None:
     st.metric("Samples", f"{step.n}" + (f" in {cell.rounds} rounds" if cell.rounds > 1 else ""), border=True)
 
 
-def _attention_numbers(cell: Attended) -> None:
+def _draw_attention_numbers(cell: Attended) -> None:
     whole = cell.times.get("forward_backward")
     if whole is not None:
-        _median("Median, both passes", whole)
+        _draw_median("Median, both passes", whole)
     for name in ("peak_allocated_bytes", "saved_bytes"):
         size: int | None = getattr(cell, name)
         if size is not None:

@@ -1,4 +1,4 @@
-"""What a page says when there is nothing to draw: no file yet, a busy one, a foreign one, an empty one, no such rows.
+"""What a page shows when there is nothing to draw: no file, a busy or foreign one, an empty one, no such rows.
 
 try: ...
 except StoreError as error: explain(error, path)
@@ -25,11 +25,11 @@ NEEDS_MORE = "The rest of this page needs a table that cannot be read."
 
 
 def explain(error: StoreError, path: Path) -> None:
-    """A whole page for a file that cannot be read."""
+    """Draws a whole page for a file that cannot be read."""
     st.title(restrict(_TITLES.get(type(error), "The results file cannot be read")), anchor=False)
     st.markdown(restrict(f"The dashboard reads {quoted(str(path))}. {literal(str(error))}"))
     if isinstance(error, DatabaseMissing):
-        _how_to_measure()
+        _suggest_measuring()
     elif isinstance(error, DatabaseBusy):
         st.markdown("This page tries again by itself every few seconds. Nothing is lost meanwhile.")
     else:
@@ -39,12 +39,12 @@ def explain(error: StoreError, path: Path) -> None:
 
 
 def explain_damage(error: DatabaseDamaged) -> None:
-    """In place of the rest of a page that needs a table which cannot be read."""
+    """Draws an error in place of the rest of a page that needs a table which cannot be read."""
     st.error(restrict(f"**{NEEDS_MORE}** {literal(str(error))}"), icon=":material/broken_image:")
 
 
 def report(found: Survey, path: Path) -> None:
-    """Above a page, what of the file is missing on it: tables that cannot be read, and rows that are left out."""
+    """Warns above a page of tables that cannot be read and of rows that are left out."""
     for name, reason in found.damaged.items():
         st.warning(
             restrict(
@@ -64,13 +64,13 @@ def report(found: Survey, path: Path) -> None:
 
 
 def empty() -> None:
-    """A whole page for a file without rows."""
+    """Draws a whole page for a file without rows."""
     st.title("The results file is empty", anchor=False)
     st.markdown("It is a results file, but no cell has been measured into it.")
-    _how_to_measure()
+    _suggest_measuring()
 
 
-def _how_to_measure() -> None:
+def _suggest_measuring() -> None:
     suggest(
         "Measure something, on this machine or on one with a GPU. On a CPU this takes a few minutes:",
         "python -m runner sweep",
@@ -96,7 +96,7 @@ def draw_unmeasured(*suggestions: tuple[str, str], listed: str) -> None:
 
 
 def no_rows(what: str, do: str) -> None:
-    """In place of a chart: what is not there and what would bring it."""
+    """Draws, in place of a chart, what is missing and what would bring it."""
     with st.container(border=True):
         st.markdown(restrict(f"**{what}** {do}"))
         st.button("Clear filters", on_click=clear, key=f"clear {what}", type="tertiary")

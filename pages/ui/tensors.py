@@ -1,4 +1,4 @@
-"""A card of tensors as a formula predicts them and as they were measured; of a model's block or of attention.
+"""A card of tensors, predicted and measured, of a model's block or of attention.
 
 found = beside(predicted, measured); draw_tensors(frame, Card(…, rows=tensor_rows(found)), found)
 """
@@ -19,13 +19,13 @@ _WHOLE = ("attention", "feed_forward")
 
 
 def draw_tensors(frame: Frame, card: Card, found: Sequence[TensorPair]) -> None:
-    """Draws the card; what it shows is said in its answer."""
+    """Draws the card; its answer describes it."""
     alt = f"Predicted and measured bytes of each tensor that is kept for backward. {card.answer} {card.note}"
-    draw(frame, replace(card, alt=alt), lambda: size_pairs(tensor_pairs(found), state=card.key))
+    draw(frame, replace(card, alt=alt), lambda: size_pairs(_pair_sizes(found), state=card.key))
 
 
-def tensor_pairs(found: Sequence[TensorPair]) -> list[SizePair]:
-    """For the chart: a name of its own for each."""
+def _pair_sizes(found: Sequence[TensorPair]) -> list[SizePair]:
+    """Returns the pairs for the chart, each under a name of its own."""
     names = [escape_text(_name(pair)) for pair in found]
     return [
         SizePair(
@@ -39,7 +39,8 @@ def tensor_pairs(found: Sequence[TensorPair]) -> list[SizePair]:
 
 
 def _name(pair: TensorPair) -> str:
-    """The tensor, after the innermost module unless that is all of attention or of the feed-forward layer."""
+    """Returns the tensor's name after its innermost module, unless that is all of attention or of the feed-forward
+    layer."""
     if pair.predicted:
         module = pair.predicted.module.split(".")[-1]
         return " · ".join(part for part in (module, pair.predicted.tensor) if part not in ("", *_WHOLE))
@@ -47,8 +48,8 @@ def _name(pair: TensorPair) -> str:
     return " · ".join(part for part in (pair.measured.module, pair.measured.operation, pair.measured.shape) if part)
 
 
-def tensor_words(found: Sequence[TensorPair]) -> str:
-    """How many tensors are as predicted to the byte, and what was not predicted or not found."""
+def describe_tensors(found: Sequence[TensorPair]) -> str:
+    """Says how many tensors are as predicted to the byte, and what was not predicted or not found."""
     both = [pair for pair in found if pair.ratio is not None]
     exact = sum(pair.ratio == 1 for pair in both)
     predicted = sum(pair.predicted.size for pair in found if pair.predicted)
@@ -58,15 +59,17 @@ def tensor_words(found: Sequence[TensorPair]) -> str:
         f"predicted {format_bytes(predicted)}."
     )
     extra = sum(pair.predicted is None for pair in found)
-    gone = sum(pair.measured is None for pair in found)
-    return words + (f" {extra} were not predicted." if extra else "") + (f" {gone} were not found." if gone else "")
+    missing = sum(pair.measured is None for pair in found)
+    return (
+        words + (f" {extra} were not predicted." if extra else "") + (f" {missing} were not found." if missing else "")
+    )
 
 
 def tensor_rows(found: Sequence[TensorPair]) -> list[dict[str, Any]]:
-    """For the table: what it is, its formula, both sizes, and who keeps it."""
+    """Returns the rows for the table: tensor, formula, both sizes, and the operation that keeps it."""
     return [
         {
-            "Module": (pair.predicted or pair.measured).module,  # type: ignore[union-attr]
+            "Module": next((side.module for side in (pair.predicted, pair.measured) if side), None),
             "Tensor": pair.predicted.tensor if pair.predicted else None,
             "Formula": pair.predicted.formula if pair.predicted else None,
             "Predicted (bytes)": pair.predicted.size if pair.predicted else None,
