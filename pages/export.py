@@ -47,17 +47,17 @@ def main(words: Sequence[str]) -> int:
 
 
 def _export(words: Sequence[str]) -> None:
-    rest, asked = _filters(words)
+    rest, parameters = _filters(words)
     given = _parser().parse_args(rest)
     folder = _folder(given.out)
     path = Path(given.db) if given.db else default_path()
     edition = contents(path).edition
     visits = Visits(path, origin=given.address)
-    targets = _targets(given, asked, list(visits.places))
+    targets = _targets(given, parameters, list(visits.places))
     origin = Origin(file=path.name, edition=edition, pages={name: visits.places[name] for name in targets},
                     written=datetime.now(UTC))  # fmt: skip
     # All before the first is written: a filter that one page does not know leaves no half of an export behind.
-    written = {address: document(visits.visit(address, asked), origin) for address, asked in targets.items()}
+    written = {address: document(visits.visit(address, parameters), origin) for address, parameters in targets.items()}
     _write(folder, written)
 
 
@@ -88,7 +88,7 @@ def _filters(words: Sequence[str]) -> tuple[list[str], Parameters]:
     """Returns the words for argparse, and the parameters of the URL: `--context 128 --context 512` or
     `--context=128`."""
     rest: list[str] = []
-    asked: Parameters = {}
+    parameters: Parameters = {}
     left = iter(words)
     for word in left:
         name, equals, value = word.removeprefix("--").partition("=")
@@ -100,8 +100,8 @@ def _filters(words: Sequence[str]) -> tuple[list[str], Parameters]:
             found = value if equals else next(left, None)
             if found is None:
                 raise UsageError(f"--{name} has no value.", expected=f"--{name} VALUE", do="See --help.")
-            asked.setdefault(name, []).append(found)
-    return rest, asked
+            parameters.setdefault(name, []).append(found)
+    return rest, parameters
 
 
 def _parser() -> ArgumentParser:
@@ -123,9 +123,9 @@ def _parser() -> ArgumentParser:
     return parser
 
 
-def _targets(given: Namespace, asked: Parameters, known: list[str]) -> Mapping[str, Parameters]:
+def _targets(given: Namespace, parameters: Parameters, known: list[str]) -> Mapping[str, Parameters]:
     """Returns the pages to write, each with its parameters."""
-    found: dict[str, Parameters] = dict.fromkeys(known, asked) if given.all else {}
+    found: dict[str, Parameters] = dict.fromkeys(known, parameters) if given.all else {}
     for word in given.pages:
         parts = urlsplit(word)
         is_link = bool(parts.scheme or parts.query)
@@ -135,7 +135,7 @@ def _targets(given: Namespace, asked: Parameters, known: list[str]) -> Mapping[s
         if address in found:
             raise UsageError(f"{address} is asked for twice, and would be written to one file.",
                              do="Export it a second time into another --out.")  # fmt: skip
-        found[address] = {**parse_qs(parts.query), **asked}
+        found[address] = {**parse_qs(parts.query), **parameters}
     if not found:
         raise UsageError("No page was named.", expected=f"some of {', '.join(known)}, or --all", do="See --help.")
     return found

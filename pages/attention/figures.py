@@ -1,4 +1,4 @@
-"""Which tensors make up the memory that was not there? One bar a tensor, each beginning where the one above ends.
+"""Which tensors make up the peak? One bar a tensor, each beginning where the one above ends.
 
 figure = peak_breakdown_bars([("scores", "B × S² × 4 bytes", 8 * 2**30)], limit_bytes=16 * 2**30)
 """
@@ -14,7 +14,7 @@ from runner.formats import format_bytes, unit_for
 
 
 def peak_breakdown_bars(tensors: Sequence[tuple[str, str, int]], *, limit_bytes: int | None) -> go.Figure:
-    """`tensors` are (name, formula, bytes) of all that is alive at the peak, in order of birth."""
+    """Draws `tensors`, (name, formula, bytes) of all that is alive at the peak, in order of allocation."""
     sizes = [size for _, _, size in tensors]
     total = sum(sizes)
     factor, unit = unit_for([total])

@@ -1,4 +1,4 @@
-"""Where attention runs out: the worked sum of the smallest cell that did not fit.
+"""Where attention runs out of memory: the worked sum of the smallest cell that did not fit.
 
 draw_worked_sum(frame, cells)
 """
@@ -19,7 +19,7 @@ from runner.results import Attended
 
 
 def draw_worked_sum(frame: Frame, cells: Sequence[Attended]) -> None:
-    """Every tensor of the smallest cell that ran out, and that their sum is more than there is."""
+    """Draws every tensor of the smallest cell that ran out, whose sum is more than the device has."""
     lost = [cell for cell in cells if cell.status == "oom"]
     st.header("What fills the memory of the smallest that runs out?", anchor="worked-sum")
     if not lost:
@@ -52,7 +52,7 @@ def draw_worked_sum(frame: Frame, cells: Sequence[Attended]) -> None:
 
 
 def describe_peak_breakdown(cell: Attended, tensors: Sequence[tuple[str, str, int]]) -> str:
-    """What the sum comes to, what makes most of it, and what the allocator said."""
+    """Says the sum, what makes most of it, and what the allocator reported."""
     total = sum(size for _, _, size in tensors)
     squares = [size for _, formula, size in tensors if "B × S²" in formula]
     largest = max(size for _, _, size in tensors)

@@ -43,7 +43,7 @@ def page(frame: Frame) -> None:
     draw_time(frame, shown)
     draw_memory(frame, shown)
     say(frame, agreement(shown), of_cells(frame, shown), key="agreement")
-    _failures(shown)
+    _list_failures(shown)
     draw_trust(frame, shown)
     draw_grid(frame, grid)
     draw_speedups(frame, grid, kind="fused")
@@ -55,7 +55,7 @@ def page(frame: Frame) -> None:
 
 
 def _choose(cells: list[Attended]) -> tuple[list[Attended], list[Attended]]:
-    """The cells of the chosen precision and mask, all head widths; those of the chosen head width."""
+    """Returns the cells of the chosen precision and mask with all head widths, and those of the chosen head width."""
     usual = _default_cells(cells)[0].cell
     with st.container(horizontal=True):
         heads = st.container(width="content")
@@ -82,8 +82,8 @@ def _mask(cell: Attended) -> str:
     return "causal" if cell.cell.causal else "full"
 
 
-def _failures(cells: list[Attended]) -> None:
-    """Cells that are on no chart: skipped, timed out, crashed."""
+def _list_failures(cells: list[Attended]) -> None:
+    """Lists cells that are on no chart: skipped, timed out, crashed."""
     rows = [
         {**key_columns(c), "Ended": WORDS[c.status], "Why": c.message} for c in cells if c.status not in ("ok", "oom")
     ]
@@ -93,7 +93,8 @@ def _failures(cells: list[Attended]) -> None:
 
 
 def _default_cells(cells: Sequence[Attended]) -> list[Attended]:
-    """Of the precision and mask that most cells have, of the first batch and cache: those of the fullest head width."""
+    """Returns the cells of the precision and mask that most cells have, of the first batch and cache, and of the head
+    width with most cells. The page opens with them, and Overview answers for them."""
     usual = most_common((cell.cell.precision, cell.cell.causal) for cell in cells)
     found = [cell for cell in cells if (cell.cell.precision, cell.cell.causal) == usual]
     for name in _RARE:
@@ -104,18 +105,18 @@ def _default_cells(cells: Sequence[Attended]) -> list[Attended]:
 
 
 def _rare_values(cells: Sequence[Attended], name: str) -> list[str]:
-    """The values of a column of `_RARE`, in order."""
+    """Returns the values of a column of `_RARE`, in order."""
     return sorted({str(getattr(cell.cell, name)) for cell in cells}, key=lambda text: (len(text), text))
 
 
 def _fullest_width(cells: Sequence[Attended]) -> int:
-    """The head width of which most was measured eagerly; of equals the widest, as models have it."""
+    """Returns the head width with most eager cells; of equals the widest, as models have it."""
     eager = Counter(cell.cell.d_head for cell in cells if cell.cell.backend == "eager")
     return max((eager[cell.cell.d_head], cell.cell.d_head) for cell in cells)[1]
 
 
 def headline(frame: Frame) -> Answer:
-    """The answer for the cells with which the page opens."""
+    """Returns the answer for the cells with which the page opens."""
     cells = frame.ask(attention_cells, rows_of(frame))
     if not cells:
         return f"Not measured {frame.where}: `python -m runner sweep --experiment attention`.", None

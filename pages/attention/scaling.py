@@ -36,7 +36,7 @@ _MEMORY = (
 
 
 def draw_time(frame: Frame, cells: Sequence[Attended]) -> None:
-    """Time of a phase against the length."""
+    """Draws the time of a phase against the length."""
     st.header("How does the time grow?", anchor="time")
     phase = _PHASES[chosen("phase", "Phase", list(_PHASES))]
     words = growth_sentence(cells, what=f"Time of {WORDS[phase]}", value=milliseconds(phase))
@@ -61,7 +61,7 @@ def draw_time(frame: Frame, cells: Sequence[Attended]) -> None:
 
 
 def draw_memory(frame: Frame, cells: Sequence[Attended]) -> None:
-    """Memory against the length, with the device's limit."""
+    """Draws memory against the length, with the device's limit."""
     st.header("How does the memory grow?", anchor="memory")
     what = chosen("bytes", "Bytes", list(_BYTES))
     name = _BYTES[what]
@@ -94,7 +94,7 @@ def draw_memory(frame: Frame, cells: Sequence[Attended]) -> None:
 
 
 def points_of(cells: Sequence[Attended], *, value: Value, phase: Phase | None = None) -> list[ScalingPoint]:
-    """What the chart draws; cells that ended otherwise than ok or out of memory are listed elsewhere."""
+    """Returns what the chart draws: cells that ended ok or ran out of memory."""
     times = [cell.times.get(phase) if phase else None for cell in cells]
     return [
         ScalingPoint(
@@ -108,7 +108,7 @@ def points_of(cells: Sequence[Attended], *, value: Value, phase: Phase | None = 
 
 
 def key_columns(cell: Attended) -> dict[str, Any]:
-    """What was asked for, as a table's first columns."""
+    """Returns the key of a cell as a table's first columns."""
     return label_values("attention", cell.cell, _KEY)
 
 

@@ -1,9 +1,8 @@
-"""The cards that compare two ways of computing attention: fused against written out, compiled against eager.
+"""The cards that compare two implementations of attention: fused against naive, compiled against eager.
 
     draw_speedups(frame, cells, kind="fused")
 
-Only cells that differ in nothing but the way are compared: shape, precision, mask, cache, machine, torch and how they
-were measured agree.
+Only cells that differ in nothing else are compared: shape, precision, mask, cache, machine, torch and effort agree.
 """
 
 from collections.abc import Sequence
@@ -48,7 +47,7 @@ _MISSING: dict[Kind, str] = {
 
 
 def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> None:
-    """A heading, the answer, the dots, and what could not be compared."""
+    """Draws a heading, the answer, the dots, and what could not be compared."""
     st.header(restrict(_TITLES[kind]), anchor=kind)
     names = _variants(cells, kind)
     if not names:
@@ -57,10 +56,10 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
     usual = max(names, key=[way_of(cell.cell) for cell in cells].count)  # the way of which most was measured
     variant = chosen(f"{kind}-way", "Compared", names, default="sdpa-flash" if "sdpa-flash" in names else usual)
     baseline = "naive" if kind == "fused" else variant.split(" · ")[0]
-    asked_for = {_partner(cell) for cell in cells}
-    compared = frame.ask(_compared, rows_of(frame), baseline, variant)
-    pairs = [found for found in compared.speedups if _partner(found.base) in asked_for]
-    left_out = [_why(item) for item in compared.left_out if _partner(item.cell) in asked_for]
+    asked_for = {_key_of(cell) for cell in cells}
+    compared = frame.ask(_compare, rows_of(frame), baseline, variant)
+    pairs = [found for found in compared.speedups if _key_of(found.base) in asked_for]
+    left_out = [_explain(item) for item in compared.left_out if _key_of(item.cell) in asked_for]
     words = _answer(pairs, left_out, baseline=baseline, variant=variant)
     sides = list({id(side): side for pair in pairs for side in (pair.base, pair.other)}.values())
     say(frame, words, of_cells(frame, sides), key=f"{kind}-speedup")
@@ -101,23 +100,23 @@ def _variants(cells: Sequence[Attended], kind: Kind) -> list[str]:
     return [way for way in present if " · " not in way and way != "naive"] if "naive" in present else []
 
 
-def _compared(path: Path, of: Selection, baseline: str, variant: str) -> Speedups[Attended]:
-    """All pairs in the file, worked out once for each state of the data, whatever is chosen on the page."""
+def _compare(path: Path, of: Selection, baseline: str, variant: str) -> Speedups[Attended]:
+    """Compares all cells in the file, once for each state of the data, whatever is chosen on the page."""
     cells, samples = attention_cells(path, replace(of, settled=False)), attention_samples(path, of)
     found = compare(cells, samples, axis="way", baseline=baseline, variant=variant)
     found.speedups.sort(key=lambda pair: (pair.base.cell.d_head, pair.base.cell.seq_len))
     return found
 
 
-def _partner(cell: Attended) -> tuple[object, ...]:
+def _key_of(cell: Attended) -> tuple[object, ...]:
     rest = (
         getattr(cell.cell, name) for name in TABLES["attention"].question if name not in ("implementation", "backend")
     )
     return (cell.machine, cell.torch, *rest)
 
 
-def _why(item: Unpaired[Attended]) -> tuple[Attended, str]:
-    """The cell that says why there is no pair, and why."""
+def _explain(item: Unpaired[Attended]) -> tuple[Attended, str]:
+    """Returns the cell that says why there is no pair, and the reason."""
     if not item.failed:
         return item.cell, item.reason
     return item.failed[0], ", ".join(f"{way_of(cell.cell)} {WORDS[cell.status]}" for cell in item.failed)
@@ -145,8 +144,8 @@ def _answer(
         return f"No cell here was measured both as {baseline} and as {variant}."
     times, word = describe_ratio(found)
     start = f"**{variant}** is **{times}× {word}** than {baseline}, forward and backward {describe_spread(found)}"
-    said = caveat([(pair.base.cell, pair.other.cell) for pair in whole])
-    rest = f" {said}" if said else ""
+    unusual_words = caveat([(pair.base.cell, pair.other.cell) for pair in whole])
+    rest = f" {unusual_words}" if unusual_words else ""
     if len(found) == 1:
         return f"{start}.{rest}"
     sure = sum((low or 0) > 1 for _, low, _ in found)

@@ -1,4 +1,4 @@
-"""The card of attention's tensors: what each is predicted to take, and what autograd kept.
+"""The card of attention's tensors: predicted sizes, and what autograd kept.
 
 draw_attention_tensors(frame, cells)
 """
@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from pages.figures.tensors import fine
+from pages.figures.tensors import format_ratio
 from pages.ui.card import Card
 from pages.ui.chosen import select_one
 from pages.ui.evidence import of_cells, of_details, say
@@ -23,7 +23,7 @@ from runner.store.queries.memory import load_saved_tensors
 
 
 def draw_attention_tensors(frame: Frame, cells: Sequence[Attended]) -> None:
-    """Each tensor that a chosen cell keeps for backward, beside its formula; the longest unless chosen."""
+    """Draws each tensor that a chosen cell keeps for backward, beside its formula; at first of the largest cell."""
     st.header("Is every tensor as large as predicted?", anchor="attention-tensors")
     done = [cell for cell in cells if cell.status == "ok" and cell.saved_bytes]
     if not done:
@@ -34,7 +34,7 @@ def draw_attention_tensors(frame: Frame, cells: Sequence[Attended]) -> None:
     longest = max(labels, key=lambda label: labels[label].saved_bytes or 0)
     cell = labels[select_one("tensors-of", "Cell", list(labels), default=longest)]
     device: Any = cell.device or "cuda"
-    say(frame, total_words(cell, device), of_cells(frame, [cell]), key="attention-totals")
+    say(frame, describe_totals(cell, device), of_cells(frame, [cell]), key="attention-totals")
     measured = frame.ask(load_saved_tensors, cell.cell_id)
     if not measured:
         st.caption("What this cell keeps was not recorded tensor by tensor.")
@@ -56,18 +56,20 @@ def draw_attention_tensors(frame: Frame, cells: Sequence[Attended]) -> None:
 
 
 def _label(cell: Attended) -> str:
-    asked = cell.cell
-    return f"{way_of(asked)} · {asked.seq_len:,} tokens · d {asked.d_head} · {asked.precision}"
+    key = cell.cell
+    return f"{way_of(key)} · {key.seq_len:,} tokens · d {key.d_head} · {key.precision}"
 
 
-def _against(found: int, predicted: int) -> str:
+def _compare(found: int, predicted: int) -> str:
     return (
-        "as predicted" if found == predicted else f"{fine(found / predicted)}× the predicted {format_bytes(predicted)}"
+        "as predicted"
+        if found == predicted
+        else f"{format_ratio(found / predicted)}× the predicted {format_bytes(predicted)}"
     )
 
 
-def total_words(cell: Attended, device: Any) -> str:
-    """In use between the passes and at the peak, measured over predicted; with the tensors alive at the peak."""
+def describe_totals(cell: Attended, device: Any) -> str:
+    """Says the bytes in use between the passes and at the peak against predictions, and the largest tensors then."""
     gpu = cell.device_name or ""
     between = accounting.before_backward_bytes(cell.cell, device=device, gpu=gpu)
     worked = accounting.peak_breakdown(cell.cell, device=device, gpu=gpu)
@@ -75,7 +77,7 @@ def total_words(cell: Attended, device: Any) -> str:
     totals = (("in use before backward", cell.before_backward_bytes, between),
               ("at the peak", cell.peak_allocated_bytes, peak))  # fmt: skip
     parts = [
-        f"**{format_bytes(found)}** {name}, {_against(found, predicted)}" for name, found, predicted in totals if found
+        f"**{format_bytes(found)}** {name}, {_compare(found, predicted)}" for name, found, predicted in totals if found
     ]
     largest = sorted(worked, key=lambda item: -item[2])[:3]
     most = ", ".join(f"{name} {format_bytes(size)}" for name, _, size in largest)

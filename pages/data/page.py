@@ -23,16 +23,16 @@ PAGE_ROWS = 200
 def page(frame: Frame) -> None:
     st.title("What exactly was stored?", anchor=False)
     counts = frame.ask(tables.sizes)
-    held = {name: count for name, count in counts.items() if count}
-    nothing = len(counts) - len(held)
+    filled = {name: count for name, count in counts.items() if count}
+    nothing = len(counts) - len(filled)
     empty = f" {nothing} {'table is' if nothing == 1 else 'tables are'} empty." if nothing else ""
     say(
         frame,
-        f"**{sum(held.values()):,} rows in {len(held)} tables**, most of them of {_most(held)}.{empty} "
+        f"**{sum(filled.values()):,} rows in {len(filled)} tables**, most of them of {_name_largest(filled)}.{empty} "
         "The filters apply to every table.",
         of_tables(frame),
     )
-    default = "steps" if counts["steps"] else next(iter(held), "runs")
+    default = "steps" if counts["steps"] else next(iter(filled), "runs")
     table = TABLES[chosen("table", "Table", list(TABLES), default=default)]
     if bad := frame.ask(look_through).left_out.get(table.name):
         st.caption(
@@ -41,17 +41,17 @@ def page(frame: Frame) -> None:
                 f"page has them in `file.main.{table.name}`."
             )
         )
-    window = Window(statuses=_statuses(table), limit=PAGE_ROWS)
+    window = Window(statuses=_choose_statuses(table), limit=PAGE_ROWS)
     total = frame.ask(stored.page, table.name, frame.selection, Window(statuses=window.statuses, limit=0)).total
     st.caption(restrict(f"{table.doc} {total:,} of {counts[table.name]:,} rows match, newest first."))
     pages = max(1, -(-total // PAGE_ROWS))
-    number = _page_number(table, pages)
+    number = _choose_page(table, pages)
     if total:
         _draw_rows(frame, table, Window(statuses=window.statuses, limit=PAGE_ROWS, offset=(number - 1) * PAGE_ROWS))
-        _take_away(frame, table, Window(statuses=window.statuses, limit=MAX_ROWS), total=total)
+        _draw_downloads(frame, table, Window(statuses=window.statuses, limit=MAX_ROWS), total=total)
     st.header("What the columns mean", anchor="columns")
     st.dataframe(
-        _columns(table),
+        _describe_columns(table),
         hide_index=True,
         height=440,
         key="columns",
@@ -60,14 +60,14 @@ def page(frame: Frame) -> None:
     )
 
 
-def _most(held: dict[str, int]) -> str:
-    """The tables with most rows: `samples (147,154), allocations (18,488) and telemetry (4,672)`."""
-    first = sorted(held.items(), key=lambda item: -item[1])[:3]
+def _name_largest(filled: dict[str, int]) -> str:
+    """Names the tables with most rows: `samples (147,154), allocations (18,488) and telemetry (4,672)`."""
+    first = sorted(filled.items(), key=lambda item: -item[1])[:3]
     *others, last = [f"{name} ({count:,})" for name, count in first] or ["none"]
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def _page_number(table: Table, pages: int) -> int:
+def _choose_page(table: Table, pages: int) -> int:
     key = f"page-{table.name}".replace("_", "-")
     report_missing(key, "Page", [str(number) for number in range(1, pages + 1)])
     if pages == 1:
@@ -75,7 +75,7 @@ def _page_number(table: Table, pages: int) -> int:
     return st.pagination(pages, key=key, bind="query-params", on_change=mark_chosen, args=(key,))
 
 
-def _statuses(table: Table) -> tuple[str, ...]:
+def _choose_statuses(table: Table) -> tuple[str, ...]:
     if not any(column.name == "status" for column in table.columns):
         return ()
     report_missing("status", "Status", get_args(Status))
@@ -85,7 +85,7 @@ def _statuses(table: Table) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _take_away(frame: Frame, table: Table, window: Window, *, total: int) -> None:
+def _draw_downloads(frame: Frame, table: Table, window: Window, *, total: int) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         downloads(
             lambda: _load_frame(frame, table, window),
@@ -104,7 +104,7 @@ def _take_away(frame: Frame, table: Table, window: Window, *, total: int) -> Non
             )
 
 
-def _columns(table: Table) -> list[dict[str, Any]]:
+def _describe_columns(table: Table) -> list[dict[str, Any]]:
     return [
         {
             "Column": c.name,
@@ -119,14 +119,15 @@ def _columns(table: Table) -> list[dict[str, Any]]:
 
 
 def _load_frame(frame: Frame, table: Table, window: Window) -> pd.DataFrame:
-    """The rows in the schema's columns, under their own names; whole numbers stay whole where some are unknown."""
+    """Returns the rows in the schema's columns, under their own names; whole numbers stay whole where some are
+    unknown."""
     rows = frame.ask(stored.page, table.name, frame.selection, window).rows
     found = pd.DataFrame(rows, columns=[column.name for column in table.columns])
     return found.astype({column.name: "Int64" for column in table.columns if column.type is int})
 
 
 def _draw_rows(frame: Frame, table: Table, window: Window) -> None:
-    """The rows under the schema's labels; hovering a heading shows what it means. Empty columns come last."""
+    """Draws the rows under the schema's labels; hovering a heading shows what it means. Empty columns come last."""
     rows = _load_frame(frame, table, window)
     rows = rows.astype({column.name: str for column in table.columns if column.sql_type == "UUID"})
     ids = {column.name for column in table.columns if column.sql_type == "UUID" or column.name.endswith("_key")}
@@ -145,7 +146,7 @@ def _draw_rows(frame: Frame, table: Table, window: Window) -> None:
 
 
 def _heading(column: Column) -> Any:
-    """Whole numbers have separators."""
+    """Returns a column with its meaning; whole numbers have separators."""
     words = f"`{column.name}`: {column.doc}"
     if column.type is int:
         return st.column_config.NumberColumn(column.title, help=words, format="localized")

@@ -1,10 +1,10 @@
-"""One color for each entity, everywhere: phases, precisions, backends, ways to end, what memory is for.
+"""One color for each entity, everywhere: phases, precisions, backends, statuses, memory categories.
 
     color_of("backward"), color_of("bf16"), color_of("oom")
 
 `PALETTE` is also `theme.chartCategoricalColors` of `.streamlit/config.toml` (a test compares them). The colors of one
-family stay apart for readers with a red- or green-blind eye and hold 3:1 contrast on the light and the dark page.
-What others are compared with (fp32, eager) is slate, so that color means "different from the baseline".
+family stay apart for readers with a red- or green-blind eye and have 3:1 contrast on the light and the dark page.
+Baselines (fp32, eager) are slate, so that color means "different from the baseline".
 """
 
 from collections.abc import Mapping
@@ -75,11 +75,11 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
 
 
 def tint(color: str, *, opacity: float) -> str:
-    """A `#rrggbb` color, let through by the page behind it."""
+    """Returns a `#rrggbb` color with this opacity."""
     red, green, blue = (int(color[start : start + 2], 16) for start in (1, 3, 5))
     return f"rgba({red}, {green}, {blue}, {opacity})"
 
 
 def color_of(entity: str) -> str:
-    """The color of a phase, precision, backend, category of memory, kernel class, implementation or status."""
+    """Returns the color of a phase, precision, backend, memory category, kernel class, implementation or status."""
     return next(family[entity] for family in FAMILIES.values() if entity in family)

@@ -1,8 +1,8 @@
-"""How far a grid of questions is covered, such as sizes by contexts: measured, failed, not asked for.
+"""How far a grid of cells is covered, such as sizes by contexts: measured, failed, without a row.
 
     figure = coverage_grid([CoverageTile(size="toy-64", context=128, variant="fp32 · eager", ok=2, …)])
 
-A tile's text says what its color says, for readers who cannot tell the colors apart.
+The text of a tile says what its color says, for readers who cannot tell the colors apart.
 """
 
 from collections.abc import Sequence
@@ -27,13 +27,13 @@ _LEVELS = (
 _COLUMN = 1 / 3
 #: Names of rows with more letters than this stand in two lines, so that a phone has room for the tiles.
 _LONG = 24
-_NOTHING, _SKIPPED, _FAILED, _PARTLY, _MEASURED = range(5)
+_UNMEASURED, _SKIPPED, _FAILED, _PARTLY, _MEASURED = range(5)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CoverageTile:
-    """One place of the grid: block of rows (`size`), column (`context`), row. `failures` counts cells by how they
-    ended; `median_ms` is a time to show, `value` anything else in words."""
+    """One place of the grid: block of rows (`size`), column (`context`), row. `failures` counts cells by status;
+    `median_ms` is the time to show, `value` anything else in words."""
 
     size: str
     context: int
@@ -45,7 +45,7 @@ class CoverageTile:
 
 
 def coverage_grid(tiles: Sequence[CoverageTile], *, x: str = "", state: str = "coverage") -> go.Figure:
-    """A block of rows a size, one row a variant; columns are context lengths, or what the title `x` says. Places
+    """Draws a block of rows a size, a row a variant. Columns are context lengths, or what the title `x` says; places
     without a tile are pale."""
     contexts = sorted({tile.context for tile in tiles})
     places = {(tile.size, tile.variant, tile.context): tile for tile in tiles}
@@ -58,7 +58,7 @@ def coverage_grid(tiles: Sequence[CoverageTile], *, x: str = "", state: str = "c
     figure = go.Figure(
         go.Heatmap(
             z=[
-                [None if name is None else _level(tile) for tile in line]
+                [None if name is None else _rank(tile) for tile in line]
                 for (_, name), line in zip(rows, grid, strict=True)
             ],
             zmin=-0.5,
@@ -69,13 +69,13 @@ def coverage_grid(tiles: Sequence[CoverageTile], *, x: str = "", state: str = "c
             xgap=3,
             ygap=3,
             hoverongaps=False,
-            hovertext=[[_hover(tile) for tile in line] for line in grid],
+            hovertext=[[_describe_tile(tile) for tile in line] for line in grid],
             hovertemplate="%{hovertext}<extra></extra>",
         )
     )
     # Words are a trace of their own, because a heatmap colors all of its words for its darkest tile.
     words = [
-        (column, index, _text(tile), QUIET if tile is None else STRONG)
+        (column, index, _write_tile(tile), QUIET if tile is None else STRONG)
         for index, (_, name) in enumerate(rows)
         if name is not None
         for column, tile in zip(columns, grid[index], strict=True)
@@ -99,13 +99,13 @@ def coverage_grid(tiles: Sequence[CoverageTile], *, x: str = "", state: str = "c
         title=x or title_of("steps", "context"), type="category", side="top", showgrid=False, ticks="",
         domain=[0, min(1.0, _COLUMN * len(columns))],
     )  # fmt: skip
-    labels = [f"<b>{size}</b>" if name is None else _in_two_lines(name) for size, name in rows]
+    labels = [f"<b>{size}</b>" if name is None else _break_name(name) for size, name in rows]
     label_rows(figure, labels, edge=0.5, showgrid=False, ticks="")
     return figure
 
 
-def _in_two_lines(name: str) -> str:
-    """A long name broken where its two lines are most alike."""
+def _break_name(name: str) -> str:
+    """Breaks a long name where its two lines are most alike."""
     parts = name.split(" · ")
     if len(name) <= _LONG or len(parts) == 1:
         return name
@@ -113,16 +113,16 @@ def _in_two_lines(name: str) -> str:
     return "<br>".join(min(lines, key=lambda pair: max(map(len, pair))))
 
 
-def _level(tile: CoverageTile | None) -> int:
+def _rank(tile: CoverageTile | None) -> int:
     if tile is None:
-        return _NOTHING
+        return _UNMEASURED
     if tile.ok:
         return _PARTLY if tile.failures else _MEASURED
     return _SKIPPED if set(tile.failures) == {"skipped"} else _FAILED
 
 
-def _text(tile: CoverageTile | None) -> str:
-    """The time in ms where there is one; else how the cells ended."""
+def _write_tile(tile: CoverageTile | None) -> str:
+    """Returns the time in ms where there is one, and how cells failed."""
     if tile is None:
         return "·"
     ended = f"✕ {', '.join(tile.failures)}" if tile.failures else ""
@@ -132,7 +132,7 @@ def _text(tile: CoverageTile | None) -> str:
     return " ".join(part for part in (value, ended) if part)
 
 
-def _hover(tile: CoverageTile | None) -> str:
+def _describe_tile(tile: CoverageTile | None) -> str:
     if tile is None:
         return "no row"
     ended = "".join(f"<br>{count} × {WORDS[status]}" for status, count in tile.failures.items())

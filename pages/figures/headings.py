@@ -1,4 +1,4 @@
-"""The columns of a query's answer as headings: the schema's label and unit, where a name means one thing in it.
+"""Headings for the columns of a query's answer: the schema's label and unit, where a name has one meaning in it.
 
 >>> format_heading("median_ms")
 'Median (ms)'
@@ -18,8 +18,8 @@ _ENDINGS = {
 
 
 def format_heading(name: str) -> str:
-    """A column of an answer as a heading: the schema's label and unit if the name means one thing in it, else the name
-    with the unit that its ending says."""
+    """Returns the schema's label and unit of a name that has one meaning in it, else the name with the unit of its
+    ending."""
     titles = {column.title for table in TABLES.values() for column in table.columns if column.name == name}
     if len(titles) == 1:
         return titles.pop()

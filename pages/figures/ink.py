@@ -1,9 +1,9 @@
-"""The colors of words in charts, which have to stand out more than marks do: 4.5:1, on the light page and on the dark.
+"""Colors for text in charts, with a contrast of 4.5:1 on the light page and on the dark.
 
-    document.style = ink_rules()          # CSS: words drawn in a color of the palette get its ink
+    document.style = ink_rules()          # CSS: text drawn in a color of the palette gets its ink
 
-No one gray has 4.5:1 on both pages, and Plotly takes one color. So charts name colors of `pages.figures.colors`, and
-the page gives each its ink by the color scheme that the reader has.
+No gray has 4.5:1 on both pages, and Plotly takes one color. So charts use colors of `pages.figures.colors`, and CSS
+gives each its ink by the reader's color scheme.
 """
 
 from pages.figures.colors import PALETTE, QUIET, STRONG
@@ -18,13 +18,13 @@ _THEME = ("#808495", "#E6EAF1")
 
 
 def contrast(color: str, page: str) -> float:
-    """The ratio of luminances, from 1 to 21 (WCAG 2.2)."""
+    """Returns the contrast ratio of two colors, from 1 to 21 (WCAG 2.2)."""
     low, high = sorted(map(_luminance, (color, page)))
     return (high + 0.05) / (low + 0.05)
 
 
 def ink(color: str, *, page: str) -> str:
-    """The color of the palette, as much darker or lighter as words need on this page."""
+    """Returns the color, made darker or lighter until text in it is readable on this page."""
     end = 0 if page == LIGHT else 255
     for step in range(21):
         mixed = "#" + "".join(f"{round(part + (end - part) * step / 20):02X}" for part in _parts(color))
@@ -34,12 +34,12 @@ def ink(color: str, *, page: str) -> str:
 
 
 def ink_on(color: str) -> str:
-    """Of white and black, what reads better on a bar of this color."""
+    """Returns white or black, whichever is more readable on this color."""
     return max((LIGHT, DARK), key=lambda words: contrast(words, color))
 
 
 def ink_rules() -> str:
-    """A CSS rule for each color, for every Plotly chart on a page that has said its `color-scheme`."""
+    """Returns a CSS rule for each color, for every Plotly chart on a page that sets `color-scheme`."""
     inks = {color: (ink(color, page=LIGHT), ink(color, page=DARK)) for color in PALETTE}
     inks |= dict.fromkeys((QUIET, *_THEME), _QUIET_INKS) | {STRONG: _STRONG_INKS}
     return "\n".join(

@@ -1,4 +1,4 @@
-"""Every step of one cell, phase by phase, warm-up included: is the variability small, and what does it look like?
+"""Every step of one cell, phase by phase, warm-up included.
 
 figure = sample_steps([SampleDot(round=0, phase="forward", step=0, is_warmup=True, duration_ms=3.1), …])
 """
@@ -28,7 +28,7 @@ class SampleDot:
 
 
 def sample_steps(rows: Sequence[SampleDot], *, state: str) -> go.Figure:
-    """Time over step number, log, one color a phase; hollow dots are warm-up. Rounds follow one another on the axis."""
+    """Draws time (log) over step number, a color a phase; hollow dots are warm-up. Rounds follow one another."""
     figure = go.Figure()
     lengths = {
         number: max(row.step for row in rows if row.round == number) + 1 for number in {row.round for row in rows}

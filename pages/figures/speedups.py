@@ -3,7 +3,7 @@
     figure = speedup_dots([SpeedupDot(place="toy-64 · 128", phase="step", ratio=1.9, low=1.8, high=2.0, …)])
     figure = speedup_trend(dots)          # the same over the size of the model
 
-Right of 1× the variant is faster. A pair of which one side failed keeps its place, with the reason.
+Right of 1× the variant is faster. A pair of which one side failed keeps its line, with the reason.
 """
 
 import math
@@ -26,7 +26,7 @@ _SYMBOLS: dict[Phase, str] = {"forward": "circle", "backward": "diamond", "step"
 
 @dataclass(frozen=True, kw_only=True)
 class SpeedupDot:
-    """One phase of one pair, or, with `failure`, a pair that has no ratio."""
+    """One phase of one pair or, with `failure`, a pair that has no ratio."""
 
     place: str
     size: str
@@ -40,7 +40,7 @@ class SpeedupDot:
 
 
 def speedup_dots(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
-    """One line a pair, one dot a phase."""
+    """Draws one line a pair, one dot a phase."""
     places = list(dict.fromkeys(row.place for row in rows))
     figure = go.Figure()
     measured = [row for row in rows if not row.failure]
@@ -55,7 +55,7 @@ def speedup_dots(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
             y=[places.index(row.place) + offset for row in chosen],
             marker={"color": color_of(phase), "size": 9, "symbol": _SYMBOLS[phase]},
             error_x=error_bars(map(_interval, chosen)),
-            customdata=[[row.cell_id, _hover(row)] for row in chosen],
+            customdata=[[row.cell_id, _describe(row)] for row in chosen],
             hovertemplate="%{customdata[1]}<extra></extra>",
             cliponaxis=False,
         )
@@ -78,7 +78,7 @@ def speedup_dots(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
 
 
 def speedup_trend(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
-    """Every pair over the number of parameters; the line joins the geometric means of each size."""
+    """Draws every pair over the number of parameters; the line joins the geometric means of each size."""
     figure = go.Figure()
     usable = [row for row in rows if not row.failure and row.parameters]
     phases = [phase for phase in _SYMBOLS if any(row.phase == phase for row in usable)]
@@ -101,7 +101,7 @@ def speedup_trend(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
             error_y=error_bars(map(_interval, chosen), color=color_of(phase), width=0),
             legendgroup=phase,
             showlegend=False,
-            customdata=[[row.cell_id, _hover(row)] for row in chosen],
+            customdata=[[row.cell_id, _describe(row)] for row in chosen],
             hovertemplate="%{customdata[1]}<extra></extra>",
         )
         means = _geometric_means(chosen)
@@ -134,7 +134,7 @@ def speedup_trend(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
 
 
 def _geometric_means(rows: Sequence[SpeedupDot]) -> dict[int, float]:
-    """Parameters -> geometric mean of the ratios at that size, smallest first."""
+    """Returns the geometric mean of the ratios by number of parameters, smallest first."""
     groups: dict[int, list[float]] = {}
     for row in rows:
         groups.setdefault(row.parameters or 0, []).append(row.ratio)
@@ -145,7 +145,7 @@ def _interval(row: SpeedupDot) -> Interval:
     return row.ratio, row.low, row.high
 
 
-def _hover(row: SpeedupDot) -> str:
+def _describe(row: SpeedupDot) -> str:
     return (
         f"<b>{row.place}</b><br>{WORDS[row.phase]}: {format_number(row.ratio)}×"
         f"<br>95% interval {interval(row.low, row.high, unit='×')}"

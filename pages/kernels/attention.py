@@ -1,9 +1,9 @@
-"""The card about the named ranges inside attention: softmax against the matrix products, in time and in FLOPs.
+"""The card of ranges inside attention: softmax against the matrix products, in time and in FLOPs.
 
     draw_attention(frame, name, trace)
 
-Ranges are told by their names, Stepscope's own and those that people give theirs (`ROLES`). FLOPs are counted by the
-profiler for matrix products, and by formula for softmax; of imported traces, whose shapes nobody knows, not at all.
+Ranges are recognized by their names, Stepscope's own and common others (`ROLES`). FLOPs of matrix products are the
+profiler's, those of softmax follow from a formula; imported traces have none, because their shapes are unknown.
 """
 
 import re
@@ -52,7 +52,7 @@ def role_of(scope: str) -> str | None:
 
 
 def attention_ranges(parts: Sequence[KernelPart], trace: KernelTrace, *, phases: Sequence[str]) -> list[AttentionRange]:
-    """Every range inside attention that ran in these phases, in the order of computing."""
+    """Returns every range inside attention that ran in these phases, in the order of computation."""
     found = []
     for role in ("scores", "mask", "softmax", "product with values"):
         inside = [part for part in parts if part.phase in phases and role_of(part.scope) == role]
@@ -69,8 +69,8 @@ def attention_ranges(parts: Sequence[KernelPart], trace: KernelTrace, *, phases:
     return found
 
 
-def attention_words(found: Sequence[AttentionRange], name: str, trace: KernelTrace) -> str:
-    """How softmax stands to the two matrix products, in time and in FLOPs."""
+def describe_ranges(found: Sequence[AttentionRange], name: str, trace: KernelTrace) -> str:
+    """Compares softmax with the two matrix products, in time and in FLOPs."""
     softmax = next((item for item in found if item.role == "softmax"), None)
     products = [item for item in found if item.role in MATMULS]
     if softmax is None or not products:
@@ -95,19 +95,19 @@ def attention_words(found: Sequence[AttentionRange], name: str, trace: KernelTra
 
 
 def draw_attention(frame: Frame, name: str, trace: KernelTrace) -> None:
-    """Softmax against matrix products inside attention."""
+    """Draws softmax against matrix products inside attention."""
     st.header("Inside attention: softmax or matrix products?", anchor="attention-ranges")
     parts = frame.ask(ranges, trace.cell_id)
     phases = list(dict.fromkeys(part.phase for part in parts if role_of(part.scope)))
     if not phases:
-        st.caption(restrict(_why_not(trace)))
+        st.caption(restrict(_explain_missing(trace)))
         return
     options: dict[str, list[str]] = {phase_words(phase): [phase] for phase in phases_of(phases)}
     if len(phases) > 1:
         options[WHOLE] = phases
     picked = chosen("attention-phase", "Phase of attention", list(options)) if len(options) > 1 else next(iter(options))
     found = attention_ranges(parts, trace, phases=options[picked])
-    words = attention_words(found, name, trace)
+    words = describe_ranges(found, name, trace)
     say(frame, words, of_details(frame, "ranges", [trace.cell_id]), key="attention-ranges")
     bars = [RangeBar(name=item.role, entity=_COLORS.get(item.role, "matmul"), device_ms=item.device_ms,
                      flops=item.flops) for item in found]  # fmt: skip
@@ -128,7 +128,7 @@ def draw_attention(frame: Frame, name: str, trace: KernelTrace) -> None:
     )  # fmt: skip
 
 
-def _why_not(trace: KernelTrace) -> str:
+def _explain_missing(trace: KernelTrace) -> str:
     if trace.cell is None:
         return "No range of this trace names a part of attention, such as “attention scores” or “attention softmax”."
     if trace.cell.backend != "eager":

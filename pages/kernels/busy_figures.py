@@ -1,6 +1,6 @@
 """How much of a step the device works, and how much it waits for the host: one bar a cell.
 
-figure = busy_bars([BusyBar(group="small", place="512 · train", cell_id="…", busy=0.93, label="+4%")])
+figure = busy_bars([BusyBar(group="small", place="512 · train", cell_id="…", busy=0.93, label="+4%")], names=…)
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class BusyBar:
 
 
 def busy_bars(bars: Sequence[BusyBar], *, names: tuple[str, str]) -> go.Figure:
-    """`names` are words for the time that is counted and for the rest."""
+    """Draws the bars; `names` are words for busy time and for the rest."""
     rows = under_headings([bar.group for bar in bars], [wrap_label(bar.place) for bar in bars])
     figure = go.Figure()
     for name, color, shares in (

@@ -2,8 +2,8 @@
 
     draw_difference(frame, ("small · 512 · train · bf16 · eager", trace), others, parts)
 
-The bars add up to the difference exactly. Between two cells of a GPU it is that of their steps without the profiler:
-what no kernel accounts for is a bar of its own. Otherwise it is that of the time in kernels.
+The bars add up to the difference exactly. Between two cells of a GPU it is that of their unprofiled steps, with a bar
+of its own for time outside kernels; otherwise it is that of the time in kernels.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,9 @@ import streamlit as st
 
 from pages.figures.frame import label_of
 from pages.figures.headings import cut
-from pages.kernels.answers import by_class, name_trace, noun, per
+from pages.kernels.answers import name_trace, noun, per, sum_by_class
 from pages.kernels.figures import CLASS_WORDS, short_names
-from pages.kernels.one import totals
+from pages.kernels.one import sum_by_kernel
 from pages.kernels.waterfall_figures import waterfall
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen, select_one
@@ -37,7 +37,7 @@ Parts = Mapping[UUID, Sequence[KernelPart]]
 
 
 def draw_difference(frame: Frame, one: Named, others: Mapping[str, KernelTrace], parts: Parts) -> None:
-    """The waterfall from another trace to the chosen one."""
+    """Draws the waterfall from another trace to the chosen one."""
     st.header("Why does one take longer than another?", anchor="difference")
     if not others:
         st.caption("Only one trace here has a result. Measure another: "
@@ -48,8 +48,8 @@ def draw_difference(frame: Frame, one: Named, others: Mapping[str, KernelTrace],
     kinds = by == "kind of work"
     sides = (_times(frame, other[1], parts, kinds=kinds), _times(frame, one[1], parts, kinds=kinds))
     whole = all(_has_step(trace) for _, trace in (other, one))
-    found = between(other[1], one[1], sides, whole=whole)
-    words = difference_words(other, one, found)
+    found = compute_changes(other[1], one[1], sides, whole=whole)
+    words = describe_difference(other, one, found)
     pair = (other[1], one[1])
     listed = of_details(frame, "kinds of work" if kinds else "kernels", [trace.cell_id for trace in pair])
     say(frame, words, listed, of_cells(frame, pair), key="difference")
@@ -69,15 +69,15 @@ def draw_difference(frame: Frame, one: Named, others: Mapping[str, KernelTrace],
         lambda: waterfall(
             [(name, entities.get(change.name, ""), change.difference_ms)
              for name, change in zip(named, found, strict=True) if change.difference_ms],
-            ends=((f"from: {_distinct(other, one)}", sum(change.before_ms for change in found)),
-                  (f"to: {_distinct(one, other)}", sum(change.after_ms for change in found))),
+            ends=((f"from: {_distinguish(other, one)}", sum(change.before_ms for change in found)),
+                  (f"to: {_distinguish(one, other)}", sum(change.after_ms for change in found))),
             state=f"difference-{by}",
         ),
     )  # fmt: skip
 
 
 def _choose(one: KernelTrace, others: Mapping[str, KernelTrace]) -> Named:
-    """The trace that the chosen one is compared with; at first the one that differs from it least."""
+    """Returns the trace that the chosen one is compared with; at first the one that differs from it least."""
     names = list(others)
     nearest = min(names, key=lambda name: _distance(one, others[name]))
     name = select_one("against", "Compared with", names, default=nearest)
@@ -85,7 +85,7 @@ def _choose(one: KernelTrace, others: Mapping[str, KernelTrace]) -> Named:
 
 
 def _distance(one: KernelTrace, other: KernelTrace) -> int:
-    """In how many fields two cells differ; imported traces are the farthest."""
+    """Returns in how many fields two cells differ; imported traces are the farthest."""
     if one.cell is None or other.cell is None:
         return len(KEY) + (one.cell is not other.cell)
     return sum(getattr(one.cell, name) != getattr(other.cell, name) for name in KEY)
@@ -96,25 +96,25 @@ def _has_step(trace: KernelTrace) -> bool:
 
 
 def _times(frame: Frame, trace: KernelTrace, parts: Parts, *, kinds: bool) -> dict[str, float]:
-    """Milliseconds by class or by kernel."""
+    """Returns milliseconds by class or by kernel."""
     if kinds:
-        return {str(name): took for name, took in by_class(parts.get(trace.cell_id, ())).items()}
-    return {name: took for name, (took, _) in totals(frame.ask(kernels, trace.cell_id)).items()}
+        return {str(name): took for name, took in sum_by_class(parts.get(trace.cell_id, ())).items()}
+    return {name: took for name, (took, _) in sum_by_kernel(frame.ask(kernels, trace.cell_id)).items()}
 
 
 def _classes(frame: Frame, traces: Sequence[KernelTrace], *, kinds: bool) -> dict[str, str]:
-    """What gives a part its color."""
+    """Returns the class of each part, which gives it its color."""
     if kinds:
         return {name: name for name in CLASS_WORDS}
     listed = [kernel for trace in traces for kernel in frame.ask(kernels, trace.cell_id)]
     return {kernel.kernel: kernel.kernel_class for kernel in sorted(listed, key=lambda kernel: kernel.device_ms)}
 
 
-def between(
+def compute_changes(
     other: KernelTrace, one: KernelTrace, sides: tuple[Mapping[str, float], Mapping[str, float]], *, whole: bool
 ) -> list[PartChange]:
-    """The change of every part. With `whole` they add up to the difference of the unprofiled steps, otherwise to that
-    of the times in kernels."""
+    """Returns the change of every part. With `whole` they add up to the difference of the unprofiled steps, otherwise
+    to that of the times in kernels."""
     found = changes(*sides, most=MAX_SHOWN)
     if whole:
         idle = [(trace.unprofiled_step_ms or 0.0) - sum(side.values())
@@ -130,8 +130,8 @@ def _names(found: Sequence[PartChange], *, kinds: bool) -> list[str]:
     return short_names([change.name for change in found])
 
 
-def difference_words(other: Named, one: Named, found: Sequence[PartChange]) -> str:
-    """How much longer one takes, and which part makes most of it."""
+def describe_difference(other: Named, one: Named, found: Sequence[PartChange]) -> str:
+    """Says how much longer one takes, and which part makes most of it."""
     before, after = sum(change.before_ms for change in found), sum(change.after_ms for change in found)
     gap = after - before
     if _has_step(other[1]) and _has_step(one[1]):
@@ -150,8 +150,8 @@ def difference_words(other: Named, one: Named, found: Sequence[PartChange]) -> s
     return f"{start}: {longer}. Most of it: {f'**{name}**' if kinds else quoted(name)}, {part}."
 
 
-def _distinct(side: Named, against: Named) -> str:
-    """What tells a trace from the other, in few words."""
+def _distinguish(side: Named, against: Named) -> str:
+    """Says in few words what tells a trace from the other."""
     cell, theirs = side[1].cell, against[1].cell
     if cell is None or theirs is None:
         return cut(side[0], longest=40)

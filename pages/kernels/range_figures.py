@@ -1,4 +1,4 @@
-"""What named ranges take, of the time and of the FLOPs: two bars a range, so that the two shares stand side by side.
+"""What ranges take, of the time and of the FLOPs: two bars a range, side by side.
 
 figure = range_bars([RangeBar(name="softmax", entity="softmax", device_ms=1.2, flops=5_000_000)])
 """
@@ -15,7 +15,7 @@ from runner.formats import format_number, format_quantity
 
 @dataclass(frozen=True, kw_only=True)
 class RangeBar:
-    """One range; `entity` gives its color; `flops` is None where nobody counted."""
+    """One range; `entity` gives its color; `flops` is None where they were not counted."""
 
     name: str
     entity: str
@@ -24,21 +24,21 @@ class RangeBar:
 
 
 def range_bars(bars: Sequence[RangeBar]) -> go.Figure:
-    """Shares of all these ranges together; FLOPs are hatched, and left out where not every range's are known."""
+    """Draws shares of all these ranges together; FLOPs are hatched, and left out where no range's are known."""
     names = [escape_text(bar.name) for bar in bars]
     colors = [color_of(bar.entity) for bar in bars]
     total_ms, flops = sum(bar.device_ms for bar in bars) or 1.0, [bar.flops for bar in bars if bar.flops is not None]
     figure = go.Figure()
     figure.add_bar(
         name="share of the time", orientation="h", y=names, x=[bar.device_ms * 100 / total_ms for bar in bars],
-        text=[f"{_share(bar.device_ms / total_ms)} · {format_number(bar.device_ms)} ms" for bar in bars],
+        text=[f"{_format_share(bar.device_ms / total_ms)} · {format_number(bar.device_ms)} ms" for bar in bars],
         textposition="outside", cliponaxis=False, marker={"color": colors}, hoverinfo="skip",
     )  # fmt: skip
     if sum(flops):
         figure.add_bar(
             name="share of the FLOPs", orientation="h", y=names, hoverinfo="skip", textposition="outside",
             x=[(bar.flops or 0) * 100 / sum(flops) for bar in bars], cliponaxis=False,
-            text=[_count_flops(bar.flops, whole=sum(flops)) for bar in bars],
+            text=[_format_flops(bar.flops, whole=sum(flops)) for bar in bars],
             marker={"color": colors, "pattern": {"shape": "/", "fillmode": "overlay", "size": 6}},
         )  # fmt: skip
     figure.update_layout(**layout(height=110 + 54 * len(bars), state="ranges"), barmode="group")
@@ -48,10 +48,10 @@ def range_bars(bars: Sequence[RangeBar]) -> go.Figure:
     return figure
 
 
-def _count_flops(flops: int | None, *, whole: int) -> str:
-    return "not counted" if flops is None else f"{_share(flops / whole)} · {format_quantity(flops, 'FLOP')}"
+def _format_flops(flops: int | None, *, whole: int) -> str:
+    return "not counted" if flops is None else f"{_format_share(flops / whole)} · {format_quantity(flops, 'FLOP')}"
 
 
-def _share(value: float) -> str:
-    """Whole percents, and what is less than ten of them with a digit more."""
+def _format_share(value: float) -> str:
+    """Formats whole percents, and those below ten with a digit more."""
     return f"{value:.0%}" if value >= 0.1 else f"{value:.1%}"

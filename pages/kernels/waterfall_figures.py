@@ -1,8 +1,8 @@
 """From one time to another: a bar a part, each beginning where the one above ends.
 
-    figure = waterfall([("matrix products", "matmul", -11.0)], ends=(("fp32", 24.0), ("bf16", 13.0)))
+    figure = waterfall([("matrix products", "matmul", -11.0)], ends=(("fp32", 24.0), ("bf16", 13.0)), state="x")
 
-The parts add up to the difference of the two ends exactly; a caller who leaves something out gets an AssertionError.
+The parts must add up to the difference of the two ends, else it raises an AssertionError.
 """
 
 import itertools
@@ -22,15 +22,15 @@ End = tuple[str, float]
 
 
 def waterfall(changes: Sequence[tuple[str, str, float]], *, ends: tuple[End, End], state: str) -> go.Figure:
-    """`changes` are (words, entity that gives the color or nothing, ms); `ends` are the two totals in ms."""
+    """Draws `changes`, (words, entity that gives the color or nothing, ms), between `ends`, the two totals in ms."""
     (first, before), (last, after) = ends
     steps = [before]
     for _, _, change in changes:
         steps.append(steps[-1] + change)
     assert math.isclose(steps[-1], after, rel_tol=1e-9, abs_tol=1e-9), f"{steps[-1]} is not {after}"
-    begins = _beginning([*steps, after])
+    begins = _find_beginning([*steps, after])
     places = list(range(len(changes) + 2))
-    texts = [_ms(before), *(_signed(change) for _, _, change in changes), _ms(after)]
+    texts = [_format_ms(before), *(_format_signed(change) for _, _, change in changes), _format_ms(after)]
     figure = go.Figure()
     figure.add_bar(
         orientation="h",
@@ -56,15 +56,15 @@ def waterfall(changes: Sequence[tuple[str, str, float]], *, ends: tuple[End, End
     return figure
 
 
-def _beginning(steps: Sequence[float]) -> float:
-    """Where the axis begins: at 0, unless everything happens far from it."""
+def _find_beginning(steps: Sequence[float]) -> float:
+    """Returns where the axis begins: at 0, unless everything happens far from it."""
     low, high = min(steps), max(steps)
     return 0.0 if low < _CLOSE * high else max(0.0, low - 1.5 * (high - low) - 0.02 * high)
 
 
-def _ms(value: float) -> str:
+def _format_ms(value: float) -> str:
     return f"{format_number(value)} ms"
 
 
-def _signed(value: float) -> str:
+def _format_signed(value: float) -> str:
     return f"{'+' if value > 0 else '−' if value < 0 else '±'}{format_number(abs(value))} ms"

@@ -2,7 +2,7 @@
 
     timeline(Drawing(columns=columns, about=found, fold_bytes=65536), key="left", on_cursor=moved)
 
-`pack` puts the columns behind a JSON head, sorted as the script needs them: by address, by size, by death. Names and
+`pack` puts the columns behind a JSON head, sorted as the script needs them: by address, by size, by free. Names and
 stacks are only ever set as text. Limits: recordings up to 2³¹ µs (35 minutes), addresses up to 2⁵³.
 """
 
@@ -27,8 +27,8 @@ _SCRIPTS = ("model.js", "raster.js", "picture.js", "place.js", "controls.js", "v
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """What is drawn. Blocks below `fold_bytes` lie together as one, and so do those that were held before the recording
-    if `folds_held`; `scale_bytes` is the top of the total's axis."""
+    """What is drawn. Blocks below `fold_bytes` are drawn as one, and so are those allocated before the recording if
+    `folds_held`; `scale_bytes` is the top of the total's axis."""
 
     columns: Columns
     about: Timeline
@@ -39,7 +39,7 @@ class Drawing:
 
 
 def timeline(drawing: Drawing, *, key: str, on_cursor: Callable[[], None]) -> dict[str, Any] | None:
-    """Draw it. Returns where the reader put the cursor: `{"timeline": its id, "at": µs}`, None if nowhere yet."""
+    """Draws the timeline. Returns where the reader put the cursor, `{"timeline": its id, "at": µs}`, or None."""
     held = _component()(
         key=key, data=pack(drawing), height="content", default={"cursor": None}, on_cursor_change=on_cursor
     )
@@ -48,7 +48,7 @@ def timeline(drawing: Drawing, *, key: str, on_cursor: Callable[[], None]) -> di
 
 
 def picture_button(side: str) -> None:
-    """Saves the picture of the pane as the reader sees it, like the button of its own bar."""
+    """Draws a button that saves the picture of the pane as the reader sees it, like the one in its own bar."""
     css = (_FOLDER.parent / "ui" / "picture.css").read_text(encoding="utf-8")
     button = '<button type="button" title="The timeline as you see it, with its title and colors">PNG</button>'
     html = f'<div class="pictures">{button}</div>'
@@ -71,7 +71,8 @@ def _component() -> Any:
 
 
 def pack(drawing: Drawing) -> bytes:
-    """The length of the head, the head as JSON, and from the next multiple of 8 on the columns, each so aligned."""
+    """Returns the length of the head, the head as JSON, and from the next multiple of 8 on the columns, each aligned
+    so."""
     arrays = _arrays(drawing.columns)
     places, parts, offset = [], [], 0
     for name, array in arrays.items():

@@ -1,8 +1,8 @@
-"""What fills memory during a step, and where in the code does it come from? Every allocation, from birth to death."""
+"""What fills memory during a step, and where in the code does it come from? Every allocation, until it is freed."""
 
 import streamlit as st
 
-from pages.memory_timeline.answers import answer, difference, difference_rows
+from pages.memory_timeline.answers import answer, describe_difference, difference_rows
 from pages.memory_timeline.figures import category_bars
 from pages.memory_timeline.pane import Look, pane
 from pages.ui.card import Card, draw
@@ -43,7 +43,7 @@ def page(frame: Frame) -> None:
     if len(shown) == 1:
         say(frame, sentence, evidence, at=lead)
         return
-    compared = difference(shown[0], shown[1], (parts[0], parts[1]))
+    compared = describe_difference(shown[0], shown[1], (parts[0], parts[1]))
     say(frame, f"{sentence} {compared}", evidence, at=lead)
     rows = difference_rows(shown[0], shown[1], (parts[0], parts[1]))
     draw(
@@ -55,7 +55,7 @@ def page(frame: Frame) -> None:
 
 
 def _choose(found: dict[str, Timeline]) -> tuple[list[Timeline], Look]:
-    """The timelines to draw, one or two, and what is folded in them."""
+    """Returns the timelines to draw, one or two, and what is folded in them."""
     labels = list(found)
     trained = next((label for label in labels if (cell := found[label].cell) and cell.mode == "train"), labels[0])
     left, middle, right = st.columns(3)

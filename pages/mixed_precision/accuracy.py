@@ -1,4 +1,4 @@
-"""The section of *Mixed precision* on accuracy: the price of each precision, and where it comes from.
+"""The section of *Mixed precision* on accuracy: the error of each precision, and where it comes from.
 
     draw_accuracy(frame)
 
@@ -13,13 +13,13 @@ import streamlit as st
 from pages.figures.frame import label_values
 from pages.mixed_precision.answers import (
     describe_dtypes,
+    describe_loss,
     describe_sensitivity,
+    describe_worst,
+    explain_sum,
     formats_of,
-    lost_in,
     place_of,
-    reason,
     sum_of,
-    worst_on_the_way,
 )
 from pages.mixed_precision.figures import Drift, drift_lines
 from pages.mixed_precision.format_figures import Sensitivity, dtype_grid, sensitivity_lines
@@ -40,7 +40,7 @@ _MODELS = {"Transformer": "transformer", "toy: linear, ReLU, layer norm, linear"
 
 
 def draw_accuracy(frame: Frame) -> None:
-    """All of it, as far as there are rows."""
+    """Draws the cards for which there are rows."""
     st.header("What does it cost in accuracy?", anchor="accuracy")
     found, sums = price_precisions(frame), frame.ask(accumulations, rows_of(frame))
     if not found and not sums:
@@ -55,13 +55,13 @@ def draw_accuracy(frame: Frame) -> None:
         _draw_sums(frame, [one for one in sums if one.row.total is not None])
     done = [one for one in found if one.row.status == "ok"]
     if done:
-        rows = _chosen_place(done)
+        rows = _choose_model(done)
         _draw_dtypes(frame, rows)
         _draw_normalization(frame, rows[0])
 
 
-def _chosen_place(found: Sequence[Priced]) -> list[NumericsRow]:
-    """The precisions of one model; the largest unless the reader chooses another."""
+def _choose_model(found: Sequence[Priced]) -> list[NumericsRow]:
+    """Returns the precisions of one model; the largest unless the reader chooses another."""
     places = list(dict.fromkeys(place_of(one.row) for one in found))
     label = "Model for dtypes and normalization"
     place = chosen("numerics-model", label, places, default=places[-1]) if len(places) > 1 else places[0]
@@ -73,7 +73,7 @@ def _draw_sums(frame: Frame, sums: Sequence[Accumulated]) -> None:
         return
     row = sums[0].row
     st.header(restrict(f"What do {row.addends:,} additions of {row.value:g} give?"), anchor="sums")
-    words = "\n".join(f"- {reason(one.row)}" for one in sums) + f"\n\n{worst_on_the_way(sums)}"
+    words = "\n".join(f"- {explain_sum(one.row)}" for one in sums) + f"\n\n{describe_worst(sums)}"
     last = of_details(frame, "sums on their way", [sums[-1].row.cell_id])
     say(frame, words, of_rows(frame, [one.row for one in sums]), last, key="accumulation")
     draw(
@@ -82,16 +82,16 @@ def _draw_sums(frame: Frame, sums: Sequence[Accumulated]) -> None:
             key="accumulation",
             title="How the sums drift",
             note="One tensor added to another, again and again; 0 is the exact sum.",
-            alt=f"Sums less the exact ones. {' '.join(reason(one.row) for one in sums)}",
+            alt=f"Sums less the exact ones. {' '.join(explain_sum(one.row) for one in sums)}",
             rows=[{"Sum": sum_of(one.row)} | label_values("accumulation", one.row, _SUM) for one in sums],
             cells=[one.row for one in sums],
         ),
-        lambda: drift_lines(_drifts(sums), value=row.value),
+        lambda: drift_lines(_group_drifts(sums), value=row.value),
     )  # fmt: skip
 
 
-def _drifts(sums: Sequence[Accumulated]) -> list[Drift]:
-    """One line for each different way; sums that agree at every point share one."""
+def _group_drifts(sums: Sequence[Accumulated]) -> list[Drift]:
+    """Returns one line for each different course of a sum; sums that agree at every point share one."""
     lines: dict[tuple[tuple[int, float], ...], list[Accumulated]] = {}
     for one in sums:
         lines.setdefault(one.on_the_way, []).append(one)
@@ -158,7 +158,7 @@ def _draw_normalization(frame: Frame, row: NumericsRow) -> None:
         ),
         lambda: sensitivity_lines(
             [Sensitivity(computed_in=point.computed_in, scale=point.scale, error=point.error,
-                         lost=lost_in(point)) for point in shown],
+                         lost=describe_loss(point)) for point in shown],
             what=statistic,
         ),
     )  # fmt: skip

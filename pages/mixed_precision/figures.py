@@ -1,4 +1,4 @@
-"""What precision costs: errors beside the speedup that they pay for, and sums that drift from the exact line.
+"""What precision costs: errors beside speedups, and sums that drift from the exact line.
 
 figure = price_dots([Price(place="small", precision="bf16", errors={"loss": 4e-6, …}, ratio=1.9, …)], mode="train")
 figure = drift_lines([Drift(line="fp16 += fp16", entity="fp16", points=[(1, 2e-6), …])], value=0.01)
@@ -24,7 +24,7 @@ _RATIOS = (0.1, 0.2, 0.5, 1, 2, 4, 8, 16)
 
 @dataclass(frozen=True, kw_only=True)
 class Price:
-    """One precision at one place. Errors are relative; `ratio` is how many times faster than fp32 a step is."""
+    """One precision at one place. Errors are relative; `ratio` is the speedup of a step over fp32."""
 
     place: str
     precision: str
@@ -36,7 +36,7 @@ class Price:
 
 
 def price_dots(prices: Sequence[Price], *, mode: str) -> go.Figure:
-    """Errors on the left, speedups on the right where there are any; places one below the other."""
+    """Draws errors on the left, speedups on the right where there are any; places one below the other."""
     lines = _lines(prices)
     timed = [price for price in prices if price.ratio]
     widths = [0.6, 0.4] if timed else [1.0]
@@ -58,7 +58,7 @@ def price_dots(prices: Sequence[Price], *, mode: str) -> go.Figure:
 
 
 def _lines(prices: Sequence[Price]) -> list[tuple[str, str]]:
-    """(place, precision) from top to bottom; a line without precision is the place's heading."""
+    """Returns (place, precision) from top to bottom; a line without precision is the place's heading."""
     return [
         line
         for place in dict.fromkeys(price.place for price in prices)
@@ -132,7 +132,7 @@ def _draw_ratios(figure: go.Figure, timed: Sequence[Price], lines: Sequence[tupl
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """A running sum less the exact one, by how many have been added. From addend `slips_at` on it grows wrongly."""
+    """A running sum less the exact one, by number of addends. From addend `slips_at` on it grows wrongly."""
 
     line: str
     entity: str
@@ -142,7 +142,7 @@ class Drift:
 
 
 def drift_lines(drifts: Sequence[Drift], *, value: float) -> go.Figure:
-    """The chart. 0 is the exact line."""
+    """Draws the drifts; 0 is the exact line."""
     figure = go.Figure()
     for drift in drifts:
         color = color_of(drift.entity)

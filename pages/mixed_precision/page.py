@@ -39,7 +39,7 @@ def page(frame: Frame) -> None:
     say(frame, words, of_pairs(frame, compared), errors, at=lead)
     draw_dots(frame, compared, axis="precision", variant=variant, baseline=BASELINE)
     if compared.speedups:
-        _trend(frame, variant)
+        _draw_trend(frame, variant)
     list_left_out(frame, compared, axis="precision")
     if compared.speedups:
         draw_trust(frame, [side for found in compared.speedups for side in (found.base, found.other)])
@@ -47,7 +47,7 @@ def page(frame: Frame) -> None:
     draw_accuracy(frame)
 
 
-def _trend(frame: Frame, variant: str) -> None:
+def _draw_trend(frame: Frame, variant: str) -> None:
     compared = comparison(frame, "precision", baseline=BASELINE, variant=variant)
     dots = marks.speedup_dots_of(frame, compared, axis="precision")
     draw(
@@ -65,7 +65,7 @@ def _trend(frame: Frame, variant: str) -> None:
 
 
 def headline(frame: Frame) -> Answer:
-    """The answer of the first precision that was measured beside fp32; the page has the others."""
+    """Returns the answer of the first precision that was measured beside fp32."""
     left_out: list[Unpaired[Measured]] = []
     for name in variants(frame, "precision", baseline="fp32"):
         compared = comparison(frame, "precision", baseline="fp32", variant=name)

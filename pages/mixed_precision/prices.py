@@ -1,6 +1,6 @@
-"""What a precision costs beside what it buys: the clause above the page, and the card of errors and speedups.
+"""What a precision costs beside its speedup: the clause above the page, and the card of errors and speedups.
 
-clause, found = price(frame, "bf16"); draw_price(frame, priced(frame))
+clause, evidence = price(frame, "bf16"); draw_price(frame, price_precisions(frame))
 """
 
 from collections.abc import Sequence
@@ -33,32 +33,33 @@ _ANSWERS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Priced:
-    """One precision of one model, and how much faster the same step was measured to be."""
+    """One precision of one model, and the speedup of the same step."""
 
     row: NumericsRow
     speedup: Speedup[Measured] | None
 
 
 def price_precisions(frame: Frame) -> list[Priced]:
-    """Every precision that the sidebar's size and context leave; backends and precisions are all shown."""
+    """Returns every precision that the sidebar's size and context leave; its backends and precisions do not count."""
     free = replace(frame, selection=replace(frame.selection, precisions=(), backends=()))
     rows = [one.row for one in frame.ask(precisions, rows_of(frame)) if free.selection.holds(one.row.step())]
     variants = {row.precision for row in rows if row.precision != BASELINE}
     found = {name: comparison(free, "precision", baseline=BASELINE, variant=name).speedups for name in variants}
-    return [Priced(row=row, speedup=_speedup(row, found.get(row.precision, []))) for row in rows]
+    return [Priced(row=row, speedup=_find_speedup(row, found.get(row.precision, []))) for row in rows]
 
 
-def _speedup(row: NumericsRow, found: Sequence[Speedup[Measured]]) -> Speedup[Measured] | None:
-    """That of the plain eager step of the same shape, if it was measured."""
+def _find_speedup(row: NumericsRow, found: Sequence[Speedup[Measured]]) -> Speedup[Measured] | None:
+    """Returns the speedup of the plain eager step of the same shape, if it was measured."""
     plain = StepCell(**{name: getattr(row, name) for name in _SHARED}, mode="train", precision="fp32")
     names = (*_SHARED, "backend", "optimizer", "checkpoint_blocks")
-    asked = [getattr(plain, name) for name in names]
-    same = (one for one in found if [getattr(one.base.cell, name) for name in names] == asked)
+    wanted = [getattr(plain, name) for name in names]
+    same = (one for one in found if [getattr(one.base.cell, name) for name in names] == wanted)
     return next((one for one in same if one.phase == "step"), None)
 
 
 def price(frame: Frame, variant: str) -> tuple[str, LoadEvidence | None]:
-    """What `variant` costs in the largest model it was looked at in, with its row; empty if it was not."""
+    """Returns what `variant` costs in the largest model measured with it, and what loads its row; empty and None if
+    none was."""
     rows = [
         one.row
         for one in price_precisions(frame)
@@ -75,7 +76,7 @@ def price(frame: Frame, variant: str) -> tuple[str, LoadEvidence | None]:
 
 
 def draw_price(frame: Frame, found: Sequence[Priced]) -> None:
-    """The card, with the sentence that answers for the largest model."""
+    """Draws the card, with the sentence for the largest model."""
     done = [one for one in found if one.row.gradient_error is not None]
     if not done:
         words = "None of these passes has an error: each was the reference, or has no result."
@@ -83,7 +84,7 @@ def draw_price(frame: Frame, found: Sequence[Priced]) -> None:
         return
     largest = [one for one in done if place_of(one.row) == place_of(done[-1].row)]
     words = _answer(largest)
-    say(frame, words, *_of_priced(frame, largest), key="precision-price")
+    say(frame, words, *_load_evidence(frame, largest), key="precision-price")
     modes = sorted({one.speedup.base.cell.mode for one in done if one.speedup})
     note = "One forward and backward pass with the same weights and tokens; errors are ‖x − reference‖ / ‖reference‖."
     if modes:
@@ -97,23 +98,25 @@ def draw_price(frame: Frame, found: Sequence[Priced]) -> None:
             title="Errors beside speedups",
             note=note,
             alt=f"Relative errors of loss, logits and gradients by precision. {words}",
-            rows=[_line(one) for one in found],
+            rows=[_table_row(one) for one in found],
             cells=[one.row for one in found],
         ),
-        lambda: price_dots([_mark(one) for one in done], mode=", ".join(modes)),
+        lambda: price_dots([_price_of(one) for one in done], mode=", ".join(modes)),
     )
 
 
-def _of_priced(frame: Frame, found: Sequence[Priced]) -> tuple[LoadEvidence | None, LoadEvidence | None]:
-    """The rows of the passes, and those of the steps whose speedups stand beside them."""
+def _load_evidence(frame: Frame, found: Sequence[Priced]) -> tuple[LoadEvidence | None, LoadEvidence | None]:
+    """Returns what loads the rows of the passes, and those of the steps whose speedups stand beside them."""
     steps = [side for one in found if one.speedup for side in (one.speedup.base, one.speedup.other)]
     return of_rows(frame, [one.row for one in found]), of_cells(frame, steps)
 
 
 def _answer(found: Sequence[Priced]) -> str:
-    """Errors and speedups of one model."""
+    """Says the errors and speedups of one model."""
     row = found[0].row
-    said = [f"**{one.row.precision}** {relative_error(one.row.gradient_error)}{_pace(one)}" for one in found]
+    errors = [
+        f"**{one.row.precision}** {relative_error(one.row.gradient_error)}{_format_speedup(one)}" for one in found
+    ]
     lost = [one.row for one in found if one.row.unscaled_zero_gradient_share]
     scaler = "".join(
         f" Without its gradient scaler, {one.precision} would lose "
@@ -121,14 +124,14 @@ def _answer(found: Sequence[Priced]) -> str:
         f"{relative_error(one.zero_gradient_share)}."
         for one in lost
     )
-    return f"Gradients of {place_of(row)} are off from {row.reference} by {', '.join(said)}.{scaler}"
+    return f"Gradients of {place_of(row)} are off from {row.reference} by {', '.join(errors)}.{scaler}"
 
 
-def _pace(one: Priced) -> str:
+def _format_speedup(one: Priced) -> str:
     return f" ({format_number(one.speedup.ratio)}× the speed of {BASELINE})" if one.speedup else ""
 
 
-def _mark(one: Priced) -> Price:
+def _price_of(one: Priced) -> Price:
     row, speedup = one.row, one.speedup
     errors = {"loss": row.loss_error, "logits": row.logits_error, "gradients": row.gradient_error}
     return Price(
@@ -138,6 +141,6 @@ def _mark(one: Priced) -> Price:
     )  # fmt: skip
 
 
-def _line(one: Priced) -> dict[str, Any]:
+def _table_row(one: Priced) -> dict[str, Any]:
     numbers = label_values("numerics", one.row, ("precision", *_ANSWERS))
     return {"Model": place_of(one.row), **numbers, **speedup_columns(one.speedup)}

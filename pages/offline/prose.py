@@ -16,19 +16,19 @@ _ICON = re.compile(r":material/\w+:")
 
 
 def prose(text: str) -> str:
-    """Block by block."""
+    """Returns the text as HTML, block by block."""
     html: str = _PARSER.render(text)
     return html.strip().replace(">\n<", "><").replace("\n", " ")
 
 
 def inline(text: str) -> str:
-    """Without the paragraph around it."""
+    """Returns the text as HTML without the paragraph around it."""
     html: str = _PARSER.renderInline(text)
     return html
 
 
-def _color(state: StateInline, silent: bool) -> bool:
-    """`:green[words]` and `:green-badge[words]` as a span of that class; icons as nothing."""
+def _parse_color(state: StateInline, silent: bool) -> bool:
+    """Parses `:green[words]` and `:green-badge[words]` as a span of that class, and drops icons."""
     if icon := _ICON.match(state.src, state.pos):
         state.pos = icon.end()
         return True
@@ -48,4 +48,4 @@ def _color(state: StateInline, silent: bool) -> bool:
 
 
 _PARSER = MarkdownIt("zero").enable(["backticks", "emphasis", "escape", "heading", "list"])
-_PARSER.inline.ruler.before("backticks", "color", _color)
+_PARSER.inline.ruler.before("backticks", "color", _parse_color)

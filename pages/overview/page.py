@@ -19,9 +19,9 @@ _FIRST_ROW = 3
 
 def page(frame: Frame) -> None:
     st.title("What is in this file?", anchor=False)
-    runs, held = frame.contents.runs, frame.contents
+    runs, contents = frame.contents.runs, frame.contents
     ok, failed, skipped = (sum(getattr(run, name) for run in runs) for name in ("ok", "failed", "skipped"))
-    where = f"{format_count(len(runs), 'run')} on {format_count(len(held.machines), 'machine')}"
+    where = f"{format_count(len(runs), 'run')} on {format_count(len(contents.machines), 'machine')}"
     say(
         frame,
         f"**{ok:,} measured cells** from {where}"
@@ -30,7 +30,7 @@ def page(frame: Frame) -> None:
         + ".",
         of_runs(frame),
     )
-    _headlines(frame)
+    _draw_headlines(frame)
     draw_coverage(frame)
     st.header("Runs", anchor="runs")
     st.dataframe(_runs(frame), hide_index=True, key="runs-table")
@@ -52,9 +52,9 @@ def _runs(frame: Frame) -> list[dict[str, Any]]:
     ]
 
 
-def _headlines(frame: Frame) -> None:
-    """A short answer for each question, over what the filters leave."""
-    cards = [(address, *_known(answer, frame)) for address, answer in frame.headlines.items()]
+def _draw_headlines(frame: Frame) -> None:
+    """Draws a short answer for each question, over what the filters leave."""
+    cards = [(address, *_ask(answer, frame)) for address, answer in frame.headlines.items()]
     for row in (cards[:_FIRST_ROW], cards[_FIRST_ROW:]):
         # Rows and a query need more room than a sentence.
         widths = [3 if is_open(address) else 1 for address, _, _ in row]
@@ -69,8 +69,8 @@ def _headlines(frame: Frame) -> None:
                 st.page_link(page, label="Look closer", icon=":material/arrow_forward:", icon_position="right")
 
 
-def _known(answer: Callable[[Frame], Answer], frame: Frame) -> Answer:
-    """The answer, or which table it needs that cannot be read."""
+def _ask(answer: Callable[[Frame], Answer], frame: Frame) -> Answer:
+    """Returns the answer, or which table it needs that cannot be read."""
     try:
         return answer(frame)
     except DatabaseDamaged as error:

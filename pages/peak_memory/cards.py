@@ -15,8 +15,8 @@ from pages.figures.scaling import Axis, ScalingPoint, scaling_lines
 from pages.peak_memory.answers import (
     Names,
     answer,
-    bf16_words,
-    context_words,
+    describe_bf16,
+    describe_growth,
     describe_prediction,
     pairs_of,
     place_of,
@@ -37,12 +37,12 @@ _PEAKS = ("peak_phase", "peak_allocated_bytes", "peak_reserved_bytes", "peak_dri
 
 
 def key_columns(cell: Peak, names: Names) -> dict[str, Any]:
-    """What was asked for, as a table's first columns."""
+    """Returns the key of a cell as a table's first columns."""
     return {"Size": label_size(names, cell.cell), **label_values("memory", cell.cell, ("context", "mode", "precision"))}
 
 
 def table_of(cells: Sequence[Peak], names: Names) -> list[dict[str, Any]]:
-    """One row a cell: its peaks and every part in bytes, peaks of phases, how it ended."""
+    """Returns one row a cell: its peaks and every part in bytes, peaks of phases, how it ended."""
     return [
         {
             **key_columns(cell, names),
@@ -56,7 +56,7 @@ def table_of(cells: Sequence[Peak], names: Names) -> list[dict[str, Any]]:
 
 
 def bar_of(cell: Peak, *, group: str, place: str) -> PeakBar:
-    """One cell as a stacked bar."""
+    """Returns one cell as a stacked bar."""
     failed = cell.status != "ok"
     failure = WORDS[cell.status] + (f" in {cell.failed_phase}" if cell.failed_phase else "") if failed else None
     parts = {name: size for name, size in cell.parts.items() if size}
@@ -65,7 +65,7 @@ def bar_of(cell: Peak, *, group: str, place: str) -> PeakBar:
 
 
 def draw_parts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
-    """What each peak is made of."""
+    """Draws what each peak is made of."""
     shown = cells[:MAX_BARS]
     bars = [
         bar_of(cell, group=label_size(names, cell.cell), place=f"{cell.cell.context:,} · {cell.cell.precision}")
@@ -90,7 +90,7 @@ def draw_parts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
 
 
 def draw_contexts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
-    """The peak against the context, a line a size and precision."""
+    """Draws the peak against the context, a line a size and precision."""
     if len({cell.cell.context for cell in cells}) < 2:
         return
     limits = [cell.machine_bytes for cell in cells if cell.machine_bytes and cell.status == "oom"]
@@ -105,7 +105,7 @@ def draw_contexts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
         for cell in sorted(cells, key=lambda cell: cell.cell.context)
         if cell.status in ("ok", "oom")
     ]  # fmt: skip
-    words, asked = context_words(cells, names), [cell.cell for cell in cells]
+    words, asked = describe_growth(cells, names), [cell.cell for cell in cells]
     draw(
         frame,
         Card(
@@ -124,14 +124,14 @@ def draw_contexts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
 
 
 def draw_precisions(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
-    """bf16 beside fp32, with the reason where it needs more."""
+    """Draws bf16 beside fp32, with the reason where it needs more."""
     st.header("Does bf16 need less memory?", anchor="bf16")
     pairs = pairs_of(cells)
     if not pairs:
         st.caption("No two cells here with a peak differ in nothing but fp32 and bf16. Measure them: "
                    "`python -m runner sweep --experiment memory --precisions fp32,bf16`.")  # fmt: skip
         return
-    words = bf16_words(pairs, names)
+    words = describe_bf16(pairs, names)
     sides = [side for pair in pairs for side in (pair.base, pair.other)]
     say(frame, words, of_cells(frame, sides), key="peak-precision")
     dots = [
@@ -156,7 +156,7 @@ def draw_precisions(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
 
 
 def draw_predicted(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
-    """Predicted against measured peaks."""
+    """Draws predicted against measured peaks."""
     known = [cell for cell in cells if cell.predicted_peak_bytes and cell.peak_allocated_bytes]
     dots = [
         PredictedDot(place=place_of(cell.cell, names), cell_id=str(cell.cell_id), precision=cell.cell.precision,

@@ -1,4 +1,4 @@
-"""What fills the memory at the peak of a step? By size, context, mode, precision; predicted; what fits; kept."""
+"""What fills the memory at the peak of a step? Parts by size, context and precision; predictions; what fits."""
 
 from typing import get_args
 
@@ -23,8 +23,8 @@ from runner.store.queries.selection import Shape
 
 def page(frame: Frame) -> None:
     st.title("What fills the memory at the peak of a step?", anchor=False)
-    held = frame.ask(peaks, rows_of(frame))
-    if not held:
+    measured = frame.ask(peaks, rows_of(frame))
+    if not measured:
         draw_unmeasured(
             (f"**No memory cell has been measured {frame.where}.** This takes peaks apart, step by step:",
              "python -m runner sweep --experiment memory --modes inference,train"),
@@ -32,8 +32,8 @@ def page(frame: Frame) -> None:
         )  # fmt: skip
         draw_model_frontiers(frame)
         return
-    names = size_names(tuple(sorted({Shape.of(cell.cell) for cell in held})))
-    cells = [cell for cell in held if _passes(frame, cell)]
+    names = size_names(tuple(sorted({Shape.of(cell.cell) for cell in measured})))
+    cells = [cell for cell in measured if _passes(frame, cell)]
     if not cells:
         no_rows("No memory cell matches these filters.", "Clear some of them, or measure what is missing.")
         return
@@ -44,7 +44,7 @@ def page(frame: Frame) -> None:
     draw_parts(frame, plain, names)
     draw_trust(frame, plain)
     draw_grid(frame, shown)
-    _growth(frame, plain, names)
+    _draw_growth(frame, plain, names)
     draw_precisions(frame, plain, names)
     draw_predicted(frame, shown, names)
     draw_model_frontiers(frame)
@@ -54,7 +54,7 @@ def page(frame: Frame) -> None:
 
 
 def _passes(frame: Frame, cell: Peak) -> bool:
-    """Whether a cell passes the sidebar's sizes, contexts and precisions; the mode is chosen on the page."""
+    """Returns whether a cell passes the sidebar's sizes, contexts and precisions; the mode is chosen on the page."""
     wanted = frame.selection
     return (
         (not wanted.shapes or Shape.of(cell.cell) in wanted.shapes)
@@ -64,14 +64,14 @@ def _passes(frame: Frame, cell: Peak) -> bool:
 
 
 def _choose(cells: list[Peak]) -> list[Peak]:
-    """The cells of one mode."""
+    """Returns the cells of one mode."""
     modes = [mode for mode in reversed(get_args(Mode)) if any(cell.cell.mode == mode for cell in cells)]
     usual = most_common(cell.cell.mode for cell in cells)
     mode = chosen("memory-mode", "Mode", modes, default="train" if "train" in modes else usual)
     return [cell for cell in cells if cell.cell.mode == mode]
 
 
-def _growth(frame: Frame, cells: list[Peak], names: Names) -> None:
+def _draw_growth(frame: Frame, cells: list[Peak], names: Names) -> None:
     st.header("How does it grow with the context?", anchor="contexts")
     if len({cell.cell.context for cell in cells}) < 2:
         st.caption("There is only one context here: `python -m runner sweep --experiment memory --contexts 128,512`.")
@@ -79,11 +79,11 @@ def _growth(frame: Frame, cells: list[Peak], names: Names) -> None:
 
 
 def headline(frame: Frame) -> Answer:
-    """The answer for training steps, or for what there is."""
-    held = [cell for cell in frame.ask(peaks, rows_of(frame)) if not cell.cell.checkpoint_blocks]
-    if not held:
+    """Returns the answer for training steps, or for what there is."""
+    measured = [cell for cell in frame.ask(peaks, rows_of(frame)) if not cell.cell.checkpoint_blocks]
+    if not measured:
         return f"Not measured {frame.where}: `python -m runner sweep --experiment memory`.", None
-    shown = [cell for cell in held if cell.cell.mode == "train"] or held
+    shown = [cell for cell in measured if cell.cell.mode == "train"] or measured
     return answer(shown, frame.sizes), of_cells(frame, shown)
 
 

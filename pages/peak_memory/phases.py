@@ -1,4 +1,4 @@
-"""The card of the pinned memory cell: the peak of each phase of its step, and what the audit says of it.
+"""The card of the pinned memory cell: the peak of each phase of its step, and its grade.
 
 draw_phases(frame, cells)
 """
@@ -25,7 +25,7 @@ from runner.store.queries.selection import Selection
 
 
 def draw_phases(frame: Frame, cells: Sequence[Peak]) -> None:
-    """A box to choose a cell, its grade, and the peaks of its phases."""
+    """Draws a box to choose a cell, its grade, and the peaks of its phases."""
     st.header("One cell, phase by phase", anchor="phases")
     st.caption("Which phase of the step needs how much. The link keeps which cell.")
     every = {cell.cell_id: cell for cell in frame.ask(peaks, Selection())}
@@ -46,7 +46,7 @@ def draw_phases(frame: Frame, cells: Sequence[Peak]) -> None:
             title=words,
             note="Live tensors at each phase's own peak and at its end; on CUDA also what the allocator holds and what "
             "the driver counts.",
-            alt=f"Peak of memory in each phase of {words}: " + ", ".join(map(_said, found)) + ".",
+            alt=f"Peak of memory in each phase of {words}: " + ", ".join(map(_describe, found)) + ".",
             rows=[_row(phase) for phase in found],
             cells=[cell.cell],
         ),
@@ -54,7 +54,7 @@ def draw_phases(frame: Frame, cells: Sequence[Peak]) -> None:
     )
 
 
-def _said(found: PhasePeak) -> str:
+def _describe(found: PhasePeak) -> str:
     return f"{found.phase} {format_bytes(found.allocated or 0)}"
 
 

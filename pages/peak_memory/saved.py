@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from pages.peak_memory.answers import Names, checkpoint_words, describe_saved, operation_label, place_of
+from pages.peak_memory.answers import Names, describe_checkpointing, describe_saved, operation_label, place_of
 from pages.peak_memory.cards import bar_of, table_of
 from pages.peak_memory.figures import saved_bars
 from pages.peak_memory.part_figures import part_bars
@@ -24,7 +24,7 @@ _SWEEP = "python -m runner sweep --experiment memory --modes train"
 
 
 def draw_saved(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
-    """What one block keeps for backward: the total and its five largest contributors, of a cell of the reader's."""
+    """Draws what one block of a chosen cell keeps for backward: the total and its five largest contributors."""
     st.header("What does one block keep for backward?", anchor="kept")
     kept_cells = [cell for cell in cells if cell.block_saved_bytes]
     if not kept_cells:
@@ -65,7 +65,7 @@ def draw_saved(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
 
 
 def families(cells: Sequence[Peak]) -> list[list[Peak]]:
-    """Cells that differ in checkpointing alone, those without it first; only where both were measured."""
+    """Returns cells that differ in checkpointing alone, those without it first; only where both were measured."""
     rest = [name for name in KEY if name != "checkpoint_blocks"]
     found: dict[tuple[object, ...], list[Peak]] = {}
     for cell in cells:
@@ -76,19 +76,19 @@ def families(cells: Sequence[Peak]) -> list[list[Peak]]:
 
 
 def draw_checkpointing(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
-    """The parts of the peak without checkpointing and with it, at each number of blocks recomputed together."""
+    """Draws the parts of the peak without checkpointing and with each number of blocks recomputed together."""
     st.header("What does checkpointing save?", anchor="checkpointing")
     found = families(cells)
     if not found:
         st.caption("No two cells here with a result differ in checkpointing alone, one of them without: "
                    f"`{_SWEEP} --checkpoint 0,1,2,4`.")  # fmt: skip
         return
-    words = " ".join(checkpoint_words(family, names) for family in found[:3])
+    words = " ".join(describe_checkpointing(family, names) for family in found[:3])
     drawn = [cell for family in found for cell in family]
     say(frame, words, of_cells(frame, drawn), key="checkpointing")
     bars = [
         bar_of(cell, group=place_of(family[0].cell, names).replace(" · ", "<br>", 1),
-               place=_blocks(cell.cell.checkpoint_blocks))
+               place=_format_blocks(cell.cell.checkpoint_blocks))
         for family in found for cell in family
     ]  # fmt: skip
     asked = [cell.cell for cell in drawn]
@@ -106,5 +106,5 @@ def draw_checkpointing(frame: Frame, cells: Sequence[Peak], names: Names) -> Non
     )
 
 
-def _blocks(count: int) -> str:
+def _format_blocks(count: int) -> str:
     return {0: "keep all", 1: "every block"}.get(count, f"{count} blocks")

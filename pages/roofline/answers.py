@@ -1,4 +1,4 @@
-"""What the page Roofline says: how far from its limit the longest step is, and what changes about a step are called.
+"""Sentences of the page Roofline: how far from its limit the longest step is, and names of cells and changes.
 
 answer(frame, cells, limits)
 """
@@ -17,7 +17,8 @@ from runner.schema import StepCell
 
 
 def answer(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> str:
-    """The longest step's rate against the measured and the promised peak, and the least time that it could take."""
+    """Says the longest step's rate against the measured and the datasheet's peak, and the least time that it could
+    take."""
     if not cells:
         return "None of these cells has a result."
     longest = max(cells, key=lambda cell: cell.times["step"].median_ms)
@@ -49,27 +50,27 @@ def answer(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> str
 
 
 def name_of(frame: Frame, cell: StepCell) -> str:
-    """A cell in a sentence."""
+    """Returns the name of a cell in a sentence."""
     return f"{frame.size_of(cell)} at {cell.context:,} tokens, {cell.precision}, {cell.backend}"
 
 
 def place_of(frame: Frame, cell: StepCell) -> str:
-    """A cell beside a chart: its size and context, and below what else it is."""
+    """Returns the name of a cell beside a chart: its size and context, and below what else it is."""
     size, *rest = frame.size_of(cell).split(" · ")
     backend = [] if cell.backend == "eager" else [cell.backend]
     return f"{size} · {cell.context:,} tok<br>{' · '.join([cell.precision, *backend, *rest])}"
 
 
 def change_name(changed: Mapping[str, Any]) -> str:
-    """What is different, in a few words: `bf16 · sdpa attention · fused optimizer`."""
+    """Says in a few words what is different: `bf16 · sdpa attention · fused optimizer`."""
     known = dict(changed)
     if known.get("weights_dtype") == "bf16" and known.get("precision") == "bf16":
         del known["precision"]
         known["weights_dtype"] = "bf16 products and"
-    return " · ".join(_one(axis, value) for axis, value in known.items())
+    return " · ".join(_format_change(axis, value) for axis, value in known.items())
 
 
-def _one(axis: str, value: Any) -> str:
+def _format_change(axis: str, value: Any) -> str:
     if axis == "checkpoint_blocks":
         return f"checkpoints of {value} block{'s' if value > 1 else ''}" if value else "no checkpoints"
     words = {"weights_dtype": "{} weights", "attention": "{} attention", "optimizer": "{} optimizer"}

@@ -34,7 +34,7 @@ COMMAND = "python -m runner sweep --experiment counterfactuals"
 
 
 def draw_changes(frame: Frame) -> None:
-    """The chooser of a step, the answer, the card."""
+    """Draws the chooser of a step, the answer, the card."""
     st.header("What would help, and by how much?", anchor="help")
     mode = frame.selection.mode or "train"
     run = frame.ask(most_varied_run, rows_of(frame), mode)
@@ -42,21 +42,21 @@ def draw_changes(frame: Frame) -> None:
         words = f"No run {frame.where} has results of one step of mode {mode} in more than one way, measured alike."
         suggest(f"{words} This measures one change at a time:", COMMAND)
         return
-    asked = Selection(run=run, mode=mode, settled=False)
-    cells, samples = frame.ask(load_steps, asked), frame.ask(samples_by_round, asked)
+    selection = Selection(run=run, mode=mode, settled=False)
+    cells, samples = frame.ask(load_steps, selection), frame.ask(samples_by_round, selection)
     known = {title(cell.cell): cell for cell in bases(cells)}
     base = _choose(known)
     found = counterfactuals(base, cells, samples)
     words = describe_ranking(found)
-    said = "\n\n".join(text for text in (words, _reasons(found)) if text)
-    say(frame, said, of_cells(frame, [base, *(change.cell for change in found)], run=run), key="changes")
+    sentences = "\n\n".join(text for text in (words, _describe_failures(found)) if text)
+    say(frame, sentences, of_cells(frame, [base, *(change.cell for change in found)], run=run), key="changes")
     draw(
         frame,
         Card(
             key="changes",
             title=f"Against {title(base.cell)}",
             note="The time of this step over that of the changed one, with 95% intervals by bootstrap. Above the "
-            f"dotted line one thing is changed, below it several. {_origin(frame, run)}",
+            f"dotted line one thing is changed, below it several. {_describe_run(frame, run)}",
             alt=f"Speedups of changes on a log axis. {words}",
             rows=[_row(base, change) for change in found],
             cells=[base.cell, *(change.cell.cell for change in found)],
@@ -72,61 +72,63 @@ def _choose(known: dict[str, Measured]) -> Measured:
 
 
 def describe_ranking(found: Sequence[Counterfactual]) -> str:
-    """How many changes help, which helps most, what several do together, and which make it slower."""
+    """Says how many changes help, which helps most, what several do together, and which make it slower."""
     single = [change for change in found if change.kind == "one"]
     helps = [change for change in single if change.verdict == "faster"]
     words = f"Of {len(single)} single changes that were tried, {len(helps)} make it faster beyond doubt"
     if helps:
-        words += f": {_listed(helps[:3])}{' and others' if len(helps) > 3 else ''}"
+        words += f": {_list(helps[:3])}{' and others' if len(helps) > 3 else ''}"
     slower = [change for change in single if change.verdict == "slower"]
     if slower:
-        words += f"; slower is {_listed(slower)}"
+        words += f"; slower is {_list(slower)}"
     without = [change for change in single if change.verdict == "failed"]
     if without:
-        words += f"; no result from {', '.join(f'{_named(c)} ({_failure(c)})' for c in without)}"
+        words += f"; no result from {', '.join(f'{_describe(c)} ({_describe_failure(c)})' for c in without)}"
     several = [change for change in found if change.kind == "several" and change.ratio]
-    together = f" Of several at once, the best is {_listed(several[:1])}." if several else ""
+    together = f" Of several at once, the best is {_list(several[:1])}." if several else ""
     return f"{words}.{together}"
 
 
-def _listed(found: Sequence[Counterfactual]) -> str:
-    parts = [f"**{_named(c)} {format_number(c.ratio or 0)}×** ({interval(c.low, c.high)})" for c in found]
+def _list(found: Sequence[Counterfactual]) -> str:
+    parts = [f"**{_describe(c)} {format_number(c.ratio or 0)}×** ({interval(c.low, c.high)})" for c in found]
     return ", ".join(parts)
 
 
-def _named(change: Counterfactual) -> str:
-    """What is different, and what is unusual about how it was measured."""
+def _describe(change: Counterfactual) -> str:
+    """Says what is different, and what is unusual about how it was measured."""
     return " · ".join(part for part in (change_name(change.changed), unusual(change.cell.cell)) if part)
 
 
 def _dot(change: Counterfactual) -> SpeedupDot:
     failed = change.ratio is None
     return SpeedupDot(
-        place=_named(change),
+        place=_describe(change),
         size="",
         phase="step",
         cell_id=str(change.cell.cell_id),
         ratio=change.ratio or 1.0,
         low=change.low,
         high=change.high,
-        failure=_failure(change) if failed else None,
+        failure=_describe_failure(change) if failed else None,
     )
 
 
-def _failure(change: Counterfactual) -> str:
+def _describe_failure(change: Counterfactual) -> str:
     return WORDS.get(change.cell.status, change.cell.status)
 
 
-def _reasons(found: Sequence[Counterfactual]) -> str:
-    """Why changes have no result, in their own words."""
+def _describe_failures(found: Sequence[Counterfactual]) -> str:
+    """Says why changes have no result, in the words of their rows."""
     lost = [change for change in found if change.ratio is None]
-    return " ".join(f"{_named(c)}: {_failure(c)}. {' '.join(literal(c.cell.message or '').split())}" for c in lost)
+    return " ".join(
+        f"{_describe(c)}: {_describe_failure(c)}. {' '.join(literal(c.cell.message or '').split())}" for c in lost
+    )
 
 
 def _row(base: Measured, change: Counterfactual) -> dict[str, Any]:
     step = change.cell.times.get("step")
     return {
-        "Changed": _named(change),
+        "Changed": _describe(change),
         **speedup_columns(change),
         "Verdict": change.verdict,
         "Median step (ms)": step.median_ms if step else None,
@@ -136,8 +138,8 @@ def _row(base: Measured, change: Counterfactual) -> dict[str, Any]:
     }
 
 
-def _origin(frame: Frame, run: UUID) -> str:
-    """Which run measured it: by its name, by its command where it has none."""
+def _describe_run(frame: Frame, run: UUID) -> str:
+    """Says which run measured it: by its label, else by its command."""
     of = next(item for item in frame.contents.runs if item.run_id == run)
     when = f", {of.started_at:%Y-%m-%d %H:%M} UTC" if of.started_at else ""
     return f"Measured by {quoted(of.label or of.argv or 'an imported run')}{when}."

@@ -1,4 +1,4 @@
-"""The limits of the machine that a page is about: what was measured of them, and what its datasheet says.
+"""The limits of the page's machine: the measured ones, and those of its datasheet.
 
 limits = limits_of(frame); limits.roof("bf16"); draw_ceilings(limits)
 """
@@ -39,12 +39,13 @@ class DeviceLimits:
         return promised_roof(self.device_name, precision)
 
     def roof(self, precision: str) -> Roof | None:
-        """The measured one, else the datasheet's."""
+        """Returns the measured roof, else the datasheet's."""
         return self.measured(precision) or self.promised(precision)
 
 
 def limits_of(frame: Frame) -> DeviceLimits:
-    """Of the sidebar's machine: the ceilings of the chosen run or, where it has none, of the latest that has."""
+    """Returns the sidebar's machine with the ceilings of the chosen run or, where it has none, of the latest that
+    has."""
     found = frame.ask(machine, rows_of(frame))
     rows = frame.ask(ceilings, Selection(machine=frame.selection.machine))
     own = [row for row in rows if row.run_id == frame.selection.run]
@@ -54,7 +55,7 @@ def limits_of(frame: Frame) -> DeviceLimits:
 
 
 def draw_moved(frame: Frame, limits: DeviceLimits) -> None:
-    """Say so where the machine was not at the sweep's end what it was at its start."""
+    """Warns where the machine was not at the sweep's end what it was at its start."""
     moved = changes(limits.rows)
     if moved:
         warning = partial(st.warning, icon=":material/speed:")
@@ -62,7 +63,7 @@ def draw_moved(frame: Frame, limits: DeviceLimits) -> None:
 
 
 def describe_change(moved: Sequence[CeilingChange]) -> str:
-    """The ceilings that fell or rose, and what that means for the rows between."""
+    """Says which ceilings fell or rose, and what that means for the rows between."""
     parts = [f"{literal(change.name)} by {abs(change.share):.0%}" for change in moved]
     slower = all(change.share < 0 for change in moved)
     faster = all(change.share > 0 for change in moved)
@@ -73,7 +74,7 @@ def describe_change(moved: Sequence[CeilingChange]) -> str:
 
 
 def draw_ceilings(limits: DeviceLimits) -> None:
-    """Every ceiling at the sweep's start and end beside the datasheet."""
+    """Draws every ceiling at the sweep's start and end beside the datasheet."""
     st.header("What can this machine do at most?", anchor="ceilings")
     if not limits.rows:
         words = "No sweep of this machine has a result. One measures it at its start and at its end, unless it is told"
@@ -94,7 +95,7 @@ def draw_ceilings(limits: DeviceLimits) -> None:
 
 
 def ceiling_table(limits: DeviceLimits) -> list[dict[str, Any]]:
-    """One row a ceiling."""
+    """Returns one row a ceiling, without columns in which all are empty."""
     columns = TABLES["ceilings"]
     table = []
     for name in dict.fromkeys(row.name for row in limits.rows):
@@ -105,11 +106,11 @@ def ceiling_table(limits: DeviceLimits) -> list[dict[str, Any]]:
         table.append(
             {
                 columns.column("name").label: name,
-                "Sweep's start": _in_words(at.get("start")),
-                "Sweep's end": _in_words(at.get("end")),
+                "Sweep's start": _format_ceiling(at.get("start")),
+                "Sweep's end": _format_ceiling(at.get("end")),
                 "Datasheet": format_quantity(promised, _unit(some)) if promised else None,
                 "Of the datasheet": f"{best / promised:.0%}" if promised else None,
-                columns.column("size").label: _at_size(some),
+                columns.column("size").label: _format_size(some),
             }
         )
     return [
@@ -117,13 +118,13 @@ def ceiling_table(limits: DeviceLimits) -> list[dict[str, Any]]:
     ]
 
 
-def _at_size(row: CeilingRow) -> str | None:
+def _format_size(row: CeilingRow) -> str | None:
     if row.size is None:
         return None
     return f"n {row.size:,}" if row.precision else format_bytes(row.size)
 
 
-def _in_words(row: CeilingRow | None) -> str | None:
+def _format_ceiling(row: CeilingRow | None) -> str | None:
     if row is None:
         return None
     doubt = "" if row.interval_share is None else f" ±{row.interval_share / 2:.1%}"

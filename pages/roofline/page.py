@@ -1,4 +1,4 @@
-"""How far from the limit of this machine is a step, and what would help? The roofline, what was tried, what binds."""
+"""How far from the limit of this machine is a step, and what would help? Roofline, tried changes, what binds."""
 
 import streamlit as st
 

@@ -1,4 +1,4 @@
-"""The roofline itself: every step and every kernel under the roofs of their precisions.
+"""The card of the roofline: every step and every kernel under the roofs of their precisions.
 
 draw_roof(frame, cells, profiles, limits)
 """
@@ -26,10 +26,10 @@ MAX_KERNELS = 120
 
 
 def draw_roof(frame: Frame, cells: Sequence[Measured], profiles: Sequence[Profiled], limits: DeviceLimits) -> None:
-    """The card with steps and kernels."""
-    points = [*_steps(frame, cells, limits), *_kernels(profiles)]
-    roofs = _roofs([point.entity for point in points], limits)
-    said = answer(frame, cells, limits)
+    """Draws the card with steps and kernels."""
+    points = [*_place_steps(frame, cells, limits), *_place_kernels(profiles)]
+    roofs = _draw_lines_of([point.entity for point in points], limits)
+    sentence = answer(frame, cells, limits)
     draw(
         frame,
         Card(
@@ -38,7 +38,7 @@ def draw_roof(frame: Frame, cells: Sequence[Measured], profiles: Sequence[Profil
             note="Solid: measured on this machine; dashed: its datasheet. The slope is memory, the level multiplying. "
             "A step's bytes are the fewest that it has to move, so that its real place is further left; of kernels "
             "those are drawn whose operations and bytes are known. Click a step to see its samples.",
-            alt=f"Roofline on log axes: operations per second over operations per byte. {said}",
+            alt=f"Roofline on log axes: operations per second over operations per byte. {sentence}",
             rows=_roof_table(frame, cells, limits),
             cells=[cell.cell for cell in cells],
         ),
@@ -47,20 +47,20 @@ def draw_roof(frame: Frame, cells: Sequence[Measured], profiles: Sequence[Profil
     )
 
 
-def _steps(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> list[RoofPoint]:
+def _place_steps(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> list[RoofPoint]:
     longest = max(cells, key=lambda cell: cell.times["step"].median_ms)
     points = []
     for cell in cells:
-        asked, step_ms = cell.cell, cell.times["step"].median_ms
-        reached, per_byte = step_flops(asked) / step_ms * 1e3, intensity(asked, device=limits.device)
-        roof = limits.roof(asked.precision)
+        key, step_ms = cell.cell, cell.times["step"].median_ms
+        reached, per_byte = step_flops(key) / step_ms * 1e3, intensity(key, device=limits.device)
+        roof = limits.roof(key.precision)
         under = f"{reached / roof.attainable(per_byte):.0%} of its roof" if roof else ""
         at = f"{format_quantity(reached, 'FLOP/s')} at {format_number(per_byte)} FLOP/byte"
         points.append(
             RoofPoint(
                 kind="step",
-                entity=asked.precision,
-                words=f"<b>{name_of(frame, asked)}</b><br>{at}<br>{under}",
+                entity=key.precision,
+                words=f"<b>{name_of(frame, key)}</b><br>{at}<br>{under}",
                 operations_per_byte=per_byte,
                 flops_per_s=reached,
                 cell_id=str(cell.cell_id),
@@ -70,8 +70,8 @@ def _steps(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> lis
     return points
 
 
-def _kernels(profiles: Sequence[Profiled]) -> list[RoofPoint]:
-    """The longest kernels whose operations and bytes are known."""
+def _place_kernels(profiles: Sequence[Profiled]) -> list[RoofPoint]:
+    """Returns the longest kernels whose operations and bytes are known."""
     known = [
         (found.row, kernel, kernel.flops, kernel.moved_bytes)
         for found in profiles
@@ -82,7 +82,7 @@ def _kernels(profiles: Sequence[Profiled]) -> list[RoofPoint]:
         RoofPoint(
             kind="kernel",
             entity=row.precision,
-            words=_kernel_words(kernel, flops),
+            words=_describe_kernel(kernel, flops),
             operations_per_byte=flops / moved_bytes,
             flops_per_s=flops / kernel.device_ms * 1e3,
             cell_id="",
@@ -91,14 +91,14 @@ def _kernels(profiles: Sequence[Profiled]) -> list[RoofPoint]:
     ]
 
 
-def _kernel_words(kernel: KernelRow, flops: int) -> str:
+def _describe_kernel(kernel: KernelRow, flops: int) -> str:
     where = escape_text(f"{kernel.kernel_class}, {kernel.phase} {kernel.scope}")
     rate = format_quantity(flops / kernel.device_ms * 1e3, "FLOP/s")
     times = f"{format_number(kernel.device_ms)} ms a step in {kernel.calls:g} calls, {rate}"
     return f"<b>{escape_text(kernel.kernel[:60])}</b><br>{where}<br>{times}"
 
 
-def _roofs(entities: Sequence[str], limits: DeviceLimits) -> list[RoofLine]:
+def _draw_lines_of(entities: Sequence[str], limits: DeviceLimits) -> list[RoofLine]:
     found = []
     for entity in dict.fromkeys(entities):
         if roof := limits.measured(entity):
@@ -111,15 +111,15 @@ def _roofs(entities: Sequence[str], limits: DeviceLimits) -> list[RoofLine]:
 def _roof_table(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> list[dict[str, Any]]:
     rows = []
     for cell in cells:
-        asked, step_ms = cell.cell, cell.times["step"].median_ms
-        roof, per_byte = limits.roof(asked.precision), intensity(asked, device=limits.device)
-        least = least_ms(asked, roof, device=limits.device) if roof else None
+        key, step_ms = cell.cell, cell.times["step"].median_ms
+        roof, per_byte = limits.roof(key.precision), intensity(key, device=limits.device)
+        least = least_ms(key, roof, device=limits.device) if roof else None
         rows.append(
             {
-                **key_columns(frame, asked),
+                **key_columns(frame, key),
                 "Median step (ms)": step_ms,
                 "FLOP/byte": per_byte,
-                "FLOP/s": step_flops(asked) / step_ms * 1e3,
+                "FLOP/s": step_flops(key) / step_ms * 1e3,
                 "Roof there (FLOP/s)": roof.attainable(per_byte) if roof else None,
                 "Least step (ms)": least,
                 "From its limit (×)": step_ms / least if least else None,

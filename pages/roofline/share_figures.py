@@ -1,6 +1,7 @@
-"""What binds a step: its time as shares bound by multiplying, by memory, by launching, and unknown; a bar a step.
+"""Shares of a step that each limit binds, and shares of the peak that steps reach; a row a step.
 
 figure = bound_bars([BoundBar(place="small · 512 tok<br>bf16", shares={"compute": 0.4, …})])
+figure = utilization_dots([UsedShare(place="small · 512<br>bf16", entity="bf16", measured=0.41, promised=0.31, …)])
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +35,7 @@ class BoundBar:
 
 
 def bound_bars(bars: Sequence[BoundBar]) -> go.Figure:
-    """The chart; rows of one size and context stand under its name, and shares that no step has are left out of the
+    """Draws one bar a step, those of one size and context under its name. Shares that no step has are not in the
     legend."""
     places = [bar.place.partition("<br>") for bar in bars]
     rows = under_headings([group for group, _, _ in places], [wrap_label(rest) for _, _, rest in places])
@@ -66,7 +67,7 @@ def bound_bars(bars: Sequence[BoundBar]) -> go.Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class UsedShare:
-    """One step: its share of the measured peak of its precision, `entity`, and of the promised one, where known."""
+    """One step: its share of the measured peak of its precision, `entity`, and of the datasheet's, where known."""
 
     place: str
     entity: str
@@ -76,8 +77,8 @@ class UsedShare:
 
 
 def utilization_dots(rows: Sequence[UsedShare]) -> go.Figure:
-    """Filled dots are shares of the measured peak, hollow ones of the datasheet's; rows of one size and context stand
-    under its name, in the order in which they come."""
+    """Draws shares of the measured peak as filled dots, of the datasheet's as hollow ones; rows of one size and context
+    stand under its name, in the order given."""
     groups = [row.place.partition("<br>")[0] for row in rows]
     order = sorted(range(len(rows)), key=lambda index: groups.index(groups[index]))
     rows = [rows[index] for index in order]

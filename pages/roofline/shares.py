@@ -30,14 +30,14 @@ MAX_UNKNOWN = 0.1
 
 
 def profiles_of(frame: Frame) -> list[Profiled]:
-    """The profiled steps that the sidebar's filters leave."""
+    """Returns the profiled steps that the sidebar's filters leave."""
     found = frame.ask(load_profiles, rows_of(frame))
     mode = frame.selection.mode
     return [one for one in found if mode in (None, one.row.mode) and frame.selection.holds(step_of(one.row))]
 
 
 def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: DeviceLimits) -> None:
-    """The card with a bar for each profiled step."""
+    """Draws the card with a bar for each profiled step."""
     st.header("What binds it?", anchor="bounds")
     if not profiles:
         suggest(
@@ -56,7 +56,7 @@ def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: DeviceLimits
                 shares={str(bound): share for bound, share in split.items()},
             )
         )
-    words = bound_words(bars)
+    words = describe_bounds(bars)
     listed = of_details(frame, "kinds of work", [found.row.cell_id for found in profiles])
     say(frame, words, listed, of_rows(frame, [found.row for found in profiles]), key="bounds")
     cut = f" The first {MAX_SHOWN} of {len(bars)} are drawn." if len(bars) > MAX_SHOWN else ""
@@ -67,20 +67,20 @@ def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: DeviceLimits
             title="What the time of a step is bound by",
             note="A kernel is bound by multiplying where its operations per byte reach the ridge of its precision's "
             "roof, by memory below it. Where they are not known, kernels that do a few operations for each number "
-            f"count as bound by memory, others as unknown. {_host_words(profiles)}{cut}",
+            f"count as bound by memory, others as unknown. {_describe_host(profiles)}{cut}",
             alt=f"Bars of shares. {words}",
             rows=[
-                {**key_columns(frame, step_of(found.row)), **_named(bar.shares)}
+                {**key_columns(frame, step_of(found.row)), **_label_shares(bar.shares)}
                 for found, bar in zip(profiles, bars, strict=True)
             ],
             cells=[found.row for found in profiles],
         ),
-        lambda: bound_bars(_ordered(bars[:MAX_SHOWN])),
+        lambda: bound_bars(_sort(bars[:MAX_SHOWN])),
     )
 
 
-def _ordered(bars: Sequence[BoundBar]) -> list[BoundBar]:
-    """Steps of one size and context together, the plainest precision first."""
+def _sort(bars: Sequence[BoundBar]) -> list[BoundBar]:
+    """Returns steps of one size and context together, the plainest precision first."""
     groups, precisions = [bar.place.partition("<br>")[0] for bar in bars], get_args(Precision)
 
     def order(bar: BoundBar) -> tuple[int, int, str]:
@@ -90,8 +90,8 @@ def _ordered(bars: Sequence[BoundBar]) -> list[BoundBar]:
     return sorted(bars, key=order)
 
 
-def bound_words(bars: Sequence[BoundBar]) -> str:
-    """The largest share of the smallest and of the largest step of which it is known."""
+def describe_bounds(bars: Sequence[BoundBar]) -> str:
+    """Says the largest share of the smallest and of the largest step for which it is known."""
     known = [bar for bar in bars if bar.shares.get("unknown", 0.0) <= MAX_UNKNOWN] or bars
     ends = [known[0], known[-1]] if len(known) > 1 else [known[0]]
     parts = []
@@ -102,11 +102,11 @@ def bound_words(bars: Sequence[BoundBar]) -> str:
     return "; ".join(parts) + "."
 
 
-def _host_words(profiles: Sequence[Profiled]) -> str:
+def _describe_host(profiles: Sequence[Profiled]) -> str:
     if all(found.row.host_bound_share is None for found in profiles):
         return "On a CPU nothing waits for a host; what lies between operators is unknown."
     return "While no kernel runs, the device waits for the host to launch one."
 
 
-def _named(split: Mapping[str, float]) -> dict[str, float]:
+def _label_shares(split: Mapping[str, float]) -> dict[str, float]:
     return {words: split.get(bound, 0.0) for bound, (words, _) in BOUNDS.items()}

@@ -1,4 +1,4 @@
-"""How much of the peak is made use of: MFU of every step against the measured peak and the datasheet's.
+"""Model FLOPs utilization: every step against the measured peak and the datasheet's.
 
 draw_used(frame, cells, limits)
 """
@@ -24,7 +24,7 @@ MAX_STEPS = 24
 
 
 def draw_used(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> None:
-    """MFU of every step against the measured peak and the datasheet's, in all conventions."""
+    """Draws MFU of every step against the measured peak and the datasheet's; the table has all conventions."""
     known = [cell for cell in cells if limits.roof(cell.cell.precision)]
     if not known:
         return
@@ -34,7 +34,7 @@ def draw_used(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> 
             place=place_of(frame, cell.cell),
             entity=cell.cell.precision,
             cell_id=str(cell.cell_id),
-            **{name: used.mfu if used else None for name, used in _used(cell, limits).items()},
+            **{name: used.mfu if used else None for name, used in _compute_utilization(cell, limits).items()},
         )
         for cell in drawn
     ]
@@ -65,23 +65,23 @@ def draw_used(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> 
 
 
 def describe_utilization(shares: Sequence[UsedShare]) -> str:
-    """Which of these steps makes the most of its peak, and which the least; of equals the one of the fewest words."""
+    """Says which step reaches most of its peak, and which least; of equals the one with the shortest name."""
     known = [share for share in shares if _best(share) is not None]
     known.sort(key=lambda share: (_best(share) or 0.0, -len(share.place), share.place))
     if not known:
         return ""
-    said = [f"**{share.place.replace('<br>', ' · ')}** makes use of **{_best(share):.0%}**" for share in known]
-    least = f", {said[0]}" if len(known) > 1 else ""
-    return f"Of the peak of its precision {said[-1]}{least}."
+    parts = [f"**{share.place.replace('<br>', ' · ')}** makes use of **{_best(share):.0%}**" for share in known]
+    least = f", {parts[0]}" if len(known) > 1 else ""
+    return f"Of the peak of its precision {parts[-1]}{least}."
 
 
 def _best(share: UsedShare) -> float | None:
-    """Of the measured peak, or of the datasheet's where none was measured."""
+    """Returns the share of the measured peak, or of the datasheet's where none was measured."""
     return share.measured if share.measured is not None else share.promised
 
 
-def _used(cell: Measured, limits: DeviceLimits) -> dict[str, Utilization | None]:
-    """By source; None where the peak is not known."""
+def _compute_utilization(cell: Measured, limits: DeviceLimits) -> dict[str, Utilization | None]:
+    """Returns the utilization by source; None where the peak is not known."""
     precision, step_ms = cell.cell.precision, cell.times["step"].median_ms
     roofs = {"measured": limits.measured(precision), "promised": limits.promised(precision)}
     return {
@@ -92,7 +92,7 @@ def _used(cell: Measured, limits: DeviceLimits) -> dict[str, Utilization | None]
 
 def _used_row(frame: Frame, cell: Measured, limits: DeviceLimits) -> dict[str, Any]:
     row = key_columns(frame, cell.cell)
-    for source, used in _used(cell, limits).items():
+    for source, used in _compute_utilization(cell, limits).items():
         of = "of measured" if source == "measured" else "of datasheet"
         row |= {f"{name} {of}": getattr(used, key) if used else None
                 for name, key in (("MFU", "mfu"), ("Causal MFU", "causal_mfu"), ("HFU", "hfu"))}  # fmt: skip

@@ -1,11 +1,11 @@
-"""The sentences of the page torch.compile, worked out from the rows that it draws."""
+"""The sentences of the page torch.compile."""
 
 import math
 from collections.abc import Sequence
 from statistics import geometric_mean
 
 from pages.figures.frame import relative_error
-from pages.torch_compile.figures import whole
+from pages.torch_compile.figures import format_steps
 from pages.torch_compile.speedups import CompileSpeedup
 from pages.ui.answers import caveat, describe_ratio, describe_spread
 from pages.ui.frame import Frame
@@ -14,14 +14,14 @@ from runner.formats import format_number
 
 
 def name_of(frame: Frame, item: CompileSpeedup) -> str:
-    """The cell in words: `small at 512 tokens, bf16`."""
+    """Returns the name of the cell: `small at 512 tokens, bf16`."""
     cell = item.step.named.cell
     return f"{frame.size_of(cell)} at {cell.context:,} tokens, {cell.precision}"
 
 
 def answer(frame: Frame, items: Sequence[CompileSpeedup]) -> str:
-    """What the best way buys over its cells, and when the cell that gains most has paid for itself; `items` not empty.
-    CUDA graphs, which cost no compiling, speak where nothing else does."""
+    """Says the speedup of the best backend, and when the cell that gains most has paid for itself; `items` is not
+    empty. CUDA graphs, which compile nothing, count where nothing else does."""
     compiled = [item for item in items if item.cost is not None] or items
     names = list(dict.fromkeys(item.variant for item in compiled))
     ratios = {
@@ -33,8 +33,8 @@ def answer(frame: Frame, items: Sequence[CompileSpeedup]) -> str:
     slower = sum((item.step.high or math.inf) < 1 for item in compiled)
     most = max(compiled, key=lambda item: item.step.ratio)
     parts = [f"**{best}** makes the step **{times}× {word}** than eager {describe_spread(ratios[best])}."]
-    said = caveat([(item.step.base.cell, item.step.other.cell) for item in compiled if item.variant == best])
-    parts += [said] if said else []
+    costs_known = caveat([(item.step.base.cell, item.step.other.cell) for item in compiled if item.variant == best])
+    parts += [costs_known] if costs_known else []
     if slower:
         cells = "cells" if compiled is items else "compiled cells"
         parts.append(f"{slower} of all {len(compiled)} {cells} are slower than eager beyond doubt.")
@@ -42,7 +42,7 @@ def answer(frame: Frame, items: Sequence[CompileSpeedup]) -> str:
 
 
 def paid_answer(frame: Frame, item: CompileSpeedup) -> str:
-    """After how many steps one compiled cell has paid for itself."""
+    """Says after how many steps one compiled cell has paid for itself."""
     known = {kind: (seconds, paid) for kind, seconds, paid in item.kinds()}
     if not known:
         return ""
@@ -52,24 +52,24 @@ def paid_answer(frame: Frame, item: CompileSpeedup) -> str:
         "warm": "{} s with a full one",
         "as found": "{} s with what the cache held",
     }
-    said = " and ".join(costs[kind].format(format_number(seconds)) for kind, (seconds, _) in known.items())
+    costs_known = " and ".join(costs[kind].format(format_number(seconds)) for kind, (seconds, _) in known.items())
     first = next(iter(known.values()))[1]
     if first.is_never:
-        return f"{start}{said}, and **never pays for itself**: the compiled step is no faster."
+        return f"{start}{costs_known}, and **never pays for itself**: the compiled step is no faster."
     if first.is_undecided:
-        return f"{start}{said}; **whether it ever pays is undecided**: no step was seen to be saved."
-    after = " and ".join(f"**{steps_in_words(paid)}**" for _, paid in known.values())
+        return f"{start}{costs_known}; **whether it ever pays is undecided**: no step was seen to be saved."
+    after = " and ".join(f"**{format_paid(paid)}**" for _, paid in known.values())
     word = " respectively" if len(known) > 1 else ""
-    return f"{start}{said}, paid for after {after} steps{word}."
+    return f"{start}{costs_known}, paid for after {after} steps{word}."
 
 
-def steps_in_words(paid: PaidAfter) -> str:
-    """`941`, or `never`."""
-    return "never" if math.isinf(paid.steps) else whole(paid.steps)
+def format_paid(paid: PaidAfter) -> str:
+    """Formats steps: `941`, or `never`."""
+    return "never" if math.isinf(paid.steps) else format_steps(paid.steps)
 
 
 def when_answer(items: Sequence[CompileSpeedup]) -> str:
-    """How many compiled cells pay for themselves."""
+    """Says how many compiled cells pay for themselves."""
     paid = [next(found for _, _, found in item.kinds()) for item in items]
     never, undecided = sum(found.is_never for found in paid), sum(found.is_undecided for found in paid)
     if not never and not undecided:
@@ -81,7 +81,7 @@ def when_answer(items: Sequence[CompileSpeedup]) -> str:
 
 
 def graph_answer(items: Sequence[CompileSpeedup]) -> str:
-    """Whether the compiler took each model whole, kept to what it had compiled, and made the same computation of it."""
+    """Says whether the compiler took each model whole, compiled it once, and kept its results."""
     costs = [(item, item.cost) for item in items if item.cost is not None]
     known = [(item, cost) for item, cost in costs if cost.graph_breaks is not None]
     broken = [cost for _, cost in known if cost.graph_breaks]

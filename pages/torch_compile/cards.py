@@ -1,4 +1,4 @@
-"""The cards of the page torch.compile: every way beside eager, what compiling costs, when it has paid for itself."""
+"""The cards of the page torch.compile: every backend beside eager, compile time, when it has paid for itself."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ _COSTS = ("graphs", "graph_breaks", "recompiles", "compiled_gradient_error")
 def draw_ways(
     frame: Frame, items: Sequence[CompileSpeedup], left_out: Sequence[Unpaired[Measured]], *, words: str
 ) -> None:
-    """Every way of compiling as a dot on its cell's line."""
+    """Draws every backend as a dot on its cell's line."""
     dots = [
         WayDot(place=place(frame, item), backend=item.variant, cell_id=str(item.step.other.cell_id),
                ratio=item.step.ratio, low=item.step.low, high=item.step.high)
@@ -34,7 +34,7 @@ def draw_ways(
     ]  # fmt: skip
     dots += [
         WayDot(place=place_of(frame, item.cell.cell, beside="backend"), backend=item.cell.cell.backend,
-               cell_id=str(item.cell.cell_id), failure=escape_text(_failure(item)))
+               cell_id=str(item.cell.cell_id), failure=escape_text(_describe_failure(item)))
         for item in left_out
         if item.kind == "failed" and item.cell.status != "skipped"
     ]  # fmt: skip
@@ -56,7 +56,7 @@ def draw_ways(
 
 
 def draw_costs(frame: Frame, items: Sequence[CompileSpeedup]) -> None:
-    """Compile seconds, cold and warm, and what the compiler made of the model."""
+    """Draws compile seconds, cold and warm, and says what the compiler made of the model."""
     dots = [
         CostDot(place=_place(frame, item), backend=item.variant, kind=kind, value=seconds)
         for item in items
@@ -67,7 +67,7 @@ def draw_costs(frame: Frame, items: Sequence[CompileSpeedup]) -> None:
     words = graph_answer(items)
     st.header("What does compiling cost?", anchor="cost")
     say(frame, words, evidence_of_speedups(frame, items), key="compile-seconds")
-    _dots_card(
+    _draw_dots(
         frame,
         items,
         dots,
@@ -82,7 +82,7 @@ def draw_costs(frame: Frame, items: Sequence[CompileSpeedup]) -> None:
 
 
 def draw_paid(frame: Frame, items: Sequence[CompileSpeedup]) -> None:
-    """After how many steps: all cells, and one cell's lines."""
+    """Draws after how many steps compiling is paid for: of all cells, and as lines of one cell."""
     known = [item for item in items if next(item.kinds(), None)]
     if not known:
         return
@@ -96,7 +96,7 @@ def draw_paid(frame: Frame, items: Sequence[CompileSpeedup]) -> None:
     ]
     words = when_answer(known)
     say(frame, words, evidence_of_speedups(frame, known), key="paid-after")
-    _dots_card(
+    _draw_dots(
         frame,
         known,
         dots,
@@ -108,10 +108,10 @@ def draw_paid(frame: Frame, items: Sequence[CompileSpeedup]) -> None:
         ),
         unit="steps",
     )
-    _crossing(frame, known)
+    _draw_crossing(frame, known)
 
 
-def _crossing(frame: Frame, known: Sequence[CompileSpeedup]) -> None:
+def _draw_crossing(frame: Frame, known: Sequence[CompileSpeedup]) -> None:
     names = {f"{name_of(frame, item)}, {item.variant}": item for item in known}
     default = max(names, key=lambda name: names[name].step.ratio)
     item = names[select_one("compiled-cell", "Cell", list(names), default=default)]
@@ -140,11 +140,11 @@ def _crossing(frame: Frame, known: Sequence[CompileSpeedup]) -> None:
 
 
 def evidence_of_speedups(frame: Frame, items: Sequence[CompileSpeedup]) -> LoadEvidence | None:
-    """The rows of both sides of these pairs."""
+    """Returns what loads the rows of both sides of these pairs."""
     return of_cells(frame, [side for item in items for side in (item.step.base, item.step.other)])
 
 
-def _dots_card(
+def _draw_dots(
     frame: Frame, items: Sequence[CompileSpeedup], dots: Sequence[CostDot], card: Card, *, unit: Unit
 ) -> None:
     note = card.note + note_cut(len({dot.place for dot in dots}), "cells")
@@ -152,7 +152,7 @@ def _dots_card(
     draw(frame, card, lambda: cost_dots(keep_places(dots), unit=unit))
 
 
-def _failure(item: Unpaired[Measured]) -> str:
+def _describe_failure(item: Unpaired[Measured]) -> str:
     return failure_of(item.cell) if item.cell.status != "ok" else "eager has no result"
 
 
@@ -166,7 +166,7 @@ def _cells(items: Sequence[CompileSpeedup]) -> list[Any]:
 
 
 def _row(frame: Frame, item: CompileSpeedup) -> dict[str, Any]:
-    """Everything that is known of one pair, as a table's row."""
+    """Returns everything that is known of one pair, as a table's row."""
     cost, base = item.cost, item.step.base
     known = {kind: (seconds, paid) for kind, seconds, paid in item.kinds()}
     return {

@@ -1,4 +1,4 @@
-"""What compiling buys and costs: ratios by way of compiling, seconds and steps as dots, and the lines that cross.
+"""What compiling buys and costs: speedups by backend, seconds and steps as dots, and the lines that cross.
 
     figure = way_dots([WayDot(place="small · 512 tok", backend="compiled", ratio=2.6, low=2.5, high=2.7, …)])
     figure = cost_dots([CostDot(place="…", backend="compiled", kind="cold", value=29.2)], unit="s")
@@ -30,7 +30,7 @@ _DASHES: Mapping[str, str] = {"cold": "solid", "warm": "dash", "as found": "dot"
 
 @dataclass(frozen=True, kw_only=True)
 class WayDot:
-    """The whole step of one pair: how many times faster `backend` is than eager, or why there is no ratio."""
+    """The format_steps step of one pair: the speedup of `backend` over eager, or why there is no ratio."""
 
     place: str
     backend: str
@@ -43,7 +43,7 @@ class WayDot:
 
 @dataclass(frozen=True, kw_only=True)
 class CostDot:
-    """Seconds or steps of one compiled cell; an infinite value is drawn as the word "never", or "undecided" where the
+    """Seconds or steps of one compiled cell. An infinite value is drawn as the word "never", or "undecided" where the
     interval allows for less."""
 
     place: str
@@ -69,7 +69,7 @@ class CumulatedLine:
 
 
 def way_dots(rows: Sequence[WayDot]) -> go.Figure:
-    """One line a pair, one dot a way of compiling."""
+    """Draws one line a pair, one dot a backend."""
     places = list(dict.fromkeys(row.place for row in rows))
     backends = sorted({row.backend for row in rows}, key=list(FAMILIES["backend"]).index)
     figure = go.Figure()
@@ -77,7 +77,7 @@ def way_dots(rows: Sequence[WayDot]) -> go.Figure:
     beside = {place: [name for name in backends if (place, name) in {(row.place, row.backend) for row in rows}]
               for place in places}  # fmt: skip
     at = {
-        (place, name): _at(place, name, places=places, beside=beside[place])
+        (place, name): _place_dot(place, name, places=places, beside=beside[place])
         for place in places
         for name in beside[place]
     }
@@ -91,7 +91,7 @@ def way_dots(rows: Sequence[WayDot]) -> go.Figure:
             y=[at[row.place, backend] for row in chosen],
             marker={"color": color_of(backend), "size": 10},
             error_x=error_bars((row.ratio, row.low, row.high) for row in chosen),
-            customdata=[[row.cell_id, _way_hover(row)] for row in chosen],
+            customdata=[[row.cell_id, _describe_way(row)] for row in chosen],
             hovertemplate="%{customdata[1]}<extra></extra>",
             cliponaxis=False,
         )
@@ -111,13 +111,14 @@ def way_dots(rows: Sequence[WayDot]) -> go.Figure:
     return figure
 
 
-def _at(place: str, backend: str, *, places: Sequence[str], beside: Sequence[str]) -> float:
-    """Where a dot stands: on its place's line, or around it with those `beside` it there."""
+def _place_dot(place: str, backend: str, *, places: Sequence[str], beside: Sequence[str]) -> float:
+    """Returns where a dot stands: on its place's line, or around it with those `beside` it there."""
     return places.index(place) + (beside.index(backend) - (len(beside) - 1) / 2) * 0.7 / max(len(beside), 2)
 
 
 def cost_dots(rows: Sequence[CostDot], *, unit: Unit) -> go.Figure:
-    """One line a compiled cell in its backend's color; cold, warm and as found as different marks, each labeled."""
+    """Draws one line a compiled cell in its backend's color; cold, warm and as found as different marks, each
+    labeled."""
     places = list(dict.fromkeys(row.place for row in rows))
     done = [row for row in rows if math.isfinite(row.value) and row.value > 0]
     ends = [math.log10(row.value) for row in done] or [0.0]
@@ -131,7 +132,7 @@ def cost_dots(rows: Sequence[CostDot], *, unit: Unit) -> go.Figure:
             line={"color": color_of(line[0].backend), "width": 2}, hoverinfo="skip",
         )  # fmt: skip
     for kind in [kind for kind in _NAMES if kind in {row.kind for row in done}]:
-        _marks(figure, [row for row in done if row.kind == kind], places=places, unit=unit)
+        _draw_marks(figure, [row for row in done if row.kind == kind], places=places, unit=unit)
         figure.add_scatter(  # what the legend shows: the mark, in no backend's color
             x=[None], y=[None], mode="markers", name=_NAMES[kind],
             marker={"color": QUIET, "size": 10, "symbol": _SYMBOLS[kind], "line": {"width": 2, "color": QUIET}},
@@ -153,10 +154,10 @@ def cost_dots(rows: Sequence[CostDot], *, unit: Unit) -> go.Figure:
     return figure
 
 
-def _marks(figure: go.Figure, rows: Sequence[CostDot], *, places: Sequence[str], unit: Unit) -> None:
-    """One kind of all cells: its marks, their values beside them, their intervals."""
+def _draw_marks(figure: go.Figure, rows: Sequence[CostDot], *, places: Sequence[str], unit: Unit) -> None:
+    """Draws one kind of all cells: its marks, their values beside them, their intervals."""
     colors = [color_of(row.backend) for row in rows]
-    say = {"s": format_number, "steps": whole}[unit]
+    say = {"s": format_number, "steps": format_steps}[unit]
     figure.add_scatter(
         x=[row.value for row in rows],
         y=[places.index(row.place) for row in rows],
@@ -172,7 +173,7 @@ def _marks(figure: go.Figure, rows: Sequence[CostDot], *, places: Sequence[str],
             width=0,
             visible=any(row.low is not None for row in rows),
         ),
-        customdata=[[_cost_hover(row, unit)] for row in rows],
+        customdata=[[_describe_cost(row, unit)] for row in rows],
         hovertemplate="%{customdata[0]}<extra></extra>",
         cliponaxis=False,
     )
@@ -186,7 +187,7 @@ _NAMES: Mapping[Kind, str] = {
 
 
 def crossings(lines: Sequence[CumulatedLine]) -> list[tuple[CumulatedLine, float]]:
-    """Where each line meets the first one, in steps; those that never do are left out."""
+    """Returns where lines meet the first one, in steps; those that never do are left out."""
     base, *others = lines
     met = [(line, (line.start_s - base.start_s) * 1e3 / (base.step_ms - line.step_ms)) for line in others
            if base.step_ms > line.step_ms]  # fmt: skip
@@ -194,9 +195,9 @@ def crossings(lines: Sequence[CumulatedLine]) -> list[tuple[CumulatedLine, float
 
 
 def crossing_lines(lines: Sequence[CumulatedLine]) -> go.Figure:
-    """Cumulated time over steps, the first line being what the others are compared with; a ring where they meet it."""
+    """Draws cumulated time over steps, with a ring where a line meets the first one."""
     met = crossings(lines)
-    longest = max([steps for _, steps in met], default=0.0) * 1.9 or _far(lines)
+    longest = max([steps for _, steps in met], default=0.0) * 1.9 or _reach(lines)
     top = max(line.seconds(longest) for line in lines)
     factor, unit = _unit(top)
     figure = go.Figure()
@@ -215,7 +216,7 @@ def crossing_lines(lines: Sequence[CumulatedLine]) -> go.Figure:
         figure.add_scatter(
             x=[steps], y=[line.seconds(steps) / factor], mode="markers+text", showlegend=False,
             marker={"size": 13, "symbol": "circle-open", "color": color_of(line.backend), "line": {"width": 2.5}},
-            text=[f"  after {whole(steps)} steps"], textposition="bottom right", textfont={"size": 13},
+            text=[f"  after {format_steps(steps)} steps"], textposition="bottom right", textfont={"size": 13},
             hoverinfo="skip", cliponaxis=False,
         )  # fmt: skip
     figure.update_layout(**layout(height=380, state="crossing"))
@@ -226,14 +227,14 @@ def crossing_lines(lines: Sequence[CumulatedLine]) -> go.Figure:
     return figure
 
 
-def whole(steps: float) -> str:
-    """The first whole step that is enough, in three digits: `41`, `1,130`."""
+def format_steps(steps: float) -> str:
+    """Formats the first format_steps step that is enough, in three digits: `41`, `1,130`."""
     least = math.ceil(steps)
     return f"{least}" if least < 1000 else format_number(least)
 
 
-def _far(lines: Sequence[CumulatedLine]) -> float:
-    """Steps to draw where nothing crosses: until the start is a fifth of the whole."""
+def _reach(lines: Sequence[CumulatedLine]) -> float:
+    """Returns the steps to draw where nothing crosses: until the start is a fifth of the format_steps."""
     return max(5 * max(line.start_s for line in lines) * 1e3 / max(line.step_ms for line in lines), 10.0)
 
 
@@ -244,11 +245,11 @@ def _unit(seconds: float) -> tuple[float, str]:
 _UNITS = ((7200.0, 3600.0, "h"), (180.0, 60.0, "min"), (0.0, 1.0, "s"))
 
 
-def _way_hover(row: WayDot) -> str:
+def _describe_way(row: WayDot) -> str:
     ends = interval(row.low, row.high, unit="×")
     return f"<b>{row.place}</b><br>{row.backend}: {format_number(row.ratio)}×<br>95% interval {ends}"
 
 
-def _cost_hover(row: CostDot, unit: Unit) -> str:
+def _describe_cost(row: CostDot, unit: Unit) -> str:
     ends = f"<br>95% interval {interval(row.low, row.high)}" if row.low is not None else ""
     return f"<b>{row.place}</b><br>{_NAMES[row.kind]}<br>{format_number(row.value)} {unit}{ends}"

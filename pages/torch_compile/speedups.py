@@ -1,7 +1,6 @@
-"""What each way of compiling bought and cost: pairs with eager, beside their compile times.
+"""Pairs of each backend with eager, beside their compile times.
 
-for item in bought(frame):
-    print(item.variant, item.step.ratio, item.seconds("cold"), item.paid("cold"))
+items, left_out = load_speedups(frame, ways(frame))
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,14 +22,14 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 @dataclass(frozen=True, kw_only=True)
 class CompileSpeedup:
-    """The whole step of one cell, eager over `variant`, and what compiling it cost; no cost where nothing compiles."""
+    """The whole step of one cell, eager over `variant`, and its compile cost; None where nothing compiles."""
 
     variant: str
     step: Speedup[Measured]
     cost: CompileCost | None
 
     def seconds(self, kind: Kind) -> float | None:
-        """Compile seconds of this kind; those as found only where no cold ones are known."""
+        """Returns compile seconds of this kind; those as found only where no cold ones are known."""
         if self.cost is None:
             return None
         found = None if self.cost.cold_seconds is not None else self.cost.shared_seconds
@@ -40,7 +39,7 @@ class CompileSpeedup:
         return break_even(self.step, compile_seconds=self.seconds(kind))
 
     def kinds(self) -> Iterator[tuple[Kind, float, PaidAfter]]:
-        """Each known kind with its seconds and the steps that pay for them."""
+        """Yields each known kind with its seconds and the steps that pay for them."""
         for kind in KINDS:
             seconds, paid = self.seconds(kind), self.paid(kind)
             if seconds is not None and paid is not None:
@@ -48,12 +47,12 @@ class CompileSpeedup:
 
 
 def ways(frame: Frame) -> list[str]:
-    """The backends to compare with eager, in the order of the schema's choices; `compiled` first."""
+    """Returns the backends to compare with eager, `cuda-graphs` last."""
     return sorted(variants(frame, "backend", baseline=BASELINE), key=lambda name: (name == "cuda-graphs", name))
 
 
 def load_speedups(frame: Frame, names: Sequence[str]) -> tuple[list[CompileSpeedup], list[Unpaired[Measured]]]:
-    """Every pair of a way with eager that the filters leave, cell by cell, and what has no pair."""
+    """Returns every pair with eager that the filters leave, cell by cell, and what has no pair."""
     free = replace(frame.selection, backends=())
     known = frame.ask(compile_costs, free.broad())
     costs = {question(cost.machine, cost.torch, cost.cell): cost for cost in known}
@@ -76,5 +75,5 @@ def load_speedups(frame: Frame, names: Sequence[str]) -> tuple[list[CompileSpeed
 
 
 def place(frame: Frame, item: CompileSpeedup) -> str:
-    """The cell of a pair as charts name it."""
+    """Returns the name of a pair's cell in charts."""
     return place_of(frame, item.step.named.cell, beside="backend")

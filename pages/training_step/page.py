@@ -26,13 +26,13 @@ def page(frame: Frame) -> None:
     if not cells:
         no_rows("No cell matches these filters.", "Clear some of them, or measure what is missing.")
         return
-    _phases(frame, cells)
-    _compiled(frame)
+    _draw_phases(frame, cells)
+    _draw_compiled(frame)
     draw_warmup(frame)
     draw_samples(frame, cells)
 
 
-def _phases(frame: Frame, cells: list[Measured]) -> None:
+def _draw_phases(frame: Frame, cells: list[Measured]) -> None:
     found = ways(cells)
     lead = st.empty()
     with st.container(horizontal=True):
@@ -60,8 +60,8 @@ def _phases(frame: Frame, cells: list[Measured]) -> None:
     draw_grid(frame, cells)
 
 
-def _compiled(frame: Frame) -> None:
-    """The answer of the page that asks; the link keeps the filters."""
+def _draw_compiled(frame: Frame) -> None:
+    """Draws the answer of the page torch.compile with a link to it, which keeps the filters."""
     st.header("Is compiled faster than eager?", anchor="compiled")
     words, found = frame.headlines["torch-compile"](frame)
     say(frame, words, found, key="compiled")
@@ -69,7 +69,7 @@ def _compiled(frame: Frame) -> None:
 
 
 def headline(frame: Frame) -> Answer:
-    """The answer for the cells with which the page opens."""
+    """Returns the answer for the cells with which the page opens."""
     shown = next(iter(ways(frame.measured()).values()), [])
     return step_answer(frame, shown), of_cells(frame, shown)
 

@@ -21,9 +21,9 @@ from runner.store.queries.steps import early_steps
 
 
 def draw_warmup(frame: Frame) -> None:
-    """The sentence and the card; a hint where nothing was measured after several warm-up counts."""
+    """Draws the sentence and the card; a hint where nothing was measured after several warm-up counts."""
     st.header("What does warm-up change?", anchor="warm-up")
-    families = _families(
+    families = _group_by_cell(
         [row for row in frame.ask(early_steps, frame.selection.broad()) if frame.selection.holds(row.cell)]
     )
     if not families:
@@ -61,7 +61,7 @@ def draw_warmup(frame: Frame) -> None:
     )
 
 
-def _families(rows: Sequence[EarlyStep]) -> dict[str, list[EarlyStep]]:
+def _group_by_cell(rows: Sequence[EarlyStep]) -> dict[str, list[EarlyStep]]:
     found: dict[str, list[EarlyStep]] = {}
     for row in rows:
         found.setdefault(title(replace(row.cell, warmup_steps=5)), []).append(row)
@@ -69,19 +69,19 @@ def _families(rows: Sequence[EarlyStep]) -> dict[str, list[EarlyStep]]:
 
 
 def _answer(rows: Sequence[EarlyStep]) -> str:
-    """What the first step costs, and what measuring it does to the mean and to the median."""
-    by_count = _measured(rows)
+    """Says what the first step costs, and what measuring it does to the mean and to the median."""
+    by_count = _group_by_count(rows)
     least, most = by_count[min(by_count)], by_count[max(by_count)]
     steady = median(most)
     return (
         f"After {min(by_count) or 'no'} warm-up steps the first measured step takes "
         f"**{format_number(least[0] / steady)}×** the steady {format_number(steady)} ms: "
-        f"the mean becomes {_change(fmean(least), steady)}, the median {_change(median(least), steady)}. "
+        f"the mean becomes {_format_change(fmean(least), steady)}, the median {_format_change(median(least), steady)}. "
         f"After {max(by_count)} it takes {format_number(most[0] / steady)}×."
     )
 
 
-def _measured(rows: Sequence[EarlyStep]) -> dict[int, list[float]]:
+def _group_by_count(rows: Sequence[EarlyStep]) -> dict[int, list[float]]:
     found: dict[int, list[float]] = {}
     for row in sorted(rows, key=lambda row: row.step):
         if not row.is_warmup:
@@ -99,9 +99,9 @@ def _table(rows: Sequence[EarlyStep]) -> list[dict[str, Any]]:
             "Slowest (ms)": max(values),
             "Samples": len(values),
         }
-        for count, values in sorted(_measured(rows).items())
+        for count, values in sorted(_group_by_count(rows).items())
     ]
 
 
-def _change(value: float, usual: float) -> str:
+def _format_change(value: float, usual: float) -> str:
     return f"{round(value / usual - 1, 2) + 0:+.0%}".replace("-", "−")  # -0.0 + 0 is 0.0

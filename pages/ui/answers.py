@@ -69,8 +69,8 @@ def speedup_answer(compared: Speedups[Measured], *, baseline: str, variant: str,
     pairs = [(speedup.ratio, speedup.low, speedup.high) for speedup in found]
     times, word = describe_ratio(pairs)
     start = f"**{variant}** makes the {WORDS[phase]} **{times}× {word}** than {baseline}"
-    said = caveat([(speedup.base.cell, speedup.other.cell) for speedup in found])
-    rest = f" {said}" if said else ""
+    unusual_words = caveat([(speedup.base.cell, speedup.other.cell) for speedup in found])
+    rest = f" {unusual_words}" if unusual_words else ""
     if len(pairs) == 1:
         return f"{start} {describe_spread(pairs)}.{rest}"
     sure = sum((low or 0) > 1 for _, low, _ in pairs)
@@ -91,12 +91,12 @@ def without_pair(compared: Speedups[Measured], *, baseline: str, variant: str, w
 
 def caveat(pairs: Sequence[tuple[Cell, Cell]]) -> str:
     """Says what is unusual about how pairs were measured, and of how many; empty where nothing is."""
-    said = Counter(words for base, other in pairs if (words := unusual(other) or unusual(base)))
+    unusual_words = Counter(words for base, other in pairs if (words := unusual(other) or unusual(base)))
     return " ".join(
         f"{words[0].upper()}{words[1:]}: {'all' if count == len(pairs) else f'{count} of'} {len(pairs)} pairs."
         if len(pairs) > 1
         else f"{words[0].upper()}{words[1:]}."
-        for words, count in said.most_common()
+        for words, count in unusual_words.most_common()
     )
 
 

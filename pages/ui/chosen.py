@@ -86,10 +86,10 @@ def rows_of(frame: Frame) -> Selection:
 def report_missing(key: str, label: str, options: Collection[str]) -> None:
     """Remembers which values of the URL are not among `options`: Streamlit drops them from it."""
     notes = _notes()
-    if asked := [value for value in st.query_params.get_all(key) if value]:
-        notes[key] = (label, asked)
-    label, asked = notes.get(key, (label, []))
-    notes[key] = (label, [value for value in asked if value not in options])
+    if wanted := [value for value in st.query_params.get_all(key) if value]:
+        notes[key] = (label, wanted)
+    label, wanted = notes.get(key, (label, []))
+    notes[key] = (label, [value for value in wanted if value not in options])
 
 
 def mark_chosen(key: str) -> None:

@@ -67,17 +67,17 @@ def say(
 ) -> None:
     """Writes the sentence with its evidence below it, into the place `at` if there is one; nothing for an empty
     sentence. `key` names it on its page."""
-    asked = [ask for ask in found if ask]
+    loaders = [ask for ask in found if ask]
     if not words.strip():
         return
     with at.container() if at is not None else st.container(), st.container(key=f"_said-{key}"):
         drawn_by(restrict(frame.say(words)))
-        if not asked:
+        if not loaders:
             return
         opened = st.expander(WHY, key=_expander_key(key), type="compact", icon=":material/help:", on_change="rerun")
         if opened.open:
             with opened:
-                for index, ask in enumerate(asked):
+                for index, ask in enumerate(loaders):
                     _draw(frame, ask(), key=f"{key}-{index}")
 
 

@@ -93,10 +93,10 @@ def _draw_pills(key: str, label: str, options: Sequence[str]) -> tuple[str, ...]
 def _remember_missing(key: str, label: str, options: Sequence[str]) -> None:
     """Remembers the values of the URL or of earlier choices that this file does not have: Streamlit drops them."""
     before = st.session_state.get(key)
-    held = [before] if isinstance(before, str) else list(before or ())
-    asked = [*st.query_params.get_all(key), *held]
-    if gone := [value for value in dict.fromkeys(asked) if value and value not in options]:
-        _notes()[key] = f"{label.lower()} “{'”, “'.join(map(literal, gone))}”"
+    chosen_before = [before] if isinstance(before, str) else list(before or ())
+    wanted = [*st.query_params.get_all(key), *chosen_before]
+    if missing := [value for value in dict.fromkeys(wanted) if value and value not in options]:
+        _notes()[key] = f"{label.lower()} “{'”, “'.join(map(literal, missing))}”"
 
 
 def _notes() -> dict[str, str]:

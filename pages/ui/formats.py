@@ -68,9 +68,9 @@ def parquet(rows: Rows) -> bytes:
         values = [value for value in frame[name] if not is_missing(value)]
         if not any(all(isinstance(value, kind) for value in values) for kind in (Number, datetime)):
             frame[name] = [None if is_missing(value) else str(value) for value in frame[name]]
-    held = io.BytesIO()
-    frame.to_parquet(held, index=False)
-    return held.getvalue()
+    buffer = io.BytesIO()
+    frame.to_parquet(buffer, index=False)
+    return buffer.getvalue()
 
 
 def markdown(rows: Rows) -> str:

@@ -30,7 +30,7 @@ Model = Literal["context", "batch"]
 #: Within which a CPU, which has to compute all that it tries, answers in minutes.
 _CPU_LIMIT = "128MiB"
 _MODEL_COMMAND = "python -m runner frontier --sizes small --precisions fp32,bf16 --grow {}"
-#: What is asked besides the precision and the implementation: columns of a table.
+#: The columns of a table that tell rows of one kind apart.
 _KEYS = {
     "seq_len": ("implementation", "precision", "d_head", "causal", "batch", "limit_bytes"),
     "context": (*SHAPE, "implementation", "precision", "mode", "batch", "limit_bytes"),
@@ -54,11 +54,11 @@ def draw_frontier(frame: Frame, cells: Sequence[Attended]) -> None:
     masks = {cell.cell.causal for cell in cells}
     found = [row for row in _load_answers(frame, "seq_len") if row.cell.causal in masks]
     lost = {_group_of_cell(cell) for cell in cells if cell.status == "oom"}
-    asked = [cell for cell in cells if cell.status in ("ok", "oom") and _group_of_cell(cell) in lost]
+    tried_cells = [cell for cell in cells if cell.status in ("ok", "oom") and _group_of_cell(cell) in lost]
     if not found:
         words = f"No search for the longest sequence that fits has a result {frame.where} with this mask."
         suggest(f"{words} This looks for it, by prediction and trial:", _command_of_sequences(cells))
-        if not asked:
+        if not tried_cells:
             return
     words = _describe_sequences(found)
     if words:
@@ -68,7 +68,7 @@ def draw_frontier(frame: Frame, cells: Sequence[Attended]) -> None:
         Tried(
             group=_group_of_cell(cell), row=f"d {cell.cell.d_head}", size=cell.cell.seq_len, fitted=cell.status == "ok"
         )
-        for cell in sorted(asked, key=lambda cell: cell.cell.d_head)
+        for cell in sorted(tried_cells, key=lambda cell: cell.cell.d_head)
     ]
     draw(
         frame,
@@ -79,7 +79,7 @@ def draw_frontier(frame: Frame, cells: Sequence[Attended]) -> None:
             "`python -m runner frontier`; dots and crosses are cells of a sweep.",
             alt=f"Longest sequence that fits, for each head width. {words}",
             rows=[_table_row(row) for row in found],
-            cells=[cell.cell for cell in asked],
+            cells=[cell.cell for cell in tried_cells],
         ),
         lambda: frontier_map(spans, tried, grows=_GROWS["seq_len"]),
     )

@@ -39,20 +39,20 @@ def column_of(cell: Cell) -> str:
 
 def places(cells: Sequence[Any]) -> list[GridPlace]:
     """Returns every place that holds a cell, blocks and rows in the order of the cells. `cells` are rows of queries."""
-    asked = [item.cell for item in cells]
-    names, blocks = _row_names(asked), _blocks(asked)
+    keys = [item.cell for item in cells]
+    names, blocks = _row_names(keys), _blocks(keys)
     found: dict[tuple[str, str, int], list[Any]] = {}
     for item in cells:
         place = (blocks[_block(item.cell)], _row(item.cell, names), getattr(item.cell, column_of(item.cell)))
         found.setdefault(place, []).append(item)
-    return [GridPlace(block=b, row=r, column=c, cells=tuple(held)) for (b, r, c), held in found.items()]
+    return [GridPlace(block=b, row=r, column=c, cells=tuple(items)) for (b, r, c), items in found.items()]
 
 
-def _row_names(asked: Sequence[Cell]) -> list[str]:
+def _row_names(keys: Sequence[Cell]) -> list[str]:
     """Returns the fields that name a row: those of `_LEAD`, and what else varies."""
-    blocks = {column_of(asked[0]), "d_head", *SHAPE}
-    names = [name for name in table_of(asked[0]).question if name not in blocks]
-    varied = {name for name in names if len({getattr(cell, name) for cell in asked}) > 1}
+    blocks = {column_of(keys[0]), "d_head", *SHAPE}
+    names = [name for name in table_of(keys[0]).question if name not in blocks]
+    varied = {name for name in names if len({getattr(cell, name) for cell in keys}) > 1}
     lead = [name for name in _LEAD if name in names]
     return [
         *(["mode"] if "mode" in varied else []),
@@ -65,9 +65,9 @@ def _block(cell: Any) -> int | Shape:
     return Shape.of(cell) if isinstance(cell, Shape) else cell.d_head
 
 
-def _blocks(asked: Sequence[Cell]) -> dict[int | Shape, str]:
+def _blocks(keys: Sequence[Cell]) -> dict[int | Shape, str]:
     """Returns the name of each block: the head width, or the size."""
-    found = list(dict.fromkeys(map(_block, asked)))
+    found = list(dict.fromkeys(map(_block, keys)))
     sizes = size_names(tuple(block for block in found if isinstance(block, Shape)))
     return {block: sizes[block] if isinstance(block, Shape) else f"head width {block}" for block in found}
 
@@ -75,12 +75,12 @@ def _blocks(asked: Sequence[Cell]) -> dict[int | Shape, str]:
 def _row(cell: Cell, names: Sequence[str]) -> str:
     """Returns the name of a cell's row: leading fields, others that are not the default, unusual effort."""
     known = {column.name: column for column in columns_of(cell.asked())}
-    said = [
+    parts = [
         str(getattr(cell, name)) if name in _BARE else f"{known[name].label.lower()} {value}"
         for name in names
         if name in _LEAD or (value := getattr(cell, name)) != known[name].absent
     ]
-    return " · ".join(part for part in (*said, unusual(cell)) if part)
+    return " · ".join(part for part in (*parts, unusual(cell)) if part)
 
 
 def missing(cells: Sequence[Any]) -> list[Cell]:
@@ -89,8 +89,8 @@ def missing(cells: Sequence[Any]) -> list[Cell]:
         return []
     name = column_of(cells[0].cell)
     lengths = sorted({getattr(item.cell, name) for item in cells})
-    asked = cells[0].cell.asked()
-    fields = [field for field in asked.names() if field in table_of(cells[0].cell).question and field != name]
+    keys = cells[0].cell.asked()
+    fields = [field for field in keys.names() if field in table_of(cells[0].cell).question and field != name]
     rows: dict[tuple[Any, ...], dict[int, Cell]] = {}
     for item in cells:
         key = tuple(getattr(item.cell, field) for field in fields)

@@ -29,15 +29,15 @@ def choose(cells: Sequence[Pinned], *, elsewhere: Callable[[UUID], Pinned | None
     """Returns the pinned cell, from a box to choose another; None if none is. `elsewhere` finds cells not on the
     page."""
     known = {str(cell.cell_id): cell for cell in cells}
-    asked = st.query_params.get(_PARAMETER)
-    if asked and asked not in known:
-        found = elsewhere(UUID(asked)) if _is_id(asked) else None
+    pinned = st.query_params.get(_PARAMETER)
+    if pinned and pinned not in known:
+        found = elsewhere(UUID(pinned)) if _is_id(pinned) else None
         if found is not None:
-            known[asked] = found
+            known[pinned] = found
     report_missing(_PARAMETER, "Cell", known)
-    if asked and asked not in known:
+    if pinned and pinned not in known:
         del st.query_params[_PARAMETER]
-    st.session_state[_WIDGET] = asked if asked in known else None
+    st.session_state[_WIDGET] = pinned if pinned in known else None
     chosen = st.selectbox(
         "Cell",
         list(known),

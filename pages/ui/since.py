@@ -47,8 +47,8 @@ def announce_changes(frame: Frame) -> Callable[[], None]:
 
 
 def _describe_missing(label: str, values: Sequence[str]) -> str:
-    asked = "”, “".join(literal(cut(value, longest=_MAX_LETTERS)) for value in values)
-    return f"{label}: the link asks for “{asked}”, which is not here."
+    wanted = "”, “".join(literal(cut(value, longest=_MAX_LETTERS)) for value in values)
+    return f"{label}: the link asks for “{wanted}”, which is not here."
 
 
 def _describe_changes(frame: Frame) -> list[str]:

@@ -33,9 +33,9 @@ def draw_trust(frame: Frame, cells: Sequence[Graded]) -> None:
     if len(shown) > MAX_CELLS:
         st.caption(f"Can these rows be trusted? Filter them to {MAX_CELLS} or fewer to see their grades.")
         return
-    said = frame.ask(load_findings, tuple(shown), table_of(next(iter(shown.values())).cell).name)
+    loaded = frame.ask(load_findings, tuple(shown), table_of(next(iter(shown.values())).cell).name)
     # A cell without a result has no grade, but may have something to say.
-    findings = {cell_id: found for cell_id, found in said.items() if found or shown[cell_id].status == "ok"}
+    findings = {cell_id: found for cell_id, found in loaded.items() if found or shown[cell_id].status == "ok"}
     if not findings:
         return
     grades = Counter(grade(found) for found in findings.values())
@@ -66,8 +66,8 @@ def draw_grade(frame: Frame, cell: Graded) -> None:
 
 def _group_by_code(findings: Mapping[UUID, list[Finding]]) -> dict[str, list[tuple[UUID, Finding]]]:
     """Groups findings by their code, each with its cell; the most frequent first."""
-    said = [(cell_id, finding) for cell_id, found in findings.items() for finding in found]
+    loaded = [(cell_id, finding) for cell_id, found in findings.items() for finding in found]
     return {
-        code: [(cell_id, finding) for cell_id, finding in said if finding.code == code]
-        for code, _ in Counter(finding.code for _, finding in said).most_common()
+        code: [(cell_id, finding) for cell_id, finding in loaded if finding.code == code]
+        for code, _ in Counter(finding.code for _, finding in loaded).most_common()
     }
