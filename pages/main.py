@@ -22,7 +22,7 @@ STYLE = Path(__file__).parent / "ui" / "page.css"
 
 DrawPage = Callable[[Page], None]
 
-#: What Streamlit calls the address of the page that opens without one.
+#: Streamlit's address of the first page.
 ROOT = "home"
 HEADLINES = {address: page.headline for address, page in PAGES.items() if page.headline}
 

@@ -35,20 +35,16 @@ def draw_worked_sum(frame: Frame, cells: Sequence[Attended]) -> None:
     rows = [{"Tensor": name, "Formula": formula, "Bytes": size, "Size": format_bytes(size), "Share": size / total}
             for name, formula, size in (*tensors, ("all together", "", total))]  # fmt: skip
     asked = [first.cell]
-    draw(
-        frame,
-        Card(
-            key="worked-sum",
-            title=f"{way_of(first.cell)} · {first.cell.seq_len:,} tokens · d {first.cell.d_head} · "
-            f"{first.cell.precision}",
-            note=f"B = {first.cell.batch}, S = {first.cell.seq_len:,}, d = {first.cell.d_head}. By the closed formula, "
-            "at the moment when the most is alive.",
-            alt=words,
-            rows=rows,
-            cells=asked,
-        ),
-        lambda: peak_breakdown_bars(tensors, limit_bytes=first.limit_bytes),
+    card = Card(
+        key="worked-sum",
+        title=f"{way_of(first.cell)} · {first.cell.seq_len:,} tokens · d {first.cell.d_head} · {first.cell.precision}",
+        note=f"B = {first.cell.batch}, S = {first.cell.seq_len:,}, d = {first.cell.d_head}. By the closed formula, "
+        "at the moment when the most is alive.",
+        alt=words,
+        rows=rows,
+        cells=asked,
     )
+    draw(frame, card, lambda: peak_breakdown_bars(tensors, limit_bytes=first.limit_bytes))
 
 
 def describe_peak_breakdown(cell: Attended, tensors: Sequence[tuple[str, str, int]]) -> str:

@@ -23,7 +23,7 @@ from pages.ui.trust import draw_trust
 from runner.results import Attended
 from runner.store.queries.attention import attention_cells
 
-#: What else may tell cells apart: a chooser only where there is a choice.
+#: Columns with a chooser where cells differ in them.
 _RARE = {"batch": "Batch", "cache": "L2 cache"}
 
 

@@ -45,16 +45,17 @@ def draw_time(frame: Frame, cells: Sequence[Attended]) -> None:
     axis = Axis(
         x=title_of("attention", "seq_len"), y=title_of("timings", "median_ms"), unit="ms", state=f"time-{phase}"
     )
+    card = Card(
+        key="attention-time",
+        title=f"Time of {WORDS[phase]}",
+        note=f"Medians with 95% intervals. {_COMPILED}Click a point to see the cell's samples.",
+        alt=f"Time against sequence length, log-log. {words}",
+        rows=[row for cell in cells for row in _time_rows(cell)],
+        cells=asked,
+    )
     draw(
         frame,
-        Card(
-            key="attention-time",
-            title=f"Time of {WORDS[phase]}",
-            note=f"Medians with 95% intervals. {_COMPILED}Click a point to see the cell's samples.",
-            alt=f"Time against sequence length, log-log. {words}",
-            rows=[row for cell in cells for row in _time_rows(cell)],
-            cells=asked,
-        ),
+        card,
         lambda: scaling_lines(points_of(cells, value=milliseconds(phase), phase=phase), axis=axis),
         on_click=pin,
     )
@@ -78,19 +79,15 @@ def draw_memory(frame: Frame, cells: Sequence[Attended]) -> None:
     axis = Axis(x=title_of("attention", "seq_len"), y=label_of("attention", name), unit="bytes",
                 state=f"memory-{what}", limit_bytes=max(limits, default=None))  # fmt: skip
     asked = [cell.cell for cell in cells]
-    draw(
-        frame,
-        Card(
-            key="attention-memory",
-            title=label_of("attention", name),
-            note=f"The peak is over forward and backward. {_COMPILED}The table has predicted bytes, too.",
-            alt=f"Memory against sequence length, log-log. {words}",
-            rows=[_memory_row(cell) for cell in cells],
-            cells=asked,
-        ),
-        lambda: scaling_lines(points_of(cells, value=value), axis=axis),
-        on_click=pin,
+    card = Card(
+        key="attention-memory",
+        title=label_of("attention", name),
+        note=f"The peak is over forward and backward. {_COMPILED}The table has predicted bytes, too.",
+        alt=f"Memory against sequence length, log-log. {words}",
+        rows=[_memory_row(cell) for cell in cells],
+        cells=asked,
     )
+    draw(frame, card, lambda: scaling_lines(points_of(cells, value=value), axis=axis), on_click=pin)
 
 
 def points_of(cells: Sequence[Attended], *, value: Value, phase: Phase | None = None) -> list[ScalingPoint]:

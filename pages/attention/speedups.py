@@ -73,20 +73,16 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
     order = [place_of(cell.cell) for cell in sorted(known, key=lambda cell: (cell.cell.d_head, cell.cell.seq_len))]
     dots.sort(key=lambda dot: order.index(dot.place))
     if dots:
-        draw(
-            frame,
-            Card(
-                key=f"{kind}-speedup",
-                title=f"{variant} against {baseline}",
-                note="One line a pair of cells that differ in nothing else. Bars are 95% intervals, by bootstrap over "
-                "rounds and samples; one that crosses 1× may be chance. Click a dot to see the cell's samples.",
-                alt=f"Speedups as dots on a log axis. {words}",
-                rows=[_row(found) for found in pairs],
-                cells=[side.cell for side in sides],
-            ),
-            lambda: speedup_dots(keep_places(dots), variant=variant),
-            on_click=pin,
+        card = Card(
+            key=f"{kind}-speedup",
+            title=f"{variant} against {baseline}",
+            note="One line a pair of cells that differ in nothing else. Bars are 95% intervals, by bootstrap over "
+            "rounds and samples; one that crosses 1× may be chance. Click a dot to see the cell's samples.",
+            alt=f"Speedups as dots on a log axis. {words}",
+            rows=[_row(found) for found in pairs],
+            cells=[side.cell for side in sides],
         )
+        draw(frame, card, lambda: speedup_dots(keep_places(dots), variant=variant), on_click=pin)
     if left_out:
         words = f"Left out: {len(left_out)} without a partner or a result"
         expander = st.expander(restrict(words), key=f"left-out-{kind}")

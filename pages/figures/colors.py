@@ -13,12 +13,12 @@ BLUE, ORANGE, GREEN, GOLD, PURPLE = "#5B86E5", "#E2661F", "#17A388", "#A78A1E", 
 CYAN, SLATE, PINK, RED, BROWN = "#2196C4", "#5B6876", "#CB3FA5", "#C42B2B", "#B07F50"
 PALETTE = (BLUE, ORANGE, GREEN, GOLD, PURPLE, CYAN, SLATE, PINK, RED, BROWN)
 
-#: For what is there but not the point: guides, cells nobody asked for.
+#: For guides and cells without a row.
 FAINT = "rgba(128, 138, 150, 0.35)"
 FAINTER = "rgba(128, 138, 150, 0.14)"
-#: For marks and words beside the data; `pages.figures.ink` makes words of it readable on the light and the dark page.
+#: For marks and text beside the data; `pages.figures.ink` makes such text readable on the light and the dark page.
 QUIET = "#7B8794"
-#: For words on a tint of a color; their ink is the page's own text.
+#: For text on a tint; its ink is the page's own text color.
 STRONG = "#26313D"
 
 FAMILIES: Mapping[str, Mapping[str, str]] = {

@@ -15,7 +15,7 @@ from pages.figures.frame import WORDS, layout, title_of
 from pages.figures.rows import label_rows
 from runner.formats import format_number
 
-#: In the order of their color: nobody asked, only skipped, failed, measured in part, measured.
+#: Colors of the ranks: no row, only skipped, failed, measured in part, measured.
 _LEVELS = (
     tint(SLATE, opacity=0.1),
     tint(SLATE, opacity=0.3),
@@ -23,9 +23,9 @@ _LEVELS = (
     tint(BROWN, opacity=0.35),
     tint(BLUE, opacity=0.3),
 )
-#: A column takes at most this share of the width: one alone would be a band across the page.
+#: The largest share of the width for a column: one alone would be a band across the page.
 _COLUMN = 1 / 3
-#: Names of rows with more letters than this stand in two lines, so that a phone has room for the tiles.
+#: Names of rows with more letters than this take two lines, so that a phone has room for the tiles.
 _LONG = 24
 _UNMEASURED, _SKIPPED, _FAILED, _PARTLY, _MEASURED = range(5)
 

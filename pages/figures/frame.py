@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 from runner.formats import format_number
 from runner.schema import TABLES
 
-#: What charts write themselves. Plotly also knows links, and styles that may name an address.
+#: Tags that charts write themselves. Plotly also knows links, and styles that may name an address.
 _OURS = re.compile(r"</?(?:b|br|i|sub|sup|extra)>|<span style=\"color:[#\w]+\">|</span>")
 #: Words for what the schema abbreviates.
 WORDS = {

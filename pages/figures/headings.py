@@ -6,7 +6,7 @@
 
 from runner.schema import TABLES
 
-#: What the names of columns end with, and the unit that this says; the longer ending counts.
+#: The units of columns by the ending of their name; the first that matches.
 _ENDINGS = {
     "_flops_per_s": "FLOP/s",
     "_bytes_per_s": "bytes/s",

@@ -9,11 +9,11 @@ gives each its ink by the reader's color scheme.
 from pages.figures.colors import PALETTE, QUIET, STRONG
 
 LIGHT, DARK = "#FFFFFF", "#10151C"
-#: WCAG 2.2, 1.4.3, and some more for tints behind the words.
+#: WCAG 2.2, 1.4.3 asks for 4.5; tints behind the text need some more.
 MIN_CONTRAST = 4.8
-#: Words beside the data, which are neither the data's nor the page's own.
+#: The inks of `QUIET` and `STRONG` on the light page and on the dark.
 _QUIET_INKS, _STRONG_INKS = ("#5A6675", "#A7B2BF"), ("#1B2430", "#E4E9EF")
-#: What Streamlit's theme draws axes and headings in, on the light page and on the dark.
+#: Colors of axes and headings in Streamlit's theme, on the light page and on the dark.
 _THEME = ("#808495", "#E6EAF1")
 
 

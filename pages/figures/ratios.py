@@ -12,7 +12,7 @@ from typing import Any
 #: The axis reaches at least this far on both sides of 1×.
 _MIN = 1.1
 _MAX_TICKS = 5
-#: Steps of labels where the axis is narrower than 1× to 2×, in hundredths; and the labels of a decade where it is not.
+#: Steps between labels in hundredths, for an axis narrower than 1× to 2×; labels of a decade for wider ones.
 _FINE = (1, 2, 5, 10, 20, 50)
 _DECADES = ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,))
 

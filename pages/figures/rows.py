@@ -16,15 +16,15 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-#: How thick a bar is, of its row.
+#: The thickness of a bar, as a share of its row.
 BAR = 0.72
-#: Stacked bars; a number for which its part has no room is left out, not shrunk.
+#: Layout of stacked bars; a number that does not fit its part is left out, not shrunk.
 STACKED: dict[str, Any] = {"barmode": "stack", "uniformtext": {"minsize": 9, "mode": "hide"}}
-#: Letters of a label beside a row; on a phone that is half of the card.
+#: The most letters of a line beside a row: half of the card on a phone.
 MAX_LETTERS = 28
-#: Pixels of a line of a label, of an entry of a legend, and of all that is below a chart's rows.
+#: Pixels of a label's line, of a legend's entry, and of everything below a chart's rows.
 _LINE, _ENTRY, _BELOW = 15, 19, 64
-#: Pixels of a row where a legend above it takes a line an entry.
+#: The least pixels of a row where the legend takes a line an entry.
 _MIN_ROW = 20
 
 

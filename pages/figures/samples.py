@@ -12,7 +12,7 @@ from pages.figures.colors import FAINTER, color_of
 from pages.figures.frame import WORDS, layout, title_of, unit_of
 from runner.schema import Phase
 
-#: From this many dots on, they are drawn by WebGL.
+#: More dots than these are drawn by WebGL.
 MANY = 3_000
 
 

@@ -20,7 +20,7 @@ from pages.figures.marks import error_bars
 from runner.formats import format_bytes, format_number
 
 Dash = Literal["solid", "dash", "dot", "dashdot"]
-#: A line of text, of the height of the plot.
+#: The height of a line of text, as a share of the plot.
 _LINE = 0.05
 
 

@@ -17,9 +17,9 @@ from pages.figures.frame import layout
 from pages.figures.rows import beside, label_rows
 from runner.formats import format_bytes, format_number
 
-#: Ratios as near to 1 as this are "as predicted".
+#: Ratios within this of 1 are "as predicted".
 NEAR = 0.02
-#: Nearer than this they have the same digits.
+#: Ratios within this of 1 are not written.
 ALIKE = 0.0005
 
 

@@ -64,19 +64,16 @@ def draw_shares(frame: Frame, traces: Mapping[str, KernelTrace], parts: Mapping[
         for name, trace in shown
     ]  # fmt: skip
     cut = f" The first {MAX_BARS} of {len(traces)} are drawn: filter, or see the table."
-    draw(
-        frame,
-        Card(
-            key="matmul-share",
-            title="Kinds of work, cell by cell",
-            note=f"Shares of the {noun(listed[0])}' time; the number is that of the matrix products."
-            + (cut if len(traces) > MAX_BARS else ""),
-            alt=words,
-            rows=[_row(name, trace, parts.get(trace.cell_id, ())) for name, trace in traces.items()],
-            cells=[trace.cell for trace in traces.values() if trace.cell],
-        ),
-        lambda: class_bars(bars, view="share", state="matmul-share"),
+    card = Card(
+        key="matmul-share",
+        title="Kinds of work, cell by cell",
+        note=f"Shares of the {noun(listed[0])}' time; the number is that of the matrix products."
+        + (cut if len(traces) > MAX_BARS else ""),
+        alt=words,
+        rows=[_row(name, trace, parts.get(trace.cell_id, ())) for name, trace in traces.items()],
+        cells=[trace.cell for trace in traces.values() if trace.cell],
     )
+    draw(frame, card, lambda: class_bars(bars, view="share", state="matmul-share"))
 
 
 def _row(name: str, trace: KernelTrace, parts: Sequence[KernelPart]) -> dict[str, object]:
@@ -140,18 +137,15 @@ def draw_busy(frame: Frame, traces: Mapping[str, KernelTrace]) -> None:
     ]  # fmt: skip
     names = ("in operators", "between them") if is_cpu else ("device busy", "waiting for the host")
     rest = "the profiled step" if is_cpu else "the step without the profiler"
-    draw(
-        frame,
-        Card(
-            key="busy",
-            title="In and between operators" if is_cpu else "Busy and waiting",
-            note=f"Shares of {rest}. Beside the bar: how much longer the step took with the profiler.",
-            alt=words,
-            rows=[{"Trace": name, **label_values("profiles", trace, _FIGURES)} for name, trace in known.items()],
-            cells=[trace.cell for trace in known.values() if trace.cell],
-        ),
-        lambda: busy_bars(bars, names=names),
-    )  # fmt: skip
+    card = Card(
+        key="busy",
+        title="In and between operators" if is_cpu else "Busy and waiting",
+        note=f"Shares of {rest}. Beside the bar: how much longer the step took with the profiler.",
+        alt=words,
+        rows=[{"Trace": name, **label_values("profiles", trace, _FIGURES)} for name, trace in known.items()],
+        cells=[trace.cell for trace in known.values() if trace.cell],
+    )
+    draw(frame, card, lambda: busy_bars(bars, names=names))
 
 
 def _format_overhead(trace: KernelTrace) -> str:

@@ -25,7 +25,7 @@ from runner.formats import format_number, format_quantity
 from runner.results import KernelPart, KernelTrace
 from runner.store.queries.kernels import ranges
 
-#: What a range inside attention does, by what its name says; the first that fits.
+#: The role of a range inside attention, by its name; the first pattern that matches.
 ROLES: Mapping[str, re.Pattern[str]] = {
     "softmax": re.compile(r"soft ?max", re.IGNORECASE),
     "mask": re.compile(r"mask", re.IGNORECASE),
@@ -111,21 +111,24 @@ def draw_attention(frame: Frame, name: str, trace: KernelTrace) -> None:
     say(frame, words, of_details(frame, "ranges", [trace.cell_id]), key="attention-ranges")
     bars = [RangeBar(name=item.role, entity=_COLORS.get(item.role, "matmul"), device_ms=item.device_ms,
                      flops=item.flops) for item in found]  # fmt: skip
-    draw(
-        frame,
-        Card(
-            key="attention-ranges",
-            title=f"Ranges inside attention: {literal(picked)}",
-            note="Everything that was launched in a range counts, scaling and casts too."
-            + (_COUNTED if trace.cell else ""),
-            alt=words,
-            rows=[{title_of("kernels", "scope"): item.role, title_of("kernels", "device_ms"): item.device_ms,
-                   title_of("kernels", "calls"): item.calls, title_of("kernels", "flops"): item.flops}
-                  for item in found],
-            cells=[trace.cell] if trace.cell else [],
-        ),
-        lambda: range_bars(bars),
-    )  # fmt: skip
+    card = Card(
+        key="attention-ranges",
+        title=f"Ranges inside attention: {literal(picked)}",
+        note="Everything that was launched in a range counts, scaling and casts too."
+        + (_COUNTED if trace.cell else ""),
+        alt=words,
+        rows=[
+            {
+                title_of("kernels", "scope"): item.role,
+                title_of("kernels", "device_ms"): item.device_ms,
+                title_of("kernels", "calls"): item.calls,
+                title_of("kernels", "flops"): item.flops,
+            }
+            for item in found
+        ],
+        cells=[trace.cell] if trace.cell else [],
+    )
+    draw(frame, card, lambda: range_bars(bars))
 
 
 def _explain_missing(trace: KernelTrace) -> str:

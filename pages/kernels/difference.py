@@ -55,25 +55,38 @@ def draw_difference(frame: Frame, one: Named, others: Mapping[str, KernelTrace],
     say(frame, words, listed, of_cells(frame, pair), key="difference")
     entities = _classes(frame, (other[1], one[1]), kinds=kinds)
     named = _names(found, kinds=kinds)
+    card = Card(
+        key="difference",
+        title="From one to the other",
+        note=_note(other[1], one[1], whole=whole),
+        alt=words,
+        rows=[
+            {
+                "Part": change.name,
+                "From (ms)": change.before_ms,
+                "To (ms)": change.after_ms,
+                "Difference (ms)": change.difference_ms,
+            }
+            for change in found
+        ],
+        cells=[trace.cell for _, trace in (other, one) if trace.cell],
+    )
     draw(
         frame,
-        Card(
-            key="difference",
-            title="From one to the other",
-            note=_note(other[1], one[1], whole=whole),
-            alt=words,
-            rows=[{"Part": change.name, "From (ms)": change.before_ms, "To (ms)": change.after_ms,
-                   "Difference (ms)": change.difference_ms} for change in found],
-            cells=[trace.cell for _, trace in (other, one) if trace.cell],
-        ),
+        card,
         lambda: waterfall(
-            [(name, entities.get(change.name, ""), change.difference_ms)
-             for name, change in zip(named, found, strict=True) if change.difference_ms],
-            ends=((f"from: {_distinguish(other, one)}", sum(change.before_ms for change in found)),
-                  (f"to: {_distinguish(one, other)}", sum(change.after_ms for change in found))),
+            [
+                (name, entities.get(change.name, ""), change.difference_ms)
+                for name, change in zip(named, found, strict=True)
+                if change.difference_ms
+            ],
+            ends=(
+                (f"from: {_distinguish(other, one)}", sum(change.before_ms for change in found)),
+                (f"to: {_distinguish(one, other)}", sum(change.after_ms for change in found)),
+            ),
             state=f"difference-{by}",
         ),
-    )  # fmt: skip
+    )
 
 
 def _choose(one: KernelTrace, others: Mapping[str, KernelTrace]) -> Named:

@@ -37,11 +37,11 @@ CLASS_WORDS: Mapping[KernelClass, str] = {
     "other": "other",
 }
 
-#: As many letters as a phone is wide: a kernel's name stands above its bar.
+#: Letters that fit on a phone: a kernel's name stands above its bar.
 _NAMES_LENGTH = 52
-#: Names that every kernel of a library has; which one it is stands in the template's first argument.
+#: Names that all kernels of a library share; the template's first argument tells them apart.
 _GENERIC = ("Kernel", "Kernel2", "device_kernel")
-#: What a PyTorch kernel is made for stands in its template's arguments, not in its name.
+#: The purpose of a PyTorch kernel is in its template's arguments, not in its name.
 _PURPOSE = re.compile(r"(\w+?)(?:Functor|Ops|_kernel_cuda|_kernel_impl)\b")
 
 

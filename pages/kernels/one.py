@@ -37,20 +37,17 @@ def draw_phases(frame: Frame, name: str, trace: KernelTrace, parts: Sequence[Ker
     traced = "" if trace.attributed_share is None else f"**{trace.attributed_share:.0%}** of it is traced to its phase."
     own = "Operators' own times, without the operators that they call." if noun(trace) == "operators" else (
         "A kernel counts where it was launched, whenever it ran.")  # fmt: skip
-    draw(
-        frame,
-        Card(
-            key="kernel-classes",
-            title="Each phase by kind of work",
-            answer=traced,
-            evidence=[of_cells(frame, [trace])],
-            note=f"Times of {per(trace)}. {own}",
-            alt=answer(name, trace, parts),
-            rows=rows,
-            cells=[trace.cell] if trace.cell else [],
-        ),
-        lambda: class_bars(bars, view=view, state="kernel-classes"),
+    card = Card(
+        key="kernel-classes",
+        title="Each phase by kind of work",
+        answer=traced,
+        evidence=[of_cells(frame, [trace])],
+        note=f"Times of {per(trace)}. {own}",
+        alt=answer(name, trace, parts),
+        rows=rows,
+        cells=[trace.cell] if trace.cell else [],
     )
+    draw(frame, card, lambda: class_bars(bars, view=view, state="kernel-classes"))
 
 
 def _total(trace: KernelTrace) -> str:
@@ -78,18 +75,15 @@ def draw_top(frame: Frame, trace: KernelTrace) -> None:
         for name, (took, count) in ranked[:MAX_KERNELS]
     ]
     cut = f" The first {MAX_KERNELS} of {len(ranked)} are drawn; the table has all."
-    draw(
-        frame,
-        Card(
-            key="kernels",
-            title=f"Top {one}: {literal(phase)}",
-            note=f"Share of the phase, and calls in {per(trace)}." + (cut if len(ranked) > MAX_KERNELS else ""),
-            alt=words,
-            rows=[_table_row(kernel, whole) for kernel in inside],
-            cells=[trace.cell] if trace.cell else [],
-        ),
-        lambda: kernel_bars(bars),
+    card = Card(
+        key="kernels",
+        title=f"Top {one}: {literal(phase)}",
+        note=f"Share of the phase, and calls in {per(trace)}." + (cut if len(ranked) > MAX_KERNELS else ""),
+        alt=words,
+        rows=[_table_row(kernel, whole) for kernel in inside],
+        cells=[trace.cell] if trace.cell else [],
     )
+    draw(frame, card, lambda: kernel_bars(bars))
 
 
 def _table_row(kernel: Kernel, whole: float) -> dict[str, Any]:

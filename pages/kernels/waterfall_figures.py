@@ -16,7 +16,7 @@ from pages.figures.frame import escape_text, layout
 from pages.figures.marks import write_ends
 from runner.formats import format_number
 
-#: Above which share of the smaller end the axis does not begin at 0: all that differs would be at its far end.
+#: If the smaller end is more than this share of the larger, the axis does not begin at 0, where nothing differs.
 _CLOSE = 0.8
 End = tuple[str, float]
 

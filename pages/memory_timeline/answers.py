@@ -14,7 +14,7 @@ from runner.results import Alive, MemoryPart, Timeline
 from runner.schema import TABLES
 from runner.store.queries.timelines import Columns
 
-#: What two timelines hold, each at its own peak.
+#: The parts of two timelines, each at its own peak.
 Pair = tuple[Sequence[MemoryPart], Sequence[MemoryPart]]
 
 
@@ -64,7 +64,7 @@ def answer(about: Timeline, columns: Columns, parts: Sequence[MemoryPart]) -> st
     return f"{start}; {made}." if made else f"{start}."
 
 
-#: What a recording of compiled code's frames begins with: the recorder and the allocator themselves.
+#: The first frames of compiled code in a recording: the recorder and the allocator themselves.
 _RECORDER = ("torch::unwind", "CapturedTraceback", "gather_with_cpp", "CachingAllocator", "at::detail::empty")
 
 

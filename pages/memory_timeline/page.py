@@ -13,7 +13,7 @@ from pages.ui.states import draw_unmeasured
 from runner.results import Timeline
 from runner.store.queries.timelines import columns, parts_at, timelines
 
-#: Below which size blocks are folded into one, in words and bytes.
+#: Sizes below which blocks are folded into one, in words and bytes.
 FOLDS = {"nothing": 0, **{f"{size} KiB": size * 2**10 for size in (1, 4, 16, 64, 256)},
          **{f"{size} MiB": size * 2**20 for size in (1, 4, 16, 64)}}  # fmt: skip
 ALONE = "nothing"
@@ -46,12 +46,18 @@ def page(frame: Frame) -> None:
     compared = describe_difference(shown[0], shown[1], (parts[0], parts[1]))
     say(frame, f"{sentence} {compared}", evidence, at=lead)
     rows = difference_rows(shown[0], shown[1], (parts[0], parts[1]))
+    card = Card(
+        key="difference",
+        title="What the two peaks are made of",
+        rows=rows,
+        alt=compared,
+        note="Each at its own peak. The curves above share one scale.",
+    )
     draw(
         frame,
-        Card(key="difference", title="What the two peaks are made of", rows=rows, alt=compared,
-             note="Each at its own peak. The curves above share one scale."),
+        card,
         lambda: category_bars([tuple(row.values())[:3] for row in rows], names=(shown[0].label, shown[1].label)),
-    )  # fmt: skip
+    )
 
 
 def _choose(found: dict[str, Timeline]) -> tuple[list[Timeline], Look]:

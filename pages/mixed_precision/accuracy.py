@@ -76,18 +76,15 @@ def _draw_sums(frame: Frame, sums: Sequence[Accumulated]) -> None:
     words = "\n".join(f"- {explain_sum(one.row)}" for one in sums) + f"\n\n{describe_worst(sums)}"
     last = of_details(frame, "sums on their way", [sums[-1].row.cell_id])
     say(frame, words, of_rows(frame, [one.row for one in sums]), last, key="accumulation")
-    draw(
-        frame,
-        Card(
-            key="accumulation",
-            title="How the sums drift",
-            note="One tensor added to another, again and again; 0 is the exact sum.",
-            alt=f"Sums less the exact ones. {' '.join(explain_sum(one.row) for one in sums)}",
-            rows=[{"Sum": sum_of(one.row)} | label_values("accumulation", one.row, _SUM) for one in sums],
-            cells=[one.row for one in sums],
-        ),
-        lambda: drift_lines(_group_drifts(sums), value=row.value),
-    )  # fmt: skip
+    card = Card(
+        key="accumulation",
+        title="How the sums drift",
+        note="One tensor added to another, again and again; 0 is the exact sum.",
+        alt=f"Sums less the exact ones. {' '.join(explain_sum(one.row) for one in sums)}",
+        rows=[{"Sum": sum_of(one.row)} | label_values("accumulation", one.row, _SUM) for one in sums],
+        cells=[one.row for one in sums],
+    )
+    draw(frame, card, lambda: drift_lines(_group_drifts(sums), value=row.value))
 
 
 def _group_drifts(sums: Sequence[Accumulated]) -> list[Drift]:
@@ -120,19 +117,22 @@ def _draw_dtypes(frame: Frame, rows: Sequence[NumericsRow]) -> None:
     say(frame, words, of_details(frame, "dtypes", list(precision)), key="dtypes")
     grid = {(part, name): by_precision[name].get(part, [])
             for formats in by_precision.values() for part in formats for name in by_precision}  # fmt: skip
-    draw(
-        frame,
-        Card(
-            key="dtypes",
-            title="dtypes of a pass, as read from it",
-            note="Read by hooks, on the device of these rows: autocast has other rules on a CPU than on CUDA.",
-            alt=f"A table of parts and precisions. {words}",
-            rows=[{**label_values("dtypes", row, ("model",)), "Precision": precision[row.cell_id],
-                   **label_values("dtypes", row, ("part", "module", "dtype"))} for row in read],
-            cells=rows,
-        ),
-        lambda: dtype_grid(grid),
-    )  # fmt: skip
+    card = Card(
+        key="dtypes",
+        title="dtypes of a pass, as read from it",
+        note="Read by hooks, on the device of these rows: autocast has other rules on a CPU than on CUDA.",
+        alt=f"A table of parts and precisions. {words}",
+        rows=[
+            {
+                **label_values("dtypes", row, ("model",)),
+                "Precision": precision[row.cell_id],
+                **label_values("dtypes", row, ("part", "module", "dtype")),
+            }
+            for row in read
+        ],
+        cells=rows,
+    )
+    draw(frame, card, lambda: dtype_grid(grid))
 
 
 def _draw_normalization(frame: Frame, row: NumericsRow) -> None:
@@ -145,20 +145,25 @@ def _draw_normalization(frame: Frame, row: NumericsRow) -> None:
     words = describe_sensitivity(shown, statistic=statistic)
     say(frame, words, of_details(frame, "normalization", [row.cell_id]), key="normalization")
     names = ("statistic", "computed_in", "scale", "error", "overflowed_share", "underflowed_share")
+    card = Card(
+        key="normalization",
+        title=f"The {statistic} against float64",
+        note=f"Of the residual streams that enter blocks of {place_of(row)}, times powers of two; the worst block. "
+        "Crosses: values lost to infinity or to 0. bf16 has fp32's exponents, so that it is coarse at every size.",
+        alt=f"Errors by scale and dtype. {words}",
+        rows=[label_values("normalisation", point, names) for point in points],
+        cells=[row],
+    )
     draw(
         frame,
-        Card(
-            key="normalization",
-            title=f"The {statistic} against float64",
-            note=f"Of the residual streams that enter blocks of {place_of(row)}, times powers of two; the worst block. "
-            "Crosses: values lost to infinity or to 0. bf16 has fp32's exponents, so that it is coarse at every size.",
-            alt=f"Errors by scale and dtype. {words}",
-            rows=[label_values("normalisation", point, names) for point in points],
-            cells=[row],
-        ),
+        card,
         lambda: sensitivity_lines(
-            [Sensitivity(computed_in=point.computed_in, scale=point.scale, error=point.error,
-                         lost=describe_loss(point)) for point in shown],
+            [
+                Sensitivity(
+                    computed_in=point.computed_in, scale=point.scale, error=point.error, lost=describe_loss(point)
+                )
+                for point in shown
+            ],
             what=statistic,
         ),
-    )  # fmt: skip
+    )

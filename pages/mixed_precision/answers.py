@@ -13,7 +13,7 @@ from runner.schema import AccumulationRow, DtypeRow, NumericsCell
 from runner.schema.titles import shape_of
 
 _SHORT = {"float64": "fp64", "float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
-#: What the last part of a module's path stands for in the model; other modules go by their path.
+#: Parts of the model by the last part of a module's path; other modules go by their path.
 _PARTS = {
     "embedding": "embedding",
     "attention_norm": "normalization",

@@ -17,7 +17,7 @@ from pages.figures.marks import error_bars
 from pages.figures.scaling import Dash
 from runner.formats import format_number
 
-#: What is compared, and how it is marked.
+#: The compared results, and their symbols.
 SYMBOLS = {"loss": "circle", "logits": "diamond", "gradients": "square"}
 _RATIOS = (0.1, 0.2, 0.5, 1, 2, 4, 8, 16)
 

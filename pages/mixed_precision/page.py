@@ -50,18 +50,15 @@ def page(frame: Frame) -> None:
 def _draw_trend(frame: Frame, variant: str) -> None:
     compared = comparison(frame, "precision", baseline=BASELINE, variant=variant)
     dots = marks.speedup_dots_of(frame, compared, axis="precision")
-    draw(
-        frame,
-        Card(
-            key="trend",
-            title="Trend with size",
-            note="Every pair over its number of parameters; lines join the geometric means.",
-            alt=f"Speedup of {variant} over the number of parameters. {trend_answer(compared.speedups)}",
-            rows=marks.speedup_table(frame, compared),
-            cells=[side.cell for found in compared.speedups for side in (found.base, found.other)],
-        ),
-        lambda: speedup_trend(dots, variant=variant),
+    card = Card(
+        key="trend",
+        title="Trend with size",
+        note="Every pair over its number of parameters; lines join the geometric means.",
+        alt=f"Speedup of {variant} over the number of parameters. {trend_answer(compared.speedups)}",
+        rows=marks.speedup_table(frame, compared),
+        cells=[side.cell for found in compared.speedups for side in (found.base, found.other)],
     )
+    draw(frame, card, lambda: speedup_trend(dots, variant=variant))
 
 
 def headline(frame: Frame) -> Answer:

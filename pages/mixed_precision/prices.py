@@ -91,18 +91,15 @@ def draw_price(frame: Frame, found: Sequence[Priced]) -> None:
         note += " Speedups are of the eager step of the same shape, with 95% intervals."
     else:
         note += " No speedup stands beside them: the eager step of none of these shapes has results in two precisions."
-    draw(
-        frame,
-        Card(
-            key="precision-price",
-            title="Errors beside speedups",
-            note=note,
-            alt=f"Relative errors of loss, logits and gradients by precision. {words}",
-            rows=[_table_row(one) for one in found],
-            cells=[one.row for one in found],
-        ),
-        lambda: price_dots([_price_of(one) for one in done], mode=", ".join(modes)),
+    card = Card(
+        key="precision-price",
+        title="Errors beside speedups",
+        note=note,
+        alt=f"Relative errors of loss, logits and gradients by precision. {words}",
+        rows=[_table_row(one) for one in found],
+        cells=[one.row for one in found],
     )
+    draw(frame, card, lambda: price_dots([_price_of(one) for one in done], mode=", ".join(modes)))
 
 
 def _load_evidence(frame: Frame, found: Sequence[Priced]) -> tuple[LoadEvidence | None, LoadEvidence | None]:

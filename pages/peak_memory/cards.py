@@ -73,20 +73,16 @@ def draw_parts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     ]
     cut = f" The first {MAX_BARS} of {len(cells)} cells are drawn: filter, or see the table."
     asked = [cell.cell for cell in cells]
-    draw(
-        frame,
-        Card(
-            key="peak-parts",
-            title="The parts of every peak",
-            note="What is alive when the step's memory is largest, by what it is for; the number is the peak."
-            + (cut if len(cells) > MAX_BARS else ""),
-            alt=f"Stacked parts of each peak. {answer(cells, names)}",
-            rows=table_of(cells, names),
-            cells=asked,
-        ),
-        lambda: part_bars(bars, state="peak-parts"),
-        on_click=pin,
+    card = Card(
+        key="peak-parts",
+        title="The parts of every peak",
+        note="What is alive when the step's memory is largest, by what it is for; the number is the peak."
+        + (cut if len(cells) > MAX_BARS else ""),
+        alt=f"Stacked parts of each peak. {answer(cells, names)}",
+        rows=table_of(cells, names),
+        cells=asked,
     )
+    draw(frame, card, lambda: part_bars(bars, state="peak-parts"), on_click=pin)
 
 
 def draw_contexts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
@@ -106,21 +102,17 @@ def draw_contexts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
         if cell.status in ("ok", "oom")
     ]  # fmt: skip
     words, asked = describe_growth(cells, names), [cell.cell for cell in cells]
-    draw(
-        frame,
-        Card(
-            key="peak-context",
-            title="Peak against context",
-            answer=words,
-            evidence=[of_cells(frame, cells)],
-            note="Flat: weights and optimizer state dominate. ∝ S: activations. ∝ S²: attention's scores.",
-            alt=f"Peak of memory against context length, log-log, a line a size and precision. {words}",
-            rows=table_of(cells, names),
-            cells=asked,
-        ),
-        lambda: scaling_lines(points, axis=axis),
-        on_click=pin,
+    card = Card(
+        key="peak-context",
+        title="Peak against context",
+        answer=words,
+        evidence=[of_cells(frame, cells)],
+        note="Flat: weights and optimizer state dominate. ∝ S: activations. ∝ S²: attention's scores.",
+        alt=f"Peak of memory against context length, log-log, a line a size and precision. {words}",
+        rows=table_of(cells, names),
+        cells=asked,
     )
+    draw(frame, card, lambda: scaling_lines(points, axis=axis), on_click=pin)
 
 
 def draw_precisions(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
@@ -141,18 +133,15 @@ def draw_precisions(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     ]  # fmt: skip
     asked = [side.cell for side in sides]
     rows = [{**row, "bf16 / fp32": pair.ratio} for pair in pairs for row in table_of([pair.base, pair.other], names)]
-    draw(
-        frame,
-        Card(
-            key="peak-precision",
-            title="bf16 beside fp32",
-            note="One line a pair of cells that differ in the precision alone; the number is bf16 over fp32.",
-            alt=f"Peaks in fp32 and bf16. {words}",
-            rows=rows,
-            cells=asked,
-        ),
-        lambda: peak_pairs(dots, names=("fp32", "bf16")),
+    card = Card(
+        key="peak-precision",
+        title="bf16 beside fp32",
+        note="One line a pair of cells that differ in the precision alone; the number is bf16 over fp32.",
+        alt=f"Peaks in fp32 and bf16. {words}",
+        rows=rows,
+        cells=asked,
     )
+    draw(frame, card, lambda: peak_pairs(dots, names=("fp32", "bf16")))
 
 
 def draw_predicted(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
@@ -169,18 +158,21 @@ def draw_predicted(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     words = describe_prediction(dots)
     say(frame, words, of_cells(frame, known), key="peak-predicted")
     asked = [cell.cell for cell in cells]
-    draw(
-        frame,
-        Card(
-            key="peak-predicted",
-            title="Predicted against measured",
-            note="Predicted by closed formulas from the shape alone. On the line, prediction and measurement agree.",
-            alt=f"Measured peaks over predicted ones. {words}",
-            rows=[{"Cell": dot.place, "Predicted (bytes)": dot.predicted, "Measured (bytes)": dot.measured,
-                   "Measured / predicted": dot.ratio} for dot in dots],
-            cells=asked,
-        ),
-        lambda: predicted_dots(dots),
-        on_click=pin,
-    )  # fmt: skip
+    card = Card(
+        key="peak-predicted",
+        title="Predicted against measured",
+        note="Predicted by closed formulas from the shape alone. On the line, prediction and measurement agree.",
+        alt=f"Measured peaks over predicted ones. {words}",
+        rows=[
+            {
+                "Cell": dot.place,
+                "Predicted (bytes)": dot.predicted,
+                "Measured (bytes)": dot.measured,
+                "Measured / predicted": dot.ratio,
+            }
+            for dot in dots
+        ],
+        cells=asked,
+    )
+    draw(frame, card, lambda: predicted_dots(dots), on_click=pin)
     draw_part_pairs(frame, cells, names)

@@ -16,7 +16,7 @@ from pages.figures.marks import color_failures, write_ends
 from pages.figures.rows import BAR, chart_pixels, under_headings
 from runner.formats import format_bytes, unit_for
 
-#: Words for the categories, many of each.
+#: The categories in the plural.
 CATEGORY_WORDS = {
     "parameter": "parameters",
     "gradient": "gradients",
@@ -30,7 +30,7 @@ CATEGORY_WORDS = {
     "unknown": "unexplained",
     "fragmentation": "fragmentation",
 }
-#: What CUDA's allocator adds to the sizes asked for, and its pattern: it holds no tensor.
+#: Bytes that CUDA's allocator adds to the requested sizes, and their patterns.
 ALLOCATOR = {"rounding": ".", "fragmentation": "/"}
 
 

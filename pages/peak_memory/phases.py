@@ -39,19 +39,16 @@ def draw_phases(frame: Frame, cells: Sequence[Peak]) -> None:
         st.error(restrict(f"{words}: {why}"), icon=":material/error:")
         return
     found = frame.ask(phase_peaks, cell.cell_id)
-    draw(
-        frame,
-        Card(
-            key="phase-peaks",
-            title=words,
-            note="Live tensors at each phase's own peak and at its end; on CUDA also what the allocator holds and what "
-            "the driver counts.",
-            alt=f"Peak of memory in each phase of {words}: " + ", ".join(map(_describe, found)) + ".",
-            rows=[_row(phase) for phase in found],
-            cells=[cell.cell],
-        ),
-        lambda: phase_peak_bars([_bar(phase) for phase in found], state=str(cell.cell_id)),
+    card = Card(
+        key="phase-peaks",
+        title=words,
+        note="Live tensors at each phase's own peak and at its end; on CUDA also what the allocator holds and what "
+        "the driver counts.",
+        alt=f"Peak of memory in each phase of {words}: " + ", ".join(map(_describe, found)) + ".",
+        rows=[_row(phase) for phase in found],
+        cells=[cell.cell],
     )
+    draw(frame, card, lambda: phase_peak_bars([_bar(phase) for phase in found], state=str(cell.cell_id)))
 
 
 def _describe(found: PhasePeak) -> str:

@@ -45,22 +45,28 @@ def draw_saved(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
         for item in kept
     ]  # fmt: skip
     asked = [cell.cell]
+    card = Card(
+        key="kept",
+        title="The five largest contributors",
+        note="Tensors that autograd keeps until backward has used them, by the operation that needs them; "
+        "parameters are not counted, and memory that several share counts once."
+        + (
+            " Checkpointed, so they are there only while backward runs the block again."
+            if cell.cell.checkpoint_blocks
+            else ""
+        ),
+        alt=words,
+        rows=rows,
+        cells=asked,
+    )
     draw(
         frame,
-        Card(
-            key="kept",
-            title="The five largest contributors",
-            note="Tensors that autograd keeps until backward has used them, by the operation that needs them; "
-            "parameters are not counted, and memory that several share counts once."
-            + (" Checkpointed, so they are there only while backward runs the block again."
-               if cell.cell.checkpoint_blocks else ""),
-            alt=words,
-            rows=rows,
-            cells=asked,
+        card,
+        lambda: saved_bars(
+            [(operation_label(item), item.kept_bytes) for item in kept[:LARGEST]],
+            rest=sum(item.kept_bytes for item in kept[LARGEST:]),
         ),
-        lambda: saved_bars([(operation_label(item), item.kept_bytes) for item in kept[:LARGEST]],
-                          rest=sum(item.kept_bytes for item in kept[LARGEST:])),
-    )  # fmt: skip
+    )
     draw_block_tensors(frame, cell, names)
 
 
@@ -92,18 +98,15 @@ def draw_checkpointing(frame: Frame, cells: Sequence[Peak], names: Names) -> Non
         for family in found for cell in family
     ]  # fmt: skip
     asked = [cell.cell for cell in drawn]
-    draw(
-        frame,
-        Card(
-            key="checkpointing",
-            title="The peak with and without checkpointing",
-            note="Checkpointed blocks keep only their input and compute the rest again during backward.",
-            alt=words,
-            rows=table_of(drawn, names),
-            cells=asked,
-        ),
-        lambda: part_bars(bars, state="checkpointing"),
+    card = Card(
+        key="checkpointing",
+        title="The peak with and without checkpointing",
+        note="Checkpointed blocks keep only their input and compute the rest again during backward.",
+        alt=words,
+        rows=table_of(drawn, names),
+        cells=asked,
     )
+    draw(frame, card, lambda: part_bars(bars, state="checkpointing"))
 
 
 def _format_blocks(count: int) -> str:

@@ -72,20 +72,17 @@ def draw_part_pairs(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
         for one in done for pair in part_pairs(one, predicted_of(one))
     ]  # fmt: skip
     asked = [one.cell for one in done]
-    draw(
-        frame,
-        Card(
-            key="part-pairs",
-            title=f"Part by part: {place_of(cell.cell, names)}",
-            answer=words,
-            evidence=[of_cells(frame, [cell])],
-            note="The table has the parts of every cell here.",
-            alt=f"Predicted and measured bytes of each part of the peak. {words}",
-            rows=rows,
-            cells=asked,
-        ),
-        lambda: size_pairs(pairs, state="part-pairs"),
+    card = Card(
+        key="part-pairs",
+        title=f"Part by part: {place_of(cell.cell, names)}",
+        answer=words,
+        evidence=[of_cells(frame, [cell])],
+        note="The table has the parts of every cell here.",
+        alt=f"Predicted and measured bytes of each part of the peak. {words}",
+        rows=rows,
+        cells=asked,
     )
+    draw(frame, card, lambda: size_pairs(pairs, state="part-pairs"))
 
 
 def _describe_parts(cell: Peak, predicted: PeakBytes, pairs: Sequence[SizePair]) -> str:

@@ -50,17 +50,18 @@ def draw_changes(frame: Frame) -> None:
     words = describe_ranking(found)
     sentences = "\n\n".join(text for text in (words, _describe_failures(found)) if text)
     say(frame, sentences, of_cells(frame, [base, *(change.cell for change in found)], run=run), key="changes")
+    card = Card(
+        key="changes",
+        title=f"Against {title(base.cell)}",
+        note="The time of this step over that of the changed one, with 95% intervals by bootstrap. Above the "
+        f"dotted line one thing is changed, below it several. {_describe_run(frame, run)}",
+        alt=f"Speedups of changes on a log axis. {words}",
+        rows=[_row(base, change) for change in found],
+        cells=[base.cell, *(change.cell.cell for change in found)],
+    )
     draw(
         frame,
-        Card(
-            key="changes",
-            title=f"Against {title(base.cell)}",
-            note="The time of this step over that of the changed one, with 95% intervals by bootstrap. Above the "
-            f"dotted line one thing is changed, below it several. {_describe_run(frame, run)}",
-            alt=f"Speedups of changes on a log axis. {words}",
-            rows=[_row(base, change) for change in found],
-            cells=[base.cell, *(change.cell.cell for change in found)],
-        ),
+        card,
         lambda: counterfactual_dots([_dot(c) for c in found], singles=sum(c.kind == "one" for c in found)),
         on_click=pin,
     )

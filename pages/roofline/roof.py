@@ -30,21 +30,17 @@ def draw_roof(frame: Frame, cells: Sequence[Measured], profiles: Sequence[Profil
     points = [*_place_steps(frame, cells, limits), *_place_kernels(profiles)]
     roofs = _draw_lines_of([point.entity for point in points], limits)
     sentence = answer(frame, cells, limits)
-    draw(
-        frame,
-        Card(
-            key="roof",
-            title="Steps and kernels under the roof",
-            note="Solid: measured on this machine; dashed: its datasheet. The slope is memory, the level multiplying. "
-            "A step's bytes are the fewest that it has to move, so that its real place is further left; of kernels "
-            "those are drawn whose operations and bytes are known. Click a step to see its samples.",
-            alt=f"Roofline on log axes: operations per second over operations per byte. {sentence}",
-            rows=_roof_table(frame, cells, limits),
-            cells=[cell.cell for cell in cells],
-        ),
-        lambda: roofline(roofs, points, state="roof"),
-        on_click=pin,
+    card = Card(
+        key="roof",
+        title="Steps and kernels under the roof",
+        note="Solid: measured on this machine; dashed: its datasheet. The slope is memory, the level multiplying. "
+        "A step's bytes are the fewest that it has to move, so that its real place is further left; of kernels "
+        "those are drawn whose operations and bytes are known. Click a step to see its samples.",
+        alt=f"Roofline on log axes: operations per second over operations per byte. {sentence}",
+        rows=_roof_table(frame, cells, limits),
+        cells=[cell.cell for cell in cells],
     )
+    draw(frame, card, lambda: roofline(roofs, points, state="roof"), on_click=pin)
 
 
 def _place_steps(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> list[RoofPoint]:

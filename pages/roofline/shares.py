@@ -25,7 +25,7 @@ from runner.store.queries.roofline import load_profiles
 COMMAND = "python -m runner sweep --experiment kernels"
 #: More bars than these are not one picture any more.
 MAX_SHOWN = 24
-#: Of a step with more unknown than this nothing is said in words.
+#: The sentence leaves out steps with a larger unknown share.
 MAX_UNKNOWN = 0.1
 
 
@@ -60,23 +60,20 @@ def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: DeviceLimits
     listed = of_details(frame, "kinds of work", [found.row.cell_id for found in profiles])
     say(frame, words, listed, of_rows(frame, [found.row for found in profiles]), key="bounds")
     cut = f" The first {MAX_SHOWN} of {len(bars)} are drawn." if len(bars) > MAX_SHOWN else ""
-    draw(
-        frame,
-        Card(
-            key="bounds",
-            title="What the time of a step is bound by",
-            note="A kernel is bound by multiplying where its operations per byte reach the ridge of its precision's "
-            "roof, by memory below it. Where they are not known, kernels that do a few operations for each number "
-            f"count as bound by memory, others as unknown. {_describe_host(profiles)}{cut}",
-            alt=f"Bars of shares. {words}",
-            rows=[
-                {**key_columns(frame, step_of(found.row)), **_label_shares(bar.shares)}
-                for found, bar in zip(profiles, bars, strict=True)
-            ],
-            cells=[found.row for found in profiles],
-        ),
-        lambda: bound_bars(_sort(bars[:MAX_SHOWN])),
+    card = Card(
+        key="bounds",
+        title="What the time of a step is bound by",
+        note="A kernel is bound by multiplying where its operations per byte reach the ridge of its precision's "
+        "roof, by memory below it. Where they are not known, kernels that do a few operations for each number "
+        f"count as bound by memory, others as unknown. {_describe_host(profiles)}{cut}",
+        alt=f"Bars of shares. {words}",
+        rows=[
+            {**key_columns(frame, step_of(found.row)), **_label_shares(bar.shares)}
+            for found, bar in zip(profiles, bars, strict=True)
+        ],
+        cells=[found.row for found in profiles],
     )
+    draw(frame, card, lambda: bound_bars(_sort(bars[:MAX_SHOWN])))
 
 
 def _sort(bars: Sequence[BoundBar]) -> list[BoundBar]:

@@ -19,7 +19,7 @@ from pages.ui.pin import pin
 from runner.analysis.roofline import Utilization, utilization
 from runner.results import Measured
 
-#: More steps than these are no list any more.
+#: More rows than these are not one picture any more.
 MAX_STEPS = 24
 
 
@@ -45,23 +45,19 @@ def draw_used(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> 
         if len(known) > MAX_STEPS
         else ""
     )
-    draw(
-        frame,
-        Card(
-            key="utilization",
-            title="Model FLOPs utilization",
-            answer=words,
-            evidence=[of_cells(frame, [drawn[at] for at, share in enumerate(shares) if _best(share) is not None])],
-            note="MFU counts the model's matrix products, the square of attention whole and nothing computed twice, as "
-            "`mfu` of the file does. The table adds causal MFU, which counts the half of that square that a causal "
-            f"mask leaves, and HFU, which counts what checkpointing computes again.{cut}",
-            alt=f"Share of the peak that every step makes use of. {words}",
-            rows=[_used_row(frame, cell, limits) for cell in known],
-            cells=[cell.cell for cell in known],
-        ),
-        lambda: utilization_dots(shares),
-        on_click=pin,
+    card = Card(
+        key="utilization",
+        title="Model FLOPs utilization",
+        answer=words,
+        evidence=[of_cells(frame, [drawn[at] for at, share in enumerate(shares) if _best(share) is not None])],
+        note="MFU counts the model's matrix products, the square of attention whole and nothing computed twice, as "
+        "`mfu` of the file does. The table adds causal MFU, which counts the half of that square that a causal "
+        f"mask leaves, and HFU, which counts what checkpointing computes again.{cut}",
+        alt=f"Share of the peak that every step makes use of. {words}",
+        rows=[_used_row(frame, cell, limits) for cell in known],
+        cells=[cell.cell for cell in known],
     )
+    draw(frame, card, lambda: utilization_dots(shares), on_click=pin)
 
 
 def describe_utilization(shares: Sequence[UsedShare]) -> str:

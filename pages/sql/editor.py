@@ -15,7 +15,7 @@ from runner.store.queries import tables
 from runner.store.queries.console import MAX_ROWS, MAX_SECONDS
 
 _HEIGHT = 250
-#: Only the font of code: a text area has no option for it.
+#: A text area has no option for the font.
 _STYLE = "<style>.st-key-sql textarea {font-family: monospace; font-size: 0.85rem}</style>"
 
 

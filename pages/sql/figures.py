@@ -22,9 +22,9 @@ from pages.figures.rows import row_pixels, wrap_label
 Kind = Literal["bar", "stacked", "line", "scatter"]
 MAX_COLORS = len(PALETTE)
 OTHERS = "others"
-#: Names on an axis: beside bars, each of which has a line of its own, and below lines and points.
+#: The most names on an axis: beside bars, and below lines and points.
 MAX_BARS, MAX_NAMES = 50, 500
-#: Points of a line that are marked each.
+#: A line with more points than these has no markers.
 _MARKED = 200
 
 

@@ -28,7 +28,7 @@ from pages.ui.frame import Frame
 from pages.ui.markdown import literal
 
 NO_COLOR = "none"
-#: Two abreast on a phone.
+#: Width of a box in pixels: two fit side by side on a phone.
 _WIDTH = 168
 _WORDS = {"bar": "Bars", "stacked": "Stacked bars", "line": "Lines", "scatter": "Points"}
 

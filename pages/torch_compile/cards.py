@@ -38,21 +38,17 @@ def draw_ways(
         for item in left_out
         if item.kind == "failed" and item.cell.status != "skipped"
     ]  # fmt: skip
-    draw(
-        frame,
-        Card(
-            key="ways",
-            title="Every way of compiling beside eager",
-            note="One line a cell, one dot a way; bars are 95% intervals, by bootstrap over rounds and samples. "
-            "cuda-graphs is the eager step recorded and replayed, without a compiler. Click a dot to see the cell's "
-            f"samples.{note_cut(len({dot.place for dot in dots}), 'cells')}",
-            alt=f"Speedups of the whole step as dots on a log axis. {words}",
-            rows=[_row(frame, item) for item in items],
-            cells=_cells(items),
-        ),
-        lambda: way_dots(keep_places(dots)),
-        on_click=pin,
+    card = Card(
+        key="ways",
+        title="Every way of compiling beside eager",
+        note="One line a cell, one dot a way; bars are 95% intervals, by bootstrap over rounds and samples. "
+        "cuda-graphs is the eager step recorded and replayed, without a compiler. Click a dot to see the cell's "
+        f"samples.{note_cut(len({dot.place for dot in dots}), 'cells')}",
+        alt=f"Speedups of the whole step as dots on a log axis. {words}",
+        rows=[_row(frame, item) for item in items],
+        cells=_cells(items),
     )
+    draw(frame, card, lambda: way_dots(keep_places(dots)), on_click=pin)
 
 
 def draw_costs(frame: Frame, items: Sequence[CompileSpeedup]) -> None:
@@ -124,19 +120,16 @@ def _draw_crossing(frame: Frame, known: Sequence[CompileSpeedup]) -> None:
         for kind, seconds, _ in item.kinds()
     ]
     words = paid_answer(frame, item)
-    draw(
-        frame,
-        Card(
-            key="crossing",
-            title="Where the lines cross",
-            answer=words,
-            evidence=[evidence_of_speedups(frame, [item])],
-            alt=f"Time since the start over steps, eager and compiled. {words}",
-            rows=[_row(frame, item)],
-            cells=_cells([item]),
-        ),
-        lambda: crossing_lines(lines),
+    card = Card(
+        key="crossing",
+        title="Where the lines cross",
+        answer=words,
+        evidence=[evidence_of_speedups(frame, [item])],
+        alt=f"Time since the start over steps, eager and compiled. {words}",
+        rows=[_row(frame, item)],
+        cells=_cells([item]),
     )
+    draw(frame, card, lambda: crossing_lines(lines))
 
 
 def evidence_of_speedups(frame: Frame, items: Sequence[CompileSpeedup]) -> LoadEvidence | None:

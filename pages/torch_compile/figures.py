@@ -21,7 +21,7 @@ from pages.figures.ratios import left_end, ratio_axis
 from pages.figures.rows import chart_pixels, label_rows, row_pixels, wrap_label
 from runner.formats import format_number
 
-#: With what the compiler's cache was filled: nothing, this very cell, whatever earlier cells had left.
+#: The compiler's cache at the start: empty, filled by this very cell, or as earlier cells had left it.
 Kind = Literal["cold", "warm", "as found"]
 Unit = Literal["s", "steps"]
 _SYMBOLS: Mapping[Kind, str] = {"cold": "circle", "warm": "circle-open", "as found": "diamond-wide-open"}

@@ -42,20 +42,16 @@ def _draw_phases(frame: Frame, cells: list[Measured]) -> None:
     bars = marks.phase_bars_of(frame, shown)
     answer = step_answer(frame, shown)
     say(frame, answer, of_cells(frame, shown), at=lead)
-    draw(
-        frame,
-        Card(
-            key="phases",
-            title="Phases by size and context",
-            note="Medians over the measured steps, with 95% intervals; the number is the median of the whole step. "
-            "Click a bar to see the cell's samples.",
-            alt=f"Time of each phase, one bar a size and context. {answer}",
-            rows=marks.phase_table(frame, shown),
-            cells=[cell.cell for cell in shown],
-        ),
-        lambda: phase_bars(bars, view=cast(View, view)),
-        on_click=pin,
+    card = Card(
+        key="phases",
+        title="Phases by size and context",
+        note="Medians over the measured steps, with 95% intervals; the number is the median of the whole step. "
+        "Click a bar to see the cell's samples.",
+        alt=f"Time of each phase, one bar a size and context. {answer}",
+        rows=marks.phase_table(frame, shown),
+        cells=[cell.cell for cell in shown],
     )
+    draw(frame, card, lambda: phase_bars(bars, view=cast(View, view)), on_click=pin)
     draw_trust(frame, shown)
     draw_grid(frame, cells)
 

@@ -46,19 +46,16 @@ def draw_warmup(frame: Frame) -> None:
     cells: list[StepCell] = list(dict.fromkeys(row.cell for row in rows))
     answer = _answer(rows)
     say(frame, answer, of_details(frame, "early steps", list(dict.fromkeys(row.cell_id for row in rows))), key="warmup")
-    draw(
-        frame,
-        Card(
-            key="warmup",
-            title="Steps after different warm-up counts",
-            note=f"{family}. Each panel is a process of its own with so many warm-up steps, the hollow dots. "
-            "Mean and median count the filled ones.",
-            alt=f"Time of every early step after different warm-up counts. {answer}",
-            rows=_table(rows),
-            cells=cells,
-        ),
-        lambda: warmup_steps(dots),
+    card = Card(
+        key="warmup",
+        title="Steps after different warm-up counts",
+        note=f"{family}. Each panel is a process of its own with so many warm-up steps, the hollow dots. "
+        "Mean and median count the filled ones.",
+        alt=f"Time of every early step after different warm-up counts. {answer}",
+        rows=_table(rows),
+        cells=cells,
     )
+    draw(frame, card, lambda: warmup_steps(dots))
 
 
 def _group_by_cell(rows: Sequence[EarlyStep]) -> dict[str, list[EarlyStep]]:

@@ -19,7 +19,7 @@ from runner.store.queries.selection import Selection
 
 T = TypeVar("T", bound=Hashable)
 _NOTES = "_gone"
-#: Letters of a line of buttons, and what the frame of each takes of it.
+#: Letters that fit on a line of buttons, and those that the frame of each takes.
 _LINE, _FRAME = 120, 5
 
 

@@ -87,21 +87,17 @@ def draw_dots(frame: Frame, compared: Speedups[Measured], *, axis: Axis, variant
     pairs = len({id(found.base) for found in compared.speedups}) + sum(
         item.kind == "failed" for item in compared.left_out
     )
-    draw(
-        frame,
-        Card(
-            key=f"{axis}-speedup",
-            title=f"{variant} against {baseline}",
-            note="One line a pair of cells that differ in nothing else. Bars are 95% intervals, by bootstrap over "
-            "rounds and samples; one that crosses 1× may be chance. Click a dot to see the cell's samples."
-            + note_cut(pairs, "pairs"),
-            alt=f"Speedups as dots on a log axis. {speedup_answer(compared, baseline=baseline, variant=variant)}",
-            rows=marks.speedup_table(frame, compared),
-            cells=[side.cell for found in compared.speedups for side in (found.base, found.other)],
-        ),
-        lambda: speedup_dots(keep_places(dots), variant=variant),
-        on_click=pin,
+    card = Card(
+        key=f"{axis}-speedup",
+        title=f"{variant} against {baseline}",
+        note="One line a pair of cells that differ in nothing else. Bars are 95% intervals, by bootstrap over "
+        "rounds and samples; one that crosses 1× may be chance. Click a dot to see the cell's samples."
+        + note_cut(pairs, "pairs"),
+        alt=f"Speedups as dots on a log axis. {speedup_answer(compared, baseline=baseline, variant=variant)}",
+        rows=marks.speedup_table(frame, compared),
+        cells=[side.cell for found in compared.speedups for side in (found.base, found.other)],
     )
+    draw(frame, card, lambda: speedup_dots(keep_places(dots), variant=variant), on_click=pin)
 
 
 def list_left_out(frame: Frame, compared: Speedups[Measured], *, axis: Axis) -> None:

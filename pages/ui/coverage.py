@@ -22,7 +22,7 @@ from runner.schema import TABLES, Cell, table_of
 from runner.store.queries.selection import Shape
 
 GridRow = Measured | Attended | Peak | KernelTrace
-#: More commands than these are not read.
+#: Nobody reads more commands than these.
 _MAX_COMMANDS = 4
 
 
@@ -34,19 +34,16 @@ def draw_coverage(frame: Frame) -> None:
         return
     found = places(cells)
     failed = sum(cell.status != "ok" for cell in cells)
-    draw(
-        frame,
-        Card(
-            key="coverage",
-            title=f"Coverage, mode {frame.selection.mode}",
-            note="The median step in ms. A row is one way of running a size: two numbers of a column compare what "
-            "the names of their rows differ in. ✕ says how cells ended that have no result; · has "
-            f"no row {frame.where}.",
-            alt=f"Sizes and ways of running them by context: {len(found)} places measured or tried, {failed} failures.",
-            rows=[_place_row(place) for place in found],
-        ),
-        lambda: coverage_grid([_place_tile(place) for place in found]),
+    card = Card(
+        key="coverage",
+        title=f"Coverage, mode {frame.selection.mode}",
+        note="The median step in ms. A row is one way of running a size: two numbers of a column compare what "
+        "the names of their rows differ in. ✕ says how cells ended that have no result; · has "
+        f"no row {frame.where}.",
+        alt=f"Sizes and ways of running them by context: {len(found)} places measured or tried, {failed} failures.",
+        rows=[_place_row(place) for place in found],
     )
+    draw(frame, card, lambda: coverage_grid([_place_tile(place) for place in found]))
     gaps = missing(cells)
     if gaps:
         words = restrict(f"{_count_missing(frame, gaps)}: the commands that measure them")
@@ -95,16 +92,17 @@ def draw_grid(frame: Frame, cells: Sequence[GridRow]) -> None:
     column = "seq_len" if table == "attention" else "context"
     found = places(cells)
     with opened:
+        card = Card(
+            key="grid",
+            title="What was measured",
+            note=f"{_VALUES[table]} of every cell that worked; ✕ says how the others ended; · has no row "
+            f"{frame.where}.",
+            alt=words,
+            rows=[_place_row(place) for place in found],
+        )
         draw(
             frame,
-            Card(
-                key="grid",
-                title="What was measured",
-                note=f"{_VALUES[table]} of every cell that worked; ✕ says how the others ended; · has no row "
-                f"{frame.where}.",
-                alt=words,
-                rows=[_place_row(place) for place in found],
-            ),
+            card,
             lambda: coverage_grid(
                 [_place_tile(place) for place in found], x=TABLES[table].column(column).title, state="grid"
             ),

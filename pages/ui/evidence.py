@@ -28,7 +28,7 @@ from runner.store.queries.console import Answer
 from runner.store.queries.details import Kind
 from runner.store.queries.evidence import MAX_ROWS, Evidence, Scope
 
-#: What opens a sentence, as a mark at its end: `page.css` shows the words beside the pointer.
+#: The label of a sentence's evidence: `page.css` draws it as a mark whose tooltip has these words.
 WHY = "How do we know?"
 #: The address of the page where a query can be run.
 CONSOLE = "sql"

@@ -16,9 +16,9 @@ import pandas as pd
 
 from pages.figures.headings import cut
 
-#: Letters of a text that a table on a page shows: a browser freezes over a cell of a million.
+#: The most letters of a text in a table on a page: a browser freezes over a million.
 MAX_LETTERS = 1_000
-#: What a formula begins with, for one spreadsheet or another.
+#: First letters of formulas, in one spreadsheet or another.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 Rows = Sequence[dict[str, Any]] | pd.DataFrame
 
@@ -111,7 +111,7 @@ def _escape_cell(text: str) -> str:
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("\r", "").replace("\n", "<br>")
 
 
-#: Word on the button -> what makes the file, its ending, its type.
+#: Button -> function that makes the file, its ending, its media type.
 FORMATS: Mapping[str, tuple[Callable[[Rows], str | bytes], str, str]] = {
     "CSV": (csv, "csv", "text/csv"),
     "Parquet": (parquet, "parquet", "application/vnd.apache.parquet"),

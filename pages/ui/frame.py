@@ -23,7 +23,7 @@ from runner.store.queries.selection import Selection, Shape
 from runner.store.queries.steps import load_steps
 
 T = TypeVar("T")
-#: A page's answer in a sentence, and what brings the rows behind it (`pages.ui.evidence`), if anything does.
+#: A page's answer in a sentence, and what loads the rows behind it (`pages.ui.evidence`), if any.
 Answer = tuple[str, Callable[[], Any] | None]
 _NAMED = {*Shape.__dataclass_fields__, "context", "mode", "precision", "backend"}
 

@@ -27,7 +27,7 @@ from runner.schema.sizes import SIZES, shape_name
 from runner.store.queries.attention import frontiers
 
 Model = Literal["context", "batch"]
-#: Within which a CPU, which has to compute all that it tries, answers in minutes.
+#: The memory limit within which a CPU, which computes all that it tries, answers in minutes.
 _CPU_LIMIT = "128MiB"
 _MODEL_COMMAND = "python -m runner frontier --sizes small --precisions fp32,bf16 --grow {}"
 #: The columns of a table that tell rows of one kind apart.
@@ -70,19 +70,16 @@ def draw_frontier(frame: Frame, cells: Sequence[Attended]) -> None:
         )
         for cell in sorted(tried_cells, key=lambda cell: cell.cell.d_head)
     ]
-    draw(
-        frame,
-        Card(
-            key="frontier",
-            title="What fits, by sequence length and head width",
-            note="The memory that it had to fit in stands beside the name. Bars were looked for by "
-            "`python -m runner frontier`; dots and crosses are cells of a sweep.",
-            alt=f"Longest sequence that fits, for each head width. {words}",
-            rows=[_table_row(row) for row in found],
-            cells=[cell.cell for cell in tried_cells],
-        ),
-        lambda: frontier_map(spans, tried, grows=_GROWS["seq_len"]),
+    card = Card(
+        key="frontier",
+        title="What fits, by sequence length and head width",
+        note="The memory that it had to fit in stands beside the name. Bars were looked for by "
+        "`python -m runner frontier`; dots and crosses are cells of a sweep.",
+        alt=f"Longest sequence that fits, for each head width. {words}",
+        rows=[_table_row(row) for row in found],
+        cells=[cell.cell for cell in tried_cells],
     )
+    draw(frame, card, lambda: frontier_map(spans, tried, grows=_GROWS["seq_len"]))
 
 
 def draw_model_frontiers(frame: Frame) -> None:
@@ -101,17 +98,14 @@ def _draw_model(frame: Frame, found: Sequence[Frontier], grows: Model) -> None:
     words = _describe_models(found, grows)
     say(frame, words, of_cells(frame, found), key=f"frontier-{grows}")
     spans = [_span(row, group=_size(row.cell, grows), row=_way(row.cell)) for row in found]
-    draw(
-        frame,
-        Card(
-            key=f"frontier-{grows}",
-            title=_TITLES[grows],
-            note=f"Measured by `{_command_of_models(found, grows)}`; predicted by closed formulas.",
-            alt=f"Largest {grows} that fits, for each size and precision. {words}",
-            rows=[_table_row(row) for row in found],
-        ),
-        lambda: frontier_map(spans, [], grows=_GROWS[grows]),
+    card = Card(
+        key=f"frontier-{grows}",
+        title=_TITLES[grows],
+        note=f"Measured by `{_command_of_models(found, grows)}`; predicted by closed formulas.",
+        alt=f"Largest {grows} that fits, for each size and precision. {words}",
+        rows=[_table_row(row) for row in found],
     )
+    draw(frame, card, lambda: frontier_map(spans, [], grows=_GROWS[grows]))
 
 
 def _load_answers(frame: Frame, limited: str) -> list[Frontier]:

@@ -16,7 +16,7 @@ from runner.schema import Cell, Shape, table_of
 from runner.schema.axes import SHAPE
 from runner.schema.columns import columns_of
 
-#: What a row's name begins with, as far as its cells have it.
+#: The fields with which a row's name begins, where its cells have them.
 _LEAD = ("implementation", "precision", "backend")
 #: Fields whose values say what they are.
 _BARE = (*_LEAD, "mode", "attention")

@@ -19,9 +19,9 @@ from runner.store.database import fingerprint, plan_fingerprint
 from runner.store.queries.progress import STALE_S, SweepProgress, progress
 
 EVERY_S = 2
-#: What stands before every address of this server: nothing, or such as "/team".
+#: The path before every address of this server: nothing, or such as "/team".
 BASE = "/".join(["", *filter(None, str(st.get_option("server.baseUrlPath")).split("/"))])
-#: Where the browser asks; `pages.api.routes` answers with the two fingerprints.
+#: The address that the browser polls; `pages.api.routes` answers with the two fingerprints.
 ADDRESS = f"{BASE}/api/v1/state"
 
 

@@ -9,10 +9,10 @@ emoji. `literal` escapes these, too, in text of somebody else.
 
 import re
 
-#: Nothing, as Markdown: parts of a text that stand on two sides of it are never read as one address or one emoji.
+#: Markdown for nothing: text on its two sides is never read as one address or one emoji.
 APART = ":color[]"
 _PUNCTUATION = re.compile(r"[\\`*_{}\[\]<>#~$:|!&@]")
-#: What Streamlit turns into links, emoji and arrows only after escapes have been resolved: where to break it.
+#: Where to break what Streamlit turns into links, emoji and arrows after it has resolved escapes.
 _JOINED = re.compile(r"(?<=:)(?=//|material|[\w+-]+:)|(?=@)|(?<=[wW])(?=\.)|(?<=[<>=~-])(?=[<>=~-])")
 #: What begins a list, a rule or a heading at the start of a line.
 _OPENING = re.compile(r"^(\s*)([-+=]|(?:\d+)(?=[.)]))", re.MULTILINE)

@@ -22,16 +22,16 @@ from pages.ui.frame import Frame
 from pages.ui.markdown import plain
 from runner.store.queries.changes import FileCounts, load_counts
 
-#: What chats and trackers show and keep whole.
+#: Chats and trackers keep links of this length whole.
 MAX_CHARACTERS = 1_500
-#: What the link knows of the file and the page, which no widget holds.
+#: Parameters about the file and the page, which no widget holds.
 THEN = ("data", "held", "said")
 _LONGEST_SAID = 400
 CUT = " …"
-#: A widget's key that is a parameter of the URL. Those of Streamlit itself and of what is not bound look otherwise.
+#: A widget's key that is a parameter of the URL. Other keys, also Streamlit's own, look different.
 _PARAMETER = re.compile(r"[a-z][a-z0-9-]*")
 _PAGE = "_page"
-#: What sentences often contain, for the compression: part of every link there is, so never to be changed.
+#: Frequent words of sentences, for compression. Every existing link depends on them: never change them.
 _DICTIONARY = (
     "a training step on the device (geometric mean of pairs, to 95 % interval one pair all are faster beyond doubt "
     "slower, undecided. Nothing here was measured both in fp32 bf16 fp16 tf32 eager compiled and in makes the whole "

@@ -66,18 +66,15 @@ def _draw_card(frame: Frame, cell: Measured | Attended, *, table: Literal["steps
     rows = frame.ask(raw.samples, table, cell.cell_id)
     dots = [SampleDot(**{name: getattr(row, name) for name in SampleDot.__dataclass_fields__}) for row in rows]
     words = title(cell.cell)
-    draw(
-        frame,
-        Card(
-            key="samples",
-            title=words,
-            note="Every step since the process began. Hollow dots are warm-up steps, which no summary counts.",
-            alt=f"Time of every step and phase of {words}.",
-            rows=_table(rows),
-            cells=[cell.cell],
-        ),
-        lambda: sample_steps(dots, state=str(cell.cell_id)),
+    card = Card(
+        key="samples",
+        title=words,
+        note="Every step since the process began. Hollow dots are warm-up steps, which no summary counts.",
+        alt=f"Time of every step and phase of {words}.",
+        rows=_table(rows),
+        cells=[cell.cell],
     )
+    draw(frame, card, lambda: sample_steps(dots, state=str(cell.cell_id)))
 
 
 def _draw_median(label: str, time: PhaseTime) -> None:

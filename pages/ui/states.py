@@ -20,7 +20,7 @@ _TITLES: dict[type[StoreError], str] = {
     DatabaseDamaged: "The results file is damaged",
 }
 _RESTART = "STEPSCOPE_DB=path/to/results.duckdb streamlit run app.py"
-#: What a page says where it ends for want of a table.
+#: Written where a page ends because a table cannot be read.
 NEEDS_MORE = "The rest of this page needs a table that cannot be read."
 
 

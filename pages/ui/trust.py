@@ -20,7 +20,7 @@ from runner.schema.titles import title
 from runner.store.queries.trust import load_findings
 
 Graded = Measured | Attended | Peak
-#: More cells than this are not read in full for one sentence.
+#: Loading the findings of more cells than these takes too long for one sentence.
 MAX_CELLS = 200
 _COLORS: dict[Grade, str] = {"A": "green", "B": "blue", "C": "orange", "D": "red"}
 
