@@ -6,10 +6,9 @@ from collections.abc import Sequence
 import streamlit as st
 
 from pages.attention.answers import agreement, answer
-from pages.attention.limits import draw_worked_sum
 from pages.attention.scaling import draw_memory, draw_time, key_columns
 from pages.attention.speedups import draw_speedups
-from pages.attention.tensors import draw_attention_tensors
+from pages.attention.tensors import draw_attention_tensors, draw_worked_sum
 from pages.figures.frame import WORDS
 from pages.ui.chosen import chosen, most_common, rows_of
 from pages.ui.coverage import draw_grid

@@ -41,7 +41,6 @@ def draw_time(frame: Frame, cells: Sequence[Attended]) -> None:
     phase = _PHASES[chosen("phase", "Phase", list(_PHASES))]
     words = growth_sentence(cells, what=f"Time of {WORDS[phase]}", value=milliseconds(phase))
     say(frame, words, of_cells(frame, cells), key="attention-time")
-    asked = [cell.cell for cell in cells]
     axis = Axis(
         x=title_of("attention", "seq_len"), y=title_of("timings", "median_ms"), unit="ms", state=f"time-{phase}"
     )
@@ -51,7 +50,7 @@ def draw_time(frame: Frame, cells: Sequence[Attended]) -> None:
         note=f"Medians with 95% intervals. {_COMPILED}Click a point to see the cell's samples.",
         alt=f"Time against sequence length, log-log. {words}",
         rows=[row for cell in cells for row in _time_rows(cell)],
-        cells=asked,
+        cells=[cell.cell for cell in cells],
     )
     draw(
         frame,
@@ -78,14 +77,13 @@ def draw_memory(frame: Frame, cells: Sequence[Attended]) -> None:
     limits = [cell.limit_bytes for cell in cells if cell.limit_bytes and cell.status == "oom"]
     axis = Axis(x=title_of("attention", "seq_len"), y=label_of("attention", name), unit="bytes",
                 state=f"memory-{what}", limit_bytes=max(limits, default=None))  # fmt: skip
-    asked = [cell.cell for cell in cells]
     card = Card(
         key="attention-memory",
         title=label_of("attention", name),
         note=f"The peak is over forward and backward. {_COMPILED}The table has predicted bytes, too.",
         alt=f"Memory against sequence length, log-log. {words}",
         rows=[_memory_row(cell) for cell in cells],
-        cells=asked,
+        cells=[cell.cell for cell in cells],
     )
     draw(frame, card, lambda: scaling_lines(points_of(cells, value=value), axis=axis), on_click=pin)
 

@@ -1,25 +1,75 @@
-"""The card of attention's tensors: predicted sizes, and what autograd kept.
+"""The cards of attention's tensors: the worked sum of the smallest cell that ran out, and what autograd kept.
 
+draw_worked_sum(frame, cells)
 draw_attention_tensors(frame, cells)
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import streamlit as st
 
+from pages.attention.figures import peak_breakdown_bars
 from pages.figures.tensors import format_ratio
-from pages.ui.card import Card
+from pages.ui.card import Card, draw
 from pages.ui.chosen import select_one
 from pages.ui.evidence import of_cells, of_details, say
-from pages.ui.frame import Frame
+from pages.ui.frame import Frame, device_of
 from pages.ui.tensors import describe_tensors, draw_tensors, tensor_rows
 from runner.analysis.compare.speedups import way_of
 from runner.analysis.costs import attention as accounting
+from runner.analysis.costs.activations import Device
+from runner.analysis.costs.attention import peak_breakdown
 from runner.analysis.costs.tensors import beside
 from runner.formats import format_bytes
 from runner.results import Attended
 from runner.store.queries.memory import load_saved_tensors
+
+
+def draw_worked_sum(frame: Frame, cells: Sequence[Attended]) -> None:
+    """Draws every tensor of the smallest cell that ran out, whose sum is more than the device has."""
+    lost = [cell for cell in cells if cell.status == "oom"]
+    st.header("What fills the memory of the smallest that runs out?", anchor="worked-sum")
+    if not lost:
+        st.caption("No cell here ran out of memory. Longer sequences: "
+                   "`python -m runner sweep --experiment attention --seq-lens 16384,32768`.")  # fmt: skip
+        return
+    first = min(lost, key=lambda cell: (cell.predicted_peak_bytes or 0, cell.cell.seq_len))
+    tensors = peak_breakdown(first.cell, device=device_of(first.device), gpu=first.device_name or "")
+    words = describe_peak_breakdown(first, tensors)
+    say(frame, words, of_cells(frame, [first]), key="worked-sum")
+    total = sum(size for _, _, size in tensors)
+    rows = [{"Tensor": name, "Formula": formula, "Bytes": size, "Size": format_bytes(size), "Share": size / total}
+            for name, formula, size in (*tensors, ("all together", "", total))]  # fmt: skip
+    card = Card(
+        key="worked-sum",
+        title=f"{way_of(first.cell)} · {first.cell.seq_len:,} tokens · d {first.cell.d_head} · {first.cell.precision}",
+        note=f"B = {first.cell.batch}, S = {first.cell.seq_len:,}, d = {first.cell.d_head}. By the closed formula, "
+        "at the moment when the most is alive.",
+        alt=words,
+        rows=rows,
+        cells=[first.cell],
+    )
+    draw(frame, card, lambda: peak_breakdown_bars(tensors, limit_bytes=first.limit_bytes))
+
+
+def describe_peak_breakdown(cell: Attended, tensors: Sequence[tuple[str, str, int]]) -> str:
+    """Says the sum, what makes most of it, and what the allocator reported."""
+    total = sum(size for _, _, size in tensors)
+    squares = [size for _, formula, size in tensors if "B × S²" in formula]
+    largest = max(size for _, _, size in tensors)
+    words = f"{way_of(cell.cell)} over {cell.cell.seq_len:,} tokens needs **{format_bytes(total)}**"
+    if squares:
+        many = "one tensor" if len(squares) == 1 else f"{len(squares)} tensors"
+        words += (
+            f"; {many} of B × S² numbers, up to {format_bytes(largest)} each, make {sum(squares) / total:.0%} of it"
+        )
+    if cell.limit_bytes:
+        words += f". There are **{format_bytes(cell.limit_bytes)}**"
+    if cell.asked_bytes and cell.in_use_bytes:
+        where = f" in {cell.failed_phase}" if cell.failed_phase else ""
+        in_use, asked = format_bytes(cell.in_use_bytes), format_bytes(cell.asked_bytes)
+        words += f": with {in_use} in use, {asked} more were refused{where}"
+    return words + "."
 
 
 def draw_attention_tensors(frame: Frame, cells: Sequence[Attended]) -> None:
@@ -33,7 +83,7 @@ def draw_attention_tensors(frame: Frame, cells: Sequence[Attended]) -> None:
     labels = {_label(cell): cell for cell in done}
     longest = max(labels, key=lambda label: labels[label].saved_bytes or 0)
     cell = labels[select_one("tensors-of", "Cell", list(labels), default=longest)]
-    device: Any = cell.device or "cuda"
+    device = device_of(cell.device)
     say(frame, describe_totals(cell, device), of_cells(frame, [cell]), key="attention-totals")
     measured = frame.ask(load_saved_tensors, cell.cell_id)
     if not measured:
@@ -68,7 +118,7 @@ def _compare(found: int, predicted: int) -> str:
     )
 
 
-def describe_totals(cell: Attended, device: Any) -> str:
+def describe_totals(cell: Attended, device: Device) -> str:
     """Says the bytes in use between the passes and at the peak against predictions, and the largest tensors then."""
     gpu = cell.device_name or ""
     between = accounting.before_backward_bytes(cell.cell, device=device, gpu=gpu)

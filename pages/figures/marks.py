@@ -32,6 +32,11 @@ def error_bars(rows: Iterable[Interval], *, thickness: float = 1.4, width: float
     }
 
 
+def hover_cells(cells: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """Returns the settings of a trace for tooltips and clicks, given the (cell id, tooltip) of each point."""
+    return {"customdata": [list(cell) for cell in cells], "hovertemplate": "%{customdata[1]}<extra></extra>"}
+
+
 def write_ends(figure: go.Figure, *, x: Sequence[float], y: Sequence[float], text: Sequence[str], **style: Any) -> None:
     """Writes `text` right of the points (x, y), such as the ends of bars; `style` is of the trace."""
     look = {"textfont": {"size": 12, "color": QUIET}, **style}

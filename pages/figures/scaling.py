@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 from pages.figures.bytes import binary_axis
 from pages.figures.colors import QUIET, RED, color_of
 from pages.figures.frame import interval, layout
-from pages.figures.marks import error_bars
+from pages.figures.marks import error_bars, hover_cells
 from runner.formats import format_bytes, format_number
 
 Dash = Literal["solid", "dash", "dot", "dashdot"]
@@ -70,8 +70,7 @@ def scaling_lines(points: Sequence[ScalingPoint], *, axis: Axis) -> go.Figure:
                     "line": {"width": 0 if line[0].dash == "solid" else 2, "color": color_of(line[0].entity)}},
             error_y=error_bars(((point.value or 0, point.low, point.high) for point in line), thickness=1.2)
             if any(point.high for point in line) else None,
-            customdata=[[point.cell_id, _describe(point, axis)] for point in line],
-            hovertemplate="%{customdata[1]}<extra></extra>",
+            **hover_cells((point.cell_id, _describe(point, axis)) for point in line),
             cliponaxis=False,
         )  # fmt: skip
     limit = axis.limit_bytes if axis.unit == "bytes" else None
@@ -132,8 +131,7 @@ def _draw_lost(
         text=[f"{point.line}  " for point in lost],
         textposition="middle left",
         textfont={"color": RED, "size": 12},
-        customdata=[[point.cell_id, _describe_lost(point)] for point in lost],
-        hovertemplate="%{customdata[1]}<extra></extra>",
+        **hover_cells((point.cell_id, _describe_lost(point)) for point in lost),
         cliponaxis=False,
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 
 from pages.figures.colors import FAINT, FAINTER, color_of
 from pages.figures.frame import WORDS, interval, layout, short, title_of
-from pages.figures.marks import Interval, cross_failures, error_bars
+from pages.figures.marks import Interval, cross_failures, error_bars, hover_cells
 from pages.figures.ratios import left_end, ratio_axis
 from pages.figures.rows import chart_pixels, label_rows, row_pixels, wrap_label
 from runner.formats import format_number
@@ -55,8 +55,7 @@ def speedup_dots(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
             y=[places.index(row.place) + offset for row in chosen],
             marker={"color": color_of(phase), "size": 9, "symbol": _SYMBOLS[phase]},
             error_x=error_bars(map(_interval, chosen)),
-            customdata=[[row.cell_id, _describe(row)] for row in chosen],
-            hovertemplate="%{customdata[1]}<extra></extra>",
+            **hover_cells((row.cell_id, _describe(row)) for row in chosen),
             cliponaxis=False,
         )
     axis = ratio_axis(value for row in measured for value in _interval(row))
@@ -101,8 +100,7 @@ def speedup_trend(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
             error_y=error_bars(map(_interval, chosen), color=color_of(phase), width=0),
             legendgroup=phase,
             showlegend=False,
-            customdata=[[row.cell_id, _describe(row)] for row in chosen],
-            hovertemplate="%{customdata[1]}<extra></extra>",
+            **hover_cells((row.cell_id, _describe(row)) for row in chosen),
         )
         means = _geometric_means(chosen)
         figure.add_scatter(

@@ -10,8 +10,8 @@ import streamlit as st
 
 from pages.figures.frame import WORDS, label_values, title_of
 from pages.kernels.answers import matmul_share, name_trace, noun, sum_by_class
-from pages.kernels.busy_figures import BusyBar, busy_bars
 from pages.kernels.figures import CLASS_WORDS, ClassBar, class_bars
+from pages.kernels.part_figures import BusyBar, busy_bars
 from pages.ui.card import Card, draw
 from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame

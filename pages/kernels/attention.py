@@ -14,7 +14,7 @@ import streamlit as st
 
 from pages.figures.frame import title_of
 from pages.kernels.answers import WHOLE, name_trace, phase_words, phases_of
-from pages.kernels.range_figures import RangeBar, range_bars
+from pages.kernels.part_figures import RangeBar, range_bars
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen
 from pages.ui.evidence import of_details, say

@@ -16,7 +16,7 @@ from pages.figures.headings import cut
 from pages.kernels.answers import name_trace, noun, per, sum_by_class
 from pages.kernels.figures import CLASS_WORDS, short_names
 from pages.kernels.one import sum_by_kernel
-from pages.kernels.waterfall_figures import waterfall
+from pages.kernels.part_figures import waterfall
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen, select_one
 from pages.ui.evidence import of_cells, of_details, say

@@ -17,7 +17,7 @@ from pages.figures.colors import QUIET, color_of
 from pages.figures.frame import escape_text, layout
 from pages.figures.headings import cut
 from pages.figures.ink import ink_on
-from pages.figures.marks import color_failures, write_ends
+from pages.figures.marks import color_failures, hover_cells, write_ends
 from pages.figures.rows import BAR, STACKED, Rows, chart_pixels, under_headings, wrap_label
 from runner.formats import format_number
 from runner.schema import KernelClass
@@ -93,8 +93,7 @@ def class_bars(bars: Sequence[ClassBar], *, view: View, state: str) -> go.Figure
             textposition="inside",
             insidetextanchor="start",
             textfont={"color": ink_on(color_of(name))},
-            customdata=[[bar.cell_id, _describe(bar, name)] for bar in bars],
-            hovertemplate="%{customdata[1]}<extra></extra>",
+            **hover_cells((bar.cell_id, _describe(bar, name)) for bar in bars),
         )
     _write_times(figure, bars, rows, view=view)
     most = max((bar.whole for bar in bars), default=0.0) or 1.0

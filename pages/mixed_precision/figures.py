@@ -13,7 +13,7 @@ from plotly.subplots import make_subplots
 
 from pages.figures.colors import FAINT, QUIET, color_of
 from pages.figures.frame import interval, layout, power_of_ten
-from pages.figures.marks import error_bars
+from pages.figures.marks import error_bars, hover_cells
 from pages.figures.scaling import Dash
 from runner.formats import format_number
 
@@ -80,11 +80,10 @@ def _draw_errors(figure: go.Figure, prices: Sequence[Price], lines: Sequence[tup
             # Those of logits and gradients are often nearly alike.
             y=[lines.index((price.place, price.precision)) + aside for price in shown],
             marker={"symbol": symbol, "size": 9, "color": [color_of(price.precision) for price in shown]},
-            customdata=[
-                [price.cell_id, f"<b>{price.place} · {price.precision}</b><br>{what} off by {error:.2g}"]
+            **hover_cells(
+                (price.cell_id, f"<b>{price.place} · {price.precision}</b><br>{what} off by {error:.2g}")
                 for price, error in zip(shown, errors, strict=True)
-            ],
-            hovertemplate="%{customdata[1]}<extra></extra>",
+            ),
             cliponaxis=False,
             row=1,
             col=1,
@@ -107,12 +106,8 @@ def _draw_ratios(figure: go.Figure, timed: Sequence[Price], lines: Sequence[tupl
         text=[f"{format_number(ratio)}×" for ratio, _, _ in ratios],
         textposition="top center",
         textfont={"size": 12},
-        customdata=[
-            [price.cell_id, f"<b>{price.place} · {price.precision}</b><br>{format_number(price.ratio or 1)}× "
-             f"the speed of fp32<br>95% interval {interval(price.low, price.high, unit='×')}"]
-            for price in timed
-        ],
-        hovertemplate="%{customdata[1]}<extra></extra>",
+        **hover_cells((price.cell_id, f"<b>{price.place} · {price.precision}</b><br>{format_number(price.ratio or 1)}× "
+             f"the speed of fp32<br>95% interval {interval(price.low, price.high, unit='×')}") for price in timed),
         cliponaxis=False,
         showlegend=False,
         row=1,

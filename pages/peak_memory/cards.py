@@ -72,7 +72,6 @@ def draw_parts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
         for cell in shown
     ]
     cut = f" The first {MAX_BARS} of {len(cells)} cells are drawn: filter, or see the table."
-    asked = [cell.cell for cell in cells]
     card = Card(
         key="peak-parts",
         title="The parts of every peak",
@@ -80,7 +79,7 @@ def draw_parts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
         + (cut if len(cells) > MAX_BARS else ""),
         alt=f"Stacked parts of each peak. {answer(cells, names)}",
         rows=table_of(cells, names),
-        cells=asked,
+        cells=[cell.cell for cell in cells],
     )
     draw(frame, card, lambda: part_bars(bars, state="peak-parts"), on_click=pin)
 
@@ -101,7 +100,7 @@ def draw_contexts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
         for cell in sorted(cells, key=lambda cell: cell.cell.context)
         if cell.status in ("ok", "oom")
     ]  # fmt: skip
-    words, asked = describe_growth(cells, names), [cell.cell for cell in cells]
+    words = describe_growth(cells, names)
     card = Card(
         key="peak-context",
         title="Peak against context",
@@ -110,7 +109,7 @@ def draw_contexts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
         note="Flat: weights and optimizer state dominate. ∝ S: activations. ∝ S²: attention's scores.",
         alt=f"Peak of memory against context length, log-log, a line a size and precision. {words}",
         rows=table_of(cells, names),
-        cells=asked,
+        cells=[cell.cell for cell in cells],
     )
     draw(frame, card, lambda: scaling_lines(points, axis=axis), on_click=pin)
 
@@ -131,7 +130,6 @@ def draw_precisions(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
                  base=pair.base.peak_allocated_bytes or 0, other=pair.other.peak_allocated_bytes or 0)
         for pair in pairs[:MAX_BARS]
     ]  # fmt: skip
-    asked = [side.cell for side in sides]
     rows = [{**row, "bf16 / fp32": pair.ratio} for pair in pairs for row in table_of([pair.base, pair.other], names)]
     card = Card(
         key="peak-precision",
@@ -139,7 +137,7 @@ def draw_precisions(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
         note="One line a pair of cells that differ in the precision alone; the number is bf16 over fp32.",
         alt=f"Peaks in fp32 and bf16. {words}",
         rows=rows,
-        cells=asked,
+        cells=[side.cell for side in sides],
     )
     draw(frame, card, lambda: peak_pairs(dots, names=("fp32", "bf16")))
 
@@ -157,7 +155,6 @@ def draw_predicted(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     st.header("Was it to be expected?", anchor="predicted")
     words = describe_prediction(dots)
     say(frame, words, of_cells(frame, known), key="peak-predicted")
-    asked = [cell.cell for cell in cells]
     card = Card(
         key="peak-predicted",
         title="Predicted against measured",
@@ -172,7 +169,7 @@ def draw_predicted(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
             }
             for dot in dots
         ],
-        cells=asked,
+        cells=[cell.cell for cell in cells],
     )
     draw(frame, card, lambda: predicted_dots(dots), on_click=pin)
     draw_part_pairs(frame, cells, names)

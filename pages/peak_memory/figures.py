@@ -16,6 +16,7 @@ import plotly.graph_objects as go
 from pages.figures.bytes import binary_axis
 from pages.figures.colors import FAINT, QUIET, color_of
 from pages.figures.frame import escape_text, layout
+from pages.figures.marks import hover_cells
 from pages.figures.rows import beside, label_rows
 from pages.figures.tensors import format_ratio
 from runner.formats import format_bytes, format_number, unit_for
@@ -111,8 +112,7 @@ def predicted_dots(dots: Sequence[PredictedDot]) -> go.Figure:
         figure.add_scatter(
             name=precision, mode="markers", x=[dot.predicted for dot in chosen], y=[dot.measured for dot in chosen],
             marker={"color": color_of(precision), "size": 9, "opacity": 0.8},
-            customdata=[[dot.cell_id, _describe(dot)] for dot in chosen],
-            hovertemplate="%{customdata[1]}<extra></extra>",
+            **hover_cells((dot.cell_id, _describe(dot)) for dot in chosen),
         )  # fmt: skip
     figure.update_layout(**layout(height=400, state="predicted"))
     figure.update_xaxes(**_byte_axis(sizes, most=4), title="Predicted peak", automargin=True, tickangle=0)

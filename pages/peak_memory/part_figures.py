@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from pages.figures.colors import QUIET, color_of
 from pages.figures.frame import layout
-from pages.figures.marks import color_failures, write_ends
+from pages.figures.marks import color_failures, hover_cells, write_ends
 from pages.figures.rows import BAR, chart_pixels, under_headings
 from runner.formats import format_bytes, unit_for
 
@@ -66,8 +66,7 @@ def part_bars(bars: Sequence[PeakBar], *, state: str) -> go.Figure:
             width=BAR,
             marker={"color": QUIET if category in ALLOCATOR else color_of(category), "line": {"width": 0},
                     "pattern": {"shape": ALLOCATOR.get(category, ""), "size": 6, "solidity": 0.25}},
-            customdata=[[bar.cell_id, _describe(bar, category)] for _, bar in chosen],
-            hovertemplate="%{customdata[1]}<extra></extra>",
+            **hover_cells((bar.cell_id, _describe(bar, category)) for _, bar in chosen),
         )  # fmt: skip
     write_ends(
         figure,

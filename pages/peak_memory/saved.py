@@ -44,7 +44,6 @@ def draw_saved(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
          "Share": item.kept_bytes / total}
         for item in kept
     ]  # fmt: skip
-    asked = [cell.cell]
     card = Card(
         key="kept",
         title="The five largest contributors",
@@ -57,7 +56,7 @@ def draw_saved(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
         ),
         alt=words,
         rows=rows,
-        cells=asked,
+        cells=[cell.cell],
     )
     draw(
         frame,
@@ -97,14 +96,13 @@ def draw_checkpointing(frame: Frame, cells: Sequence[Peak], names: Names) -> Non
                place=_format_blocks(cell.cell.checkpoint_blocks))
         for family in found for cell in family
     ]  # fmt: skip
-    asked = [cell.cell for cell in drawn]
     card = Card(
         key="checkpointing",
         title="The peak with and without checkpointing",
         note="Checkpointed blocks keep only their input and compute the rest again during backward.",
         alt=words,
         rows=table_of(drawn, names),
-        cells=asked,
+        cells=[cell.cell for cell in drawn],
     )
     draw(frame, card, lambda: part_bars(bars, state="checkpointing"))
 

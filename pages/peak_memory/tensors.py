@@ -4,7 +4,6 @@ draw_part_pairs(frame, cells, names); draw_block_tensors(frame, cell, names)
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from pages.figures.colors import QUIET, color_of
 from pages.figures.tensors import NEAR, SizePair, format_ratio, size_pairs
@@ -13,7 +12,7 @@ from pages.peak_memory.part_figures import ALLOCATOR, CATEGORY_WORDS
 from pages.ui.card import Card, draw
 from pages.ui.chosen import select_one
 from pages.ui.evidence import of_cells, of_details
-from pages.ui.frame import Frame
+from pages.ui.frame import Frame, device_of
 from pages.ui.markdown import literal
 from pages.ui.tensors import describe_tensors, draw_tensors, tensor_rows
 from runner.analysis.costs.activations import block_tensors
@@ -39,8 +38,7 @@ def choose_cell(cells: Sequence[Peak], names: Names, *, key: str) -> Peak:
 
 def predicted_of(cell: Peak) -> PeakBytes:
     """Returns the parts by the closed formulas, for the device of the cell."""
-    device: Any = cell.device or "cuda"
-    return predict_peak(cell.cell, device=device, gpu=cell.device_name or "")
+    return predict_peak(cell.cell, device=device_of(cell.device), gpu=cell.device_name or "")
 
 
 def part_pairs(cell: Peak, predicted: PeakBytes) -> list[SizePair]:
@@ -71,7 +69,6 @@ def draw_part_pairs(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
          "Measured (bytes)": pair.measured, "Measured / predicted": pair.ratio}
         for one in done for pair in part_pairs(one, predicted_of(one))
     ]  # fmt: skip
-    asked = [one.cell for one in done]
     card = Card(
         key="part-pairs",
         title=f"Part by part: {place_of(cell.cell, names)}",
@@ -80,7 +77,7 @@ def draw_part_pairs(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
         note="The table has the parts of every cell here.",
         alt=f"Predicted and measured bytes of each part of the peak. {words}",
         rows=rows,
-        cells=asked,
+        cells=[one.cell for one in done],
     )
     draw(frame, card, lambda: size_pairs(pairs, state="part-pairs"))
 
@@ -102,8 +99,7 @@ def draw_block_tensors(frame: Frame, cell: Peak, names: Names) -> None:
     measured = frame.ask(load_saved_tensors, cell.cell_id)
     if not measured:
         return
-    device: Any = cell.device or "cuda"
-    found = beside(block_tensors(cell.cell, device=device), measured)
+    found = beside(block_tensors(cell.cell, device=device_of(cell.device)), measured)
     letters = "N tokens, d model width, f feed-forward width, B batch, T context, H heads."
     again = " The block is checkpointed: it keeps them only while backward runs it again."
     draw_tensors(

@@ -15,6 +15,7 @@ import plotly.graph_objects as go
 
 from pages.figures.colors import FAINT, QUIET, color_of
 from pages.figures.frame import layout
+from pages.figures.marks import hover_cells
 from pages.figures.rows import beside, chart_pixels, row_pixels, wrap_label
 from pages.figures.speedups import SpeedupDot, speedup_dots
 from runner.formats import format_number, format_quantity
@@ -117,8 +118,7 @@ def _draw_points(figure: go.Figure, chosen: Sequence[RoofPoint]) -> None:
         y=[point.flops_per_s for point in chosen],
         marker={"symbol": _SYMBOLS[kind], "color": color, "size": 10 if kind == "step" else 7,
                 "opacity": 0.95 if kind == "step" else 0.85},
-        customdata=[[point.cell_id, point.words] for point in chosen],
-        hovertemplate="%{customdata[1]}<extra></extra>",
+        **hover_cells((point.cell_id, point.words) for point in chosen),
     )  # fmt: skip
 
 

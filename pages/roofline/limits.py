@@ -6,13 +6,13 @@ limits = limits_of(frame); limits.roof("bf16"); draw_ceilings(limits)
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 import streamlit as st
 
 from pages.ui.chosen import rows_of
 from pages.ui.evidence import of_ceilings, say
-from pages.ui.frame import Frame
+from pages.ui.frame import Frame, device_of
 from pages.ui.markdown import literal, restrict
 from pages.ui.states import suggest
 from runner.analysis.costs import hardware
@@ -49,9 +49,8 @@ def limits_of(frame: Frame) -> DeviceLimits:
     found = frame.ask(machine, rows_of(frame))
     rows = frame.ask(ceilings, Selection(machine=frame.selection.machine))
     own = [row for row in rows if row.run_id == frame.selection.run]
-    device: Device = next((name for name in get_args(Device) if name == found.device), "cuda")
     latest = [row for row in rows if row.run_id == rows[0].run_id]
-    return DeviceLimits(device=device, device_name=found.device_name or "", rows=own or latest)
+    return DeviceLimits(device=device_of(found.device), device_name=found.device_name or "", rows=own or latest)
 
 
 def draw_moved(frame: Frame, limits: DeviceLimits) -> None:

@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 from pages.figures.colors import BLUE, FAINT, FAINTER, GREEN, ORANGE, QUIET, color_of
 from pages.figures.frame import layout
 from pages.figures.ink import ink_on
+from pages.figures.marks import hover_cells
 from pages.figures.rows import BAR, STACKED, beside, chart_pixels, under_headings, wrap_label
 
 #: Words and color of each share, in the order of drawing.
@@ -45,6 +46,7 @@ def bound_bars(bars: Sequence[BoundBar]) -> go.Figure:
         if not chosen:
             continue
         values = [bar.shares[bound] for _, bar in chosen]
+        texts = [f"<b>{bar.place}</b><br>{words}: {bar.shares[bound]:.1%}" for _, bar in chosen]
         is_known = bound != "unknown"
         figure.add_bar(
             name=words, orientation="h", x=values, y=[at for at, _ in chosen], width=BAR,
@@ -53,8 +55,7 @@ def bound_bars(bars: Sequence[BoundBar]) -> go.Figure:
             text=[f"{value:.0%}" if value >= _ROOM and is_known else "" for value in values],
             textfont={"color": ink_on(color)} if is_known else None,
             textposition="inside", insidetextanchor="middle", textangle=0,
-            customdata=[[bar.cell_id, f"<b>{bar.place}</b><br>{words}: {bar.shares[bound]:.1%}"] for _, bar in chosen],
-            hovertemplate="%{customdata[1]}<extra></extra>",
+            **hover_cells((bar.cell_id, text) for (_, bar), text in zip(chosen, texts, strict=True)),
         )  # fmt: skip
     height = chart_pixels(rows.count, row=29, entries=len(figure.data), squeezed=28)
     figure.update_layout(**layout(height=height, state="bounds"), **STACKED, margin_r=18)
@@ -96,12 +97,12 @@ def utilization_dots(rows: Sequence[UsedShare]) -> go.Figure:
         if not chosen:
             continue
         words = "of the measured peak" if name == "measured" else "of the datasheet's"
+        values, colors = [getattr(row, name) for _, row in chosen], [color_of(row.entity) for _, row in chosen]
+        texts = [f"<b>{row.place}</b><br>{getattr(row, name):.1%} {words}" for _, row in chosen]
         figure.add_scatter(
-            name=words, mode="markers", x=[getattr(row, name) for _, row in chosen], y=[at for at, _ in chosen],
-            marker={"symbol": symbol, "size": 10, "color": [color_of(row.entity) for _, row in chosen],
-                    "line": {"width": 2, "color": [color_of(row.entity) for _, row in chosen]}},
-            customdata=[[row.cell_id, f"<b>{row.place}</b><br>{getattr(row, name):.1%} {words}"] for _, row in chosen],
-            hovertemplate="%{customdata[1]}<extra></extra>", cliponaxis=False,
+            name=words, mode="markers", x=values, y=[at for at, _ in chosen], cliponaxis=False,
+            marker={"symbol": symbol, "size": 10, "color": colors, "line": {"width": 2, "color": colors}},
+            **hover_cells((row.cell_id, text) for (_, row), text in zip(chosen, texts, strict=True)),
         )  # fmt: skip
     height = chart_pixels(placed.count, row=28, entries=2, squeezed=28)
     figure.update_layout(**layout(height=max(200, height), state="utilization"))

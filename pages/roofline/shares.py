@@ -1,24 +1,26 @@
-"""What binds each step: shares of its time bound by multiplying, by memory, by the host, and unknown.
+"""What binds each step, as shares of its time, and what share of the peak each step reaches.
 
 draw_shares(frame, profiles, limits)
+draw_used(frame, cells, limits)
 """
 
 from collections.abc import Mapping, Sequence
-from typing import get_args
+from typing import Any, get_args
 
 import streamlit as st
 
 from pages.roofline.answers import place_of
 from pages.roofline.limits import DeviceLimits
-from pages.roofline.share_figures import BOUNDS, BoundBar, bound_bars
+from pages.roofline.share_figures import BOUNDS, BoundBar, UsedShare, bound_bars, utilization_dots
 from pages.ui.card import Card, draw
 from pages.ui.chosen import rows_of
-from pages.ui.evidence import of_details, of_rows, say
+from pages.ui.evidence import of_cells, of_details, of_rows, say
 from pages.ui.frame import Frame, step_of
 from pages.ui.marks import key_columns
+from pages.ui.pin import pin
 from pages.ui.states import suggest
-from runner.analysis.roofline import shares
-from runner.results import Profiled
+from runner.analysis.roofline import Utilization, shares, utilization
+from runner.results import Measured, Profiled
 from runner.schema import Precision
 from runner.store.queries.roofline import load_profiles
 
@@ -27,6 +29,8 @@ COMMAND = "python -m runner sweep --experiment kernels"
 MAX_SHOWN = 24
 #: The sentence leaves out steps with a larger unknown share.
 MAX_UNKNOWN = 0.1
+#: More rows of utilization than these are not one picture any more.
+MAX_STEPS = 24
 
 
 def profiles_of(frame: Frame) -> list[Profiled]:
@@ -107,3 +111,75 @@ def _describe_host(profiles: Sequence[Profiled]) -> str:
 
 def _label_shares(split: Mapping[str, float]) -> dict[str, float]:
     return {words: split.get(bound, 0.0) for bound, (words, _) in BOUNDS.items()}
+
+
+def draw_used(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> None:
+    """Draws MFU of every step against the measured peak and the datasheet's; the table has all conventions."""
+    known = [cell for cell in cells if limits.roof(cell.cell.precision)]
+    if not known:
+        return
+    drawn = sorted(known, key=lambda cell: -cell.times["step"].median_ms)[:MAX_STEPS]
+    shares = [
+        UsedShare(
+            place=place_of(frame, cell.cell),
+            entity=cell.cell.precision,
+            cell_id=str(cell.cell_id),
+            **{name: used.mfu if used else None for name, used in _compute_utilization(cell, limits).items()},
+        )
+        for cell in drawn
+    ]
+    words = describe_utilization(shares)
+    st.header("How much of the peak is made use of?", anchor="utilization")
+    cut = (
+        f" The {MAX_STEPS} longest of {len(known)} steps are drawn; all are in the table."
+        if len(known) > MAX_STEPS
+        else ""
+    )
+    card = Card(
+        key="utilization",
+        title="Model FLOPs utilization",
+        answer=words,
+        evidence=[of_cells(frame, [drawn[at] for at, share in enumerate(shares) if _best(share) is not None])],
+        note="MFU counts the model's matrix products, the square of attention whole and nothing computed twice, as "
+        "`mfu` of the file does. The table adds causal MFU, which counts the half of that square that a causal "
+        f"mask leaves, and HFU, which counts what checkpointing computes again.{cut}",
+        alt=f"Share of the peak that every step makes use of. {words}",
+        rows=[_used_row(frame, cell, limits) for cell in known],
+        cells=[cell.cell for cell in known],
+    )
+    draw(frame, card, lambda: utilization_dots(shares), on_click=pin)
+
+
+def describe_utilization(shares: Sequence[UsedShare]) -> str:
+    """Says which step reaches most of its peak, and which least; of equals the one with the shortest name."""
+    known = [share for share in shares if _best(share) is not None]
+    known.sort(key=lambda share: (_best(share) or 0.0, -len(share.place), share.place))
+    if not known:
+        return ""
+    parts = [f"**{share.place.replace('<br>', ' · ')}** makes use of **{_best(share):.0%}**" for share in known]
+    least = f", {parts[0]}" if len(known) > 1 else ""
+    return f"Of the peak of its precision {parts[-1]}{least}."
+
+
+def _best(share: UsedShare) -> float | None:
+    """Returns the share of the measured peak, or of the datasheet's where none was measured."""
+    return share.measured if share.measured is not None else share.promised
+
+
+def _compute_utilization(cell: Measured, limits: DeviceLimits) -> dict[str, Utilization | None]:
+    """Returns the utilization by source; None where the peak is not known."""
+    precision, step_ms = cell.cell.precision, cell.times["step"].median_ms
+    roofs = {"measured": limits.measured(precision), "promised": limits.promised(precision)}
+    return {
+        source: utilization(cell.cell, step_ms=step_ms, peak_flops_per_s=roof.flops_per_s) if roof else None
+        for source, roof in roofs.items()
+    }
+
+
+def _used_row(frame: Frame, cell: Measured, limits: DeviceLimits) -> dict[str, Any]:
+    row = key_columns(frame, cell.cell)
+    for source, used in _compute_utilization(cell, limits).items():
+        of = "of measured" if source == "measured" else "of datasheet"
+        row |= {f"{name} {of}": getattr(used, key) if used else None
+                for name, key in (("MFU", "mfu"), ("Causal MFU", "causal_mfu"), ("HFU", "hfu"))}  # fmt: skip
+    return row

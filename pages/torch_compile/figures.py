@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 
 from pages.figures.colors import FAINT, FAINTER, FAMILIES, QUIET, RED, color_of
 from pages.figures.frame import interval, layout, log_ticks
-from pages.figures.marks import cross_failures, error_bars
+from pages.figures.marks import cross_failures, error_bars, hover_cells
 from pages.figures.ratios import left_end, ratio_axis
 from pages.figures.rows import chart_pixels, label_rows, row_pixels, wrap_label
 from runner.formats import format_number
@@ -91,8 +91,7 @@ def way_dots(rows: Sequence[WayDot]) -> go.Figure:
             y=[at[row.place, backend] for row in chosen],
             marker={"color": color_of(backend), "size": 10},
             error_x=error_bars((row.ratio, row.low, row.high) for row in chosen),
-            customdata=[[row.cell_id, _describe_way(row)] for row in chosen],
-            hovertemplate="%{customdata[1]}<extra></extra>",
+            **hover_cells((row.cell_id, _describe_way(row)) for row in chosen),
             cliponaxis=False,
         )
         cross_failures(

@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import streamlit as st
 
 from runner.analysis.compare.pairs import unusual
+from runner.analysis.costs.activations import Device
 from runner.results import Measured
 from runner.schema import MemoryCell, ProfileCell, StepCell, table_of
 from runner.schema.sizes import shape_name
@@ -115,6 +116,11 @@ def label_size(names: Mapping[Shape, str], cell: StepCell | MemoryCell) -> str:
         if (value := getattr(cell, column.name)) != type(cell).__dataclass_fields__[column.name].default
     ]
     return " · ".join(part for part in (names[Shape.of(cell)], *rest, unusual(cell)) if part)
+
+
+def device_of(kind: str | None) -> Device:
+    """Returns the device by its kind; cuda where it is not known."""
+    return next((device for device in get_args(Device) if device == kind), "cuda")
 
 
 def step_of(cell: ProfileCell) -> StepCell:

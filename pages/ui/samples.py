@@ -10,7 +10,7 @@ from typing import Any, Literal
 import streamlit as st
 
 from pages.figures.frame import interval, label_of, label_values
-from pages.figures.samples import SampleDot, sample_steps
+from pages.figures.samples import sample_steps
 from pages.ui.card import Card, draw
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
@@ -64,7 +64,6 @@ def _has_result(frame: Frame, cell: Measured | Attended) -> bool:
 
 def _draw_card(frame: Frame, cell: Measured | Attended, *, table: Literal["steps", "attention"]) -> None:
     rows = frame.ask(raw.samples, table, cell.cell_id)
-    dots = [SampleDot(**{name: getattr(row, name) for name in SampleDot.__dataclass_fields__}) for row in rows]
     words = title(cell.cell)
     card = Card(
         key="samples",
@@ -74,7 +73,7 @@ def _draw_card(frame: Frame, cell: Measured | Attended, *, table: Literal["steps
         rows=_table(rows),
         cells=[cell.cell],
     )
-    draw(frame, card, lambda: sample_steps(dots, state=str(cell.cell_id)))
+    draw(frame, card, lambda: sample_steps(rows, state=str(cell.cell_id)))
 
 
 def _draw_median(label: str, time: PhaseTime) -> None:

@@ -9,8 +9,8 @@ from pages.compare import figures
 from pages.explore import figures as explore
 from pages.figures import coverage, frame, phases, scaling
 from pages.figures.rows import MAX_LETTERS, chart_pixels, row_pixels, under_headings, wrap_label
-from pages.kernels import busy_figures
 from pages.kernels import figures as kernels
+from pages.kernels import part_figures as kernel_parts
 from pages.peak_memory import part_figures
 from pages.roofline import figures as roofline
 from pages.roofline import share_figures
@@ -67,9 +67,9 @@ def test_peaks_of_few_cells_are_as_tall_as_their_legend_needs() -> None:
 def test_bars_of_single_rows_are_as_thick_as_others() -> None:
     """Rows at 1 and 3 have no neighbors, of whose distance Plotly would make the thickness."""
     bars = [
-        busy_figures.BusyBar(group=group, place="train", cell_id=group, busy=0.5, label="+4%") for group in ("a", "b")
+        kernel_parts.BusyBar(group=group, place="train", cell_id=group, busy=0.5, label="+4%") for group in ("a", "b")
     ]
-    figure = busy_figures.busy_bars(bars, names=("busy", "waiting"))
+    figure = kernel_parts.busy_bars(bars, names=("busy", "waiting"))
     assert [(list(trace.y), trace.width) for trace in figure.data if trace.type == "bar"] == [([1, 3], 0.72)] * 2
     assert [note.text for note in figure.layout.annotations] == ["<b>a</b>", "<b>b</b>"]
     assert list(figure.layout.yaxis.range) == [3.5, -0.5]
