@@ -28,7 +28,6 @@ HEADLINES = {address: page.headline for address, page in PAGES.items() if page.h
 
 
 def main() -> None:
-    """Draws one page."""
     st.set_page_config(page_title="Stepscope", page_icon=ICON, layout="wide")
     st.html(f"<style>{STYLE.read_text(encoding='utf-8')}{ink_rules()}</style>")
     st.logo(LOGO, icon_image=ICON, size="large")

@@ -95,12 +95,12 @@ def _default_cells(cells: Sequence[Attended]) -> list[Attended]:
     """Returns the cells of the precision and mask that most cells have, of the first batch and cache, and of the head
     width with most cells. The page opens with them, and Overview answers for them."""
     usual = most_common((cell.cell.precision, cell.cell.causal) for cell in cells)
-    found = [cell for cell in cells if (cell.cell.precision, cell.cell.causal) == usual]
+    usual_cells = [cell for cell in cells if (cell.cell.precision, cell.cell.causal) == usual]
     for name in _RARE:
-        first = _rare_values(found, name)[0]
-        found = [cell for cell in found if str(getattr(cell.cell, name)) == first]
-    width = _fullest_width(found)
-    return [cell for cell in found if cell.cell.d_head == width]
+        first = _rare_values(usual_cells, name)[0]
+        usual_cells = [cell for cell in usual_cells if str(getattr(cell.cell, name)) == first]
+    width = _fullest_width(usual_cells)
+    return [cell for cell in usual_cells if cell.cell.d_head == width]
 
 
 def _rare_values(cells: Sequence[Attended], name: str) -> list[str]:

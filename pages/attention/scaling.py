@@ -36,7 +36,6 @@ _MEMORY = (
 
 
 def draw_time(frame: Frame, cells: Sequence[Attended]) -> None:
-    """Draws the time of a phase against the length."""
     st.header("How does the time grow?", anchor="time")
     phase = _PHASES[chosen("phase", "Phase", list(_PHASES))]
     words = growth_sentence(cells, what=f"Time of {WORDS[phase]}", value=milliseconds(phase))
@@ -61,7 +60,7 @@ def draw_time(frame: Frame, cells: Sequence[Attended]) -> None:
 
 
 def draw_memory(frame: Frame, cells: Sequence[Attended]) -> None:
-    """Draws memory against the length, with the device's limit."""
+    """Draws memory against the length, and the device's limit."""
     st.header("How does the memory grow?", anchor="memory")
     what = chosen("bytes", "Bytes", list(_BYTES))
     name = _BYTES[what]

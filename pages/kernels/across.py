@@ -46,7 +46,6 @@ def _name_without_mode(trace: KernelTrace) -> str:
 
 
 def draw_shares(frame: Frame, traces: Mapping[str, KernelTrace], parts: Mapping[UUID, Sequence[KernelPart]]) -> None:
-    """Draws the share of each class in every trace."""
     st.header("How does the share of matrix products change?", anchor="matmul-share")
     shares = {name: share for name, trace in traces.items()
               if (share := matmul_share(parts.get(trace.cell_id, ()))) is not None}  # fmt: skip
@@ -98,8 +97,9 @@ def describe_shares(shares: Mapping[str, float], traces: Mapping[str, KernelTrac
     is largest and smallest."""
     inferred = {_key_of(trace): name for name, trace in traces.items()
                 if trace.cell and trace.cell.mode == "inference" and name in shares}  # fmt: skip
-    trained = {name: trace for name, trace in traces.items()
-               if trace.cell and trace.cell.mode == "train" and name in shares}  # fmt: skip
+    trained = {
+        name: trace for name, trace in traces.items() if trace.cell and trace.cell.mode == "train" and name in shares
+    }
     pairs = [(inferred[key], name) for name, trace in trained.items() if (key := _key_of(trace)) in inferred]
     words = ""
     if pairs:

@@ -53,7 +53,7 @@ def role_of(scope: str) -> str | None:
 
 def attention_ranges(parts: Sequence[KernelPart], trace: KernelTrace, *, phases: Sequence[str]) -> list[AttentionRange]:
     """Returns every range inside attention that ran in these phases, in the order of computation."""
-    found = []
+    inside_attention = []
     for role in ("scores", "mask", "softmax", "product with values"):
         inside = [part for part in parts if part.phase in phases and role_of(part.scope) == role]
         if not inside:
@@ -62,17 +62,17 @@ def attention_ranges(parts: Sequence[KernelPart], trace: KernelTrace, *, phases:
         flops = sum(counted) if counted else None
         if role == "softmax" and trace.cell:
             flops = sum(softmax_flops(trace.cell, phase=phase) for phase in phases)
-        found.append(
+        inside_attention.append(
             AttentionRange(role=role, device_ms=sum(part.device_ms for part in inside), flops=flops,
                   calls=sum(part.calls for part in inside))
         )  # fmt: skip
-    return found
+    return inside_attention
 
 
-def describe_ranges(found: Sequence[AttentionRange], name: str, trace: KernelTrace) -> str:
+def describe_ranges(inside_attention: Sequence[AttentionRange], name: str, trace: KernelTrace) -> str:
     """Compares softmax with the two matrix products, in time and in FLOPs."""
-    softmax = next((item for item in found if item.role == "softmax"), None)
-    products = [item for item in found if item.role in MATMULS]
+    softmax = next((item for item in inside_attention if item.role == "softmax"), None)
+    products = [item for item in inside_attention if item.role in MATMULS]
     if softmax is None or not products:
         return f"In {name_trace(name, trace)} no ranges name both softmax and the matrix products of attention."
     matmul_ms = sum(item.device_ms for item in products)
@@ -95,7 +95,6 @@ def describe_ranges(found: Sequence[AttentionRange], name: str, trace: KernelTra
 
 
 def draw_attention(frame: Frame, name: str, trace: KernelTrace) -> None:
-    """Draws softmax against matrix products inside attention."""
     st.header("Inside attention: softmax or matrix products?", anchor="attention-ranges")
     parts = frame.ask(ranges, trace.cell_id)
     phases = list(dict.fromkeys(part.phase for part in parts if role_of(part.scope)))
@@ -106,11 +105,11 @@ def draw_attention(frame: Frame, name: str, trace: KernelTrace) -> None:
     if len(phases) > 1:
         options[WHOLE] = phases
     picked = chosen("attention-phase", "Phase of attention", list(options)) if len(options) > 1 else next(iter(options))
-    found = attention_ranges(parts, trace, phases=options[picked])
-    words = describe_ranges(found, name, trace)
+    inside_attention = attention_ranges(parts, trace, phases=options[picked])
+    words = describe_ranges(inside_attention, name, trace)
     say(frame, words, of_details(frame, "ranges", [trace.cell_id]), key="attention-ranges")
     bars = [RangeBar(name=item.role, entity=_COLORS.get(item.role, "matmul"), device_ms=item.device_ms,
-                     flops=item.flops) for item in found]  # fmt: skip
+                     flops=item.flops) for item in inside_attention]  # fmt: skip
     card = Card(
         key="attention-ranges",
         title=f"Ranges inside attention: {literal(picked)}",
@@ -124,7 +123,7 @@ def draw_attention(frame: Frame, name: str, trace: KernelTrace) -> None:
                 title_of("kernels", "calls"): item.calls,
                 title_of("kernels", "flops"): item.flops,
             }
-            for item in found
+            for item in inside_attention
         ],
         cells=[trace.cell] if trace.cell else [],
     )

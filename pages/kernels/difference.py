@@ -37,7 +37,6 @@ Parts = Mapping[UUID, Sequence[KernelPart]]
 
 
 def draw_difference(frame: Frame, one: Named, others: Mapping[str, KernelTrace], parts: Parts) -> None:
-    """Draws the waterfall from another trace to the chosen one."""
     st.header("Why does one take longer than another?", anchor="difference")
     if not others:
         st.caption("Only one trace here has a result. Measure another: "
@@ -48,13 +47,13 @@ def draw_difference(frame: Frame, one: Named, others: Mapping[str, KernelTrace],
     kinds = by == "kind of work"
     sides = (_times(frame, other[1], parts, kinds=kinds), _times(frame, one[1], parts, kinds=kinds))
     whole = all(_has_step(trace) for _, trace in (other, one))
-    found = compute_changes(other[1], one[1], sides, whole=whole)
-    words = describe_difference(other, one, found)
+    differences = compute_changes(other[1], one[1], sides, whole=whole)
+    words = describe_difference(other, one, differences)
     pair = (other[1], one[1])
     listed = of_details(frame, "kinds of work" if kinds else "kernels", [trace.cell_id for trace in pair])
     say(frame, words, listed, of_cells(frame, pair), key="difference")
     entities = _classes(frame, (other[1], one[1]), kinds=kinds)
-    named = _names(found, kinds=kinds)
+    named = _names(differences, kinds=kinds)
     card = Card(
         key="difference",
         title="From one to the other",
@@ -67,7 +66,7 @@ def draw_difference(frame: Frame, one: Named, others: Mapping[str, KernelTrace],
                 "To (ms)": change.after_ms,
                 "Difference (ms)": change.difference_ms,
             }
-            for change in found
+            for change in differences
         ],
         cells=[trace.cell for _, trace in (other, one) if trace.cell],
     )
@@ -77,12 +76,12 @@ def draw_difference(frame: Frame, one: Named, others: Mapping[str, KernelTrace],
         lambda: waterfall(
             [
                 (name, entities.get(change.name, ""), change.difference_ms)
-                for name, change in zip(named, found, strict=True)
+                for name, change in zip(named, differences, strict=True)
                 if change.difference_ms
             ],
             ends=(
-                (f"from: {_distinguish(other, one)}", sum(change.before_ms for change in found)),
-                (f"to: {_distinguish(one, other)}", sum(change.after_ms for change in found)),
+                (f"from: {_distinguish(other, one)}", sum(change.before_ms for change in differences)),
+                (f"to: {_distinguish(one, other)}", sum(change.after_ms for change in differences)),
             ),
             state=f"difference-{by}",
         ),
@@ -128,24 +127,24 @@ def compute_changes(
 ) -> list[PartChange]:
     """Returns the change of every part. With `whole` they add up to the difference of the unprofiled steps, otherwise
     to that of the times in kernels."""
-    found = changes(*sides, most=MAX_SHOWN)
+    differences = changes(*sides, most=MAX_SHOWN)
     if whole:
         idle = [(trace.unprofiled_step_ms or 0.0) - sum(side.values())
                 for trace, side in zip((other, one), sides, strict=True)]  # fmt: skip
-        found.append(PartChange(name=OUTSIDE, before_ms=idle[0], after_ms=idle[1]))
-    return found
+        differences.append(PartChange(name=OUTSIDE, before_ms=idle[0], after_ms=idle[1]))
+    return differences
 
 
-def _names(found: Sequence[PartChange], *, kinds: bool) -> list[str]:
+def _names(differences: Sequence[PartChange], *, kinds: bool) -> list[str]:
     if kinds:
         words: Mapping[str, str] = {str(name): text for name, text in CLASS_WORDS.items()}
-        return [words.get(change.name, change.name) for change in found]
-    return short_names([change.name for change in found])
+        return [words.get(change.name, change.name) for change in differences]
+    return short_names([change.name for change in differences])
 
 
-def describe_difference(other: Named, one: Named, found: Sequence[PartChange]) -> str:
+def describe_difference(other: Named, one: Named, differences: Sequence[PartChange]) -> str:
     """Says how much longer one takes, and which part makes most of it."""
-    before, after = sum(change.before_ms for change in found), sum(change.after_ms for change in found)
+    before, after = sum(change.before_ms for change in differences), sum(change.after_ms for change in differences)
     gap = after - before
     if _has_step(other[1]) and _has_step(one[1]):
         subject, verb, second = "A step of", "takes", "one of"
@@ -155,7 +154,7 @@ def describe_difference(other: Named, one: Named, found: Sequence[PartChange]) -
     start = f"{subject} {name_trace(*one)} {verb} {times}"
     if not gap:
         return f"{start}. They are the same."
-    most = max((change for change in found if change.name != REST), key=lambda change: change.difference_ms / gap)
+    most = max((change for change in differences if change.name != REST), key=lambda change: change.difference_ms / gap)
     kinds = most.name in CLASS_WORDS or most.name == OUTSIDE
     name = _names([most], kinds=kinds)[0]
     part = f"{format_number(abs(most.difference_ms))} ms {'more' if most.difference_ms > 0 else 'less'}"

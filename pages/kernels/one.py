@@ -25,7 +25,6 @@ _PART = ("phase", "kernel_class", "calls", "device_ms", "flops")
 
 
 def draw_phases(frame: Frame, name: str, trace: KernelTrace, parts: Sequence[KernelPart]) -> None:
-    """Draws the time of each phase by class."""
     view = cast(View, chosen("phases-in", "Show as", list(get_args(View)), default="time"))
     bars = [
         ClassBar(place=phase_words(phase), cell_id=str(trace.cell_id), parts=sum_by_class(parts, phase=phase))
@@ -56,17 +55,17 @@ def _total(trace: KernelTrace) -> str:
 
 def draw_top(frame: Frame, trace: KernelTrace) -> None:
     """Draws the kernels with the most time in a phase of the reader's choice."""
-    found = frame.ask(kernels, trace.cell_id)
+    all_kernels = frame.ask(kernels, trace.cell_id)
     one = noun(trace)
     st.header(restrict(f"Which {one} take the most time?"), anchor="top-kernels")
-    if not found:
+    if not all_kernels:
         st.caption("This trace lists none.")
         return
-    words = describe_top(found, trace)
+    words = describe_top(all_kernels, trace)
     say(frame, words, of_details(frame, "kernels", [trace.cell_id]), key="kernels")
-    options = {phase_words(phase): phase for phase in phases_of(kernel.phase for kernel in found)}
+    options = {phase_words(phase): phase for phase in phases_of(kernel.phase for kernel in all_kernels)}
     phase = chosen("kernel-phase", "Phase", [*([_total(trace)] if len(options) > 1 else []), *options])
-    inside = [kernel for kernel in found if options.get(phase, kernel.phase) == kernel.phase]
+    inside = [kernel for kernel in all_kernels if options.get(phase, kernel.phase) == kernel.phase]
     ranked = list(sum_by_kernel(inside).items())
     whole = sum(took for _, (took, _) in ranked) or 1.0
     kinds = {kernel.kernel: kernel.kernel_class for kernel in reversed(inside)}
@@ -91,22 +90,22 @@ def _table_row(kernel: Kernel, whole: float) -> dict[str, Any]:
     return {**label_values("kernels", kernel, names), "Share": kernel.device_ms / whole}
 
 
-def describe_top(found: Sequence[Kernel], trace: KernelTrace) -> str:
+def describe_top(all_kernels: Sequence[Kernel], trace: KernelTrace) -> str:
     """Says which kernel takes the most time forward, how often it is called, and whether it leads with backward,
     too."""
     one = noun(trace).removesuffix("s")
-    forward = sum_by_kernel(found, ("forward",))
+    forward = sum_by_kernel(all_kernels, ("forward",))
     if not forward:
-        name, calls, share = _find_longest(sum_by_kernel(found))
+        name, calls, share = _find_longest(sum_by_kernel(all_kernels))
         return f"The {one} with the most time is {_quote_name(name)}: {share} of the time in {calls} calls."
     name, calls, share = _find_longest(forward)
     words = (
         f"Forward, the {one} with the most time is {_quote_name(name)}, called **{calls} times** and taking "
         f"**{share}** of the phase."
     )
-    if not any(kernel.phase == "backward" for kernel in found):
+    if not any(kernel.phase == "backward" for kernel in all_kernels):
         return words
-    leader, calls, share = _find_longest(sum_by_kernel(found, ("forward", "loss", "backward")))
+    leader, calls, share = _find_longest(sum_by_kernel(all_kernels, ("forward", "loss", "backward")))
     rest = f"called {calls} times and taking {share} of both"
     if leader == name:
         return f"{words} With the backward it is the **same** one, {rest}."
@@ -123,10 +122,10 @@ def _quote_name(kernel: str) -> str:
     return quoted(short_name(kernel))
 
 
-def sum_by_kernel(found: Iterable[Kernel], phases: Sequence[str] | None = None) -> dict[str, tuple[float, float]]:
+def sum_by_kernel(all_kernels: Iterable[Kernel], phases: Sequence[str] | None = None) -> dict[str, tuple[float, float]]:
     """Returns (ms, calls) of each kernel over these phases (None: all), the one with the most time first."""
     sums: dict[str, tuple[float, float]] = {}
-    for kernel in found:
+    for kernel in all_kernels:
         if phases is None or kernel.phase in phases:
             took, count = sums.get(kernel.kernel, (0.0, 0.0))
             sums[kernel.kernel] = took + kernel.device_ms, count + kernel.calls

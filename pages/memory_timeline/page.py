@@ -22,8 +22,8 @@ FOLDED = "folded"
 
 def page(frame: Frame) -> None:
     st.title("What fills memory during a step?", anchor=False)
-    found = {item.label: item for item in frame.ask(timelines, frame.selection.run, frame.selection.machine)}
-    if not found:
+    by_label = {item.label: item for item in frame.ask(timelines, frame.selection.run, frame.selection.machine)}
+    if not by_label:
         draw_unmeasured(
             (f"**No timeline is recorded {frame.where}.** This records steps, every allocation with its stack:",
              "python -m runner sweep --experiment memory --modes train,inference --timeline"),
@@ -33,7 +33,7 @@ def page(frame: Frame) -> None:
         )  # fmt: skip
         return
     lead = st.empty()
-    shown, look = _choose(found)
+    shown, look = _choose(by_label)
     for side, place, item in zip(("left", "right"), st.columns(len(shown)), shown, strict=False):
         with place:
             pane(frame, item, side=side, look=look)
@@ -60,10 +60,10 @@ def page(frame: Frame) -> None:
     )
 
 
-def _choose(found: dict[str, Timeline]) -> tuple[list[Timeline], Look]:
+def _choose(by_label: dict[str, Timeline]) -> tuple[list[Timeline], Look]:
     """Returns the timelines to draw, one or two, and what is folded in them."""
-    labels = list(found)
-    trained = next((label for label in labels if (cell := found[label].cell) and cell.mode == "train"), labels[0])
+    labels = list(by_label)
+    trained = next((label for label in labels if (cell := by_label[label].cell) and cell.mode == "train"), labels[0])
     left, middle, right = st.columns(3)
     with left:
         first = select_one("timeline", "Timeline", labels, default=trained)
@@ -73,9 +73,9 @@ def _choose(found: dict[str, Timeline]) -> tuple[list[Timeline], Look]:
         report_missing("fold", "Fold", FOLDS)
         fold = st.select_slider("Fold blocks smaller than", list(FOLDS), value="4 KiB", key="fold",
                                 bind="query-params", on_change=mark_chosen, args=("fold",))  # fmt: skip
-    shown = [found[first]]
+    shown = [by_label[first]]
     if second != ALONE and second != first:
-        shown.append(found[second])
+        shown.append(by_label[second])
     folds_held = True
     if any(item.origin == "imported" for item in shown):
         folds_held = chosen("held", "Held before the recording", [FOLDED, "drawn"]) == FOLDED

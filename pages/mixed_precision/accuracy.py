@@ -42,30 +42,30 @@ _MODELS = {"Transformer": "transformer", "toy: linear, ReLU, layer norm, linear"
 def draw_accuracy(frame: Frame) -> None:
     """Draws the cards for which there are rows."""
     st.header("What does it cost in accuracy?", anchor="accuracy")
-    found, sums = price_precisions(frame), frame.ask(accumulations, rows_of(frame))
-    if not found and not sums:
+    priced, sums = price_precisions(frame), frame.ask(accumulations, rows_of(frame))
+    if not priced and not sums:
         suggest(
             f"No row {frame.where} says it for these sizes and contexts. This measures it, in seconds:",
             "python -m runner sweep --experiment numerics",
         )
         return
-    if found:
-        draw_price(frame, found)
+    if priced:
+        draw_price(frame, priced)
     if sums:
         _draw_sums(frame, [one for one in sums if one.row.total is not None])
-    done = [one for one in found if one.row.status == "ok"]
+    done = [one for one in priced if one.row.status == "ok"]
     if done:
         rows = _choose_model(done)
         _draw_dtypes(frame, rows)
         _draw_normalization(frame, rows[0])
 
 
-def _choose_model(found: Sequence[Priced]) -> list[NumericsRow]:
+def _choose_model(priced: Sequence[Priced]) -> list[NumericsRow]:
     """Returns the precisions of one model; the largest unless the reader chooses another."""
-    places = list(dict.fromkeys(place_of(one.row) for one in found))
+    places = list(dict.fromkeys(place_of(one.row) for one in priced))
     label = "Model for dtypes and normalization"
     place = chosen("numerics-model", label, places, default=places[-1]) if len(places) > 1 else places[0]
-    return [one.row for one in found if place_of(one.row) == place]
+    return [one.row for one in priced if place_of(one.row) == place]
 
 
 def _draw_sums(frame: Frame, sums: Sequence[Accumulated]) -> None:

@@ -42,7 +42,7 @@ def page(frame: Frame) -> None:
         _draw_trend(frame, variant)
     list_left_out(frame, compared, axis="precision")
     if compared.speedups:
-        draw_trust(frame, [side for found in compared.speedups for side in (found.base, found.other)])
+        draw_trust(frame, [side for pair in compared.speedups for side in (pair.base, pair.other)])
         draw_samples(frame, frame.measured())
     draw_accuracy(frame)
 
@@ -56,7 +56,7 @@ def _draw_trend(frame: Frame, variant: str) -> None:
         note="Every pair over its number of parameters; lines join the geometric means.",
         alt=f"Speedup of {variant} over the number of parameters. {trend_answer(compared.speedups)}",
         rows=marks.speedup_table(frame, compared),
-        cells=[side.cell for found in compared.speedups for side in (found.base, found.other)],
+        cells=[side.cell for pair in compared.speedups for side in (pair.base, pair.other)],
     )
     draw(frame, card, lambda: speedup_trend(dots, variant=variant))
 

@@ -109,7 +109,6 @@ def _load_evidence(frame: Frame, found: Sequence[Priced]) -> tuple[LoadEvidence 
 
 
 def _answer(found: Sequence[Priced]) -> str:
-    """Says the errors and speedups of one model."""
     row = found[0].row
     errors = [
         f"**{one.row.precision}** {relative_error(one.row.gradient_error)}{_format_speedup(one)}" for one in found

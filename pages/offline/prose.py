@@ -32,14 +32,14 @@ def _parse_color(state: StateInline, silent: bool) -> bool:
     if icon := _ICON.match(state.src, state.pos):
         state.pos = icon.end()
         return True
-    found = _COLORED.match(state.src, state.pos)
-    end = state.md.helpers.parseLinkLabel(state, found.end() - 1) if found else -1
-    if not found or end < 0:
+    match = _COLORED.match(state.src, state.pos)
+    end = state.md.helpers.parseLinkLabel(state, match.end() - 1) if match else -1
+    if not match or end < 0:
         return False
-    if not silent and end > found.end():
+    if not silent and end > match.end():
         most = state.posMax
-        state.push("span_open", "span", 1).attrs = {"class": found[1] + (" badge" if found[2] else "")}
-        state.pos, state.posMax = found.end(), end
+        state.push("span_open", "span", 1).attrs = {"class": match[1] + (" badge" if match[2] else "")}
+        state.pos, state.posMax = match.end(), end
         state.md.inline.tokenize(state)
         state.push("span_close", "span", -1)
         state.posMax = most

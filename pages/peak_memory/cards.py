@@ -56,7 +56,6 @@ def table_of(cells: Sequence[Peak], names: Names) -> list[dict[str, Any]]:
 
 
 def bar_of(cell: Peak, *, group: str, place: str) -> PeakBar:
-    """Returns one cell as a stacked bar."""
     failed = cell.status != "ok"
     failure = WORDS[cell.status] + (f" in {cell.failed_phase}" if cell.failed_phase else "") if failed else None
     parts = {name: size for name, size in cell.parts.items() if size}
@@ -65,7 +64,6 @@ def bar_of(cell: Peak, *, group: str, place: str) -> PeakBar:
 
 
 def draw_parts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
-    """Draws what each peak is made of."""
     shown = cells[:MAX_BARS]
     bars = [
         bar_of(cell, group=label_size(names, cell.cell), place=f"{cell.cell.context:,} · {cell.cell.precision}")
@@ -85,7 +83,6 @@ def draw_parts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
 
 
 def draw_contexts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
-    """Draws the peak against the context, a line a size and precision."""
     if len({cell.cell.context for cell in cells}) < 2:
         return
     limits = [cell.machine_bytes for cell in cells if cell.machine_bytes and cell.status == "oom"]
@@ -143,7 +140,6 @@ def draw_precisions(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
 
 
 def draw_predicted(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
-    """Draws predicted against measured peaks."""
     known = [cell for cell in cells if cell.predicted_peak_bytes and cell.peak_allocated_bytes]
     dots = [
         PredictedDot(place=place_of(cell.cell, names), cell_id=str(cell.cell_id), precision=cell.cell.precision,

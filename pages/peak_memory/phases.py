@@ -25,7 +25,6 @@ from runner.store.queries.selection import Selection
 
 
 def draw_phases(frame: Frame, cells: Sequence[Peak]) -> None:
-    """Draws a box to choose a cell, its grade, and the peaks of its phases."""
     st.header("One cell, phase by phase", anchor="phases")
     st.caption("Which phase of the step needs how much. The link keeps which cell.")
     every = {cell.cell_id: cell for cell in frame.ask(peaks, Selection())}

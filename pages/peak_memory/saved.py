@@ -72,29 +72,29 @@ def draw_saved(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
 def families(cells: Sequence[Peak]) -> list[list[Peak]]:
     """Returns cells that differ in checkpointing alone, those without it first; only where both were measured."""
     rest = [name for name in KEY if name != "checkpoint_blocks"]
-    found: dict[tuple[object, ...], list[Peak]] = {}
+    groups: dict[tuple[object, ...], list[Peak]] = {}
     for cell in cells:
         if cell.status == "ok":
-            found.setdefault((cell.machine, *(getattr(cell.cell, name) for name in rest)), []).append(cell)
-    ordered = [sorted(family, key=lambda cell: cell.cell.checkpoint_blocks) for family in found.values()]
+            groups.setdefault((cell.machine, *(getattr(cell.cell, name) for name in rest)), []).append(cell)
+    ordered = [sorted(family, key=lambda cell: cell.cell.checkpoint_blocks) for family in groups.values()]
     return [family for family in ordered if len(family) > 1 and family[0].cell.checkpoint_blocks == 0]
 
 
 def draw_checkpointing(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     """Draws the parts of the peak without checkpointing and with each number of blocks recomputed together."""
     st.header("What does checkpointing save?", anchor="checkpointing")
-    found = families(cells)
-    if not found:
+    groups = families(cells)
+    if not groups:
         st.caption("No two cells here with a result differ in checkpointing alone, one of them without: "
                    f"`{_SWEEP} --checkpoint 0,1,2,4`.")  # fmt: skip
         return
-    words = " ".join(describe_checkpointing(family, names) for family in found[:3])
-    drawn = [cell for family in found for cell in family]
+    words = " ".join(describe_checkpointing(family, names) for family in groups[:3])
+    drawn = [cell for family in groups for cell in family]
     say(frame, words, of_cells(frame, drawn), key="checkpointing")
     bars = [
         bar_of(cell, group=place_of(family[0].cell, names).replace(" · ", "<br>", 1),
                place=_format_blocks(cell.cell.checkpoint_blocks))
-        for family in found for cell in family
+        for family in groups for cell in family
     ]  # fmt: skip
     card = Card(
         key="checkpointing",

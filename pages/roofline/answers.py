@@ -50,7 +50,7 @@ def answer(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> str
 
 
 def name_of(frame: Frame, cell: StepCell) -> str:
-    """Returns the name of a cell in a sentence."""
+    """Returns `small at 512 tokens, bf16, eager`."""
     return f"{frame.size_of(cell)} at {cell.context:,} tokens, {cell.precision}, {cell.backend}"
 
 

@@ -46,23 +46,23 @@ def draw_changes(frame: Frame) -> None:
     cells, samples = frame.ask(load_steps, selection), frame.ask(samples_by_round, selection)
     known = {title(cell.cell): cell for cell in bases(cells)}
     base = _choose(known)
-    found = counterfactuals(base, cells, samples)
-    words = describe_ranking(found)
-    sentences = "\n\n".join(text for text in (words, _describe_failures(found)) if text)
-    say(frame, sentences, of_cells(frame, [base, *(change.cell for change in found)], run=run), key="changes")
+    changes = counterfactuals(base, cells, samples)
+    words = describe_ranking(changes)
+    sentences = "\n\n".join(text for text in (words, _describe_failures(changes)) if text)
+    say(frame, sentences, of_cells(frame, [base, *(change.cell for change in changes)], run=run), key="changes")
     card = Card(
         key="changes",
         title=f"Against {title(base.cell)}",
         note="The time of this step over that of the changed one, with 95% intervals by bootstrap. Above the "
         f"dotted line one thing is changed, below it several. {_describe_run(frame, run)}",
         alt=f"Speedups of changes on a log axis. {words}",
-        rows=[_row(base, change) for change in found],
-        cells=[base.cell, *(change.cell.cell for change in found)],
+        rows=[_row(base, change) for change in changes],
+        cells=[base.cell, *(change.cell.cell for change in changes)],
     )
     draw(
         frame,
         card,
-        lambda: counterfactual_dots([_dot(c) for c in found], singles=sum(c.kind == "one" for c in found)),
+        lambda: counterfactual_dots([_dot(c) for c in changes], singles=sum(c.kind == "one" for c in changes)),
         on_click=pin,
     )
 
@@ -72,9 +72,9 @@ def _choose(known: dict[str, Measured]) -> Measured:
     return known[select_one("base", "Step", list(known))]
 
 
-def describe_ranking(found: Sequence[Counterfactual]) -> str:
+def describe_ranking(changes: Sequence[Counterfactual]) -> str:
     """Says how many changes help, which helps most, what several do together, and which make it slower."""
-    single = [change for change in found if change.kind == "one"]
+    single = [change for change in changes if change.kind == "one"]
     helps = [change for change in single if change.verdict == "faster"]
     words = f"Of {len(single)} single changes that were tried, {len(helps)} make it faster beyond doubt"
     if helps:
@@ -85,13 +85,13 @@ def describe_ranking(found: Sequence[Counterfactual]) -> str:
     without = [change for change in single if change.verdict == "failed"]
     if without:
         words += f"; no result from {', '.join(f'{_describe(c)} ({_describe_failure(c)})' for c in without)}"
-    several = [change for change in found if change.kind == "several" and change.ratio]
+    several = [change for change in changes if change.kind == "several" and change.ratio]
     together = f" Of several at once, the best is {_list(several[:1])}." if several else ""
     return f"{words}.{together}"
 
 
-def _list(found: Sequence[Counterfactual]) -> str:
-    parts = [f"**{_describe(c)} {format_number(c.ratio or 0)}×** ({interval(c.low, c.high)})" for c in found]
+def _list(changes: Sequence[Counterfactual]) -> str:
+    parts = [f"**{_describe(c)} {format_number(c.ratio or 0)}×** ({interval(c.low, c.high)})" for c in changes]
     return ", ".join(parts)
 
 
@@ -118,9 +118,9 @@ def _describe_failure(change: Counterfactual) -> str:
     return WORDS.get(change.cell.status, change.cell.status)
 
 
-def _describe_failures(found: Sequence[Counterfactual]) -> str:
+def _describe_failures(changes: Sequence[Counterfactual]) -> str:
     """Says why changes have no result, in the words of their rows."""
-    lost = [change for change in found if change.ratio is None]
+    lost = [change for change in changes if change.ratio is None]
     return " ".join(
         f"{_describe(c)}: {_describe_failure(c)}. {' '.join(literal(c.cell.message or '').split())}" for c in lost
     )

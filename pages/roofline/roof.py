@@ -26,9 +26,8 @@ MAX_KERNELS = 120
 
 
 def draw_roof(frame: Frame, cells: Sequence[Measured], profiles: Sequence[Profiled], limits: DeviceLimits) -> None:
-    """Draws the card with steps and kernels."""
     points = [*_place_steps(frame, cells, limits), *_place_kernels(profiles)]
-    roofs = _draw_lines_of([point.entity for point in points], limits)
+    roofs = _collect_roofs([point.entity for point in points], limits)
     sentence = answer(frame, cells, limits)
     card = Card(
         key="roof",
@@ -69,9 +68,9 @@ def _place_steps(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) 
 def _place_kernels(profiles: Sequence[Profiled]) -> list[RoofPoint]:
     """Returns the longest kernels whose operations and bytes are known."""
     known = [
-        (found.row, kernel, kernel.flops, kernel.moved_bytes)
-        for found in profiles
-        for kernel in found.kernels
+        (profile.row, kernel, kernel.flops, kernel.moved_bytes)
+        for profile in profiles
+        for kernel in profile.kernels
         if kernel.flops and kernel.moved_bytes and kernel.device_ms > 0
     ]
     return [
@@ -94,14 +93,14 @@ def _describe_kernel(kernel: KernelRow, flops: int) -> str:
     return f"<b>{escape_text(kernel.kernel[:60])}</b><br>{where}<br>{times}"
 
 
-def _draw_lines_of(entities: Sequence[str], limits: DeviceLimits) -> list[RoofLine]:
-    found = []
+def _collect_roofs(entities: Sequence[str], limits: DeviceLimits) -> list[RoofLine]:
+    lines = []
     for entity in dict.fromkeys(entities):
         if roof := limits.measured(entity):
-            found.append(RoofLine(entity=entity, source="measured", **asdict(roof)))
+            lines.append(RoofLine(entity=entity, source="measured", **asdict(roof)))
         if roof := limits.promised(entity):
-            found.append(RoofLine(entity=entity, source="datasheet", **asdict(roof)))
-    return found
+            lines.append(RoofLine(entity=entity, source="datasheet", **asdict(roof)))
+    return lines
 
 
 def _roof_table(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> list[dict[str, Any]]:

@@ -29,8 +29,6 @@ COMMAND = "python -m runner sweep --experiment kernels"
 MAX_SHOWN = 24
 #: The sentence leaves out steps with a larger unknown share.
 MAX_UNKNOWN = 0.1
-#: More rows of utilization than these are not one picture any more.
-MAX_STEPS = 24
 
 
 def profiles_of(frame: Frame) -> list[Profiled]:
@@ -41,7 +39,6 @@ def profiles_of(frame: Frame) -> list[Profiled]:
 
 
 def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: DeviceLimits) -> None:
-    """Draws the card with a bar for each profiled step."""
     st.header("What binds it?", anchor="bounds")
     if not profiles:
         suggest(
@@ -118,7 +115,7 @@ def draw_used(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> 
     known = [cell for cell in cells if limits.roof(cell.cell.precision)]
     if not known:
         return
-    drawn = sorted(known, key=lambda cell: -cell.times["step"].median_ms)[:MAX_STEPS]
+    drawn = sorted(known, key=lambda cell: -cell.times["step"].median_ms)[:MAX_SHOWN]
     shares = [
         UsedShare(
             place=place_of(frame, cell.cell),
@@ -131,8 +128,8 @@ def draw_used(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> 
     words = describe_utilization(shares)
     st.header("How much of the peak is made use of?", anchor="utilization")
     cut = (
-        f" The {MAX_STEPS} longest of {len(known)} steps are drawn; all are in the table."
-        if len(known) > MAX_STEPS
+        f" The {MAX_SHOWN} longest of {len(known)} steps are drawn; all are in the table."
+        if len(known) > MAX_SHOWN
         else ""
     )
     card = Card(

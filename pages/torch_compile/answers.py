@@ -14,7 +14,7 @@ from runner.formats import format_number
 
 
 def name_of(frame: Frame, item: CompileSpeedup) -> str:
-    """Returns the name of the cell: `small at 512 tokens, bf16`."""
+    """Returns `small at 512 tokens, bf16`."""
     cell = item.step.named.cell
     return f"{frame.size_of(cell)} at {cell.context:,} tokens, {cell.precision}"
 
@@ -33,8 +33,8 @@ def answer(frame: Frame, items: Sequence[CompileSpeedup]) -> str:
     slower = sum((item.step.high or math.inf) < 1 for item in compiled)
     most = max(compiled, key=lambda item: item.step.ratio)
     parts = [f"**{best}** makes the step **{times}× {word}** than eager {describe_spread(ratios[best])}."]
-    costs_known = caveat([(item.step.base.cell, item.step.other.cell) for item in compiled if item.variant == best])
-    parts += [costs_known] if costs_known else []
+    text = caveat([(item.step.base.cell, item.step.other.cell) for item in compiled if item.variant == best])
+    parts += [text] if text else []
     if slower:
         cells = "cells" if compiled is items else "compiled cells"
         parts.append(f"{slower} of all {len(compiled)} {cells} are slower than eager beyond doubt.")
@@ -43,7 +43,7 @@ def answer(frame: Frame, items: Sequence[CompileSpeedup]) -> str:
 
 def paid_answer(frame: Frame, item: CompileSpeedup) -> str:
     """Says after how many steps one compiled cell has paid for itself."""
-    known = {kind: (seconds, paid) for kind, seconds, paid in item.kinds()}
+    known = item.costs()
     if not known:
         return ""
     start = f"{name_of(frame, item)}, {item.variant}: compiling takes "
@@ -52,15 +52,15 @@ def paid_answer(frame: Frame, item: CompileSpeedup) -> str:
         "warm": "{} s with a full one",
         "as found": "{} s with what the cache held",
     }
-    costs_known = " and ".join(costs[kind].format(format_number(seconds)) for kind, (seconds, _) in known.items())
+    text = " and ".join(costs[kind].format(format_number(seconds)) for kind, (seconds, _) in known.items())
     first = next(iter(known.values()))[1]
     if first.is_never:
-        return f"{start}{costs_known}, and **never pays for itself**: the compiled step is no faster."
+        return f"{start}{text}, and **never pays for itself**: the compiled step is no faster."
     if first.is_undecided:
-        return f"{start}{costs_known}; **whether it ever pays is undecided**: no step was seen to be saved."
+        return f"{start}{text}; **whether it ever pays is undecided**: no step was seen to be saved."
     after = " and ".join(f"**{format_paid(paid)}**" for _, paid in known.values())
     word = " respectively" if len(known) > 1 else ""
-    return f"{start}{costs_known}, paid for after {after} steps{word}."
+    return f"{start}{text}, paid for after {after} steps{word}."
 
 
 def format_paid(paid: PaidAfter) -> str:
@@ -70,7 +70,7 @@ def format_paid(paid: PaidAfter) -> str:
 
 def when_answer(items: Sequence[CompileSpeedup]) -> str:
     """Says how many compiled cells pay for themselves."""
-    paid = [next(found for _, _, found in item.kinds()) for item in items]
+    paid = [next(iter(item.costs().values()))[1] for item in items]
     never, undecided = sum(found.is_never for found in paid), sum(found.is_undecided for found in paid)
     if not never and not undecided:
         return "Every compiled cell here pays for itself."

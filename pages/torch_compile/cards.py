@@ -56,7 +56,7 @@ def draw_costs(frame: Frame, items: Sequence[CompileSpeedup]) -> None:
     dots = [
         CostDot(place=_place(frame, item), backend=item.variant, kind=kind, value=seconds)
         for item in items
-        for kind, seconds, _ in item.kinds()
+        for kind, (seconds, _) in item.costs().items()
     ]
     if not dots:
         return
@@ -79,7 +79,7 @@ def draw_costs(frame: Frame, items: Sequence[CompileSpeedup]) -> None:
 
 def draw_paid(frame: Frame, items: Sequence[CompileSpeedup]) -> None:
     """Draws after how many steps compiling is paid for: of all cells, and as lines of one cell."""
-    known = [item for item in items if next(item.kinds(), None)]
+    known = [item for item in items if item.costs()]
     if not known:
         return
     st.header("When has it paid for itself?", anchor="paid")
@@ -88,7 +88,7 @@ def draw_paid(frame: Frame, items: Sequence[CompileSpeedup]) -> None:
             place=_place(frame, item), backend=item.variant, kind=kind, value=paid.steps, low=paid.low, high=paid.high
         )
         for item in known
-        for kind, _, paid in item.kinds()
+        for kind, (_, paid) in item.costs().items()
     ]
     words = when_answer(known)
     say(frame, words, evidence_of_speedups(frame, known), key="paid-after")
@@ -117,7 +117,7 @@ def _draw_crossing(frame: Frame, known: Sequence[CompileSpeedup]) -> None:
         CumulatedLine(
             name=f"{item.variant}, {kind}", backend=item.variant, start_s=seconds, step_ms=step_ms[1], kind=kind
         )
-        for kind, seconds, _ in item.kinds()
+        for kind, (seconds, _) in item.costs().items()
     ]
     words = paid_answer(frame, item)
     card = Card(
@@ -161,7 +161,7 @@ def _cells(items: Sequence[CompileSpeedup]) -> list[Any]:
 def _row(frame: Frame, item: CompileSpeedup) -> dict[str, Any]:
     """Returns everything that is known of one pair, as a table's row."""
     cost, base = item.cost, item.step.base
-    known = {kind: (seconds, paid) for kind, seconds, paid in item.kinds()}
+    known = item.costs()
     return {
         **key_columns(frame, item.step.other.cell),
         "Eager step (ms)": base.times["step"].median_ms,

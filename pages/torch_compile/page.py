@@ -52,7 +52,6 @@ def _draw_phases(frame: Frame, names: list[str]) -> None:
 
 
 def headline(frame: Frame) -> Answer:
-    """Returns the page's answer."""
     items, left_out = load_speedups(frame, ways(frame))
     if not items:
         return explain_unpaired(frame, left_out, axis="backend", baseline=BASELINE), None

@@ -3,7 +3,7 @@
 items, left_out = load_speedups(frame, ways(frame))
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
@@ -28,22 +28,14 @@ class CompileSpeedup:
     step: Speedup[Measured]
     cost: CompileCost | None
 
-    def seconds(self, kind: Kind) -> float | None:
-        """Returns compile seconds of this kind; those as found only where no cold ones are known."""
+    def costs(self) -> dict[Kind, tuple[float, PaidAfter]]:
+        """Returns compile seconds by kind, and the steps that pay for them; as found only where cold is unknown."""
         if self.cost is None:
-            return None
+            return {}
         found = None if self.cost.cold_seconds is not None else self.cost.shared_seconds
-        return {"cold": self.cost.cold_seconds, "warm": self.cost.warm_seconds, "as found": found}[kind]
-
-    def paid(self, kind: Kind) -> PaidAfter | None:
-        return break_even(self.step, compile_seconds=self.seconds(kind))
-
-    def kinds(self) -> Iterator[tuple[Kind, float, PaidAfter]]:
-        """Yields each known kind with its seconds and the steps that pay for them."""
-        for kind in KINDS:
-            seconds, paid = self.seconds(kind), self.paid(kind)
-            if seconds is not None and paid is not None:
-                yield kind, seconds, paid
+        known = {"cold": self.cost.cold_seconds, "warm": self.cost.warm_seconds, "as found": found}
+        paid = [(kind, known[kind], break_even(self.step, compile_seconds=known[kind])) for kind in KINDS]
+        return {kind: (seconds, after) for kind, seconds, after in paid if seconds is not None and after is not None}
 
 
 def ways(frame: Frame) -> list[str]:
@@ -75,5 +67,4 @@ def load_speedups(frame: Frame, names: Sequence[str]) -> tuple[list[CompileSpeed
 
 
 def place(frame: Frame, item: CompileSpeedup) -> str:
-    """Returns the name of a pair's cell in charts."""
     return place_of(frame, item.step.named.cell, beside="backend")

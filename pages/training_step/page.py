@@ -33,12 +33,12 @@ def page(frame: Frame) -> None:
 
 
 def _draw_phases(frame: Frame, cells: list[Measured]) -> None:
-    found = ways(cells)
+    cells_by_way = ways(cells)
     lead = st.empty()
     with st.container(horizontal=True):
-        way = chosen("way", "Precision and backend", list(found))
+        way = chosen("way", "Precision and backend", list(cells_by_way))
         view = chosen("as", "Show as", get_args(View), default="time")
-    shown = found[way]
+    shown = cells_by_way[way]
     bars = marks.phase_bars_of(frame, shown)
     answer = step_answer(frame, shown)
     say(frame, answer, of_cells(frame, shown), at=lead)
@@ -59,8 +59,8 @@ def _draw_phases(frame: Frame, cells: list[Measured]) -> None:
 def _draw_compiled(frame: Frame) -> None:
     """Draws the answer of the page torch.compile with a link to it, which keeps the filters."""
     st.header("Is compiled faster than eager?", anchor="compiled")
-    words, found = frame.headlines["torch-compile"](frame)
-    say(frame, words, found, key="compiled")
+    words, evidence = frame.headlines["torch-compile"](frame)
+    say(frame, words, evidence, key="compiled")
     st.page_link(frame.pages["torch-compile"], label="What torch.compile buys and costs", icon=":material/bolt:")
 
 

@@ -59,10 +59,10 @@ def draw_warmup(frame: Frame) -> None:
 
 
 def _group_by_cell(rows: Sequence[EarlyStep]) -> dict[str, list[EarlyStep]]:
-    found: dict[str, list[EarlyStep]] = {}
+    groups: dict[str, list[EarlyStep]] = {}
     for row in rows:
-        found.setdefault(title(replace(row.cell, warmup_steps=5)), []).append(row)
-    return found
+        groups.setdefault(title(replace(row.cell, warmup_steps=5)), []).append(row)
+    return groups
 
 
 def _answer(rows: Sequence[EarlyStep]) -> str:
@@ -79,11 +79,11 @@ def _answer(rows: Sequence[EarlyStep]) -> str:
 
 
 def _group_by_count(rows: Sequence[EarlyStep]) -> dict[int, list[float]]:
-    found: dict[int, list[float]] = {}
+    groups: dict[int, list[float]] = {}
     for row in sorted(rows, key=lambda row: row.step):
         if not row.is_warmup:
-            found.setdefault(row.cell.warmup_steps, []).append(row.step_ms)
-    return found
+            groups.setdefault(row.cell.warmup_steps, []).append(row.step_ms)
+    return groups
 
 
 def _table(rows: Sequence[EarlyStep]) -> list[dict[str, Any]]:

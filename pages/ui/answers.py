@@ -22,10 +22,10 @@ Ratio = tuple[float, float | None, float | None]
 
 def ways(cells: Sequence[Measured]) -> dict[str, list[Measured]]:
     """Returns the cells by precision and backend, the ones that the page opens with first: the plain ones, if any."""
-    found: dict[str, list[Measured]] = {"fp32 · eager": []}
+    by_way: dict[str, list[Measured]] = {"fp32 · eager": []}
     for cell in cells:
-        found.setdefault(f"{cell.cell.precision} · {cell.cell.backend}", []).append(cell)
-    return {way: of_way for way, of_way in found.items() if of_way}
+        by_way.setdefault(f"{cell.cell.precision} · {cell.cell.backend}", []).append(cell)
+    return {way: of_way for way, of_way in by_way.items() if of_way}
 
 
 def step_answer(frame: Frame, cells: Sequence[Measured]) -> str:
@@ -63,13 +63,13 @@ def format_share(part: float) -> str:
 
 def speedup_answer(compared: Speedups[Measured], *, baseline: str, variant: str, phase: Phase = "step") -> str:
     """Says over all pairs: the typical ratio, its describe_spread, how many are certain."""
-    found = [speedup for speedup in compared.speedups if speedup.phase == phase]
-    if not found:
+    speedups = [speedup for speedup in compared.speedups if speedup.phase == phase]
+    if not speedups:
         return "" if compared.speedups else without_pair(compared, baseline=baseline, variant=variant)
-    pairs = [(speedup.ratio, speedup.low, speedup.high) for speedup in found]
+    pairs = [(speedup.ratio, speedup.low, speedup.high) for speedup in speedups]
     times, word = describe_ratio(pairs)
     start = f"**{variant}** makes the {WORDS[phase]} **{times}× {word}** than {baseline}"
-    unusual_words = caveat([(speedup.base.cell, speedup.other.cell) for speedup in found])
+    unusual_words = caveat([(speedup.base.cell, speedup.other.cell) for speedup in speedups])
     rest = f" {unusual_words}" if unusual_words else ""
     if len(pairs) == 1:
         return f"{start} {describe_spread(pairs)}.{rest}"
@@ -122,11 +122,10 @@ def _count_certain(pairs: int, *, sure: int, slower: int) -> str:
     return f"{sure} are faster beyond doubt, {slower} slower, {pairs - sure - slower} undecided"
 
 
-def trend_answer(found: Sequence[Speedup[Measured]]) -> str:
+def trend_answer(speedups: Sequence[Speedup[Measured]]) -> str:
     """Says how the ratio changes with the number of parameters, by a log-log fit; empty below three sizes."""
-    points = [
-        (math.log10(s.base.parameters), math.log10(s.ratio)) for s in found if s.phase == "step" and s.base.parameters
-    ]
+    sizes = [speedup for speedup in speedups if speedup.phase == "step" and speedup.base.parameters]
+    points = [(math.log10(speedup.base.parameters or 1), math.log10(speedup.ratio)) for speedup in sizes]
     if len({x for x, _ in points}) < 3:
         return ""
     factor = 10 ** slope(points)

@@ -49,7 +49,7 @@ def comparison(frame: Frame, axis: Axis, *, baseline: str, variant: str) -> Spee
     free = _free(frame, axis)
     whole = frame.ask(_compare, replace(free.broad(), settled=False), axis, baseline, variant, frame.state)
     return Speedups(
-        speedups=[found for found in whole.speedups if free.holds(found.base.cell)],
+        speedups=[pair for pair in whole.speedups if free.holds(pair.base.cell)],
         left_out=[item for item in whole.left_out if free.holds(item.cell.cell)],
     )
 
@@ -84,7 +84,7 @@ def draw_dots(frame: Frame, compared: Speedups[Measured], *, axis: Axis, variant
     dots = marks.speedup_dots_of(frame, compared, axis=axis)
     if not dots:
         return
-    pairs = len({id(found.base) for found in compared.speedups}) + sum(
+    pairs = len({id(pair.base) for pair in compared.speedups}) + sum(
         item.kind == "failed" for item in compared.left_out
     )
     card = Card(
@@ -95,7 +95,7 @@ def draw_dots(frame: Frame, compared: Speedups[Measured], *, axis: Axis, variant
         + note_cut(pairs, "pairs"),
         alt=f"Speedups as dots on a log axis. {speedup_answer(compared, baseline=baseline, variant=variant)}",
         rows=marks.speedup_table(frame, compared),
-        cells=[side.cell for found in compared.speedups for side in (found.base, found.other)],
+        cells=[side.cell for pair in compared.speedups for side in (pair.base, pair.other)],
     )
     draw(frame, card, lambda: speedup_dots(keep_places(dots), variant=variant), on_click=pin)
 

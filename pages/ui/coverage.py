@@ -32,7 +32,7 @@ def draw_coverage(frame: Frame) -> None:
     if not cells:
         no_rows("No cell matches these filters.", "Clear some of them, or measure what is missing.")
         return
-    found = places(cells)
+    grid = places(cells)
     failed = sum(cell.status != "ok" for cell in cells)
     card = Card(
         key="coverage",
@@ -40,10 +40,10 @@ def draw_coverage(frame: Frame) -> None:
         note="The median step in ms. A row is one way of running a size: two numbers of a column compare what "
         "the names of their rows differ in. ✕ says how cells ended that have no result; · has "
         f"no row {frame.where}.",
-        alt=f"Sizes and ways of running them by context: {len(found)} places measured or tried, {failed} failures.",
-        rows=[_place_row(place) for place in found],
+        alt=f"Sizes and ways of running them by context: {len(grid)} places measured or tried, {failed} failures.",
+        rows=[_place_row(place) for place in grid],
     )
-    draw(frame, card, lambda: coverage_grid([_place_tile(place) for place in found]))
+    draw(frame, card, lambda: coverage_grid([_place_tile(place) for place in grid]))
     gaps = missing(cells)
     if gaps:
         words = restrict(f"{_count_missing(frame, gaps)}: the commands that measure them")
@@ -90,7 +90,7 @@ def draw_grid(frame: Frame, cells: Sequence[GridRow]) -> None:
         return
     table = next(table_of(cell.cell).name for cell in cells if cell.cell)
     column = "seq_len" if table == "attention" else "context"
-    found = places(cells)
+    grid = places(cells)
     with opened:
         card = Card(
             key="grid",
@@ -98,13 +98,13 @@ def draw_grid(frame: Frame, cells: Sequence[GridRow]) -> None:
             note=f"{_VALUES[table]} of every cell that worked; ✕ says how the others ended; · has no row "
             f"{frame.where}.",
             alt=words,
-            rows=[_place_row(place) for place in found],
+            rows=[_place_row(place) for place in grid],
         )
         draw(
             frame,
             card,
             lambda: coverage_grid(
-                [_place_tile(place) for place in found], x=TABLES[table].column(column).title, state="grid"
+                [_place_tile(place) for place in grid], x=TABLES[table].column(column).title, state="grid"
             ),
         )
         _list_missing(frame, gaps)
@@ -164,8 +164,8 @@ def _list_missing(frame: Frame, gaps: Sequence[Cell]) -> None:
     """Lists the commands that measure what the grid lacks, those of most cells first."""
     if not gaps:
         return
-    found = sweep_commands(gaps, fresh=False)
-    first = f" The first {_MAX_COMMANDS} of {len(found)}:" if len(found) > _MAX_COMMANDS else ""
+    commands = sweep_commands(gaps, fresh=False)
+    first = f" The first {_MAX_COMMANDS} of {len(commands)}:" if len(commands) > _MAX_COMMANDS else ""
     words = f"{_count_missing(frame, gaps)}. To measure {'it' if len(gaps) == 1 else 'them'}, and nothing else:{first}"
     st.caption(restrict(words))
-    st.code("\n\n".join(found[:_MAX_COMMANDS]), language="bash", wrap_lines=True)
+    st.code("\n\n".join(commands[:_MAX_COMMANDS]), language="bash", wrap_lines=True)

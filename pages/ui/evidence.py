@@ -7,7 +7,7 @@ No query runs before a reader opens the sentence.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Protocol
 from uuid import UUID
@@ -49,25 +49,17 @@ class CellRow(Protocol):
     def cell(self) -> Any: ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Itself:
-    """A row that is its own cell."""
-
-    cell_id: UUID
-    cell: Any
-
-
 def say(
     frame: Frame,
     words: str,
-    *found: LoadEvidence | None,
+    *sources: LoadEvidence | None,
     at: Any = None,
     key: str = "answer",
     drawn_by: Draw = st.markdown,
 ) -> None:
     """Writes the sentence with its evidence below it, into the place `at` if there is one; nothing for an empty
     sentence. `key` names it on its page."""
-    loaders = [ask for ask in found if ask]
+    loaders = [load for load in sources if load]
     if not words.strip():
         return
     with at.container() if at is not None else st.container(), st.container(key=f"_said-{key}"):
@@ -77,8 +69,8 @@ def say(
         opened = st.expander(WHY, key=_expander_key(key), type="compact", icon=":material/help:", on_change="rerun")
         if opened.open:
             with opened:
-                for index, ask in enumerate(loaders):
-                    _draw(frame, ask(), key=f"{key}-{index}")
+                for index, load in enumerate(loaders):
+                    _draw(frame, load(), key=f"{key}-{index}")
 
 
 def is_open(key: str) -> bool:
@@ -97,17 +89,21 @@ def of_cells(
     The rows count among those of the sidebar's machine and run, of `run` where it is given, of the latest run of any
     machine, or among all."""
     cells = [cell for cell in cells if cell.cell is not None]
-    if not cells:
-        return None
-    wanted, scope = frame.selection, Scope(table=table_of(cells[0].cell).name, run=run, latest=among != "all")
-    if among == "own" and run is None:
-        scope = replace(scope, machine=wanted.machine, run=wanted.run)
-    return partial(frame.ask, evidence.of_cells, scope, tuple(dict.fromkeys(cell.cell_id for cell in cells)))
+    return _of_table(frame, table_of(cells[0].cell).name, cells, among=among, run=run) if cells else None
 
 
 def of_rows(frame: Frame, rows: Sequence[Row]) -> LoadEvidence | None:
     """Returns the same for rows that are cells themselves, among those of the sidebar's machine and run."""
-    return of_cells(frame, [_Itself(cell_id=row.cell_id, cell=row) for row in rows])
+    return _of_table(frame, table_of(rows[0]).name, rows) if rows else None
+
+
+def _of_table(
+    frame: Frame, table: str, cells: Sequence[CellRow | Row], *, among: Among = "own", run: UUID | None = None
+) -> LoadEvidence:
+    scope = Scope(table=table, run=run, latest=among != "all")
+    if among == "own" and run is None:
+        scope = replace(scope, machine=frame.selection.machine, run=frame.selection.run)
+    return partial(frame.ask, evidence.of_cells, scope, tuple(dict.fromkeys(cell.cell_id for cell in cells)))
 
 
 def of_details(frame: Frame, kind: Kind, cells: Sequence[UUID]) -> LoadEvidence | None:
@@ -122,7 +118,7 @@ def of_moment(frame: Frame, cell: UUID, at_us: int) -> LoadEvidence:
 
 def of_pairs(frame: Frame, compared: Speedups[Measured]) -> LoadEvidence | None:
     """Returns what loads the rows of both sides of all pairs."""
-    return of_cells(frame, [side for found in compared.speedups for side in (found.base, found.other)])
+    return of_cells(frame, [side for pair in compared.speedups for side in (pair.base, pair.other)])
 
 
 def of_sides(frame: Frame, verdict: Verdict) -> LoadEvidence | None:
@@ -151,23 +147,23 @@ def of_ceilings(frame: Frame) -> LoadEvidence:
     return partial(frame.ask, evidence.of_ceilings, frame.selection.machine)
 
 
-def _draw(frame: Frame, found: Evidence, *, key: str) -> None:
-    st.markdown(restrict(_summary(found)))
+def _draw(frame: Frame, shown: Evidence, *, key: str) -> None:
+    st.markdown(restrict(_summary(shown)))
     st.dataframe(
-        shorten(_table(found)),
+        shorten(_table(shown)),
         hide_index=True,
-        height=min(300, 38 + 35 * max(1, len(found.rows))),
+        height=min(300, 38 + 35 * max(1, len(shown.rows))),
         key=f"_why-rows-{key}",
-        alt=f"The rows of {found.about} behind the sentence above.",
+        alt=f"The rows of {shown.about} behind the sentence above.",
     )
-    _link(frame, found.sql, "These lines, and nothing else, come from this query.")
-    long = found.sql.count("\n") > _TALL
+    _link(frame, shown.sql, "These lines, and nothing else, come from this query.")
+    long = shown.sql.count("\n") > _TALL
     with st.container(height=220 if long else "content", border=False):
-        st.code(found.sql, language="sql", wrap_lines=True)
-    if found.left_out:
-        left_out = [{"Left out because": why, "Rows": rows} for why, rows in found.left_out]
+        st.code(shown.sql, language="sql", wrap_lines=True)
+    if shown.left_out:
+        left_out = [{"Left out because": why, "Rows": rows} for why, rows in shown.left_out]
         st.dataframe(left_out, hide_index=True, key=f"_why-left-out-{key}", alt="Rows that were left out, by reason.")
-        _link(frame, found.left_out_sql, "Counted by a query of its own, under the first reason that holds.")
+        _link(frame, shown.left_out_sql, "Counted by a query of its own, under the first reason that holds.")
 
 
 def of_answer(query: str, answer: Answer) -> LoadEvidence:
@@ -176,10 +172,10 @@ def of_answer(query: str, answer: Answer) -> LoadEvidence:
     return lambda: Evidence(about="the query above", sql=query, columns=tuple(columns), rows=shown)
 
 
-def _table(found: Evidence) -> pd.DataFrame:
+def _table(shown: Evidence) -> pd.DataFrame:
     """Returns the rows as a data frame; whole numbers beside NULL stay whole."""
-    rows = pd.DataFrame(found.rows, columns=list(found.columns), dtype=object)
-    for name in found.columns:
+    rows = pd.DataFrame(shown.rows, columns=list(shown.columns), dtype=object)
+    for name in shown.columns:
         known = [value for value in rows[name] if value is not None]
         if name in ("cell_id", "run_id"):
             rows[name] = rows[name].astype(str)
@@ -190,15 +186,15 @@ def _table(found: Evidence) -> pd.DataFrame:
     return rows
 
 
-def _summary(found: Evidence) -> str:
+def _summary(shown: Evidence) -> str:
     """Says how many of the table's rows count here."""
-    cut = f" The first {MAX_ROWS:,} lines are shown." if len(found.rows) == MAX_ROWS else ""
-    if found.cells is None or found.total is None:
+    cut = f" The first {MAX_ROWS:,} lines are shown." if len(shown.rows) == MAX_ROWS else ""
+    if shown.cells is None or shown.total is None:
         return f"**Every row of the file was there to be read**: no filter of the sidebar applies.{cut}"
-    others = sum(rows for _, rows in found.left_out)
+    others = sum(rows for _, rows in shown.left_out)
     rest = f"{f'{others:,}' if others else 'none'} {'were' if others > 1 else 'was'} left out"
-    speak = "speaks" if found.cells == 1 else "speak"
-    return f"**{found.cells:,} of {found.total:,} rows of `{found.about}`** {speak} here; {rest}.{cut}"
+    speak = "speaks" if shown.cells == 1 else "speak"
+    return f"**{shown.cells:,} of {shown.total:,} rows of `{shown.about}`** {speak} here; {rest}.{cut}"
 
 
 def _link(frame: Frame, sql: str, words: str) -> None:

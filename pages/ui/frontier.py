@@ -52,18 +52,18 @@ def draw_frontier(frame: Frame, cells: Sequence[Attended]) -> None:
     """Draws how long a sequence fits, over the head width; `cells` are those of one precision and mask."""
     st.header("How long a sequence fits?", anchor="frontier")
     masks = {cell.cell.causal for cell in cells}
-    found = [row for row in _load_answers(frame, "seq_len") if row.cell.causal in masks]
+    rows = [row for row in _load_answers(frame, "seq_len") if row.cell.causal in masks]
     lost = {_group_of_cell(cell) for cell in cells if cell.status == "oom"}
     tried_cells = [cell for cell in cells if cell.status in ("ok", "oom") and _group_of_cell(cell) in lost]
-    if not found:
+    if not rows:
         words = f"No search for the longest sequence that fits has a result {frame.where} with this mask."
         suggest(f"{words} This looks for it, by prediction and trial:", _command_of_sequences(cells))
         if not tried_cells:
             return
-    words = _describe_sequences(found)
+    words = _describe_sequences(rows)
     if words:
-        say(frame, words, of_cells(frame, found), key="frontier")
-    spans = [_span(row, group=_group_of_answer(row.cell), row=f"d {row.cell.d_head}") for row in found]
+        say(frame, words, of_cells(frame, rows), key="frontier")
+    spans = [_span(row, group=_group_of_answer(row.cell), row=f"d {row.cell.d_head}") for row in rows]
     tried = [
         Tried(
             group=_group_of_cell(cell), row=f"d {cell.cell.d_head}", size=cell.cell.seq_len, fitted=cell.status == "ok"
@@ -76,7 +76,7 @@ def draw_frontier(frame: Frame, cells: Sequence[Attended]) -> None:
         note="The memory that it had to fit in stands beside the name. Bars were looked for by "
         "`python -m runner frontier`; dots and crosses are cells of a sweep.",
         alt=f"Longest sequence that fits, for each head width. {words}",
-        rows=[_table_row(row) for row in found],
+        rows=[_table_row(row) for row in rows],
         cells=[cell.cell for cell in tried_cells],
     )
     draw(frame, card, lambda: frontier_map(spans, tried, grows=_GROWS["seq_len"]))
@@ -84,26 +84,26 @@ def draw_frontier(frame: Frame, cells: Sequence[Attended]) -> None:
 
 def draw_model_frontiers(frame: Frame) -> None:
     """Draws the longest context and the largest batch of whole models: a group a size, a row a precision."""
-    found = {grows: _load_answers(frame, grows) for grows in _TITLES}
+    answers_of = {grows: _load_answers(frame, grows) for grows in _TITLES}
     st.header("How much fits of a whole model?", anchor="model-frontier")
-    for grows, answers in found.items():
+    for grows, answers in answers_of.items():
         if answers:
             _draw_model(frame, answers, grows)
-    missing = [f"`{_MODEL_COMMAND.format(grows)}`" for grows, answers in found.items() if not answers]
+    missing = [f"`{_MODEL_COMMAND.format(grows)}`" for grows, answers in answers_of.items() if not answers]
     if missing:
         st.caption(restrict(f"Without a result {frame.where}: {', '.join(missing)}."))
 
 
-def _draw_model(frame: Frame, found: Sequence[Frontier], grows: Model) -> None:
-    words = _describe_models(found, grows)
-    say(frame, words, of_cells(frame, found), key=f"frontier-{grows}")
-    spans = [_span(row, group=_size(row.cell, grows), row=_way(row.cell)) for row in found]
+def _draw_model(frame: Frame, rows: Sequence[Frontier], grows: Model) -> None:
+    words = _describe_models(rows, grows)
+    say(frame, words, of_cells(frame, rows), key=f"frontier-{grows}")
+    spans = [_span(row, group=_size(row.cell, grows), row=_way(row.cell)) for row in rows]
     card = Card(
         key=f"frontier-{grows}",
         title=_TITLES[grows],
-        note=f"Measured by `{_command_of_models(found, grows)}`; predicted by closed formulas.",
+        note=f"Measured by `{_command_of_models(rows, grows)}`; predicted by closed formulas.",
         alt=f"Largest {grows} that fits, for each size and precision. {words}",
-        rows=[_table_row(row) for row in found],
+        rows=[_table_row(row) for row in rows],
     )
     draw(frame, card, lambda: frontier_map(spans, [], grows=_GROWS[grows]))
 
@@ -112,9 +112,9 @@ def _load_answers(frame: Frame, limited: str) -> list[Frontier]:
     return [row for row in frame.ask(frontiers, rows_of(frame)) if row.cell.limited == limited and row.status == "ok"]
 
 
-def _span(found: Frontier, *, group: str, row: str) -> FrontierSpan:
+def _span(answer: Frontier, *, group: str, row: str) -> FrontierSpan:
     return FrontierSpan(
-        group=group, row=row, fits=found.largest or 0, fails=found.smallest_failing, predicted=found.predicted
+        group=group, row=row, fits=answer.largest or 0, fails=answer.smallest_failing, predicted=answer.predicted
     )
 
 
@@ -139,10 +139,10 @@ def _group_of_cell(cell: Attended) -> str:
     return f"{way_of(cell.cell)} · {cell.cell.precision} · {limit}"
 
 
-def _command_of_models(found: Sequence[Frontier], grows: Model) -> str:
+def _command_of_models(rows: Sequence[Frontier], grows: Model) -> str:
     """Returns the command that measures these rows again; only shapes with a name can be named in it."""
-    sizes = dict.fromkeys(_name(row.cell) for row in found)
-    precisions = dict.fromkeys(row.cell.precision for row in found)
+    sizes = dict.fromkeys(_name(row.cell) for row in rows)
+    precisions = dict.fromkeys(row.cell.precision for row in rows)
     if not SIZES.keys() >= sizes.keys():
         return "python -m runner frontier"
     return f"python -m runner frontier --sizes {','.join(sizes)} --precisions {','.join(precisions)} --grow {grows}"
@@ -163,41 +163,41 @@ def _way(cell: FrontierCell) -> str:
     return cell.precision if cell.implementation == "naive" else f"{cell.precision} · {cell.implementation}"
 
 
-def _describe_sequences(found: Sequence[Frontier]) -> str:
+def _describe_sequences(rows: Sequence[Frontier]) -> str:
     """Says the longest sequence beside that of naive attention in the same memory, and how good predictions were."""
-    if not found:
+    if not rows:
         return ""
-    best = max(found, key=lambda row: row.largest or 0)
+    best = max(rows, key=lambda row: row.largest or 0)
     limit = f"In {format_bytes(best.cell.limit_bytes)}, at head width {best.cell.d_head} and {best.cell.precision}"
     words = f"{limit}, {best.cell.implementation} fits **{best.largest or 0:,} tokens**"
-    naive = _partner(found, best, implementation="naive")
+    naive = _partner(rows, best, implementation="naive")
     if naive and naive.largest:
         words += f", naive {naive.largest:,}: **{format_number((best.largest or 0) / naive.largest)}× as long**"
-    return words + _describe_predictions(found)
+    return words + _describe_predictions(rows)
 
 
-def _describe_models(found: Sequence[Frontier], grows: Model) -> str:
+def _describe_models(rows: Sequence[Frontier], grows: Model) -> str:
     """Says the largest model's best answer beside the same in fp32."""
-    largest = max(found, key=lambda row: (row.cell.d_model or 0) ** 2 * (row.cell.layers or 0)).cell
-    same = [row for row in found if all(getattr(row.cell, name) == getattr(largest, name) for name in SHAPE)]
+    largest = max(rows, key=lambda row: (row.cell.d_model or 0) ** 2 * (row.cell.layers or 0)).cell
+    same = [row for row in rows if all(getattr(row.cell, name) == getattr(largest, name) for name in SHAPE)]
     best = max(same, key=lambda row: row.largest or 0)
     what = f"a {best.cell.mode} step of {_name(best.cell)} in {_way(best.cell)}"
     words = f"In {format_bytes(best.cell.limit_bytes)}, {what} fits **{best.largest or 0:,} {_GROWS[grows].unit}**"
-    plain = _partner(found, best, precision="fp32", implementation="naive")
+    plain = _partner(rows, best, precision="fp32", implementation="naive")
     if plain and plain.largest:
         words += f", fp32 {plain.largest:,}: **{format_number((best.largest or 0) / plain.largest)}×** as many"
-    return words + _describe_predictions(found)
+    return words + _describe_predictions(rows)
 
 
-def _partner(found: Sequence[Frontier], of: Frontier, **changed: str) -> Frontier | None:
+def _partner(rows: Sequence[Frontier], of: Frontier, **changed: str) -> Frontier | None:
     """Returns the answer in the same memory that differs by what is `changed`; None if that is itself."""
     wanted = {name: getattr(of.cell, name) for name in FrontierCell.names() if name != "step"} | changed
-    same = (row for row in found if all(getattr(row.cell, name) == value for name, value in wanted.items()))
+    same = (row for row in rows if all(getattr(row.cell, name) == value for name, value in wanted.items()))
     return next((row for row in same if row is not of), None)
 
 
-def _describe_predictions(found: Sequence[Frontier]) -> str:
-    off = [abs((row.predicted or 0) / row.largest - 1) for row in found if row.largest and row.predicted]
+def _describe_predictions(rows: Sequence[Frontier]) -> str:
+    off = [abs((row.predicted or 0) / row.largest - 1) for row in rows if row.largest and row.predicted]
     if not off:
         return "."
     return f". Predictions were off by {f'at most {max(off):.0%}' if max(off) >= 0.01 else 'less than 1%'}."

@@ -41,11 +41,11 @@ def places(cells: Sequence[Any]) -> list[GridPlace]:
     """Returns every place that holds a cell, blocks and rows in the order of the cells. `cells` are rows of queries."""
     keys = [item.cell for item in cells]
     names, blocks = _row_names(keys), _blocks(keys)
-    found: dict[tuple[str, str, int], list[Any]] = {}
+    placed: dict[tuple[str, str, int], list[Any]] = {}
     for item in cells:
         place = (blocks[_block(item.cell)], _row(item.cell, names), getattr(item.cell, column_of(item.cell)))
-        found.setdefault(place, []).append(item)
-    return [GridPlace(block=b, row=r, column=c, cells=tuple(items)) for (b, r, c), items in found.items()]
+        placed.setdefault(place, []).append(item)
+    return [GridPlace(block=b, row=r, column=c, cells=tuple(items)) for (b, r, c), items in placed.items()]
 
 
 def _row_names(keys: Sequence[Cell]) -> list[str]:
@@ -67,9 +67,9 @@ def _block(cell: Any) -> int | Shape:
 
 def _blocks(keys: Sequence[Cell]) -> dict[int | Shape, str]:
     """Returns the name of each block: the head width, or the size."""
-    found = list(dict.fromkeys(map(_block, keys)))
-    sizes = size_names(tuple(block for block in found if isinstance(block, Shape)))
-    return {block: sizes[block] if isinstance(block, Shape) else f"head width {block}" for block in found}
+    blocks = list(dict.fromkeys(map(_block, keys)))
+    sizes = size_names(tuple(block for block in blocks if isinstance(block, Shape)))
+    return {block: sizes[block] if isinstance(block, Shape) else f"head width {block}" for block in blocks}
 
 
 def _row(cell: Cell, names: Sequence[str]) -> str:

@@ -42,9 +42,9 @@ def is_plain(text: str) -> bool:
 def restrict(text: str) -> str:
     """Returns a page's own text with nothing of Markdown but what pages use."""
     parts, end = [], 0
-    for found in _OURS.finditer(text):
-        parts += [_escape(text[end : found.start()], begins=end == 0), _keep(found)]
-        end = found.end()
+    for match in _OURS.finditer(text):
+        parts += [_escape(text[end : match.start()], begins=end == 0), _keep(match)]
+        end = match.end()
     return "".join(parts) + _escape(text[end:], begins=end == 0)
 
 
@@ -53,21 +53,21 @@ def plain(text: str) -> str:
     return _OURS.sub(_strip, text)
 
 
-def _strip(found: re.Match[str]) -> str:
-    if found["color"]:
-        return plain(found["inside"])
-    kept = found["kept"] or ""
-    return found["escaped"] or (kept.strip("`") if kept.startswith("`") else kept if kept == "- " else "")
+def _strip(match: re.Match[str]) -> str:
+    if match["color"]:
+        return plain(match["inside"])
+    kept = match["kept"] or ""
+    return match["escaped"] or (kept.strip("`") if kept.startswith("`") else kept if kept == "- " else "")
 
 
-def _keep(found: re.Match[str]) -> str:
-    if found["color"]:
-        return f"{found['color']}{restrict(found['inside'])}]"
-    if found["kept"]:
-        return found["kept"]
+def _keep(match: re.Match[str]) -> str:
+    if match["color"]:
+        return f"{match['color']}{restrict(match['inside'])}]"
+    if match["kept"]:
+        return match["kept"]
     # An escape of somebody else's may stand within an address: `http:\//` is one once the escape is resolved.
-    split = APART if found["escaped"] in ":/.@<>=~-" and not found.string.startswith(APART, found.end()) else ""
-    return f"\\{found['escaped']}{split}"
+    split = APART if match["escaped"] in ":/.@<>=~-" and not match.string.startswith(APART, match.end()) else ""
+    return f"\\{match['escaped']}{split}"
 
 
 def _escape(text: str, *, begins: bool = True) -> str:
@@ -77,6 +77,6 @@ def _escape(text: str, *, begins: bool = True) -> str:
     return opened.replace(_BREAK, APART)
 
 
-def _escape_opening(found: re.Match[str]) -> str:
-    mark = found[2]
-    return f"{found[1]}{mark}{APART}" if mark.isdigit() else f"{found[1]}\\{mark}"
+def _escape_opening(match: re.Match[str]) -> str:
+    mark = match[2]
+    return f"{match[1]}{mark}{APART}" if mark.isdigit() else f"{match[1]}\\{mark}"

@@ -90,16 +90,16 @@ def speedup_dots_of(frame: Frame, compared: Speedups[Measured], *, axis: str) ->
     """Returns every ratio, and every pair of which one side failed."""
     dots = [
         SpeedupDot(
-            place=place_of(frame, found.named.cell, beside=axis),
-            size=frame.size_of(found.named.cell),
-            phase=found.phase,
-            cell_id=str(found.other.cell_id),
-            ratio=found.ratio,
-            low=found.low,
-            high=found.high,
-            parameters=found.base.parameters,
+            place=place_of(frame, pair.named.cell, beside=axis),
+            size=frame.size_of(pair.named.cell),
+            phase=pair.phase,
+            cell_id=str(pair.other.cell_id),
+            ratio=pair.ratio,
+            low=pair.low,
+            high=pair.high,
+            parameters=pair.base.parameters,
         )
-        for found in compared.speedups
+        for pair in compared.speedups
     ]
     dots += [
         SpeedupDot(
@@ -123,14 +123,14 @@ def speedup_table(frame: Frame, compared: Speedups[Measured]) -> list[dict[str, 
     """Returns one row a pair and phase."""
     return [
         {
-            "Size": frame.size_of(found.named.cell),
-            title_of("steps", "context"): found.base.cell.context,
-            "Baseline": f"{found.base.cell.precision} {found.base.cell.backend}",
-            "Variant": f"{found.other.cell.precision} {found.other.cell.backend}",
-            title_of("timings", "phase"): WORDS[found.phase],
-            **speedup_columns(found),
-            "Baseline median (ms)": found.base.times[found.phase].median_ms,
-            "Variant median (ms)": found.other.times[found.phase].median_ms,
+            "Size": frame.size_of(pair.named.cell),
+            title_of("steps", "context"): pair.base.cell.context,
+            "Baseline": f"{pair.base.cell.precision} {pair.base.cell.backend}",
+            "Variant": f"{pair.other.cell.precision} {pair.other.cell.backend}",
+            title_of("timings", "phase"): WORDS[pair.phase],
+            **speedup_columns(pair),
+            "Baseline median (ms)": pair.base.times[pair.phase].median_ms,
+            "Variant median (ms)": pair.other.times[pair.phase].median_ms,
         }
-        for found in compared.speedups
+        for pair in compared.speedups
     ]

@@ -21,7 +21,6 @@ _PARAMETER, _WIDGET = "cell", "_cell"
 
 
 def pin(cell_id: str) -> None:
-    """Pins this cell."""
     st.query_params[_PARAMETER] = cell_id
 
 
@@ -31,9 +30,9 @@ def choose(cells: Sequence[Pinned], *, elsewhere: Callable[[UUID], Pinned | None
     known = {str(cell.cell_id): cell for cell in cells}
     pinned = st.query_params.get(_PARAMETER)
     if pinned and pinned not in known:
-        found = elsewhere(UUID(pinned)) if _is_id(pinned) else None
-        if found is not None:
-            known[pinned] = found
+        loaded = elsewhere(UUID(pinned)) if _is_id(pinned) else None
+        if loaded is not None:
+            known[pinned] = loaded
     report_missing(_PARAMETER, "Cell", known)
     if pinned and pinned not in known:
         del st.query_params[_PARAMETER]

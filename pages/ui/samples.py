@@ -27,7 +27,6 @@ from runner.store.queries.steps import find
 
 
 def draw_samples(frame: Frame, cells: Sequence[Measured]) -> None:
-    """Draws a box to choose a cell, its numbers, and every step of it."""
     _heading("Every step of one cell. The link keeps which.")
     cell = choose(cells, elsewhere=lambda cell_id: frame.ask(find, cell_id))
     if cell and _has_result(frame, cell):
@@ -37,7 +36,6 @@ def draw_samples(frame: Frame, cells: Sequence[Measured]) -> None:
 
 
 def draw_attention_samples(frame: Frame, cells: Sequence[Attended]) -> None:
-    """Draws the same for a cell of attention: every iteration, forward and backward."""
     _heading("Every forward and backward pass of one cell. The link keeps which.")
     every = {cell.cell_id: cell for cell in frame.ask(attention_cells, Selection())}
     cell = choose(cells, elsewhere=every.get)

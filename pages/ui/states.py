@@ -39,7 +39,7 @@ def explain(error: StoreError, path: Path) -> None:
 
 
 def explain_damage(error: DatabaseDamaged) -> None:
-    """Draws an error in place of the rest of a page that needs a table which cannot be read."""
+    """Draws an error in place of the rest of a page."""
     st.error(restrict(f"**{NEEDS_MORE}** {literal(str(error))}"), icon=":material/broken_image:")
 
 

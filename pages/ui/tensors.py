@@ -1,6 +1,6 @@
 """A card of tensors, predicted and measured, of a model's block or of attention.
 
-found = beside(predicted, measured); draw_tensors(frame, Card(…, rows=tensor_rows(found)), found)
+pairs = beside(predicted, measured); draw_tensors(frame, Card(…, rows=tensor_rows(pairs)), pairs)
 """
 
 from collections.abc import Sequence
@@ -18,15 +18,15 @@ from runner.formats import format_bytes
 _WHOLE = ("attention", "feed_forward")
 
 
-def draw_tensors(frame: Frame, card: Card, found: Sequence[TensorPair]) -> None:
+def draw_tensors(frame: Frame, card: Card, pairs: Sequence[TensorPair]) -> None:
     """Draws the card; its answer describes it."""
     alt = f"Predicted and measured bytes of each tensor that is kept for backward. {card.answer} {card.note}"
-    draw(frame, replace(card, alt=alt), lambda: size_pairs(_pair_sizes(found), state=card.key))
+    draw(frame, replace(card, alt=alt), lambda: size_pairs(_pair_sizes(pairs), state=card.key))
 
 
-def _pair_sizes(found: Sequence[TensorPair]) -> list[SizePair]:
+def _pair_sizes(pairs: Sequence[TensorPair]) -> list[SizePair]:
     """Returns the pairs for the chart, each under a name of its own."""
-    names = [escape_text(_name(pair)) for pair in found]
+    names = [escape_text(_name(pair)) for pair in pairs]
     return [
         SizePair(
             name=name if names.count(name) == 1 else f"{name} ({names[:position].count(name) + 1})",
@@ -34,7 +34,7 @@ def _pair_sizes(found: Sequence[TensorPair]) -> list[SizePair]:
             measured=pair.measured.size if pair.measured else None,
             color=color_of("autocast copy" if pair.predicted and pair.predicted.is_weight_copy else "activation"),
         )
-        for position, (name, pair) in enumerate(zip(names, found, strict=True))
+        for position, (name, pair) in enumerate(zip(names, pairs, strict=True))
     ]
 
 
@@ -48,24 +48,24 @@ def _name(pair: TensorPair) -> str:
     return " · ".join(part for part in (pair.measured.module, pair.measured.operation, pair.measured.shape) if part)
 
 
-def describe_tensors(found: Sequence[TensorPair]) -> str:
+def describe_tensors(pairs: Sequence[TensorPair]) -> str:
     """Says how many tensors are as predicted to the byte, and what was not predicted or not found."""
-    both = [pair for pair in found if pair.ratio is not None]
+    both = [pair for pair in pairs if pair.ratio is not None]
     exact = sum(pair.ratio == 1 for pair in both)
-    predicted = sum(pair.predicted.size for pair in found if pair.predicted)
-    measured = sum(pair.measured.size for pair in found if pair.measured)
+    predicted = sum(pair.predicted.size for pair in pairs if pair.predicted)
+    measured = sum(pair.measured.size for pair in pairs if pair.measured)
     words = (
-        f"{exact} of {len(found)} tensors are as predicted to the byte; together {format_bytes(measured)}, "
+        f"{exact} of {len(pairs)} tensors are as predicted to the byte; together {format_bytes(measured)}, "
         f"predicted {format_bytes(predicted)}."
     )
-    extra = sum(pair.predicted is None for pair in found)
-    missing = sum(pair.measured is None for pair in found)
+    extra = sum(pair.predicted is None for pair in pairs)
+    missing = sum(pair.measured is None for pair in pairs)
     return (
         words + (f" {extra} were not predicted." if extra else "") + (f" {missing} were not found." if missing else "")
     )
 
 
-def tensor_rows(found: Sequence[TensorPair]) -> list[dict[str, Any]]:
+def tensor_rows(pairs: Sequence[TensorPair]) -> list[dict[str, Any]]:
     """Returns the rows for the table: tensor, formula, both sizes, and the operation that keeps it."""
     return [
         {
@@ -78,5 +78,5 @@ def tensor_rows(found: Sequence[TensorPair]) -> list[dict[str, Any]]:
             "Kept by": pair.measured.operation if pair.measured else None,
             "Shape": pair.measured.shape if pair.measured else None,
         }
-        for pair in found
+        for pair in pairs
     ]

@@ -35,10 +35,10 @@ def draw_trust(frame: Frame, cells: Sequence[Graded]) -> None:
         return
     loaded = frame.ask(load_findings, tuple(shown), table_of(next(iter(shown.values())).cell).name)
     # A cell without a result has no grade, but may have something to say.
-    findings = {cell_id: found for cell_id, found in loaded.items() if found or shown[cell_id].status == "ok"}
+    findings = {cell_id: of_cell for cell_id, of_cell in loaded.items() if of_cell or shown[cell_id].status == "ok"}
     if not findings:
         return
-    grades = Counter(grade(found) for found in findings.values())
+    grades = Counter(grade(of_cell) for of_cell in findings.values())
     counts = " · ".join(f":{_COLORS[letter]}[**{letter}**] {grades[letter]}" for letter in _COLORS if grades[letter])
     rows = of_cells(frame, list(shown.values()))
     if set(grades) == {"A"}:
@@ -57,16 +57,18 @@ def draw_trust(frame: Frame, cells: Sequence[Graded]) -> None:
 
 def draw_grade(frame: Frame, cell: Graded) -> None:
     """Draws the grade of one cell and every finding that led to it."""
-    found = frame.ask(load_findings, (cell.cell_id,), table_of(cell.cell).name).get(cell.cell_id, [])
-    letter = grade(found)
-    sentences = " ".join(literal(finding.sentence) for finding in found) or "The audit found nothing against this row."
+    of_cell = frame.ask(load_findings, (cell.cell_id,), table_of(cell.cell).name).get(cell.cell_id, [])
+    letter = grade(of_cell)
+    sentences = (
+        " ".join(literal(finding.sentence) for finding in of_cell) or "The audit found nothing against this row."
+    )
     words = f":{_COLORS[letter]}-badge[Grade {letter}] {sentences}"
     say(frame, words, of_cells(frame, [cell], among="all"), key="grade")
 
 
 def _group_by_code(findings: Mapping[UUID, list[Finding]]) -> dict[str, list[tuple[UUID, Finding]]]:
     """Groups findings by their code, each with its cell; the most frequent first."""
-    loaded = [(cell_id, finding) for cell_id, found in findings.items() for finding in found]
+    loaded = [(cell_id, finding) for cell_id, of_cell in findings.items() for finding in of_cell]
     return {
         code: [(cell_id, finding) for cell_id, finding in loaded if finding.code == code]
         for code, _ in Counter(finding.code for _, finding in loaded).most_common()
