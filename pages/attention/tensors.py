@@ -12,9 +12,9 @@ from pages.attention.figures import peak_breakdown_bars
 from pages.figures.tensors import format_ratio
 from pages.ui.card import Card, draw
 from pages.ui.chosen import select_one
-from pages.ui.evidence import of_cells, of_details, say
+from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame, device_of
-from pages.ui.tensors import describe_tensors, draw_tensors, tensor_rows
+from pages.ui.tensors import draw_tensors
 from runner.analysis.compare.speedups import way_of
 from runner.analysis.costs import attention as accounting
 from runner.analysis.costs.activations import Device
@@ -89,20 +89,14 @@ def draw_attention_tensors(frame: Frame, cells: Sequence[Attended]) -> None:
     if not measured:
         st.caption("What this cell keeps was not recorded tensor by tensor.")
         return
-    found = beside(accounting.saved_tensors(cell.cell, device=device), measured)
-    draw_tensors(
-        frame,
-        Card(
-            key="attention-tensors",
-            title=f"Kept for backward: {_label(cell)}",
-            answer=describe_tensors(found),
-            evidence=[of_details(frame, "saved tensors", [cell.cell_id])],
-            note="B batch, S sequence length, d head width. What is not kept counts in the totals above alone.",
-            rows=tensor_rows(found),
-            cells=[cell.cell],
-        ),
-        found,
+    card = Card(
+        key="attention-tensors",
+        title=f"Kept for backward: {_label(cell)}",
+        note="B batch, S sequence length, d head width. What is not kept counts in the totals above alone.",
+        cells=[cell.cell],
     )
+    pairs = beside(accounting.saved_tensors(cell.cell, device=device), measured)
+    draw_tensors(frame, card, pairs, cell_id=cell.cell_id)
 
 
 def _label(cell: Attended) -> str:

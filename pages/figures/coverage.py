@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 
 from pages.figures.colors import BLUE, BROWN, QUIET, RED, SLATE, STRONG, tint
 from pages.figures.frame import WORDS, layout, title_of
+from pages.figures.marks import flat_colors
 from pages.figures.rows import label_rows
 from runner.formats import format_number
 
@@ -53,7 +54,6 @@ def coverage_grid(tiles: Sequence[CoverageTile], *, x: str = "", state: str = "c
     for size in dict.fromkeys(tile.size for tile in tiles):
         rows += [(size, None), *((size, name) for name in dict.fromkeys(t.variant for t in tiles if t.size == size))]
     grid = [[places.get((size, name or "", context)) for context in contexts] for size, name in rows]
-    scale = [[(level + side) / len(_LEVELS), color] for level, color in enumerate(_LEVELS) for side in (0, 1)]
     columns = [f"{context:,}" for context in contexts]
     figure = go.Figure(
         go.Heatmap(
@@ -61,13 +61,8 @@ def coverage_grid(tiles: Sequence[CoverageTile], *, x: str = "", state: str = "c
                 [None if name is None else _rank(tile) for tile in line]
                 for (_, name), line in zip(rows, grid, strict=True)
             ],
-            zmin=-0.5,
-            zmax=len(_LEVELS) - 0.5,
-            colorscale=scale,
-            showscale=False,
             x=columns,
-            xgap=3,
-            ygap=3,
+            **flat_colors(_LEVELS),
             hoverongaps=False,
             hovertext=[[_describe_tile(tile) for tile in line] for line in grid],
             hovertemplate="%{hovertext}<extra></extra>",
@@ -88,13 +83,8 @@ def coverage_grid(tiles: Sequence[CoverageTile], *, x: str = "", state: str = "c
         textfont={"size": 12, "color": [word[3] for word in words]},
         hoverinfo="skip",
     )
-    figure.update_layout(
-        **layout(
-            height=60 + (36 if any(len(n or "") > _LONG for _, n in rows) else 28) * len(rows),
-            state=state,
-            legend=False,
-        )
-    )
+    row = 36 if any(len(name or "") > _LONG for _, name in rows) else 28
+    figure.update_layout(**layout(height=60 + row * len(rows), state=state, legend=False))
     figure.update_xaxes(
         title=x or title_of("steps", "context"), type="category", side="top", showgrid=False, ticks="",
         domain=[0, min(1.0, _COLUMN * len(columns))],

@@ -32,6 +32,12 @@ def error_bars(rows: Iterable[Interval], *, thickness: float = 1.4, width: float
     }
 
 
+def flat_colors(colors: Sequence[str]) -> dict[str, Any]:
+    """Returns the settings of a heatmap whose values 0, 1, … have these colors."""
+    steps = [[(level + side) / len(colors), color] for level, color in enumerate(colors) for side in (0, 1)]
+    return {"colorscale": steps, "showscale": False, "zmin": -0.5, "zmax": len(colors) - 0.5, "xgap": 3, "ygap": 3}
+
+
 def hover_cells(cells: Iterable[tuple[str, str]]) -> dict[str, Any]:
     """Returns the settings of a trace for tooltips and clicks, given the (cell id, tooltip) of each point."""
     return {"customdata": [list(cell) for cell in cells], "hovertemplate": "%{customdata[1]}<extra></extra>"}

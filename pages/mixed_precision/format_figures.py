@@ -13,6 +13,7 @@ import plotly.graph_objects as go
 
 from pages.figures.colors import BROWN, FAINT, RED, STRONG, color_of, tint
 from pages.figures.frame import layout, power_of_ten
+from pages.figures.marks import flat_colors
 
 _FORMATS = ("fp64", "fp32", "bf16", "fp16")
 
@@ -31,12 +32,7 @@ def dtype_grid(read: Mapping[tuple[str, str], Sequence[str]]) -> go.Figure:
             texttemplate="%{text}",
             textfont={"size": 13, "color": STRONG},
             hovertemplate="%{y} under %{x}: %{text}<extra></extra>",
-            colorscale=_color_scale(),
-            zmin=-0.5,
-            zmax=len(_FORMATS) - 0.5,
-            showscale=False,
-            xgap=3,
-            ygap=3,
+            **flat_colors([tint(BROWN if name == "fp64" else color_of(name), opacity=0.4) for name in _FORMATS]),
         )
     )
     for row, line in enumerate(found):
@@ -47,12 +43,6 @@ def dtype_grid(read: Mapping[tuple[str, str], Sequence[str]]) -> go.Figure:
     figure.update_xaxes(side="top", showgrid=False, type="category", ticks="")
     figure.update_yaxes(autorange="reversed", showgrid=False, automargin=True, type="category", ticks="")
     return figure
-
-
-def _color_scale() -> list[tuple[float, str]]:
-    """Returns a color scale with one flat color a format."""
-    colors = [tint(BROWN if name == "fp64" else color_of(name), opacity=0.4) for name in _FORMATS]
-    return [(edge / len(colors), color) for place, color in enumerate(colors) for edge in (place, place + 1)]
 
 
 @dataclass(frozen=True, kw_only=True)

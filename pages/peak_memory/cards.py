@@ -10,7 +10,7 @@ from typing import Any
 
 import streamlit as st
 
-from pages.figures.frame import WORDS, escape_text, label_of, label_values, title_of
+from pages.figures.frame import escape_text, label_of, label_values, title_of
 from pages.figures.scaling import Axis, ScalingPoint, scaling_lines
 from pages.peak_memory.answers import (
     Names,
@@ -27,6 +27,7 @@ from pages.peak_memory.tensors import draw_part_pairs
 from pages.ui.card import Card, draw
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame, label_size
+from pages.ui.marks import failure_of
 from pages.ui.pin import pin
 from runner.results import Peak
 from runner.store.queries.memory import PARTS
@@ -56,11 +57,10 @@ def table_of(cells: Sequence[Peak], names: Names) -> list[dict[str, Any]]:
 
 
 def bar_of(cell: Peak, *, group: str, place: str) -> PeakBar:
-    failed = cell.status != "ok"
-    failure = WORDS[cell.status] + (f" in {cell.failed_phase}" if cell.failed_phase else "") if failed else None
+    failure = None if cell.status == "ok" else escape_text(failure_of(cell))
     parts = {name: size for name, size in cell.parts.items() if size}
     return PeakBar(group=group, place=place, cell_id=str(cell.cell_id), parts=parts,
-                   total=cell.peak_allocated_bytes or 0, failure=escape_text(failure) if failure else None)  # fmt: skip
+                   total=cell.peak_allocated_bytes or 0, failure=failure)  # fmt: skip
 
 
 def draw_parts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:

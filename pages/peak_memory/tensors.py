@@ -11,10 +11,10 @@ from pages.peak_memory.answers import Names, place_of
 from pages.peak_memory.part_figures import ALLOCATOR, CATEGORY_WORDS
 from pages.ui.card import Card, draw
 from pages.ui.chosen import select_one
-from pages.ui.evidence import of_cells, of_details
+from pages.ui.evidence import of_cells
 from pages.ui.frame import Frame, device_of
 from pages.ui.markdown import literal
-from pages.ui.tensors import describe_tensors, draw_tensors, tensor_rows
+from pages.ui.tensors import draw_tensors
 from runner.analysis.costs.activations import block_tensors
 from runner.analysis.costs.steps import PeakBytes, predict_peak
 from runner.analysis.costs.tensors import beside
@@ -99,19 +99,13 @@ def draw_block_tensors(frame: Frame, cell: Peak, names: Names) -> None:
     measured = frame.ask(load_saved_tensors, cell.cell_id)
     if not measured:
         return
-    found = beside(block_tensors(cell.cell, device=device_of(cell.device)), measured)
     letters = "N tokens, d model width, f feed-forward width, B batch, T context, H heads."
     again = " The block is checkpointed: it keeps them only while backward runs it again."
-    draw_tensors(
-        frame,
-        Card(
-            key="block-tensors",
-            title=f"Tensor by tensor: {place_of(cell.cell, names)}",
-            answer=describe_tensors(found),
-            evidence=[of_details(frame, "saved tensors", [cell.cell_id])],
-            note=f"{letters}{again if cell.cell.checkpoint_blocks else ''}",
-            rows=tensor_rows(found),
-            cells=[cell.cell],
-        ),
-        found,
+    card = Card(
+        key="block-tensors",
+        title=f"Tensor by tensor: {place_of(cell.cell, names)}",
+        note=f"{letters}{again if cell.cell.checkpoint_blocks else ''}",
+        cells=[cell.cell],
     )
+    pairs = beside(block_tensors(cell.cell, device=device_of(cell.device)), measured)
+    draw_tensors(frame, card, pairs, cell_id=cell.cell_id)

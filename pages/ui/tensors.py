@@ -1,16 +1,18 @@
 """A card of tensors, predicted and measured, of a model's block or of attention.
 
-pairs = beside(predicted, measured); draw_tensors(frame, Card(…, rows=tensor_rows(pairs)), pairs)
+pairs = beside(predicted, measured); draw_tensors(frame, Card(…, rows=_table_rows(pairs)), pairs)
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 from pages.figures.colors import color_of
 from pages.figures.frame import escape_text
 from pages.figures.tensors import SizePair, size_pairs
 from pages.ui.card import Card, draw
+from pages.ui.evidence import of_details
 from pages.ui.frame import Frame
 from runner.analysis.costs.tensors import TensorPair
 from runner.formats import format_bytes
@@ -18,10 +20,17 @@ from runner.formats import format_bytes
 _WHOLE = ("attention", "feed_forward")
 
 
-def draw_tensors(frame: Frame, card: Card, pairs: Sequence[TensorPair]) -> None:
-    """Draws the card; its answer describes it."""
-    alt = f"Predicted and measured bytes of each tensor that is kept for backward. {card.answer} {card.note}"
-    draw(frame, replace(card, alt=alt), lambda: size_pairs(_pair_sizes(pairs), state=card.key))
+def draw_tensors(frame: Frame, card: Card, pairs: Sequence[TensorPair], *, cell_id: UUID) -> None:
+    """Draws the card with these pairs of one cell; its answer, rows and description follow from them."""
+    answer = _describe(pairs)
+    card = replace(
+        card,
+        answer=answer,
+        evidence=[of_details(frame, "saved tensors", [cell_id])],
+        rows=_table_rows(pairs),
+        alt=f"Predicted and measured bytes of each tensor that is kept for backward. {answer} {card.note}",
+    )
+    draw(frame, card, lambda: size_pairs(_pair_sizes(pairs), state=card.key))
 
 
 def _pair_sizes(pairs: Sequence[TensorPair]) -> list[SizePair]:
@@ -48,7 +57,7 @@ def _name(pair: TensorPair) -> str:
     return " · ".join(part for part in (pair.measured.module, pair.measured.operation, pair.measured.shape) if part)
 
 
-def describe_tensors(pairs: Sequence[TensorPair]) -> str:
+def _describe(pairs: Sequence[TensorPair]) -> str:
     """Says how many tensors are as predicted to the byte, and what was not predicted or not found."""
     both = [pair for pair in pairs if pair.ratio is not None]
     exact = sum(pair.ratio == 1 for pair in both)
@@ -65,7 +74,7 @@ def describe_tensors(pairs: Sequence[TensorPair]) -> str:
     )
 
 
-def tensor_rows(pairs: Sequence[TensorPair]) -> list[dict[str, Any]]:
+def _table_rows(pairs: Sequence[TensorPair]) -> list[dict[str, Any]]:
     """Returns the rows for the table: tensor, formula, both sizes, and the operation that keeps it."""
     return [
         {
