@@ -58,12 +58,12 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
     baseline = "naive" if kind == "fused" else variant.split(" · ")[0]
     asked_for = {_key_of(cell) for cell in cells}
     compared = frame.ask(_compare, rows_of(frame), baseline, variant)
-    pairs = [found for found in compared.speedups if _key_of(found.base) in asked_for]
+    pairs = [pair for pair in compared.speedups if _key_of(pair.base) in asked_for]
     left_out = [_explain(item) for item in compared.left_out if _key_of(item.cell) in asked_for]
     words = _answer(pairs, left_out, baseline=baseline, variant=variant)
     sides = list({id(side): side for pair in pairs for side in (pair.base, pair.other)}.values())
     say(frame, words, of_cells(frame, sides), key=f"{kind}-speedup")
-    dots = [_dot(found) for found in pairs]
+    dots = [_dot(pair) for pair in pairs]
     dots += [
         SpeedupDot(place=place_of(cell.cell), size="", phase="step", cell_id=str(cell.cell_id),
                    failure=f"{way_of(cell.cell)} {WORDS[cell.status]}")
@@ -79,7 +79,7 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
             note="One line a pair of cells that differ in nothing else. Bars are 95% intervals, by bootstrap over "
             "rounds and samples; one that crosses 1× may be chance. Click a dot to see the cell's samples.",
             alt=f"Speedups as dots on a log axis. {words}",
-            rows=[_row(found) for found in pairs],
+            rows=[_row(pair) for pair in pairs],
             cells=[side.cell for side in sides],
         )
         draw(frame, card, lambda: speedup_dots(keep_places(dots), variant=variant), on_click=pin)
@@ -99,9 +99,9 @@ def _variants(cells: Sequence[Attended], kind: Kind) -> list[str]:
 def _compare(path: Path, of: Selection, baseline: str, variant: str) -> Speedups[Attended]:
     """Compares all cells in the file, once for each state of the data, whatever is chosen on the page."""
     cells, samples = attention_cells(path, replace(of, settled=False)), attention_samples(path, of)
-    found = compare(cells, samples, axis="way", baseline=baseline, variant=variant)
-    found.speedups.sort(key=lambda pair: (pair.base.cell.d_head, pair.base.cell.seq_len))
-    return found
+    compared = compare(cells, samples, axis="way", baseline=baseline, variant=variant)
+    compared.speedups.sort(key=lambda pair: (pair.base.cell.d_head, pair.base.cell.seq_len))
+    return compared
 
 
 def _key_of(cell: Attended) -> tuple[object, ...]:
@@ -118,33 +118,33 @@ def _explain(item: Unpaired[Attended]) -> tuple[Attended, str]:
     return item.failed[0], ", ".join(f"{way_of(cell.cell)} {WORDS[cell.status]}" for cell in item.failed)
 
 
-def _dot(found: Speedup[Attended]) -> SpeedupDot:
-    return SpeedupDot(place=place_of(found.base.cell), size="", phase=found.phase, cell_id=str(found.other.cell_id),
-                      ratio=found.ratio, low=found.low, high=found.high)  # fmt: skip
+def _dot(pair: Speedup[Attended]) -> SpeedupDot:
+    return SpeedupDot(place=place_of(pair.base.cell), size="", phase=pair.phase, cell_id=str(pair.other.cell_id),
+                      ratio=pair.ratio, low=pair.low, high=pair.high)  # fmt: skip
 
 
-def _row(found: Speedup[Attended]) -> dict[str, Any]:
-    pair = {"Baseline": way_of(found.base.cell), "Phase": WORDS[found.phase]}
-    return {**key_columns(found.other), **pair, **speedup_columns(found)}
+def _row(pair: Speedup[Attended]) -> dict[str, Any]:
+    names = {"Baseline": way_of(pair.base.cell), "Phase": WORDS[pair.phase]}
+    return {**key_columns(pair.other), **names, **speedup_columns(pair)}
 
 
 def _answer(
     pairs: Sequence[Speedup[Attended]], left_out: Sequence[tuple[Attended, str]], *, baseline: str, variant: str
 ) -> str:
     whole = [pair for pair in pairs if pair.phase == "step"]
-    found = [(pair.ratio, pair.low, pair.high) for pair in whole]
-    if not found:
+    ratios = [(pair.ratio, pair.low, pair.high) for pair in whole]
+    if not ratios:
         reason = next((f": {reason}" for _, reason in left_out if not reason.startswith("not measured")), "")
         if reason:
             return f"No cell here can be compared as {baseline} and as {variant}{reason}."
         return f"No cell here was measured both as {baseline} and as {variant}."
-    times, word = describe_ratio(found)
-    start = f"**{variant}** is **{times}× {word}** than {baseline}, forward and backward {describe_spread(found)}"
+    times, word = describe_ratio(ratios)
+    start = f"**{variant}** is **{times}× {word}** than {baseline}, forward and backward {describe_spread(ratios)}"
     unusual_words = caveat([(pair.base.cell, pair.other.cell) for pair in whole])
     rest = f" {unusual_words}" if unusual_words else ""
-    if len(found) == 1:
+    if len(ratios) == 1:
         return f"{start}.{rest}"
-    sure = sum((low or 0) > 1 for _, low, _ in found)
-    few = sum(low is None for _, low, _ in found)
+    sure = sum((low or 0) > 1 for _, low, _ in ratios)
+    few = sum(low is None for _, low, _ in ratios)
     doubt = f", {few} with too few samples to say" if few else ""
     return f"{start}; {sure} of them beyond doubt{doubt}.{rest}"

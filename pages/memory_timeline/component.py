@@ -40,10 +40,10 @@ class Drawing:
 
 def timeline(drawing: Drawing, *, key: str, on_cursor: Callable[[], None]) -> dict[str, Any] | None:
     """Draws the timeline. Returns where the reader put the cursor, `{"timeline": its id, "at": µs}`, or None."""
-    held = _component()(
+    state = _component()(
         key=key, data=pack(drawing), height="content", default={"cursor": None}, on_cursor_change=on_cursor
     )
-    cursor: dict[str, Any] | None = held.cursor
+    cursor: dict[str, Any] | None = state.cursor
     return cursor
 
 
@@ -86,16 +86,16 @@ def pack(drawing: Drawing) -> bytes:
 
 
 def _arrays(columns: Columns) -> dict[str, Any]:
-    held = columns.arrays
-    died = held["died"]
+    arrays = columns.arrays
+    died = arrays["died"]
     by_death = np.argsort(died, kind="stable")
     return {
-        "address": held["address"].astype(np.float64),
-        "bytes": held["bytes"].astype(np.float64),
-        **{name: held[name].astype(np.int32) for name in ("born", "died", "stack", "module", "operation", "phase")},
-        "category": held["category"].astype(np.uint8),
-        "byAddress": np.argsort(held["address"], kind="stable").astype(np.int32),
-        "bySize": np.argsort(held["bytes"], kind="stable").astype(np.int32),
+        "address": arrays["address"].astype(np.float64),
+        "bytes": arrays["bytes"].astype(np.float64),
+        **{name: arrays[name].astype(np.int32) for name in ("born", "died", "stack", "module", "operation", "phase")},
+        "category": arrays["category"].astype(np.uint8),
+        "byAddress": np.argsort(arrays["address"], kind="stable").astype(np.int32),
+        "bySize": np.argsort(arrays["bytes"], kind="stable").astype(np.int32),
         "byDeath": by_death[died[by_death] >= 0].astype(np.int32),
     }
 

@@ -52,9 +52,9 @@ class Look:
 @st.fragment
 def pane(frame: Frame, about: Timeline, *, side: str, look: Look) -> None:
     """Draws the pane. `side` tells the panes of a page apart."""
-    held = frame.ask(columns, about.cell_id)
-    folds_held = look.folds_held and about.origin == "imported" and bool(held.arrays["born"].any())
-    sentence = answer(about, held, frame.ask(parts_at, about.cell_id, about.peak_at_us))
+    blocks = frame.ask(columns, about.cell_id)
+    folds_held = look.folds_held and about.origin == "imported" and bool(blocks.arrays["born"].any())
+    sentence = answer(about, blocks, frame.ask(parts_at, about.cell_id, about.peak_at_us))
     with st.container(border=True, key=f"card-timeline-{side}"):
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             st.subheader(restrict(literal(about.label)), anchor=f"timeline-{side}", width="stretch")
@@ -62,7 +62,7 @@ def pane(frame: Frame, about: Timeline, *, side: str, look: Look) -> None:
         st.caption(restrict(describe_recording(about)))
         if drawn := describe_totals(about):
             st.caption(restrict(drawn))
-        drawing = Drawing(columns=held, about=about, fold_bytes=look.fold_bytes, scale_bytes=look.scale_bytes,
+        drawing = Drawing(columns=blocks, about=about, fold_bytes=look.fold_bytes, scale_bytes=look.scale_bytes,
                           alt=describe_drawing(about, sentence), folds_held=folds_held)  # fmt: skip
         cursor = timeline(drawing, key=f"timeline-{side}-canvas", on_cursor=lambda: None)
         if cursor and cursor["timeline"] == str(about.cell_id):
@@ -70,8 +70,7 @@ def pane(frame: Frame, about: Timeline, *, side: str, look: Look) -> None:
         else:
             at_us = _linked_cursor(frame, about, side=side)
         try:
-            phase = phase_at(held, at_us)
-            rows = _list_alive(frame, about, side=side, moment=Moment(at_us=at_us, phase=phase, folds_held=folds_held))
+            rows = _list_alive(frame, about, side=side, at_us=at_us, folds_held=folds_held)
         except DatabaseBusy:
             st.caption("The results file is busy; move the cursor once more for what is alive there.")
             return
@@ -85,9 +84,9 @@ def _linked_cursor(frame: Frame, about: Timeline, *, side: str) -> int:
     recording that is not listed any more."""
     recording, *rest = (linked_zoom(f"timeline-{side}") or "").split(",")
     if recording == about.cell_id.hex[-8:]:
-        asked = rest[4] if len(rest) > 4 else ""
-        known = re.fullmatch("[0-9]{1,16}", asked) and int(asked) <= about.duration_us
-        return int(asked) if known else about.peak_at_us
+        cursor = rest[4] if len(rest) > 4 else ""
+        known = re.fullmatch("[0-9]{1,16}", cursor) and int(cursor) <= about.duration_us
+        return int(cursor) if known else about.peak_at_us
     if recording and recording not in (item.cell_id.hex[-8:] for item in frame.ask(timelines, None)):
         st.warning(
             "The link's window, cursor and pinned block are of another recording, which is not in this file or has "
@@ -110,23 +109,15 @@ def _share(frame: Frame, about: Timeline, *, side: str, rows: Rows) -> None:
         st.code(commands[0], language="bash", wrap_lines=True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Moment:
-    """Where the cursor is, and whether allocations from before the recording are one entry there."""
-
-    at_us: int
-    phase: str | None
-    folds_held: bool
-
-
-def _list_alive(frame: Frame, about: Timeline, *, side: str, moment: Moment) -> Rows:
-    at_us, which = moment.at_us, "recorded" if moment.folds_held else "all"
-    alive = frame.ask(largest_at, about.cell_id, at_us, MAX_SHOWN, which)
+def _list_alive(frame: Frame, about: Timeline, *, side: str, at_us: int, folds_held: bool) -> Rows:
+    """Lists the largest allocations at a moment, those from before the recording as one entry if `folds_held`."""
+    alive = frame.ask(largest_at, about.cell_id, at_us, MAX_SHOWN, "recorded" if folds_held else "all")
     parts = frame.ask(parts_at, about.cell_id, at_us)
     total, count = sum(part.held_bytes for part in parts), sum(part.allocations for part in parts)
     when = "At the peak" if at_us == about.peak_at_us else "At the cursor"
-    where = f"{format_ms(at_us)}{f', {literal(moment.phase)}' if moment.phase else ''}"
-    of_these = " of the recording" if moment.folds_held else ""
+    phase = phase_at(frame.ask(columns, about.cell_id), at_us)
+    where = f"{format_ms(at_us)}{f', {literal(phase)}' if phase else ''}"
+    of_these = " of the recording" if folds_held else ""
     say(
         frame,
         f"**{when}** ({where}): {count:,} allocations hold **{format_bytes(total)}**. "
@@ -136,7 +127,7 @@ def _list_alive(frame: Frame, about: Timeline, *, side: str, moment: Moment) -> 
     )
     rows = alive_rows(alive, total_bytes=total)
     _draw_table(rows, key=f"alive-{side}", alt=f"The largest allocations alive at {format_ms(at_us)}.")
-    if moment.folds_held:
+    if folds_held:
         _list_held(frame, about, side=side, at_us=at_us, total_bytes=total)
     return rows
 

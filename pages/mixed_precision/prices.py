@@ -44,16 +44,16 @@ def price_precisions(frame: Frame) -> list[Priced]:
     free = replace(frame, selection=replace(frame.selection, precisions=(), backends=()))
     rows = [one.row for one in frame.ask(precisions, rows_of(frame)) if free.selection.holds(one.row.step())]
     variants = {row.precision for row in rows if row.precision != BASELINE}
-    found = {name: comparison(free, "precision", baseline=BASELINE, variant=name).speedups for name in variants}
-    return [Priced(row=row, speedup=_find_speedup(row, found.get(row.precision, []))) for row in rows]
+    speedups = {name: comparison(free, "precision", baseline=BASELINE, variant=name).speedups for name in variants}
+    return [Priced(row=row, speedup=_find_speedup(row, speedups.get(row.precision, []))) for row in rows]
 
 
-def _find_speedup(row: NumericsRow, found: Sequence[Speedup[Measured]]) -> Speedup[Measured] | None:
+def _find_speedup(row: NumericsRow, speedups: Sequence[Speedup[Measured]]) -> Speedup[Measured] | None:
     """Returns the speedup of the plain eager step of the same shape, if it was measured."""
     plain = StepCell(**{name: getattr(row, name) for name in _SHARED}, mode="train", precision="fp32")
     names = (*_SHARED, "backend", "optimizer", "checkpoint_blocks")
     wanted = [getattr(plain, name) for name in names]
-    same = (one for one in found if [getattr(one.base.cell, name) for name in names] == wanted)
+    same = (one for one in speedups if [getattr(one.base.cell, name) for name in names] == wanted)
     return next((one for one in same if one.phase == "step"), None)
 
 
@@ -75,12 +75,12 @@ def price(frame: Frame, variant: str) -> tuple[str, LoadEvidence | None]:
     return words, of_rows(frame, [row])
 
 
-def draw_price(frame: Frame, found: Sequence[Priced]) -> None:
+def draw_price(frame: Frame, priced: Sequence[Priced]) -> None:
     """Draws the card, with the sentence for the largest model."""
-    done = [one for one in found if one.row.gradient_error is not None]
+    done = [one for one in priced if one.row.gradient_error is not None]
     if not done:
         words = "None of these passes has an error: each was the reference, or has no result."
-        say(frame, words, of_rows(frame, [one.row for one in found]), key="precision-price")
+        say(frame, words, of_rows(frame, [one.row for one in priced]), key="precision-price")
         return
     largest = [one for one in done if place_of(one.row) == place_of(done[-1].row)]
     words = _answer(largest)
@@ -96,24 +96,24 @@ def draw_price(frame: Frame, found: Sequence[Priced]) -> None:
         title="Errors beside speedups",
         note=note,
         alt=f"Relative errors of loss, logits and gradients by precision. {words}",
-        rows=[_table_row(one) for one in found],
-        cells=[one.row for one in found],
+        rows=[_table_row(one) for one in priced],
+        cells=[one.row for one in priced],
     )
     draw(frame, card, lambda: price_dots([_price_of(one) for one in done], mode=", ".join(modes)))
 
 
-def _load_evidence(frame: Frame, found: Sequence[Priced]) -> tuple[LoadEvidence | None, LoadEvidence | None]:
+def _load_evidence(frame: Frame, priced: Sequence[Priced]) -> tuple[LoadEvidence | None, LoadEvidence | None]:
     """Returns what loads the rows of the passes, and those of the steps whose speedups stand beside them."""
-    steps = [side for one in found if one.speedup for side in (one.speedup.base, one.speedup.other)]
-    return of_rows(frame, [one.row for one in found]), of_cells(frame, steps)
+    steps = [side for one in priced if one.speedup for side in (one.speedup.base, one.speedup.other)]
+    return of_rows(frame, [one.row for one in priced]), of_cells(frame, steps)
 
 
-def _answer(found: Sequence[Priced]) -> str:
-    row = found[0].row
+def _answer(priced: Sequence[Priced]) -> str:
+    row = priced[0].row
     errors = [
-        f"**{one.row.precision}** {relative_error(one.row.gradient_error)}{_format_speedup(one)}" for one in found
+        f"**{one.row.precision}** {relative_error(one.row.gradient_error)}{_format_speedup(one)}" for one in priced
     ]
-    lost = [one.row for one in found if one.row.unscaled_zero_gradient_share]
+    lost = [one.row for one in priced if one.row.unscaled_zero_gradient_share]
     scaler = "".join(
         f" Without its gradient scaler, {one.precision} would lose "
         f"{relative_error(one.unscaled_zero_gradient_share)} of the gradients to zero; with it, "

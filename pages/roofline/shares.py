@@ -33,9 +33,9 @@ MAX_UNKNOWN = 0.1
 
 def profiles_of(frame: Frame) -> list[Profiled]:
     """Returns the profiled steps that the sidebar's filters leave."""
-    found = frame.ask(load_profiles, rows_of(frame))
+    loaded = frame.ask(load_profiles, rows_of(frame))
     mode = frame.selection.mode
-    return [one for one in found if mode in (None, one.row.mode) and frame.selection.holds(step_of(one.row))]
+    return [one for one in loaded if mode in (None, one.row.mode) and frame.selection.holds(step_of(one.row))]
 
 
 def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: DeviceLimits) -> None:
@@ -46,20 +46,20 @@ def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: DeviceLimits
         )
         return
     bars = []
-    for found in profiles:
-        roof = limits.roof(found.row.precision)
-        split = shares(found.row, found.kernels, ridge=roof.ridge if roof else None)
-        place = place_of(frame, step_of(found.row))
+    for profile in profiles:
+        roof = limits.roof(profile.row.precision)
+        split = shares(profile.row, profile.kernels, ridge=roof.ridge if roof else None)
+        place = place_of(frame, step_of(profile.row))
         bars.append(
             BoundBar(
                 place=place,
-                cell_id=str(found.row.cell_id),
+                cell_id=str(profile.row.cell_id),
                 shares={str(bound): share for bound, share in split.items()},
             )
         )
     words = describe_bounds(bars)
-    listed = of_details(frame, "kinds of work", [found.row.cell_id for found in profiles])
-    say(frame, words, listed, of_rows(frame, [found.row for found in profiles]), key="bounds")
+    listed = of_details(frame, "kinds of work", [profile.row.cell_id for profile in profiles])
+    say(frame, words, listed, of_rows(frame, [profile.row for profile in profiles]), key="bounds")
     cut = f" The first {MAX_SHOWN} of {len(bars)} are drawn." if len(bars) > MAX_SHOWN else ""
     card = Card(
         key="bounds",
@@ -69,10 +69,10 @@ def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: DeviceLimits
         f"count as bound by memory, others as unknown. {_describe_host(profiles)}{cut}",
         alt=f"Bars of shares. {words}",
         rows=[
-            {**key_columns(frame, step_of(found.row)), **_label_shares(bar.shares)}
-            for found, bar in zip(profiles, bars, strict=True)
+            {**key_columns(frame, step_of(profile.row)), **_label_shares(bar.shares)}
+            for profile, bar in zip(profiles, bars, strict=True)
         ],
-        cells=[found.row for found in profiles],
+        cells=[profile.row for profile in profiles],
     )
     draw(frame, card, lambda: bound_bars(_sort(bars[:MAX_SHOWN])))
 
@@ -101,7 +101,7 @@ def describe_bounds(bars: Sequence[BoundBar]) -> str:
 
 
 def _describe_host(profiles: Sequence[Profiled]) -> str:
-    if all(found.row.host_bound_share is None for found in profiles):
+    if all(profile.row.host_bound_share is None for profile in profiles):
         return "On a CPU nothing waits for a host; what lies between operators is unknown."
     return "While no kernel runs, the device waits for the host to launch one."
 
