@@ -128,8 +128,8 @@ def log_ticks(low: float, high: float, *, most: int) -> list[float]:
     return ticks[:: max(1, math.ceil(len(ticks) / most))]
 
 
-def short(value: float) -> str:
-    """98.3k, 3.15M, 1.2B."""
+def format_short(value: float) -> str:
+    """Formats a count: 98.3k, 3.15M, 1.2B."""
     for factor, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
         if value >= factor:
             return f"{value / factor:.3g}{letter}"

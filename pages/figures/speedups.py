@@ -14,7 +14,7 @@ from statistics import geometric_mean
 import plotly.graph_objects as go
 
 from pages.figures.colors import FAINT, FAINTER, color_of
-from pages.figures.frame import WORDS, interval, layout, short, title_of
+from pages.figures.frame import WORDS, format_short, interval, layout, title_of
 from pages.figures.marks import Interval, cross_failures, error_bars, hover_cells
 from pages.figures.ratios import left_end, ratio_axis
 from pages.figures.rows import chart_pixels, label_rows, row_pixels, wrap_label
@@ -124,7 +124,7 @@ def speedup_trend(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
         showgrid=False,
         range=[ends[0] - room, ends[1] + room],
         tickvals=list(ticks),
-        ticktext=[f"{name}<br>{short(size)}" for size, name in ticks.items()],
+        ticktext=[f"{name}<br>{format_short(size)}" for size, name in ticks.items()],
     )
     values = (value for row in usable for value in _interval(row))
     figure.update_yaxes(**ratio_axis(values), title=f"Speedup of {variant} (×, log)")

@@ -58,8 +58,8 @@ def _find_speedup(row: NumericsRow, speedups: Sequence[Speedup[Measured]]) -> Sp
 
 
 def price(frame: Frame, variant: str) -> tuple[str, LoadEvidence | None]:
-    """Returns what `variant` costs in the largest model measured with it, and what loads its row; empty and None if
-    none was."""
+    """Says what `variant` costs in the largest model measured with it, with a function that loads its row; empty and
+    None if there is none."""
     rows = [
         one.row
         for one in price_precisions(frame)
@@ -103,7 +103,7 @@ def draw_price(frame: Frame, priced: Sequence[Priced]) -> None:
 
 
 def _load_evidence(frame: Frame, priced: Sequence[Priced]) -> tuple[LoadEvidence | None, LoadEvidence | None]:
-    """Returns what loads the rows of the passes, and those of the steps whose speedups stand beside them."""
+    """Returns a function that loads the rows of the passes, and those of the steps whose speedups stand beside them."""
     steps = [side for one in priced if one.speedup for side in (one.speedup.base, one.speedup.other)]
     return of_rows(frame, [one.row for one in priced]), of_cells(frame, steps)
 

@@ -45,7 +45,7 @@ def draw_changes(frame: Frame) -> None:
     selection = Selection(run=run, mode=mode, settled=False)
     cells, samples = frame.ask(load_steps, selection), frame.ask(samples_by_round, selection)
     known = {title(cell.cell): cell for cell in bases(cells)}
-    base = _choose(known)
+    base = known[select_one("base", "Step", list(known))]
     changes = counterfactuals(base, cells, samples)
     words = describe_ranking(changes)
     sentences = "\n\n".join(text for text in (words, _describe_failures(changes)) if text)
@@ -65,11 +65,6 @@ def draw_changes(frame: Frame) -> None:
         lambda: counterfactual_dots([_dot(c) for c in changes], singles=sum(c.kind == "one" for c in changes)),
         on_click=pin,
     )
-
-
-def _choose(known: dict[str, Measured]) -> Measured:
-    """The step that is changed, in the URL; the largest plain one unless the reader says otherwise."""
-    return known[select_one("base", "Step", list(known))]
 
 
 def describe_ranking(changes: Sequence[Counterfactual]) -> str:

@@ -133,7 +133,7 @@ def _draw_crossing(frame: Frame, known: Sequence[CompileSpeedup]) -> None:
 
 
 def evidence_of_speedups(frame: Frame, items: Sequence[CompileSpeedup]) -> LoadEvidence | None:
-    """Returns what loads the rows of both sides of these pairs."""
+    """Returns a function that loads the rows of both sides of these pairs."""
     return of_cells(frame, [side for item in items for side in (item.step.base, item.step.other)])
 
 

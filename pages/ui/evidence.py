@@ -85,9 +85,9 @@ def _expander_key(key: str) -> str:
 def of_cells(
     frame: Frame, cells: Sequence[CellRow], *, among: Among = "own", run: UUID | None = None
 ) -> LoadEvidence | None:
-    """Returns what loads the rows of these cells, all of one table; None without cells, and imported traces are none.
-    The rows count among those of the sidebar's machine and run, of `run` where it is given, of the latest run of any
-    machine, or among all."""
+    """Returns a function that loads the rows of these cells, all of one table; None without cells, which imported
+    traces are not. The rows count among those of the sidebar's machine and run, of `run` where it is given, of the
+    latest run of any machine, or among all."""
     cells = [cell for cell in cells if cell.cell is not None]
     return _of_table(frame, table_of(cells[0].cell).name, cells, among=among, run=run) if cells else None
 
@@ -107,43 +107,43 @@ def _of_table(
 
 
 def of_details(frame: Frame, kind: Kind, cells: Sequence[UUID]) -> LoadEvidence | None:
-    """Returns what loads rows that belong to these cells, such as kernels or tensors; None without cells."""
+    """Returns a function that loads rows that belong to these cells, such as kernels or tensors; None without cells."""
     return partial(frame.ask, details.of_details, kind, tuple(cells)) if cells else None
 
 
 def of_moment(frame: Frame, cell: UUID, at_us: int) -> LoadEvidence:
-    """Returns what loads the allocations that are alive in a timeline at a moment."""
+    """Returns a function that loads the allocations that are alive in a timeline at a moment."""
     return partial(frame.ask, details.of_moment, cell, at_us)
 
 
 def of_pairs(frame: Frame, compared: Speedups[Measured]) -> LoadEvidence | None:
-    """Returns what loads the rows of both sides of all pairs."""
+    """Returns a function that loads the rows of both sides of all pairs."""
     return of_cells(frame, [side for pair in compared.speedups for side in (pair.base, pair.other)])
 
 
 def of_sides(frame: Frame, verdict: Verdict) -> LoadEvidence | None:
-    """Returns what loads the rows of both sides of a comparison, from any machine and run, those left out included."""
+    """Returns a function that loads the rows of both sides of a comparison, from any machine, with those left out."""
     pairs = [(pair.a, pair.b) for pair in verdict.pairs] + [(item.a, item.b) for item in verdict.left_out]
     return of_cells(frame, [side for pair in pairs for side in pair if side], among="all")
 
 
 def of_runs(frame: Frame) -> LoadEvidence:
-    """Returns what loads every run, and how its cells ended."""
+    """Returns a function that loads every run, and how its cells ended."""
     return partial(frame.ask, evidence.of_runs)
 
 
 def of_environments(frame: Frame, a: Sequence[RunRow], b: Sequence[RunRow]) -> LoadEvidence:
-    """Returns what loads the environments of the runs of two sides."""
+    """Returns a function that loads the environments of the runs of two sides."""
     return partial(frame.ask, evidence.of_environments, *(tuple(run.run_id for run in side) for side in (a, b)))
 
 
 def of_tables(frame: Frame) -> LoadEvidence:
-    """Returns what loads the number of rows of each table."""
+    """Returns a function that loads the number of rows of each table."""
     return partial(frame.ask, evidence.of_tables)
 
 
 def of_ceilings(frame: Frame) -> LoadEvidence:
-    """Returns what loads the measured limits of the machine."""
+    """Returns a function that loads the measured limits of the machine."""
     return partial(frame.ask, evidence.of_ceilings, frame.selection.machine)
 
 
