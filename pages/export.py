@@ -47,13 +47,13 @@ def main(words: Sequence[str]) -> int:
 
 
 def _export(words: Sequence[str]) -> None:
-    rest, parameters = _filters(words)
-    given = _parser().parse_args(rest)
-    folder = _folder(given.out)
+    rest, parameters = _parse_filters(words)
+    given = _make_parser().parse_args(rest)
+    folder = _find_folder(given.out)
     path = Path(given.db) if given.db else default_path()
     edition = contents(path).edition
     visits = Visits(path, origin=given.address)
-    targets = _targets(given, parameters, list(visits.places))
+    targets = _find_targets(given, parameters, list(visits.places))
     origin = Origin(file=path.name, edition=edition, pages={name: visits.places[name] for name in targets},
                     written=datetime.now(UTC))  # fmt: skip
     # All before the first is written: a filter that one page does not know leaves no half of an export behind.
@@ -61,7 +61,7 @@ def _export(words: Sequence[str]) -> None:
     _write(folder, written)
 
 
-def _folder(name: str) -> Path:
+def _find_folder(name: str) -> Path:
     """Returns the folder for the files. Raises UsageError where something else is in its place."""
     folder = Path(name)
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
@@ -84,7 +84,7 @@ def _write(folder: Path, written: Mapping[str, str]) -> None:
         ) from None
 
 
-def _filters(words: Sequence[str]) -> tuple[list[str], Parameters]:
+def _parse_filters(words: Sequence[str]) -> tuple[list[str], Parameters]:
     """Returns the words for argparse, and the parameters of the URL: `--context 128 --context 512` or
     `--context=128`."""
     rest: list[str] = []
@@ -104,7 +104,7 @@ def _filters(words: Sequence[str]) -> tuple[list[str], Parameters]:
     return rest, parameters
 
 
-def _parser() -> ArgumentParser:
+def _make_parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="python -m pages.export",
         usage="%(prog)s [PAGE|LINK ...] [--all] [options] [--FILTER VALUE ...]",
@@ -123,7 +123,7 @@ def _parser() -> ArgumentParser:
     return parser
 
 
-def _targets(given: Namespace, parameters: Parameters, known: list[str]) -> Mapping[str, Parameters]:
+def _find_targets(given: Namespace, parameters: Parameters, known: list[str]) -> Mapping[str, Parameters]:
     """Returns the pages to write, each with its parameters."""
     found: dict[str, Parameters] = dict.fromkeys(known, parameters) if given.all else {}
     for word in given.pages:

@@ -32,7 +32,7 @@ def main() -> None:
     st.html(f"<style>{STYLE.read_text(encoding='utf-8')}{ink_rules()}</style>")
     st.logo(LOGO, icon_image=ICON, size="large")
     closed, pages, drawers = sign_in.sign_in_page(), dict[str, st.Page](), list[DrawPage]()
-    chosen = _navigation(pages, lambda page: drawers[0](page), position="hidden" if closed else "sidebar")
+    chosen = _navigate(pages, lambda page: drawers[0](page), position="hidden" if closed else "sidebar")
     if closed:
         drawers.append(lambda _: closed())
         chosen.run()
@@ -72,7 +72,7 @@ def _draw(frame: Frame, chosen: st.Page, watch: Callable[[], None]) -> None:
     keep_zoom()
 
 
-def _navigation(pages: dict[str, st.Page], shown: DrawPage, *, position: Literal["sidebar", "hidden"]) -> st.Page:
+def _navigate(pages: dict[str, st.Page], shown: DrawPage, *, position: Literal["sidebar", "hidden"]) -> st.Page:
     """Returns the page that is asked for, which `draw` draws. Puts every page into `pages`, by its address."""
     for entries in NAVIGATION.values():
         for page in entries:

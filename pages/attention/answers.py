@@ -95,8 +95,8 @@ def answer(cells: Sequence[Attended]) -> str:
     same = [cell for cell in done if cell.cell.seq_len == longest.cell.seq_len and cell is not longest]
     beside = [cell for cell in same if not describe_effort_difference(longest.cell, cell.cell)]
     if beside:
-        quickest = min(beside, key=_total_ms)
-        ratio = _total_ms(longest) / _total_ms(quickest)
+        quickest = min(beside, key=_sum_ms)
+        ratio = _sum_ms(longest) / _sum_ms(quickest)
         pace = f"{format_number(ratio)}× as fast" if ratio >= 1 else f"{format_number(1 / ratio)}× as slow"
         parts.append(f"; **{way_of(quickest.cell)}**, the quickest other way, {_describe_cost(quickest)} ({pace})")
     return "".join(parts) + "." + _describe_memory(longest, cells)
@@ -105,10 +105,10 @@ def answer(cells: Sequence[Attended]) -> str:
 def _describe_cost(cell: Attended, *, name: bool = False) -> str:
     at_peak = f" and {format_bytes(cell.peak_allocated_bytes)} at its peak" if cell.peak_allocated_bytes else ""
     verb = f"{way_of(cell.cell)} takes " if name else ""
-    return f"{verb}**{format_number(_total_ms(cell))} ms** forward and backward{at_peak}"
+    return f"{verb}**{format_number(_sum_ms(cell))} ms** forward and backward{at_peak}"
 
 
-def _total_ms(cell: Attended) -> float:
+def _sum_ms(cell: Attended) -> float:
     return cell.times["forward_backward"].median_ms
 
 

@@ -55,7 +55,7 @@ def page(frame: Frame) -> None:
 
 def _choose(cells: list[Attended]) -> tuple[list[Attended], list[Attended]]:
     """Returns the cells of the chosen precision and mask with all head widths, and those of the chosen head width."""
-    usual = _default_cells(cells)[0].cell
+    usual = _choose_default(cells)[0].cell
     with st.container(horizontal=True):
         heads = st.container(width="content")
         with st.container(width="content"):
@@ -63,21 +63,21 @@ def _choose(cells: list[Attended]) -> tuple[list[Attended], list[Attended]]:
                 "dtype", "Precision", sorted({cell.cell.precision for cell in cells}), default=usual.precision
             )
         with st.container(width="content"):
-            masks = sorted({_mask(cell) for cell in cells})
+            masks = sorted({_name_mask(cell) for cell in cells})
             mask = chosen("mask", "Mask", masks, default="causal" if usual.causal else "full")
-        grid = [cell for cell in cells if cell.cell.precision == precision and _mask(cell) == mask] or cells
+        grid = [cell for cell in cells if cell.cell.precision == precision and _name_mask(cell) == mask] or cells
         for name, label in _RARE.items():
-            values = _rare_values(grid, name)
+            values = _list_values(grid, name)
             if len(values) > 1:
                 value = chosen(f"attention-{name}", label, values)
                 grid = [cell for cell in grid if str(getattr(cell.cell, name)) == value]
         with heads:
             widths = [str(width) for width in sorted({cell.cell.d_head for cell in grid})]
-            width = chosen("d-head", "Head width", widths, default=str(_fullest_width(grid)))
+            width = chosen("d-head", "Head width", widths, default=str(_find_width(grid)))
     return grid, [cell for cell in grid if str(cell.cell.d_head) == width]
 
 
-def _mask(cell: Attended) -> str:
+def _name_mask(cell: Attended) -> str:
     return "causal" if cell.cell.causal else "full"
 
 
@@ -91,24 +91,24 @@ def _list_failures(cells: list[Attended]) -> None:
             st.dataframe(rows, hide_index=True)
 
 
-def _default_cells(cells: Sequence[Attended]) -> list[Attended]:
+def _choose_default(cells: Sequence[Attended]) -> list[Attended]:
     """Returns the cells of the precision and mask that most cells have, of the first batch and cache, and of the head
     width with most cells. The page opens with them, and Overview answers for them."""
     usual = most_common((cell.cell.precision, cell.cell.causal) for cell in cells)
     usual_cells = [cell for cell in cells if (cell.cell.precision, cell.cell.causal) == usual]
     for name in _RARE:
-        first = _rare_values(usual_cells, name)[0]
+        first = _list_values(usual_cells, name)[0]
         usual_cells = [cell for cell in usual_cells if str(getattr(cell.cell, name)) == first]
-    width = _fullest_width(usual_cells)
+    width = _find_width(usual_cells)
     return [cell for cell in usual_cells if cell.cell.d_head == width]
 
 
-def _rare_values(cells: Sequence[Attended], name: str) -> list[str]:
+def _list_values(cells: Sequence[Attended], name: str) -> list[str]:
     """Returns the values of a column of `_RARE`, in order."""
     return sorted({str(getattr(cell.cell, name)) for cell in cells}, key=lambda text: (len(text), text))
 
 
-def _fullest_width(cells: Sequence[Attended]) -> int:
+def _find_width(cells: Sequence[Attended]) -> int:
     """Returns the head width with most eager cells; of equals the widest, as models have it."""
     eager = Counter(cell.cell.d_head for cell in cells if cell.cell.backend == "eager")
     return max((eager[cell.cell.d_head], cell.cell.d_head) for cell in cells)[1]
@@ -119,7 +119,7 @@ def headline(frame: Frame) -> Answer:
     cells = frame.ask(attention_cells, rows_of(frame))
     if not cells:
         return f"Not measured {frame.where}: `python -m runner sweep --experiment attention`.", None
-    shown = _default_cells(cells)
+    shown = _choose_default(cells)
     return answer(shown), of_cells(frame, shown)
 
 

@@ -48,7 +48,7 @@ def draw_time(frame: Frame, cells: Sequence[Attended]) -> None:
         title=f"Time of {WORDS[phase]}",
         note=f"Medians with 95% intervals. {_COMPILED}Click a point to see the cell's samples.",
         alt=f"Time against sequence length, log-log. {words}",
-        rows=[row for cell in cells for row in _time_rows(cell)],
+        rows=[row for cell in cells for row in _make_time_rows(cell)],
         cells=[cell.cell for cell in cells],
     )
     draw(
@@ -81,7 +81,7 @@ def draw_memory(frame: Frame, cells: Sequence[Attended]) -> None:
         title=label_of("attention", name),
         note=f"The peak is over forward and backward. {_COMPILED}The table has predicted bytes, too.",
         alt=f"Memory against sequence length, log-log. {words}",
-        rows=[_memory_row(cell) for cell in cells],
+        rows=[_make_memory_row(cell) for cell in cells],
         cells=[cell.cell for cell in cells],
     )
     draw(frame, card, lambda: scaling_lines(points_of(cells, value=value), axis=axis), on_click=pin)
@@ -106,7 +106,7 @@ def key_columns(cell: Attended) -> dict[str, Any]:
     return label_values("attention", cell.cell, _KEY)
 
 
-def _time_rows(cell: Attended) -> list[dict[str, Any]]:
+def _make_time_rows(cell: Attended) -> list[dict[str, Any]]:
     start, status = key_columns(cell), label_values("attention", cell, ("status",))
     if not cell.times:
         return [{**start, title_of("timings", "phase"): cell.failed_phase, **status}]
@@ -114,7 +114,7 @@ def _time_rows(cell: Attended) -> list[dict[str, Any]]:
     return [{**start, **time_columns(phase, time), **status} for phase, time in times]
 
 
-def _memory_row(cell: Attended) -> dict[str, Any]:
+def _make_memory_row(cell: Attended) -> dict[str, Any]:
     peak, predicted = cell.peak_allocated_bytes, cell.predicted_peak_bytes
     return {
         **key_columns(cell),

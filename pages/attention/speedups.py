@@ -49,7 +49,7 @@ _MISSING: dict[Kind, str] = {
 def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> None:
     """Draws a heading, the answer, the dots, and what could not be compared."""
     st.header(restrict(_TITLES[kind]), anchor=kind)
-    names = _variants(cells, kind)
+    names = _list_variants(cells, kind)
     if not names:
         st.caption(restrict(f"{_ALONE[kind]} Measure both: `{_MISSING[kind]}`."))
         return
@@ -60,10 +60,10 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
     compared = frame.ask(_compare, rows_of(frame), baseline, variant)
     pairs = [pair for pair in compared.speedups if _key_of(pair.base) in asked_for]
     left_out = [_explain(item) for item in compared.left_out if _key_of(item.cell) in asked_for]
-    words = _answer(pairs, left_out, baseline=baseline, variant=variant)
+    words = _describe_pairs(pairs, left_out, baseline=baseline, variant=variant)
     sides = list({id(side): side for pair in pairs for side in (pair.base, pair.other)}.values())
     say(frame, words, of_cells(frame, sides), key=f"{kind}-speedup")
-    dots = [_dot(pair) for pair in pairs]
+    dots = [_make_dot(pair) for pair in pairs]
     dots += [
         SpeedupDot(place=place_of(cell.cell), size="", phase="step", cell_id=str(cell.cell_id),
                    failure=f"{way_of(cell.cell)} {WORDS[cell.status]}")
@@ -79,7 +79,7 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
             note="One line a pair of cells that differ in nothing else. Bars are 95% intervals, by bootstrap over "
             "rounds and samples; one that crosses 1× may be chance. Click a dot to see the cell's samples.",
             alt=f"Speedups as dots on a log axis. {words}",
-            rows=[_row(pair) for pair in pairs],
+            rows=[_make_row(pair) for pair in pairs],
             cells=[side.cell for side in sides],
         )
         draw(frame, card, lambda: speedup_dots(keep_places(dots), variant=variant), on_click=pin)
@@ -89,7 +89,7 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
         expander.dataframe([{**key_columns(cell), "Why": reason} for cell, reason in left_out], hide_index=True)
 
 
-def _variants(cells: Sequence[Attended], kind: Kind) -> list[str]:
+def _list_variants(cells: Sequence[Attended], kind: Kind) -> list[str]:
     present = ways([cell for cell in cells if cell.status != "skipped"])
     if kind == "compiled":
         return [way for way in present if " · " in way and way.split(" · ")[0] in present]
@@ -118,17 +118,17 @@ def _explain(item: Unpaired[Attended]) -> tuple[Attended, str]:
     return item.failed[0], ", ".join(f"{way_of(cell.cell)} {WORDS[cell.status]}" for cell in item.failed)
 
 
-def _dot(pair: Speedup[Attended]) -> SpeedupDot:
+def _make_dot(pair: Speedup[Attended]) -> SpeedupDot:
     return SpeedupDot(place=place_of(pair.base.cell), size="", phase=pair.phase, cell_id=str(pair.other.cell_id),
                       ratio=pair.ratio, low=pair.low, high=pair.high)  # fmt: skip
 
 
-def _row(pair: Speedup[Attended]) -> dict[str, Any]:
+def _make_row(pair: Speedup[Attended]) -> dict[str, Any]:
     names = {"Baseline": way_of(pair.base.cell), "Phase": WORDS[pair.phase]}
     return {**key_columns(pair.other), **names, **speedup_columns(pair)}
 
 
-def _answer(
+def _describe_pairs(
     pairs: Sequence[Speedup[Attended]], left_out: Sequence[tuple[Attended, str]], *, baseline: str, variant: str
 ) -> str:
     whole = [pair for pair in pairs if pair.phase == "step"]

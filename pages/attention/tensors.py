@@ -80,7 +80,7 @@ def draw_attention_tensors(frame: Frame, cells: Sequence[Attended]) -> None:
         st.caption("Of no cell here is it known what it keeps for backward. Measure some: "
                    "`python -m runner sweep --experiment attention`.")  # fmt: skip
         return
-    labels = {_label(cell): cell for cell in done}
+    labels = {_name_cell(cell): cell for cell in done}
     longest = max(labels, key=lambda label: labels[label].saved_bytes or 0)
     cell = labels[select_one("tensors-of", "Cell", list(labels), default=longest)]
     device = device_of(cell.device)
@@ -91,7 +91,7 @@ def draw_attention_tensors(frame: Frame, cells: Sequence[Attended]) -> None:
         return
     card = Card(
         key="attention-tensors",
-        title=f"Kept for backward: {_label(cell)}",
+        title=f"Kept for backward: {_name_cell(cell)}",
         note="B batch, S sequence length, d head width. What is not kept counts in the totals above alone.",
         cells=[cell.cell],
     )
@@ -99,17 +99,15 @@ def draw_attention_tensors(frame: Frame, cells: Sequence[Attended]) -> None:
     draw_tensors(frame, card, pairs, cell_id=cell.cell_id)
 
 
-def _label(cell: Attended) -> str:
+def _name_cell(cell: Attended) -> str:
     key = cell.cell
     return f"{way_of(key)} · {key.seq_len:,} tokens · d {key.d_head} · {key.precision}"
 
 
-def _compare(found: int, predicted: int) -> str:
-    return (
-        "as predicted"
-        if found == predicted
-        else f"{format_ratio(found / predicted)}× the predicted {format_bytes(predicted)}"
-    )
+def _compare(measured: int, predicted: int) -> str:
+    if measured == predicted:
+        return "as predicted"
+    return f"{format_ratio(measured / predicted)}× the predicted {format_bytes(predicted)}"
 
 
 def describe_totals(cell: Attended, device: Device) -> str:

@@ -132,7 +132,7 @@ def _draw_rows(frame: Frame, table: Table, window: Window) -> None:
     rows = rows.astype({column.name: str for column in table.columns if column.sql_type == "UUID"})
     ids = {column.name for column in table.columns if column.sql_type == "UUID" or column.name.endswith("_key")}
     order = sorted(rows.columns, key=lambda name: 2 * bool(len(rows) and rows[name].isna().all()) + (name in ids))
-    config = {c.name: _heading(c) for c in table.columns}
+    config = {c.name: _make_heading(c) for c in table.columns}
     st.dataframe(
         rows,
         hide_index=True,
@@ -145,7 +145,7 @@ def _draw_rows(frame: Frame, table: Table, window: Window) -> None:
     )
 
 
-def _heading(column: Column) -> Any:
+def _make_heading(column: Column) -> Any:
     """Returns a column with its meaning; whole numbers have separators."""
     words = f"`{column.name}`: {column.doc}"
     if column.type is int:

@@ -58,10 +58,10 @@ def frontier_map(spans: Sequence[FrontierSpan], tried: Sequence[Tried], *, grows
         rows.setdefault(group, {})[row] = None
     # Each group has a line of its own for its name, above its rows.
     names: list[tuple[str, str | None]] = [
-        (group, row) for group, rows_of_group in rows.items() for row in (None, *sorted(rows_of_group, key=_width))
+        (group, row) for group, members in rows.items() for row in (None, *sorted(members, key=_width_of))
     ]
     places = {(group, row): at for at, (group, row) in enumerate(names) if row is not None}
-    low, high = _ends(spans, tried)
+    low, high = _find_ends(spans, tried)
     figure = go.Figure()
     for name, color in (("fits", tint(BLUE, opacity=0.8)), ("does not fit", tint(RED, opacity=0.4))):
         xs: list[float | None] = []
@@ -74,25 +74,27 @@ def frontier_map(spans: Sequence[FrontierSpan], tried: Sequence[Tried], *, grows
     _draw_ends(figure, spans, places, unit=grows.unit)
     _draw_cells(figure, tried, places, unit=grows.unit)
     figure.update_layout(**layout(height=130 + 27 * len(names), state=grows.state))
-    _axes(figure, names, ends=(low, high), title=grows.title)
+    _set_axes(figure, names, ends=(low, high), title=grows.title)
     beside(figure, {places[span.group, span.row]: _format_largest(span) for span in spans})
     return figure
 
 
-def _width(row: str) -> int:
+def _width_of(row: str) -> int:
     """Returns the number that a row is named after, or 0, so that rows without one keep their order."""
     last = row.rpartition(" ")[2]
     return int(last) if last.isdigit() else 0
 
 
-def _ends(spans: Sequence[FrontierSpan], tried: Sequence[Tried]) -> tuple[float, float]:
+def _find_ends(spans: Sequence[FrontierSpan], tried: Sequence[Tried]) -> tuple[float, float]:
     """Returns where the axis begins and ends."""
     sizes = [value for span in spans for value in (span.fits, span.fails, span.predicted) if value]
     sizes += [cell.size for cell in tried]
     return min(sizes, default=1) / 2, max(sizes, default=2) * 1.6
 
 
-def _axes(figure: go.Figure, names: Sequence[tuple[str, str | None]], *, ends: tuple[float, float], title: str) -> None:
+def _set_axes(
+    figure: go.Figure, names: Sequence[tuple[str, str | None]], *, ends: tuple[float, float], title: str
+) -> None:
     low, high = ends
     ticks = [2**power for power in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)]
     ticks = [tick for tick in ticks[:: max(1, math.ceil(len(ticks) / 5))] if tick >= 1]

@@ -19,7 +19,7 @@ _THEME = ("#808495", "#E6EAF1")
 
 def contrast(color: str, page: str) -> float:
     """Returns the contrast ratio of two colors, from 1 to 21 (WCAG 2.2)."""
-    low, high = sorted(map(_luminance, (color, page)))
+    low, high = sorted(map(_compute_luminance, (color, page)))
     return (high + 0.05) / (low + 0.05)
 
 
@@ -27,7 +27,7 @@ def ink(color: str, *, page: str) -> str:
     """Returns the color, made darker or lighter until text in it is readable on this page."""
     end = 0 if page == LIGHT else 255
     for step in range(21):
-        mixed = "#" + "".join(f"{round(part + (end - part) * step / 20):02X}" for part in _parts(color))
+        mixed = "#" + "".join(f"{round(part + (end - part) * step / 20):02X}" for part in _parse(color))
         if contrast(mixed, page) >= MIN_CONTRAST:
             return mixed
     return mixed
@@ -46,16 +46,16 @@ def ink_rules() -> str:
         f'.js-plotly-plot tspan[style*="fill:{color}"], '
         f'.js-plotly-plot text[style*="fill: rgb({red}, {green}, {blue})"] '
         f"{{ fill: light-dark({on_light}, {on_dark}) !important; }}"
-        for color, (red, green, blue), (on_light, on_dark) in ((c, _parts(c), both) for c, both in inks.items())
+        for color, (red, green, blue), (on_light, on_dark) in ((c, _parse(c), both) for c, both in inks.items())
     )
 
 
-def _parts(color: str) -> tuple[int, int, int]:
+def _parse(color: str) -> tuple[int, int, int]:
     red, green, blue = (int(color[start : start + 2], 16) for start in (1, 3, 5))
     return red, green, blue
 
 
-def _luminance(color: str) -> float:
-    parts = (part / 255 for part in _parts(color))
+def _compute_luminance(color: str) -> float:
+    parts = (part / 255 for part in _parse(color))
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -43,7 +43,7 @@ def phase_bars(rows: Sequence[PhaseBar], *, view: View) -> go.Figure:
 
 
 def _draw_bars(rows: Sequence[PhaseBar], *, view: View) -> go.Figure:
-    order = _order([row.size for row in rows])
+    order = _sort_sizes([row.size for row in rows])
     places = sorted(dict.fromkeys((row.size, row.context) for row in rows), key=lambda place: order.index(place[0]))
     totals = {(row.size, row.context): row for row in rows if row.phase == "step"}
     parts = [row for row in rows if row.phase not in ("step", "forward_backward") and not row.failure]
@@ -69,7 +69,7 @@ def _draw_bars(rows: Sequence[PhaseBar], *, view: View) -> go.Figure:
             error_x=error_bars(map(_interval, chosen), thickness=1.5, width=4, color=QUIET) if view == "time" else None,
             hovertemplate="<b>%{customdata[1]}</b><br>%{customdata[2]:.0f}% of the phases<extra></extra>",
         )
-    ends = _ends(parts)
+    ends = _find_ends(parts)
     _write_totals(figure, {at[place]: totals[place] for place in places if place in totals}, ends_of=ends, view=view)
     height = chart_pixels(lines.count, row=27, entries=len(figure.data) - 1)
     figure.update_layout(**layout(height=height, state=f"phases-{view}"), barmode="stack", margin_r=68)
@@ -87,7 +87,7 @@ def _draw_bars(rows: Sequence[PhaseBar], *, view: View) -> go.Figure:
     return figure
 
 
-def _order(sizes: Sequence[str]) -> list[str]:
+def _sort_sizes(sizes: Sequence[str]) -> list[str]:
     """Returns every size once, in the order given, with its variants, such as "small · attention sdpa", below it."""
     names = list(dict.fromkeys(sizes))
     bases = list(dict.fromkeys(name.split(" · ")[0] for name in names))
@@ -107,7 +107,7 @@ def _describe(row: PhaseBar) -> str:
     )
 
 
-def _ends(parts: Sequence[PhaseBar]) -> dict[tuple[str, int], float]:
+def _find_ends(parts: Sequence[PhaseBar]) -> dict[tuple[str, int], float]:
     """Returns how far each stack reaches, its intervals included: where there is room for a label."""
     sums: dict[tuple[str, int], float] = {}
     ends: dict[tuple[str, int], float] = {}
@@ -167,7 +167,7 @@ def _draw_lines(rows: Sequence[PhaseBar]) -> go.Figure:
         tickvals=contexts,
         ticktext=[f"{context:,}" for context in contexts],
         automargin=True,
-        range=_log_range(contexts, spread),
+        range=_find_range(contexts, spread),
     )
     figure.update_yaxes(
         type="log",
@@ -180,7 +180,7 @@ def _draw_lines(rows: Sequence[PhaseBar]) -> go.Figure:
     return figure
 
 
-def _log_range(contexts: Sequence[int], spread: float) -> list[float] | None:
+def _find_range(contexts: Sequence[int], spread: float) -> list[float] | None:
     if not contexts:
         return None
     room = max(math.log10(spread), 0.3)

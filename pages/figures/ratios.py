@@ -23,7 +23,7 @@ def ratio_axis(values: Iterable[float | None]) -> dict[str, Any]:
     least = math.log10(_MIN)
     low, high = min([*logs, -least]), max([*logs, least])
     room = 0.06 * (high - low)
-    ticks = _ticks(10**low, 10**high)
+    ticks = _choose_ticks(10**low, 10**high)
     return {
         "type": "log",
         "range": [low - room, high + room],
@@ -41,7 +41,7 @@ def left_end(axis: dict[str, Any]) -> float:
     return float(10 ** (low + 0.001 * (high - low)))
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def _choose_ticks(low: float, high: float) -> list[float]:
     """Returns at most five round ratios from low to high, as dense as that allows, 1 among them."""
     if high / low < 2:
         step = next((step for step in _FINE if (high - low) * 100 / step <= _MAX_TICKS - 1), _FINE[-1])

@@ -75,11 +75,11 @@ def scaling_lines(points: Sequence[ScalingPoint], *, axis: Axis) -> go.Figure:
         )  # fmt: skip
     limit = axis.limit_bytes if axis.unit == "bytes" else None
     ceiling = limit if limit and lost else max((point.value or 0 for point in done), default=1) * 2
-    span = _decades([*(point.value or 0 for point in done), *([ceiling] if lost else [])])
+    span = _count_decades([*(point.value or 0 for point in done), *([ceiling] if lost else [])])
     places = _place_lost(lost, ceiling, span=span)
     _draw_lost(figure, lost, places, ceiling=ceiling, limit=limit)
     heights = [*(point.value or 0 for point in done), *places, *([ceiling] if lost else [])]
-    named = _name_lines(figure, done, guides, span=_decades(heights), longest=longest)
+    named = _name_lines(figure, done, guides, span=_count_decades(heights), longest=longest)
     figure.update_layout(**layout(height=420, state=axis.state, legend=False))
     figure.update_layout(margin_r=18 + 7 * max(map(len, named), default=0))
     _draw_axes(figure, points, axis=axis, heights=heights)
@@ -93,7 +93,7 @@ def _describe(point: ScalingPoint, axis: Axis) -> str:
     return f"<b>{point.line}</b><br>{point.length:,} tokens: {text}{doubt}"
 
 
-def _decades(values: Sequence[float]) -> float:
+def _count_decades(values: Sequence[float]) -> float:
     """Returns how many powers of ten the values span, at least 0.3."""
     return max(math.log10(max(values) / min(values)), 0.3) if values else 0.3
 

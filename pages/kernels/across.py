@@ -69,13 +69,13 @@ def draw_shares(frame: Frame, traces: Mapping[str, KernelTrace], parts: Mapping[
         note=f"Shares of the {noun(listed[0])}' time; the number is that of the matrix products."
         + (cut if len(traces) > MAX_BARS else ""),
         alt=words,
-        rows=[_row(name, trace, parts.get(trace.cell_id, ())) for name, trace in traces.items()],
+        rows=[_make_row(name, trace, parts.get(trace.cell_id, ())) for name, trace in traces.items()],
         cells=[trace.cell for trace in traces.values() if trace.cell],
     )
     draw(frame, card, lambda: class_bars(bars, view="share", state="matmul-share"))
 
 
-def _row(name: str, trace: KernelTrace, parts: Sequence[KernelPart]) -> dict[str, object]:
+def _make_row(name: str, trace: KernelTrace, parts: Sequence[KernelPart]) -> dict[str, object]:
     classes = sum_by_class(parts)
     whole = sum(classes.values()) or 1.0
     names = ("context", "mode", "precision", "backend") if trace.cell else ()
@@ -95,12 +95,12 @@ def _describe_failure(trace: KernelTrace) -> str | None:
 def describe_shares(shares: Mapping[str, float], traces: Mapping[str, KernelTrace]) -> str:
     """Says how the share changes from inference to a training step, in the longest step measured in both, and where it
     is largest and smallest."""
-    inferred = {_key_of(trace): name for name, trace in traces.items()
+    inferred = {_read_key(trace): name for name, trace in traces.items()
                 if trace.cell and trace.cell.mode == "inference" and name in shares}  # fmt: skip
     trained = {
         name: trace for name, trace in traces.items() if trace.cell and trace.cell.mode == "train" and name in shares
     }
-    pairs = [(inferred[key], name) for name, trace in trained.items() if (key := _key_of(trace)) in inferred]
+    pairs = [(inferred[key], name) for name, trace in trained.items() if (key := _read_key(trace)) in inferred]
     words = ""
     if pairs:
         before, after = max(pairs, key=lambda pair: traces[pair[1]].kernel_ms or 0.0)
@@ -117,7 +117,7 @@ def describe_shares(shares: Mapping[str, float], traces: Mapping[str, KernelTrac
     )
 
 
-def _key_of(trace: KernelTrace) -> tuple[object, ...]:
+def _read_key(trace: KernelTrace) -> tuple[object, ...]:
     return (trace.machine, *(getattr(trace.cell, name) for name in _KEY))
 
 

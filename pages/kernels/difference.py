@@ -45,19 +45,19 @@ def draw_difference(frame: Frame, one: Named, others: Mapping[str, KernelTrace],
     other = _choose(one[1], others)
     by = chosen("difference-by", "Part by", ["kind of work", noun(one[1]).removesuffix("s")])
     kinds = by == "kind of work"
-    sides = (_times(frame, other[1], parts, kinds=kinds), _times(frame, one[1], parts, kinds=kinds))
+    sides = (_load_times(frame, other[1], parts, kinds=kinds), _load_times(frame, one[1], parts, kinds=kinds))
     whole = all(_has_step(trace) for _, trace in (other, one))
     differences = compute_changes(other[1], one[1], sides, whole=whole)
     words = describe_difference(other, one, differences)
     pair = (other[1], one[1])
     listed = of_details(frame, "kinds of work" if kinds else "kernels", [trace.cell_id for trace in pair])
     say(frame, words, listed, of_cells(frame, pair), key="difference")
-    entities = _classes(frame, (other[1], one[1]), kinds=kinds)
-    named = _names(differences, kinds=kinds)
+    entities = _load_classes(frame, (other[1], one[1]), kinds=kinds)
+    named = _name_parts(differences, kinds=kinds)
     card = Card(
         key="difference",
         title="From one to the other",
-        note=_note(other[1], one[1], whole=whole),
+        note=_describe_bars(other[1], one[1], whole=whole),
         alt=words,
         rows=[
             {
@@ -91,12 +91,12 @@ def draw_difference(frame: Frame, one: Named, others: Mapping[str, KernelTrace],
 def _choose(one: KernelTrace, others: Mapping[str, KernelTrace]) -> Named:
     """Returns the trace that the chosen one is compared with; at first the one that differs from it least."""
     names = list(others)
-    nearest = min(names, key=lambda name: _distance(one, others[name]))
+    nearest = min(names, key=lambda name: _count_differences(one, others[name]))
     name = select_one("against", "Compared with", names, default=nearest)
     return name, others[name]
 
 
-def _distance(one: KernelTrace, other: KernelTrace) -> int:
+def _count_differences(one: KernelTrace, other: KernelTrace) -> int:
     """Returns in how many fields two cells differ; imported traces are the farthest."""
     if one.cell is None or other.cell is None:
         return len(KEY) + (one.cell is not other.cell)
@@ -107,14 +107,14 @@ def _has_step(trace: KernelTrace) -> bool:
     return trace.device != "cpu" and trace.unprofiled_step_ms is not None
 
 
-def _times(frame: Frame, trace: KernelTrace, parts: Parts, *, kinds: bool) -> dict[str, float]:
+def _load_times(frame: Frame, trace: KernelTrace, parts: Parts, *, kinds: bool) -> dict[str, float]:
     """Returns milliseconds by class or by kernel."""
     if kinds:
         return {str(name): took for name, took in sum_by_class(parts.get(trace.cell_id, ())).items()}
     return {name: took for name, (took, _) in sum_by_kernel(frame.ask(kernels, trace.cell_id)).items()}
 
 
-def _classes(frame: Frame, traces: Sequence[KernelTrace], *, kinds: bool) -> dict[str, str]:
+def _load_classes(frame: Frame, traces: Sequence[KernelTrace], *, kinds: bool) -> dict[str, str]:
     """Returns the class of each part, which gives it its color."""
     if kinds:
         return {name: name for name in CLASS_WORDS}
@@ -135,7 +135,7 @@ def compute_changes(
     return differences
 
 
-def _names(differences: Sequence[PartChange], *, kinds: bool) -> list[str]:
+def _name_parts(differences: Sequence[PartChange], *, kinds: bool) -> list[str]:
     if kinds:
         words: Mapping[str, str] = {str(name): text for name, text in CLASS_WORDS.items()}
         return [words.get(change.name, change.name) for change in differences]
@@ -156,7 +156,7 @@ def describe_difference(other: Named, one: Named, differences: Sequence[PartChan
         return f"{start}. They are the same."
     most = max((change for change in differences if change.name != REST), key=lambda change: change.difference_ms / gap)
     kinds = most.name in CLASS_WORDS or most.name == OUTSIDE
-    name = _names([most], kinds=kinds)[0]
+    name = _name_parts([most], kinds=kinds)[0]
     part = f"{format_number(abs(most.difference_ms))} ms {'more' if most.difference_ms > 0 else 'less'}"
     longer = f"**{format_number(abs(gap))} ms {'longer' if gap > 0 else 'shorter'}**"
     return f"{start}: {longer}. Most of it: {f'**{name}**' if kinds else quoted(name)}, {part}."
@@ -176,7 +176,7 @@ def _distinguish(side: Named, against: Named) -> str:
     return " · ".join([*shape, *words]) or side[0]
 
 
-def _note(other: KernelTrace, one: KernelTrace, *, whole: bool) -> str:
+def _describe_bars(other: KernelTrace, one: KernelTrace, *, whole: bool) -> str:
     if per(other) != per(one):
         return "One is the time of a step, the other the sum of all that was recorded: their difference says little."
     if whole:

@@ -31,7 +31,7 @@ def draw_phases(frame: Frame, name: str, trace: KernelTrace, parts: Sequence[Ker
         for phase in phases_of(part.phase for part in parts)
     ]
     if len(bars) > 1:
-        bars.append(ClassBar(place=_total(trace), cell_id=str(trace.cell_id), parts=sum_by_class(parts)))
+        bars.append(ClassBar(place=_name_total(trace), cell_id=str(trace.cell_id), parts=sum_by_class(parts)))
     rows = [label_values("kernels", part, _PART) for part in parts]
     traced = "" if trace.attributed_share is None else f"**{trace.attributed_share:.0%}** of it is traced to its phase."
     own = "Operators' own times, without the operators that they call." if noun(trace) == "operators" else (
@@ -49,7 +49,7 @@ def draw_phases(frame: Frame, name: str, trace: KernelTrace, parts: Sequence[Ker
     draw(frame, card, lambda: class_bars(bars, view=view, state="kernel-classes"))
 
 
-def _total(trace: KernelTrace) -> str:
+def _name_total(trace: KernelTrace) -> str:
     return WHOLE if trace.steps else "together"
 
 
@@ -64,7 +64,7 @@ def draw_top(frame: Frame, trace: KernelTrace) -> None:
     words = describe_top(all_kernels, trace)
     say(frame, words, of_details(frame, "kernels", [trace.cell_id]), key="kernels")
     options = {phase_words(phase): phase for phase in phases_of(kernel.phase for kernel in all_kernels)}
-    phase = chosen("kernel-phase", "Phase", [*([_total(trace)] if len(options) > 1 else []), *options])
+    phase = chosen("kernel-phase", "Phase", [*([_name_total(trace)] if len(options) > 1 else []), *options])
     inside = [kernel for kernel in all_kernels if options.get(phase, kernel.phase) == kernel.phase]
     ranked = list(sum_by_kernel(inside).items())
     whole = sum(took for _, (took, _) in ranked) or 1.0
@@ -79,13 +79,13 @@ def draw_top(frame: Frame, trace: KernelTrace) -> None:
         title=f"Top {one}: {literal(phase)}",
         note=f"Share of the phase, and calls in {per(trace)}." + (cut if len(ranked) > MAX_KERNELS else ""),
         alt=words,
-        rows=[_table_row(kernel, whole) for kernel in inside],
+        rows=[_make_row(kernel, whole) for kernel in inside],
         cells=[trace.cell] if trace.cell else [],
     )
     draw(frame, card, lambda: kernel_bars(bars))
 
 
-def _table_row(kernel: Kernel, whole: float) -> dict[str, Any]:
+def _make_row(kernel: Kernel, whole: float) -> dict[str, Any]:
     names = ("phase", "kernel", "kernel_class", "calls", "device_ms", "operator", "scope", "flops", "moved_bytes")
     return {**label_values("kernels", kernel, names), "Share": kernel.device_ms / whole}
 

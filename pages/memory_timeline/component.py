@@ -40,7 +40,7 @@ class Drawing:
 
 def timeline(drawing: Drawing, *, key: str, on_cursor: Callable[[], None]) -> dict[str, Any] | None:
     """Draws the timeline. Returns where the reader put the cursor, `{"timeline": its id, "at": µs}`, or None."""
-    state = _component()(
+    state = _load_component()(
         key=key, data=pack(drawing), height="content", default={"cursor": None}, on_cursor_change=on_cursor
     )
     cursor: dict[str, Any] | None = state.cursor
@@ -59,33 +59,33 @@ def picture_button(side: str) -> None:
 
 
 @cache
-def _text(name: str) -> str:
+def _read(name: str) -> str:
     return (_FOLDER / name).read_text(encoding="utf-8")
 
 
-def _component() -> Any:
-    script = "\n".join(_text(name) for name in _SCRIPTS)
+def _load_component() -> Any:
+    script = "\n".join(_read(name) for name in _SCRIPTS)
     return st.components.v2.component(
-        "stepscope_timeline", html=_text("timeline.html"), css=_text("timeline.css"), js=script
+        "stepscope_timeline", html=_read("timeline.html"), css=_read("timeline.css"), js=script
     )
 
 
 def pack(drawing: Drawing) -> bytes:
     """Returns the length of the head, the head as JSON, and from the next multiple of 8 on the columns, each aligned
     so."""
-    arrays = _arrays(drawing.columns)
+    arrays = _sort_arrays(drawing.columns)
     places, parts, offset = [], [], 0
     for name, array in arrays.items():
         places.append((name, array.dtype.name, offset, len(array)))
         padding = -array.nbytes % 8
         parts += [array.tobytes(), bytes(padding)]
         offset += array.nbytes + padding
-    head = json.dumps({**_head(drawing), "columns": places}).encode()
+    head = json.dumps({**_make_head(drawing), "columns": places}).encode()
     start = len(head).to_bytes(4, "little") + head
     return b"".join([start, bytes(-len(start) % 8), *parts])
 
 
-def _arrays(columns: Columns) -> dict[str, Any]:
+def _sort_arrays(columns: Columns) -> dict[str, Any]:
     arrays = columns.arrays
     died = arrays["died"]
     by_death = np.argsort(died, kind="stable")
@@ -100,7 +100,7 @@ def _arrays(columns: Columns) -> dict[str, Any]:
     }
 
 
-def _head(drawing: Drawing) -> dict[str, Any]:
+def _make_head(drawing: Drawing) -> dict[str, Any]:
     columns, about = drawing.columns, drawing.about
     frames: dict[str, int] = {}
     stacks = [[frames.setdefault(frame, len(frames)) for frame in frames_of(text)] for text in columns.stacks]

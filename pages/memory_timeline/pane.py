@@ -68,7 +68,7 @@ def pane(frame: Frame, about: Timeline, *, side: str, look: Look) -> None:
         if cursor and cursor["timeline"] == str(about.cell_id):
             at_us = int(cursor["at"])
         else:
-            at_us = _linked_cursor(frame, about, side=side)
+            at_us = _read_cursor(frame, about, side=side)
         try:
             rows = _list_alive(frame, about, side=side, at_us=at_us, folds_held=folds_held)
         except DatabaseBusy:
@@ -76,10 +76,10 @@ def pane(frame: Frame, about: Timeline, *, side: str, look: Look) -> None:
             return
         if share.open:
             with share:
-                _share(frame, about, side=side, rows=rows)
+                _draw_share(frame, about, side=side, rows=rows)
 
 
-def _linked_cursor(frame: Frame, about: Timeline, *, side: str) -> int:
+def _read_cursor(frame: Frame, about: Timeline, *, side: str) -> int:
     """Returns the cursor of the address (`place.js` has its format), else the peak. Warns where the address is about a
     recording that is not listed any more."""
     recording, *rest = (linked_zoom(f"timeline-{side}") or "").split(",")
@@ -96,7 +96,7 @@ def _linked_cursor(frame: Frame, about: Timeline, *, side: str) -> int:
     return about.peak_at_us
 
 
-def _share(frame: Frame, about: Timeline, *, side: str, rows: Rows) -> None:
+def _draw_share(frame: Frame, about: Timeline, *, side: str, rows: Rows) -> None:
     st.caption("The largest allocations at the cursor")
     with st.container(horizontal=True, gap="small"):
         downloads(rows, name=f"stepscope-memory-timeline-alive-{frame.contents.edition}", key=f"timeline-{side}")

@@ -37,7 +37,7 @@ class Price:
 
 def price_dots(prices: Sequence[Price], *, mode: str) -> go.Figure:
     """Draws errors on the left, speedups on the right where there are any; places one below the other."""
-    lines = _lines(prices)
+    lines = _list_lines(prices)
     timed = [price for price in prices if price.ratio]
     widths = [0.6, 0.4] if timed else [1.0]
     figure = make_subplots(cols=len(widths), shared_yaxes=True, column_widths=widths, horizontal_spacing=0.05)
@@ -57,7 +57,7 @@ def price_dots(prices: Sequence[Price], *, mode: str) -> go.Figure:
     return figure
 
 
-def _lines(prices: Sequence[Price]) -> list[tuple[str, str]]:
+def _list_lines(prices: Sequence[Price]) -> list[tuple[str, str]]:
     """Returns (place, precision) from top to bottom; a line without precision is the place's heading."""
     return [
         line

@@ -83,7 +83,7 @@ def draw_price(frame: Frame, priced: Sequence[Priced]) -> None:
         say(frame, words, of_rows(frame, [one.row for one in priced]), key="precision-price")
         return
     largest = [one for one in done if place_of(one.row) == place_of(done[-1].row)]
-    words = _answer(largest)
+    words = _describe_prices(largest)
     say(frame, words, *_load_evidence(frame, largest), key="precision-price")
     modes = sorted({one.speedup.base.cell.mode for one in done if one.speedup})
     note = "One forward and backward pass with the same weights and tokens; errors are ‖x − reference‖ / ‖reference‖."
@@ -96,10 +96,10 @@ def draw_price(frame: Frame, priced: Sequence[Priced]) -> None:
         title="Errors beside speedups",
         note=note,
         alt=f"Relative errors of loss, logits and gradients by precision. {words}",
-        rows=[_table_row(one) for one in priced],
+        rows=[_make_row(one) for one in priced],
         cells=[one.row for one in priced],
     )
-    draw(frame, card, lambda: price_dots([_price_of(one) for one in done], mode=", ".join(modes)))
+    draw(frame, card, lambda: price_dots([_make_price(one) for one in done], mode=", ".join(modes)))
 
 
 def _load_evidence(frame: Frame, priced: Sequence[Priced]) -> tuple[LoadEvidence | None, LoadEvidence | None]:
@@ -108,7 +108,7 @@ def _load_evidence(frame: Frame, priced: Sequence[Priced]) -> tuple[LoadEvidence
     return of_rows(frame, [one.row for one in priced]), of_cells(frame, steps)
 
 
-def _answer(priced: Sequence[Priced]) -> str:
+def _describe_prices(priced: Sequence[Priced]) -> str:
     row = priced[0].row
     errors = [
         f"**{one.row.precision}** {relative_error(one.row.gradient_error)}{_format_speedup(one)}" for one in priced
@@ -127,7 +127,7 @@ def _format_speedup(one: Priced) -> str:
     return f" ({format_number(one.speedup.ratio)}× the speed of {BASELINE})" if one.speedup else ""
 
 
-def _price_of(one: Priced) -> Price:
+def _make_price(one: Priced) -> Price:
     row, speedup = one.row, one.speedup
     errors = {"loss": row.loss_error, "logits": row.logits_error, "gradients": row.gradient_error}
     return Price(
@@ -137,6 +137,6 @@ def _price_of(one: Priced) -> Price:
     )  # fmt: skip
 
 
-def _table_row(one: Priced) -> dict[str, Any]:
+def _make_row(one: Priced) -> dict[str, Any]:
     numbers = label_values("numerics", one.row, ("precision", *_ANSWERS))
     return {"Model": place_of(one.row), **numbers, **speedup_columns(one.speedup)}

@@ -46,7 +46,7 @@ def document(visit: Visit, origin: Origin) -> str:
         f"<b>{escape(title)}</b>" if address == visit.address else f'<a href="{address}.html">{escape(title)}</a>'
         for address, title in origin.pages.items()
     ]
-    return Template(_text("offline.html")).substitute(
+    return Template(_read("offline.html")).substitute(
         title=escape(visit.title),
         navigation=f'<nav aria-label="Pages">{"".join(links)}</nav>' if len(links) > 1 else "",
         filters="".join(_write_choice(node, nothing="all") for node in nodes(visit.sidebar)),
@@ -55,13 +55,13 @@ def document(visit: Visit, origin: Origin) -> str:
         edition=escape(origin.edition),
         written=f"{origin.written:%Y-%m-%d %H:%M} UTC",
         palette=escape(json.dumps(PALETTE), quote=True),
-        style=_text("offline.css") + ink_rules(),
-        script=_text("offline.js"),
+        style=_read("offline.css") + ink_rules(),
+        script=_read("offline.js"),
         plotly=get_plotlyjs(),
     )
 
 
-def _text(name: str) -> str:
+def _read(name: str) -> str:
     return (_FOLDER / name).read_text(encoding="utf-8")
 
 

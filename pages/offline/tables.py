@@ -19,7 +19,7 @@ def html_table(frame: pd.DataFrame, *, proto: Any = None) -> str:
     order = list(getattr(proto, "column_order", ())) or list(frame.columns)
     shown = [name for name in order if name in frame.columns and not config.get(name, {}).get("hidden")]
     headings = [str(config.get(name, {}).get("label") or name) for name in shown]
-    percent = [_format(config, name) == "percent" for name in shown]
+    percent = [_read_format(config, name) == "percent" for name in shown]
     numeric = [pd.api.types.is_numeric_dtype(frame[name]) for name in shown]
     head = "".join(f"<th{_align(right)}>{escape(text)}</th>" for text, right in zip(headings, numeric, strict=True))
     rows = [
@@ -37,7 +37,7 @@ def html_table(frame: pd.DataFrame, *, proto: Any = None) -> str:
     )
 
 
-def _format(config: dict[str, dict[str, Any]], name: str) -> str | None:
+def _read_format(config: dict[str, dict[str, Any]], name: str) -> str | None:
     found: str | None = (config.get(name, {}).get("type_config") or {}).get("format")
     return found
 

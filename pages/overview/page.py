@@ -33,10 +33,10 @@ def page(frame: Frame) -> None:
     _draw_headlines(frame)
     draw_coverage(frame)
     st.header("Runs", anchor="runs")
-    st.dataframe(_runs(frame), hide_index=True, key="runs-table")
+    st.dataframe(_list_runs(frame), hide_index=True, key="runs-table")
 
 
-def _runs(frame: Frame) -> list[dict[str, Any]]:
+def _list_runs(frame: Frame) -> list[dict[str, Any]]:
     return [
         {
             "Run": run_name(run),

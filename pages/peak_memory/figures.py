@@ -69,13 +69,13 @@ def peak_pairs(pairs: Sequence[PeakPair], *, names: tuple[str, str]) -> go.Figur
             hovertemplate=f"<b>%{{customdata[1]}}</b><br>{name}: %{{customdata[0]}}<extra></extra>", cliponaxis=False,
         )  # fmt: skip
     figure.update_layout(**layout(height=max(200, 110 + 27 * len(pairs)), state="peak-pairs"))
-    figure.update_xaxes(**_byte_axis(sizes, most=4), title="Peak allocated", automargin=True, tickangle=0)
+    figure.update_xaxes(**_make_byte_axis(sizes, most=4), title="Peak allocated", automargin=True, tickangle=0)
     label_rows(figure, [pair.place for pair in pairs])
     beside(figure, {row: f"{format_ratio(pair.ratio)}×" for row, pair in enumerate(pairs)})
     return figure
 
 
-def _byte_axis(sizes: Sequence[float], *, most: int = 8) -> dict[str, Any]:
+def _make_byte_axis(sizes: Sequence[float], *, most: int = 8) -> dict[str, Any]:
     """Returns a log axis of powers of two or, where the sizes span less than two of those, an even axis in their
     unit."""
     low, high = min(sizes), max(sizes)
@@ -87,13 +87,13 @@ def _byte_axis(sizes: Sequence[float], *, most: int = 8) -> dict[str, Any]:
     factor, unit = unit_for(sizes)
     room = max(0.08 * (high - low), 0.01 * high)
     start, end = (low - room) / factor, (high + room) / factor
-    stride = _stride((end - start) / min(most, 5))
+    stride = _choose_stride((end - start) / min(most, 5))
     ticks = [stride * step for step in range(math.ceil(start / stride), math.floor(end / stride) + 1)]
     return {"range": [start * factor, end * factor], "tickvals": [tick * factor for tick in ticks],
             "ticktext": [f"{tick:.6g} {unit}" for tick in ticks]}  # fmt: skip
 
 
-def _stride(least: float) -> float:
+def _choose_stride(least: float) -> float:
     """Returns the smallest of 1, 2, 5, 10, 20, … that is not below `least`, also below 1."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(power * step for step in (1, 2, 5, 10) if power * step >= least)
@@ -115,8 +115,8 @@ def predicted_dots(dots: Sequence[PredictedDot]) -> go.Figure:
             **hover_cells((dot.cell_id, _describe(dot)) for dot in chosen),
         )  # fmt: skip
     figure.update_layout(**layout(height=400, state="predicted"))
-    figure.update_xaxes(**_byte_axis(sizes, most=4), title="Predicted peak", automargin=True, tickangle=0)
-    figure.update_yaxes(**_byte_axis(sizes), title="Measured peak", automargin=True)
+    figure.update_xaxes(**_make_byte_axis(sizes, most=4), title="Predicted peak", automargin=True, tickangle=0)
+    figure.update_yaxes(**_make_byte_axis(sizes), title="Measured peak", automargin=True)
     return figure
 
 

@@ -80,7 +80,7 @@ def part_bars(bars: Sequence[PeakBar], *, state: str) -> go.Figure:
     figure.update_layout(margin_r=68)
     figure.update_xaxes(
         title=f"Alive at the peak ({unit})",
-        range=[min(least, 0) / factor * 1.1, max(ends, default=1) / factor * _room(bars) or 1],
+        range=[min(least, 0) / factor * 1.1, max(ends, default=1) / factor * _find_room(bars) or 1],
         nticks=6,
         tickangle=0,
     )
@@ -88,7 +88,7 @@ def part_bars(bars: Sequence[PeakBar], *, state: str) -> go.Figure:
     return figure
 
 
-def _room(bars: Sequence[PeakBar]) -> float:
+def _find_room(bars: Sequence[PeakBar]) -> float:
     """Returns the axis's length over the longest bar's: most labels fit the margin, one with more than a size does
     not."""
     return 1.6 if any(_has_excess(bar) for bar in bars) else 1.02

@@ -44,17 +44,17 @@ def draw_phases(frame: Frame, cells: Sequence[Peak]) -> None:
         note="Live tensors at each phase's own peak and at its end; on CUDA also what the allocator holds and what "
         "the driver counts.",
         alt=f"Peak of memory in each phase of {words}: " + ", ".join(map(_describe, loaded)) + ".",
-        rows=[_row(phase) for phase in loaded],
+        rows=[_make_row(phase) for phase in loaded],
         cells=[cell.cell],
     )
-    draw(frame, card, lambda: phase_peak_bars([_bar(phase) for phase in loaded], state=str(cell.cell_id)))
+    draw(frame, card, lambda: phase_peak_bars([_make_bar(phase) for phase in loaded], state=str(cell.cell_id)))
 
 
 def _describe(peak: PhasePeak) -> str:
     return f"{peak.phase} {format_bytes(peak.allocated or 0)}"
 
 
-def _bar(peak: PhasePeak) -> PhasePeakBar:
+def _make_bar(peak: PhasePeak) -> PhasePeakBar:
     sizes = {"peak, live tensors": peak.allocated, "held by the allocator": peak.reserved,
             "counted by the driver": peak.driver, "left at its end": peak.left}  # fmt: skip
     return PhasePeakBar(
@@ -62,7 +62,7 @@ def _bar(peak: PhasePeak) -> PhasePeakBar:
     )
 
 
-def _row(peak: PhasePeak) -> dict[str, Any]:
+def _make_row(peak: PhasePeak) -> dict[str, Any]:
     columns = TABLES["phase_peaks"]
     names = {"phase": peak.phase, "peak_allocated_bytes": peak.allocated, "peak_reserved_bytes": peak.reserved,
              "peak_driver_bytes": peak.driver, "end_allocated_bytes": peak.left}  # fmt: skip

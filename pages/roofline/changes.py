@@ -56,13 +56,13 @@ def draw_changes(frame: Frame) -> None:
         note="The time of this step over that of the changed one, with 95% intervals by bootstrap. Above the "
         f"dotted line one thing is changed, below it several. {_describe_run(frame, run)}",
         alt=f"Speedups of changes on a log axis. {words}",
-        rows=[_row(base, change) for change in changes],
+        rows=[_make_row(base, change) for change in changes],
         cells=[base.cell, *(change.cell.cell for change in changes)],
     )
     draw(
         frame,
         card,
-        lambda: counterfactual_dots([_dot(c) for c in changes], singles=sum(c.kind == "one" for c in changes)),
+        lambda: counterfactual_dots([_make_dot(c) for c in changes], singles=sum(c.kind == "one" for c in changes)),
         on_click=pin,
     )
 
@@ -95,7 +95,7 @@ def _describe(change: Counterfactual) -> str:
     return " · ".join(part for part in (change_name(change.changed), unusual(change.cell.cell)) if part)
 
 
-def _dot(change: Counterfactual) -> SpeedupDot:
+def _make_dot(change: Counterfactual) -> SpeedupDot:
     failed = change.ratio is None
     return SpeedupDot(
         place=_describe(change),
@@ -121,7 +121,7 @@ def _describe_failures(changes: Sequence[Counterfactual]) -> str:
     )
 
 
-def _row(base: Measured, change: Counterfactual) -> dict[str, Any]:
+def _make_row(base: Measured, change: Counterfactual) -> dict[str, Any]:
     step = change.cell.times.get("step")
     return {
         "Changed": _describe(change),

@@ -49,7 +49,7 @@ class RoofPoint:
 
 def roofline(roofs: Sequence[RoofLine], points: Sequence[RoofPoint], *, state: str) -> go.Figure:
     """Draws operations per second over operations per byte, log-log; there must be a roof or a point."""
-    low, high = _reach(roofs, points)
+    low, high = _find_reach(roofs, points)
     figure = go.Figure()
     for roof in roofs:
         _draw_roof(figure, roof, low=low, high=high)
@@ -88,7 +88,7 @@ def _format_tick(value: float) -> str:
     return f"{value / factor:g} {prefix}"
 
 
-def _reach(roofs: Sequence[RoofLine], points: Sequence[RoofPoint]) -> tuple[float, float]:
+def _find_reach(roofs: Sequence[RoofLine], points: Sequence[RoofPoint]) -> tuple[float, float]:
     """Returns the ends of the axis of intensity: every point, and some of both sides of every roof."""
     ridges = [roof.flops_per_s / roof.bytes_per_s for roof in roofs]
     drawn = [point.operations_per_byte for point in points]
@@ -125,10 +125,10 @@ def _draw_points(figure: go.Figure, chosen: Sequence[RoofPoint]) -> None:
 def _label_roofs(figure: go.Figure, roofs: Sequence[RoofLine]) -> None:
     """Writes a line of text a precision in the corner above the slope, where no point can be: the highest roof first,
     the unit once where all have the same."""
-    ordered = sorted({roof.entity for roof in roofs}, key=lambda name: -max(_rates(roofs, name)))
+    ordered = sorted({roof.entity for roof in roofs}, key=lambda name: -max(_list_rates(roofs, name)))
     units: set[str] = set()
     for row, entity in enumerate(ordered):
-        words, unit = _join_rates(_rates(roofs, entity))
+        words, unit = _join_rates(_list_rates(roofs, entity))
         figure.add_annotation(
             x=0, y=1, xref="paper", yref="paper", xanchor="left", yanchor="top", xshift=8, yshift=-4 - 16 * row,
             text=f"{entity} {words} {'' if unit in units else unit}".rstrip(), showarrow=False, align="left",
@@ -148,7 +148,7 @@ def _join_rates(rates: Sequence[float]) -> tuple[str, str]:
     )
 
 
-def _rates(roofs: Sequence[RoofLine], entity: str) -> list[float]:
+def _list_rates(roofs: Sequence[RoofLine], entity: str) -> list[float]:
     """Returns the measured rate of a precision, and the datasheet's."""
     return [roof.flops_per_s for roof in roofs if roof.entity == entity]
 

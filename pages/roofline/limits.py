@@ -100,14 +100,14 @@ def ceiling_table(limits: DeviceLimits) -> list[dict[str, Any]]:
     for name in dict.fromkeys(row.name for row in limits.rows):
         at = {row.moment: row for row in limits.rows if row.name == name}
         some = next(iter(at.values()))
-        promised = _promised(limits, some)
-        best = max(_value(row) for row in at.values())
+        promised = _find_promised(limits, some)
+        best = max(_read_value(row) for row in at.values())
         table.append(
             {
                 columns.column("name").label: name,
                 "Sweep's start": _format_ceiling(at.get("start")),
                 "Sweep's end": _format_ceiling(at.get("end")),
-                "Datasheet": format_quantity(promised, _unit(some)) if promised else None,
+                "Datasheet": format_quantity(promised, _choose_unit(some)) if promised else None,
                 "Of the datasheet": f"{best / promised:.0%}" if promised else None,
                 columns.column("size").label: _format_size(some),
             }
@@ -127,18 +127,18 @@ def _format_ceiling(row: CeilingRow | None) -> str | None:
     if row is None:
         return None
     doubt = "" if row.interval_share is None else f" ±{row.interval_share / 2:.1%}"
-    return format_quantity(_value(row), _unit(row)) + doubt
+    return format_quantity(_read_value(row), _choose_unit(row)) + doubt
 
 
-def _promised(limits: DeviceLimits, row: CeilingRow) -> float | None:
+def _find_promised(limits: DeviceLimits, row: CeilingRow) -> float | None:
     if row.precision is None:
         return hardware.peak_bandwidth(limits.device_name)
     return hardware.peak_flops(limits.device_name, row.precision)
 
 
-def _value(row: CeilingRow) -> float:
+def _read_value(row: CeilingRow) -> float:
     return row.flops_per_s or row.bytes_per_s or 0.0
 
 
-def _unit(row: CeilingRow) -> str:
+def _choose_unit(row: CeilingRow) -> str:
     return "FLOP/s" if row.precision else "B/s"

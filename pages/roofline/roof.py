@@ -36,7 +36,7 @@ def draw_roof(frame: Frame, cells: Sequence[Measured], profiles: Sequence[Profil
         "A step's bytes are the fewest that it has to move, so that its real place is further left; of kernels "
         "those are drawn whose operations and bytes are known. Click a step to see its samples.",
         alt=f"Roofline on log axes: operations per second over operations per byte. {sentence}",
-        rows=_roof_table(frame, cells, limits),
+        rows=_make_rows(frame, cells, limits),
         cells=[cell.cell for cell in cells],
     )
     draw(frame, card, lambda: roofline(roofs, points, state="roof"), on_click=pin)
@@ -103,7 +103,7 @@ def _collect_roofs(entities: Sequence[str], limits: DeviceLimits) -> list[RoofLi
     return lines
 
 
-def _roof_table(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> list[dict[str, Any]]:
+def _make_rows(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> list[dict[str, Any]]:
     rows = []
     for cell in cells:
         key, step_ms = cell.cell, cell.times["step"].median_ms

@@ -107,7 +107,7 @@ def utilization_dots(rows: Sequence[UsedShare]) -> go.Figure:
     height = chart_pixels(placed.count, row=28, entries=2, squeezed=28)
     figure.update_layout(**layout(height=max(200, height), state="utilization"))
     figure.update_xaxes(
-        title="Share of the peak (MFU)", range=[0, _reach(rows)], tickformat=".0%", tickangle=0, nticks=5
+        title="Share of the peak (MFU)", range=[0, _find_reach(rows)], tickformat=".0%", tickangle=0, nticks=5
     )
     placed.draw(figure)
     figure.update_yaxes(showgrid=True, gridcolor=FAINTER)
@@ -116,5 +116,5 @@ def utilization_dots(rows: Sequence[UsedShare]) -> go.Figure:
     return figure
 
 
-def _reach(rows: Sequence[UsedShare]) -> float:
+def _find_reach(rows: Sequence[UsedShare]) -> float:
     return max((share for row in rows for share in (row.measured, row.promised) if share), default=1.0) * 1.04

@@ -136,12 +136,12 @@ def draw_used(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> 
         key="utilization",
         title="Model FLOPs utilization",
         answer=words,
-        evidence=[of_cells(frame, [drawn[at] for at, share in enumerate(shares) if _best(share) is not None])],
+        evidence=[of_cells(frame, [drawn[at] for at, share in enumerate(shares) if _choose_share(share) is not None])],
         note="MFU counts the model's matrix products, the square of attention whole and nothing computed twice, as "
         "`mfu` of the file does. The table adds causal MFU, which counts the half of that square that a causal "
         f"mask leaves, and HFU, which counts what checkpointing computes again.{cut}",
         alt=f"Share of the peak that every step makes use of. {words}",
-        rows=[_used_row(frame, cell, limits) for cell in known],
+        rows=[_make_row(frame, cell, limits) for cell in known],
         cells=[cell.cell for cell in known],
     )
     draw(frame, card, lambda: utilization_dots(shares), on_click=pin)
@@ -149,16 +149,16 @@ def draw_used(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> 
 
 def describe_utilization(shares: Sequence[UsedShare]) -> str:
     """Says which step reaches most of its peak, and which least; of equals the one with the shortest name."""
-    known = [share for share in shares if _best(share) is not None]
-    known.sort(key=lambda share: (_best(share) or 0.0, -len(share.place), share.place))
+    known = [share for share in shares if _choose_share(share) is not None]
+    known.sort(key=lambda share: (_choose_share(share) or 0.0, -len(share.place), share.place))
     if not known:
         return ""
-    parts = [f"**{share.place.replace('<br>', ' · ')}** makes use of **{_best(share):.0%}**" for share in known]
+    parts = [f"**{share.place.replace('<br>', ' · ')}** makes use of **{_choose_share(share):.0%}**" for share in known]
     least = f", {parts[0]}" if len(known) > 1 else ""
     return f"Of the peak of its precision {parts[-1]}{least}."
 
 
-def _best(share: UsedShare) -> float | None:
+def _choose_share(share: UsedShare) -> float | None:
     """Returns the share of the measured peak, or of the datasheet's where none was measured."""
     return share.measured if share.measured is not None else share.promised
 
@@ -173,7 +173,7 @@ def _compute_utilization(cell: Measured, limits: DeviceLimits) -> dict[str, Util
     }
 
 
-def _used_row(frame: Frame, cell: Measured, limits: DeviceLimits) -> dict[str, Any]:
+def _make_row(frame: Frame, cell: Measured, limits: DeviceLimits) -> dict[str, Any]:
     row = key_columns(frame, cell.cell)
     for source, used in _compute_utilization(cell, limits).items():
         of = "of measured" if source == "measured" else "of datasheet"

@@ -50,9 +50,9 @@ def figure(columns: Mapping[str, Sequence[Any]], choice: ChartChoice) -> go.Figu
         x, y = ([columns[column][row] for row in rows] for column in (choice.x, choice.y))
         x = [names[value] for value in x] if named else x
         label = escape_text(cut(group)) or escape_text(format_heading(choice.y))
-        drawn.add_trace(_trace(choice, label, x, y, _color(group, index)))
+        drawn.add_trace(_make_trace(choice, label, x, y, _choose_color(group, index)))
         if horizontal:
-            hover = _hover(choice, label, x="y", y="x")
+            hover = _describe_point(choice, label, x="y", y="x")
             drawn.data[-1].update(x=y, y=x, orientation="h", hovertemplate=hover)
     places = list(dict.fromkeys(names.values()))
     labels = [wrap_label(place) for place in places] if horizontal else []
@@ -62,27 +62,27 @@ def figure(columns: Mapping[str, Sequence[Any]], choice: ChartChoice) -> go.Figu
     drawn.update_layout(barmode="stack" if choice.kind == "stacked" else "group")
     across, up = (choice.y, choice.x) if horizontal else (choice.x, choice.y)
     for update, name in ((drawn.update_xaxes, across), (drawn.update_yaxes, up)):
-        update(title=escape_text(format_heading(name)), automargin=True, **_axis(columns, choice, name, places))
+        update(title=escape_text(format_heading(name)), automargin=True, **_axis_of(columns, choice, name, places))
     if horizontal:
         drawn.update_yaxes(autorange="reversed", title=None, tickvals=places, ticktext=labels)
     return drawn
 
 
-def _axis(columns: Mapping[str, Sequence[Any]], choice: ChartChoice, name: str, places: list[str]) -> dict[str, Any]:
+def _axis_of(columns: Mapping[str, Sequence[Any]], choice: ChartChoice, name: str, places: list[str]) -> dict[str, Any]:
     """Returns the kind of an axis, and how its numbers are written."""
     if _is_time(columns[name]):
         return {"type": "date"}
     if not is_number(columns[name]):
         return {"type": "category", "categoryorder": "array", "categoryarray": places}
     if name in logarithmic(columns, choice):
-        return {"type": "log", "dtick": _log_ticks(columns[name])}
+        return {"type": "log", "dtick": _choose_ticks(columns[name])}
     return {"tickformat": "~s" if _is_large(columns[name]) else ",~g"}
 
 
 def group_by_color(columns: Mapping[str, Sequence[Any]], choice: ChartChoice) -> dict[str, list[int]]:
     """Returns the numbers of the rows of each color, in drawing order. Rows without x or y are left out, and names
     beyond the most that an axis can have (`places_of`)."""
-    names = ["" if choice.color is None else _text(value) for value in columns[choice.color or choice.y]]
+    names = ["" if choice.color is None else _format_value(value) for value in columns[choice.color or choice.y]]
     kept = list(dict.fromkeys(names))[:MAX_COLORS]
     places = set(places_of(columns, choice)[: most_places(choice)]) if is_named(columns, choice) else None
     groups: dict[str, list[int]] = {}
@@ -114,37 +114,37 @@ def logarithmic(columns: Mapping[str, Sequence[Any]], choice: ChartChoice) -> tu
     """Returns the chosen logarithmic axes that can be so: numbers, all above 0."""
     axes = {"x": choice.x, "y": choice.y}
     names = (axes[axis] for axis in choice.logarithmic)
-    return tuple(name for name in names if is_number(columns[name]) and min(_known(columns[name]), default=0) > 0)
+    return tuple(name for name in names if is_number(columns[name]) and min(_keep_known(columns[name]), default=0) > 0)
 
 
 def is_number(values: Sequence[Any]) -> bool:
     """Returns whether a column holds numbers; unknown values do not count."""
-    known = _known(values)
+    known = _keep_known(values)
     return bool(known) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
 
 
-def _trace(choice: ChartChoice, name: str, x: list[Any], y: list[Any], color: str) -> Any:
-    hover = _hover(choice, name, x="x", y="y")
+def _make_trace(choice: ChartChoice, name: str, x: list[Any], y: list[Any], color: str) -> Any:
+    hover = _describe_point(choice, name, x="x", y="y")
     if choice.kind in ("bar", "stacked"):
         return go.Bar(name=name, x=x, y=y, marker_color=color, hovertemplate=hover)
     return go.Scatter(
         name=name,
         x=x,
         y=y,
-        mode=_mode(choice, len(x)),
+        mode=_choose_mode(choice, len(x)),
         line={"color": color, "width": 2},
         marker={"color": color, "size": 7, "opacity": 0.85},
         hovertemplate=hover,
     )
 
 
-def _mode(choice: ChartChoice, points: int) -> str:
+def _choose_mode(choice: ChartChoice, points: int) -> str:
     if choice.kind == "scatter":
         return "markers"
     return "lines+markers" if points <= _MARKED else "lines"
 
 
-def _hover(choice: ChartChoice, name: str, *, x: str, y: str) -> str:
+def _describe_point(choice: ChartChoice, name: str, *, x: str, y: str) -> str:
     across, up = (escape_text(format_heading(column)) for column in (choice.x, choice.y))
     return f"{across} %{{{x}}}<br>{up} %{{{y}:.4~g}}<extra>{name}</extra>"
 
@@ -158,7 +158,7 @@ def _name_values(values: Sequence[Hashable]) -> dict[Hashable, str]:
     found: dict[Hashable, str] = {}
     taken: dict[str, int] = {}
     for value in dict.fromkeys(values):
-        name = escape_text(cut(_text(value)))
+        name = escape_text(cut(_format_value(value)))
         taken[name] = taken.get(name, 0) + 1
         found[value] = name if taken[name] == 1 else f"{name} ({taken[name]})"
     return found
@@ -169,30 +169,30 @@ def is_known(value: Any) -> bool:
     return value is not None and not (isinstance(value, float) and not math.isfinite(value))
 
 
-def _color(name: str, index: int) -> str:
+def _choose_color(name: str, index: int) -> str:
     if name == OTHERS:
         return QUIET
     known = any(name in family for family in FAMILIES.values())
     return color_of(name) if known else PALETTE[index % MAX_COLORS]
 
 
-def _known(values: Sequence[Any]) -> list[Any]:
+def _keep_known(values: Sequence[Any]) -> list[Any]:
     return [value for value in values if is_known(value)]
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return "unknown" if value is None else f"{value}"
 
 
 def _is_time(values: Sequence[Any]) -> bool:
-    return bool(_known(values)) and all(hasattr(value, "isoformat") for value in _known(values))
+    return bool(_keep_known(values)) and all(hasattr(value, "isoformat") for value in _keep_known(values))
 
 
 def _is_large(values: Sequence[Any]) -> bool:
-    return max(map(abs, _known(values)), default=0) >= 10_000
+    return max(map(abs, _keep_known(values)), default=0) >= 10_000
 
 
-def _log_ticks(values: Sequence[Any]) -> int | None:
+def _choose_ticks(values: Sequence[Any]) -> int | None:
     """Returns the steps of ticks: whole decades only, where there are many."""
-    known = _known(values)
+    known = _keep_known(values)
     return 1 if max(known) / min(known) > 300 else None

@@ -39,7 +39,7 @@ def draw_chart(frame: Frame, columns: dict[str, list[Any]], query: str) -> None:
     if not numbers or len(columns) < 2:
         st.caption("A chart needs two columns, one of them of numbers.")
         return
-    choice = _choose(columns, numbers, start=_start(columns, numbers, query))
+    choice = _choose(columns, numbers, start=_choose_start(columns, numbers, query))
     headings = [format_heading(name) for name in columns]
     if len(set(headings)) < len(headings):
         headings = list(columns)
@@ -49,14 +49,14 @@ def draw_chart(frame: Frame, columns: dict[str, list[Any]], query: str) -> None:
     card = Card(
         key="sql-chart",
         title=f"{literal(format_heading(choice.y))} over {literal(format_heading(choice.x))}",
-        note=_note(columns, choice),
+        note=_describe_gaps(columns, choice),
         alt=f"{_WORDS[choice.kind]} of {over}{by}, {len(rows)} rows of the answer.",
         rows=rows,
     )
     draw(frame, card, lambda: figure(columns, choice))
 
 
-def _start(columns: dict[str, list[Any]], numbers: list[str], query: str) -> ChartChoice:
+def _choose_start(columns: dict[str, list[Any]], numbers: list[str], query: str) -> ChartChoice:
     """Returns an example's own chart; else the last number over the first column that can be its x."""
     for example in EXAMPLES:
         if example.query == query.strip():
@@ -106,7 +106,7 @@ def _choose_one(name: str, label: str, options: list[str], *, start: str) -> str
     return chosen
 
 
-def _note(columns: dict[str, list[Any]], choice: ChartChoice) -> str:
+def _describe_gaps(columns: dict[str, list[Any]], choice: ChartChoice) -> str:
     """Says what a reader could not know from the chart."""
     groups = group_by_color(columns, choice)
     notes = []

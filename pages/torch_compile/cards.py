@@ -45,8 +45,8 @@ def draw_ways(
         "cuda-graphs is the eager step recorded and replayed, without a compiler. Click a dot to see the cell's "
         f"samples.{note_cut(len({dot.place for dot in dots}), 'cells')}",
         alt=f"Speedups of the whole step as dots on a log axis. {words}",
-        rows=[_row(frame, item) for item in items],
-        cells=_cells(items),
+        rows=[_make_row(frame, item) for item in items],
+        cells=_collect_cells(items),
     )
     draw(frame, card, lambda: way_dots(keep_places(dots)), on_click=pin)
 
@@ -54,7 +54,7 @@ def draw_ways(
 def draw_costs(frame: Frame, items: Sequence[CompileSpeedup]) -> None:
     """Draws compile seconds, cold and warm, and says what the compiler made of the model."""
     dots = [
-        CostDot(place=_place(frame, item), backend=item.variant, kind=kind, value=seconds)
+        CostDot(place=_place_of(frame, item), backend=item.variant, kind=kind, value=seconds)
         for item in items
         for kind, (seconds, _) in item.costs().items()
     ]
@@ -85,7 +85,12 @@ def draw_paid(frame: Frame, items: Sequence[CompileSpeedup]) -> None:
     st.header("When has it paid for itself?", anchor="paid")
     dots = [
         CostDot(
-            place=_place(frame, item), backend=item.variant, kind=kind, value=paid.steps, low=paid.low, high=paid.high
+            place=_place_of(frame, item),
+            backend=item.variant,
+            kind=kind,
+            value=paid.steps,
+            low=paid.low,
+            high=paid.high,
         )
         for item in known
         for kind, (_, paid) in item.costs().items()
@@ -126,8 +131,8 @@ def _draw_crossing(frame: Frame, known: Sequence[CompileSpeedup]) -> None:
         answer=words,
         evidence=[evidence_of_speedups(frame, [item])],
         alt=f"Time since the start over steps, eager and compiled. {words}",
-        rows=[_row(frame, item)],
-        cells=_cells([item]),
+        rows=[_make_row(frame, item)],
+        cells=_collect_cells([item]),
     )
     draw(frame, card, lambda: crossing_lines(lines))
 
@@ -141,7 +146,7 @@ def _draw_dots(
     frame: Frame, items: Sequence[CompileSpeedup], dots: Sequence[CostDot], card: Card, *, unit: Unit
 ) -> None:
     note = card.note + note_cut(len({dot.place for dot in dots}), "cells")
-    card = replace(card, note=note, rows=[_row(frame, item) for item in items], cells=_cells(items))
+    card = replace(card, note=note, rows=[_make_row(frame, item) for item in items], cells=_collect_cells(items))
     draw(frame, card, lambda: cost_dots(keep_places(dots), unit=unit))
 
 
@@ -149,16 +154,16 @@ def _describe_failure(item: Unpaired[Measured]) -> str:
     return failure_of(item.cell) if item.cell.status != "ok" else "eager has no result"
 
 
-def _place(frame: Frame, item: CompileSpeedup) -> str:
+def _place_of(frame: Frame, item: CompileSpeedup) -> str:
     first, *rest = place(frame, item).split("<br>")
     return f"{first}<br>{' · '.join([*rest, item.variant])}"
 
 
-def _cells(items: Sequence[CompileSpeedup]) -> list[Any]:
+def _collect_cells(items: Sequence[CompileSpeedup]) -> list[Any]:
     return [side.cell for item in items for side in (item.step.base, item.step.other)]
 
 
-def _row(frame: Frame, item: CompileSpeedup) -> dict[str, Any]:
+def _make_row(frame: Frame, item: CompileSpeedup) -> dict[str, Any]:
     """Returns everything that is known of one pair, as a table's row."""
     cost, base = item.cost, item.step.base
     known = item.costs()

@@ -196,9 +196,9 @@ def crossings(lines: Sequence[CumulatedLine]) -> list[tuple[CumulatedLine, float
 def crossing_lines(lines: Sequence[CumulatedLine]) -> go.Figure:
     """Draws cumulated time over steps, with a ring where a line meets the first one."""
     met = crossings(lines)
-    longest = max([steps for _, steps in met], default=0.0) * 1.9 or _reach(lines)
+    longest = max([steps for _, steps in met], default=0.0) * 1.9 or _find_reach(lines)
     top = max(line.seconds(longest) for line in lines)
-    factor, unit = _unit(top)
+    factor, unit = _choose_unit(top)
     figure = go.Figure()
     for line in lines:
         color = color_of(line.backend)
@@ -232,12 +232,12 @@ def format_steps(steps: float) -> str:
     return f"{least}" if least < 1000 else format_number(least)
 
 
-def _reach(lines: Sequence[CumulatedLine]) -> float:
+def _find_reach(lines: Sequence[CumulatedLine]) -> float:
     """Returns the steps to draw where nothing crosses: until the start is a fifth of the format_steps."""
     return max(5 * max(line.start_s for line in lines) * 1e3 / max(line.step_ms for line in lines), 10.0)
 
 
-def _unit(seconds: float) -> tuple[float, str]:
+def _choose_unit(seconds: float) -> tuple[float, str]:
     return next((factor, unit) for limit, factor, unit in _UNITS if seconds >= limit)
 
 

@@ -44,7 +44,7 @@ def draw_warmup(frame: Frame) -> None:
         for row in rows
     ]
     cells: list[StepCell] = list(dict.fromkeys(row.cell for row in rows))
-    answer = _answer(rows)
+    answer = _describe_effect(rows)
     say(frame, answer, of_details(frame, "early steps", list(dict.fromkeys(row.cell_id for row in rows))), key="warmup")
     card = Card(
         key="warmup",
@@ -52,7 +52,7 @@ def draw_warmup(frame: Frame) -> None:
         note=f"{family}. Each panel is a process of its own with so many warm-up steps, the hollow dots. "
         "Mean and median count the filled ones.",
         alt=f"Time of every early step after different warm-up counts. {answer}",
-        rows=_table(rows),
+        rows=_make_rows(rows),
         cells=cells,
     )
     draw(frame, card, lambda: warmup_steps(dots))
@@ -65,7 +65,7 @@ def _group_by_cell(rows: Sequence[EarlyStep]) -> dict[str, list[EarlyStep]]:
     return groups
 
 
-def _answer(rows: Sequence[EarlyStep]) -> str:
+def _describe_effect(rows: Sequence[EarlyStep]) -> str:
     """Says what the first step costs, and what measuring it does to the mean and to the median."""
     by_count = _group_by_count(rows)
     least, most = by_count[min(by_count)], by_count[max(by_count)]
@@ -86,7 +86,7 @@ def _group_by_count(rows: Sequence[EarlyStep]) -> dict[int, list[float]]:
     return groups
 
 
-def _table(rows: Sequence[EarlyStep]) -> list[dict[str, Any]]:
+def _make_rows(rows: Sequence[EarlyStep]) -> list[dict[str, Any]]:
     return [
         {
             "Warm-up (steps)": count,

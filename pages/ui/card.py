@@ -67,7 +67,7 @@ def draw(
                 share = st.popover("Share", icon=":material/share:", key=f"{card.key}-share", on_change="rerun")
                 if share.open:
                     with share:
-                        _share(frame, card, has_chart=view != "Table")
+                        _draw_share(frame, card, has_chart=view != "Table")
         if card.answer:
             say(frame, card.answer, *card.evidence, key=card.key)
         if card.note:
@@ -103,7 +103,7 @@ def _chart(card: Card, figure: go.Figure, *, on_click: Callable[[str], None] | N
         st.rerun()
 
 
-def _share(frame: Frame, card: Card, *, has_chart: bool) -> None:
+def _draw_share(frame: Frame, card: Card, *, has_chart: bool) -> None:
     page = urlsplit(st.context.url or "").path.strip("/").rsplit("/", 1)[-1] or "overview"
     name = f"stepscope-{page}-{card.key}-{frame.contents.edition}"
     st.caption("The rows")

@@ -28,7 +28,7 @@ def chosen(key: str, label: str, options: Sequence[str], *, default: str | None 
     line or where Markdown, which buttons show and boxes do not, would change an option."""
     if sum(map(len, options)) + _FRAME * len(options) > _LINE or not all(map(is_plain, options)):
         return select_one(key, label, options, default=default)
-    start = _start(key, label, options, default)
+    start = _find_start(key, label, options, default)
     value = st.segmented_control(
         label, options, default=start, required=True, key=key, bind="query-params", wrap=True, on_change=mark_chosen,
         args=(key,),
@@ -47,7 +47,7 @@ def select_one(
 ) -> str:
     """Returns one of `options`, which must not be empty, from a box. Missing values that are `known` are not
     reported."""
-    start = _start(key, label, options, default, known)
+    start = _find_start(key, label, options, default, known)
     value = st.selectbox(
         label,
         options,
@@ -61,7 +61,7 @@ def select_one(
     return value or start
 
 
-def _start(key: str, label: str, options: Sequence[str], default: str | None, known: Sequence[str] = ()) -> str:
+def _find_start(key: str, label: str, options: Sequence[str], default: str | None, known: Sequence[str] = ()) -> str:
     """Returns the choice where neither reader nor link made one, and forgets a choice that is no longer an option."""
     report_missing(key, label, (*options, *known))
     start = default if default is not None and default in options else options[0]
@@ -85,7 +85,7 @@ def rows_of(frame: Frame) -> Selection:
 
 def report_missing(key: str, label: str, options: Collection[str]) -> None:
     """Remembers which values of the URL are not among `options`: Streamlit drops them from it."""
-    notes = _notes()
+    notes = _load_notes()
     if wanted := [value for value in st.query_params.get_all(key) if value]:
         notes[key] = (label, wanted)
     label, wanted = notes.get(key, (label, []))
@@ -94,12 +94,12 @@ def report_missing(key: str, label: str, options: Collection[str]) -> None:
 
 def mark_chosen(key: str) -> None:
     """Forgets the missing values of a chooser, once the reader has chosen."""
-    _notes().pop(key, None)
+    _load_notes().pop(key, None)
 
 
 def missing_choices() -> list[tuple[str, list[str]]]:
     """Returns the label of each chooser whose values in the link are missing, and those values."""
-    return [(label, values) for label, values in _notes().values() if values]
+    return [(label, values) for label, values in _load_notes().values() if values]
 
 
 def forget_missing() -> None:
@@ -107,6 +107,6 @@ def forget_missing() -> None:
     st.session_state.pop(_NOTES, None)
 
 
-def _notes() -> dict[str, tuple[str, list[str]]]:
+def _load_notes() -> dict[str, tuple[str, list[str]]]:
     notes: dict[str, tuple[str, list[str]]] = st.session_state.setdefault(_NOTES, {})
     return notes

@@ -46,7 +46,7 @@ def variants(frame: Frame, axis: Axis, *, baseline: str) -> list[str]:
 
 def comparison(frame: Frame, axis: Axis, *, baseline: str, variant: str) -> Speedups[Measured]:
     """Returns all pairs that the other filters leave, computed once for each state of the file."""
-    free = _free(frame, axis)
+    free = _open_axis(frame, axis)
     whole = frame.ask(_compare, replace(free.broad(), settled=False), axis, baseline, variant, frame.state)
     return Speedups(
         speedups=[pair for pair in whole.speedups if free.holds(pair.base.cell)],
@@ -56,7 +56,7 @@ def comparison(frame: Frame, axis: Axis, *, baseline: str, variant: str) -> Spee
 
 def explain_unpaired(frame: Frame, left_out: Sequence[Unpaired[Measured]], *, axis: Axis, baseline: str) -> str:
     """Says why nothing is paired with the baseline: nothing else has rows, or none of it a partner or a result."""
-    free = _free(frame, axis)
+    free = _open_axis(frame, axis)
     values = dict.fromkeys(getattr(cell.cell, axis) for cell in replace(frame, selection=free).measured())
     if not values:
         return f"No step was measured {frame.among}."
@@ -66,7 +66,7 @@ def explain_unpaired(frame: Frame, left_out: Sequence[Unpaired[Measured]], *, ax
     return without_pair(compared, baseline=baseline, variant=f"another {axis}", where=frame.among)
 
 
-def _free(frame: Frame, axis: Axis) -> Selection:
+def _open_axis(frame: Frame, axis: Axis) -> Selection:
     """Returns the selection without the filter of this axis."""
     return replace(frame.selection, precisions=()) if axis == "precision" else replace(frame.selection, backends=())
 

@@ -28,7 +28,7 @@ _MAX_COMMANDS = 4
 
 def draw_coverage(frame: Frame) -> None:
     """Draws the steps that the filters leave: a row for each way of running a size."""
-    cells = sorted(frame.measured(), key=lambda cell: _order(frame, cell))
+    cells = sorted(frame.measured(), key=lambda cell: _sort_key(frame, cell))
     if not cells:
         no_rows("No cell matches these filters.", "Clear some of them, or measure what is missing.")
         return
@@ -41,9 +41,9 @@ def draw_coverage(frame: Frame) -> None:
         "the names of their rows differ in. ✕ says how cells ended that have no result; · has "
         f"no row {frame.where}.",
         alt=f"Sizes and ways of running them by context: {len(grid)} places measured or tried, {failed} failures.",
-        rows=[_place_row(place) for place in grid],
+        rows=[_make_row(place) for place in grid],
     )
-    draw(frame, card, lambda: coverage_grid([_place_tile(place) for place in grid]))
+    draw(frame, card, lambda: coverage_grid([_make_tile(place) for place in grid]))
     gaps = missing(cells)
     if gaps:
         words = restrict(f"{_count_missing(frame, gaps)}: the commands that measure them")
@@ -53,7 +53,7 @@ def draw_coverage(frame: Frame) -> None:
                 _list_missing(frame, gaps)
 
 
-def _order(frame: Frame, row: Measured) -> tuple[Any, ...]:
+def _sort_key(frame: Frame, row: Measured) -> tuple[Any, ...]:
     """Returns a sort key: sizes from small to large, then precision and backend in the schema's order, plain cells
     first."""
     steps, cell = TABLES["steps"], row.cell
@@ -98,13 +98,13 @@ def draw_grid(frame: Frame, cells: Sequence[GridRow]) -> None:
             note=f"{_VALUES[table]} of every cell that worked; ✕ says how the others ended; · has no row "
             f"{frame.where}.",
             alt=words,
-            rows=[_place_row(place) for place in grid],
+            rows=[_make_row(place) for place in grid],
         )
         draw(
             frame,
             card,
             lambda: coverage_grid(
-                [_place_tile(place) for place in grid], x=TABLES[table].column(column).title, state="grid"
+                [_make_tile(place) for place in grid], x=TABLES[table].column(column).title, state="grid"
             ),
         )
         _list_missing(frame, gaps)
@@ -118,7 +118,7 @@ _VALUES = {
 }
 
 
-def _value_of(cell: Any) -> tuple[float | None, str]:
+def _read_value(cell: Any) -> tuple[float | None, str]:
     """Returns the time in ms that a place shows, or other words."""
     if isinstance(cell, Peak):
         return None, format_bytes(cell.peak_allocated_bytes) if cell.peak_allocated_bytes else ""
@@ -128,9 +128,9 @@ def _value_of(cell: Any) -> tuple[float | None, str]:
     return (time.median_ms if time else None), ""
 
 
-def _place_tile(place: GridPlace) -> CoverageTile:
+def _make_tile(place: GridPlace) -> CoverageTile:
     ended = [cell.status for cell in place.cells if cell.status != "ok"]
-    median_ms, value = _value_of(place.cells[0])
+    median_ms, value = _read_value(place.cells[0])
     return CoverageTile(
         size=place.block,
         context=place.column,
@@ -142,8 +142,8 @@ def _place_tile(place: GridPlace) -> CoverageTile:
     )
 
 
-def _place_row(place: GridPlace) -> dict[str, Any]:
-    median_ms, value = _value_of(place.cells[0])
+def _make_row(place: GridPlace) -> dict[str, Any]:
+    median_ms, value = _read_value(place.cells[0])
     shown = {"Median (ms)": median_ms} if not value else {"Peak": value}
     return {
         "": place.block,

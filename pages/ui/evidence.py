@@ -89,15 +89,15 @@ def of_cells(
     traces are not. The rows count among those of the sidebar's machine and run, of `run` where it is given, of the
     latest run of any machine, or among all."""
     cells = [cell for cell in cells if cell.cell is not None]
-    return _of_table(frame, table_of(cells[0].cell).name, cells, among=among, run=run) if cells else None
+    return _load_table(frame, table_of(cells[0].cell).name, cells, among=among, run=run) if cells else None
 
 
 def of_rows(frame: Frame, rows: Sequence[Row]) -> LoadEvidence | None:
     """Returns the same for rows that are cells themselves, among those of the sidebar's machine and run."""
-    return _of_table(frame, table_of(rows[0]).name, rows) if rows else None
+    return _load_table(frame, table_of(rows[0]).name, rows) if rows else None
 
 
-def _of_table(
+def _load_table(
     frame: Frame, table: str, cells: Sequence[CellRow | Row], *, among: Among = "own", run: UUID | None = None
 ) -> LoadEvidence:
     scope = Scope(table=table, run=run, latest=among != "all")
@@ -148,22 +148,22 @@ def of_ceilings(frame: Frame) -> LoadEvidence:
 
 
 def _draw(frame: Frame, shown: Evidence, *, key: str) -> None:
-    st.markdown(restrict(_summary(shown)))
+    st.markdown(restrict(_summarize(shown)))
     st.dataframe(
-        shorten(_table(shown)),
+        shorten(_make_table(shown)),
         hide_index=True,
         height=min(300, 38 + 35 * max(1, len(shown.rows))),
         key=f"_why-rows-{key}",
         alt=f"The rows of {shown.about} behind the sentence above.",
     )
-    _link(frame, shown.sql, "These lines, and nothing else, come from this query.")
+    _draw_link(frame, shown.sql, "These lines, and nothing else, come from this query.")
     long = shown.sql.count("\n") > _TALL
     with st.container(height=220 if long else "content", border=False):
         st.code(shown.sql, language="sql", wrap_lines=True)
     if shown.left_out:
         left_out = [{"Left out because": why, "Rows": rows} for why, rows in shown.left_out]
         st.dataframe(left_out, hide_index=True, key=f"_why-left-out-{key}", alt="Rows that were left out, by reason.")
-        _link(frame, shown.left_out_sql, "Counted by a query of its own, under the first reason that holds.")
+        _draw_link(frame, shown.left_out_sql, "Counted by a query of its own, under the first reason that holds.")
 
 
 def of_answer(query: str, answer: Answer) -> LoadEvidence:
@@ -172,7 +172,7 @@ def of_answer(query: str, answer: Answer) -> LoadEvidence:
     return lambda: Evidence(about="the query above", sql=query, columns=tuple(columns), rows=shown)
 
 
-def _table(shown: Evidence) -> pd.DataFrame:
+def _make_table(shown: Evidence) -> pd.DataFrame:
     """Returns the rows as a data frame; whole numbers beside NULL stay whole."""
     rows = pd.DataFrame(shown.rows, columns=list(shown.columns), dtype=object)
     for name in shown.columns:
@@ -186,7 +186,7 @@ def _table(shown: Evidence) -> pd.DataFrame:
     return rows
 
 
-def _summary(shown: Evidence) -> str:
+def _summarize(shown: Evidence) -> str:
     """Says how many of the table's rows count here."""
     cut = f" The first {MAX_ROWS:,} lines are shown." if len(shown.rows) == MAX_ROWS else ""
     if shown.cells is None or shown.total is None:
@@ -197,7 +197,7 @@ def _summary(shown: Evidence) -> str:
     return f"**{shown.cells:,} of {shown.total:,} rows of `{shown.about}`** {speak} here; {rest}.{cut}"
 
 
-def _link(frame: Frame, sql: str, words: str) -> None:
+def _draw_link(frame: Frame, sql: str, words: str) -> None:
     """Writes the words with a link to the console, where the query can be run and changed."""
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.caption(restrict(words))

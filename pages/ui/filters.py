@@ -31,11 +31,11 @@ def sidebar(contents: Contents) -> Selection:
     with st.sidebar:
         machine = _draw_select("machine", "Machine", contents.machines)
         run = _draw_select("run", "Run", (ALL_RUNS, *(name for name, run in runs.items() if run.machine == machine)))
-        mode = _draw_select("mode", "Mode", _ordered(contents.modes, reversed(get_args(Mode))))
+        mode = _draw_select("mode", "Mode", _sort(contents.modes, reversed(get_args(Mode))))
         sizes = _draw_pills("size", "Size", tuple(shapes))
         contexts = _draw_pills("context", "Context", tuple(str(context) for context in contents.contexts))
-        precisions = _draw_pills("precision", "Precision", _ordered(contents.precisions, get_args(Precision)))
-        backends = _draw_pills("backend", "Backend", _ordered(contents.backends, get_args(Backend)))
+        precisions = _draw_pills("precision", "Precision", _sort(contents.precisions, get_args(Precision)))
+        backends = _draw_pills("backend", "Backend", _sort(contents.backends, get_args(Backend)))
         if any((sizes, contexts, precisions, backends)):
             st.button("Clear filters", on_click=clear, width="stretch", type="tertiary")
     return Selection(
@@ -61,7 +61,7 @@ def run_name(run: RunSummary) -> str:
     return " ".join(part for part in (when, run.label or run.preset, run.run_id.hex[-6:]) if part)
 
 
-def _ordered(present: Sequence[str], order: Iterable[str]) -> tuple[str, ...]:
+def _sort(present: Sequence[str], order: Iterable[str]) -> tuple[str, ...]:
     """Returns what is present in the schema's order; what the schema does not know comes last."""
     known = [value for value in order if value in present]
     return (*known, *sorted(set(present) - set(known)))
@@ -96,21 +96,21 @@ def _remember_missing(key: str, label: str, options: Sequence[str]) -> None:
     chosen_before = [before] if isinstance(before, str) else list(before or ())
     wanted = [*st.query_params.get_all(key), *chosen_before]
     if missing := [value for value in dict.fromkeys(wanted) if value and value not in options]:
-        _notes()[key] = f"{label.lower()} “{'”, “'.join(map(literal, missing))}”"
+        _load_notes()[key] = f"{label.lower()} “{'”, “'.join(map(literal, missing))}”"
 
 
-def _notes() -> dict[str, str]:
+def _load_notes() -> dict[str, str]:
     notes: dict[str, str] = st.session_state.setdefault(_NOTES, {})
     return notes
 
 
 def _forget_missing(key: str) -> None:
-    _notes().pop(key, None)
+    _load_notes().pop(key, None)
 
 
 def report_missing() -> None:
     """Reports which values of the link are not in this file, until the reader chooses others."""
-    notes = _notes()
+    notes = _load_notes()
     if notes:
         words = (
             f"Not in this file: {'; '.join(notes.values())}. The link may come from another results file or an older "

@@ -53,21 +53,19 @@ def draw_frontier(frame: Frame, cells: Sequence[Attended]) -> None:
     st.header("How long a sequence fits?", anchor="frontier")
     masks = {cell.cell.causal for cell in cells}
     rows = [row for row in _load_answers(frame, "seq_len") if row.cell.causal in masks]
-    lost = {_group_of_cell(cell) for cell in cells if cell.status == "oom"}
-    tried_cells = [cell for cell in cells if cell.status in ("ok", "oom") and _group_of_cell(cell) in lost]
+    lost = {_name_cell(cell) for cell in cells if cell.status == "oom"}
+    tried_cells = [cell for cell in cells if cell.status in ("ok", "oom") and _name_cell(cell) in lost]
     if not rows:
         words = f"No search for the longest sequence that fits has a result {frame.where} with this mask."
-        suggest(f"{words} This looks for it, by prediction and trial:", _command_of_sequences(cells))
+        suggest(f"{words} This looks for it, by prediction and trial:", _make_sequence_command(cells))
         if not tried_cells:
             return
     words = _describe_sequences(rows)
     if words:
         say(frame, words, of_cells(frame, rows), key="frontier")
-    spans = [_span(row, group=_group_of_answer(row.cell), row=f"d {row.cell.d_head}") for row in rows]
+    spans = [_make_span(row, group=_name_answer(row.cell), row=f"d {row.cell.d_head}") for row in rows]
     tried = [
-        Tried(
-            group=_group_of_cell(cell), row=f"d {cell.cell.d_head}", size=cell.cell.seq_len, fitted=cell.status == "ok"
-        )
+        Tried(group=_name_cell(cell), row=f"d {cell.cell.d_head}", size=cell.cell.seq_len, fitted=cell.status == "ok")
         for cell in sorted(tried_cells, key=lambda cell: cell.cell.d_head)
     ]
     card = Card(
@@ -76,7 +74,7 @@ def draw_frontier(frame: Frame, cells: Sequence[Attended]) -> None:
         note="The memory that it had to fit in stands beside the name. Bars were looked for by "
         "`python -m runner frontier`; dots and crosses are cells of a sweep.",
         alt=f"Longest sequence that fits, for each head width. {words}",
-        rows=[_table_row(row) for row in rows],
+        rows=[_make_row(row) for row in rows],
         cells=[cell.cell for cell in tried_cells],
     )
     draw(frame, card, lambda: frontier_map(spans, tried, grows=_GROWS["seq_len"]))
@@ -97,13 +95,13 @@ def draw_model_frontiers(frame: Frame) -> None:
 def _draw_model(frame: Frame, rows: Sequence[Frontier], grows: Model) -> None:
     words = _describe_models(rows, grows)
     say(frame, words, of_cells(frame, rows), key=f"frontier-{grows}")
-    spans = [_span(row, group=_size(row.cell, grows), row=_way(row.cell)) for row in rows]
+    spans = [_make_span(row, group=_name_size(row.cell, grows), row=_name_way(row.cell)) for row in rows]
     card = Card(
         key=f"frontier-{grows}",
         title=_TITLES[grows],
-        note=f"Measured by `{_command_of_models(rows, grows)}`; predicted by closed formulas.",
+        note=f"Measured by `{_make_model_command(rows, grows)}`; predicted by closed formulas.",
         alt=f"Largest {grows} that fits, for each size and precision. {words}",
-        rows=[_table_row(row) for row in rows],
+        rows=[_make_row(row) for row in rows],
     )
     draw(frame, card, lambda: frontier_map(spans, [], grows=_GROWS[grows]))
 
@@ -112,17 +110,17 @@ def _load_answers(frame: Frame, limited: str) -> list[Frontier]:
     return [row for row in frame.ask(frontiers, rows_of(frame)) if row.cell.limited == limited and row.status == "ok"]
 
 
-def _span(answer: Frontier, *, group: str, row: str) -> FrontierSpan:
+def _make_span(answer: Frontier, *, group: str, row: str) -> FrontierSpan:
     return FrontierSpan(
         group=group, row=row, fits=answer.largest or 0, fails=answer.smallest_failing, predicted=answer.predicted
     )
 
 
-def _group_of_answer(cell: FrontierCell) -> str:
+def _name_answer(cell: FrontierCell) -> str:
     return f"{cell.implementation} · {cell.precision} · {format_bytes(cell.limit_bytes)}"
 
 
-def _command_of_sequences(cells: Sequence[Attended]) -> str:
+def _make_sequence_command(cells: Sequence[Attended]) -> str:
     """Returns the command that finds the longest sequence for the settings of these cells."""
     ran = [cell.cell for cell in cells if cell.status in ("ok", "oom")] or [cell.cell for cell in cells]
     ways, precisions = (
@@ -133,32 +131,32 @@ def _command_of_sequences(cells: Sequence[Attended]) -> str:
     return f"python -m runner frontier --attention {ways} --precisions {precisions} --d-heads {widths}{limit}"
 
 
-def _group_of_cell(cell: Attended) -> str:
+def _name_cell(cell: Attended) -> str:
     """Returns the group of a measured cell, beside the answers in the same memory."""
     limit = format_bytes(cell.limit_bytes) if cell.limit_bytes else "measured"
     return f"{way_of(cell.cell)} · {cell.cell.precision} · {limit}"
 
 
-def _command_of_models(rows: Sequence[Frontier], grows: Model) -> str:
+def _make_model_command(rows: Sequence[Frontier], grows: Model) -> str:
     """Returns the command that measures these rows again; only shapes with a name can be named in it."""
-    sizes = dict.fromkeys(_name(row.cell) for row in rows)
+    sizes = dict.fromkeys(_name_shape(row.cell) for row in rows)
     precisions = dict.fromkeys(row.cell.precision for row in rows)
     if not SIZES.keys() >= sizes.keys():
         return "python -m runner frontier"
     return f"python -m runner frontier --sizes {','.join(sizes)} --precisions {','.join(precisions)} --grow {grows}"
 
 
-def _name(cell: FrontierCell) -> str:
+def _name_shape(cell: FrontierCell) -> str:
     numbers: dict[str, int] = {name: getattr(cell, name) for name in SHAPE}
     return shape_name(**numbers)
 
 
-def _size(cell: FrontierCell, grows: Model) -> str:
+def _name_size(cell: FrontierCell, grows: Model) -> str:
     other = f"batch {cell.batch}" if grows == "context" else f"context {cell.context:,}"
-    return f"{_name(cell)} · {cell.mode} · {other} · {format_bytes(cell.limit_bytes)}"
+    return f"{_name_shape(cell)} · {cell.mode} · {other} · {format_bytes(cell.limit_bytes)}"
 
 
-def _way(cell: FrontierCell) -> str:
+def _name_way(cell: FrontierCell) -> str:
     """Returns the precision, and the implementation where it is not the plain one."""
     return cell.precision if cell.implementation == "naive" else f"{cell.precision} · {cell.implementation}"
 
@@ -170,7 +168,7 @@ def _describe_sequences(rows: Sequence[Frontier]) -> str:
     best = max(rows, key=lambda row: row.largest or 0)
     limit = f"In {format_bytes(best.cell.limit_bytes)}, at head width {best.cell.d_head} and {best.cell.precision}"
     words = f"{limit}, {best.cell.implementation} fits **{best.largest or 0:,} tokens**"
-    naive = _partner(rows, best, implementation="naive")
+    naive = _find_partner(rows, best, implementation="naive")
     if naive and naive.largest:
         words += f", naive {naive.largest:,}: **{format_number((best.largest or 0) / naive.largest)}× as long**"
     return words + _describe_predictions(rows)
@@ -181,15 +179,15 @@ def _describe_models(rows: Sequence[Frontier], grows: Model) -> str:
     largest = max(rows, key=lambda row: (row.cell.d_model or 0) ** 2 * (row.cell.layers or 0)).cell
     same = [row for row in rows if all(getattr(row.cell, name) == getattr(largest, name) for name in SHAPE)]
     best = max(same, key=lambda row: row.largest or 0)
-    what = f"a {best.cell.mode} step of {_name(best.cell)} in {_way(best.cell)}"
+    what = f"a {best.cell.mode} step of {_name_shape(best.cell)} in {_name_way(best.cell)}"
     words = f"In {format_bytes(best.cell.limit_bytes)}, {what} fits **{best.largest or 0:,} {_GROWS[grows].unit}**"
-    plain = _partner(rows, best, precision="fp32", implementation="naive")
+    plain = _find_partner(rows, best, precision="fp32", implementation="naive")
     if plain and plain.largest:
         words += f", fp32 {plain.largest:,}: **{format_number((best.largest or 0) / plain.largest)}×** as many"
     return words + _describe_predictions(rows)
 
 
-def _partner(rows: Sequence[Frontier], of: Frontier, **changed: str) -> Frontier | None:
+def _find_partner(rows: Sequence[Frontier], of: Frontier, **changed: str) -> Frontier | None:
     """Returns the answer in the same memory that differs by what is `changed`; None if that is itself."""
     wanted = {name: getattr(of.cell, name) for name in FrontierCell.names() if name != "step"} | changed
     same = (row for row in rows if all(getattr(row.cell, name) == value for name, value in wanted.items()))
@@ -203,6 +201,6 @@ def _describe_predictions(rows: Sequence[Frontier]) -> str:
     return f". Predictions were off by {f'at most {max(off):.0%}' if max(off) >= 0.01 else 'less than 1%'}."
 
 
-def _table_row(row: Frontier) -> dict[str, Any]:
+def _make_row(row: Frontier) -> dict[str, Any]:
     key = label_values("frontier", row.cell, _KEYS[row.cell.limited])
     return {**key, **label_values("frontier", row, _NUMBERS)}

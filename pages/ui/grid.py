@@ -40,15 +40,15 @@ def column_of(cell: Cell) -> str:
 def places(cells: Sequence[Any]) -> list[GridPlace]:
     """Returns every place that holds a cell, blocks and rows in the order of the cells. `cells` are rows of queries."""
     keys = [item.cell for item in cells]
-    names, blocks = _row_names(keys), _blocks(keys)
+    names, blocks = _choose_fields(keys), _name_blocks(keys)
     placed: dict[tuple[str, str, int], list[Any]] = {}
     for item in cells:
-        place = (blocks[_block(item.cell)], _row(item.cell, names), getattr(item.cell, column_of(item.cell)))
+        place = (blocks[_find_block(item.cell)], _name_row(item.cell, names), getattr(item.cell, column_of(item.cell)))
         placed.setdefault(place, []).append(item)
     return [GridPlace(block=b, row=r, column=c, cells=tuple(items)) for (b, r, c), items in placed.items()]
 
 
-def _row_names(keys: Sequence[Cell]) -> list[str]:
+def _choose_fields(keys: Sequence[Cell]) -> list[str]:
     """Returns the fields that name a row: those of `_LEAD`, and what else varies."""
     blocks = {column_of(keys[0]), "d_head", *SHAPE}
     names = [name for name in table_of(keys[0]).question if name not in blocks]
@@ -61,18 +61,18 @@ def _row_names(keys: Sequence[Cell]) -> list[str]:
     ]
 
 
-def _block(cell: Any) -> int | Shape:
+def _find_block(cell: Any) -> int | Shape:
     return Shape.of(cell) if isinstance(cell, Shape) else cell.d_head
 
 
-def _blocks(keys: Sequence[Cell]) -> dict[int | Shape, str]:
+def _name_blocks(keys: Sequence[Cell]) -> dict[int | Shape, str]:
     """Returns the name of each block: the head width, or the size."""
-    blocks = list(dict.fromkeys(map(_block, keys)))
+    blocks = list(dict.fromkeys(map(_find_block, keys)))
     sizes = size_names(tuple(block for block in blocks if isinstance(block, Shape)))
     return {block: sizes[block] if isinstance(block, Shape) else f"head width {block}" for block in blocks}
 
 
-def _row(cell: Cell, names: Sequence[str]) -> str:
+def _name_row(cell: Cell, names: Sequence[str]) -> str:
     """Returns the name of a cell's row: leading fields, others that are not the default, unusual effort."""
     known = {column.name: column for column in columns_of(cell.asked())}
     parts = [

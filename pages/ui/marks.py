@@ -107,7 +107,7 @@ def speedup_dots_of(frame: Frame, compared: Speedups[Measured], *, axis: str) ->
             size=frame.size_of(item.cell.cell),
             phase="step",
             cell_id=str(item.cell.cell_id),
-            failure=escape_text(_in_words(item.reason)),
+            failure=escape_text(_spell_out(item.reason)),
         )
         for item in compared.left_out
         if item.kind == "failed"
@@ -115,7 +115,7 @@ def speedup_dots_of(frame: Frame, compared: Speedups[Measured], *, axis: str) ->
     return dots
 
 
-def _in_words(reason: str) -> str:
+def _spell_out(reason: str) -> str:
     return re.sub(r"\b(oom|timeout)\b", lambda match: WORDS[match[0]], reason)
 
 

@@ -97,13 +97,13 @@ def columns_of(answer: Answer) -> dict[str, list[Any]]:
             unique, number = f"{name} ({number})", number + 1
         values: Sequence[Any] = [row[index] for row in answer.rows]
         if kind.startswith("TIMESTAMP") or kind == "DATE":
-            columns[unique] = _times(values)
+            columns[unique] = _parse_times(values)
         else:
             columns[unique] = [float(v) if type(v) is int and abs(v) >= 2**63 else v for v in values]
     return columns
 
 
-def _times(values: Sequence[Any]) -> list[Any]:
+def _parse_times(values: Sequence[Any]) -> list[Any]:
     try:
         return [None if value is None else pd.Timestamp(value) for value in values]
     except ValueError:

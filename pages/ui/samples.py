@@ -27,7 +27,7 @@ from runner.store.queries.steps import find
 
 
 def draw_samples(frame: Frame, cells: Sequence[Measured]) -> None:
-    _heading("Every step of one cell. The link keeps which.")
+    _draw_heading("Every step of one cell. The link keeps which.")
     cell = choose(cells, elsewhere=lambda cell_id: frame.ask(find, cell_id))
     if cell and _has_result(frame, cell):
         with st.container(horizontal=True):
@@ -36,7 +36,7 @@ def draw_samples(frame: Frame, cells: Sequence[Measured]) -> None:
 
 
 def draw_attention_samples(frame: Frame, cells: Sequence[Attended]) -> None:
-    _heading("Every forward and backward pass of one cell. The link keeps which.")
+    _draw_heading("Every forward and backward pass of one cell. The link keeps which.")
     every = {cell.cell_id: cell for cell in frame.ask(attention_cells, Selection())}
     cell = choose(cells, elsewhere=every.get)
     if cell and _has_result(frame, cell):
@@ -45,7 +45,7 @@ def draw_attention_samples(frame: Frame, cells: Sequence[Attended]) -> None:
         _draw_card(frame, cell, table="attention")
 
 
-def _heading(words: str) -> None:
+def _draw_heading(words: str) -> None:
     st.header("Raw samples", anchor="raw-samples")
     st.caption(restrict(words))
 
@@ -68,7 +68,7 @@ def _draw_card(frame: Frame, cell: Measured | Attended, *, table: Literal["steps
         title=words,
         note="Every step since the process began. Hollow dots are warm-up steps, which no summary counts.",
         alt=f"Time of every step and phase of {words}.",
-        rows=_table(rows),
+        rows=_make_rows(rows),
         cells=[cell.cell],
     )
     draw(frame, card, lambda: sample_steps(rows, state=str(cell.cell_id)))
@@ -110,6 +110,6 @@ def _draw_attention_numbers(cell: Attended) -> None:
         st.metric("Samples", f"{whole.n}", border=True)
 
 
-def _table(rows: Sequence[PhaseSample]) -> list[dict[str, Any]]:
+def _make_rows(rows: Sequence[PhaseSample]) -> list[dict[str, Any]]:
     names = ("phase", "step", "is_warmup", "duration_ms")
     return [{**label_values("steps", row, ("round",)), **label_values("samples", row, names)} for row in rows]

@@ -56,13 +56,13 @@ def _describe_changes(frame: Frame) -> list[str]:
     meant = st.query_params.get("data")
     if not meant:
         return []
-    same_view = _same_view(meant)
+    same_view = _shows_same_view(meant)
     if meant == frame.contents.edition:
         return []
     return [_describe_rows(frame), *(_describe_answers(frame) if same_view else ())]
 
 
-def _same_view(meant: str) -> bool:
+def _shows_same_view(meant: str) -> bool:
     """Returns whether the reader still sees what the link showed at first."""
     link = (st.context.url, meant, st.query_params.get("said"))
     known = st.session_state.get(_SHOWN)

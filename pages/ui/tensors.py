@@ -1,6 +1,6 @@
 """A card of tensors, predicted and measured, of a model's block or of attention.
 
-pairs = beside(predicted, measured); draw_tensors(frame, Card(…, rows=_table_rows(pairs)), pairs)
+pairs = beside(predicted, measured); draw_tensors(frame, Card(…, rows=_make_rows(pairs)), pairs)
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ def draw_tensors(frame: Frame, card: Card, pairs: Sequence[TensorPair], *, cell_
         card,
         answer=answer,
         evidence=[of_details(frame, "saved tensors", [cell_id])],
-        rows=_table_rows(pairs),
+        rows=_make_rows(pairs),
         alt=f"Predicted and measured bytes of each tensor that is kept for backward. {answer} {card.note}",
     )
     draw(frame, card, lambda: size_pairs(_pair_sizes(pairs), state=card.key))
@@ -35,7 +35,7 @@ def draw_tensors(frame: Frame, card: Card, pairs: Sequence[TensorPair], *, cell_
 
 def _pair_sizes(pairs: Sequence[TensorPair]) -> list[SizePair]:
     """Returns the pairs for the chart, each under a name of its own."""
-    names = [escape_text(_name(pair)) for pair in pairs]
+    names = [escape_text(_name_tensor(pair)) for pair in pairs]
     return [
         SizePair(
             name=name if names.count(name) == 1 else f"{name} ({names[:position].count(name) + 1})",
@@ -47,7 +47,7 @@ def _pair_sizes(pairs: Sequence[TensorPair]) -> list[SizePair]:
     ]
 
 
-def _name(pair: TensorPair) -> str:
+def _name_tensor(pair: TensorPair) -> str:
     """Returns the tensor's name after its innermost module, unless that is all of attention or of the feed-forward
     layer."""
     if pair.predicted:
@@ -74,7 +74,7 @@ def _describe(pairs: Sequence[TensorPair]) -> str:
     )
 
 
-def _table_rows(pairs: Sequence[TensorPair]) -> list[dict[str, Any]]:
+def _make_rows(pairs: Sequence[TensorPair]) -> list[dict[str, Any]]:
     """Returns the rows for the table: tensor, formula, both sizes, and the operation that keeps it."""
     return [
         {
