@@ -29,7 +29,7 @@ def place_of(cell: AttentionCell) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Growth:
-    """A value grows as length to the format_power `exponent`, fitted over so many `lengths` from `low` to `high`."""
+    """A value grows as length to the power `exponent`, fitted over so many `lengths` from `low` to `high`."""
 
     exponent: float
     low: int
@@ -65,7 +65,7 @@ def growth_sentence(cells: Sequence[Attended], *, what: str, value: Value) -> st
 
 
 def format_power(exponent: float) -> str:
-    """Formats the length to a format_power: `S¹·⁹⁴`."""
+    """Formats the length to a power: `S¹·⁹⁴`."""
     return f"S{format_exponent(f'{exponent:.2f}')}"
 
 

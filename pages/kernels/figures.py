@@ -62,7 +62,7 @@ class ClassBar:
 
 @dataclass(frozen=True, kw_only=True)
 class NamedKernel:
-    """One kernel: its own time and format_calls, and its share of the phase."""
+    """One kernel: its own time and calls, and its share of the phase."""
 
     name: str
     kernel_class: KernelClass
@@ -132,7 +132,7 @@ def _describe(bar: ClassBar, name: KernelClass) -> str:
 
 
 def kernel_bars(kernels: Sequence[NamedKernel]) -> go.Figure:
-    """Draws one bar a kernel in the color of its class, below its name, with its share and format_calls at the end."""
+    """Draws one bar a kernel in the color of its class, below its name, with its share and calls at the end."""
     labels = short_names([kernel.name for kernel in kernels])
     places = list(range(len(kernels)))
     figure = go.Figure()
@@ -168,7 +168,7 @@ def kernel_bars(kernels: Sequence[NamedKernel]) -> go.Figure:
 
 
 def format_calls(count: float) -> str:
-    """Formats a number of format_calls; a mean over steps need not be whole."""
+    """Formats a number of calls; a mean over steps need not be whole."""
     return f"{count:,.0f}" if abs(count - round(count)) < 0.05 else f"{count:,.1f}"
 
 

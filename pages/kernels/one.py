@@ -55,17 +55,17 @@ def _name_total(trace: KernelTrace) -> str:
 
 def draw_top(frame: Frame, trace: KernelTrace) -> None:
     """Draws the kernels with the most time in a phase of the reader's choice."""
-    all_kernels = frame.ask(kernels, trace.cell_id)
+    listed = frame.ask(kernels, trace.cell_id)
     one = noun(trace)
     st.header(restrict(f"Which {one} take the most time?"), anchor="top-kernels")
-    if not all_kernels:
+    if not listed:
         st.caption("This trace lists none.")
         return
-    words = describe_top(all_kernels, trace)
+    words = describe_top(listed, trace)
     say(frame, words, of_details(frame, "kernels", [trace.cell_id]), key="kernels")
-    options = {phase_words(phase): phase for phase in phases_of(kernel.phase for kernel in all_kernels)}
+    options = {phase_words(phase): phase for phase in phases_of(kernel.phase for kernel in listed)}
     phase = chosen("kernel-phase", "Phase", [*([_name_total(trace)] if len(options) > 1 else []), *options])
-    inside = [kernel for kernel in all_kernels if options.get(phase, kernel.phase) == kernel.phase]
+    inside = [kernel for kernel in listed if options.get(phase, kernel.phase) == kernel.phase]
     ranked = list(sum_by_kernel(inside).items())
     whole = sum(took for _, (took, _) in ranked) or 1.0
     kinds = {kernel.kernel: kernel.kernel_class for kernel in reversed(inside)}
@@ -90,22 +90,22 @@ def _make_row(kernel: Kernel, whole: float) -> dict[str, Any]:
     return {**label_values("kernels", kernel, names), "Share": kernel.device_ms / whole}
 
 
-def describe_top(all_kernels: Sequence[Kernel], trace: KernelTrace) -> str:
+def describe_top(listed: Sequence[Kernel], trace: KernelTrace) -> str:
     """Says which kernel takes the most time forward, how often it is called, and whether it leads with backward,
     too."""
     one = noun(trace).removesuffix("s")
-    forward = sum_by_kernel(all_kernels, ("forward",))
+    forward = sum_by_kernel(listed, ("forward",))
     if not forward:
-        name, calls, share = _find_longest(sum_by_kernel(all_kernels))
+        name, calls, share = _find_longest(sum_by_kernel(listed))
         return f"The {one} with the most time is {_quote_name(name)}: {share} of the time in {calls} calls."
     name, calls, share = _find_longest(forward)
     words = (
         f"Forward, the {one} with the most time is {_quote_name(name)}, called **{calls} times** and taking "
         f"**{share}** of the phase."
     )
-    if not any(kernel.phase == "backward" for kernel in all_kernels):
+    if not any(kernel.phase == "backward" for kernel in listed):
         return words
-    leader, calls, share = _find_longest(sum_by_kernel(all_kernels, ("forward", "loss", "backward")))
+    leader, calls, share = _find_longest(sum_by_kernel(listed, ("forward", "loss", "backward")))
     rest = f"called {calls} times and taking {share} of both"
     if leader == name:
         return f"{words} With the backward it is the **same** one, {rest}."
@@ -122,10 +122,10 @@ def _quote_name(kernel: str) -> str:
     return quoted(short_name(kernel))
 
 
-def sum_by_kernel(all_kernels: Iterable[Kernel], phases: Sequence[str] | None = None) -> dict[str, tuple[float, float]]:
+def sum_by_kernel(listed: Iterable[Kernel], phases: Sequence[str] | None = None) -> dict[str, tuple[float, float]]:
     """Returns (ms, calls) of each kernel over these phases (None: all), the one with the most time first."""
     sums: dict[str, tuple[float, float]] = {}
-    for kernel in all_kernels:
+    for kernel in listed:
         if phases is None or kernel.phase in phases:
             took, count = sums.get(kernel.kernel, (0.0, 0.0))
             sums[kernel.kernel] = took + kernel.device_ms, count + kernel.calls

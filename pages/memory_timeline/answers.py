@@ -1,4 +1,4 @@
-"""Sentences and rows about a memory timeline: its answer, its describe_drawing text, what is alive at the cursor.
+"""Sentences and rows about a memory timeline: its answer, its alt text, what is alive at the cursor.
 
 answer(timeline, columns, parts)        # 'The peak of **2.48 GiB** falls in the **optimizer** phase, …'
 """
@@ -95,7 +95,7 @@ def describe_difference(left: Timeline, right: Timeline, parts: Pair) -> str:
 
 
 def difference_rows(left: Timeline, right: Timeline, parts: Pair) -> list[dict[str, Any]]:
-    """Returns one row a category: what it holds at each timeline's own peak (MiB), and the describe_difference."""
+    """Returns one row a category: what it holds at each timeline's own peak (MiB), and the difference."""
     return [
         {
             "Category": row["Category"],

@@ -30,7 +30,7 @@ _DASHES: Mapping[str, str] = {"cold": "solid", "warm": "dash", "as found": "dot"
 
 @dataclass(frozen=True, kw_only=True)
 class WayDot:
-    """The format_steps step of one pair: the speedup of `backend` over eager, or why there is no ratio."""
+    """The whole step of one pair: the speedup of `backend` over eager, or why there is no ratio."""
 
     place: str
     backend: str
@@ -227,13 +227,13 @@ def crossing_lines(lines: Sequence[CumulatedLine]) -> go.Figure:
 
 
 def format_steps(steps: float) -> str:
-    """Formats the first format_steps step that is enough, in three digits: `41`, `1,130`."""
+    """Formats the first whole step that is enough, in three digits: `41`, `1,130`."""
     least = math.ceil(steps)
     return f"{least}" if least < 1000 else format_number(least)
 
 
 def _find_reach(lines: Sequence[CumulatedLine]) -> float:
-    """Returns the steps to draw where nothing crosses: until the start is a fifth of the format_steps."""
+    """Returns the steps to draw where nothing crosses: until the start is a fifth of the whole."""
     return max(5 * max(line.start_s for line in lines) * 1e3 / max(line.step_ms for line in lines), 10.0)
 
 

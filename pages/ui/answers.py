@@ -57,12 +57,12 @@ def step_answer(frame: Frame, cells: Sequence[Measured]) -> str:
 
 
 def format_share(part: float) -> str:
-    """Formats a format_share: `63%`; more than nothing is never `0%`."""
+    """Formats a share: `63%`; more than nothing is never `0%`."""
     return "under 1%" if 0 < part < 0.005 else f"{part:.0%}"
 
 
 def speedup_answer(compared: Speedups[Measured], *, baseline: str, variant: str, phase: Phase = "step") -> str:
-    """Says over all pairs: the typical ratio, its describe_spread, how many are certain."""
+    """Says over all pairs: the typical ratio, its spread, how many are certain."""
     speedups = [speedup for speedup in compared.speedups if speedup.phase == phase]
     if not speedups:
         return "" if compared.speedups else without_pair(compared, baseline=baseline, variant=variant)

@@ -89,8 +89,8 @@ def missing(cells: Sequence[Any]) -> list[Cell]:
         return []
     name = column_of(cells[0].cell)
     lengths = sorted({getattr(item.cell, name) for item in cells})
-    keys = cells[0].cell.asked()
-    fields = [field for field in keys.names() if field in table_of(cells[0].cell).question and field != name]
+    kind = cells[0].cell.asked()
+    fields = [field for field in kind.names() if field in table_of(cells[0].cell).question and field != name]
     rows: dict[tuple[Any, ...], dict[int, Cell]] = {}
     for item in cells:
         key = tuple(getattr(item.cell, field) for field in fields)

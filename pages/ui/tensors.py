@@ -1,6 +1,6 @@
 """A card of tensors, predicted and measured, of a model's block or of attention.
 
-pairs = beside(predicted, measured); draw_tensors(frame, Card(…, rows=_make_rows(pairs)), pairs)
+draw_tensors(frame, Card(…), beside(predicted, measured), cell_id=cell.cell_id)
 """
 
 from collections.abc import Sequence
