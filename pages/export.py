@@ -21,7 +21,7 @@ from runner.store.database import default_path
 from runner.store.queries.overview import contents
 from runner.visible import visible
 
-Asked = dict[str, list[str]]
+Parameters = dict[str, list[str]]
 _OPTIONS = {"db": "FILE", "out": "DIR", "address": "URL"}
 _HELP = """\
 Writes pages as HTML files that open without a server and ask for nothing from outside: to mail, to archive, to attach
@@ -37,7 +37,7 @@ the commands that measure the rows again, and the edition of the data.
 
 
 def main(words: Sequence[str]) -> int:
-    """The exit code; every expected failure is one line on stderr."""
+    """Exports the pages that `words` name, and returns the exit code. An expected failure is one line on stderr."""
     try:
         _export(words)
     except StepscopeError as error:
@@ -47,22 +47,22 @@ def main(words: Sequence[str]) -> int:
 
 
 def _export(words: Sequence[str]) -> None:
-    rest, asked = _filters(words)
-    given = _parser().parse_args(rest)
-    folder = _folder(given.out)
+    rest, parameters = _parse_filters(words)
+    given = _make_parser().parse_args(rest)
+    folder = _find_folder(given.out)
     path = Path(given.db) if given.db else default_path()
     edition = contents(path).edition
     visits = Visits(path, origin=given.address)
-    targets = _targets(given, asked, list(visits.places))
+    targets = _find_targets(given, parameters, list(visits.places))
     origin = Origin(file=path.name, edition=edition, pages={name: visits.places[name] for name in targets},
                     written=datetime.now(UTC))  # fmt: skip
     # All before the first is written: a filter that one page does not know leaves no half of an export behind.
-    written = {address: document(visits.visit(address, asked), origin) for address, asked in targets.items()}
+    written = {address: document(visits.visit(address, parameters), origin) for address, parameters in targets.items()}
     _write(folder, written)
 
 
-def _folder(name: str) -> Path:
-    """The folder for the files. Raises UsageError where something else is in its place."""
+def _find_folder(name: str) -> Path:
+    """Returns the folder for the files. Raises UsageError where something else is in its place."""
     folder = Path(name)
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not there.is_dir():
@@ -71,7 +71,7 @@ def _folder(name: str) -> Path:
 
 
 def _write(folder: Path, written: Mapping[str, str]) -> None:
-    """One file a page. Raises UsageError where the folder takes none."""
+    """Writes one file a page. Raises UsageError where the folder takes none."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for address, html in written.items():
@@ -79,14 +79,16 @@ def _write(folder: Path, written: Mapping[str, str]) -> None:
             file.write_text(html, encoding="utf-8")
             print(f"{visible(str(file))}  {file.stat().st_size / 1e6:.1f} MB", flush=True)
     except OSError as error:
-        raise UsageError(f"{error.filename or folder} cannot be written: {error.strerror}.", do="Name another folder "
-                         "with --out.") from None  # fmt: skip
+        raise UsageError(
+            f"{error.filename or folder} cannot be written: {error.strerror}.", do="Name another folder with --out."
+        ) from None
 
 
-def _filters(words: Sequence[str]) -> tuple[list[str], Asked]:
-    """What argparse knows, and the parameters of the URL: `--context 128 --context 512` or `--context=128`."""
+def _parse_filters(words: Sequence[str]) -> tuple[list[str], Parameters]:
+    """Returns the words for argparse, and the parameters of the URL: `--context 128 --context 512` or
+    `--context=128`."""
     rest: list[str] = []
-    asked: Asked = {}
+    parameters: Parameters = {}
     left = iter(words)
     for word in left:
         name, equals, value = word.removeprefix("--").partition("=")
@@ -98,11 +100,11 @@ def _filters(words: Sequence[str]) -> tuple[list[str], Asked]:
             found = value if equals else next(left, None)
             if found is None:
                 raise UsageError(f"--{name} has no value.", expected=f"--{name} VALUE", do="See --help.")
-            asked.setdefault(name, []).append(found)
-    return rest, asked
+            parameters.setdefault(name, []).append(found)
+    return rest, parameters
 
 
-def _parser() -> ArgumentParser:
+def _make_parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="python -m pages.export",
         usage="%(prog)s [PAGE|LINK ...] [--all] [options] [--FILTER VALUE ...]",
@@ -121,9 +123,9 @@ def _parser() -> ArgumentParser:
     return parser
 
 
-def _targets(given: Namespace, asked: Asked, known: list[str]) -> Mapping[str, Asked]:
-    """The pages to write, each with its parameters."""
-    found: dict[str, Asked] = dict.fromkeys(known, asked) if given.all else {}
+def _find_targets(given: Namespace, parameters: Parameters, known: list[str]) -> Mapping[str, Parameters]:
+    """Returns the pages to write, each with its parameters."""
+    found: dict[str, Parameters] = dict.fromkeys(known, parameters) if given.all else {}
     for word in given.pages:
         parts = urlsplit(word)
         is_link = bool(parts.scheme or parts.query)
@@ -133,7 +135,7 @@ def _targets(given: Namespace, asked: Asked, known: list[str]) -> Mapping[str, A
         if address in found:
             raise UsageError(f"{address} is asked for twice, and would be written to one file.",
                              do="Export it a second time into another --out.")  # fmt: skip
-        found[address] = {**parse_qs(parts.query), **asked}
+        found[address] = {**parse_qs(parts.query), **parameters}
     if not found:
         raise UsageError("No page was named.", expected=f"some of {', '.join(known)}, or --all", do="See --help.")
     return found

@@ -1,4 +1,4 @@
-"""The frame around every page: who reads, the file, the filters, the navigation, the sweep. Streamlit's entry point."""
+"""Draws the frame around every page: sign-in, filters, navigation, running sweeps. Streamlit's entry point."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import streamlit as st
 
 from pages.figures.ink import ink_rules
 from pages.navigation import NAVIGATION, OPEN, PAGES
-from pages.ui import filters, live, share, sign_in, since, states
+from pages.ui import filters, live, permalink, sign_in, since, states
 from pages.ui.frame import Frame, Page, cached
 from pages.ui.zoom import keep_zoom
 from runner.errors import DatabaseBusy, DatabaseDamaged, StoreError
@@ -20,36 +20,37 @@ from runner.store.queries.overview import contents
 ICON, LOGO = (str(Path(__file__).parent / name) for name in ("icon.svg", "logo.svg"))
 STYLE = Path(__file__).parent / "ui" / "page.css"
 
-Shown = Callable[[Page], None]
+DrawPage = Callable[[Page], None]
 
-#: What Streamlit calls the address of the page that opens without one.
+#: Streamlit's address of the first page.
 ROOT = "home"
 HEADLINES = {address: page.headline for address, page in PAGES.items() if page.headline}
 
 
 def main() -> None:
-    """Draw one page."""
     st.set_page_config(page_title="Stepscope", page_icon=ICON, layout="wide")
     st.html(f"<style>{STYLE.read_text(encoding='utf-8')}{ink_rules()}</style>")
     st.logo(LOGO, icon_image=ICON, size="large")
-    closed, pages, how = sign_in.sign_in_page(), dict[str, st.Page](), list[Shown]()
-    chosen = _navigation(pages, lambda page: how[0](page), position="hidden" if closed else "sidebar")
+    closed, pages, drawers = sign_in.sign_in_page(), dict[str, st.Page](), list[DrawPage]()
+    chosen = _navigate(pages, lambda page: drawers[0](page), position="hidden" if closed else "sidebar")
     if closed:
-        how.append(lambda _: closed())
+        drawers.append(lambda _: closed())
         chosen.run()
         return
     path, drawn_at = default_path(), time.monotonic()
     state = fingerprint(path)
     watch = partial(live.watch, path, drawn_at=drawn_at)
     try:
-        held = cached(path, state, contents)
-        if not held.runs:
+        file_contents = cached(path, state, contents)
+        if not file_contents.runs:
             states.empty()
             watch(state)
             return
-        selection = filters.sidebar(held)
-        frame = Frame(path=path, state=state, contents=held, selection=selection, pages=pages, headlines=HEADLINES)
-        how.append(lambda page: page.draw(frame))
+        selection = filters.sidebar(file_contents)
+        frame = Frame(
+            path=path, state=state, contents=file_contents, selection=selection, pages=pages, headlines=HEADLINES
+        )
+        drawers.append(lambda page: page.draw(frame))
         _draw(frame, chosen, partial(watch, state))
     except StoreError as error:
         states.explain(error, path)
@@ -67,12 +68,12 @@ def _draw(frame: Frame, chosen: st.Page, watch: Callable[[], None]) -> None:
         tell()
     except DatabaseDamaged as error:
         states.explain_damage(error)
-    share.page_link(frame)
+    permalink.draw_page_link(frame)
     keep_zoom()
 
 
-def _navigation(pages: dict[str, st.Page], shown: Shown, *, position: Literal["sidebar", "hidden"]) -> st.Page:
-    """The page that is asked for, which `shown` draws. Every page is put into `pages`, by its address."""
+def _navigate(pages: dict[str, st.Page], shown: DrawPage, *, position: Literal["sidebar", "hidden"]) -> st.Page:
+    """Returns the page that is asked for, which `draw` draws. Puts every page into `pages`, by its address."""
     for entries in NAVIGATION.values():
         for page in entries:
             first = not pages

@@ -1,4 +1,4 @@
-"""The pages there are, in the order in which a reader finds them."""
+"""The pages there are, in the order of the navigation."""
 
 from pages.attention import page as attention
 from pages.compare import page as compare
@@ -15,7 +15,7 @@ from pages.torch_compile import page as torch_compile
 from pages.training_step import page as training_step
 from pages.ui.frame import Page
 
-#: Section -> pages. The first page is the one that opens without an address.
+#: Section -> pages. The first page opens without an address.
 NAVIGATION: dict[str, list[Page]] = {
     "": [overview.PAGE],
     "Experiments": [

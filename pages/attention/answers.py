@@ -1,9 +1,8 @@
-"""What the attention cells say, in words: names of ways and places, growth, and the sentence above the page.
+"""Sentences about attention cells: names of implementations and places, growth, and the page's answer.
 
     growth(cells, value=lambda cell: cell.peak_allocated_bytes)      # Growth(exponent=1.97, low=1024, high=4096)
 
-The exponent is fitted by least squares on log-log over the three longest sequences, where the constant costs weigh
-least. Standard library and typed rows only.
+The exponent is fitted by least squares on log-log over the three longest sequences, where constant costs weigh least.
 """
 
 import math
@@ -24,13 +23,13 @@ Value = Callable[[Attended], float | None]
 
 
 def place_of(cell: AttentionCell) -> str:
-    """What is computed."""
+    """Returns the length and the head width."""
     return " · ".join(part for part in (f"{cell.seq_len:,} tok", f"d {cell.d_head}", unusual(cell)) if part)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Growth:
-    """A value grows as length to the power `exponent` between the lengths `low` and `high`, over so many `lengths`."""
+    """A value grows as length to the power `exponent`, fitted over so many `lengths` from `low` to `high`."""
 
     exponent: float
     low: int
@@ -39,7 +38,7 @@ class Growth:
 
 
 def growth(cells: Sequence[Attended], *, value: Value) -> Growth | None:
-    """The growth of one way; None with fewer than two lengths."""
+    """Returns the growth of one implementation; None with fewer than two lengths."""
     points = sorted((cell.cell.seq_len, found) for cell in cells if cell.status == "ok" and (found := value(cell)))
     points = points[-LONGEST:]
     lengths = len({length for length, _ in points})
@@ -50,38 +49,39 @@ def growth(cells: Sequence[Attended], *, value: Value) -> Growth | None:
 
 
 def growth_sentence(cells: Sequence[Attended], *, what: str, value: Value) -> str:
-    """The fitted exponent of every way, the steepest first; where it was fitted over, once for all that share it. Two
-    points say little beside three: they are left out where others have more."""
+    """Says the fitted exponent of every implementation, the steepest first, and where it was fitted, once for all that
+    share it. Two-point fits are left out where others have more points."""
     fits = {way: growth([c for c in cells if way_of(c.cell) == way], value=value) for way in ways(cells)}
     known = {way: fit for way, fit in fits.items() if fit}
     most = max((fit.lengths for fit in known.values()), default=0)
-    ordered = sorted(((fit, way) for way, fit in known.items() if fit.lengths == most),
-                     key=lambda pair: -pair[0].exponent)  # fmt: skip
+    ordered = sorted(
+        ((fit, way) for way, fit in known.items() if fit.lengths == most), key=lambda pair: -pair[0].exponent
+    )
     spans: dict[str, list[str]] = {}
     for fit, way in ordered:
-        spans.setdefault(f"{fit.low:,} to {fit.high:,}", []).append(f"{way} as **{power(fit.exponent)}**")
-    said = "; ".join(f"from {span} tokens {', '.join(each)}" for span, each in spans.items())
-    return f"{what} grows with the length S: {said}." if said else ""
+        spans.setdefault(f"{fit.low:,} to {fit.high:,}", []).append(f"{way} as **{format_power(fit.exponent)}**")
+    sentence = "; ".join(f"from {span} tokens {', '.join(each)}" for span, each in spans.items())
+    return f"{what} grows with the length S: {sentence}." if sentence else ""
 
 
-def power(exponent: float) -> str:
-    """`S¹·⁹⁴`: the length to a power, as people write it."""
+def format_power(exponent: float) -> str:
+    """Formats the length to a power: `S¹·⁹⁴`."""
     return f"S{format_exponent(f'{exponent:.2f}')}"
 
 
 def ways(cells: Sequence[Attended]) -> list[str]:
-    """The ways of computing, in the order of the rows."""
+    """Returns the implementations, in the order of the rows."""
     return list(dict.fromkeys(way_of(cell.cell) for cell in cells))
 
 
 def milliseconds(phase: Phase) -> Value:
-    """The median of a phase."""
+    """Returns a function that reads the median of a phase from a cell."""
     return lambda cell: cell.times[phase].median_ms if phase in cell.times else None
 
 
 def answer(cells: Sequence[Attended]) -> str:
-    """What the written-out implementation costs at the longest length it manages, beside the quickest other way, and
-    where memory runs out."""
+    """Says what naive attention costs at the longest length that it can run, beside the quickest other implementation,
+    and where memory runs out."""
     done = [cell for cell in cells if cell.status == "ok" and "forward_backward" in cell.times]
     if not done:
         timed = any(cell.status == "ok" for cell in cells)
@@ -91,32 +91,32 @@ def answer(cells: Sequence[Attended]) -> str:
     mask = "causal" if longest.cell.causal else "full"
     words = (f"d {longest.cell.d_head}", longest.cell.precision, mask, unusual(longest.cell))
     where = ", ".join(word for word in words if word)
-    parts = [f"At **{longest.cell.seq_len:,} tokens** ({where}), {_costs(longest, name=True)}"]
+    parts = [f"At **{longest.cell.seq_len:,} tokens** ({where}), {_describe_cost(longest, name=True)}"]
     same = [cell for cell in done if cell.cell.seq_len == longest.cell.seq_len and cell is not longest]
     beside = [cell for cell in same if not describe_effort_difference(longest.cell, cell.cell)]
     if beside:
-        quickest = min(beside, key=_total_ms)
-        ratio = _total_ms(longest) / _total_ms(quickest)
+        quickest = min(beside, key=_sum_ms)
+        ratio = _sum_ms(longest) / _sum_ms(quickest)
         pace = f"{format_number(ratio)}× as fast" if ratio >= 1 else f"{format_number(1 / ratio)}× as slow"
-        parts.append(f"; **{way_of(quickest.cell)}**, the quickest other way, {_costs(quickest)} ({pace})")
-    return "".join(parts) + "." + _memory_words(longest, cells)
+        parts.append(f"; **{way_of(quickest.cell)}**, the quickest other way, {_describe_cost(quickest)} ({pace})")
+    return "".join(parts) + "." + _describe_memory(longest, cells)
 
 
-def _costs(cell: Attended, *, name: bool = False) -> str:
-    held = f" and {format_bytes(cell.peak_allocated_bytes)} at its peak" if cell.peak_allocated_bytes else ""
+def _describe_cost(cell: Attended, *, name: bool = False) -> str:
+    at_peak = f" and {format_bytes(cell.peak_allocated_bytes)} at its peak" if cell.peak_allocated_bytes else ""
     verb = f"{way_of(cell.cell)} takes " if name else ""
-    return f"{verb}**{format_number(_total_ms(cell))} ms** forward and backward{held}"
+    return f"{verb}**{format_number(_sum_ms(cell))} ms** forward and backward{at_peak}"
 
 
-def _total_ms(cell: Attended) -> float:
+def _sum_ms(cell: Attended) -> float:
     return cell.times["forward_backward"].median_ms
 
 
-def _memory_words(longest: Attended, cells: Sequence[Attended]) -> str:
-    """How the memory of the same way grows, and the shortest length that ran out."""
+def _describe_memory(longest: Attended, cells: Sequence[Attended]) -> str:
+    """Says how the memory of the same implementation grows, and the shortest length that ran out."""
     same = [cell for cell in cells if way_of(cell.cell) == way_of(longest.cell)]
     fit = growth(same, value=lambda cell: cell.peak_allocated_bytes)
-    grows = f" Memory of {way_of(longest.cell)} grows as {power(fit.exponent)}" if fit else ""
+    grows = f" Memory of {way_of(longest.cell)} grows as {format_power(fit.exponent)}" if fit else ""
     lost = [cell for cell in cells if cell.status == "oom"]
     if not lost:
         return f"{grows}; no cell here ran out." if grows else " No cell here ran out of memory."
@@ -129,7 +129,7 @@ def _memory_words(longest: Attended, cells: Sequence[Attended]) -> str:
 
 
 def agreement(cells: Sequence[Attended]) -> str:
-    """Whether outputs and gradients are right."""
+    """Says whether outputs and gradients agree with float64."""
     judged = [c for c in cells if c.tolerance and (c.output_error, c.gradient_error) != (None, None)]
     off = [c for c in judged if max(c.output_error or 0, c.gradient_error or 0) > (c.tolerance or 0)]
     if not judged:

@@ -1,4 +1,4 @@
-"""Which tensors make up the memory that was not there? One bar a tensor, each beginning where the one above ends.
+"""Which tensors make up the peak? One bar a tensor, each beginning where the one above ends.
 
 figure = peak_breakdown_bars([("scores", "B × S² × 4 bytes", 8 * 2**30)], limit_bytes=16 * 2**30)
 """
@@ -9,12 +9,12 @@ import plotly.graph_objects as go
 
 from pages.figures.colors import RED, color_of
 from pages.figures.frame import layout
-from pages.figures.rows import BAR, beside
+from pages.figures.rows import BAR, beside, label_rows
 from runner.formats import format_bytes, unit_for
 
 
 def peak_breakdown_bars(tensors: Sequence[tuple[str, str, int]], *, limit_bytes: int | None) -> go.Figure:
-    """`tensors` are (name, formula, bytes) of all that is alive at the peak, in order of birth."""
+    """Draws `tensors`, (name, formula, bytes) of all that is alive at the peak, in order of allocation."""
     sizes = [size for _, _, size in tensors]
     total = sum(sizes)
     factor, unit = unit_for([total])
@@ -36,8 +36,6 @@ def peak_breakdown_bars(tensors: Sequence[tuple[str, str, int]], *, limit_bytes:
     figure.update_layout(**layout(height=90 + 36 * len(names), state="worked-sum", legend=False), margin_t=28)
     figure.update_xaxes(title=f"Alive at the peak ({unit})", rangemode="tozero",
                         range=[0, max(total, limit_bytes or 0) / factor * 1.02], nticks=6, tickangle=0)  # fmt: skip
-    ends = (len(names) - 0.5, -0.5)
-    figure.update_yaxes(range=ends, tickvals=list(range(len(names))), ticktext=names, automargin=True, showgrid=False,
-                        zeroline=False, ticks="")  # fmt: skip
-    beside(figure, {at: format_bytes(size) for at, size in enumerate((*sizes, total))}, ends=ends)
+    label_rows(figure, names, edge=0.5, showgrid=False, ticks="")
+    beside(figure, {at: format_bytes(size) for at, size in enumerate((*sizes, total))})
     return figure

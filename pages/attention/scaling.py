@@ -9,16 +9,17 @@ from typing import Any
 import streamlit as st
 
 from pages.attention.answers import Value, growth_sentence, milliseconds
-from pages.figures.frame import WORDS, title_of
+from pages.figures.frame import WORDS, label_of, label_values, title_of
 from pages.figures.scaling import Axis, ScalingPoint, scaling_lines
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
+from pages.ui.marks import time_columns
 from pages.ui.pin import pin
 from runner.analysis.compare.speedups import way_of
 from runner.results import Attended
-from runner.schema import TABLES, Phase
+from runner.schema import Phase
 
 _PHASES: dict[str, Phase] = {"both": "forward_backward", "forward": "forward", "backward": "backward"}
 _BYTES = {
@@ -35,31 +36,31 @@ _MEMORY = (
 
 
 def draw_time(frame: Frame, cells: Sequence[Attended]) -> None:
-    """Time of a phase against the length."""
     st.header("How does the time grow?", anchor="time")
     phase = _PHASES[chosen("phase", "Phase", list(_PHASES))]
     words = growth_sentence(cells, what=f"Time of {WORDS[phase]}", value=milliseconds(phase))
     say(frame, words, of_cells(frame, cells), key="attention-time")
-    asked = [cell.cell for cell in cells]
-    axis = Axis(x=title_of("attention", "seq_len"), y=title_of("timings", "median_ms"), unit="ms",
-                state=f"time-{phase}")  # fmt: skip
+    axis = Axis(
+        x=title_of("attention", "seq_len"), y=title_of("timings", "median_ms"), unit="ms", state=f"time-{phase}"
+    )
+    card = Card(
+        key="attention-time",
+        title=f"Time of {WORDS[phase]}",
+        note=f"Medians with 95% intervals. {_COMPILED}Click a point to see the cell's samples.",
+        alt=f"Time against sequence length, log-log. {words}",
+        rows=[row for cell in cells for row in _make_time_rows(cell)],
+        cells=[cell.cell for cell in cells],
+    )
     draw(
         frame,
-        Card(
-            key="attention-time",
-            title=f"Time of {WORDS[phase]}",
-            note=f"Medians with 95% intervals. {_COMPILED}Click a point to see the cell's samples.",
-            alt=f"Time against sequence length, log-log. {words}",
-            rows=[row for cell in cells for row in _time_rows(cell)],
-            cells=asked,
-        ),
+        card,
         lambda: scaling_lines(points_of(cells, value=milliseconds(phase), phase=phase), axis=axis),
         on_click=pin,
     )
 
 
 def draw_memory(frame: Frame, cells: Sequence[Attended]) -> None:
-    """Memory against the length, with the device's limit."""
+    """Draws memory against the length, and the device's limit."""
     st.header("How does the memory grow?", anchor="memory")
     what = chosen("bytes", "Bytes", list(_BYTES))
     name = _BYTES[what]
@@ -70,29 +71,24 @@ def draw_memory(frame: Frame, cells: Sequence[Attended]) -> None:
         found: int | None = getattr(cell, name)
         return found
 
-    words = growth_sentence(cells, what=TABLES["attention"].column(name).label, value=value)
+    words = growth_sentence(cells, what=label_of("attention", name), value=value)
     say(frame, words, of_cells(frame, cells), key="attention-memory")
     limits = [cell.limit_bytes for cell in cells if cell.limit_bytes and cell.status == "oom"]
-    axis = Axis(x=title_of("attention", "seq_len"), y=TABLES["attention"].column(name).label, unit="bytes",
+    axis = Axis(x=title_of("attention", "seq_len"), y=label_of("attention", name), unit="bytes",
                 state=f"memory-{what}", limit_bytes=max(limits, default=None))  # fmt: skip
-    asked = [cell.cell for cell in cells]
-    draw(
-        frame,
-        Card(
-            key="attention-memory",
-            title=TABLES["attention"].column(name).label,
-            note=f"The peak is over forward and backward. {_COMPILED}The table has predicted bytes, too.",
-            alt=f"Memory against sequence length, log-log. {words}",
-            rows=[_memory_row(cell) for cell in cells],
-            cells=asked,
-        ),
-        lambda: scaling_lines(points_of(cells, value=value), axis=axis),
-        on_click=pin,
+    card = Card(
+        key="attention-memory",
+        title=label_of("attention", name),
+        note=f"The peak is over forward and backward. {_COMPILED}The table has predicted bytes, too.",
+        alt=f"Memory against sequence length, log-log. {words}",
+        rows=[_make_memory_row(cell) for cell in cells],
+        cells=[cell.cell for cell in cells],
     )
+    draw(frame, card, lambda: scaling_lines(points_of(cells, value=value), axis=axis), on_click=pin)
 
 
 def points_of(cells: Sequence[Attended], *, value: Value, phase: Phase | None = None) -> list[ScalingPoint]:
-    """What the chart draws; cells that ended otherwise than ok or out of memory are listed elsewhere."""
+    """Returns what the chart draws: cells that ended ok or ran out of memory."""
     times = [cell.times.get(phase) if phase else None for cell in cells]
     return [
         ScalingPoint(
@@ -106,34 +102,22 @@ def points_of(cells: Sequence[Attended], *, value: Value, phase: Phase | None = 
 
 
 def key_columns(cell: Attended) -> dict[str, Any]:
-    """What was asked for, as a table's first columns."""
-    columns = TABLES["attention"]
-    return {columns.column(name).title: getattr(cell.cell, name) for name in _KEY}
+    """Returns the key of a cell as a table's first columns."""
+    return label_values("attention", cell.cell, _KEY)
 
 
-def _time_rows(cell: Attended) -> list[dict[str, Any]]:
-    timings, start = TABLES["timings"], key_columns(cell)
-    status = TABLES["attention"].column("status").title
+def _make_time_rows(cell: Attended) -> list[dict[str, Any]]:
+    start, status = key_columns(cell), label_values("attention", cell, ("status",))
     if not cell.times:
-        return [{**start, timings.column("phase").title: cell.failed_phase, status: cell.status}]
-    names = ("median_ms", "low_ms", "high_ms", "mean_ms", "std_ms", "n")
-    return [
-        {
-            **start,
-            timings.column("phase").title: WORDS[phase],
-            **{timings.column(name).title: getattr(time, name) for name in names},
-            status: cell.status,
-        }
-        for phase, time in cell.times.items()
-        if phase != "step"
-    ]
+        return [{**start, title_of("timings", "phase"): cell.failed_phase, **status}]
+    times = [(phase, time) for phase, time in cell.times.items() if phase != "step"]
+    return [{**start, **time_columns(phase, time), **status} for phase, time in times]
 
 
-def _memory_row(cell: Attended) -> dict[str, Any]:
-    columns = TABLES["attention"]
+def _make_memory_row(cell: Attended) -> dict[str, Any]:
     peak, predicted = cell.peak_allocated_bytes, cell.predicted_peak_bytes
     return {
         **key_columns(cell),
-        **{columns.column(name).title: getattr(cell, name) for name in _MEMORY},
+        **label_values("attention", cell, _MEMORY),
         "Measured / predicted peak": peak / predicted if peak and predicted else None,
     }

@@ -1,9 +1,8 @@
-"""The cards that compare two ways of computing attention: fused against written out, compiled against eager.
+"""The cards that compare two implementations of attention: fused against naive, compiled against eager.
 
     draw_speedups(frame, cells, kind="fused")
 
-Only cells that differ in nothing but the way are compared: shape, precision, mask, cache, machine, torch and how they
-were measured agree.
+Only cells that differ in nothing else are compared: shape, precision, mask, cache, machine, torch and effort agree.
 """
 
 from collections.abc import Sequence
@@ -17,13 +16,14 @@ from pages.attention.answers import place_of, ways
 from pages.attention.scaling import key_columns
 from pages.figures.frame import WORDS
 from pages.figures.speedups import SpeedupDot, speedup_dots
-from pages.ui.answers import caveat, in_words, spread
+from pages.ui.answers import caveat, describe_ratio, describe_spread
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen, rows_of
-from pages.ui.comparison import MAX_PLACES
+from pages.ui.comparison import keep_places
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
+from pages.ui.marks import speedup_columns
 from pages.ui.pin import pin
 from runner.analysis.compare.speedups import Speedup, Speedups, Unpaired, compare, way_of
 from runner.results import Attended
@@ -47,23 +47,23 @@ _MISSING: dict[Kind, str] = {
 
 
 def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> None:
-    """A heading, the answer, the dots, and what could not be compared."""
+    """Draws a heading, the answer, the dots, and what could not be compared."""
     st.header(restrict(_TITLES[kind]), anchor=kind)
-    names = _variants(cells, kind)
+    names = _list_variants(cells, kind)
     if not names:
         st.caption(restrict(f"{_ALONE[kind]} Measure both: `{_MISSING[kind]}`."))
         return
     usual = max(names, key=[way_of(cell.cell) for cell in cells].count)  # the way of which most was measured
     variant = chosen(f"{kind}-way", "Compared", names, default="sdpa-flash" if "sdpa-flash" in names else usual)
     baseline = "naive" if kind == "fused" else variant.split(" · ")[0]
-    asked_for = {_partner(cell) for cell in cells}
-    compared = frame.ask(_compared, rows_of(frame), baseline, variant)
-    pairs = [found for found in compared.speedups if _partner(found.base) in asked_for]
-    left_out = [_why(item) for item in compared.left_out if _partner(item.cell) in asked_for]
-    words = _answer(pairs, left_out, baseline=baseline, variant=variant)
+    asked_for = {_key_of(cell) for cell in cells}
+    compared = frame.ask(_compare, rows_of(frame), baseline, variant)
+    pairs = [pair for pair in compared.speedups if _key_of(pair.base) in asked_for]
+    left_out = [_explain(item) for item in compared.left_out if _key_of(item.cell) in asked_for]
+    words = _describe_pairs(pairs, left_out, baseline=baseline, variant=variant)
     sides = list({id(side): side for pair in pairs for side in (pair.base, pair.other)}.values())
     say(frame, words, of_cells(frame, sides), key=f"{kind}-speedup")
-    dots = [_dot(found) for found in pairs]
+    dots = [_make_dot(pair) for pair in pairs]
     dots += [
         SpeedupDot(place=place_of(cell.cell), size="", phase="step", cell_id=str(cell.cell_id),
                    failure=f"{way_of(cell.cell)} {WORDS[cell.status]}")
@@ -72,85 +72,79 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
     known = [*cells, *sides, *(cell for cell, _ in left_out)]
     order = [place_of(cell.cell) for cell in sorted(known, key=lambda cell: (cell.cell.d_head, cell.cell.seq_len))]
     dots.sort(key=lambda dot: order.index(dot.place))
-    shown = set(list(dict.fromkeys(dot.place for dot in dots))[:MAX_PLACES])
-    asked = [side.cell for side in sides]
-    if shown:
-        draw(
-            frame,
-            Card(
-                key=f"{kind}-speedup",
-                title=f"{variant} against {baseline}",
-                note="One line a pair of cells that differ in nothing else. Bars are 95% intervals, by bootstrap over "
-                "rounds and samples; one that crosses 1× may be chance. Click a dot to see the cell's samples.",
-                alt=f"Speedups as dots on a log axis. {words}",
-                rows=[_row(found) for found in pairs],
-                cells=asked,
-            ),
-            lambda: speedup_dots([dot for dot in dots if dot.place in shown], variant=variant),
-            on_click=pin,
+    if dots:
+        card = Card(
+            key=f"{kind}-speedup",
+            title=f"{variant} against {baseline}",
+            note="One line a pair of cells that differ in nothing else. Bars are 95% intervals, by bootstrap over "
+            "rounds and samples; one that crosses 1× may be chance. Click a dot to see the cell's samples.",
+            alt=f"Speedups as dots on a log axis. {words}",
+            rows=[_make_row(pair) for pair in pairs],
+            cells=[side.cell for side in sides],
         )
+        draw(frame, card, lambda: speedup_dots(keep_places(dots), variant=variant), on_click=pin)
     if left_out:
         words = f"Left out: {len(left_out)} without a partner or a result"
         expander = st.expander(restrict(words), key=f"left-out-{kind}")
         expander.dataframe([{**key_columns(cell), "Why": reason} for cell, reason in left_out], hide_index=True)
 
 
-def _variants(cells: Sequence[Attended], kind: Kind) -> list[str]:
+def _list_variants(cells: Sequence[Attended], kind: Kind) -> list[str]:
     present = ways([cell for cell in cells if cell.status != "skipped"])
     if kind == "compiled":
         return [way for way in present if " · " in way and way.split(" · ")[0] in present]
     return [way for way in present if " · " not in way and way != "naive"] if "naive" in present else []
 
 
-def _compared(path: Path, of: Selection, baseline: str, variant: str) -> Speedups[Attended]:
-    """All pairs in the file, worked out once for each state of the data, whatever is chosen on the page."""
+def _compare(path: Path, of: Selection, baseline: str, variant: str) -> Speedups[Attended]:
+    """Compares all cells in the file, once for each state of the data, whatever is chosen on the page."""
     cells, samples = attention_cells(path, replace(of, settled=False)), attention_samples(path, of)
-    found = compare(cells, samples, axis="way", baseline=baseline, variant=variant)
-    found.speedups.sort(key=lambda pair: (pair.base.cell.d_head, pair.base.cell.seq_len))
-    return found
+    compared = compare(cells, samples, axis="way", baseline=baseline, variant=variant)
+    compared.speedups.sort(key=lambda pair: (pair.base.cell.d_head, pair.base.cell.seq_len))
+    return compared
 
 
-def _partner(cell: Attended) -> tuple[object, ...]:
+def _key_of(cell: Attended) -> tuple[object, ...]:
     rest = (
         getattr(cell.cell, name) for name in TABLES["attention"].question if name not in ("implementation", "backend")
     )
     return (cell.machine, cell.torch, *rest)
 
 
-def _why(item: Unpaired[Attended]) -> tuple[Attended, str]:
-    """The cell that says why there is no pair, and why."""
+def _explain(item: Unpaired[Attended]) -> tuple[Attended, str]:
+    """Returns the cell that says why there is no pair, and the reason."""
     if not item.failed:
         return item.cell, item.reason
     return item.failed[0], ", ".join(f"{way_of(cell.cell)} {WORDS[cell.status]}" for cell in item.failed)
 
 
-def _dot(found: Speedup[Attended]) -> SpeedupDot:
-    return SpeedupDot(place=place_of(found.base.cell), size="", phase=found.phase, cell_id=str(found.other.cell_id),
-                      ratio=found.ratio, low=found.low, high=found.high)  # fmt: skip
+def _make_dot(pair: Speedup[Attended]) -> SpeedupDot:
+    return SpeedupDot(place=place_of(pair.base.cell), size="", phase=pair.phase, cell_id=str(pair.other.cell_id),
+                      ratio=pair.ratio, low=pair.low, high=pair.high)  # fmt: skip
 
 
-def _row(found: Speedup[Attended]) -> dict[str, Any]:
-    return {**key_columns(found.other), "Baseline": way_of(found.base.cell), "Phase": WORDS[found.phase],
-            "Speedup (×)": found.ratio, "Low (×)": found.low, "High (×)": found.high}  # fmt: skip
+def _make_row(pair: Speedup[Attended]) -> dict[str, Any]:
+    names = {"Baseline": way_of(pair.base.cell), "Phase": WORDS[pair.phase]}
+    return {**key_columns(pair.other), **names, **speedup_columns(pair)}
 
 
-def _answer(
+def _describe_pairs(
     pairs: Sequence[Speedup[Attended]], left_out: Sequence[tuple[Attended, str]], *, baseline: str, variant: str
 ) -> str:
     whole = [pair for pair in pairs if pair.phase == "step"]
-    found = [(pair.ratio, pair.low, pair.high) for pair in whole]
-    if not found:
+    ratios = [(pair.ratio, pair.low, pair.high) for pair in whole]
+    if not ratios:
         reason = next((f": {reason}" for _, reason in left_out if not reason.startswith("not measured")), "")
         if reason:
             return f"No cell here can be compared as {baseline} and as {variant}{reason}."
         return f"No cell here was measured both as {baseline} and as {variant}."
-    times, word = in_words(found)
-    start = f"**{variant}** is **{times}× {word}** than {baseline}, forward and backward {spread(found)}"
-    said = caveat([(pair.base.cell, pair.other.cell) for pair in whole])
-    rest = f" {said}" if said else ""
-    if len(found) == 1:
+    times, word = describe_ratio(ratios)
+    start = f"**{variant}** is **{times}× {word}** than {baseline}, forward and backward {describe_spread(ratios)}"
+    unusual_words = caveat([(pair.base.cell, pair.other.cell) for pair in whole])
+    rest = f" {unusual_words}" if unusual_words else ""
+    if len(ratios) == 1:
         return f"{start}.{rest}"
-    sure = sum((low or 0) > 1 for _, low, _ in found)
-    few = sum(low is None for _, low, _ in found)
+    sure = sum((low or 0) > 1 for _, low, _ in ratios)
+    few = sum(low is None for _, low, _ in ratios)
     doubt = f", {few} with too few samples to say" if few else ""
     return f"{start}; {sure} of them beyond doubt{doubt}.{rest}"

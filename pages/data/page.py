@@ -2,16 +2,16 @@
 
 from typing import Any, get_args
 
+import pandas as pd
 import streamlit as st
 
-from pages.data.rows import frame_of, show
 from pages.ui.chosen import chosen, mark_chosen, report_missing
 from pages.ui.downloads import downloads
 from pages.ui.evidence import of_tables, say
 from pages.ui.frame import Frame, Page
 from pages.ui.markdown import restrict
 from pages.ui.permalink import link
-from runner.schema import TABLES, Status, Table
+from runner.schema import TABLES, Column, Status, Table
 from runner.store.database import look_through
 from runner.store.queries import rows as stored
 from runner.store.queries import tables
@@ -23,16 +23,16 @@ PAGE_ROWS = 200
 def page(frame: Frame) -> None:
     st.title("What exactly was stored?", anchor=False)
     counts = frame.ask(tables.sizes)
-    held = {name: count for name, count in counts.items() if count}
-    nothing = len(counts) - len(held)
+    filled = {name: count for name, count in counts.items() if count}
+    nothing = len(counts) - len(filled)
     empty = f" {nothing} {'table is' if nothing == 1 else 'tables are'} empty." if nothing else ""
     say(
         frame,
-        f"**{sum(held.values()):,} rows in {len(held)} tables**, most of them of {_most(held)}.{empty} "
+        f"**{sum(filled.values()):,} rows in {len(filled)} tables**, most of them of {_name_largest(filled)}.{empty} "
         "The filters apply to every table.",
         of_tables(frame),
     )
-    default = "steps" if counts["steps"] else next(iter(held), "runs")
+    default = "steps" if counts["steps"] else next(iter(filled), "runs")
     table = TABLES[chosen("table", "Table", list(TABLES), default=default)]
     if bad := frame.ask(look_through).left_out.get(table.name):
         st.caption(
@@ -41,17 +41,17 @@ def page(frame: Frame) -> None:
                 f"page has them in `file.main.{table.name}`."
             )
         )
-    window = Window(statuses=_statuses(table), limit=PAGE_ROWS)
+    window = Window(statuses=_choose_statuses(table), limit=PAGE_ROWS)
     total = frame.ask(stored.page, table.name, frame.selection, Window(statuses=window.statuses, limit=0)).total
     st.caption(restrict(f"{table.doc} {total:,} of {counts[table.name]:,} rows match, newest first."))
     pages = max(1, -(-total // PAGE_ROWS))
-    number = _page_number(table, pages)
+    number = _choose_page(table, pages)
     if total:
-        show(frame, table, Window(statuses=window.statuses, limit=PAGE_ROWS, offset=(number - 1) * PAGE_ROWS))
-        _take_away(frame, table, Window(statuses=window.statuses, limit=MAX_ROWS), total=total)
+        _draw_rows(frame, table, Window(statuses=window.statuses, limit=PAGE_ROWS, offset=(number - 1) * PAGE_ROWS))
+        _draw_downloads(frame, table, Window(statuses=window.statuses, limit=MAX_ROWS), total=total)
     st.header("What the columns mean", anchor="columns")
     st.dataframe(
-        _columns(table),
+        _describe_columns(table),
         hide_index=True,
         height=440,
         key="columns",
@@ -60,14 +60,14 @@ def page(frame: Frame) -> None:
     )
 
 
-def _most(held: dict[str, int]) -> str:
-    """The tables with most rows: `samples (147,154), allocations (18,488) and telemetry (4,672)`."""
-    first = sorted(held.items(), key=lambda item: -item[1])[:3]
+def _name_largest(filled: dict[str, int]) -> str:
+    """Names the tables with most rows: `samples (147,154), allocations (18,488) and telemetry (4,672)`."""
+    first = sorted(filled.items(), key=lambda item: -item[1])[:3]
     *others, last = [f"{name} ({count:,})" for name, count in first] or ["none"]
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def _page_number(table: Table, pages: int) -> int:
+def _choose_page(table: Table, pages: int) -> int:
     key = f"page-{table.name}".replace("_", "-")
     report_missing(key, "Page", [str(number) for number in range(1, pages + 1)])
     if pages == 1:
@@ -75,7 +75,7 @@ def _page_number(table: Table, pages: int) -> int:
     return st.pagination(pages, key=key, bind="query-params", on_change=mark_chosen, args=(key,))
 
 
-def _statuses(table: Table) -> tuple[str, ...]:
+def _choose_statuses(table: Table) -> tuple[str, ...]:
     if not any(column.name == "status" for column in table.columns):
         return ()
     report_missing("status", "Status", get_args(Status))
@@ -85,10 +85,10 @@ def _statuses(table: Table) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _take_away(frame: Frame, table: Table, window: Window, *, total: int) -> None:
+def _draw_downloads(frame: Frame, table: Table, window: Window, *, total: int) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         downloads(
-            lambda: frame_of(frame, table, window),
+            lambda: _load_frame(frame, table, window),
             name=f"stepscope-{table.name}-{frame.contents.edition}",
             key=f"rows-{table.name}",
         )
@@ -104,7 +104,7 @@ def _take_away(frame: Frame, table: Table, window: Window, *, total: int) -> Non
             )
 
 
-def _columns(table: Table) -> list[dict[str, Any]]:
+def _describe_columns(table: Table) -> list[dict[str, Any]]:
     return [
         {
             "Column": c.name,
@@ -116,6 +116,41 @@ def _columns(table: Table) -> list[dict[str, Any]]:
         }
         for c in table.columns
     ]
+
+
+def _load_frame(frame: Frame, table: Table, window: Window) -> pd.DataFrame:
+    """Returns the rows in the schema's columns, under their own names; whole numbers stay whole where some are
+    unknown."""
+    rows = frame.ask(stored.page, table.name, frame.selection, window).rows
+    found = pd.DataFrame(rows, columns=[column.name for column in table.columns])
+    return found.astype({column.name: "Int64" for column in table.columns if column.type is int})
+
+
+def _draw_rows(frame: Frame, table: Table, window: Window) -> None:
+    """Draws the rows under the schema's labels; hovering a heading shows what it means. Empty columns come last."""
+    rows = _load_frame(frame, table, window)
+    rows = rows.astype({column.name: str for column in table.columns if column.sql_type == "UUID"})
+    ids = {column.name for column in table.columns if column.sql_type == "UUID" or column.name.endswith("_key")}
+    order = sorted(rows.columns, key=lambda name: 2 * bool(len(rows) and rows[name].isna().all()) + (name in ids))
+    config = {c.name: _make_heading(c) for c in table.columns}
+    st.dataframe(
+        rows,
+        hide_index=True,
+        column_config=config,
+        column_order=order,
+        key=f"rows-{table.name}",
+        height=520,
+        placeholder="",
+        alt=f"Rows of {table.name}.",
+    )
+
+
+def _make_heading(column: Column) -> Any:
+    """Returns a column with its meaning; whole numbers have separators."""
+    words = f"`{column.name}`: {column.doc}"
+    if column.type is int:
+        return st.column_config.NumberColumn(column.title, help=words, format="localized")
+    return st.column_config.Column(column.title, help=words)
 
 
 PAGE = Page(title="Data", address="data", icon=":material/table:", draw=page)

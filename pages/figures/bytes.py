@@ -11,13 +11,13 @@ from runner.formats import unit_for
 
 
 def binary_axis(sizes: Sequence[float], *, most: int = 8) -> dict[str, Any]:
-    """At most `most` ticks at powers of two, in words, for a log axis that holds these sizes (bytes, above 0)."""
+    """Returns the settings of a log axis for these sizes (bytes, above 0): at most `most` ticks at powers of two."""
     low, high = math.floor(math.log2(min(sizes))), math.ceil(math.log2(max(sizes)))
     stride = max(1, math.ceil((high - low + 1) / most))
     ticks = [2**power for power in range(low, high + 1, stride)]
-    return {"type": "log", "tickvals": ticks, "ticktext": [_power(tick) for tick in ticks]}
+    return {"type": "log", "tickvals": ticks, "ticktext": [_format_power(tick) for tick in ticks]}
 
 
-def _power(size: int) -> str:
+def _format_power(size: int) -> str:
     factor, unit = unit_for([size])
     return f"{size // factor} {unit}"

@@ -1,10 +1,10 @@
-"""One color for each entity, everywhere: phases, precisions, backends, ways to end, what memory is for.
+"""One color for each entity, everywhere: phases, precisions, backends, statuses, memory categories.
 
     color_of("backward"), color_of("bf16"), color_of("oom")
 
 `PALETTE` is also `theme.chartCategoricalColors` of `.streamlit/config.toml` (a test compares them). The colors of one
-family stay apart for readers with a red- or green-blind eye and hold 3:1 contrast on the light and the dark page.
-What others are compared with (fp32, eager) is slate, so that color means "different from the baseline".
+family stay apart for readers with a red- or green-blind eye and have 3:1 contrast on the light and the dark page.
+Baselines (fp32, eager) are slate, so that color means "different from the baseline".
 """
 
 from collections.abc import Mapping
@@ -13,12 +13,12 @@ BLUE, ORANGE, GREEN, GOLD, PURPLE = "#5B86E5", "#E2661F", "#17A388", "#A78A1E", 
 CYAN, SLATE, PINK, RED, BROWN = "#2196C4", "#5B6876", "#CB3FA5", "#C42B2B", "#B07F50"
 PALETTE = (BLUE, ORANGE, GREEN, GOLD, PURPLE, CYAN, SLATE, PINK, RED, BROWN)
 
-#: For what is there but not the point: guides, cells nobody asked for.
+#: For guides and cells without a row.
 FAINT = "rgba(128, 138, 150, 0.35)"
 FAINTER = "rgba(128, 138, 150, 0.14)"
-#: For marks and words beside the data; `pages.figures.ink` makes words of it readable on the light and the dark page.
+#: For marks and text beside the data; `pages.figures.ink` makes such text readable on the light and the dark page.
 QUIET = "#7B8794"
-#: For words on a tint of a color; their ink is the page's own text.
+#: For text on a tint; its ink is the page's own text color.
 STRONG = "#26313D"
 
 FAMILIES: Mapping[str, Mapping[str, str]] = {
@@ -75,11 +75,11 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
 
 
 def tint(color: str, *, opacity: float) -> str:
-    """A `#rrggbb` color, let through by the page behind it."""
+    """Returns a `#rrggbb` color with this opacity."""
     red, green, blue = (int(color[start : start + 2], 16) for start in (1, 3, 5))
     return f"rgba({red}, {green}, {blue}, {opacity})"
 
 
 def color_of(entity: str) -> str:
-    """The color of a phase, precision, backend, category of memory, kernel class, implementation or status."""
+    """Returns the color of a phase, precision, backend, memory category, kernel class, implementation or status."""
     return next(family[entity] for family in FAMILIES.values() if entity in family)

@@ -1,8 +1,8 @@
-"""How far a grid of questions is covered, such as sizes by contexts: measured, failed, not asked for.
+"""How far a grid of cells is covered, such as sizes by contexts: measured, failed, without a row.
 
     figure = coverage_grid([CoverageTile(size="toy-64", context=128, variant="fp32 · eager", ok=2, …)])
 
-A tile's text says what its color says, for readers who cannot tell the colors apart.
+The text of a tile says what its color says, for readers who cannot tell the colors apart.
 """
 
 from collections.abc import Sequence
@@ -12,9 +12,11 @@ import plotly.graph_objects as go
 
 from pages.figures.colors import BLUE, BROWN, QUIET, RED, SLATE, STRONG, tint
 from pages.figures.frame import WORDS, layout, title_of
+from pages.figures.marks import flat_colors
+from pages.figures.rows import label_rows
 from runner.formats import format_number
 
-#: In the order of their color: nobody asked, only skipped, failed, measured in part, measured.
+#: Colors of the ranks: no row, only skipped, failed, measured in part, measured.
 _LEVELS = (
     tint(SLATE, opacity=0.1),
     tint(SLATE, opacity=0.3),
@@ -22,17 +24,17 @@ _LEVELS = (
     tint(BROWN, opacity=0.35),
     tint(BLUE, opacity=0.3),
 )
-#: A column takes at most this share of the width: one alone would be a band across the page.
+#: The largest share of the width for a column: one alone would be a band across the page.
 _COLUMN = 1 / 3
-#: Names of rows with more letters than this stand in two lines, so that a phone has room for the tiles.
+#: Names of rows with more letters than this take two lines, so that a phone has room for the tiles.
 _LONG = 24
-_NOTHING, _SKIPPED, _FAILED, _PARTLY, _MEASURED = range(5)
+_UNMEASURED, _SKIPPED, _FAILED, _PARTLY, _MEASURED = range(5)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CoverageTile:
-    """One place of the grid: block of rows (`size`), column (`context`), row. `failures` counts cells by how they
-    ended; `median_ms` is a time to show, `value` anything else in words."""
+    """One place of the grid: block of rows (`size`), column (`context`), row. `failures` counts cells by status;
+    `median_ms` is the time to show, `value` anything else in words."""
 
     size: str
     context: int
@@ -44,7 +46,7 @@ class CoverageTile:
 
 
 def coverage_grid(tiles: Sequence[CoverageTile], *, x: str = "", state: str = "coverage") -> go.Figure:
-    """A block of rows a size, one row a variant; columns are context lengths, or what the title `x` says. Places
+    """Draws a block of rows a size, a row a variant. Columns are context lengths, or what the title `x` says; places
     without a tile are pale."""
     contexts = sorted({tile.context for tile in tiles})
     places = {(tile.size, tile.variant, tile.context): tile for tile in tiles}
@@ -52,29 +54,23 @@ def coverage_grid(tiles: Sequence[CoverageTile], *, x: str = "", state: str = "c
     for size in dict.fromkeys(tile.size for tile in tiles):
         rows += [(size, None), *((size, name) for name in dict.fromkeys(t.variant for t in tiles if t.size == size))]
     grid = [[places.get((size, name or "", context)) for context in contexts] for size, name in rows]
-    scale = [[(level + side) / len(_LEVELS), color] for level, color in enumerate(_LEVELS) for side in (0, 1)]
     columns = [f"{context:,}" for context in contexts]
     figure = go.Figure(
         go.Heatmap(
             z=[
-                [None if name is None else _level(tile) for tile in line]
+                [None if name is None else _rank(tile) for tile in line]
                 for (_, name), line in zip(rows, grid, strict=True)
             ],
-            zmin=-0.5,
-            zmax=len(_LEVELS) - 0.5,
-            colorscale=scale,
-            showscale=False,
             x=columns,
-            xgap=3,
-            ygap=3,
+            **flat_colors(_LEVELS),
             hoverongaps=False,
-            hovertext=[[_hover(tile) for tile in line] for line in grid],
+            hovertext=[[_describe_tile(tile) for tile in line] for line in grid],
             hovertemplate="%{hovertext}<extra></extra>",
         )
     )
     # Words are a trace of their own, because a heatmap colors all of its words for its darkest tile.
     words = [
-        (column, index, _text(tile), QUIET if tile is None else STRONG)
+        (column, index, _write_tile(tile), QUIET if tile is None else STRONG)
         for index, (_, name) in enumerate(rows)
         if name is not None
         for column, tile in zip(columns, grid[index], strict=True)
@@ -87,32 +83,19 @@ def coverage_grid(tiles: Sequence[CoverageTile], *, x: str = "", state: str = "c
         textfont={"size": 12, "color": [word[3] for word in words]},
         hoverinfo="skip",
     )
-    figure.update_layout(
-        **layout(
-            height=60 + (36 if any(len(n or "") > _LONG for _, n in rows) else 28) * len(rows),
-            state=state,
-            legend=False,
-        )
-    )
+    row = 36 if any(len(name or "") > _LONG for _, name in rows) else 28
+    figure.update_layout(**layout(height=60 + row * len(rows), state=state, legend=False))
     figure.update_xaxes(
         title=x or title_of("steps", "context"), type="category", side="top", showgrid=False, ticks="",
         domain=[0, min(1.0, _COLUMN * len(columns))],
     )  # fmt: skip
-    labels = [f"<b>{size}</b>" if name is None else _in_two_lines(name) for size, name in rows]
-    figure.update_yaxes(
-        range=[len(rows) - 0.5, -0.5],
-        tickvals=list(range(len(rows))),
-        ticktext=labels,
-        automargin=True,
-        showgrid=False,
-        zeroline=False,
-        ticks="",
-    )
+    labels = [f"<b>{size}</b>" if name is None else _break_name(name) for size, name in rows]
+    label_rows(figure, labels, edge=0.5, showgrid=False, ticks="")
     return figure
 
 
-def _in_two_lines(name: str) -> str:
-    """A long name broken where its two lines are most alike."""
+def _break_name(name: str) -> str:
+    """Breaks a long name where its two lines are most alike."""
     parts = name.split(" · ")
     if len(name) <= _LONG or len(parts) == 1:
         return name
@@ -120,16 +103,16 @@ def _in_two_lines(name: str) -> str:
     return "<br>".join(min(lines, key=lambda pair: max(map(len, pair))))
 
 
-def _level(tile: CoverageTile | None) -> int:
+def _rank(tile: CoverageTile | None) -> int:
     if tile is None:
-        return _NOTHING
+        return _UNMEASURED
     if tile.ok:
         return _PARTLY if tile.failures else _MEASURED
     return _SKIPPED if set(tile.failures) == {"skipped"} else _FAILED
 
 
-def _text(tile: CoverageTile | None) -> str:
-    """The time in ms where there is one; else how the cells ended."""
+def _write_tile(tile: CoverageTile | None) -> str:
+    """Returns the time in ms where there is one, and how cells failed."""
     if tile is None:
         return "·"
     ended = f"✕ {', '.join(tile.failures)}" if tile.failures else ""
@@ -139,7 +122,7 @@ def _text(tile: CoverageTile | None) -> str:
     return " ".join(part for part in (value, ended) if part)
 
 
-def _hover(tile: CoverageTile | None) -> str:
+def _describe_tile(tile: CoverageTile | None) -> str:
     if tile is None:
         return "no row"
     ended = "".join(f"<br>{count} × {WORDS[status]}" for status, count in tile.failures.items())

@@ -1,4 +1,4 @@
-"""What all charts share: axis titles from the schema, quiet guides, words for entities, room for labels.
+"""What all charts share: axis titles from the schema, layout, words for entities, number formats.
 
 figure.update_layout(**layout(height=300, state="phases"))
 figure.update_xaxes(title=title_of("timings", "median_ms"))
@@ -6,7 +6,7 @@ figure.update_xaxes(title=title_of("timings", "median_ms"))
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Any
 
@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 from runner.formats import format_number
 from runner.schema import TABLES
 
-#: What charts write themselves. Plotly also knows links, and styles that may name an address.
+#: Tags that charts write themselves. Plotly also knows links, and styles that may name an address.
 _OURS = re.compile(r"</?(?:b|br|i|sub|sup|extra)>|<span style=\"color:[#\w]+\">|</span>")
 #: Words for what the schema abbreviates.
 WORDS = {
@@ -34,39 +34,8 @@ WORDS = {
 
 
 def title_of(table: str, column: str) -> str:
-    """The label and unit of a column."""
+    """Returns the label and unit of a column."""
     return TABLES[table].column(column).title
-
-
-def escape_text(text: str) -> str:
-    """Text of somebody else as Plotly shows it letter by letter: neither tags nor the fields of a hover template."""
-    return escape(text, quote=False).replace("%{", "&#37;{")
-
-
-def restrict(figure: go.Figure) -> go.Figure:
-    """The figure with no tags in its texts but those that charts write: no links, whoever wrote the text."""
-    return go.Figure(_restricted(figure.to_dict()), skip_invalid=False)
-
-
-def _restricted(value: Any) -> Any:
-    if isinstance(value, str):
-        return "".join(_texts(value)) if "<" in value else value
-    if isinstance(value, dict):
-        return {name: _restricted(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_restricted(inner) for inner in value]
-    if getattr(getattr(value, "dtype", None), "hasobject", False):
-        return [_restricted(inner) for inner in value.tolist()]
-    return value
-
-
-def _texts(text: str) -> Iterator[str]:
-    end = 0
-    for found in _OURS.finditer(text):
-        yield text[end : found.start()].replace("<", "&lt;")
-        yield found[0]
-        end = found.end()
-    yield text[end:].replace("<", "&lt;")
 
 
 def unit_of(table: str, column: str) -> str:
@@ -77,8 +46,44 @@ def label_of(table: str, column: str) -> str:
     return TABLES[table].column(column).label
 
 
+def label_values(table: str, row: object, names: Iterable[str]) -> dict[str, Any]:
+    """Returns the values of a row's columns under the columns' titles, as tables on pages list them."""
+    return {title_of(table, name): getattr(row, name) for name in names}
+
+
+def escape_text(text: str) -> str:
+    """Escapes text of somebody else for Plotly, which then reads neither tags nor fields of a hover template in it."""
+    return escape(text, quote=False).replace("%{", "&#37;{")
+
+
+def restrict(figure: go.Figure) -> go.Figure:
+    """Returns the figure with no tags in its texts but those that charts write themselves: no links."""
+    return go.Figure(_restrict_value(figure.to_dict()), skip_invalid=False)
+
+
+def _restrict_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return "".join(_restrict_text(value)) if "<" in value else value
+    if isinstance(value, dict):
+        return {name: _restrict_value(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_restrict_value(inner) for inner in value]
+    if getattr(getattr(value, "dtype", None), "hasobject", False):
+        return [_restrict_value(inner) for inner in value.tolist()]
+    return value
+
+
+def _restrict_text(text: str) -> Iterator[str]:
+    end = 0
+    for found in _OURS.finditer(text):
+        yield text[end : found.start()].replace("<", "&lt;")
+        yield found[0]
+        end = found.end()
+    yield text[end:].replace("<", "&lt;")
+
+
 def layout(*, height: int, state: str, legend: bool = True) -> dict[str, Any]:
-    """The layout of every chart. While `state` stays the same, zoom and hidden traces survive new data."""
+    """Returns the layout of every chart. While `state` stays the same, zoom and hidden traces survive new data."""
     return {
         "height": height,
         "uirevision": state,
@@ -103,17 +108,17 @@ def layout(*, height: int, state: str, legend: bool = True) -> dict[str, Any]:
 
 
 def power_of_ten(exponent: int) -> str:
-    """`10⁻⁸`, in letters as large as those of other ticks; 1 is itself."""
+    """Formats a power of ten in digits as large as other ticks': `10⁻⁸`, `1`."""
     return f"10{format_exponent(str(exponent))}" if exponent else "1"
 
 
 def format_exponent(number: str) -> str:
-    """As an exponent: `⁻⁰·⁰²`."""
+    """Formats a number as an exponent: `⁻⁰·⁰²`."""
     return number.translate(str.maketrans("-.0123456789", "⁻·⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def log_ticks(low: float, high: float, *, most: int) -> list[float]:
-    """Round numbers from `low` to `high`, at most `most` of them, as dense as that allows: 1 2 5, or 1 100 10,000."""
+    """Returns at most `most` round numbers from `low` to `high`, as dense as that allows: 1 2 5, or 1 100 10,000."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks: list[float] = []
     for steps in ((1, 1.5, 2, 3, 4, 5, 7), (1, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
@@ -123,8 +128,8 @@ def log_ticks(low: float, high: float, *, most: int) -> list[float]:
     return ticks[:: max(1, math.ceil(len(ticks) / most))]
 
 
-def short(value: float) -> str:
-    """98.3k, 3.15M, 1.2B."""
+def format_short(value: float) -> str:
+    """Formats a count: 98.3k, 3.15M, 1.2B."""
     for factor, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
         if value >= factor:
             return f"{value / factor:.3g}{letter}"
@@ -132,8 +137,8 @@ def short(value: float) -> str:
 
 
 def interval(low: float | None, high: float | None, *, unit: str = "") -> str:
-    """`1.22–1.27×` or `1.22–1.27 ms`, or a word where there is none. Ends that three digits do not tell apart are
-    rounded away from each other."""
+    """Formats an interval: `1.22–1.27×`, `1.22–1.27 ms`, or words where there is none. Ends that have the same three
+    digits are rounded away from each other."""
     if low is None or high is None:
         return "no interval: too few samples"
     gap = " " if unit.isalpha() else ""
@@ -144,7 +149,7 @@ def interval(low: float | None, high: float | None, *, unit: str = "") -> str:
 
 
 def small_number(value: float) -> str:
-    """Three digits, as a power of ten where it is small: 0.00781, 9.54×10⁻⁷."""
+    """Formats three digits, with a power of ten below 10⁻⁴: 0.00781, 9.54×10⁻⁷."""
     if value == 0 or value >= 1e-4:
         return format_number(value)
     digits, exponent = f"{value:.2e}".split("e")
@@ -152,7 +157,7 @@ def small_number(value: float) -> str:
 
 
 def relative_error(error: float | None) -> str:
-    """A relative error as a reader takes it in: `0.470%`, `3.40×10⁻⁷`, `unknown`."""
+    """Formats a relative error: `0.470%`, `3.40×10⁻⁷`, `unknown`."""
     if error is None:
         return "unknown"
     return f"{format_number(100 * error)}%" if error >= 1e-5 or error == 0 else small_number(error)

@@ -1,4 +1,4 @@
-"""The columns of a query's answer as headings: the schema's label and unit, where a name means one thing in it.
+"""Headings for the columns of a query's answer: the schema's label and unit, where a name has one meaning in it.
 
 >>> format_heading("median_ms")
 'Median (ms)'
@@ -6,10 +6,7 @@
 
 from runner.schema import TABLES
 
-#: Letters of a name; the rest is cut off.
-_LONGEST = 80
-
-#: What the names of columns end with, and the unit that this says; the longer ending counts.
+#: The units of columns by the ending of their name; the first that matches.
 _ENDINGS = {
     "_flops_per_s": "FLOP/s",
     "_bytes_per_s": "bytes/s",
@@ -21,8 +18,8 @@ _ENDINGS = {
 
 
 def format_heading(name: str) -> str:
-    """A column of an answer as a heading: the schema's label and unit if the name means one thing in it, else the name
-    with the unit that its ending says."""
+    """Returns the schema's label and unit of a name that has one meaning in it, else the name with the unit of its
+    ending."""
     titles = {column.title for table in TABLES.values() for column in table.columns if column.name == name}
     if len(titles) == 1:
         return titles.pop()
@@ -30,6 +27,6 @@ def format_heading(name: str) -> str:
     return f"{cut(name)} ({unit})" if unit else cut(name)
 
 
-def cut(text: str) -> str:
-    """The text, or its beginning where it is long."""
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+def cut(text: str, *, longest: int = 80) -> str:
+    """Returns the text, or its beginning and an ellipsis where it has more letters than `longest`."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"

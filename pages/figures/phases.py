@@ -1,19 +1,20 @@
 """How long each phase of a step takes, cell by cell: bars of time, bars of share, or lines over the context length.
 
-    figure = phase_bars([PhaseTime(size="toy-64", context=128, phase="forward", median_ms=1.2, …)], view="time")
+    figure = phase_bars([PhaseBar(size="toy-64", context=128, phase="forward", median_ms=1.2, …)], view="time")
 
-A failed cell keeps its place, with its reason instead of a bar. Clicking a bar gives the cell's id as customdata.
+A failed cell keeps its row, with its reason instead of a bar. Clicking a bar gives the cell's id as customdata.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import plotly.graph_objects as go
 
-from pages.figures.colors import FAINT, QUIET, RED, color_of
+from pages.figures.colors import FAINT, QUIET, color_of
 from pages.figures.frame import WORDS, interval, label_of, layout, title_of, unit_of
+from pages.figures.marks import Interval, color_failures, error_bars, write_ends
 from pages.figures.rows import BAR, chart_pixels, under_headings
 from runner.formats import format_number
 from runner.schema import Phase
@@ -23,7 +24,7 @@ View = Literal["time", "share", "scaling"]
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseBar:
-    """One phase of one cell, or, with `failure`, a cell that has no times."""
+    """One phase of one cell or, with `failure`, a cell that has no times."""
 
     size: str
     context: int
@@ -37,12 +38,12 @@ class PhaseBar:
 
 
 def phase_bars(rows: Sequence[PhaseBar], *, view: View) -> go.Figure:
-    """Stacked bars, one a cell, or for `scaling` log-log lines. `step` rows give the total at a bar's end."""
-    return _scaling(rows) if view == "scaling" else _stacked(rows, view=view)
+    """Draws a stacked bar a cell or, for `scaling`, log-log lines. `step` rows give the total at a bar's end."""
+    return _draw_lines(rows) if view == "scaling" else _draw_bars(rows, view=view)
 
 
-def _stacked(rows: Sequence[PhaseBar], *, view: View) -> go.Figure:
-    order = _order([row.size for row in rows])
+def _draw_bars(rows: Sequence[PhaseBar], *, view: View) -> go.Figure:
+    order = _sort_sizes([row.size for row in rows])
     places = sorted(dict.fromkeys((row.size, row.context) for row in rows), key=lambda place: order.index(place[0]))
     totals = {(row.size, row.context): row for row in rows if row.phase == "step"}
     parts = [row for row in rows if row.phase not in ("step", "forward_backward") and not row.failure]
@@ -63,13 +64,13 @@ def _stacked(rows: Sequence[PhaseBar], *, view: View) -> go.Figure:
             width=BAR,
             x=[row.median_ms * factor for row, factor in zip(chosen, scale, strict=True)],
             customdata=[
-                [row.cell_id, _hover(row), row.median_ms * 100 / sums[row.size, row.context]] for row in chosen
+                [row.cell_id, _describe(row), row.median_ms * 100 / sums[row.size, row.context]] for row in chosen
             ],
-            error_x=_errors(chosen) if view == "time" else None,
+            error_x=error_bars(map(_interval, chosen), thickness=1.5, width=4, color=QUIET) if view == "time" else None,
             hovertemplate="<b>%{customdata[1]}</b><br>%{customdata[2]:.0f}% of the phases<extra></extra>",
         )
-    ends = _ends(parts)
-    _annotate(figure, {at[place]: totals[place] for place in places if place in totals}, ends_of=ends, view=view)
+    ends = _find_ends(parts)
+    _write_totals(figure, {at[place]: totals[place] for place in places if place in totals}, ends_of=ends, view=view)
     height = chart_pixels(lines.count, row=27, entries=len(figure.data) - 1)
     figure.update_layout(**layout(height=height, state=f"phases-{view}"), barmode="stack", margin_r=68)
     title = f"{label_of('timings', 'median_ms')} of each phase ({unit_of('timings', 'median_ms')})"
@@ -86,28 +87,18 @@ def _stacked(rows: Sequence[PhaseBar], *, view: View) -> go.Figure:
     return figure
 
 
-def _order(sizes: Sequence[str]) -> list[str]:
-    """Every size once, in the order given, and what differs from it, such as "small · attention sdpa", below it."""
+def _sort_sizes(sizes: Sequence[str]) -> list[str]:
+    """Returns every size once, in the order given, with its variants, such as "small · attention sdpa", below it."""
     names = list(dict.fromkeys(sizes))
     bases = list(dict.fromkeys(name.split(" · ")[0] for name in names))
     return sorted(names, key=lambda name: (bases.index(name.split(" · ")[0]), name.count(" · ")))
 
 
-def _errors(rows: Sequence[PhaseBar]) -> dict[str, Any]:
-    high = [(row.high_ms or row.median_ms) - row.median_ms for row in rows]
-    low = [row.median_ms - (row.low_ms or row.median_ms) for row in rows]
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": high,
-        "arrayminus": low,
-        "thickness": 1.5,
-        "width": 4,
-        "color": QUIET,
-    }
+def _interval(row: PhaseBar) -> Interval:
+    return row.median_ms, row.low_ms, row.high_ms
 
 
-def _hover(row: PhaseBar) -> str:
+def _describe(row: PhaseBar) -> str:
     where = f"{row.size} · {row.context:,} {unit_of('steps', 'context')}"
     unit = unit_of("timings", "median_ms")
     return (
@@ -116,8 +107,8 @@ def _hover(row: PhaseBar) -> str:
     )
 
 
-def _ends(parts: Sequence[PhaseBar]) -> dict[tuple[str, int], float]:
-    """How far each stack reaches, its intervals included: where there is room for a label."""
+def _find_ends(parts: Sequence[PhaseBar]) -> dict[tuple[str, int], float]:
+    """Returns how far each stack reaches, its intervals included: where there is room for a label."""
     sums: dict[tuple[str, int], float] = {}
     ends: dict[tuple[str, int], float] = {}
     for row in parts:
@@ -127,34 +118,25 @@ def _ends(parts: Sequence[PhaseBar]) -> dict[tuple[str, int], float]:
     return ends
 
 
-def _annotate(
+def _write_totals(
     figure: go.Figure, totals: dict[int, PhaseBar], *, ends_of: dict[tuple[str, int], float], view: View
 ) -> None:
-    """The step's own median at the end of its bar; for a failed cell, how it ended. `totals` are by their place."""
+    """Writes the step's median at the end of its bar; for a failed cell, how it ended. `totals` are by row."""
     unit = unit_of("timings", "median_ms")
     totals = {at: row for at, row in totals.items() if view == "time" or row.failure}
-    texts, ends, colors = [], [], []
-    for row in totals.values():
-        failed = row.failure is not None
-        texts.append(f" ✕ {row.failure}" if failed else f"   {format_number(row.median_ms)} {unit}")
-        ends.append(0.0 if failed else ends_of.get((row.size, row.context), row.median_ms))
-        colors.append(RED if failed else QUIET)
-    figure.add_scatter(
-        x=ends,
+    rows = totals.values()
+    write_ends(
+        figure,
+        x=[0.0 if row.failure else ends_of.get((row.size, row.context), row.median_ms) for row in rows],
         y=list(totals),
-        mode="text",
-        text=texts,
-        textposition="middle right",
-        showlegend=False,
-        cliponaxis=False,
-        textfont={"size": 12, "color": colors},
-        customdata=[[row.cell_id] for row in totals.values()],
-        hoverinfo="skip",
+        text=[f" ✕ {row.failure}" if row.failure else f"   {format_number(row.median_ms)} {unit}" for row in rows],
+        textfont=color_failures(row.failure for row in rows),
+        customdata=[[row.cell_id] for row in rows],
     )
 
 
-def _scaling(rows: Sequence[PhaseBar]) -> go.Figure:
-    """The whole step over the context length, log-log, a line a size, with the guides of linear and square growth."""
+def _draw_lines(rows: Sequence[PhaseBar]) -> go.Figure:
+    """Draws the whole step over the context length, log-log, a line a size, with guides of linear and square growth."""
     steps = [row for row in rows if row.phase == "step" and not row.failure]
     sizes = list(dict.fromkeys(row.size for row in steps))
     figure = go.Figure()
@@ -170,12 +152,12 @@ def _scaling(rows: Sequence[PhaseBar]) -> go.Figure:
             name=size,
             line={"color": color_of("step"), "width": 1.6},
             marker={"size": 8, "color": color_of("step")},
-            error_y=_errors_y(line),
+            error_y=error_bars(map(_interval, line), thickness=1.5, width=4, color=color_of("step")),
             cliponaxis=False,
-            customdata=[[row.cell_id, _hover(row)] for row in line],
+            customdata=[[row.cell_id, _describe(row)] for row in line],
             hovertemplate="<b>%{customdata[1]}</b><extra></extra>",
         )
-    _guides(figure, steps)
+    _draw_guides(figure, steps)
     figure.update_layout(**layout(height=420, state="phases-scaling", legend=False))
     contexts = sorted({row.context for row in steps})
     spread = (contexts[-1] / contexts[0]) if contexts else 1.0
@@ -185,7 +167,7 @@ def _scaling(rows: Sequence[PhaseBar]) -> go.Figure:
         tickvals=contexts,
         ticktext=[f"{context:,}" for context in contexts],
         automargin=True,
-        range=_log_range(contexts, spread),
+        range=_find_range(contexts, spread),
     )
     figure.update_yaxes(
         type="log",
@@ -198,19 +180,15 @@ def _scaling(rows: Sequence[PhaseBar]) -> go.Figure:
     return figure
 
 
-def _log_range(contexts: Sequence[int], spread: float) -> list[float] | None:
+def _find_range(contexts: Sequence[int], spread: float) -> list[float] | None:
     if not contexts:
         return None
     room = max(math.log10(spread), 0.3)
     return [math.log10(contexts[0]) - 0.06 * room, math.log10(contexts[-1]) + 0.28 * room]
 
 
-def _errors_y(rows: Sequence[PhaseBar]) -> dict[str, Any]:
-    return {**_errors(rows), "color": color_of("step")}
-
-
-def _guides(figure: go.Figure, steps: Sequence[PhaseBar]) -> None:
-    """Lines of growth ∝ S and ∝ S² from the first point of the largest size."""
+def _draw_guides(figure: go.Figure, steps: Sequence[PhaseBar]) -> None:
+    """Draws lines of growth ∝ S and ∝ S² from the first point of the largest size."""
     if len({row.context for row in steps}) < 2:
         return
     largest = [row for row in steps if row.size == steps[-1].size]

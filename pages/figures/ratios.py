@@ -2,7 +2,7 @@
 
     figure.update_xaxes(**ratio_axis(value for row in rows for value in (row.ratio, row.low, row.high)))
 
-On a phone five labels fit side by side.
+It has at most five labels, as many as fit on a phone.
 """
 
 import math
@@ -12,18 +12,18 @@ from typing import Any
 #: The axis reaches at least this far on both sides of 1×.
 _MIN = 1.1
 _MAX_TICKS = 5
-#: Steps of labels where the axis is narrower than 1× to 2×, in hundredths; and the labels of a decade where it is not.
+#: Steps between labels in hundredths, for an axis narrower than 1× to 2×; labels of a decade for wider ones.
 _FINE = (1, 2, 5, 10, 20, 50)
 _DECADES = ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,))
 
 
 def ratio_axis(values: Iterable[float | None]) -> dict[str, Any]:
-    """Settings of a Plotly axis on which every value has its place; None and 0 have none."""
+    """Returns the settings of a Plotly axis that holds every value but None and 0."""
     logs = [math.log10(value) for value in values if value]
     least = math.log10(_MIN)
     low, high = min([*logs, -least]), max([*logs, least])
     room = 0.06 * (high - low)
-    ticks = _ticks(10**low, 10**high)
+    ticks = _choose_ticks(10**low, 10**high)
     return {
         "type": "log",
         "range": [low - room, high + room],
@@ -36,13 +36,13 @@ def ratio_axis(values: Iterable[float | None]) -> dict[str, Any]:
 
 
 def left_end(axis: dict[str, Any]) -> float:
-    """Where a mark stands that has no ratio: a hair inside, because at the very edge rounding may put it outside."""
+    """Returns where a mark without a ratio stands: a hair inside, because rounding may put the very edge outside."""
     low, high = axis["range"]
     return float(10 ** (low + 0.001 * (high - low)))
 
 
-def _ticks(low: float, high: float) -> list[float]:
-    """At most five round ratios from low to high, as dense as that allows, 1 among them."""
+def _choose_ticks(low: float, high: float) -> list[float]:
+    """Returns at most five round ratios from low to high, as dense as that allows, 1 among them."""
     if high / low < 2:
         step = next((step for step in _FINE if (high - low) * 100 / step <= _MAX_TICKS - 1), _FINE[-1])
         return [number * step / 100 for number in range(math.ceil(low * 100 / step), math.floor(high * 100 / step) + 1)]

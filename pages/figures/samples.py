@@ -1,34 +1,22 @@
-"""Every step of one cell, phase by phase, warm-up included: is the variability small, and what does it look like?
+"""Every step of one cell, phase by phase, warm-up included.
 
-figure = sample_steps([SampleDot(round=0, phase="forward", step=0, is_warmup=True, duration_ms=3.1), …])
+figure = sample_steps([PhaseSample(round=0, phase="forward", step=0, is_warmup=True, duration_ms=3.1), …])
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
 from pages.figures.colors import FAINTER, color_of
 from pages.figures.frame import WORDS, layout, title_of, unit_of
-from runner.schema import Phase
+from runner.results import PhaseSample
 
-#: From this many dots on, they are drawn by WebGL.
+#: More dots than these are drawn by WebGL.
 MANY = 3_000
 
 
-@dataclass(frozen=True, kw_only=True)
-class SampleDot:
-    """One phase of one step of one round."""
-
-    round: int
-    phase: Phase
-    step: int
-    is_warmup: bool
-    duration_ms: float
-
-
-def sample_steps(rows: Sequence[SampleDot], *, state: str) -> go.Figure:
-    """Time over step number, log, one color a phase; hollow dots are warm-up. Rounds follow one another on the axis."""
+def sample_steps(rows: Sequence[PhaseSample], *, state: str) -> go.Figure:
+    """Draws time (log) over step number, a color a phase; hollow dots are warm-up. Rounds follow one another."""
     figure = go.Figure()
     lengths = {
         number: max(row.step for row in rows if row.round == number) + 1 for number in {row.round for row in rows}

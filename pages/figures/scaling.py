@@ -1,31 +1,32 @@
-"""How time or memory grows with the length: log axes, a line a way of computing, guides of growth ∝S and ∝S².
+"""How time or memory grows with the length: log axes, a line an implementation, guides of growth ∝S and ∝S².
 
     figure = scaling_lines([ScalingPoint(line="naive", entity="naive", length=1024, value=3.2, …)], axis=Axis(…))
 
 Cells that ran out of memory are crosses above a line: the device's limit where memory is drawn, else the chart's top.
-Names of lines stand right of the plot, one below the other: nothing lies over the points, however wide the chart is.
+Names of lines stand right of the plot, one below the other, where they cover no point however wide the chart is.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import plotly.graph_objects as go
 
 from pages.figures.bytes import binary_axis
 from pages.figures.colors import QUIET, RED, color_of
 from pages.figures.frame import interval, layout
+from pages.figures.marks import error_bars, hover_cells
 from runner.formats import format_bytes, format_number
 
 Dash = Literal["solid", "dash", "dot", "dashdot"]
-#: A line of text, of the height of the plot.
+#: The height of a line of text, as a share of the plot.
 _LINE = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScalingPoint:
-    """One cell. `value` is in ms or bytes; a cell that `ran_out` has what it would have needed, or None."""
+    """One cell. `value` is in ms or bytes; for a cell that `ran_out`, what it would have needed, or None."""
 
     line: str
     entity: str
@@ -40,7 +41,7 @@ class ScalingPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """What the axes are. `limit_bytes` is the device's memory; only for bytes."""
+    """The titles and unit of the axes. `limit_bytes` is the device's memory; only for bytes."""
 
     x: str
     y: str
@@ -50,12 +51,12 @@ class Axis:
 
 
 def scaling_lines(points: Sequence[ScalingPoint], *, axis: Axis) -> go.Figure:
-    """The chart. Points of a line come in order of length."""
+    """Draws the chart. Points of a line come in order of length."""
     done = [point for point in points if not point.ran_out and point.value]
     lost = [point for point in points if point.ran_out]
     figure = go.Figure()
     longest = max((point.length for point in points), default=1)
-    guides = _guides(figure, done, longest=longest)
+    guides = _draw_guides(figure, done, longest=longest)
     for name in dict.fromkeys(point.line for point in done):
         line = [point for point in done if point.line == name]
         figure.add_scatter(
@@ -67,51 +68,39 @@ def scaling_lines(points: Sequence[ScalingPoint], *, axis: Axis) -> go.Figure:
             marker={"size": 7, "color": color_of(line[0].entity),
                     "symbol": "circle" if line[0].dash == "solid" else "circle-open",
                     "line": {"width": 0 if line[0].dash == "solid" else 2, "color": color_of(line[0].entity)}},
-            error_y=_errors(line) if any(point.high for point in line) else None,
-            customdata=[[point.cell_id, _hover(point, axis)] for point in line],
-            hovertemplate="%{customdata[1]}<extra></extra>",
+            error_y=error_bars(((point.value or 0, point.low, point.high) for point in line), thickness=1.2)
+            if any(point.high for point in line) else None,
+            **hover_cells((point.cell_id, _describe(point, axis)) for point in line),
             cliponaxis=False,
         )  # fmt: skip
     limit = axis.limit_bytes if axis.unit == "bytes" else None
     ceiling = limit if limit and lost else max((point.value or 0 for point in done), default=1) * 2
-    span = _decades([*(point.value or 0 for point in done), *([ceiling] if lost else [])])
-    places = _lost_places(lost, ceiling, span=span)
+    span = _count_decades([*(point.value or 0 for point in done), *([ceiling] if lost else [])])
+    places = _place_lost(lost, ceiling, span=span)
     _draw_lost(figure, lost, places, ceiling=ceiling, limit=limit)
     heights = [*(point.value or 0 for point in done), *places, *([ceiling] if lost else [])]
-    named = _name_lines(figure, done, guides, span=_decades(heights), longest=longest)
+    named = _name_lines(figure, done, guides, span=_count_decades(heights), longest=longest)
     figure.update_layout(**layout(height=420, state=axis.state, legend=False))
     figure.update_layout(margin_r=18 + 7 * max(map(len, named), default=0))
-    _axes(figure, points, axis=axis, heights=heights)
+    _draw_axes(figure, points, axis=axis, heights=heights)
     return figure
 
 
-def _hover(point: ScalingPoint, axis: Axis) -> str:
+def _describe(point: ScalingPoint, axis: Axis) -> str:
     value = point.value or 0
-    said = format_bytes(value) if axis.unit == "bytes" else f"{format_number(value)} ms"
+    text = format_bytes(value) if axis.unit == "bytes" else f"{format_number(value)} ms"
     doubt = f"<br>95% interval {interval(point.low, point.high, unit='ms')}" if axis.unit == "ms" else ""
-    return f"<b>{point.line}</b><br>{point.length:,} tokens: {said}{doubt}"
+    return f"<b>{point.line}</b><br>{point.length:,} tokens: {text}{doubt}"
 
 
-def _errors(line: Sequence[ScalingPoint]) -> dict[str, Any]:
-    values = [(point.value or 0, point.low, point.high) for point in line]
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": [(high or value) - value for value, _, high in values],
-        "arrayminus": [value - (low or value) for value, low, _ in values],
-        "thickness": 1.2,
-        "width": 3,
-    }
-
-
-def _decades(values: Sequence[float]) -> float:
-    """How many powers of ten the values span; some, where they span none."""
+def _count_decades(values: Sequence[float]) -> float:
+    """Returns how many powers of ten the values span, at least 0.3."""
     return max(math.log10(max(values) / min(values)), 0.3) if values else 0.3
 
 
-def _lost_places(lost: Sequence[ScalingPoint], ceiling: float, *, span: float) -> list[float]:
-    """Where crosses stand: at what was needed, if that is well above the limit; those of one length in a column, each
-    a line of text above the other."""
+def _place_lost(lost: Sequence[ScalingPoint], ceiling: float, *, span: float) -> list[float]:
+    """Returns the heights of crosses: at what was needed, if that is well above the limit; crosses of one length stand
+    above each other, a line of text apart."""
     line = 10 ** (span * _LINE)
     places: list[float] = []
     for index, point in enumerate(lost):
@@ -142,13 +131,12 @@ def _draw_lost(
         text=[f"{point.line}  " for point in lost],
         textposition="middle left",
         textfont={"color": RED, "size": 12},
-        customdata=[[point.cell_id, _needed(point)] for point in lost],
-        hovertemplate="%{customdata[1]}<extra></extra>",
+        **hover_cells((point.cell_id, _describe_lost(point)) for point in lost),
         cliponaxis=False,
     )  # fmt: skip
 
 
-def _needed(point: ScalingPoint) -> str:
+def _describe_lost(point: ScalingPoint) -> str:
     needed = f"<br>it would need {format_bytes(point.value)}" if point.value and point.value > 2**12 else ""
     return f"<b>{point.line}</b><br>{point.length:,} tokens: out of memory{needed}"
 
@@ -156,9 +144,9 @@ def _needed(point: ScalingPoint) -> str:
 def _name_lines(
     figure: go.Figure, done: Sequence[ScalingPoint], guides: Mapping[str, float], *, span: float, longest: int
 ) -> list[str]:
-    """The names of lines and guides right of the plot, as high as their ends, moved up where they would lie on each
-    other; a thin leader goes there from a line that ends before. A way that is named after one that is drawn
-    (`naive · compiled`) has its color and is dashed: it needs no name. Returns the names."""
+    """Writes the names of lines and guides right of the plot, at the height of their ends or above the name below; a
+    thin leader joins a line that ends earlier. A line named after another (`naive · compiled`) is dashed in its color
+    and needs no name. Returns the names."""
     ends = {point.line: point for point in done}
     named = {line: end for line, end in ends.items() if line.rpartition(" · ")[0] not in ends}
     heights = {**guides, **{line: end.value or 1 for line, end in named.items()}}
@@ -179,9 +167,9 @@ def _name_lines(
     return list(heights)
 
 
-def _guides(figure: go.Figure, done: Sequence[ScalingPoint], *, longest: int) -> dict[str, float]:
-    """Growth ∝S and ∝S², from the first point of the line that grows most, as far as the chart reaches. Returns how
-    high those end that reach its right side; the others have their names at their ends."""
+def _draw_guides(figure: go.Figure, done: Sequence[ScalingPoint], *, longest: int) -> dict[str, float]:
+    """Draws growth ∝S and ∝S² from the first point of the steepest line, as far as the chart reaches. Returns the
+    heights of those that reach the right side; others are named at their ends."""
     lines = [[point for point in done if point.line == name] for name in {point.line: None for point in done}]
     lines = [line for line in lines if len(line) > 1]
     if not lines:
@@ -203,8 +191,9 @@ def _guides(figure: go.Figure, done: Sequence[ScalingPoint], *, longest: int) ->
     return reaching
 
 
-def _apart(lengths: Sequence[int]) -> list[int]:
-    """The lengths whose names do not touch on a phone: the longest, and from there down all that are far enough."""
+def _space(lengths: Sequence[int]) -> list[int]:
+    """Returns the lengths whose labels do not touch on a phone: the longest, and from there down all that are far
+    enough."""
     kept = list(lengths[-1:])
     for length in reversed(lengths[:-1]):
         if math.log(kept[-1] / length) >= math.log(lengths[-1] / lengths[0]) * 0.14:
@@ -212,22 +201,22 @@ def _apart(lengths: Sequence[int]) -> list[int]:
     return kept[::-1]
 
 
-def brief(length: int) -> str:
-    """`64K` for 65,536, `8M` for 128 times as many."""
+def format_length(length: int) -> str:
+    """Formats a length: `64K` for 65,536, `8M` for 128 times as many."""
     for size, letter in ((2**20, "M"), (2**10, "K")):
         if length % size == 0:
             return f"{length // size:,}{letter}"
     return f"{length:,}"
 
 
-def _axes(figure: go.Figure, points: Sequence[ScalingPoint], *, axis: Axis, heights: Sequence[float]) -> None:
+def _draw_axes(figure: go.Figure, points: Sequence[ScalingPoint], *, axis: Axis, heights: Sequence[float]) -> None:
     lengths = sorted({point.length for point in points})
     spread = max(math.log10(lengths[-1] / lengths[0]), 0.3) if lengths else 1
     figure.update_xaxes(
         type="log",
         title=axis.x,
-        tickvals=_apart(lengths),
-        ticktext=[brief(length) for length in _apart(lengths)],
+        tickvals=_space(lengths),
+        ticktext=[format_length(length) for length in _space(lengths)],
         tickangle=0,
         range=[math.log10(lengths[0]) - 0.05 * spread, math.log10(lengths[-1]) + 0.05 * spread] if lengths else None,
         automargin=True,

@@ -3,20 +3,21 @@
     figure = speedup_dots([SpeedupDot(place="toy-64 · 128", phase="step", ratio=1.9, low=1.8, high=2.0, …)])
     figure = speedup_trend(dots)          # the same over the size of the model
 
-Right of 1× the variant is faster. A pair of which one side failed keeps its place, with the reason.
+Right of 1× the variant is faster. A pair of which one side failed keeps its line, with the reason.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from statistics import geometric_mean
 
 import plotly.graph_objects as go
 
-from pages.figures.colors import FAINT, RED, color_of
-from pages.figures.frame import WORDS, interval, layout, short, title_of
+from pages.figures.colors import FAINT, FAINTER, color_of
+from pages.figures.frame import WORDS, format_short, interval, layout, title_of
+from pages.figures.marks import Interval, cross_failures, error_bars, hover_cells
 from pages.figures.ratios import left_end, ratio_axis
-from pages.figures.rows import chart_pixels, row_pixels, wrap_label
+from pages.figures.rows import chart_pixels, label_rows, row_pixels, wrap_label
 from runner.formats import format_number
 from runner.schema import Phase
 
@@ -25,7 +26,7 @@ _SYMBOLS: dict[Phase, str] = {"forward": "circle", "backward": "diamond", "step"
 
 @dataclass(frozen=True, kw_only=True)
 class SpeedupDot:
-    """One phase of one pair, or, with `failure`, a pair that has no ratio."""
+    """One phase of one pair or, with `failure`, a pair that has no ratio."""
 
     place: str
     size: str
@@ -39,7 +40,7 @@ class SpeedupDot:
 
 
 def speedup_dots(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
-    """One line a pair, one dot a phase."""
+    """Draws one line a pair, one dot a phase."""
     places = list(dict.fromkeys(row.place for row in rows))
     figure = go.Figure()
     measured = [row for row in rows if not row.failure]
@@ -53,25 +54,17 @@ def speedup_dots(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
             x=[row.ratio for row in chosen],
             y=[places.index(row.place) + offset for row in chosen],
             marker={"color": color_of(phase), "size": 9, "symbol": _SYMBOLS[phase]},
-            error_x=_errors(chosen),
-            customdata=[[row.cell_id, _hover(row)] for row in chosen],
-            hovertemplate="%{customdata[1]}<extra></extra>",
+            error_x=error_bars(map(_interval, chosen)),
+            **hover_cells((row.cell_id, _describe(row)) for row in chosen),
             cliponaxis=False,
         )
-    axis = ratio_axis(_ends(measured))
+    axis = ratio_axis(value for row in measured for value in _interval(row))
     lost = [row for row in rows if row.failure]
-    figure.add_scatter(
-        x=[left_end(axis)] * len(lost),
+    cross_failures(
+        figure,
+        x=left_end(axis),
         y=[places.index(row.place) for row in lost],
-        mode="markers+text",
-        showlegend=False,
-        marker={"symbol": "x", "size": 8, "color": RED},
-        text=[f"  {row.failure}" for row in lost],
-        textposition="middle right",
-        textfont={"color": RED, "size": 12},
-        hoverinfo="skip",
-        cliponaxis=False,
-        customdata=[[row.cell_id] for row in lost],
+        failures=[(row.cell_id, row.failure) for row in lost],
     )
     figure.add_vline(x=1, line={"color": FAINT, "width": 2})
     labels = [wrap_label(place) for place in places]
@@ -79,20 +72,12 @@ def speedup_dots(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
     height = chart_pixels(len(places), row=row, entries=len(phases), squeezed=row)
     figure.update_layout(**layout(height=max(200, height), state=f"speedups-{variant}"))
     figure.update_xaxes(**axis, title=f"Speedup of {variant} (×, log)")
-    figure.update_yaxes(
-        tickvals=list(range(len(places))),
-        ticktext=labels,
-        range=[len(places) - 0.4, -0.6],
-        automargin=True,
-        gridcolor="rgba(128, 138, 150, 0.14)",
-        zeroline=False,
-        showgrid=True,
-    )
+    label_rows(figure, labels, showgrid=True, gridcolor=FAINTER)
     return figure
 
 
 def speedup_trend(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
-    """Every pair over the number of parameters; the line joins the geometric means of each size."""
+    """Draws every pair over the number of parameters; the line joins the geometric means of each size."""
     figure = go.Figure()
     usable = [row for row in rows if not row.failure and row.parameters]
     phases = [phase for phase in _SYMBOLS if any(row.phase == phase for row in usable)]
@@ -112,13 +97,12 @@ def speedup_trend(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
                 "symbol": _SYMBOLS[phase],
                 "line": {"color": color_of(phase), "width": 1.5},
             },
-            error_y={**_errors(chosen), "color": color_of(phase), "width": 0},
+            error_y=error_bars(map(_interval, chosen), color=color_of(phase), width=0),
             legendgroup=phase,
             showlegend=False,
-            customdata=[[row.cell_id, _hover(row)] for row in chosen],
-            hovertemplate="%{customdata[1]}<extra></extra>",
+            **hover_cells((row.cell_id, _describe(row)) for row in chosen),
         )
-        means = geometric_means(chosen)
+        means = _geometric_means(chosen)
         figure.add_scatter(
             x=list(means),
             y=list(means.values()),
@@ -140,36 +124,26 @@ def speedup_trend(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
         showgrid=False,
         range=[ends[0] - room, ends[1] + room],
         tickvals=list(ticks),
-        ticktext=[f"{name}<br>{short(size)}" for size, name in ticks.items()],
+        ticktext=[f"{name}<br>{format_short(size)}" for size, name in ticks.items()],
     )
-    figure.update_yaxes(**ratio_axis(_ends(usable)), title=f"Speedup of {variant} (×, log)")
+    values = (value for row in usable for value in _interval(row))
+    figure.update_yaxes(**ratio_axis(values), title=f"Speedup of {variant} (×, log)")
     return figure
 
 
-def geometric_means(rows: Sequence[SpeedupDot]) -> dict[int, float]:
-    """Parameters -> geometric mean of the ratios at that size, smallest first."""
+def _geometric_means(rows: Sequence[SpeedupDot]) -> dict[int, float]:
+    """Returns the geometric mean of the ratios by number of parameters, smallest first."""
     groups: dict[int, list[float]] = {}
     for row in rows:
-        groups.setdefault(row.parameters or 0, []).append(math.log(row.ratio))
-    return {size: math.exp(sum(logs) / len(logs)) for size, logs in sorted(groups.items())}
+        groups.setdefault(row.parameters or 0, []).append(row.ratio)
+    return {size: geometric_mean(ratios) for size, ratios in sorted(groups.items())}
 
 
-def _ends(rows: Sequence[SpeedupDot]) -> list[float | None]:
-    return [value for row in rows for value in (row.ratio, row.low, row.high)]
+def _interval(row: SpeedupDot) -> Interval:
+    return row.ratio, row.low, row.high
 
 
-def _errors(rows: Sequence[SpeedupDot]) -> dict[str, Any]:
-    return {
-        "type": "data",
-        "symmetric": False,
-        "thickness": 1.4,
-        "width": 3,
-        "array": [(row.high or row.ratio) - row.ratio for row in rows],
-        "arrayminus": [row.ratio - (row.low or row.ratio) for row in rows],
-    }
-
-
-def _hover(row: SpeedupDot) -> str:
+def _describe(row: SpeedupDot) -> str:
     return (
         f"<b>{row.place}</b><br>{WORDS[row.phase]}: {format_number(row.ratio)}×"
         f"<br>95% interval {interval(row.low, row.high, unit='×')}"

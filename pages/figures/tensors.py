@@ -1,8 +1,8 @@
-"""Is every tensor as large as predicted? A dot for what was measured in a ring for what was predicted, one row each.
+"""Measured beside predicted sizes: a dot in a ring, one row each.
 
 figure = size_pairs([SizePair(name="probabilities", predicted=2**20, measured=2**20, color="#7F4BD6")], state="tensors")
 
-Rows without either are left out. Sizes are on a log axis: a tensor of a few bytes is seen beside one of gigabytes.
+Rows without either are left out. Sizes are on a log axis, which shows a few bytes beside gigabytes.
 """
 
 import math
@@ -14,18 +14,18 @@ import plotly.graph_objects as go
 from pages.figures.bytes import binary_axis
 from pages.figures.colors import QUIET, RED
 from pages.figures.frame import layout
-from pages.figures.rows import beside
+from pages.figures.rows import beside, label_rows
 from runner.formats import format_bytes, format_number
 
-#: Ratios as near to 1 as this are "as predicted".
+#: Ratios within this of 1 are "as predicted".
 NEAR = 0.02
-#: Nearer than this they have the same digits.
+#: Ratios within this of 1 are not written.
 ALIKE = 0.0005
 
 
 @dataclass(frozen=True, kw_only=True)
 class SizePair:
-    """Bytes of one thing: predicted and measured; None where there is no such figure."""
+    """Bytes of one thing: predicted and measured; None where unknown."""
 
     name: str
     predicted: int | None
@@ -34,29 +34,29 @@ class SizePair:
 
     @property
     def ratio(self) -> float | None:
-        """Measured over predicted; None unless both are there and something was predicted."""
+        """Measured over predicted; None unless both are known and something was predicted."""
         return self.measured / self.predicted if self.predicted and self.measured is not None else None
 
     @property
     def words(self) -> str:
-        """The size, and how it compares where that is not as predicted."""
+        """The size, and how it compares where it is not as predicted."""
         if self.ratio is not None:
-            off = "" if abs(self.ratio - 1) < ALIKE else f" · {fine(self.ratio)}×"
+            off = "" if abs(self.ratio - 1) < ALIKE else f" · {format_ratio(self.ratio)}×"
             return f"{format_bytes(self.measured or 0)}{off}"
         if self.measured:
             return f"{format_bytes(self.measured)} · not predicted"
         return f"{format_bytes(self.predicted or 0)} predicted · not measured"
 
 
-def fine(ratio: float) -> str:
-    """A ratio; near 1 with a digit more, and exactly 1 without any."""
+def format_ratio(ratio: float) -> str:
+    """Formats a ratio; near 1 with a digit more, and exactly 1 without any."""
     if ratio == 1:
         return "1"
     return f"{ratio:.3f}" if 0.9 < ratio < 1.1 else format_number(ratio)
 
 
 def size_pairs(pairs: Sequence[SizePair], *, state: str) -> go.Figure:
-    """The chart: names on the left, sizes and ratios in words on the right."""
+    """Draws names on the left, sizes and ratios in words on the right."""
     drawn = [pair for pair in pairs if pair.predicted or pair.measured]
     figure = go.Figure()
     rings = [(row, p.name, p.predicted) for row, p in enumerate(drawn) if p.predicted]
@@ -73,16 +73,15 @@ def size_pairs(pairs: Sequence[SizePair], *, state: str) -> go.Figure:
     low, high = math.log10(min(sizes)), math.log10(max(sizes))
     room = 0.12 * max(high - low, 1.0)
     figure.update_layout(**layout(height=96 + 24 * len(drawn), state=state))
-    figure.update_xaxes(**binary_axis(sizes, most=2), title="Size (log)", automargin=True, tickangle=0,
-                        range=[low - room, high + room])  # fmt: skip
-    ends = (len(drawn) - 0.4, -0.6)
-    figure.update_yaxes(range=ends, tickvals=list(range(len(drawn))), ticktext=[pair.name for pair in drawn],
-                        automargin=True, zeroline=False)  # fmt: skip
-    beside(figure, {row: _colored(pair) for row, pair in enumerate(drawn)}, ends=ends)
+    figure.update_xaxes(
+        **binary_axis(sizes, most=2), title="Size (log)", automargin=True, tickangle=0, range=[low - room, high + room]
+    )
+    label_rows(figure, [pair.name for pair in drawn])
+    beside(figure, {row: _color_words(pair) for row, pair in enumerate(drawn)})
     return figure
 
 
-def _colored(pair: SizePair) -> str:
-    """What stands at the right of a row; red where measurement and prediction differ."""
+def _color_words(pair: SizePair) -> str:
+    """Returns the words right of a row; red where measurement and prediction differ."""
     is_near = pair.ratio is not None and abs(pair.ratio - 1) <= NEAR
     return pair.words if is_near else f'<span style="color:{RED}">{pair.words}</span>'

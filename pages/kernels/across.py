@@ -8,10 +8,10 @@ from uuid import UUID
 
 import streamlit as st
 
-from pages.figures.frame import WORDS, title_of
-from pages.kernels.answers import by_class, matmul_share, name_trace, noun
-from pages.kernels.busy_figures import BusyBar, busy_bars
+from pages.figures.frame import WORDS, label_values, title_of
+from pages.kernels.answers import matmul_share, name_trace, noun, sum_by_class
 from pages.kernels.figures import CLASS_WORDS, ClassBar, class_bars
+from pages.kernels.part_figures import BusyBar, busy_bars
 from pages.ui.card import Card, draw
 from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame
@@ -29,86 +29,84 @@ _FIGURES = (
 
 
 def group_of(trace: KernelTrace) -> str:
-    """Size, context and precision; an imported trace stands with its like."""
+    """Returns size, context and precision; imported traces are a group of their own."""
     return f"{shape_of(trace.cell)} · {trace.cell.context:,} tok · {trace.cell.precision}" if trace.cell else "imported"
 
 
 def place_of(name: str, trace: KernelTrace) -> str:
-    """The mode, and what else tells a cell from others of its group; of an imported trace its name."""
+    """Returns the mode, and what else tells a cell from others of its group; the name of an imported trace."""
     if trace.cell is None:
         return name.replace(" · imported", "", 1)
     _, _, mode, _, backend, *rest = title(trace.cell).split(" · ")
     return " · ".join([mode, *([] if backend == "eager" else [backend]), *rest])
 
 
-def _but_mode(trace: KernelTrace) -> str:
+def _name_without_mode(trace: KernelTrace) -> str:
     return title(trace.cell).replace(f" · {trace.cell.mode}", "", 1) if trace.cell else ""
 
 
 def draw_shares(frame: Frame, traces: Mapping[str, KernelTrace], parts: Mapping[UUID, Sequence[KernelPart]]) -> None:
-    """The share of each class in every trace."""
     st.header("How does the share of matrix products change?", anchor="matmul-share")
     shares = {name: share for name, trace in traces.items()
               if (share := matmul_share(parts.get(trace.cell_id, ()))) is not None}  # fmt: skip
     if not shares:
         st.caption("No time is listed for any of these traces.")
         return
-    words = share_words(shares, traces)
-    told = [trace for name, trace in traces.items() if name in shares]
-    kinds = of_details(frame, "kinds of work", [trace.cell_id for trace in told])
-    say(frame, words, kinds, of_cells(frame, told), key="matmul-share")
+    words = describe_shares(shares, traces)
+    listed = [trace for name, trace in traces.items() if name in shares]
+    kinds = of_details(frame, "kinds of work", [trace.cell_id for trace in listed])
+    say(frame, words, kinds, of_cells(frame, listed), key="matmul-share")
     shown = list(traces.items())[:MAX_BARS]
     bars = [
         ClassBar(group=group_of(trace), place=place_of(name, trace), cell_id=str(trace.cell_id),
-                 parts=by_class(parts.get(trace.cell_id, ())), failure=_failure(trace))
+                 parts=sum_by_class(parts.get(trace.cell_id, ())), failure=_describe_failure(trace))
         for name, trace in shown
     ]  # fmt: skip
     cut = f" The first {MAX_BARS} of {len(traces)} are drawn: filter, or see the table."
-    draw(
-        frame,
-        Card(
-            key="matmul-share",
-            title="Kinds of work, cell by cell",
-            note=f"Shares of the {noun(told[0])}' time; the number is that of the matrix products."
-            + (cut if len(traces) > MAX_BARS else ""),
-            alt=words,
-            rows=[_row(name, trace, parts.get(trace.cell_id, ())) for name, trace in traces.items()],
-            cells=[trace.cell for trace in traces.values() if trace.cell],
-        ),
-        lambda: class_bars(bars, view="share", state="matmul-share"),
+    card = Card(
+        key="matmul-share",
+        title="Kinds of work, cell by cell",
+        note=f"Shares of the {noun(listed[0])}' time; the number is that of the matrix products."
+        + (cut if len(traces) > MAX_BARS else ""),
+        alt=words,
+        rows=[_make_row(name, trace, parts.get(trace.cell_id, ())) for name, trace in traces.items()],
+        cells=[trace.cell for trace in traces.values() if trace.cell],
     )
+    draw(frame, card, lambda: class_bars(bars, view="share", state="matmul-share"))
 
 
-def _row(name: str, trace: KernelTrace, parts: Sequence[KernelPart]) -> dict[str, object]:
-    classes = by_class(parts)
+def _make_row(name: str, trace: KernelTrace, parts: Sequence[KernelPart]) -> dict[str, object]:
+    classes = sum_by_class(parts)
     whole = sum(classes.values()) or 1.0
-    asked = ("context", "mode", "precision", "backend") if trace.cell else ()
+    names = ("context", "mode", "precision", "backend") if trace.cell else ()
     return {
         "Trace": name,
-        **{title_of("profiles", key): getattr(trace.cell, key) for key in asked},
+        **label_values("profiles", trace.cell, names),
         title_of("traces", "kernel_ms"): sum(classes.values()),
         **{f"{words} (share)": classes.get(found, 0.0) / whole for found, words in CLASS_WORDS.items()},
         title_of("profiles", "status"): trace.status,
     }
 
 
-def _failure(trace: KernelTrace) -> str | None:
+def _describe_failure(trace: KernelTrace) -> str | None:
     return None if trace.status == "ok" else WORDS[trace.status]
 
 
-def share_words(shares: Mapping[str, float], traces: Mapping[str, KernelTrace]) -> str:
-    """How the share goes from inference to a training step, in the longest step measured in both; and where
-    it is largest and smallest."""
-    inferred = {_asked(trace): name for name, trace in traces.items()
+def describe_shares(shares: Mapping[str, float], traces: Mapping[str, KernelTrace]) -> str:
+    """Says how the share changes from inference to a training step, in the longest step measured in both, and where it
+    is largest and smallest."""
+    inferred = {_read_key(trace): name for name, trace in traces.items()
                 if trace.cell and trace.cell.mode == "inference" and name in shares}  # fmt: skip
-    pairs = [(inferred[_asked(trace)], name) for name, trace in traces.items()
-             if trace.cell and trace.cell.mode == "train" and name in shares and _asked(trace) in inferred]  # fmt: skip
+    trained = {
+        name: trace for name, trace in traces.items() if trace.cell and trace.cell.mode == "train" and name in shares
+    }
+    pairs = [(inferred[key], name) for name, trace in trained.items() if (key := _read_key(trace)) in inferred]
     words = ""
     if pairs:
         before, after = max(pairs, key=lambda pair: traces[pair[1]].kernel_ms or 0.0)
         words = (
             f"From inference to a whole training step, matrix products go from **{shares[before]:.0%}** to "
-            f"**{shares[after]:.0%}** of the time in **{_but_mode(traces[after])}**. "
+            f"**{shares[after]:.0%}** of the time in **{_name_without_mode(traces[after])}**. "
         )
     low, high = min(shares, key=lambda name: shares[name]), max(shares, key=lambda name: shares[name])
     if low == high:
@@ -119,60 +117,56 @@ def share_words(shares: Mapping[str, float], traces: Mapping[str, KernelTrace]) 
     )
 
 
-def _asked(trace: KernelTrace) -> tuple[object, ...]:
+def _read_key(trace: KernelTrace) -> tuple[object, ...]:
     return (trace.machine, *(getattr(trace.cell, name) for name in _KEY))
 
 
 def draw_busy(frame: Frame, traces: Mapping[str, KernelTrace]) -> None:
-    """The share of the step in which the device worked, and what profiling cost."""
+    """Draws the share of the step in which the device worked, and what profiling cost."""
     known = {name: trace for name, trace in traces.items() if trace.busy_share is not None and trace.cell is not None}
     if not known:
         return
     is_cpu = all(trace.device == "cpu" for trace in known.values())
     st.header("What did profiling cost?" if is_cpu else "Does the GPU wait for the host?", anchor="busy")
-    words = busy_words(known)
+    words = describe_busy(known)
     say(frame, words, of_cells(frame, list(known.values())), key="busy")
     bars = [
         BusyBar(group=group_of(trace), place=place_of(name, trace), cell_id=str(trace.cell_id),
-                busy=trace.busy_share or 0.0, label=_cost(trace))
+                busy=trace.busy_share or 0.0, label=_format_overhead(trace))
         for name, trace in list(known.items())[:MAX_BARS]
     ]  # fmt: skip
     names = ("in operators", "between them") if is_cpu else ("device busy", "waiting for the host")
     rest = "the profiled step" if is_cpu else "the step without the profiler"
-    draw(
-        frame,
-        Card(
-            key="busy",
-            title="In and between operators" if is_cpu else "Busy and waiting",
-            note=f"Shares of {rest}. Beside the bar: how much longer the step took with the profiler.",
-            alt=words,
-            rows=[{"Trace": name, **{title_of("profiles", key): getattr(trace, key) for key in _FIGURES}}
-                  for name, trace in known.items()],
-            cells=[trace.cell for trace in known.values() if trace.cell],
-        ),
-        lambda: busy_bars(bars, names=names),
-    )  # fmt: skip
+    card = Card(
+        key="busy",
+        title="In and between operators" if is_cpu else "Busy and waiting",
+        note=f"Shares of {rest}. Beside the bar: how much longer the step took with the profiler.",
+        alt=words,
+        rows=[{"Trace": name, **label_values("profiles", trace, _FIGURES)} for name, trace in known.items()],
+        cells=[trace.cell for trace in known.values() if trace.cell],
+    )
+    draw(frame, card, lambda: busy_bars(bars, names=names))
 
 
-def _cost(trace: KernelTrace) -> str:
+def _format_overhead(trace: KernelTrace) -> str:
     return "" if trace.overhead_share is None else f"{trace.overhead_share:+.0%}"
 
 
-def busy_words(traces: Mapping[str, KernelTrace]) -> str:
-    """Who waits for whom, and what profiling cost."""
+def describe_busy(traces: Mapping[str, KernelTrace]) -> str:
+    """Says who waits for whom, and what profiling cost."""
     gpu = {name: trace for name, trace in traces.items() if trace.host_bound_share is not None}
-    said = []
+    sentences = []
     if gpu:
         least, most = (pick(gpu, key=lambda name: gpu[name].busy_share or 0.0) for pick in (min, max))
         also = f", but only **{gpu[least].busy_share:.0%}** of that of **{least}**" if least != most else ""
-        said.append(f"The GPU works **{gpu[most].busy_share:.0%}** of the step of **{most}**{also}; it waits for the "
-                    "host the rest.")  # fmt: skip
+        works = f"The GPU works **{gpu[most].busy_share:.0%}** of the step of **{most}**{also}"
+        sentences.append(f"{works}; it waits for the host the rest.")
     else:
         shares = [trace.busy_share or 0.0 for trace in traces.values()]
-        said.append(f"Operators' own times add up to **{min(shares):.0%}** to **{max(shares):.0%}** of the profiled "
-                    "steps; the rest passes between operators.")  # fmt: skip
+        span = f"**{min(shares):.0%}** to **{max(shares):.0%}** of the profiled steps"
+        sentences.append(f"Operators' own times add up to {span}; the rest passes between operators.")
     costs = [trace.overhead_share for trace in traces.values() if trace.overhead_share is not None]
     if costs:
-        said.append(f"Profiling changed the time of these steps by {min(costs):+.0%} to {max(costs):+.0%}; what is "
-                    "shown as a step's time is the unprofiled one.")  # fmt: skip
-    return " ".join(said)
+        changed = f"Profiling changed the time of these steps by {min(costs):+.0%} to {max(costs):+.0%}"
+        sentences.append(f"{changed}; what is shown as a step's time is the unprofiled one.")
+    return " ".join(sentences)

@@ -1,9 +1,8 @@
-"""What traces are called, and what the time of a step goes to, in words.
+"""Names of traces, and sentences on what the time of a step goes to.
 
-    answer(trace, parts)        # '**small · 512 · train · fp32 · eager**: matrix products take **71%** of …'
+    answer(name, trace, parts)        # 'In **small · 512 · train · fp32 · eager**, **matrix products** take **71%** …'
 
-Typed rows only; every number is computed from the rows that the page draws. What is read from a file of somebody else
-is only ever quoted (`quoted`).
+Text from a file of somebody else is only ever quoted (`quoted`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,12 +21,12 @@ WHOLE = "whole step"
 
 
 def name_trace(name: str, trace: KernelTrace) -> str:
-    """A trace within a sentence."""
+    """Returns the name of a trace within a sentence."""
     return quoted(name) if trace.is_imported else f"**{literal(name)}**"
 
 
-def labels(traces: Sequence[KernelTrace]) -> dict[str, KernelTrace]:
-    """A name for each trace that a chooser can show: the cell in words, or the file; imported ones say so."""
+def name_traces(traces: Sequence[KernelTrace]) -> dict[str, KernelTrace]:
+    """Returns a different name for each trace: the cell in words, or the file; imported ones say so."""
     found: dict[str, KernelTrace] = {}
     for trace in traces:
         name = title(trace.cell) if trace.cell else f"{trace.title} · imported"
@@ -38,12 +37,12 @@ def labels(traces: Sequence[KernelTrace]) -> dict[str, KernelTrace]:
 
 
 def noun(trace: KernelTrace) -> str:
-    """What the trace lists: operators take the place of kernels on a CPU."""
+    """Returns what the trace lists: kernels or, on a CPU, operators."""
     return "operators" if trace.device == "cpu" else "kernels"
 
 
 def per(trace: KernelTrace) -> str:
-    """What the times of a trace are times of."""
+    """Returns what the times of a trace are times of."""
     return "a profiled step" if trace.steps else "all that was recorded"
 
 
@@ -52,13 +51,13 @@ def phase_words(phase: str) -> str:
 
 
 def phases_of(found: Iterable[str]) -> list[str]:
-    """The phases there are, in the order of a step; what the schema does not know comes last."""
+    """Returns the phases in the order of a step; those that the schema does not know come last."""
     present = dict.fromkeys(found)
     return [*(phase for phase in _ORDER if phase in present), *(phase for phase in present if phase not in _ORDER)]
 
 
-def by_class(parts: Iterable[KernelPart], *, phase: str | None = None) -> dict[KernelClass, float]:
-    """Milliseconds of each class, in one phase or in all."""
+def sum_by_class(parts: Iterable[KernelPart], *, phase: str | None = None) -> dict[KernelClass, float]:
+    """Returns milliseconds by class, in one phase or in all."""
     found: dict[KernelClass, float] = {}
     for part in parts:
         if phase in (None, part.phase):
@@ -67,15 +66,15 @@ def by_class(parts: Iterable[KernelPart], *, phase: str | None = None) -> dict[K
 
 
 def answer(name: str, trace: KernelTrace, parts: Sequence[KernelPart]) -> str:
-    """What most of the time goes to, and which phase has how much of it."""
-    classes = by_class(parts)
+    """Says what most of the time goes to, and each phase's share of it."""
+    classes = sum_by_class(parts)
     whole = sum(classes.values())
     if not whole:
         return f"No time is listed for {name_trace(name, trace)}."
     shares = sorted(((ms / whole, CLASS_WORDS[found]) for found, ms in classes.items()), reverse=True)
     first, *rest = shares
     others = ", ".join(f"{words} {share:.0%}" for share, words in rest[:3] if share >= 0.005)
-    spent = {phase: sum(by_class(parts, phase=phase).values()) for phase in phases_of(part.phase for part in parts)}
+    spent = {phase: sum(sum_by_class(parts, phase=phase).values()) for phase in phases_of(part.phase for part in parts)}
     split = ", ".join(
         f"{literal(phase_words(phase))} {ms / whole:.0%}" for phase, ms in spent.items() if ms / whole >= 0.005
     )
@@ -93,7 +92,7 @@ def answer(name: str, trace: KernelTrace, parts: Sequence[KernelPart]) -> str:
 
 
 def matmul_share(parts: Iterable[KernelPart]) -> float | None:
-    """The share of matrix products; None where nothing ran."""
-    classes = by_class(parts)
+    """Returns the share of matrix products; None where nothing ran."""
+    classes = sum_by_class(parts)
     whole = sum(classes.values())
     return classes.get("matmul", 0.0) / whole if whole else None

@@ -1,9 +1,9 @@
-"""The card about the named ranges inside attention: softmax against the matrix products, in time and in FLOPs.
+"""The card of ranges inside attention: softmax against the matrix products, in time and in FLOPs.
 
     draw_attention(frame, name, trace)
 
-Ranges are told by their names, Stepscope's own and those that people give theirs (`ROLES`). FLOPs are counted by the
-profiler for matrix products, and by formula for softmax; of imported traces, whose shapes nobody knows, not at all.
+Ranges are recognized by their names, Stepscope's own and common others (`ROLES`). FLOPs of matrix products are the
+profiler's, those of softmax follow from a formula; imported traces have none, because their shapes are unknown.
 """
 
 import re
@@ -14,18 +14,18 @@ import streamlit as st
 
 from pages.figures.frame import title_of
 from pages.kernels.answers import WHOLE, name_trace, phase_words, phases_of
-from pages.kernels.range_figures import RangeBar, in_flop, range_bars
+from pages.kernels.part_figures import RangeBar, range_bars
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen
 from pages.ui.evidence import of_details, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
 from runner.analysis.costs.softmax import softmax_flops
-from runner.formats import format_number
+from runner.formats import format_number, format_quantity
 from runner.results import KernelPart, KernelTrace
 from runner.store.queries.kernels import ranges
 
-#: What a range inside attention does, by what its name says; the first that fits.
+#: The role of a range inside attention, by its name; the first pattern that matches.
 ROLES: Mapping[str, re.Pattern[str]] = {
     "softmax": re.compile(r"soft ?max", re.IGNORECASE),
     "mask": re.compile(r"mask", re.IGNORECASE),
@@ -52,8 +52,8 @@ def role_of(scope: str) -> str | None:
 
 
 def attention_ranges(parts: Sequence[KernelPart], trace: KernelTrace, *, phases: Sequence[str]) -> list[AttentionRange]:
-    """Every range inside attention that ran in these phases, in the order of computing."""
-    found = []
+    """Returns every range inside attention that ran in these phases, in the order of computation."""
+    inside_attention = []
     for role in ("scores", "mask", "softmax", "product with values"):
         inside = [part for part in parts if part.phase in phases and role_of(part.scope) == role]
         if not inside:
@@ -62,17 +62,17 @@ def attention_ranges(parts: Sequence[KernelPart], trace: KernelTrace, *, phases:
         flops = sum(counted) if counted else None
         if role == "softmax" and trace.cell:
             flops = sum(softmax_flops(trace.cell, phase=phase) for phase in phases)
-        found.append(
+        inside_attention.append(
             AttentionRange(role=role, device_ms=sum(part.device_ms for part in inside), flops=flops,
                   calls=sum(part.calls for part in inside))
         )  # fmt: skip
-    return found
+    return inside_attention
 
 
-def attention_words(found: Sequence[AttentionRange], name: str, trace: KernelTrace) -> str:
-    """How softmax stands to the two matrix products, in time and in FLOPs."""
-    softmax = next((item for item in found if item.role == "softmax"), None)
-    products = [item for item in found if item.role in MATMULS]
+def describe_ranges(inside_attention: Sequence[AttentionRange], name: str, trace: KernelTrace) -> str:
+    """Compares softmax with the two matrix products, in time and in FLOPs."""
+    softmax = next((item for item in inside_attention if item.role == "softmax"), None)
+    products = [item for item in inside_attention if item.role in MATMULS]
     if softmax is None or not products:
         return f"In {name_trace(name, trace)} no ranges name both softmax and the matrix products of attention."
     matmul_ms = sum(item.device_ms for item in products)
@@ -85,8 +85,9 @@ def attention_words(found: Sequence[AttentionRange], name: str, trace: KernelTra
         return f"{words}. FLOPs of this trace are not known."
     flops = sum(item.flops or 0 for item in products)
     share = softmax.flops / flops if flops else 0.0
+    counted = " against ".join(format_quantity(number, "FLOP") for number in (softmax.flops, flops))
     return (
-        f"{words} with **{format_number(share)}×** their FLOPs ({in_flop(softmax.flops)} against {in_flop(flops)}). "
+        f"{words} with **{format_number(share)}×** their FLOPs ({counted}). "
         f"A FLOP of softmax takes **{format_number(ratio / share)}×** as long as one of a matrix product."
         if share
         else f"{words}."
@@ -94,40 +95,42 @@ def attention_words(found: Sequence[AttentionRange], name: str, trace: KernelTra
 
 
 def draw_attention(frame: Frame, name: str, trace: KernelTrace) -> None:
-    """Softmax against matrix products inside attention."""
     st.header("Inside attention: softmax or matrix products?", anchor="attention-ranges")
     parts = frame.ask(ranges, trace.cell_id)
     phases = list(dict.fromkeys(part.phase for part in parts if role_of(part.scope)))
     if not phases:
-        st.caption(restrict(_why_not(trace)))
+        st.caption(restrict(_explain_missing(trace)))
         return
     options: dict[str, list[str]] = {phase_words(phase): [phase] for phase in phases_of(phases)}
     if len(phases) > 1:
         options[WHOLE] = phases
     picked = chosen("attention-phase", "Phase of attention", list(options)) if len(options) > 1 else next(iter(options))
-    found = attention_ranges(parts, trace, phases=options[picked])
-    words = attention_words(found, name, trace)
+    inside_attention = attention_ranges(parts, trace, phases=options[picked])
+    words = describe_ranges(inside_attention, name, trace)
     say(frame, words, of_details(frame, "ranges", [trace.cell_id]), key="attention-ranges")
     bars = [RangeBar(name=item.role, entity=_COLORS.get(item.role, "matmul"), device_ms=item.device_ms,
-                     flops=item.flops) for item in found]  # fmt: skip
-    draw(
-        frame,
-        Card(
-            key="attention-ranges",
-            title=f"Ranges inside attention: {literal(picked)}",
-            note="Everything that was launched in a range counts, scaling and casts too."
-            + (_COUNTED if trace.cell else ""),
-            alt=words,
-            rows=[{title_of("kernels", "scope"): item.role, title_of("kernels", "device_ms"): item.device_ms,
-                   title_of("kernels", "calls"): item.calls, title_of("kernels", "flops"): item.flops}
-                  for item in found],
-            cells=[trace.cell] if trace.cell else [],
-        ),
-        lambda: range_bars(bars),
-    )  # fmt: skip
+                     flops=item.flops) for item in inside_attention]  # fmt: skip
+    card = Card(
+        key="attention-ranges",
+        title=f"Ranges inside attention: {literal(picked)}",
+        note="Everything that was launched in a range counts, scaling and casts too."
+        + (_COUNTED if trace.cell else ""),
+        alt=words,
+        rows=[
+            {
+                title_of("kernels", "scope"): item.role,
+                title_of("kernels", "device_ms"): item.device_ms,
+                title_of("kernels", "calls"): item.calls,
+                title_of("kernels", "flops"): item.flops,
+            }
+            for item in inside_attention
+        ],
+        cells=[trace.cell] if trace.cell else [],
+    )
+    draw(frame, card, lambda: range_bars(bars))
 
 
-def _why_not(trace: KernelTrace) -> str:
+def _explain_missing(trace: KernelTrace) -> str:
     if trace.cell is None:
         return "No range of this trace names a part of attention, such as “attention scores” or “attention softmax”."
     if trace.cell.backend != "eager":

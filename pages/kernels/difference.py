@@ -2,8 +2,8 @@
 
     draw_difference(frame, ("small · 512 · train · bf16 · eager", trace), others, parts)
 
-The bars add up to the difference exactly. Between two cells of a GPU it is that of their steps without the profiler:
-what no kernel accounts for is a bar of its own. Otherwise it is that of the time in kernels.
+The bars add up to the difference exactly. Between two cells of a GPU it is that of their unprofiled steps, with a bar
+of its own for time outside kernels; otherwise it is that of the time in kernels.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,11 @@ from uuid import UUID
 import streamlit as st
 
 from pages.figures.frame import label_of
-from pages.kernels.answers import by_class, name_trace, noun, per
+from pages.figures.headings import cut
+from pages.kernels.answers import name_trace, noun, per, sum_by_class
 from pages.kernels.figures import CLASS_WORDS, short_names
-from pages.kernels.one import totals
-from pages.kernels.waterfall_figures import waterfall
+from pages.kernels.one import sum_by_kernel
+from pages.kernels.part_figures import waterfall
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen, select_one
 from pages.ui.evidence import of_cells, of_details, say
@@ -36,7 +37,6 @@ Parts = Mapping[UUID, Sequence[KernelPart]]
 
 
 def draw_difference(frame: Frame, one: Named, others: Mapping[str, KernelTrace], parts: Parts) -> None:
-    """The waterfall from another trace to the chosen one."""
     st.header("Why does one take longer than another?", anchor="difference")
     if not others:
         st.caption("Only one trace here has a result. Measure another: "
@@ -45,46 +45,59 @@ def draw_difference(frame: Frame, one: Named, others: Mapping[str, KernelTrace],
     other = _choose(one[1], others)
     by = chosen("difference-by", "Part by", ["kind of work", noun(one[1]).removesuffix("s")])
     kinds = by == "kind of work"
-    sides = (_times(frame, other[1], parts, kinds=kinds), _times(frame, one[1], parts, kinds=kinds))
+    sides = (_load_times(frame, other[1], parts, kinds=kinds), _load_times(frame, one[1], parts, kinds=kinds))
     whole = all(_has_step(trace) for _, trace in (other, one))
-    found = between(other[1], one[1], sides, whole=whole)
-    words = difference_words(other, one, found)
+    differences = compute_changes(other[1], one[1], sides, whole=whole)
+    words = describe_difference(other, one, differences)
     pair = (other[1], one[1])
     listed = of_details(frame, "kinds of work" if kinds else "kernels", [trace.cell_id for trace in pair])
     say(frame, words, listed, of_cells(frame, pair), key="difference")
-    entities = _classes(frame, (other[1], one[1]), kinds=kinds)
-    named = _names(found, kinds=kinds)
+    entities = _load_classes(frame, (other[1], one[1]), kinds=kinds)
+    named = _name_parts(differences, kinds=kinds)
+    card = Card(
+        key="difference",
+        title="From one to the other",
+        note=_describe_bars(other[1], one[1], whole=whole),
+        alt=words,
+        rows=[
+            {
+                "Part": change.name,
+                "From (ms)": change.before_ms,
+                "To (ms)": change.after_ms,
+                "Difference (ms)": change.difference_ms,
+            }
+            for change in differences
+        ],
+        cells=[trace.cell for _, trace in (other, one) if trace.cell],
+    )
     draw(
         frame,
-        Card(
-            key="difference",
-            title="From one to the other",
-            note=_note(other[1], one[1], whole=whole),
-            alt=words,
-            rows=[{"Part": change.name, "From (ms)": change.before_ms, "To (ms)": change.after_ms,
-                   "Difference (ms)": change.difference_ms} for change in found],
-            cells=[trace.cell for _, trace in (other, one) if trace.cell],
-        ),
+        card,
         lambda: waterfall(
-            [(name, entities.get(change.name, ""), change.difference_ms)
-             for name, change in zip(named, found, strict=True) if change.difference_ms],
-            ends=((f"from: {_distinct(other, one)}", sum(change.before_ms for change in found)),
-                  (f"to: {_distinct(one, other)}", sum(change.after_ms for change in found))),
+            [
+                (name, entities.get(change.name, ""), change.difference_ms)
+                for name, change in zip(named, differences, strict=True)
+                if change.difference_ms
+            ],
+            ends=(
+                (f"from: {_distinguish(other, one)}", sum(change.before_ms for change in differences)),
+                (f"to: {_distinguish(one, other)}", sum(change.after_ms for change in differences)),
+            ),
             state=f"difference-{by}",
         ),
-    )  # fmt: skip
+    )
 
 
 def _choose(one: KernelTrace, others: Mapping[str, KernelTrace]) -> Named:
-    """The trace that the chosen one is compared with; at first the one that differs from it least."""
+    """Returns the trace that the chosen one is compared with; at first the one that differs from it least."""
     names = list(others)
-    nearest = min(names, key=lambda name: _distance(one, others[name]))
+    nearest = min(names, key=lambda name: _count_differences(one, others[name]))
     name = select_one("against", "Compared with", names, default=nearest)
     return name, others[name]
 
 
-def _distance(one: KernelTrace, other: KernelTrace) -> int:
-    """In how many fields two cells differ; imported traces are the farthest."""
+def _count_differences(one: KernelTrace, other: KernelTrace) -> int:
+    """Returns in how many fields two cells differ; imported traces are the farthest."""
     if one.cell is None or other.cell is None:
         return len(KEY) + (one.cell is not other.cell)
     return sum(getattr(one.cell, name) != getattr(other.cell, name) for name in KEY)
@@ -94,44 +107,44 @@ def _has_step(trace: KernelTrace) -> bool:
     return trace.device != "cpu" and trace.unprofiled_step_ms is not None
 
 
-def _times(frame: Frame, trace: KernelTrace, parts: Parts, *, kinds: bool) -> dict[str, float]:
-    """Milliseconds by class or by kernel."""
+def _load_times(frame: Frame, trace: KernelTrace, parts: Parts, *, kinds: bool) -> dict[str, float]:
+    """Returns milliseconds by class or by kernel."""
     if kinds:
-        return {str(name): took for name, took in by_class(parts.get(trace.cell_id, ())).items()}
-    return {name: took for name, (took, _) in totals(frame.ask(kernels, trace.cell_id)).items()}
+        return {str(name): took for name, took in sum_by_class(parts.get(trace.cell_id, ())).items()}
+    return {name: took for name, (took, _) in sum_by_kernel(frame.ask(kernels, trace.cell_id)).items()}
 
 
-def _classes(frame: Frame, traces: Sequence[KernelTrace], *, kinds: bool) -> dict[str, str]:
-    """What gives a part its color."""
+def _load_classes(frame: Frame, traces: Sequence[KernelTrace], *, kinds: bool) -> dict[str, str]:
+    """Returns the class of each part, which gives it its color."""
     if kinds:
         return {name: name for name in CLASS_WORDS}
     listed = [kernel for trace in traces for kernel in frame.ask(kernels, trace.cell_id)]
     return {kernel.kernel: kernel.kernel_class for kernel in sorted(listed, key=lambda kernel: kernel.device_ms)}
 
 
-def between(
+def compute_changes(
     other: KernelTrace, one: KernelTrace, sides: tuple[Mapping[str, float], Mapping[str, float]], *, whole: bool
 ) -> list[PartChange]:
-    """The change of every part. With `whole` they add up to the difference of the unprofiled steps, otherwise to that
-    of the times in kernels."""
-    found = changes(*sides, most=MAX_SHOWN)
+    """Returns the change of every part. With `whole` they add up to the difference of the unprofiled steps, otherwise
+    to that of the times in kernels."""
+    differences = changes(*sides, most=MAX_SHOWN)
     if whole:
         idle = [(trace.unprofiled_step_ms or 0.0) - sum(side.values())
                 for trace, side in zip((other, one), sides, strict=True)]  # fmt: skip
-        found.append(PartChange(name=OUTSIDE, before_ms=idle[0], after_ms=idle[1]))
-    return found
+        differences.append(PartChange(name=OUTSIDE, before_ms=idle[0], after_ms=idle[1]))
+    return differences
 
 
-def _names(found: Sequence[PartChange], *, kinds: bool) -> list[str]:
+def _name_parts(differences: Sequence[PartChange], *, kinds: bool) -> list[str]:
     if kinds:
         words: Mapping[str, str] = {str(name): text for name, text in CLASS_WORDS.items()}
-        return [words.get(change.name, change.name) for change in found]
-    return short_names([change.name for change in found])
+        return [words.get(change.name, change.name) for change in differences]
+    return short_names([change.name for change in differences])
 
 
-def difference_words(other: Named, one: Named, found: Sequence[PartChange]) -> str:
-    """How much longer one takes, and which part makes most of it."""
-    before, after = sum(change.before_ms for change in found), sum(change.after_ms for change in found)
+def describe_difference(other: Named, one: Named, differences: Sequence[PartChange]) -> str:
+    """Says how much longer one takes, and which part makes most of it."""
+    before, after = sum(change.before_ms for change in differences), sum(change.after_ms for change in differences)
     gap = after - before
     if _has_step(other[1]) and _has_step(one[1]):
         subject, verb, second = "A step of", "takes", "one of"
@@ -141,19 +154,19 @@ def difference_words(other: Named, one: Named, found: Sequence[PartChange]) -> s
     start = f"{subject} {name_trace(*one)} {verb} {times}"
     if not gap:
         return f"{start}. They are the same."
-    most = max((change for change in found if change.name != REST), key=lambda change: change.difference_ms / gap)
+    most = max((change for change in differences if change.name != REST), key=lambda change: change.difference_ms / gap)
     kinds = most.name in CLASS_WORDS or most.name == OUTSIDE
-    name = _names([most], kinds=kinds)[0]
+    name = _name_parts([most], kinds=kinds)[0]
     part = f"{format_number(abs(most.difference_ms))} ms {'more' if most.difference_ms > 0 else 'less'}"
     longer = f"**{format_number(abs(gap))} ms {'longer' if gap > 0 else 'shorter'}**"
     return f"{start}: {longer}. Most of it: {f'**{name}**' if kinds else quoted(name)}, {part}."
 
 
-def _distinct(side: Named, against: Named) -> str:
-    """What tells a trace from the other, in few words."""
+def _distinguish(side: Named, against: Named) -> str:
+    """Says in few words what tells a trace from the other."""
     cell, theirs = side[1].cell, against[1].cell
     if cell is None or theirs is None:
-        return side[0] if len(side[0]) <= 40 else f"{side[0][:39]}…"
+        return cut(side[0], longest=40)
     shape = [shape_of(cell)] if shape_of(cell) != shape_of(theirs) else []
     words = []
     for name in (name for name in KEY if name not in Shape.__dataclass_fields__):
@@ -163,7 +176,7 @@ def _distinct(side: Named, against: Named) -> str:
     return " · ".join([*shape, *words]) or side[0]
 
 
-def _note(other: KernelTrace, one: KernelTrace, *, whole: bool) -> str:
+def _describe_bars(other: KernelTrace, one: KernelTrace, *, whole: bool) -> str:
     if per(other) != per(one):
         return "One is the time of a step, the other the sum of all that was recorded: their difference says little."
     if whole:

@@ -1,10 +1,9 @@
-"""What time is made of, by class of kernel: stacked bars of time or of share; and kernels by name.
+"""What time is made of: stacked bars by class of kernel, of time or of share; and kernels by name.
 
     figure = class_bars([ClassBar(group="small", place="train", cell_id="…", parts={"matmul": 21.0})], view="share")
     figure = kernel_bars([NamedKernel(name="ampere_sgemm_128x64_tn", kernel_class="matmul", device_ms=20.1, calls=96)])
 
-A failed cell keeps its place, with its reason instead of a bar. Names come from files of other people: they are shown,
-never interpreted.
+A failed cell keeps its row, with its reason instead of a bar. Names come from files of others and are escaped.
 """
 
 import re
@@ -14,9 +13,11 @@ from typing import Literal
 
 import plotly.graph_objects as go
 
-from pages.figures.colors import QUIET, RED, color_of
+from pages.figures.colors import QUIET, color_of
 from pages.figures.frame import escape_text, layout
+from pages.figures.headings import cut
 from pages.figures.ink import ink_on
+from pages.figures.marks import color_failures, hover_cells, write_ends
 from pages.figures.rows import BAR, STACKED, Rows, chart_pixels, under_headings, wrap_label
 from runner.formats import format_number
 from runner.schema import KernelClass
@@ -36,11 +37,11 @@ CLASS_WORDS: Mapping[KernelClass, str] = {
     "other": "other",
 }
 
-#: As many letters as a phone is wide: a kernel's name stands above its bar.
+#: Letters that fit on a phone: a kernel's name stands above its bar.
 _NAMES_LENGTH = 52
-#: Names that every kernel of a library has; which one it is stands in the template's first argument.
+#: Names that all kernels of a library share; the template's first argument tells them apart.
 _GENERIC = ("Kernel", "Kernel2", "device_kernel")
-#: What a PyTorch kernel is made for stands in its template's arguments, not in its name.
+#: The purpose of a PyTorch kernel is in its template's arguments, not in its name.
 _PURPOSE = re.compile(r"(\w+?)(?:Functor|Ops|_kernel_cuda|_kernel_impl)\b")
 
 
@@ -71,7 +72,7 @@ class NamedKernel:
 
 
 def class_bars(bars: Sequence[ClassBar], *, view: View, state: str) -> go.Figure:
-    """The chart. At the end of a bar: its time; of a share, that of the matrix products stands inside."""
+    """Draws the bars. A bar's time stands at its end; in shares, that of matrix products stands inside."""
     scale = [1.0 if view == "time" else 100 / (bar.whole or 1.0) for bar in bars]
     rows = under_headings([bar.group for bar in bars], [wrap_label(escape_text(bar.place)) for bar in bars])
     figure = go.Figure()
@@ -92,10 +93,9 @@ def class_bars(bars: Sequence[ClassBar], *, view: View, state: str) -> go.Figure
             textposition="inside",
             insidetextanchor="start",
             textfont={"color": ink_on(color_of(name))},
-            customdata=[[bar.cell_id, _hover(bar, name)] for bar in bars],
-            hovertemplate="%{customdata[1]}<extra></extra>",
+            **hover_cells((bar.cell_id, _describe(bar, name)) for bar in bars),
         )
-    _ends(figure, bars, rows, view=view)
+    _write_times(figure, bars, rows, view=view)
     most = max((bar.whole for bar in bars), default=0.0) or 1.0
     height = chart_pixels(rows.count, row=28, entries=len(figure.data) - 1)
     figure.update_layout(**layout(height=height, state=f"{state}-{view}"), **STACKED)
@@ -112,23 +112,19 @@ def class_bars(bars: Sequence[ClassBar], *, view: View, state: str) -> go.Figure
     return figure
 
 
-def _ends(figure: go.Figure, bars: Sequence[ClassBar], rows: Rows, *, view: View) -> None:
-    """The time of every bar; for a failed cell, how it ended."""
+def _write_times(figure: go.Figure, bars: Sequence[ClassBar], rows: Rows, *, view: View) -> None:
+    """Writes the time of every bar; for a failed cell, how it ended."""
     shown = [(at, bar) for at, bar in zip(rows.at, bars, strict=True) if view == "time" or bar.failure]
-    figure.add_scatter(
-        mode="text",
-        y=[at for at, _ in shown],
+    write_ends(
+        figure,
         x=[bar.whole if view == "time" else 0 for _, bar in shown],
+        y=[at for at, _ in shown],
         text=[f" ✕ {bar.failure}" if bar.failure else f"  {format_number(bar.whole)} ms" for _, bar in shown],
-        textposition="middle right",
-        textfont={"size": 12, "color": [RED if bar.failure else QUIET for _, bar in shown]},
-        showlegend=False,
-        hoverinfo="skip",
-        cliponaxis=False,
+        textfont=color_failures(bar.failure for _, bar in shown),
     )
 
 
-def _hover(bar: ClassBar, name: KernelClass) -> str:
+def _describe(bar: ClassBar, name: KernelClass) -> str:
     where = " · ".join(part for part in (bar.group.replace("<br>", " · "), escape_text(bar.place)) if part)
     took = bar.parts.get(name, 0.0)
     share = f"{took / (bar.whole or 1):.1%} of {format_number(bar.whole)} ms"
@@ -136,7 +132,7 @@ def _hover(bar: ClassBar, name: KernelClass) -> str:
 
 
 def kernel_bars(kernels: Sequence[NamedKernel]) -> go.Figure:
-    """One bar a kernel in the color of its class under its name, with its share and its calls at the end."""
+    """Draws one bar a kernel in the color of its class, below its name, with its share and calls at the end."""
     labels = short_names([kernel.name for kernel in kernels])
     places = list(range(len(kernels)))
     figure = go.Figure()
@@ -151,11 +147,11 @@ def kernel_bars(kernels: Sequence[NamedKernel]) -> go.Figure:
             width=0.42,  # Plotly would make the bars of a class as wide as the gap between them
             x=[kernels[place].device_ms for place in chosen],
             marker={"color": color_of(name), "line": {"width": 0}},
-            text=[f"{kernels[place].share:.0%} · {calls(kernels[place].calls)}×" for place in chosen],
+            text=[f"{kernels[place].share:.0%} · {format_calls(kernels[place].calls)}×" for place in chosen],
             textposition="outside",
             textfont={"size": 12, "color": QUIET},
             cliponaxis=False,
-            customdata=[_broken(kernels[place].name) for place in chosen],
+            customdata=[_break_name(kernels[place].name) for place in chosen],
             hovertemplate="%{customdata}<br>%{x:.4g} ms<extra></extra>",
         )
     most = max((kernel.device_ms for kernel in kernels), default=0.0) or 1.0
@@ -167,18 +163,17 @@ def kernel_bars(kernels: Sequence[NamedKernel]) -> go.Figure:
         )  # fmt: skip
     figure.update_layout(**layout(height=height, state="kernels"), barmode="overlay", margin_r=84)
     figure.update_xaxes(title="Time (ms)", range=[0, most * 1.02], nticks=6, tickangle=0, automargin=True)
-    figure.update_yaxes(range=[len(kernels) - 0.5, -0.5], showticklabels=False, showgrid=False,
-                        zeroline=False)  # fmt: skip
+    figure.update_yaxes(range=[len(kernels) - 0.5, -0.5], showticklabels=False, showgrid=False, zeroline=False)
     return figure
 
 
-def calls(count: float) -> str:
-    """A number of calls; a mean over steps need not be whole."""
+def format_calls(count: float) -> str:
+    """Formats a number of calls; a mean over steps need not be whole."""
     return f"{count:,.0f}" if abs(count - round(count)) < 0.05 else f"{count:,.1f}"
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """Names that fit beside a bar, each another."""
+    """Returns different names that fit beside a bar."""
     found: dict[str, int] = {}
     short = []
     for name in names:
@@ -189,7 +184,7 @@ def short_names(names: Sequence[str]) -> list[str]:
 
 
 def short_name(name: str) -> str:
-    """`elementwise_kernel · Mul` for the 200 letters that a PyTorch kernel is called; what fits of any other."""
+    """Returns `elementwise_kernel · Mul` for the 200 letters of a PyTorch kernel's name; the beginning of any other."""
     bare, _, arguments = re.sub(r"\(anonymous namespace\)::|\(unsigned int\)|\((?:int|bool)\)", "", name).partition("<")
     base = bare.partition("(")[0].removeprefix("void ").strip()
     base = base.split("::")[-1] if not name.startswith(("aten::", "[")) else name
@@ -197,10 +192,10 @@ def short_name(name: str) -> str:
         base = re.split("[<>,(]", arguments)[0].strip() or base
     made_for = dict.fromkeys(_PURPOSE.findall(arguments))
     text = " · ".join([base or name, *list(made_for)[:2]])
-    return text if len(text) <= _NAMES_LENGTH else f"{text[: _NAMES_LENGTH - 1]}…"
+    return cut(text, longest=_NAMES_LENGTH)
 
 
-def _broken(name: str) -> str:
-    """The whole name in lines that fit a tooltip."""
+def _break_name(name: str) -> str:
+    """Returns the whole name in lines that fit a tooltip."""
     lines = [name[start : start + 90] for start in range(0, min(len(name), 540), 90)]
     return "<br>".join(escape_text(line) for line in lines) + ("…" if len(name) > 540 else "")

@@ -3,14 +3,14 @@
 draw_phases(frame, name, trace, parts); draw_top(frame, trace)
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast, get_args
 
 import streamlit as st
 
-from pages.figures.frame import title_of
-from pages.kernels.answers import WHOLE, answer, by_class, noun, per, phase_words, phases_of
-from pages.kernels.figures import ClassBar, NamedKernel, View, calls, class_bars, kernel_bars, short_name
+from pages.figures.frame import label_values
+from pages.kernels.answers import WHOLE, answer, noun, per, phase_words, phases_of, sum_by_class
+from pages.kernels.figures import ClassBar, NamedKernel, View, class_bars, format_calls, kernel_bars, short_name
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen
 from pages.ui.evidence import of_cells, of_details, say
@@ -21,60 +21,52 @@ from runner.store.queries.kernels import kernels
 
 #: More kernels than these are not one picture any more; the table has them all.
 MAX_KERNELS = 15
+_PART = ("phase", "kernel_class", "calls", "device_ms", "flops")
 
 
 def draw_phases(frame: Frame, name: str, trace: KernelTrace, parts: Sequence[KernelPart]) -> None:
-    """The time of each phase by class."""
     view = cast(View, chosen("phases-in", "Show as", list(get_args(View)), default="time"))
     bars = [
-        ClassBar(place=phase_words(phase), cell_id=str(trace.cell_id), parts=by_class(parts, phase=phase))
+        ClassBar(place=phase_words(phase), cell_id=str(trace.cell_id), parts=sum_by_class(parts, phase=phase))
         for phase in phases_of(part.phase for part in parts)
     ]
     if len(bars) > 1:
-        bars.append(ClassBar(place=_total(trace), cell_id=str(trace.cell_id), parts=by_class(parts)))
-    rows = [
-        {title_of("kernels", "phase"): part.phase, title_of("kernels", "kernel_class"): part.kernel_class,
-         title_of("kernels", "calls"): part.calls, title_of("kernels", "device_ms"): part.device_ms,
-         title_of("kernels", "flops"): part.flops}
-        for part in parts
-    ]  # fmt: skip
+        bars.append(ClassBar(place=_name_total(trace), cell_id=str(trace.cell_id), parts=sum_by_class(parts)))
+    rows = [label_values("kernels", part, _PART) for part in parts]
     traced = "" if trace.attributed_share is None else f"**{trace.attributed_share:.0%}** of it is traced to its phase."
     own = "Operators' own times, without the operators that they call." if noun(trace) == "operators" else (
         "A kernel counts where it was launched, whenever it ran.")  # fmt: skip
-    draw(
-        frame,
-        Card(
-            key="kernel-classes",
-            title="Each phase by kind of work",
-            answer=traced,
-            evidence=[of_cells(frame, [trace])],
-            note=f"Times of {per(trace)}. {own}",
-            alt=answer(name, trace, parts),
-            rows=rows,
-            cells=[trace.cell] if trace.cell else [],
-        ),
-        lambda: class_bars(bars, view=view, state="kernel-classes"),
+    card = Card(
+        key="kernel-classes",
+        title="Each phase by kind of work",
+        answer=traced,
+        evidence=[of_cells(frame, [trace])],
+        note=f"Times of {per(trace)}. {own}",
+        alt=answer(name, trace, parts),
+        rows=rows,
+        cells=[trace.cell] if trace.cell else [],
     )
+    draw(frame, card, lambda: class_bars(bars, view=view, state="kernel-classes"))
 
 
-def _total(trace: KernelTrace) -> str:
+def _name_total(trace: KernelTrace) -> str:
     return WHOLE if trace.steps else "together"
 
 
 def draw_top(frame: Frame, trace: KernelTrace) -> None:
-    """The kernels with the most time in a phase of the reader's choice."""
-    found = frame.ask(kernels, trace.cell_id)
+    """Draws the kernels with the most time in a phase of the reader's choice."""
+    listed = frame.ask(kernels, trace.cell_id)
     one = noun(trace)
     st.header(restrict(f"Which {one} take the most time?"), anchor="top-kernels")
-    if not found:
+    if not listed:
         st.caption("This trace lists none.")
         return
-    words = top_words(found, trace)
+    words = describe_top(listed, trace)
     say(frame, words, of_details(frame, "kernels", [trace.cell_id]), key="kernels")
-    options = {phase_words(phase): phase for phase in phases_of(kernel.phase for kernel in found)}
-    phase = chosen("kernel-phase", "Phase", [*([_total(trace)] if len(options) > 1 else []), *options])
-    inside = [kernel for kernel in found if options.get(phase, kernel.phase) == kernel.phase]
-    ranked = list(totals(inside).items())
+    options = {phase_words(phase): phase for phase in phases_of(kernel.phase for kernel in listed)}
+    phase = chosen("kernel-phase", "Phase", [*([_name_total(trace)] if len(options) > 1 else []), *options])
+    inside = [kernel for kernel in listed if options.get(phase, kernel.phase) == kernel.phase]
+    ranked = list(sum_by_kernel(inside).items())
     whole = sum(took for _, (took, _) in ranked) or 1.0
     kinds = {kernel.kernel: kernel.kernel_class for kernel in reversed(inside)}
     bars = [
@@ -82,57 +74,58 @@ def draw_top(frame: Frame, trace: KernelTrace) -> None:
         for name, (took, count) in ranked[:MAX_KERNELS]
     ]
     cut = f" The first {MAX_KERNELS} of {len(ranked)} are drawn; the table has all."
-    draw(
-        frame,
-        Card(
-            key="kernels",
-            title=f"Top {one}: {literal(phase)}",
-            note=f"Share of the phase, and calls in {per(trace)}." + (cut if len(ranked) > MAX_KERNELS else ""),
-            alt=words,
-            rows=[_table_row(kernel, whole) for kernel in inside],
-            cells=[trace.cell] if trace.cell else [],
-        ),
-        lambda: kernel_bars(bars),
+    card = Card(
+        key="kernels",
+        title=f"Top {one}: {literal(phase)}",
+        note=f"Share of the phase, and calls in {per(trace)}." + (cut if len(ranked) > MAX_KERNELS else ""),
+        alt=words,
+        rows=[_make_row(kernel, whole) for kernel in inside],
+        cells=[trace.cell] if trace.cell else [],
     )
+    draw(frame, card, lambda: kernel_bars(bars))
 
 
-def _table_row(kernel: Kernel, whole: float) -> dict[str, Any]:
+def _make_row(kernel: Kernel, whole: float) -> dict[str, Any]:
     names = ("phase", "kernel", "kernel_class", "calls", "device_ms", "operator", "scope", "flops", "moved_bytes")
-    return {**{title_of("kernels", name): getattr(kernel, name) for name in names}, "Share": kernel.device_ms / whole}
+    return {**label_values("kernels", kernel, names), "Share": kernel.device_ms / whole}
 
 
-def top_words(found: Sequence[Kernel], trace: KernelTrace) -> str:
-    """Which kernel takes the most time forward, how often it is called, and whether it is the same with backward."""
+def describe_top(listed: Sequence[Kernel], trace: KernelTrace) -> str:
+    """Says which kernel takes the most time forward, how often it is called, and whether it leads with backward,
+    too."""
     one = noun(trace).removesuffix("s")
-    forward, both = totals(found, ("forward",)), totals(found, ("forward", "loss", "backward"))
+    forward = sum_by_kernel(listed, ("forward",))
     if not forward:
-        (name, (took, count)), *_ = totals(found).items()
-        share = took / (sum(ms for ms, _ in totals(found).values()) or 1.0)
-        return f"The {one} with the most time is {_named(name)}: {share:.0%} of the time in {calls(count)} calls."
-    (name, (took, count)), *_ = forward.items()
-    share = took / (sum(ms for ms, _ in forward.values()) or 1.0)
+        name, calls, share = _find_longest(sum_by_kernel(listed))
+        return f"The {one} with the most time is {_quote_name(name)}: {share} of the time in {calls} calls."
+    name, calls, share = _find_longest(forward)
     words = (
-        f"Forward, the {one} with the most time is {_named(name)}, called **{calls(count)} times** and taking "
-        f"**{share:.0%}** of the phase."
+        f"Forward, the {one} with the most time is {_quote_name(name)}, called **{calls} times** and taking "
+        f"**{share}** of the phase."
     )
-    if not any(kernel.phase == "backward" for kernel in found):
+    if not any(kernel.phase == "backward" for kernel in listed):
         return words
-    (leader, (took, count)), *_ = both.items()
-    share = took / (sum(ms for ms, _ in both.values()) or 1.0)
-    rest = f"called {calls(count)} times and taking {share:.0%} of both"
+    leader, calls, share = _find_longest(sum_by_kernel(listed, ("forward", "loss", "backward")))
+    rest = f"called {calls} times and taking {share} of both"
     if leader == name:
         return f"{words} With the backward it is the **same** one, {rest}."
-    return f"{words} With the backward it is **another**: {_named(leader)}, {rest}."
+    return f"{words} With the backward it is **another**: {_quote_name(leader)}, {rest}."
 
 
-def _named(kernel: str) -> str:
+def _find_longest(sums: Mapping[str, tuple[float, float]]) -> tuple[str, str, str]:
+    """Returns the kernel with the most time, its calls and its share of all time, as text."""
+    (name, (took, count)), *_ = sums.items()
+    return name, format_calls(count), f"{took / (sum(ms for ms, _ in sums.values()) or 1.0):.0%}"
+
+
+def _quote_name(kernel: str) -> str:
     return quoted(short_name(kernel))
 
 
-def totals(found: Iterable[Kernel], phases: Sequence[str] | None = None) -> dict[str, tuple[float, float]]:
-    """Kernel -> (ms, calls) over these phases (None: all), the one with the most time first."""
+def sum_by_kernel(listed: Iterable[Kernel], phases: Sequence[str] | None = None) -> dict[str, tuple[float, float]]:
+    """Returns (ms, calls) of each kernel over these phases (None: all), the one with the most time first."""
     sums: dict[str, tuple[float, float]] = {}
-    for kernel in found:
+    for kernel in listed:
         if phases is None or kernel.phase in phases:
             took, count = sums.get(kernel.kernel, (0.0, 0.0))
             sums[kernel.kernel] = took + kernel.device_ms, count + kernel.calls

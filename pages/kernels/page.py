@@ -1,87 +1,71 @@
-"""What is the time of a step made of? Kernels by kind, phase and range; softmax against matrix products; who waits."""
+"""What is the time of a step made of? Kernels by kind, phase and range; softmax against matrix products."""
 
 import streamlit as st
 
 from pages.kernels.across import draw_busy, draw_shares
-from pages.kernels.answers import answer, labels
+from pages.kernels.answers import answer, name_traces
 from pages.kernels.attention import draw_attention
 from pages.kernels.difference import draw_difference
 from pages.kernels.one import draw_phases, draw_top
 from pages.ui.chosen import rows_of, select_one
 from pages.ui.coverage import draw_grid
 from pages.ui.evidence import of_cells, of_details, say
-from pages.ui.frame import Frame, Page
-from pages.ui.markdown import restrict
-from pages.ui.states import no_rows
+from pages.ui.frame import Frame, Page, step_of
+from pages.ui.states import draw_unmeasured, no_rows
 from runner.results import KernelTrace
 from runner.store.queries.kernels import parts, traces
-from runner.store.queries.selection import Shape
 
 
 def page(frame: Frame) -> None:
     st.title("What is the time of a step made of?", anchor=False)
-    held = frame.ask(traces, rows_of(frame))
-    if not held:
-        _empty(frame)
+    loaded = frame.ask(traces, rows_of(frame))
+    if not loaded:
+        draw_unmeasured(
+            (f"**No step has been profiled {frame.where}.** This lists the kernels of some, phase by phase:",
+             "python -m runner sweep --experiment kernels"),
+            ("Or bring what Nsight Systems recorded, exported or summed up:",
+             "nsys export --type sqlite --output report.sqlite report.nsys-rep\npython -m runner import report.sqlite"),
+            listed="traces",
+        )  # fmt: skip
         return
-    named = labels([trace for trace in held if _passes(frame, trace)])
-    worked = {name: trace for name, trace in named.items() if trace.status == "ok" and trace.kernel_ms}
-    if not worked:
+    named = name_traces([trace for trace in loaded if _passes(frame, trace)])
+    measured = {name: trace for name, trace in named.items() if trace.status == "ok" and trace.kernel_ms}
+    if not measured:
         what = "has a result with" if named else "matches"
         no_rows(f"No profiled step {what} these filters.", "Clear some of them, or measure what is missing.")
         return
     classes = frame.ask(parts)
     lead = st.empty()
-    name = _choose(worked)
-    trace, own = worked[name], classes.get(worked[name].cell_id, [])
+    name = _choose(measured)
+    trace, own = measured[name], classes.get(measured[name].cell_id, [])
     kinds = of_details(frame, "kinds of work by phase", [trace.cell_id])
     say(frame, answer(name, trace, own), kinds, of_cells(frame, [trace]), at=lead)
     draw_phases(frame, name, trace, own)
     draw_top(frame, trace)
     draw_attention(frame, name, trace)
     draw_shares(frame, named, classes)
-    draw_busy(frame, worked)
+    draw_busy(frame, measured)
     draw_grid(frame, list(named.values()))
-    draw_difference(frame, (name, trace), {other: found for other, found in worked.items() if other != name}, classes)
+    draw_difference(frame, (name, trace), {other: found for other, found in measured.items() if other != name}, classes)
 
 
 def _passes(frame: Frame, trace: KernelTrace) -> bool:
-    """Whether a cell passes the sidebar's filters; of an imported trace nobody knows what they ask."""
-    wanted, cell = frame.selection, trace.cell
-    if cell is None:
-        return True
-    shape = Shape(**{name: getattr(cell, name) for name in Shape.__dataclass_fields__})
-    return (
-        (not wanted.shapes or shape in wanted.shapes)
-        and (not wanted.contexts or cell.context in wanted.contexts)
-        and (not wanted.precisions or cell.precision in wanted.precisions)
-        and (not wanted.backends or cell.backend in wanted.backends)
-    )
+    """Returns whether a trace passes the sidebar's filters; imported ones always do, because nothing is known of
+    them."""
+    return trace.cell is None or frame.selection.holds(step_of(trace.cell))
 
 
-def _choose(worked: dict[str, KernelTrace]) -> str:
-    """The trace that the first cards are about: at first a training step run eagerly, whose kernels know their ranges,
-    the one with the most time."""
-    names = list(worked)
-    return select_one("trace", "Trace", names, default=max(names, key=lambda name: _order(worked[name])))
+def _choose(measured: dict[str, KernelTrace]) -> str:
+    """Returns the trace of the first cards: at first the longest training step that ran eagerly, whose ranges are
+    known."""
+    names = list(measured)
+    return select_one("trace", "Trace", names, default=max(names, key=lambda name: _rank(measured[name])))
 
 
-def _order(trace: KernelTrace) -> tuple[bool, bool, float]:
+def _rank(trace: KernelTrace) -> tuple[bool, bool, float]:
     cell = trace.cell
     tells = cell is not None and (cell.mode, cell.backend) == ("train", "eager")
     return tells, cell is not None, trace.kernel_ms or 0.0
-
-
-def _empty(frame: Frame) -> None:
-    with st.container(border=True):
-        st.markdown(
-            restrict(f"**No step has been profiled {frame.where}.** This lists the kernels of some, phase by phase:")
-        )
-        st.code("python -m runner sweep --experiment kernels", language="bash", wrap_lines=True)
-        st.markdown("Or bring what Nsight Systems recorded, exported or summed up:")
-        st.code("nsys export --type sqlite --output report.sqlite report.nsys-rep\n"
-                "python -m runner import report.sqlite", language="bash")  # fmt: skip
-        st.caption("If a run is chosen in the sidebar, only its traces are listed.")
 
 
 PAGE = Page(title="Kernels", address="kernels", icon=":material/data_usage:", draw=page)

@@ -1,45 +1,40 @@
-"""What a memory timeline says, in words and rows: the sentence above it, its alt text, what is alive at the cursor.
+"""Sentences and rows about a memory timeline: its answer, its alt text, what is alive at the cursor.
 
-    answer(timeline, columns, parts)        # 'The peak of **2.48 GiB** falls in the **optimizer** phase, …'
-
-Standard library and typed rows only.
+answer(timeline, columns, parts)        # 'The peak of **2.48 GiB** falls in the **optimizer** phase, …'
 """
 
 from collections.abc import Sequence
 from itertools import dropwhile
 from typing import Any
 
+from pages.ui.formats import format_count
 from pages.ui.markdown import literal, plain
 from runner.formats import format_bytes, format_number
 from runner.results import Alive, MemoryPart, Timeline
 from runner.schema import TABLES
 from runner.store.queries.timelines import Columns
 
-#: What two timelines hold, each at its own peak.
+#: The parts of two timelines, each at its own peak.
 Pair = tuple[Sequence[MemoryPart], Sequence[MemoryPart]]
 
 
-def in_ms(microseconds: float) -> str:
+def format_ms(microseconds: float) -> str:
     return f"{microseconds / 1e3:,.2f} ms"
 
 
-def plural(allocations: int) -> str:
-    return "1 allocation" if allocations == 1 else f"{allocations:,} allocations"
-
-
-def facts(about: Timeline) -> str:
-    """Machine, number of allocations, what was held before."""
+def describe_recording(about: Timeline) -> str:
+    """Says the machine, the number of allocations, and what was allocated before."""
     older = f"{format_bytes(about.baseline_bytes)} held before"
     if about.baseline_allocations is not None:
         older = (
             f"{about.baseline_allocations:,} of them held before the recording ({format_bytes(about.baseline_bytes)})"
         )
     device = [f"device memory {format_bytes(about.device_bytes)}"] if about.device_bytes else []
-    return " · ".join([literal(about.machine), plural(about.allocations), older, *device])
+    return " · ".join([literal(about.machine), format_count(about.allocations, "allocation"), older, *device])
 
 
-def totals(about: Timeline) -> str | None:
-    """Which total is drawn, and the other one; None where only one is known."""
+def describe_totals(about: Timeline) -> str | None:
+    """Says which total is drawn, and the other one; None where only one is known."""
     if not about.peak_block_bytes:
         return None
     more = about.peak_block_bytes / max(1, about.peak_bytes) - 1
@@ -51,43 +46,44 @@ def totals(about: Timeline) -> str | None:
 
 
 def phase_at(columns: Columns, at_us: int) -> str | None:
-    """The phase of the step at a moment; none before the first mark."""
+    """Returns the phase of the step at a moment; None before the first mark."""
     return next((name for begins, name in reversed(columns.marks) if begins <= at_us), None)
 
 
 def answer(about: Timeline, columns: Columns, parts: Sequence[MemoryPart]) -> str:
-    """Where the peak falls and what it is made of; a snapshot of somebody else's says of neither."""
+    """Says where the peak falls and what it is made of; imported snapshots know neither."""
     phase = phase_at(columns, about.peak_at_us)
     where = f" in the **{literal(phase)}** phase," if phase else " before the first phase," if columns.marks else ""
     moment = f"{format_number(about.peak_at_us / 1e3)} ms into the {format_number(about.duration_us / 1e3)} ms recorded"
     start = f"The peak of **{format_bytes(about.peak_bytes)}** falls{where} {moment}"
     if [part.category for part in parts] == ["unknown"]:
         return f"{start}. A snapshot does not say what its blocks are for: the stacks say where they come from."
-    largest = [f"{_share(part, about)} of it are {_plural(part.category)}" for part in parts[:1]]
-    rest = [f"{_share(part, about)} {_plural(part.category)}" for part in parts[1:3]]
+    largest = [f"{_format_share(part, about)} of it are {_pluralize(part.category)}" for part in parts[:1]]
+    rest = [f"{_format_share(part, about)} {_pluralize(part.category)}" for part in parts[1:3]]
     made = ", ".join(largest + rest)
     return f"{start}; {made}." if made else f"{start}."
 
 
-#: What a recording of compiled code's frames begins with: the recorder and the allocator themselves.
+#: The first frames of compiled code in a recording: the recorder and the allocator themselves.
 _RECORDER = ("torch::unwind", "CapturedTraceback", "gather_with_cpp", "CachingAllocator", "at::detail::empty")
 
 
 def frames_of(stack: str) -> list[str]:
-    """The frames of a stack, innermost first; those without a line (`??:0 malloc`) only if there is nothing else."""
+    """Returns the frames of a stack, innermost first; those without a line (`??:0 malloc`) only if there are no
+    others."""
     frames = [frame for frame in stack.split("\n") if frame]
     lines = [frame for frame in frames if not frame.split(" ")[0].endswith(":0")]
     return lines or list(dropwhile(lambda frame: any(name in frame for name in _RECORDER), frames)) or frames
 
 
-def difference(left: Timeline, right: Timeline, parts: Pair) -> str:
-    """Which of two peaks is higher, by how much, and which category makes most of it."""
+def describe_difference(left: Timeline, right: Timeline, parts: Pair) -> str:
+    """Says which of two peaks is higher, by how much, and which category makes most of it."""
     high, low = sorted((left, right), key=lambda item: -item.peak_bytes)
     if high.peak_bytes == low.peak_bytes:
         return f"Both peaks are {format_bytes(high.peak_bytes)}."
     gap = high.peak_bytes - low.peak_bytes
     sign = 1 if high is left else -1
-    by_category = {row["Category"]: sign * (row["left"] - row["right"]) for row in _both(parts)}
+    by_category = {row["Category"]: sign * (row["left"] - row["right"]) for row in _merge_parts(parts)}
     most = max(by_category, key=lambda name: by_category[name])
     higher = (
         f"The peak of {literal(high.label)} is **{format_bytes(gap)}** higher than that of {literal(low.label)} "
@@ -95,11 +91,11 @@ def difference(left: Timeline, right: Timeline, parts: Pair) -> str:
     )
     if most == "unknown":
         return f"{higher}."
-    return f"{higher}; {_plural(most)} differ most, by {format_bytes(by_category[most])}."
+    return f"{higher}; {_pluralize(most)} differ most, by {format_bytes(by_category[most])}."
 
 
 def difference_rows(left: Timeline, right: Timeline, parts: Pair) -> list[dict[str, Any]]:
-    """One row a category: what it holds at each one's own peak (MiB), and the difference."""
+    """Returns one row a category: what it holds at each timeline's own peak (MiB), and the difference."""
     return [
         {
             "Category": row["Category"],
@@ -107,18 +103,18 @@ def difference_rows(left: Timeline, right: Timeline, parts: Pair) -> list[dict[s
             f"{right.label} (MiB)": row["right"] / 2**20,
             "Difference (MiB)": (row["left"] - row["right"]) / 2**20,
         }
-        for row in _both(parts)
+        for row in _merge_parts(parts)
     ]
 
 
-def _both(parts: Pair) -> list[dict[str, Any]]:
-    held = [{part.category: part.held_bytes for part in side} for side in parts]
-    names = sorted(held[0].keys() | held[1].keys(), key=lambda name: -max(side.get(name, 0) for side in held))
-    return [{"Category": name, "left": held[0].get(name, 0), "right": held[1].get(name, 0)} for name in names]
+def _merge_parts(parts: Pair) -> list[dict[str, Any]]:
+    sides = [{part.category: part.held_bytes for part in side} for side in parts]
+    names = sorted(sides[0].keys() | sides[1].keys(), key=lambda name: -max(side.get(name, 0) for side in sides))
+    return [{"Category": name, "left": sides[0].get(name, 0), "right": sides[1].get(name, 0)} for name in names]
 
 
 def alive_rows(alive: Sequence[Alive], *, total_bytes: int) -> list[dict[str, Any]]:
-    """The rows of the table of the largest allocations at a moment, under the schema's labels."""
+    """Returns the table of the largest allocations at a moment, under the schema's labels."""
     columns = TABLES["allocations"]
     return [
         {
@@ -130,30 +126,30 @@ def alive_rows(alive: Sequence[Alive], *, total_bytes: int) -> list[dict[str, An
             "Born in": item.phase,
             "Born (ms)": item.born_us / 1e3,
             "Died (ms)": None if item.died_us is None else item.died_us / 1e3,
-            "Stack, innermost first": _one_line(item),
+            "Stack, innermost first": _join_frames(item),
         }
         for item in alive
     ]
 
 
-def alt(about: Timeline, sentence: str) -> str:
-    """What the drawing shows, for those who do not see it."""
+def describe_drawing(about: Timeline, sentence: str) -> str:
+    """Describes the drawing for readers who do not see it."""
     return (
         f"Memory timeline of {about.label}: {about.allocations:,} allocations, each a block from birth to death at its "
         f"address, below the exact total. {plain(sentence)}"
     )
 
 
-def _one_line(item: Alive) -> str:
+def _join_frames(item: Alive) -> str:
     if item.frames:
         return " ← ".join(frames_of(item.frames))
     return "" if item.born_us else "held before the recording"
 
 
-def _share(part: MemoryPart, about: Timeline) -> str:
+def _format_share(part: MemoryPart, about: Timeline) -> str:
     return f"{part.held_bytes / max(1, about.peak_bytes):.0%}"
 
 
-def _plural(category: str) -> str:
+def _pluralize(category: str) -> str:
     return {"optimizer state": "optimizer state", "autocast copy": "autocast copies", "temporary": "temporaries",
             "workspace": "workspace", "unknown": "of unknown purpose"}.get(category, f"{category}s")  # fmt: skip

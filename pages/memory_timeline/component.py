@@ -2,7 +2,7 @@
 
     timeline(Drawing(columns=columns, about=found, fold_bytes=65536), key="left", on_cursor=moved)
 
-`pack` puts the columns behind a JSON head, sorted as the script needs them: by address, by size, by death. Names and
+`pack` puts the columns behind a JSON head, sorted as the script needs them: by address, by size, by free. Names and
 stacks are only ever set as text. Limits: recordings up to 2³¹ µs (35 minutes), addresses up to 2⁵³.
 """
 
@@ -27,8 +27,8 @@ _SCRIPTS = ("model.js", "raster.js", "picture.js", "place.js", "controls.js", "v
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """What is drawn. Blocks below `fold_bytes` lie together as one, and so do those that were held before the recording
-    if `folds_held`; `scale_bytes` is the top of the total's axis."""
+    """What is drawn. Blocks below `fold_bytes` are drawn as one, and so are those allocated before the recording if
+    `folds_held`; `scale_bytes` is the top of the total's axis."""
 
     columns: Columns
     about: Timeline
@@ -39,16 +39,16 @@ class Drawing:
 
 
 def timeline(drawing: Drawing, *, key: str, on_cursor: Callable[[], None]) -> dict[str, Any] | None:
-    """Draw it. Returns where the reader put the cursor: `{"timeline": its id, "at": µs}`, None if nowhere yet."""
-    held = _component()(
+    """Draws the timeline. Returns where the reader put the cursor, `{"timeline": its id, "at": µs}`, or None."""
+    state = _load_component()(
         key=key, data=pack(drawing), height="content", default={"cursor": None}, on_cursor_change=on_cursor
     )
-    cursor: dict[str, Any] | None = held.cursor
+    cursor: dict[str, Any] | None = state.cursor
     return cursor
 
 
 def picture_button(side: str) -> None:
-    """Saves the picture of the pane as the reader sees it, like the button of its own bar."""
+    """Draws a button that saves the picture of the pane as the reader sees it, like the one in its own bar."""
     css = (_FOLDER.parent / "ui" / "picture.css").read_text(encoding="utf-8")
     button = '<button type="button" title="The timeline as you see it, with its title and colors">PNG</button>'
     html = f'<div class="pictures">{button}</div>'
@@ -59,47 +59,48 @@ def picture_button(side: str) -> None:
 
 
 @cache
-def _text(name: str) -> str:
+def _read(name: str) -> str:
     return (_FOLDER / name).read_text(encoding="utf-8")
 
 
-def _component() -> Any:
-    script = "\n".join(_text(name) for name in _SCRIPTS)
+def _load_component() -> Any:
+    script = "\n".join(_read(name) for name in _SCRIPTS)
     return st.components.v2.component(
-        "stepscope_timeline", html=_text("timeline.html"), css=_text("timeline.css"), js=script
+        "stepscope_timeline", html=_read("timeline.html"), css=_read("timeline.css"), js=script
     )
 
 
 def pack(drawing: Drawing) -> bytes:
-    """The length of the head, the head as JSON, and from the next multiple of 8 on the columns, each so aligned."""
-    arrays = _arrays(drawing.columns)
+    """Returns the length of the head, the head as JSON, and from the next multiple of 8 on the columns, each aligned
+    so."""
+    arrays = _sort_arrays(drawing.columns)
     places, parts, offset = [], [], 0
     for name, array in arrays.items():
         places.append((name, array.dtype.name, offset, len(array)))
         padding = -array.nbytes % 8
         parts += [array.tobytes(), bytes(padding)]
         offset += array.nbytes + padding
-    head = json.dumps({**_head(drawing), "columns": places}).encode()
+    head = json.dumps({**_make_head(drawing), "columns": places}).encode()
     start = len(head).to_bytes(4, "little") + head
     return b"".join([start, bytes(-len(start) % 8), *parts])
 
 
-def _arrays(columns: Columns) -> dict[str, Any]:
-    held = columns.arrays
-    died = held["died"]
+def _sort_arrays(columns: Columns) -> dict[str, Any]:
+    arrays = columns.arrays
+    died = arrays["died"]
     by_death = np.argsort(died, kind="stable")
     return {
-        "address": held["address"].astype(np.float64),
-        "bytes": held["bytes"].astype(np.float64),
-        **{name: held[name].astype(np.int32) for name in ("born", "died", "stack", "module", "operation", "phase")},
-        "category": held["category"].astype(np.uint8),
-        "byAddress": np.argsort(held["address"], kind="stable").astype(np.int32),
-        "bySize": np.argsort(held["bytes"], kind="stable").astype(np.int32),
+        "address": arrays["address"].astype(np.float64),
+        "bytes": arrays["bytes"].astype(np.float64),
+        **{name: arrays[name].astype(np.int32) for name in ("born", "died", "stack", "module", "operation", "phase")},
+        "category": arrays["category"].astype(np.uint8),
+        "byAddress": np.argsort(arrays["address"], kind="stable").astype(np.int32),
+        "bySize": np.argsort(arrays["bytes"], kind="stable").astype(np.int32),
         "byDeath": by_death[died[by_death] >= 0].astype(np.int32),
     }
 
 
-def _head(drawing: Drawing) -> dict[str, Any]:
+def _make_head(drawing: Drawing) -> dict[str, Any]:
     columns, about = drawing.columns, drawing.about
     frames: dict[str, int] = {}
     stacks = [[frames.setdefault(frame, len(frames)) for frame in frames_of(text)] for text in columns.stacks]

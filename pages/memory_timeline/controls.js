@@ -1,4 +1,4 @@
-// Mouse, touch and keys: what a reader does, in the words of a `View`.
+// Mouse, touch and keys of a `View`.
 
 function listen(view) {
   const {plot, root} = view
@@ -55,14 +55,14 @@ const keys = (view, since) => ({
   "/": () => view.find("search").focus(),
 })
 
-// Where an event is: in pixels of the stage, and as shares of time and of the addresses from below.
+// Returns where an event is: in pixels of the stage, and as shares of time and of the addresses from below.
 function place(view, event) {
   const rect = view.plot.getBoundingClientRect(), {blocks, width} = arrange(rect.width, rect.height, view.model)
   const px = event.clientX - rect.left, py = event.clientY - rect.top
   return {px, py, x: px / width, y: 1 - (py - blocks.top) / blocks.height, width, height: blocks.height}
 }
 
-// Hover, drag and click.
+// Handles hover, drag and click.
 function point(view, plot) {
   let grip = null
   const release = () => { grip = null; plot.classList.remove("dragging") }

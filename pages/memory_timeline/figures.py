@@ -1,8 +1,6 @@
 """What two peaks are made of, side by side: a pair of bars for each category.
 
-    category_bars([("activation", 81.0, 3.0)], names=("train", "inference"))
-
-Limits: two timelines, each at its own peak.
+category_bars([("activation", 81.0, 3.0)], names=("train", "inference"))
 """
 
 from collections.abc import Sequence
@@ -15,7 +13,7 @@ from runner.formats import format_number
 
 
 def category_bars(held: Sequence[tuple[str, float, float]], *, names: tuple[str, str]) -> go.Figure:
-    """`held` are category, MiB of the first, MiB of the second; the largest first. The second is hatched."""
+    """Draws `held`: category, MiB of the first, MiB of the second; the largest first. The second is hatched."""
     categories = [category for category, _, _ in held]
     colors = [color_of(category) for category in categories]
     figure = go.Figure()

@@ -1,5 +1,5 @@
-// What Python packed, as typed columns, and what is worked out from them once: addresses without unused gaps, births and
-// deaths in the order of time, the exact total. Times are whole microseconds; alive at t is born <= t < died.
+// The columns that Python packed, and what is computed from them once: addresses without unused gaps, allocations and
+// frees in the order of time, the exact total. Times are whole microseconds; a block is alive at t if born <= t < died.
 
 const ARRAYS = {int32: Int32Array, float64: Float64Array, uint8: Uint8Array}
 
@@ -20,7 +20,7 @@ class Model {
     this.fold(head.fold)
   }
 
-  // Births (block number) and deaths (its complement), both sorted before they came, merged by time.
+  // Merges allocations (block number) and frees (its complement), both already sorted, by time.
   #orderEvents() {
     const {born, died, byDeath, count} = this
     const deaths = byDeath.length
@@ -34,8 +34,8 @@ class Model {
     for (let i = 0; i < count; i++) if (died[i] < 0) died[i] = 0x7fffffff
   }
 
-  // What was held before the recording is one entry below the picture, unless there is nothing else. `held` says for
-  // each block whether it is of those.
+  // Folds blocks allocated before the recording into one entry below the picture, unless there are no others. `held`
+  // marks each of those blocks.
   #foldHeld(wanted) {
     const {born, bytes, count} = this
     this.held = new Uint8Array(count)
@@ -48,12 +48,12 @@ class Model {
     }
   }
 
-  heldInWords() {
+  describeHeld() {
     const one = this.heldCount === 1
-    return `Held before the recording: ${this.heldCount.toLocaleString("en-US")} allocation${one ? "" : "s"}, ${bytesInWords(this.heldBytes)}`
+    return `Held before the recording: ${this.heldCount.toLocaleString("en-US")} allocation${one ? "" : "s"}, ${formatBytes(this.heldBytes)}`
   }
 
-  // Blocks below `least` bytes lie together at the bottom; above it are the others, by address, without unused gaps.
+  // Folds blocks below `least` bytes at the bottom; above are the others, by address, without unused gaps.
   fold(least) {
     this.least = least
     this.place = new Float64Array(this.count)
@@ -77,8 +77,8 @@ class Model {
     this.height = Math.max(1, reached < 0 ? most : reached - gap)
   }
 
-  // For each of `width` columns the largest total in it, what it is made of by category, and the largest folded total.
-  // A column holds the moments of its own span and what it began with, so that no peak is lost between two pixels.
+  // Returns for each of `width` columns of pixels its largest total, the parts of that by category, and the largest
+  // folded total. A column covers its own span and the state before it, so that no peak is lost between two pixels.
   columns(from, to, width) {
     const kinds = this.head.categories.length, {events, at, bytes, category, held, least, head} = this
     const tops = new Float64Array(width), parts = new Float64Array(width * kinds), folds = new Float64Array(width)
@@ -121,18 +121,18 @@ class Model {
 
   phaseAt(time) { return this.head.marks.findLast(([at]) => at <= time)?.[1] }
 
-  // The moment of the event before (-1) or after (1) a time.
+  // Returns the moment of the event before (-1) or after (1) a time.
   eventBeside(time, direction) {
     const {at} = this
     if (direction > 0) return at.find(moment => moment > time) ?? time
     return at.findLast(moment => moment < time) ?? time
   }
 
-  // Which blocks name the text in their module, operation or stack: 1 for each that does; null for no text.
+  // Returns 1 for each block whose module, operation or stack contains the text, else 0; null for no text.
   search(text) {
-    const wanted = text.trim().toLowerCase()
-    if (!wanted) return null
-    const has = names => names.map(name => name.toLowerCase().includes(wanted))
+    const query = text.trim().toLowerCase()
+    if (!query) return null
+    const has = names => names.map(name => name.toLowerCase().includes(query))
     const frames = has(this.head.frames), stacks = this.head.stacks.map(numbers => numbers.some(number => frames[number]))
     const modules = has(this.head.modules), operations = has(this.head.operations)
     const mask = new Uint8Array(this.count)
@@ -141,24 +141,29 @@ class Model {
     return mask
   }
 
-  // What there is to say of one block.
+  // Describes one block.
   about(block) {
     const {head} = this, died = this.died[block]
     return {
-      size: bytesInWords(this.bytes[block]), category: head.categories[this.category[block]],
+      size: formatBytes(this.bytes[block]), category: head.categories[this.category[block]],
       phase: head.phases[this.phase[block]] && `born in ${head.phases[this.phase[block]]}`,
       module: head.modules[this.module[block]], operation: head.operations[this.operation[block]],
-      life: `${timeInWords(this.born[block])} – ${died > this.end ? "the end" : timeInWords(died)}`,
+      life: `${formatTime(this.born[block])} – ${died > this.end ? "the end" : formatTime(died)}`,
       frames: (head.stacks[this.stack[block]] ?? []).map(number => head.frames[number]),
     }
   }
 }
 
-function bytesInWords(bytes) {
-  for (const [power, unit] of [[30, "GiB"], [20, "MiB"], [10, "KiB"]])
+// Formats bytes as `runner.formats.format_bytes` does: three digits and a binary prefix.
+function formatBytes(bytes) {
+  for (const [power, unit] of [[40, "TiB"], [30, "GiB"], [20, "MiB"], [10, "KiB"]])
     if (bytes >= 2 ** power) return `${threeDigits(bytes / 2 ** power)} ${unit}`
-  return `${Math.round(bytes)} B`
+  return `${Math.round(bytes).toLocaleString("en-US")} bytes`
 }
 
-const threeDigits = value => value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2)
-const timeInWords = microseconds => microseconds >= 1e6 ? `${(microseconds / 1e6).toFixed(3)} s` : `${(microseconds / 1e3).toFixed(3)} ms`
+function threeDigits(value) {
+  if (value >= 999.5) return (10 * Math.round(value / 10)).toLocaleString("en-US")
+  return value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2)
+}
+
+const formatTime = microseconds => microseconds >= 1e6 ? `${(microseconds / 1e6).toFixed(3)} s` : `${(microseconds / 1e3).toFixed(3)} ms`

@@ -1,19 +1,19 @@
-"""What fills memory during a step, and where in the code does it come from? Every allocation, from birth to death."""
+"""What fills memory during a step, and where in the code does it come from? Every allocation, until it is freed."""
 
 import streamlit as st
 
-from pages.memory_timeline.answers import answer, difference, difference_rows
+from pages.memory_timeline.answers import answer, describe_difference, difference_rows
 from pages.memory_timeline.figures import category_bars
 from pages.memory_timeline.pane import Look, pane
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen, mark_chosen, report_missing, select_one
 from pages.ui.evidence import of_details, say
 from pages.ui.frame import Frame, Page
-from pages.ui.markdown import restrict
+from pages.ui.states import draw_unmeasured
 from runner.results import Timeline
 from runner.store.queries.timelines import columns, parts_at, timelines
 
-#: Below which size blocks are folded into one, in words and bytes.
+#: Sizes below which blocks are folded into one, in words and bytes.
 FOLDS = {"nothing": 0, **{f"{size} KiB": size * 2**10 for size in (1, 4, 16, 64, 256)},
          **{f"{size} MiB": size * 2**20 for size in (1, 4, 16, 64)}}  # fmt: skip
 ALONE = "nothing"
@@ -22,12 +22,18 @@ FOLDED = "folded"
 
 def page(frame: Frame) -> None:
     st.title("What fills memory during a step?", anchor=False)
-    found = {item.label: item for item in frame.ask(timelines, frame.selection.run, frame.selection.machine)}
-    if not found:
-        _empty(frame)
+    by_label = {item.label: item for item in frame.ask(timelines, frame.selection.run, frame.selection.machine)}
+    if not by_label:
+        draw_unmeasured(
+            (f"**No timeline is recorded {frame.where}.** This records steps, every allocation with its stack:",
+             "python -m runner sweep --experiment memory --modes train,inference --timeline"),
+            ("Or bring a snapshot that `torch.cuda.memory._dump_snapshot` wrote:",
+             "python -m runner import snapshot.pickle"),
+            listed="timelines",
+        )  # fmt: skip
         return
     lead = st.empty()
-    shown, look = _choose(found)
+    shown, look = _choose(by_label)
     for side, place, item in zip(("left", "right"), st.columns(len(shown)), shown, strict=False):
         with place:
             pane(frame, item, side=side, look=look)
@@ -37,21 +43,27 @@ def page(frame: Frame) -> None:
     if len(shown) == 1:
         say(frame, sentence, evidence, at=lead)
         return
-    compared = difference(shown[0], shown[1], (parts[0], parts[1]))
+    compared = describe_difference(shown[0], shown[1], (parts[0], parts[1]))
     say(frame, f"{sentence} {compared}", evidence, at=lead)
     rows = difference_rows(shown[0], shown[1], (parts[0], parts[1]))
+    card = Card(
+        key="difference",
+        title="What the two peaks are made of",
+        rows=rows,
+        alt=compared,
+        note="Each at its own peak. The curves above share one scale.",
+    )
     draw(
         frame,
-        Card(key="difference", title="What the two peaks are made of", rows=rows, alt=compared,
-             note="Each at its own peak. The curves above share one scale."),
+        card,
         lambda: category_bars([tuple(row.values())[:3] for row in rows], names=(shown[0].label, shown[1].label)),
-    )  # fmt: skip
+    )
 
 
-def _choose(found: dict[str, Timeline]) -> tuple[list[Timeline], Look]:
-    """The timelines to draw, one or two, and what is folded in them."""
-    labels = list(found)
-    trained = next((label for label in labels if (cell := found[label].cell) and cell.mode == "train"), labels[0])
+def _choose(by_label: dict[str, Timeline]) -> tuple[list[Timeline], Look]:
+    """Returns the timelines to draw, one or two, and what is folded in them."""
+    labels = list(by_label)
+    trained = next((label for label in labels if (cell := by_label[label].cell) and cell.mode == "train"), labels[0])
     left, middle, right = st.columns(3)
     with left:
         first = select_one("timeline", "Timeline", labels, default=trained)
@@ -61,30 +73,14 @@ def _choose(found: dict[str, Timeline]) -> tuple[list[Timeline], Look]:
         report_missing("fold", "Fold", FOLDS)
         fold = st.select_slider("Fold blocks smaller than", list(FOLDS), value="4 KiB", key="fold",
                                 bind="query-params", on_change=mark_chosen, args=("fold",))  # fmt: skip
-    shown = [found[first]]
+    shown = [by_label[first]]
     if second != ALONE and second != first:
-        shown.append(found[second])
+        shown.append(by_label[second])
     folds_held = True
     if any(item.origin == "imported" for item in shown):
         folds_held = chosen("held", "Held before the recording", [FOLDED, "drawn"]) == FOLDED
     scale = max(item.peak_bytes for item in shown)
     return shown, Look(fold_bytes=FOLDS[fold], scale_bytes=scale, folds_held=folds_held)
-
-
-def _empty(frame: Frame) -> None:
-    """How to get a timeline."""
-    with st.container(border=True):
-        st.markdown(
-            restrict(f"**No timeline is recorded {frame.where}.** This records steps, every allocation with its stack:")
-        )
-        st.code(
-            "python -m runner sweep --experiment memory --modes train,inference --timeline",
-            language="bash",
-            wrap_lines=True,
-        )
-        st.markdown("Or bring a snapshot that `torch.cuda.memory._dump_snapshot` wrote:")
-        st.code("python -m runner import snapshot.pickle", language="bash", wrap_lines=True)
-        st.caption("If a run is chosen in the sidebar, only its timelines are listed.")
 
 
 PAGE = Page(title="Memory timeline", address="memory-timeline", icon=":material/view_timeline:", draw=page)

@@ -1,4 +1,4 @@
-"""One timeline with what belongs to it: the drawing, and the largest allocations alive at the cursor.
+"""One timeline: the drawing, and the largest allocations alive at the cursor.
 
     pane(frame, about, side="left", look=Look(fold_bytes=65536, scale_bytes=peak, folds_held=True))
 
@@ -12,10 +12,19 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from pages.memory_timeline.answers import alive_rows, alt, answer, facts, in_ms, phase_at, plural, totals
+from pages.memory_timeline.answers import (
+    alive_rows,
+    answer,
+    describe_drawing,
+    describe_recording,
+    describe_totals,
+    format_ms,
+    phase_at,
+)
 from pages.memory_timeline.component import Drawing, picture_button, timeline
 from pages.ui.downloads import downloads
 from pages.ui.evidence import of_moment, say
+from pages.ui.formats import format_count
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
 from pages.ui.permalink import link
@@ -32,8 +41,8 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """What is folded, and the top of the total's axis. What was held before is folded in snapshots of others alone: of
-    a measured step it is known what it is for."""
+    """What is folded, and the top of the total's axis. Allocations from before the recording are folded in imported
+    snapshots alone: those of a measured step are known by purpose."""
 
     fold_bytes: int
     scale_bytes: int
@@ -42,43 +51,42 @@ class Look:
 
 @st.fragment
 def pane(frame: Frame, about: Timeline, *, side: str, look: Look) -> None:
-    """Draw it. `side` tells the panes of a page apart."""
-    held = frame.ask(columns, about.cell_id)
-    folds_held = look.folds_held and about.origin == "imported" and bool(held.arrays["born"].any())
-    sentence = answer(about, held, frame.ask(parts_at, about.cell_id, about.peak_at_us))
+    """Draws the pane. `side` tells the panes of a page apart."""
+    blocks = frame.ask(columns, about.cell_id)
+    folds_held = look.folds_held and about.origin == "imported" and bool(blocks.arrays["born"].any())
+    sentence = answer(about, blocks, frame.ask(parts_at, about.cell_id, about.peak_at_us))
     with st.container(border=True, key=f"card-timeline-{side}"):
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             st.subheader(restrict(literal(about.label)), anchor=f"timeline-{side}", width="stretch")
             share = st.popover("Share", icon=":material/share:", key=f"timeline-{side}-share", on_change="rerun")
-        st.caption(restrict(facts(about)))
-        if drawn := totals(about):
+        st.caption(restrict(describe_recording(about)))
+        if drawn := describe_totals(about):
             st.caption(restrict(drawn))
-        drawing = Drawing(columns=held, about=about, fold_bytes=look.fold_bytes, scale_bytes=look.scale_bytes,
-                          alt=alt(about, sentence), folds_held=folds_held)  # fmt: skip
+        drawing = Drawing(columns=blocks, about=about, fold_bytes=look.fold_bytes, scale_bytes=look.scale_bytes,
+                          alt=describe_drawing(about, sentence), folds_held=folds_held)  # fmt: skip
         cursor = timeline(drawing, key=f"timeline-{side}-canvas", on_cursor=lambda: None)
         if cursor and cursor["timeline"] == str(about.cell_id):
             at_us = int(cursor["at"])
         else:
-            at_us = _linked_cursor(frame, about, side=side)
+            at_us = _read_cursor(frame, about, side=side)
         try:
-            phase = phase_at(held, at_us)
-            rows = _alive(frame, about, side=side, moment=Moment(at_us=at_us, phase=phase, folds_held=folds_held))
+            rows = _list_alive(frame, about, side=side, at_us=at_us, folds_held=folds_held)
         except DatabaseBusy:
             st.caption("The results file is busy; move the cursor once more for what is alive there.")
             return
         if share.open:
             with share:
-                _share(frame, about, side=side, rows=rows)
+                _draw_share(frame, about, side=side, rows=rows)
 
 
-def _linked_cursor(frame: Frame, about: Timeline, *, side: str) -> int:
-    """Where the address (`place.js` says how) has the cursor, else the peak. That its place is of a recording that is
-    not listed any more is said."""
+def _read_cursor(frame: Frame, about: Timeline, *, side: str) -> int:
+    """Returns the cursor of the address (`place.js` has its format), else the peak. Warns where the address is about a
+    recording that is not listed any more."""
     recording, *rest = (linked_zoom(f"timeline-{side}") or "").split(",")
     if recording == about.cell_id.hex[-8:]:
-        asked = rest[4] if len(rest) > 4 else ""
-        known = re.fullmatch("[0-9]{1,16}", asked) and int(asked) <= about.duration_us
-        return int(asked) if known else about.peak_at_us
+        cursor = rest[4] if len(rest) > 4 else ""
+        known = re.fullmatch("[0-9]{1,16}", cursor) and int(cursor) <= about.duration_us
+        return int(cursor) if known else about.peak_at_us
     if recording and recording not in (item.cell_id.hex[-8:] for item in frame.ask(timelines, None)):
         st.warning(
             "The link's window, cursor and pinned block are of another recording, which is not in this file or has "
@@ -88,7 +96,7 @@ def _linked_cursor(frame: Frame, about: Timeline, *, side: str) -> int:
     return about.peak_at_us
 
 
-def _share(frame: Frame, about: Timeline, *, side: str, rows: Rows) -> None:
+def _draw_share(frame: Frame, about: Timeline, *, side: str, rows: Rows) -> None:
     st.caption("The largest allocations at the cursor")
     with st.container(horizontal=True, gap="small"):
         downloads(rows, name=f"stepscope-memory-timeline-alive-{frame.contents.edition}", key=f"timeline-{side}")
@@ -101,23 +109,15 @@ def _share(frame: Frame, about: Timeline, *, side: str, rows: Rows) -> None:
         st.code(commands[0], language="bash", wrap_lines=True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Moment:
-    """Where the cursor is, and whether what was held before the recording is one entry there."""
-
-    at_us: int
-    phase: str | None
-    folds_held: bool
-
-
-def _alive(frame: Frame, about: Timeline, *, side: str, moment: Moment) -> Rows:
-    at_us, which = moment.at_us, "recorded" if moment.folds_held else "all"
-    alive = frame.ask(largest_at, about.cell_id, at_us, MAX_SHOWN, which)
+def _list_alive(frame: Frame, about: Timeline, *, side: str, at_us: int, folds_held: bool) -> Rows:
+    """Lists the largest allocations at a moment, those from before the recording as one entry if `folds_held`."""
+    alive = frame.ask(largest_at, about.cell_id, at_us, MAX_SHOWN, "recorded" if folds_held else "all")
     parts = frame.ask(parts_at, about.cell_id, at_us)
     total, count = sum(part.held_bytes for part in parts), sum(part.allocations for part in parts)
     when = "At the peak" if at_us == about.peak_at_us else "At the cursor"
-    where = f"{in_ms(at_us)}{f', {literal(moment.phase)}' if moment.phase else ''}"
-    of_these = " of the recording" if moment.folds_held else ""
+    phase = phase_at(frame.ask(columns, about.cell_id), at_us)
+    where = f"{format_ms(at_us)}{f', {literal(phase)}' if phase else ''}"
+    of_these = " of the recording" if folds_held else ""
     say(
         frame,
         f"**{when}** ({where}): {count:,} allocations hold **{format_bytes(total)}**. "
@@ -126,28 +126,31 @@ def _alive(frame: Frame, about: Timeline, *, side: str, moment: Moment) -> Rows:
         key=f"alive-{side}",
     )
     rows = alive_rows(alive, total_bytes=total)
-    _table(rows, key=f"alive-{side}", alt=f"The largest allocations alive at {in_ms(at_us)}.")
-    if moment.folds_held:
-        _held(frame, about, side=side, at_us=at_us, total_bytes=total)
+    _draw_table(rows, key=f"alive-{side}", alt=f"The largest allocations alive at {format_ms(at_us)}.")
+    if folds_held:
+        _list_held(frame, about, side=side, at_us=at_us, total_bytes=total)
     return rows
 
 
-def _held(frame: Frame, about: Timeline, *, side: str, at_us: int, total_bytes: int) -> None:
-    """What was held before the recording and still is, as one entry that can be opened."""
+def _list_held(frame: Frame, about: Timeline, *, side: str, at_us: int, total_bytes: int) -> None:
+    """Lists what was allocated before the recording and still is, as one entry that can be opened."""
     parts = frame.ask(parts_at, about.cell_id, at_us, "held")
     count = sum(part.allocations for part in parts)
     if not count:
         return
-    label = f"Held since before the recording: {plural(count)}, {format_bytes(sum(part.held_bytes for part in parts))}"
+    size = format_bytes(sum(part.held_bytes for part in parts))
+    label = f"Held since before the recording: {format_count(count, 'allocation')}, {size}"
     opened = st.expander(label, key=f"_held-{side}", on_change="rerun")
     if opened.open:
         with opened:
             rows = alive_rows(frame.ask(largest_at, about.cell_id, at_us, MAX_SHOWN, "held"), total_bytes=total_bytes)
             st.caption(restrict(f"The {len(rows)} largest"))
-            _table(rows, key=f"held-{side}", alt=f"The largest allocations that were held before {in_ms(at_us)}.")
+            _draw_table(
+                rows, key=f"held-{side}", alt=f"The largest allocations that were held before {format_ms(at_us)}."
+            )
 
 
-def _table(rows: Rows, *, key: str, alt: str) -> None:
+def _draw_table(rows: Rows, *, key: str, alt: str) -> None:
     # A snapshot of somebody else's knows neither module nor operation.
     known = pd.DataFrame(rows).dropna(axis=1, how="all")
     st.dataframe(known, hide_index=True, key=key, height=300, column_config=_COLUMNS, placeholder="", alt=alt)

@@ -1,6 +1,6 @@
-// One frame: total, phases, addresses, time axis. Works in the canvas's own pixels; `ratio` of them make one of CSS.
+// Draws one frame: total, phases, addresses, time axis, in the canvas's own pixels; `ratio` of them make one of CSS.
 
-// Where everything lies, in CSS pixels. What is folded into one entry has a line of its own above the axis.
+// Returns where everything lies, in CSS pixels. The folded entry has a line of its own above the axis.
 function arrange(width, height, model) {
   const total = Math.round(height * 0.3), phases = 20, axis = 22, held = model?.heldCount ? 22 : 0
   const top = total + phases
@@ -15,7 +15,7 @@ function paintOf(model, theme) {
   return {full: shade(1), edge: shade(0.45), faint: shade(0.22), faintEdge: shade(0.1), folded: pixelOf(rgb(theme.text), page, 0.28), page: pixelOf(page)}
 }
 
-// The pixels of a part of a canvas, kept from frame to frame: megabytes made anew each time would have to be collected.
+// Returns the pixels of a part of a canvas. They are kept between frames: new megabytes would have to be collected.
 const images = new WeakMap()
 function imageFor(canvas, isTotal, width, height) {
   const kept = images.get(canvas) ?? images.set(canvas, {}).get(canvas), name = isTotal ? "total" : "blocks"
@@ -92,20 +92,20 @@ function drawPhases(context, model, view, place, theme) {
   })
 }
 
-// The one entry of what was held before: its line, which has no scale, and as many of its words as fit.
+// Draws the entry of blocks allocated before the recording: its line, which has no scale, and the words that fit.
 function drawHeld(context, model, {held, width}, theme) {
   if (!held.height) return
   context.fillStyle = theme.text
   context.globalAlpha = 0.14
   context.fillRect(0, held.top + 2, width, held.height - 2)
   context.globalAlpha = 1
-  const words = model.heldInWords(), [start, rest] = words.split(": ")
+  const words = model.describeHeld(), [start, rest] = words.split(": ")
   const text = [`${words}; not to scale`, words, `Held before: ${rest}`, start].find(text => context.measureText(text).width < width - 12)
   context.textAlign = "left"
   if (text) context.fillText(text, 6, held.top + held.height / 2 + 1)
 }
 
-// The step between ticks: 1, 2 or 5 times a power of ten, or a power of two for bytes.
+// Returns the step between ticks: 1, 2 or 5 times a power of ten, or a power of two for bytes.
 function tickStep(span, most, base) {
   if (base === 2) return 2 ** Math.ceil(Math.log2(span / most))
   const power = 10 ** Math.floor(Math.log10(span / most))
@@ -121,7 +121,7 @@ function drawAxes(context, model, view, place, theme) {
     context.globalAlpha = 0.16
     context.fillRect(0, y, place.width, 1)
     context.globalAlpha = 1
-    write(context, bytesInWords(value).replace(/\.0+ /, " "), 4, y, theme)
+    write(context, formatBytes(value).replace(/\.0+ /, " "), 4, y, theme)
   }
   const span = view.to - view.from, step = tickStep(span, Math.max(3, place.width / 90), 10)
   const y = place.axis.top + place.axis.height / 2 + 2
@@ -136,14 +136,14 @@ function drawAxes(context, model, view, place, theme) {
   }
 }
 
-// Names on the blocks that have room for one.
+// Writes names on blocks that have room for one.
 function nameBlocks(context, model, view, place, found) {
   const box = {left: 0, right: 0, top: 0, bottom: 0}, {blocks, width} = place
   let named = 0
   context.textAlign = "left"
   for (let i = model.bySize.length - 1; i >= 0 && named < 80; i--) {
     const block = model.bySize[i]
-    if (model.bytes[block] / (view.high - view.low) * blocks.height < 13) return      // and so are all that follow
+    if (model.bytes[block] / (view.high - view.low) * blocks.height < 13) return      // all that follow are smaller
     if (found && !found[block] || !boxOf(model, block, view, width, blocks.height, box)) continue
     if (box.bottom - box.top < 14 || box.right - box.left < 44) continue
     const {module, operation, category, size} = model.about(block), room = box.right - box.left - 10
@@ -157,10 +157,10 @@ function nameBlocks(context, model, view, place, found) {
   }
 }
 
-// White or near-black, whichever stands out from the color behind it.
+// Returns white or near-black, whichever is more readable on a color.
 const inkOn = ([red, green, blue]) => 0.299 * red + 0.587 * green + 0.114 * blue > 140 ? "#10151c" : "#ffffff"
 
-// What moves with the pointer: the cursor, the block under the pointer and the pinned one, the peak.
+// Draws the cursor, the block under the pointer, the pinned one and the peak.
 function drawOver(canvas, model, view, theme, {hovered, pinned, cursor, ratio}) {
   const context = canvas.getContext("2d"), place = arrange(canvas.width / ratio, canvas.height / ratio, model)
   const x = time => (time - view.from) / (view.to - view.from) * place.width
@@ -182,7 +182,7 @@ function drawOver(canvas, model, view, theme, {hovered, pinned, cursor, ratio}) 
     context.fillStyle = theme.text
     context.fill()
     const right = x(peakAt) > place.width / 2
-    write(context, `peak ${bytesInWords(peak)}`, x(peakAt) + (right ? -9 : 9), Math.max(8, high), theme, right ? "right" : "left")
+    write(context, `peak ${formatBytes(peak)}`, x(peakAt) + (right ? -9 : 9), Math.max(8, high), theme, right ? "right" : "left")
   }
   if (cursor >= view.from && cursor <= view.to) {
     context.fillStyle = theme.accent
@@ -190,7 +190,7 @@ function drawOver(canvas, model, view, theme, {hovered, pinned, cursor, ratio}) 
   }
 }
 
-// The picture as it is seen, with its title and what the colors mean, as a file.
+// Saves the picture as it is seen, with its title and legend, as a file.
 function savePicture({plot, over, ratio, theme, model}) {
   const {width, height} = plot, top = 30 * ratio, bottom = 30 * ratio
   const canvas = new OffscreenCanvas(width, height + top + bottom), context = canvas.getContext("2d")

@@ -1,5 +1,5 @@
-// Where a reader is, for the address: `<recording>,<from>,<to>,<low>,<high>,<cursor>,<block>,<search text>`, each empty
-// where it is as at first. `pages.ui.zoom` puts it there, as `zoom=timeline-left:…`; Python reads the cursor of it.
+// The view for the address: `<recording>,<from>,<to>,<low>,<high>,<cursor>,<block>,<search text>`, each empty where it is
+// unchanged. `pages.ui.zoom` puts it there, as `zoom=timeline-left:…`; Python reads the cursor from it.
 
 const CARD = "st-key-card-"
 
@@ -10,8 +10,8 @@ function cardOf(root) {
 
 const recording = model => model.head.key.slice(-8)
 
-// What the address says of this recording; null if nothing, or not of this one.
-function placeInAddress(root, model) {
+// Returns the address's view of this recording; null if there is none.
+function readPlace(root, model) {
   const start = `${cardOf(root)}:${recording(model)},`
   const text = new URLSearchParams(location.search).getAll("zoom").find(text => text.startsWith(start))
   if (!text) return null
@@ -25,14 +25,14 @@ function placeInAddress(root, model) {
   }
 }
 
-function placeInWords({model, view, cursor, pinned, text}, whole) {
+function formatPlace({model, view, cursor, pinned, text}, whole) {
   const window = ["from", "to", "low", "high"].map(name => Math.round(view[name]))
   const isWhole = ["from", "to", "low", "high"].every((name, i) => window[i] === Math.round(whole[name]))
   const parts = [...(isWhole ? ["", "", "", ""] : window), cursor === model.head.peakAt ? "" : cursor, pinned < 0 ? "" : pinned, text.trim()]
   return parts.some(part => part !== "") ? [recording(model), ...parts].join() : ""
 }
 
-function putIntoAddress(root, text) {
+function storePlace(root, text) {
   (window.__stepscopeViews ??= new Map()).set(`${location.pathname} ${cardOf(root)}`, text)
   window.dispatchEvent(new Event("stepscope-view"))
 }

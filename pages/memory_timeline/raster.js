@@ -1,13 +1,13 @@
 // Draws by pixels into a Uint32Array. At one moment no two blocks share an address, so the pixels to fill are never many
 // more than the picture has, however many blocks there are.
 
-// A color as one number, as it lies in the memory of a canvas (little endian: ABGR); `share` mixes it with `other`.
+// Returns a color as one number, as canvases store it (little endian: ABGR); `share` mixes it with `other`.
 function pixelOf(color, other = color, share = 1) {
   const mix = [0, 1, 2].map(i => Math.round(color[i] * share + other[i] * (1 - share)))
   return (255 << 24 | mix[2] << 16 | mix[1] << 8 | mix[0]) >>> 0
 }
 
-// [red, green, blue] of any CSS color.
+// Returns [red, green, blue] of any CSS color.
 const colors = new Map()
 function rgb(text) {
   if (!colors.has(text)) {
@@ -24,7 +24,7 @@ function fillBox(pixels, width, {left, right, top, bottom}, color) {
   else for (let y = top; y < bottom; y++) for (let x = left; x < right; x++) pixels[y * width + x] = color
 }
 
-// Where a block lies in a picture of width x height pixels: whole pixels, at least one each way. False when outside.
+// Computes where a block lies in a picture of width x height: whole pixels, at least one each way. False if outside.
 function boxOf(model, block, view, width, height, box) {
   if (model.born[block] >= view.to || model.died[block] <= view.from || model.bytes[block] < model.least || model.held[block]) return false
   const across = width / (view.to - view.from), up = height / (view.high - view.low)
@@ -38,7 +38,7 @@ function boxOf(model, block, view, width, height, box) {
   return box.left < width && box.top < height
 }
 
-// The blocks, small ones first, so that of several in one pixel the largest shows; what a search finds comes last.
+// Draws the blocks, small ones first, so that the largest in a pixel shows; matches of a search come last.
 function drawBlocks(pixels, width, height, model, view, paint, found) {
   const box = {left: 0, right: 0, top: 0, bottom: 0}
   for (let pass = 0; pass < (found ? 2 : 1); pass++) {
@@ -55,7 +55,7 @@ function drawBlocks(pixels, width, height, model, view, paint, found) {
   }
 }
 
-// One column of pixels a column of `tops`, from the bottom up: what the total is made of.
+// Draws the parts of the total, a column of pixels for each column of `tops`, from the bottom up.
 function drawTotals(pixels, width, height, columns, scale, paint) {
   const kinds = paint.full.length
   for (let x = 0; x < width; x++) {
@@ -69,7 +69,7 @@ function drawTotals(pixels, width, height, columns, scale, paint) {
   }
 }
 
-// The folded blocks as one: their total over time, at the bottom of the addresses.
+// Draws the total of the folded blocks over time, at the bottom of the addresses.
 function drawFolded(pixels, width, height, columns, view, color) {
   const up = height / (view.high - view.low)
   for (let x = 0; x < width; x++) {

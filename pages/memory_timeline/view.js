@@ -1,4 +1,4 @@
-// The part that a reader touches: canvas, keys, search, pin, picture. One `View` lives as long as its place on the page.
+// The interactive timeline: canvas, keys, search, pin, picture. One `View` lives as long as its place on the page.
 
 const FEWEST_US = 20, FRAMES_KEPT = 1000, REHEARSALS = 10
 
@@ -17,7 +17,7 @@ class View {
     window.addEventListener("stepscope-save", event => event.detail === cardOf(root) && this.model && savePicture(this))
   }
 
-  // New data, or the same with other settings. Zoom, pin and search stay while it is the same timeline.
+  // Shows new data, or the same with other settings. Zoom, pin and search stay while it is the same timeline.
   show(data, setStateValue) {
     const began = performance.now(), head = headOf(data), first = !this.model, same = this.model?.head.key === head.key
     this.tell = setStateValue
@@ -30,7 +30,7 @@ class View {
       this.#showPin()
     }
     if (!same || refolded || this.view.high > this.model.height) this.view = this.whole()
-    if (first) this.#arrive()
+    if (first) this.#restore()
     else this.report()
     this.searchFor(this.text)
     this.plot.setAttribute("aria-label", head.alt)
@@ -42,17 +42,17 @@ class View {
     if (!same) this.#rehearse(REHEARSALS)
   }
 
-  // The same picture a few times more while nothing else happens: a browser compiles what runs often, so that otherwise
-  // the first turns of the wheel would take ten times as long as the later ones.
+  // Draws the same picture a few times more while the browser is idle, which then compiles the code: otherwise the
+  // first turns of the wheel would take ten times as long as the later ones.
   #rehearse(times) {
     const idle = window.requestIdleCallback ?? (act => setTimeout(act, 50))
     idle(() => { this.#draw(); if (times > 1) this.#rehearse(times - 1) })
   }
 
-  // Where the address says that its reader was.
-  #arrive() {
+  // Restores the view of the address.
+  #restore() {
     forgetPlace(this.root)
-    const place = placeInAddress(this.root, this.model)
+    const place = readPlace(this.root, this.model)
     if (!place) return
     Object.assign(this, {cursor: place.cursor, pinned: place.pinned, text: place.text})
     this.look(place.view)
@@ -60,10 +60,10 @@ class View {
     this.find("search").value = place.text
   }
 
-  // Say where the reader is, once they stay there.
+  // Writes the view to the address, once the reader stays there.
   report() {
     clearTimeout(this.reporting)
-    this.reporting = setTimeout(() => putIntoAddress(this.root, placeInWords(this, this.whole())), 250)
+    this.reporting = setTimeout(() => storePlace(this.root, formatPlace(this, this.whole())), 250)
   }
 
   whole() { return {from: 0, to: this.model.end, low: 0, high: this.model.height} }
@@ -78,7 +78,7 @@ class View {
     this.redraw()
   }
 
-  // Draw in the next frame; `since` is the time of the event that asked for it.
+  // Draws in the next frame; `since` is the time of the event that asked for it.
   redraw(since) {
     this.since ??= since
     this.due ||= requestAnimationFrame(() => this.#draw())
@@ -141,7 +141,7 @@ class View {
     this.look({from: from + time, to: to + time, low: low + bytes, high: high + bytes}, since)
   }
 
-  // Bring a moment into the window, without zooming.
+  // Moves the window to a moment, without zooming.
   #reveal(time) {
     const {from, to} = this.view
     if (time < from || time > to) this.look({from: time - (to - from) / 2, to: time + (to - from) / 2})
@@ -170,7 +170,7 @@ class View {
     const {parts} = this.model.aliveAt(this.cursor)
     this.root.dataset.cursor = this.cursor
     this.find("legend").querySelectorAll("output").forEach((place, i) => {
-      place.textContent = parts[i] ? bytesInWords(parts[i]) : "none"
+      place.textContent = parts[i] ? formatBytes(parts[i]) : "none"
       place.parentElement.classList.toggle("none", !parts[i])
     })
   }
@@ -193,7 +193,7 @@ class View {
       if (hit && this.model.born[i] <= this.cursor && this.model.died[i] > this.cursor) bytes += this.model.bytes[i]
     })
     this.root.dataset.matches = this.found ? count : ""
-    this.find("found").textContent = !this.found ? "" : count ? `${count.toLocaleString("en-US")} found · ${bytesInWords(bytes)} at the cursor` : "nothing found"
+    this.find("found").textContent = !this.found ? "" : count ? `${count.toLocaleString("en-US")} found · ${formatBytes(bytes)} at the cursor` : "nothing found"
     this.redraw()
   }
 
@@ -205,7 +205,7 @@ class View {
     this.setCursor(this.model.born[next])
   }
 
-  // The block that shows at a point of the stage, -1 for none; the largest where several share a pixel.
+  // Returns the block at a point of the stage, -1 for none; the largest where several share a pixel.
   blockAt(x, y) {
     const {width, blocks} = arrange(this.find("stage").clientWidth, this.find("stage").clientHeight, this.model), box = {}
     const wide = Math.round(width * this.ratio), tall = Math.round(blocks.height * this.ratio)
@@ -228,7 +228,7 @@ class View {
       this.#drawOver()
       if (block >= 0) describe(tip, this.model.about(block), 4)
     }
-    const words = at && block < 0 && this.#wordsAt(at)
+    const words = at && block < 0 && this.#describeAt(at)
     if (words) describe(tip, {...words, frames: []}, 0)
     tip.hidden = block < 0 && !words
     if (tip.hidden) return
@@ -237,14 +237,14 @@ class View {
     tip.style.top = `${Math.max(0, Math.min(at.py + 12, stage.clientHeight - tip.offsetHeight))}px`
   }
 
-  // What there is to say where no block lies: above the addresses of the total, within them of the folded blocks.
-  #wordsAt({x, y}) {
+  // Describes a point without a block: the total above the addresses, the folded blocks within them.
+  #describeAt({x, y}) {
     const {from, to, low, high} = this.view, {model} = this, time = from + x * (to - from), place = low + y * (high - low)
-    const {tops, folds} = model.columns(time, time + (to - from) / 1000, 1), least = bytesInWords(model.least)
-    if (y > 1) return {size: bytesInWords(tops[0]), category: "in all", phase: model.phaseAt(time), life: timeInWords(time)}
-    if (y < 0 && model.heldCount) return {size: bytesInWords(model.heldBytes), category: `${model.heldCount.toLocaleString("en-US")} allocations held before the recording, folded together`}
+    const {tops, folds} = model.columns(time, time + (to - from) / 1000, 1), least = formatBytes(model.least)
+    if (y > 1) return {size: formatBytes(tops[0]), category: "in all", phase: model.phaseAt(time), life: formatTime(time)}
+    if (y < 0 && model.heldCount) return {size: formatBytes(model.heldBytes), category: `${model.heldCount.toLocaleString("en-US")} allocations held before the recording, folded together`}
     if (y < 0 || place < 0 || place >= folds[0]) return null
-    return {size: bytesInWords(folds[0]), category: `blocks below ${least}, folded together`}
+    return {size: formatBytes(folds[0]), category: `blocks below ${least}, folded together`}
   }
 
   #makeLegend() {
@@ -258,7 +258,7 @@ class View {
   }
 }
 
-// Words about a block, as text: names come from files of others. At most `most` frames of its stack.
+// Writes about a block as text, because names come from files of others; at most `most` frames of its stack.
 function describe(place, {size, category, phase, module, operation, life, frames}, most) {
   const line = (tag, ...texts) => Object.assign(document.createElement(tag), {textContent: texts.filter(Boolean).join(" · ")})
   const shown = frames.slice(0, most), rest = frames.length - shown.length

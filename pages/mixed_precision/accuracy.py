@@ -1,4 +1,4 @@
-"""The section of *Mixed precision* on accuracy: the price of each precision, and where it comes from.
+"""The section of *Mixed precision* on accuracy: the error of each precision, and where it comes from.
 
     draw_accuracy(frame)
 
@@ -10,15 +10,16 @@ from uuid import UUID
 
 import streamlit as st
 
+from pages.figures.frame import label_values
 from pages.mixed_precision.answers import (
     describe_dtypes,
+    describe_loss,
     describe_sensitivity,
+    describe_worst,
+    explain_sum,
     formats_of,
-    lost_in,
     place_of,
-    reason,
     sum_of,
-    worst_on_the_way,
 )
 from pages.mixed_precision.figures import Drift, drift_lines
 from pages.mixed_precision.format_figures import Sensitivity, dtype_grid, sensitivity_lines
@@ -28,8 +29,9 @@ from pages.ui.chosen import chosen, rows_of
 from pages.ui.evidence import of_details, of_rows, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
+from pages.ui.states import suggest
 from runner.results import Accumulated
-from runner.schema import TABLES, NumericsRow
+from runner.schema import NumericsRow
 from runner.store.queries.numerics import accumulations, dtypes, sensitivities
 
 _STATISTICS = ("mean of squares", "variance", "mean", "output")
@@ -38,32 +40,32 @@ _MODELS = {"Transformer": "transformer", "toy: linear, ReLU, layer norm, linear"
 
 
 def draw_accuracy(frame: Frame) -> None:
-    """All of it, as far as there are rows."""
+    """Draws the cards for which there are rows."""
     st.header("What does it cost in accuracy?", anchor="accuracy")
-    found, sums = price_precisions(frame), frame.ask(accumulations, rows_of(frame))
-    if not found and not sums:
-        st.markdown(
-            restrict(f"No row {frame.where} says it for these sizes and contexts. This measures it, in seconds:")
+    priced, sums = price_precisions(frame), frame.ask(accumulations, rows_of(frame))
+    if not priced and not sums:
+        suggest(
+            f"No row {frame.where} says it for these sizes and contexts. This measures it, in seconds:",
+            "python -m runner sweep --experiment numerics",
         )
-        st.code("python -m runner sweep --experiment numerics", language="bash", wrap_lines=True)
         return
-    if found:
-        draw_price(frame, found)
+    if priced:
+        draw_price(frame, priced)
     if sums:
         _draw_sums(frame, [one for one in sums if one.row.total is not None])
-    done = [one for one in found if one.row.status == "ok"]
+    done = [one for one in priced if one.row.status == "ok"]
     if done:
-        rows = _chosen_place(done)
+        rows = _choose_model(done)
         _draw_dtypes(frame, rows)
         _draw_normalization(frame, rows[0])
 
 
-def _chosen_place(found: Sequence[Priced]) -> list[NumericsRow]:
-    """The precisions of one model; the largest unless the reader chooses another."""
-    places = list(dict.fromkeys(place_of(one.row) for one in found))
+def _choose_model(priced: Sequence[Priced]) -> list[NumericsRow]:
+    """Returns the precisions of one model; the largest unless the reader chooses another."""
+    places = list(dict.fromkeys(place_of(one.row) for one in priced))
     label = "Model for dtypes and normalization"
     place = chosen("numerics-model", label, places, default=places[-1]) if len(places) > 1 else places[0]
-    return [one.row for one in found if place_of(one.row) == place]
+    return [one.row for one in priced if place_of(one.row) == place]
 
 
 def _draw_sums(frame: Frame, sums: Sequence[Accumulated]) -> None:
@@ -71,27 +73,22 @@ def _draw_sums(frame: Frame, sums: Sequence[Accumulated]) -> None:
         return
     row = sums[0].row
     st.header(restrict(f"What do {row.addends:,} additions of {row.value:g} give?"), anchor="sums")
-    words = "\n".join(f"- {reason(one.row)}" for one in sums) + f"\n\n{worst_on_the_way(sums)}"
+    words = "\n".join(f"- {explain_sum(one.row)}" for one in sums) + f"\n\n{describe_worst(sums)}"
     last = of_details(frame, "sums on their way", [sums[-1].row.cell_id])
     say(frame, words, of_rows(frame, [one.row for one in sums]), last, key="accumulation")
-    columns = TABLES["accumulation"]
-    draw(
-        frame,
-        Card(
-            key="accumulation",
-            title="How the sums drift",
-            note="One tensor added to another, again and again; 0 is the exact sum.",
-            alt=f"Sums less the exact ones. {' '.join(reason(one.row) for one in sums)}",
-            rows=[{"Sum": sum_of(one.row)} | {columns.column(name).title: getattr(one.row, name) for name in _SUM}
-                  for one in sums],
-            cells=[one.row for one in sums],
-        ),
-        lambda: drift_lines(_drifts(sums), value=row.value),
-    )  # fmt: skip
+    card = Card(
+        key="accumulation",
+        title="How the sums drift",
+        note="One tensor added to another, again and again; 0 is the exact sum.",
+        alt=f"Sums less the exact ones. {' '.join(explain_sum(one.row) for one in sums)}",
+        rows=[{"Sum": sum_of(one.row)} | label_values("accumulation", one.row, _SUM) for one in sums],
+        cells=[one.row for one in sums],
+    )
+    draw(frame, card, lambda: drift_lines(_group_drifts(sums), value=row.value))
 
 
-def _drifts(sums: Sequence[Accumulated]) -> list[Drift]:
-    """One line for each different way; sums that agree at every point share one."""
+def _group_drifts(sums: Sequence[Accumulated]) -> list[Drift]:
+    """Returns one line for each different course of a sum; sums that agree at every point share one."""
     lines: dict[tuple[tuple[int, float], ...], list[Accumulated]] = {}
     for one in sums:
         lines.setdefault(one.on_the_way, []).append(one)
@@ -118,23 +115,24 @@ def _draw_dtypes(frame: Frame, rows: Sequence[NumericsRow]) -> None:
     }
     words = describe_dtypes({name: formats for name, formats in by_precision.items() if name in ("fp16", "bf16")})
     say(frame, words, of_details(frame, "dtypes", list(precision)), key="dtypes")
-    columns = TABLES["dtypes"]
     grid = {(part, name): by_precision[name].get(part, [])
             for formats in by_precision.values() for part in formats for name in by_precision}  # fmt: skip
-    draw(
-        frame,
-        Card(
-            key="dtypes",
-            title="dtypes of a pass, as read from it",
-            note="Read by hooks, on the device of these rows: autocast has other rules on a CPU than on CUDA.",
-            alt=f"A table of parts and precisions. {words}",
-            rows=[{columns.column("model").title: row.model, "Precision": precision[row.cell_id]}
-                  | {columns.column(name).title: getattr(row, name) for name in ("part", "module", "dtype")}
-                  for row in read],
-            cells=rows,
-        ),
-        lambda: dtype_grid(grid),
-    )  # fmt: skip
+    card = Card(
+        key="dtypes",
+        title="dtypes of a pass, as read from it",
+        note="Read by hooks, on the device of these rows: autocast has other rules on a CPU than on CUDA.",
+        alt=f"A table of parts and precisions. {words}",
+        rows=[
+            {
+                **label_values("dtypes", row, ("model",)),
+                "Precision": precision[row.cell_id],
+                **label_values("dtypes", row, ("part", "module", "dtype")),
+            }
+            for row in read
+        ],
+        cells=rows,
+    )
+    draw(frame, card, lambda: dtype_grid(grid))
 
 
 def _draw_normalization(frame: Frame, row: NumericsRow) -> None:
@@ -146,22 +144,26 @@ def _draw_normalization(frame: Frame, row: NumericsRow) -> None:
     shown = [point for point in points if point.statistic == statistic]
     words = describe_sensitivity(shown, statistic=statistic)
     say(frame, words, of_details(frame, "normalization", [row.cell_id]), key="normalization")
-    columns = TABLES["normalisation"]
     names = ("statistic", "computed_in", "scale", "error", "overflowed_share", "underflowed_share")
+    card = Card(
+        key="normalization",
+        title=f"The {statistic} against float64",
+        note=f"Of the residual streams that enter blocks of {place_of(row)}, times powers of two; the worst block. "
+        "Crosses: values lost to infinity or to 0. bf16 has fp32's exponents, so that it is coarse at every size.",
+        alt=f"Errors by scale and dtype. {words}",
+        rows=[label_values("normalisation", point, names) for point in points],
+        cells=[row],
+    )
     draw(
         frame,
-        Card(
-            key="normalization",
-            title=f"The {statistic} against float64",
-            note=f"Of the residual streams that enter blocks of {place_of(row)}, times powers of two; the worst block. "
-            "Crosses: values lost to infinity or to 0. bf16 has fp32's exponents, so that it is coarse at every size.",
-            alt=f"Errors by scale and dtype. {words}",
-            rows=[{columns.column(name).title: getattr(point, name) for name in names} for point in points],
-            cells=[row],
-        ),
+        card,
         lambda: sensitivity_lines(
-            [Sensitivity(computed_in=point.computed_in, scale=point.scale, error=point.error,
-                         lost=lost_in(point)) for point in shown],
+            [
+                Sensitivity(
+                    computed_in=point.computed_in, scale=point.scale, error=point.error, lost=describe_loss(point)
+                )
+                for point in shown
+            ],
             what=statistic,
         ),
-    )  # fmt: skip
+    )

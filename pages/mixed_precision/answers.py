@@ -1,4 +1,4 @@
-"""What the rows of `numerics` say, in words: places, sizes of errors, why a sum is off, what autocast left wide.
+"""Sentences about rows of `numerics`: sizes of errors, why a sum is off, what autocast leaves wide.
 
 >>> relative_error(0.0047), relative_error(3.4e-7)
 ('0.470%', '3.40×10⁻⁷')
@@ -7,13 +7,13 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from pages.figures.frame import relative_error, small_number
-from pages.mixed_precision.format_figures import times
+from pages.mixed_precision.format_figures import format_scale
 from runner.results import Accumulated, Sensitive
 from runner.schema import AccumulationRow, DtypeRow, NumericsCell
 from runner.schema.titles import shape_of
 
 _SHORT = {"float64": "fp64", "float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
-#: What the last part of a module's path stands for in the model; other modules go by their path.
+#: Parts of the model by the last part of a module's path; other modules go by their path.
 _PARTS = {
     "embedding": "embedding",
     "attention_norm": "normalization",
@@ -36,19 +36,19 @@ _SAME = {"output", "down", "head", "last"}
 
 
 def place_of(cell: NumericsCell) -> str:
-    """The model and the pass, without the precision."""
+    """Returns the name of the model and the pass, without the precision."""
     rare = [f"{name.replace('_', ' ')} {getattr(cell, name)}" for name in ("batch", "attention", "weights_dtype")
             if getattr(cell, name) != NumericsCell.__dataclass_fields__[name].default]  # fmt: skip
     return " · ".join([shape_of(cell), f"{cell.context:,} tokens", *rare])
 
 
 def sum_of(row: AccumulationRow) -> str:
-    """How the sum is written."""
+    """Returns how the sum is written: `fp32 += fp16`."""
     return f"{row.accumulator} += {row.addend}" + (", upcast first" if row.upcast else "")
 
 
-def reason(row: AccumulationRow) -> str:
-    """Why the sum is what it is: how the addend is held, or what the last addition made of it."""
+def explain_sum(row: AccumulationRow) -> str:
+    """Says why the sum is what it is: how the addend is represented, or what the last addition made of it."""
     if row.total is None or row.rounded_value is None or row.spacing is None or row.last_increment is None:
         return f"**{sum_of(row)}** has no result."
     error = row.error or 0
@@ -60,8 +60,8 @@ def reason(row: AccumulationRow) -> str:
             f"{start}: {apart}, so that adding {row.rounded_value:.9g} adds {row.last_increment:g}. From addend "
             f"{row.slips_at:,} on, the sum grows by a tenth too much or too little."
         )
-    held = row.addends * (row.rounded_value - row.value)
-    if abs(error - held) < 0.01 * abs(error):
+    offset = row.addends * (row.rounded_value - row.value)
+    if abs(error - offset) < 0.01 * abs(error):
         return (
             f"{start}: {row.addend} holds {row.value:g} as {row.rounded_value:.9g}, and {row.addends:,} times that is "
             f"off by as much. Adding in {row.accumulator} costs nothing more."
@@ -69,8 +69,8 @@ def reason(row: AccumulationRow) -> str:
     return f"{start}: {apart}, and every addition is rounded to one of them."
 
 
-def worst_on_the_way(sums: Sequence[Accumulated]) -> str:
-    """How far off the narrowest sum was before its end; empty if that was the worst."""
+def describe_worst(sums: Sequence[Accumulated]) -> str:
+    """Says how far off the narrowest sum was before its end; empty if that was the worst."""
     last = sums[-1]
     offs = [total - addend * last.row.value for addend, total in last.on_the_way]
     worst = max(offs, key=abs, default=0.0)
@@ -81,12 +81,12 @@ def worst_on_the_way(sums: Sequence[Accumulated]) -> str:
 
 
 def format_signed(value: float) -> str:
-    """With its sign, also a minus that is as wide as a plus."""
+    """Formats a number with its sign; the minus is as wide as a plus."""
     return ("−" if value < 0 else "+") + small_number(abs(value))
 
 
 def part_of(row: DtypeRow) -> str | None:
-    """The part of the model that the row is about; None for what is another part already."""
+    """Returns the part of the model that the row is about; None for what is another part already."""
     if row.part in ("logits", "loss"):
         return row.part
     if row.part in ("parameter", "gradient"):
@@ -96,7 +96,7 @@ def part_of(row: DtypeRow) -> str | None:
 
 
 def formats_of(rows: Iterable[DtypeRow]) -> dict[str, list[str]]:
-    """Part -> the formats that it was seen in, parts in the order of the pass."""
+    """Returns the formats in which each part was read, parts in the order of the pass."""
     found: dict[str, list[str]] = {}
     for row in rows:
         part, name = part_of(row), _SHORT.get(row.dtype, row.dtype)
@@ -106,21 +106,21 @@ def formats_of(rows: Iterable[DtypeRow]) -> dict[str, list[str]]:
 
 
 def describe_dtypes(by_precision: Mapping[str, Mapping[str, Sequence[str]]]) -> str:
-    """Which parts are in which format; precisions that differ only in their own name are said once."""
+    """Says which parts are in which format; precisions that differ only in their own name share a sentence."""
     sentences: dict[str, list[str]] = {}
     for precision, formats in by_precision.items():
         groups: dict[str, list[str]] = {}
         for part, names in formats.items():
-            said = " and ".join("that precision" if name == precision else f"**{name}**" for name in names)
-            groups.setdefault(said, []).append(part)
-        text = "; ".join(f"in {said}: {', '.join(parts)}" for said, parts in groups.items())
+            clause = " and ".join("that precision" if name == precision else f"**{name}**" for name in names)
+            groups.setdefault(clause, []).append(part)
+        text = "; ".join(f"in {clause}: {', '.join(parts)}" for clause, parts in groups.items())
         sentences.setdefault(text, []).append(precision)
     return " ".join(f"Under {' and '.join(same)} autocast, {text}." for text, same in sentences.items())
 
 
 def describe_sensitivity(points: Sequence[Sensitive], *, statistic: str) -> str:
-    """What each 16-bit format makes of a statistic as it is, and at which scales it loses it."""
-    said = []
+    """Says how far off each 16-bit format is for a statistic, and at which scales it loses it."""
+    clauses = []
     for name in ("fp16", "bf16"):
         line = [point for point in points if point.computed_in == name and point.statistic == statistic]
         usual = next((point for point in line if point.scale == 1), None)
@@ -128,15 +128,15 @@ def describe_sensitivity(points: Sequence[Sensitive], *, statistic: str) -> str:
             continue
         scales: dict[str, list[str]] = {}
         for point in line:
-            if lost_in(point):
-                scales.setdefault(lost_in(point), []).append(f"{times(point.scale)}×")
+            if describe_loss(point):
+                scales.setdefault(describe_loss(point), []).append(f"{format_scale(point.scale)}×")
         ends = [f"at {', '.join(at)} it {lost}" for lost, at in scales.items()]
         fate = "; ".join(ends) if ends else "at no scale is it lost"
-        said.append(f"**{name}** it is off by {relative_error(usual.error)} at 1×; {fate}")
-    return f"The {statistic} of a residual stream: in {'. In '.join(said)}." if said else ""
+        clauses.append(f"**{name}** it is off by {relative_error(usual.error)} at 1×; {fate}")
+    return f"The {statistic} of a residual stream: in {'. In '.join(clauses)}." if clauses else ""
 
 
-def lost_in(point: Sensitive) -> str:
-    """What of a statistic is lost, in words; empty if nothing to speak of is."""
+def describe_loss(point: Sensitive) -> str:
+    """Says which share of a statistic is lost; empty below 0.5%."""
     words = [("overflows", point.overflowed_share), ("becomes 0", point.underflowed_share)]
     return ", ".join(f"{word} for {100 * share:.0f}% of tokens" for word, share in words if share >= 0.005)

@@ -1,4 +1,4 @@
-"""What precision costs: errors beside the speedup that they pay for, and sums that drift from the exact line.
+"""What precision costs: errors beside speedups, and sums that drift from the exact line.
 
 figure = price_dots([Price(place="small", precision="bf16", errors={"loss": 4e-6, …}, ratio=1.9, …)], mode="train")
 figure = drift_lines([Drift(line="fp16 += fp16", entity="fp16", points=[(1, 2e-6), …])], value=0.01)
@@ -13,17 +13,18 @@ from plotly.subplots import make_subplots
 
 from pages.figures.colors import FAINT, QUIET, color_of
 from pages.figures.frame import interval, layout, power_of_ten
+from pages.figures.marks import error_bars, hover_cells
 from pages.figures.scaling import Dash
 from runner.formats import format_number
 
-#: What is compared, and how it is marked.
+#: The compared results, and their symbols.
 SYMBOLS = {"loss": "circle", "logits": "diamond", "gradients": "square"}
 _RATIOS = (0.1, 0.2, 0.5, 1, 2, 4, 8, 16)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Price:
-    """One precision at one place. Errors are relative; `ratio` is how many times faster than fp32 a step is."""
+    """One precision at one place. Errors are relative; `ratio` is the speedup of a step over fp32."""
 
     place: str
     precision: str
@@ -35,8 +36,8 @@ class Price:
 
 
 def price_dots(prices: Sequence[Price], *, mode: str) -> go.Figure:
-    """Errors on the left, speedups on the right where there are any; places one below the other."""
-    lines = _lines(prices)
+    """Draws errors on the left, speedups on the right where there are any; places one below the other."""
+    lines = _list_lines(prices)
     timed = [price for price in prices if price.ratio]
     widths = [0.6, 0.4] if timed else [1.0]
     figure = make_subplots(cols=len(widths), shared_yaxes=True, column_widths=widths, horizontal_spacing=0.05)
@@ -56,8 +57,8 @@ def price_dots(prices: Sequence[Price], *, mode: str) -> go.Figure:
     return figure
 
 
-def _lines(prices: Sequence[Price]) -> list[tuple[str, str]]:
-    """(place, precision) from top to bottom; a line without precision is the place's heading."""
+def _list_lines(prices: Sequence[Price]) -> list[tuple[str, str]]:
+    """Returns (place, precision) from top to bottom; a line without precision is the place's heading."""
     return [
         line
         for place in dict.fromkeys(price.place for price in prices)
@@ -79,11 +80,10 @@ def _draw_errors(figure: go.Figure, prices: Sequence[Price], lines: Sequence[tup
             # Those of logits and gradients are often nearly alike.
             y=[lines.index((price.place, price.precision)) + aside for price in shown],
             marker={"symbol": symbol, "size": 9, "color": [color_of(price.precision) for price in shown]},
-            customdata=[
-                [price.cell_id, f"<b>{price.place} · {price.precision}</b><br>{what} off by {error:.2g}"]
+            **hover_cells(
+                (price.cell_id, f"<b>{price.place} · {price.precision}</b><br>{what} off by {error:.2g}")
                 for price, error in zip(shown, errors, strict=True)
-            ],
-            hovertemplate="%{customdata[1]}<extra></extra>",
+            ),
             cliponaxis=False,
             row=1,
             col=1,
@@ -102,20 +102,12 @@ def _draw_ratios(figure: go.Figure, timed: Sequence[Price], lines: Sequence[tupl
         x=[ratio for ratio, _, _ in ratios],
         y=[lines.index((price.place, price.precision)) for price in timed],
         marker={"symbol": "line-ns", "size": 12, "line": {"width": 3, "color": [color_of(p.precision) for p in timed]}},
-        error_x={
-            "type": "data", "symmetric": False, "thickness": 1.4, "width": 3, "color": QUIET,
-            "array": [(high or ratio) - ratio for ratio, _, high in ratios],
-            "arrayminus": [ratio - (low or ratio) for ratio, low, _ in ratios],
-        },
+        error_x=error_bars(ratios, color=QUIET),
         text=[f"{format_number(ratio)}×" for ratio, _, _ in ratios],
         textposition="top center",
         textfont={"size": 12},
-        customdata=[
-            [price.cell_id, f"<b>{price.place} · {price.precision}</b><br>{format_number(price.ratio or 1)}× "
-             f"the speed of fp32<br>95% interval {interval(price.low, price.high, unit='×')}"]
-            for price in timed
-        ],
-        hovertemplate="%{customdata[1]}<extra></extra>",
+        **hover_cells((price.cell_id, f"<b>{price.place} · {price.precision}</b><br>{format_number(price.ratio or 1)}× "
+             f"the speed of fp32<br>95% interval {interval(price.low, price.high, unit='×')}") for price in timed),
         cliponaxis=False,
         showlegend=False,
         row=1,
@@ -135,7 +127,7 @@ def _draw_ratios(figure: go.Figure, timed: Sequence[Price], lines: Sequence[tupl
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """A running sum less the exact one, by how many have been added. From addend `slips_at` on it grows wrongly."""
+    """A running sum less the exact one, by number of addends. From addend `slips_at` on it grows wrongly."""
 
     line: str
     entity: str
@@ -145,7 +137,7 @@ class Drift:
 
 
 def drift_lines(drifts: Sequence[Drift], *, value: float) -> go.Figure:
-    """The chart. 0 is the exact line."""
+    """Draws the drifts; 0 is the exact line."""
     figure = go.Figure()
     for drift in drifts:
         color = color_of(drift.entity)
@@ -167,6 +159,7 @@ def drift_lines(drifts: Sequence[Drift], *, value: float) -> go.Figure:
     figure.update_layout(**layout(height=340, state="drift"))
     longest = max((drift.points[-1][0] for drift in drifts), default=1)
     figure.update_xaxes(title="Additions", range=[0, longest * 1.03], showgrid=False, automargin=True, tickformat=",")
-    figure.update_yaxes(title=f"Sum − additions × {value:g}", tickformat="~g", automargin=True, gridcolor=FAINT,
-                        zeroline=False)  # fmt: skip
+    figure.update_yaxes(
+        title=f"Sum − additions × {value:g}", tickformat="~g", automargin=True, gridcolor=FAINT, zeroline=False
+    )
     return figure

@@ -1,4 +1,4 @@
-"""Number formats at work: which dtype each part of a pass has, and which statistics of normalization a dtype loses.
+"""Number formats: which dtype each part of a pass has, and which statistics of normalization a dtype loses.
 
 figure = dtype_grid({("logits", "fp16"): ["fp16"], …})
 figure = sensitivity_lines([Sensitivity(computed_in="fp16", scale=1024.0, error=None, lost="overflow")], what="…")
@@ -13,12 +13,13 @@ import plotly.graph_objects as go
 
 from pages.figures.colors import BROWN, FAINT, RED, STRONG, color_of, tint
 from pages.figures.frame import layout, power_of_ten
+from pages.figures.marks import flat_colors
 
 _FORMATS = ("fp64", "fp32", "bf16", "fp16")
 
 
 def dtype_grid(read: Mapping[tuple[str, str], Sequence[str]]) -> go.Figure:
-    """`read` is (part, precision) -> formats: one cell each, rows and columns in the order in which they come."""
+    """Draws a cell for each (part, precision) of `read`, with its formats; rows and columns keep their order."""
     parts = list(dict.fromkeys(part for part, _ in read))
     precisions = list(dict.fromkeys(precision for _, precision in read))
     found = [[read.get((part, precision), ()) for precision in precisions] for part in parts]
@@ -31,12 +32,7 @@ def dtype_grid(read: Mapping[tuple[str, str], Sequence[str]]) -> go.Figure:
             texttemplate="%{text}",
             textfont={"size": 13, "color": STRONG},
             hovertemplate="%{y} under %{x}: %{text}<extra></extra>",
-            colorscale=_steps(),
-            zmin=-0.5,
-            zmax=len(_FORMATS) - 0.5,
-            showscale=False,
-            xgap=3,
-            ygap=3,
+            **flat_colors([tint(BROWN if name == "fp64" else color_of(name), opacity=0.4) for name in _FORMATS]),
         )
     )
     for row, line in enumerate(found):
@@ -49,15 +45,9 @@ def dtype_grid(read: Mapping[tuple[str, str], Sequence[str]]) -> go.Figure:
     return figure
 
 
-def _steps() -> list[tuple[float, str]]:
-    """One flat color a format."""
-    colors = [tint(BROWN if name == "fp64" else color_of(name), opacity=0.4) for name in _FORMATS]
-    return [(edge / len(colors), color) for place, color in enumerate(colors) for edge in (place, place + 1)]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Sensitivity:
-    """One dtype at one scale. `lost` says in words what became of values that are no numbers, or wrongly 0."""
+    """One dtype at one scale. `lost` says in words what became of values that overflowed or became 0."""
 
     computed_in: str
     scale: float
@@ -66,7 +56,8 @@ class Sensitivity:
 
 
 def sensitivity_lines(points: Sequence[Sensitivity], *, what: str) -> go.Figure:
-    """Error over the scale, a line a dtype; crosses where values are lost, at the top where there is no error."""
+    """Draws the error over the scale, a line a dtype; crosses where values are lost, at the top where there is no
+    error."""
     errors = [point.error for point in points if point.error]
     top = 10.0 ** math.ceil(math.log10(max([*errors, 0.1])))
     figure = go.Figure()
@@ -99,7 +90,7 @@ def sensitivity_lines(points: Sequence[Sensitivity], *, what: str) -> go.Figure:
     scales = sorted({point.scale for point in points})
     figure.update_layout(**layout(height=340, state=f"sensitivity-{what}"))
     figure.update_xaxes(
-        type="log", title="Residual stream times", tickvals=scales, ticktext=[times(scale) for scale in scales],
+        type="log", title="Residual stream times", tickvals=scales, ticktext=[format_scale(scale) for scale in scales],
         showgrid=False, tickangle=0, automargin=True,
     )  # fmt: skip
     lowest = math.floor(math.log10(min([*errors, top])))
@@ -111,7 +102,7 @@ def sensitivity_lines(points: Sequence[Sensitivity], *, what: str) -> go.Figure:
     return figure
 
 
-def times(scale: float) -> str:
-    """A power of two as people write it: 1/16,384, 1,024."""
+def format_scale(scale: float) -> str:
+    """Formats a power of two: 1/16,384, 1,024."""
     whole = Fraction(scale)
     return f"{whole.numerator:,}" if whole.denominator == 1 else f"{whole.numerator:,}/{whole.denominator:,}"

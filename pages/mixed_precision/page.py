@@ -8,7 +8,8 @@ from pages.mixed_precision.prices import price
 from pages.ui import marks
 from pages.ui.answers import speedup_answer, trend_answer
 from pages.ui.card import Card, draw
-from pages.ui.comparison import choose_variant, comparison, draw_dots, explain_unpaired, list_left_out, variants
+from pages.ui.chosen import chosen
+from pages.ui.comparison import comparison, draw_dots, explain_unpaired, list_left_out, variants
 from pages.ui.evidence import of_pairs, say
 from pages.ui.frame import Answer, Frame, Page
 from pages.ui.samples import draw_samples
@@ -30,7 +31,7 @@ def page(frame: Frame) -> None:
         draw_accuracy(frame)
         return
     lead = st.empty()
-    variant = choose_variant(names, key="against", label="Compared with fp32")
+    variant = chosen("against", "Compared with fp32", names)
     compared = comparison(frame, "precision", baseline=BASELINE, variant=variant)
     answer = speedup_answer(compared, baseline=BASELINE, variant=variant)
     cost, errors = price(frame, variant)
@@ -38,33 +39,30 @@ def page(frame: Frame) -> None:
     say(frame, words, of_pairs(frame, compared), errors, at=lead)
     draw_dots(frame, compared, axis="precision", variant=variant, baseline=BASELINE)
     if compared.speedups:
-        _trend(frame, variant)
+        _draw_trend(frame, variant)
     list_left_out(frame, compared, axis="precision")
     if compared.speedups:
-        draw_trust(frame, [side for found in compared.speedups for side in (found.base, found.other)])
+        draw_trust(frame, [side for pair in compared.speedups for side in (pair.base, pair.other)])
         draw_samples(frame, frame.measured())
     draw_accuracy(frame)
 
 
-def _trend(frame: Frame, variant: str) -> None:
+def _draw_trend(frame: Frame, variant: str) -> None:
     compared = comparison(frame, "precision", baseline=BASELINE, variant=variant)
     dots = marks.speedup_dots_of(frame, compared, axis="precision")
-    draw(
-        frame,
-        Card(
-            key="trend",
-            title="Trend with size",
-            note="Every pair over its number of parameters; lines join the geometric means.",
-            alt=f"Speedup of {variant} over the number of parameters. {trend_answer(compared.speedups)}",
-            rows=marks.speedup_table(frame, compared),
-            cells=[side.cell for found in compared.speedups for side in (found.base, found.other)],
-        ),
-        lambda: speedup_trend(dots, variant=variant),
+    card = Card(
+        key="trend",
+        title="Trend with size",
+        note="Every pair over its number of parameters; lines join the geometric means.",
+        alt=f"Speedup of {variant} over the number of parameters. {trend_answer(compared.speedups)}",
+        rows=marks.speedup_table(frame, compared),
+        cells=[side.cell for pair in compared.speedups for side in (pair.base, pair.other)],
     )
+    draw(frame, card, lambda: speedup_trend(dots, variant=variant))
 
 
 def headline(frame: Frame) -> Answer:
-    """The answer of the first precision that was measured beside fp32; the page has the others."""
+    """Returns the answer of the first precision that was measured beside fp32."""
     left_out: list[Unpaired[Measured]] = []
     for name in variants(frame, "precision", baseline="fp32"):
         compared = comparison(frame, "precision", baseline="fp32", variant=name)

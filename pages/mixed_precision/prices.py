@@ -1,24 +1,25 @@
-"""What a precision costs beside what it buys: the clause above the page, and the card of errors and speedups.
+"""What a precision costs beside its speedup: the clause above the page, and the card of errors and speedups.
 
-clause, found = price(frame, "bf16"); draw_price(frame, priced(frame))
+clause, evidence = price(frame, "bf16"); draw_price(frame, price_precisions(frame))
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pages.figures.frame import relative_error
+from pages.figures.frame import label_values, relative_error
 from pages.mixed_precision.answers import place_of
 from pages.mixed_precision.figures import Price, price_dots
 from pages.ui.card import Card, draw
 from pages.ui.chosen import rows_of
 from pages.ui.comparison import comparison
-from pages.ui.evidence import Found, of_cells, of_rows, say
+from pages.ui.evidence import LoadEvidence, of_cells, of_rows, say
 from pages.ui.frame import Frame
+from pages.ui.marks import speedup_columns
 from runner.analysis.compare.speedups import Speedup
 from runner.formats import format_number
 from runner.results import Measured
-from runner.schema import TABLES, NumericsCell, NumericsRow, StepCell
+from runner.schema import NumericsCell, NumericsRow, StepCell
 from runner.store.queries.numerics import precisions
 
 BASELINE = "fp32"
@@ -32,32 +33,33 @@ _ANSWERS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Priced:
-    """One precision of one model, and how much faster the same step was measured to be."""
+    """One precision of one model, and the speedup of the same step."""
 
     row: NumericsRow
     speedup: Speedup[Measured] | None
 
 
 def price_precisions(frame: Frame) -> list[Priced]:
-    """Every precision that the sidebar's size and context leave; backends and precisions are all shown."""
+    """Returns every precision that the sidebar's size and context leave; its backends and precisions do not count."""
     free = replace(frame, selection=replace(frame.selection, precisions=(), backends=()))
     rows = [one.row for one in frame.ask(precisions, rows_of(frame)) if free.selection.holds(one.row.step())]
     variants = {row.precision for row in rows if row.precision != BASELINE}
-    found = {name: comparison(free, "precision", baseline=BASELINE, variant=name).speedups for name in variants}
-    return [Priced(row=row, speedup=_speedup(row, found.get(row.precision, []))) for row in rows]
+    speedups = {name: comparison(free, "precision", baseline=BASELINE, variant=name).speedups for name in variants}
+    return [Priced(row=row, speedup=_find_speedup(row, speedups.get(row.precision, []))) for row in rows]
 
 
-def _speedup(row: NumericsRow, found: Sequence[Speedup[Measured]]) -> Speedup[Measured] | None:
-    """That of the plain eager step of the same shape, if it was measured."""
+def _find_speedup(row: NumericsRow, speedups: Sequence[Speedup[Measured]]) -> Speedup[Measured] | None:
+    """Returns the speedup of the plain eager step of the same shape, if it was measured."""
     plain = StepCell(**{name: getattr(row, name) for name in _SHARED}, mode="train", precision="fp32")
     names = (*_SHARED, "backend", "optimizer", "checkpoint_blocks")
-    asked = [getattr(plain, name) for name in names]
-    same = (one for one in found if [getattr(one.base.cell, name) for name in names] == asked)
+    wanted = [getattr(plain, name) for name in names]
+    same = (one for one in speedups if [getattr(one.base.cell, name) for name in names] == wanted)
     return next((one for one in same if one.phase == "step"), None)
 
 
-def price(frame: Frame, variant: str) -> tuple[str, Found | None]:
-    """What `variant` costs in the largest model it was looked at in, with its row; empty if it was not."""
+def price(frame: Frame, variant: str) -> tuple[str, LoadEvidence | None]:
+    """Says what `variant` costs in the largest model measured with it, with a function that loads its row; empty and
+    None if there is none."""
     rows = [
         one.row
         for one in price_precisions(frame)
@@ -73,61 +75,59 @@ def price(frame: Frame, variant: str) -> tuple[str, Found | None]:
     return words, of_rows(frame, [row])
 
 
-def draw_price(frame: Frame, found: Sequence[Priced]) -> None:
-    """The card, with the sentence that answers for the largest model."""
-    done = [one for one in found if one.row.gradient_error is not None]
+def draw_price(frame: Frame, priced: Sequence[Priced]) -> None:
+    """Draws the card, with the sentence for the largest model."""
+    done = [one for one in priced if one.row.gradient_error is not None]
     if not done:
         words = "None of these passes has an error: each was the reference, or has no result."
-        say(frame, words, of_rows(frame, [one.row for one in found]), key="precision-price")
+        say(frame, words, of_rows(frame, [one.row for one in priced]), key="precision-price")
         return
     largest = [one for one in done if place_of(one.row) == place_of(done[-1].row)]
-    words = _answer(largest)
-    say(frame, words, *_of_priced(frame, largest), key="precision-price")
+    words = _describe_prices(largest)
+    say(frame, words, *_load_evidence(frame, largest), key="precision-price")
     modes = sorted({one.speedup.base.cell.mode for one in done if one.speedup})
     note = "One forward and backward pass with the same weights and tokens; errors are ‖x − reference‖ / ‖reference‖."
     if modes:
         note += " Speedups are of the eager step of the same shape, with 95% intervals."
     else:
         note += " No speedup stands beside them: the eager step of none of these shapes has results in two precisions."
-    draw(
-        frame,
-        Card(
-            key="precision-price",
-            title="Errors beside speedups",
-            note=note,
-            alt=f"Relative errors of loss, logits and gradients by precision. {words}",
-            rows=[_line(one) for one in found],
-            cells=[one.row for one in found],
-        ),
-        lambda: price_dots([_mark(one) for one in done], mode=", ".join(modes)),
+    card = Card(
+        key="precision-price",
+        title="Errors beside speedups",
+        note=note,
+        alt=f"Relative errors of loss, logits and gradients by precision. {words}",
+        rows=[_make_row(one) for one in priced],
+        cells=[one.row for one in priced],
     )
+    draw(frame, card, lambda: price_dots([_make_price(one) for one in done], mode=", ".join(modes)))
 
 
-def _of_priced(frame: Frame, found: Sequence[Priced]) -> tuple[Found | None, Found | None]:
-    """The rows of the passes, and those of the steps whose speedups stand beside them."""
-    steps = [side for one in found if one.speedup for side in (one.speedup.base, one.speedup.other)]
-    return of_rows(frame, [one.row for one in found]), of_cells(frame, steps)
+def _load_evidence(frame: Frame, priced: Sequence[Priced]) -> tuple[LoadEvidence | None, LoadEvidence | None]:
+    """Returns a function that loads the rows of the passes, and those of the steps whose speedups stand beside them."""
+    steps = [side for one in priced if one.speedup for side in (one.speedup.base, one.speedup.other)]
+    return of_rows(frame, [one.row for one in priced]), of_cells(frame, steps)
 
 
-def _answer(found: Sequence[Priced]) -> str:
-    """Errors and speedups of one model."""
-    row = found[0].row
-    said = [f"**{one.row.precision}** {relative_error(one.row.gradient_error)}{_pace(one)}" for one in found]
-    lost = [one.row for one in found if one.row.unscaled_zero_gradient_share]
+def _describe_prices(priced: Sequence[Priced]) -> str:
+    row = priced[0].row
+    errors = [
+        f"**{one.row.precision}** {relative_error(one.row.gradient_error)}{_format_speedup(one)}" for one in priced
+    ]
+    lost = [one.row for one in priced if one.row.unscaled_zero_gradient_share]
     scaler = "".join(
         f" Without its gradient scaler, {one.precision} would lose "
         f"{relative_error(one.unscaled_zero_gradient_share)} of the gradients to zero; with it, "
         f"{relative_error(one.zero_gradient_share)}."
         for one in lost
     )
-    return f"Gradients of {place_of(row)} are off from {row.reference} by {', '.join(said)}.{scaler}"
+    return f"Gradients of {place_of(row)} are off from {row.reference} by {', '.join(errors)}.{scaler}"
 
 
-def _pace(one: Priced) -> str:
+def _format_speedup(one: Priced) -> str:
     return f" ({format_number(one.speedup.ratio)}× the speed of {BASELINE})" if one.speedup else ""
 
 
-def _mark(one: Priced) -> Price:
+def _make_price(one: Priced) -> Price:
     row, speedup = one.row, one.speedup
     errors = {"loss": row.loss_error, "logits": row.logits_error, "gradients": row.gradient_error}
     return Price(
@@ -137,13 +137,6 @@ def _mark(one: Priced) -> Price:
     )  # fmt: skip
 
 
-def _line(one: Priced) -> dict[str, Any]:
-    columns, speedup = TABLES["numerics"], one.speedup
-    return {
-        "Model": place_of(one.row),
-        columns.column("precision").title: one.row.precision,
-        **{columns.column(name).title: getattr(one.row, name) for name in _ANSWERS},
-        "Speedup (×)": speedup.ratio if speedup else None,
-        "Low (×)": speedup.low if speedup else None,
-        "High (×)": speedup.high if speedup else None,
-    }
+def _make_row(one: Priced) -> dict[str, Any]:
+    numbers = label_values("numerics", one.row, ("precision", *_ANSWERS))
+    return {"Model": place_of(one.row), **numbers, **speedup_columns(one.speedup)}

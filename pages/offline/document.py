@@ -2,9 +2,9 @@
 
     html = document(visit, Origin(file="results.duckdb", edition="1f2e3d4c", pages={"kernels": "Kernels"}, written=now))
 
-Walks the elements in the order of the page. Charts stay interactive, with Plotly inside the file; tables are plain
-HTML; a component of our own (the memory timeline) comes with its script and data. A content policy forbids requests.
-Limits: what only a server can do (filters, clicks that pin a cell) is shown as it was.
+Charts stay interactive, with Plotly inside the file; tables are plain HTML; a component of our own (the memory
+timeline) comes with its script and data. A content policy forbids requests. Limits: what needs a server (filters,
+clicks that pin a cell) is shown as it was.
 """
 
 import base64
@@ -41,32 +41,32 @@ class Origin:
 
 
 def document(visit: Visit, origin: Origin) -> str:
-    """The whole file as text, to be written as UTF-8."""
+    """Returns the whole file as text, to be written as UTF-8."""
     links = [
         f"<b>{escape(title)}</b>" if address == visit.address else f'<a href="{address}.html">{escape(title)}</a>'
         for address, title in origin.pages.items()
     ]
-    return Template(_text("offline.html")).substitute(
+    return Template(_read("offline.html")).substitute(
         title=escape(visit.title),
         navigation=f'<nav aria-label="Pages">{"".join(links)}</nav>' if len(links) > 1 else "",
-        filters="".join(_choice(node, nothing="all") for node in nodes(visit.sidebar)),
+        filters="".join(_write_choice(node, nothing="all") for node in nodes(visit.sidebar)),
         body=_Writer(visit, origin).all_of(visit.main),
         file=escape(origin.file),
         edition=escape(origin.edition),
         written=f"{origin.written:%Y-%m-%d %H:%M} UTC",
         palette=escape(json.dumps(PALETTE), quote=True),
-        style=_text("offline.css") + ink_rules(),
-        script=_text("offline.js"),
+        style=_read("offline.css") + ink_rules(),
+        script=_read("offline.js"),
         plotly=get_plotlyjs(),
     )
 
 
-def _text(name: str) -> str:
+def _read(name: str) -> str:
     return (_FOLDER / name).read_text(encoding="utf-8")
 
 
 class _Writer:
-    """Writes the elements of one page."""
+    """Writes the elements of one page, in the order of the page."""
 
     def __init__(self, visit: Visit, origin: Origin) -> None:
         self._visit, self._origin, self._inside_card = visit, origin, False
@@ -77,13 +77,13 @@ class _Writer:
             "markdown": lambda node: prose(node.proto.body),
             "caption": lambda node: f'<div class="caption">{prose(node.proto.body)}</div>',
             "code": lambda node: f"<pre><code>{escape(node.proto.code_text)}</code></pre>",
-            "metric": _metric,
+            "metric": _write_metric,
             "dataframe": lambda node: html_table(node.value, proto=node.proto),
-            "plotly_chart": _chart,
-            "bidi_component": _component,
+            "plotly_chart": _write_chart,
+            "bidi_component": _write_component,
             "page_link": self._page_link,
-            **dict.fromkeys(("info", "warning", "error", "success"), _alert),
-            "expander": lambda node: _folded(inline(node.proto.label), self.all_of(node)),
+            **dict.fromkeys(("info", "warning", "error", "success"), _write_alert),
+            "expander": lambda node: _fold(inline(node.proto.label), self.all_of(node)),
             "popover": lambda node: "" if self._inside_card else self._shared(node),
         }
 
@@ -94,30 +94,30 @@ class _Writer:
         if writer := self._writers.get(node.type):
             return writer(node)
         if not hasattr(node, "children"):
-            return _choice(node)
+            return _write_choice(node)
         if is_card(node):
             return self._card(node)
         inside = self.all_of(node)
-        return f'<div class="{_arranged(node)}">{inside}</div>' if inside else ""
+        return f'<div class="{_classes_of(node)}">{inside}</div>' if inside else ""
 
     def _card(self, node: Any) -> str:
         self._inside_card = True
         inside = self.all_of(node)
         self._inside_card = False
         rows = self._visit.rows.get(node.key)
-        table = "" if rows is None else _folded(f"Table · {len(rows):,} rows", html_table(rows))
+        table = "" if rows is None else _fold(f"Table · {len(rows):,} rows", html_table(rows))
         shared = "".join(self._shared(inner) for inner in nodes(node) if inner.type == "popover")
         return f'<section class="card">{inside}{table}{shared}</section>'
 
     def _shared(self, popover: Node) -> str:
-        """What Share says in words, each with what it is; the downloads need the dashboard."""
+        """Writes the links and commands of Share, each with its caption; downloads need the dashboard."""
         inside = list(nodes(popover))
-        said = [
+        parts = [
             (self._one(before) if before.type == "caption" else "") + self._one(node)
             for before, node in pairwise(inside)
             if node.type == "code"
         ]
-        return _folded("Link and command", "".join(said))
+        return _fold("Link and command", "".join(parts))
 
     def _page_link(self, node: Any) -> str:
         address = node.proto.page
@@ -126,12 +126,12 @@ class _Writer:
         return f'<p><a href="{escape(address)}.html">{escape(node.proto.label)} →</a></p>'
 
 
-def _folded(summary: str, inside: str) -> str:
+def _fold(summary: str, inside: str) -> str:
     return f"<details><summary>{summary}</summary>{inside}</details>" if inside else ""
 
 
-def _arranged(node: Any) -> str:
-    """Side by side or below one another, framed or not, as on the page."""
+def _classes_of(node: Any) -> str:
+    """Returns the CSS classes: side by side or below one another, framed or not, as on the page."""
     if node.type == "column":
         return "column"
     flex = getattr(node.proto, "flex_container", None)
@@ -140,47 +140,49 @@ def _arranged(node: Any) -> str:
     return ("row" if flex.direction == flex.HORIZONTAL else "stack") + (" framed" if flex.border else "")
 
 
-def _choice(node: Any, *, nothing: str = "") -> str:
-    """What a filter or a chooser stood at; those without a visible label belong to the page's own controls."""
+def _write_choice(node: Any, *, nothing: str = "") -> str:
+    """Writes the value of a filter or a chooser; one without a visible label belongs to the page's own controls."""
     proto: Any = getattr(node, "proto", None)
     if not hasattr(node, "value") or not hasattr(proto, "label_visibility") or proto.label_visibility.value:
         return ""
-    held = node.value if isinstance(node.value, list | tuple) else [node.value]
-    words = ", ".join(str(value) for value in held if value is not None) or nothing
+    data = node.value if isinstance(node.value, list | tuple) else [node.value]
+    words = ", ".join(str(value) for value in data if value is not None) or nothing
     if "\n" in words:
         return f'<p class="choice"><span>{inline(proto.label)}</span></p><pre><code>{escape(words)}</code></pre>'
     return f'<p class="choice"><span>{inline(proto.label)}</span> {escape(words)}</p>' if words else ""
 
 
-def _metric(node: Any) -> str:
+def _write_metric(node: Any) -> str:
     return f'<div class="metric"><span>{inline(node.proto.label)}</span><b>{escape(node.proto.body)}</b></div>'
 
 
-def _alert(node: Any) -> str:
+def _write_alert(node: Any) -> str:
     return f'<div class="alert {node.type}" role="note">{prose(node.proto.body)}</div>'
 
 
-def _chart(node: Any) -> str:
-    """The figure as data; the file's script draws it."""
+def _write_chart(node: Any) -> str:
+    """Writes the figure as data, which the file's script draws."""
     figure, config = json.loads(node.proto.spec), json.loads(node.proto.config or "{}")
     figure["layout"].pop("template", None)
     height = int(figure["layout"].get("height", 450))
-    held = _as_data({"figure": figure, "config": config})
-    return f'<div class="chart" role="img" aria-label="{escape(node.proto.alt)}" style="height:{height}px">{held}</div>'
+    script = _write_data({"figure": figure, "config": config})
+    return (
+        f'<div class="chart" role="img" aria-label="{escape(node.proto.alt)}" style="height:{height}px">{script}</div>'
+    )
 
 
-def _component(node: Any) -> str:
-    """A component that draws something; those without any HTML only serve the dashboard."""
+def _write_component(node: Any) -> str:
+    """Writes a component that draws something; one without HTML only serves the dashboard."""
     proto = node.proto
     if not proto.html_content:
         return ""
     kind = proto.WhichOneof("data")
     data = {"bytes": base64.b64encode(proto.bytes).decode()} if kind == "bytes" else {"json": proto.json}
-    held = _as_data({"html": proto.html_content, "css": proto.css_content, "js": proto.js_content, **data})
-    return f'<div class="component">{held}</div>'
+    script = _write_data({"html": proto.html_content, "css": proto.css_content, "js": proto.js_content, **data})
+    return f'<div class="component">{script}</div>'
 
 
-def _as_data(value: Any) -> str:
-    """JSON that no HTML parser takes for its own."""
+def _write_data(value: Any) -> str:
+    """Returns JSON in which no HTML parser finds a tag."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     return f'<script type="application/json">{text}</script>'

@@ -1,7 +1,7 @@
 // Draws the charts with the Plotly in this file and starts the components, in the colors of the reader's system.
 
-const held = place => JSON.parse(place.querySelector('script[type="application/json"]').textContent)
-const charts = [...document.querySelectorAll(".chart")].map(place => [place, held(place)])
+const parseData = place => JSON.parse(place.querySelector('script[type="application/json"]').textContent)
+const charts = [...document.querySelectorAll(".chart")].map(place => [place, parseData(place)])
 for (const [place] of charts) place.replaceChildren()
 
 function template() {
@@ -22,7 +22,7 @@ function draw() {
 
 // A component is a module whose default function draws into a root of its own.
 async function start(place) {
-  const {html, css, js, bytes, json} = held(place), root = place.attachShadow({mode: "open"})
+  const {html, css, js, bytes, json} = parseData(place), root = place.attachShadow({mode: "open"})
   const address = URL.createObjectURL(new Blob([js], {type: "text/javascript"}))
   const data = bytes === undefined ? JSON.parse(json || "null") : Uint8Array.from(atob(bytes), letter => letter.charCodeAt(0))
   root.innerHTML = `<style>${css}</style>${html}`
@@ -32,7 +32,7 @@ async function start(place) {
   return show
 }
 
-// What is drawn while it is folded away does not know its width.
+// A chart that is drawn while folded does not know its width.
 for (const [place] of charts)
   place.closest("details")?.addEventListener("toggle", () => place.offsetWidth && Plotly.Plots.resize(place))
 

@@ -16,30 +16,30 @@ _ICON = re.compile(r":material/\w+:")
 
 
 def prose(text: str) -> str:
-    """Block by block."""
+    """Returns the text as HTML, block by block."""
     html: str = _PARSER.render(text)
     return html.strip().replace(">\n<", "><").replace("\n", " ")
 
 
 def inline(text: str) -> str:
-    """Without the paragraph around it."""
+    """Returns the text as HTML without the paragraph around it."""
     html: str = _PARSER.renderInline(text)
     return html
 
 
-def _color(state: StateInline, silent: bool) -> bool:
-    """`:green[words]` and `:green-badge[words]` as a span of that class; icons as nothing."""
+def _parse_color(state: StateInline, silent: bool) -> bool:
+    """Parses `:green[words]` and `:green-badge[words]` as a span of that class, and drops icons."""
     if icon := _ICON.match(state.src, state.pos):
         state.pos = icon.end()
         return True
-    found = _COLORED.match(state.src, state.pos)
-    end = state.md.helpers.parseLinkLabel(state, found.end() - 1) if found else -1
-    if not found or end < 0:
+    match = _COLORED.match(state.src, state.pos)
+    end = state.md.helpers.parseLinkLabel(state, match.end() - 1) if match else -1
+    if not match or end < 0:
         return False
-    if not silent and end > found.end():
+    if not silent and end > match.end():
         most = state.posMax
-        state.push("span_open", "span", 1).attrs = {"class": found[1] + (" badge" if found[2] else "")}
-        state.pos, state.posMax = found.end(), end
+        state.push("span_open", "span", 1).attrs = {"class": match[1] + (" badge" if match[2] else "")}
+        state.pos, state.posMax = match.end(), end
         state.md.inline.tokenize(state)
         state.push("span_close", "span", -1)
         state.posMax = most
@@ -48,4 +48,4 @@ def _color(state: StateInline, silent: bool) -> bool:
 
 
 _PARSER = MarkdownIt("zero").enable(["backticks", "emphasis", "escape", "heading", "list"])
-_PARSER.inline.ruler.before("backticks", "color", _color)
+_PARSER.inline.ruler.before("backticks", "color", _parse_color)

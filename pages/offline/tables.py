@@ -13,17 +13,18 @@ from pages.ui.formats import in_words, is_missing
 
 
 def html_table(frame: pd.DataFrame, *, proto: Any = None) -> str:
-    """`proto` is Streamlit's description of the table, if there is one. A wide table scrolls, also by keyboard."""
+    """Returns the table as HTML. `proto` is Streamlit's description of it, if any. A wide table scrolls, also by
+    keyboard."""
     config: dict[str, dict[str, Any]] = json.loads(getattr(proto, "columns", "") or "{}")
     order = list(getattr(proto, "column_order", ())) or list(frame.columns)
     shown = [name for name in order if name in frame.columns and not config.get(name, {}).get("hidden")]
     headings = [str(config.get(name, {}).get("label") or name) for name in shown]
-    percent = [_format(config, name) == "percent" for name in shown]
+    percent = [_read_format(config, name) == "percent" for name in shown]
     numeric = [pd.api.types.is_numeric_dtype(frame[name]) for name in shown]
-    head = "".join(f"<th{_side(right)}>{escape(text)}</th>" for text, right in zip(headings, numeric, strict=True))
+    head = "".join(f"<th{_align(right)}>{escape(text)}</th>" for text, right in zip(headings, numeric, strict=True))
     rows = [
         "".join(
-            f"<td{_side(right)}>{escape(_words(value, share=share))}</td>"
+            f"<td{_align(right)}>{escape(_format_value(value, share=share))}</td>"
             for value, right, share in zip(row, numeric, percent, strict=True)
         )
         for row in frame[shown].itertuples(index=False, name=None)
@@ -36,14 +37,14 @@ def html_table(frame: pd.DataFrame, *, proto: Any = None) -> str:
     )
 
 
-def _format(config: dict[str, dict[str, Any]], name: str) -> str | None:
+def _read_format(config: dict[str, dict[str, Any]], name: str) -> str | None:
     found: str | None = (config.get(name, {}).get("type_config") or {}).get("format")
     return found
 
 
-def _side(right: bool) -> str:
+def _align(right: bool) -> str:
     return ' class="number"' if right else ""
 
 
-def _words(value: Any, *, share: bool) -> str:
+def _format_value(value: Any, *, share: bool) -> str:
     return f"{value:.1%}" if share and not is_missing(value) else in_words(value)

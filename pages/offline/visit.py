@@ -1,9 +1,9 @@
-"""A page as it is drawn, without server or browser: Streamlit's own test harness runs it and hands back its elements.
+"""A page as it is drawn, without server or browser: Streamlit's test harness runs it and returns its elements.
 
     visits = Visits(Path("results.duckdb"))
     visit = visits.visit("training-step", {"context": ["512"]})
 
-Every page is run three times or more: to see what can be opened, with that open, and with every card as its table.
+Every page runs three times or more: to see what can be opened, with that open, and with every card as its table.
 """
 
 import logging
@@ -27,12 +27,12 @@ _MAIN = Path(pages.__file__).parent / "main.py"
 _SECONDS = 600
 #: Parameters of the URL that no widget holds: the pinned cell and the edition that a link meant.
 _WITHOUT_WIDGET = ("cell", "data")
-Asked = Mapping[str, Sequence[str]]
+Parameters = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Visit:
-    """A page that was run: its elements with everything open, and the rows of each card, by the card's key."""
+    """A page that has run: its elements with everything open, and the rows of each card, by the card's key."""
 
     address: str
     title: str
@@ -51,16 +51,16 @@ class Visits:
         self._origin = origin.rstrip("/")
         self.places = {address: page.title for address, page in PAGES.items()}
 
-    def visit(self, address: str, asked: Asked) -> Visit:
-        """Run one page with these parameters of the URL. One that it does not know is a `UsageError`."""
+    def visit(self, address: str, parameters: Parameters) -> Visit:
+        """Runs one page with these parameters of the URL. Raises UsageError for one that it does not know."""
         app = _app()
         app.session_state[OPEN] = address
         app.context = {"url": f"{self._origin}/{address}"}
-        app.query_params.update({name: list(values) for name, values in asked.items()})
+        app.query_params.update({name: list(values) for name, values in parameters.items()})
         _run(app)
         if unread := [shown.value for shown in app.error if NEEDS_MORE in shown.value]:
             raise DatabaseDamaged(unread[0].replace("**", ""))
-        self._check(address, [*nodes(app.main), *nodes(app.sidebar)], asked)
+        self._check(address, [*nodes(app.main), *nodes(app.sidebar)], parameters)
         views = _open_everything(app)
         opened = app.main
         for key in views:
@@ -68,45 +68,48 @@ class Visits:
         rows = dict(_tables(_run(app).main, views)) if views else {}
         return Visit(address=address, title=app.title[0].value, main=opened, sidebar=app.sidebar, rows=rows)
 
-    def _check(self, address: str, found: list[Any], asked: Asked) -> None:
+    def _check(self, address: str, found: list[Any], parameters: Parameters) -> None:
         widgets = {name: node for node in found if (name := _parameter(node))}
         for node in found:
-            if getattr(node, "key", None) == "_cell" and "cell" in asked and node.value is None:
+            if getattr(node, "key", None) == "_cell" and "cell" in parameters and node.value is None:
                 raise UsageError(
-                    f"{address} has no cell “{', '.join(asked['cell'])}”.", expected="the id of a cell in this file",
+                    f"{address} has no cell “{', '.join(parameters['cell'])}”.",
+                    expected="the id of a cell in this file",
                     do="The URL of a page on which one was clicked has it.",
-                )  # fmt: skip
-        for name, values in asked.items():
+                )
+        for name, values in parameters.items():
             options = _options(widgets[name]) if name in widgets else []
-            if gone := [value for value in values if options and value not in options]:
+            if missing := [value for value in values if options and value not in options]:
                 raise UsageError(
-                    f"{address} has no {name} “{'”, “'.join(gone)}”.", expected=f"of {', '.join(options)}",
+                    f"{address} has no {name} “{'”, “'.join(missing)}”.",
+                    expected=f"of {', '.join(options)}",
                     do="The values are those of the file and of the other filters.",
-                )  # fmt: skip
+                )
             if name not in widgets and name not in _WITHOUT_WIDGET:
                 names = sorted(set(widgets) | {"cell"})
                 raise UsageError(
-                    f"{address} has no filter or choice “{name}”.", expected=f"one of {', '.join(names)}",
+                    f"{address} has no filter or choice “{name}”.",
+                    expected=f"one of {', '.join(names)}",
                     do="They are the parameters of the page's URL.",
-                )  # fmt: skip
+                )
 
 
 def nodes(node: Node) -> Iterator[Any]:
-    """The node and everything inside, in the order of the page."""
+    """Yields the node and everything inside, in the order of the page."""
     yield node
     for child in getattr(node, "children", {}).values():
         yield from nodes(child)
 
 
 def _app() -> AppTest:
-    """A reader of the dashboard who has the file: the server's sign-in is not for those who can read it anyway."""
+    """Returns the app for a reader of the file, who needs no sign-in."""
     app = AppTest.from_file(_MAIN, default_timeout=_SECONDS)
     app.secrets = {"reader": "of the file"}
     return app
 
 
 def _run(app: AppTest) -> AppTest:
-    """Run it and be sure that it drew a page: every page's title is a question."""
+    """Runs the app. Raises StoreError unless it drew a page: every page's title is a question."""
     app.run()
     if app.exception:
         raise StepscopeError("A page failed; the traceback above says where.", do="That is a fault of Stepscope.")
@@ -117,7 +120,8 @@ def _run(app: AppTest) -> AppTest:
 
 
 def _open_everything(app: AppTest) -> list[str]:
-    """Open popovers and expanders, and those inside; cards are shown as charts. Returns what makes cards tables."""
+    """Opens popovers and expanders, also those inside, and shows cards as charts. Returns the keys of the cards'
+    choosers."""
     views: set[str] = set()
     opened: set[str] = set()
     while True:
@@ -136,7 +140,7 @@ def _open_everything(app: AppTest) -> list[str]:
 
 
 def _tables(main: Node, views: Sequence[str]) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The first table of every card that was turned into one."""
+    """Yields the first table of every card that shows one."""
     cards = {f"card-{view.removesuffix('-as')}" for view in views}
     for card in nodes(main):
         if getattr(card, "key", None) in cards:
@@ -148,7 +152,7 @@ def _of_type(node: Node, kind: str) -> Iterator[Any]:
 
 
 def is_card(node: Node) -> bool:
-    """Whether it is the frame around a chart."""
+    """Returns whether the node is the frame around a chart."""
     return str(getattr(node, "key", None) or "").startswith("card-")
 
 

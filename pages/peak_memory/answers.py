@@ -1,48 +1,33 @@
-"""What the memory cells say, in words: names of places, the sentence above the page, bf16 beside fp32, checkpointing.
+"""Sentences about memory cells: the page's answer, growth, bf16 beside fp32, checkpointing.
 
-    bf16_words(pairs_of(cells))
-
-Typed rows only; every number is computed from the rows that the page draws.
+describe_bf16(pairs_of(cells), names)
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from pages.figures.tensors import fine
+from pages.figures.tensors import format_ratio
 from pages.peak_memory.figures import PredictedDot
 from pages.peak_memory.part_figures import CATEGORY_WORDS
+from pages.ui.frame import label_size
 from pages.ui.markdown import literal
-from runner.analysis.compare.pairs import unusual
 from runner.formats import format_bytes, format_number
 from runner.results import Peak, SavedOperation
-from runner.schema import TABLES, MemoryCell
+from runner.schema import MemoryCell
 from runner.store.queries.memory import KEY
 from runner.store.queries.selection import Shape
 
-_SAID = {*Shape.__dataclass_fields__, "context", "mode", "precision", "timeline"}
 Names = Mapping[Shape, str]
 
 
-def shape_of(cell: MemoryCell) -> Shape:
-    return Shape(**{name: getattr(cell, name) for name in Shape.__dataclass_fields__})
-
-
-def group_of(cell: MemoryCell, names: Names) -> str:
-    """The size, and whatever else of the cell is not the default: `small · attention sdpa`."""
-    columns = [TABLES["memory"].column(name) for name in KEY if name not in _SAID]
-    defaults = {name: MemoryCell.__dataclass_fields__[name].default for name in KEY}
-    rest = [f"{c.label.lower()} {getattr(cell, c.name)}" for c in columns if getattr(cell, c.name) != defaults[c.name]]
-    return " · ".join(part for part in (names[shape_of(cell)], *rest, unusual(cell)) if part)
-
-
 def place_of(cell: MemoryCell, names: Names) -> str:
-    """Size, context and precision, for a line of its own."""
-    return f"{group_of(cell, names)} · {cell.context:,} tok · {cell.precision}"
+    """Returns size, context and precision."""
+    return f"{label_size(names, cell)} · {cell.context:,} tok · {cell.precision}"
 
 
 def answer(cells: Sequence[Peak], names: Names) -> str:
-    """The largest peak here and the three largest parts of it."""
+    """Says the largest peak here and its three largest parts."""
     done = [cell for cell in cells if cell.status == "ok" and cell.peak_allocated_bytes]
     lost = [cell for cell in cells if cell.status == "oom"]
     out = f" **{len(lost)} of {len(cells)} cells ran out of memory.**" if lost else ""
@@ -59,24 +44,25 @@ def answer(cells: Sequence[Peak], names: Names) -> str:
     return f"The largest peak here, **{place_of(top.cell, names)}**, is **{format_bytes(peak)}**{when}: {shares}.{out}"
 
 
-def context_words(cells: Sequence[Peak], names: Names) -> str:
-    """How the peak grows from the shortest to the longest context, where it grows most and where least."""
+def describe_growth(cells: Sequence[Peak], names: Names) -> str:
+    """Says how the peak grows from the shortest to the longest context, where it grows most and where least."""
     lines: dict[str, list[Peak]] = {}
     for cell in sorted(cells, key=lambda cell: cell.cell.context):
         if cell.status == "ok" and cell.peak_allocated_bytes:
-            lines.setdefault(f"{group_of(cell.cell, names)} {cell.cell.precision}", []).append(cell)
+            lines.setdefault(f"{label_size(names, cell.cell)} {cell.cell.precision}", []).append(cell)
     grown = [
-        ((held[-1].peak_allocated_bytes or 0) / (held[0].peak_allocated_bytes or 1), name, held)
-        for name, held in lines.items() if held[-1].cell.context > held[0].cell.context
-    ]  # fmt: skip
+        ((line[-1].peak_allocated_bytes or 0) / (line[0].peak_allocated_bytes or 1), name, line)
+        for name, line in lines.items()
+        if line[-1].cell.context > line[0].cell.context
+    ]
     if not grown:
         return ""
     most, least = max(grown, key=lambda one: one[0]), min(grown, key=lambda one: one[0])
     return (
         "; ".join(
-            f"**{name}** grows **{format_number(ratio)}×** from {held[0].cell.context:,} to "
-            f"{held[-1].cell.context:,} tokens"
-            for ratio, name, held in ([most] if most is least else [most, least])
+            f"**{name}** grows **{format_number(ratio)}×** from {line[0].cell.context:,} to "
+            f"{line[-1].cell.context:,} tokens"
+            for ratio, name, line in ([most] if most is least else [most, least])
         )
         + "."
     )
@@ -95,7 +81,7 @@ class PrecisionPair:
 
 
 def pairs_of(cells: Sequence[Peak], *, base: str = "fp32", other: str = "bf16") -> list[PrecisionPair]:
-    """Every pair of cells with results that differ in the precision alone, on one machine."""
+    """Returns every pair of cells with results that differ in the precision alone, on one machine."""
     sides: list[dict[tuple[object, ...], Peak]] = [{}, {}]
     for cell in cells:
         if cell.peak_allocated_bytes and cell.cell.precision in (base, other):
@@ -104,26 +90,26 @@ def pairs_of(cells: Sequence[Peak], *, base: str = "fp32", other: str = "bf16") 
     return [PrecisionPair(base=sides[0][key], other=sides[1][key]) for key in sides[0] if key in sides[1]]
 
 
-def bf16_words(pairs: Sequence[PrecisionPair], names: Names) -> str:
-    """Where bf16 needs more and where less, and why, with the bytes of the two extremes."""
+def describe_bf16(pairs: Sequence[PrecisionPair], names: Names) -> str:
+    """Says where bf16 needs more and where less, and why, with the bytes of the two extremes."""
     higher = [pair for pair in pairs if pair.ratio > 1]
     most, least = max(pairs, key=lambda pair: pair.ratio), min(pairs, key=lambda pair: pair.ratio)
     if not higher:
         spread = f"all {len(pairs)} pairs, {format_number(least.ratio)}× to {format_number(most.ratio)}×"
         start = f"bf16 needs less than fp32 in {'the only pair' if len(pairs) == 1 else spread}."
-        return f"{start} {_reason(least, names)}"
+        return f"{start} {_explain(least, names)}"
     start = f"bf16 needs **more** memory than fp32 in **{len(higher)} of {len(pairs)}** pairs."
-    rest = f" {_reason(least, names)}" if least.ratio <= 1 else ""
-    return f"{start} {_reason(most, names)}{rest}"
+    rest = f" {_explain(least, names)}" if least.ratio <= 1 else ""
+    return f"{start} {_explain(most, names)}{rest}"
 
 
-def _reason(pair: PrecisionPair, names: Names) -> str:
-    """One pair: copies of the weights on one side of the scales, narrower activations and temporaries on the other."""
+def _explain(pair: PrecisionPair, names: Names) -> str:
+    """Explains one pair: copies of weights cost, narrower activations and temporaries save."""
     cell = pair.other.cell
     change = (pair.other.peak_allocated_bytes or 0) - (pair.base.peak_allocated_bytes or 0)
     copies = (pair.other.parts["autocast copy"] or 0) - (pair.base.parts["autocast copy"] or 0)
     saved = copies - change
-    where = f"{group_of(cell, names)} at {cell.context:,} tokens"
+    where = f"{label_size(names, cell)} at {cell.context:,} tokens"
     size = f"{format_bytes(abs(change))} {'more' if change > 0 else 'less'} ({format_number(pair.ratio)}×)"
     if not copies:
         return f"{where} needs {size}: no copies of weights are alive at that peak."
@@ -133,48 +119,48 @@ def _reason(pair: PrecisionPair, names: Names) -> str:
 
 
 def describe_prediction(dots: Sequence[PredictedDot]) -> str:
-    """How far measured peaks are from predicted ones."""
+    """Says how far measured peaks are from predicted ones."""
     ratios = [dot.ratio for dot in dots]
     worst = max(dots, key=lambda dot: abs(dot.ratio - 1))
     near = sum(abs(ratio - 1) <= 0.02 for ratio in ratios)
     return (
-        f"Measured peaks are **{fine(median(ratios))}×** the predicted ones in the median; {near} of {len(dots)} are "
-        f"within 2%. The farthest, {worst.place}, is {fine(worst.ratio)}×."
+        f"Measured peaks are **{format_ratio(median(ratios))}×** the predicted ones in the median; {near} of "
+        f"{len(dots)} are within 2%. The farthest, {worst.place}, is {format_ratio(worst.ratio)}×."
     )
 
 
 def describe_saved(cell: Peak, kept: Sequence[SavedOperation], names: Names) -> str:
-    """What one block keeps, its largest contributors, and one residual stream beside its formula."""
+    """Says what one block keeps, its largest contributors, and one residual stream beside its formula."""
     total = sum(item.kept_bytes for item in kept)
     five = sum(item.kept_bytes for item in kept[:5])
     words = (
         f"One block of {place_of(cell.cell, names)} keeps **{format_bytes(total)}** for backward; its five largest "
         f"contributors hold {five / max(total, 1):.0%} of that."
     )
-    return f"{words} {stream_words(cell)}"
+    return f"{words} {describe_stream(cell)}"
 
 
-def stream_words(cell: Peak) -> str:
-    """One residual-stream activation as measured, beside B T d numbers."""
+def describe_stream(cell: Peak) -> str:
+    """Compares one residual-stream activation with B T d numbers."""
     if not cell.residual_stream_bytes:
         return ""
-    asked = cell.cell
-    width = 2 if asked.weights_dtype == "bf16" else 4
-    formula = asked.batch * asked.context * asked.d_model * width
-    factors = f"{asked.batch} × {asked.context:,} × {asked.d_model:,} × {width} bytes = {format_bytes(formula)}"
+    key = cell.cell
+    width = 2 if key.weights_dtype == "bf16" else 4
+    formula = key.batch * key.context * key.d_model * width
+    factors = f"{key.batch} × {key.context:,} × {key.d_model:,} × {width} bytes = {format_bytes(formula)}"
     agrees = "as" if formula == cell.residual_stream_bytes else "**not** as"
     return f"One residual stream is {format_bytes(cell.residual_stream_bytes)}, {agrees} B·T·d·bytes: {factors}."
 
 
 def operation_label(item: SavedOperation) -> str:
-    """Who keeps it: the operation without its namespace, and the module within the block."""
+    """Returns the operation without its namespace, and the module within the block."""
     operation = item.operation.removeprefix("aten::").strip("_")
     module = ".".join((item.module or "").split(".")[2:])
     return f"{operation} in {module}" if module else operation
 
 
-def checkpoint_words(family: Sequence[Peak], names: Names) -> str:
-    """The effect of checkpointing on the peak, against the cell without; `family` has that cell first."""
+def describe_checkpointing(family: Sequence[Peak], names: Names) -> str:
+    """Says what checkpointing does to the peak; `family` begins with the cell without."""
     plain, *others = family
     best = min(others, key=lambda cell: cell.peak_allocated_bytes or 0)
     before, after = plain.peak_allocated_bytes or 1, best.peak_allocated_bytes or 0

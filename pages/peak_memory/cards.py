@@ -10,15 +10,14 @@ from typing import Any
 
 import streamlit as st
 
-from pages.figures.frame import WORDS, escape_text, title_of
+from pages.figures.frame import escape_text, label_of, label_values, title_of
 from pages.figures.scaling import Axis, ScalingPoint, scaling_lines
 from pages.peak_memory.answers import (
     Names,
     answer,
-    bf16_words,
-    context_words,
+    describe_bf16,
+    describe_growth,
     describe_prediction,
-    group_of,
     pairs_of,
     place_of,
 )
@@ -27,10 +26,10 @@ from pages.peak_memory.part_figures import PeakBar, part_bars
 from pages.peak_memory.tensors import draw_part_pairs
 from pages.ui.card import Card, draw
 from pages.ui.evidence import of_cells, say
-from pages.ui.frame import Frame
+from pages.ui.frame import Frame, label_size
+from pages.ui.marks import failure_of
 from pages.ui.pin import pin
 from runner.results import Peak
-from runner.schema import TABLES
 from runner.store.queries.memory import PARTS
 
 #: More bars than these are not one picture any more.
@@ -39,131 +38,108 @@ _PEAKS = ("peak_phase", "peak_allocated_bytes", "peak_reserved_bytes", "peak_dri
 
 
 def key_columns(cell: Peak, names: Names) -> dict[str, Any]:
-    """What was asked for, as a table's first columns."""
-    keys = ("context", "mode", "precision")
-    columns = TABLES["memory"]
-    return {"Size": group_of(cell.cell, names), **{columns.column(k).title: getattr(cell.cell, k) for k in keys}}
+    """Returns the key of a cell as a table's first columns."""
+    return {"Size": label_size(names, cell.cell), **label_values("memory", cell.cell, ("context", "mode", "precision"))}
 
 
 def table_of(cells: Sequence[Peak], names: Names) -> list[dict[str, Any]]:
-    """One row a cell: its peaks and every part in bytes, peaks of phases, how it ended."""
-    columns = TABLES["memory"]
+    """Returns one row a cell: its peaks and every part in bytes, peaks of phases, how it ended."""
     return [
         {
             **key_columns(cell, names),
-            **{columns.column(name).title: getattr(cell, name) for name in _PEAKS},
-            **{columns.column(column).title: cell.parts[name] for name, column in PARTS.items()},
+            **label_values("memory", cell, _PEAKS),
+            **{title_of("memory", column): cell.parts[name] for name, column in PARTS.items()},
             **{f"Peak in {phase} (bytes)": size for phase, size in cell.phases.items()},
-            columns.column("status").title: cell.status,
-            columns.column("message").title: cell.message,
+            **label_values("memory", cell, ("status", "message")),
         }
         for cell in cells
     ]
 
 
 def bar_of(cell: Peak, *, group: str, place: str) -> PeakBar:
-    """One cell as a stacked bar."""
-    failed = cell.status != "ok"
-    failure = WORDS[cell.status] + (f" in {cell.failed_phase}" if cell.failed_phase else "") if failed else None
+    failure = None if cell.status == "ok" else escape_text(failure_of(cell))
     parts = {name: size for name, size in cell.parts.items() if size}
     return PeakBar(group=group, place=place, cell_id=str(cell.cell_id), parts=parts,
-                   total=cell.peak_allocated_bytes or 0, failure=escape_text(failure) if failure else None)  # fmt: skip
+                   total=cell.peak_allocated_bytes or 0, failure=failure)  # fmt: skip
 
 
 def draw_parts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
-    """What each peak is made of."""
     shown = cells[:MAX_BARS]
     bars = [
-        bar_of(cell, group=group_of(cell.cell, names), place=f"{cell.cell.context:,} · {cell.cell.precision}")
+        bar_of(cell, group=label_size(names, cell.cell), place=f"{cell.cell.context:,} · {cell.cell.precision}")
         for cell in shown
     ]
     cut = f" The first {MAX_BARS} of {len(cells)} cells are drawn: filter, or see the table."
-    asked = [cell.cell for cell in cells]
-    draw(
-        frame,
-        Card(
-            key="peak-parts",
-            title="The parts of every peak",
-            note="What is alive when the step's memory is largest, by what it is for; the number is the peak."
-            + (cut if len(cells) > MAX_BARS else ""),
-            alt=f"Stacked parts of each peak. {answer(cells, names)}",
-            rows=table_of(cells, names),
-            cells=asked,
-        ),
-        lambda: part_bars(bars, state="peak-parts"),
-        on_click=pin,
+    card = Card(
+        key="peak-parts",
+        title="The parts of every peak",
+        note="What is alive when the step's memory is largest, by what it is for; the number is the peak."
+        + (cut if len(cells) > MAX_BARS else ""),
+        alt=f"Stacked parts of each peak. {answer(cells, names)}",
+        rows=table_of(cells, names),
+        cells=[cell.cell for cell in cells],
     )
+    draw(frame, card, lambda: part_bars(bars, state="peak-parts"), on_click=pin)
 
 
 def draw_contexts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
-    """The peak against the context, a line a size and precision."""
     if len({cell.cell.context for cell in cells}) < 2:
         return
     limits = [cell.machine_bytes for cell in cells if cell.machine_bytes and cell.status == "oom"]
-    axis = Axis(x=title_of("memory", "context"), y=TABLES["memory"].column("peak_allocated_bytes").label,
+    axis = Axis(x=title_of("memory", "context"), y=label_of("memory", "peak_allocated_bytes"),
                 unit="bytes", state="peak-context", limit_bytes=max(limits, default=None))  # fmt: skip
     points = [
         ScalingPoint(
-            line=f"{group_of(cell.cell, names)} {cell.cell.precision}", entity=cell.cell.precision,
+            line=f"{label_size(names, cell.cell)} {cell.cell.precision}", entity=cell.cell.precision,
             length=cell.cell.context, cell_id=str(cell.cell_id), ran_out=cell.status == "oom",
             value=cell.predicted_peak_bytes if cell.status == "oom" else cell.peak_allocated_bytes,
         )
         for cell in sorted(cells, key=lambda cell: cell.cell.context)
         if cell.status in ("ok", "oom")
     ]  # fmt: skip
-    words, asked = context_words(cells, names), [cell.cell for cell in cells]
-    draw(
-        frame,
-        Card(
-            key="peak-context",
-            title="Peak against context",
-            answer=words,
-            evidence=[of_cells(frame, cells)],
-            note="Flat: weights and optimizer state dominate. ∝ S: activations. ∝ S²: attention's scores.",
-            alt=f"Peak of memory against context length, log-log, a line a size and precision. {words}",
-            rows=table_of(cells, names),
-            cells=asked,
-        ),
-        lambda: scaling_lines(points, axis=axis),
-        on_click=pin,
+    words = describe_growth(cells, names)
+    card = Card(
+        key="peak-context",
+        title="Peak against context",
+        answer=words,
+        evidence=[of_cells(frame, cells)],
+        note="Flat: weights and optimizer state dominate. ∝ S: activations. ∝ S²: attention's scores.",
+        alt=f"Peak of memory against context length, log-log, a line a size and precision. {words}",
+        rows=table_of(cells, names),
+        cells=[cell.cell for cell in cells],
     )
+    draw(frame, card, lambda: scaling_lines(points, axis=axis), on_click=pin)
 
 
 def draw_precisions(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
-    """bf16 beside fp32, with the reason where it needs more."""
+    """Draws bf16 beside fp32, with the reason where it needs more."""
     st.header("Does bf16 need less memory?", anchor="bf16")
     pairs = pairs_of(cells)
     if not pairs:
         st.caption("No two cells here with a peak differ in nothing but fp32 and bf16. Measure them: "
                    "`python -m runner sweep --experiment memory --precisions fp32,bf16`.")  # fmt: skip
         return
-    words = bf16_words(pairs, names)
+    words = describe_bf16(pairs, names)
     sides = [side for pair in pairs for side in (pair.base, pair.other)]
     say(frame, words, of_cells(frame, sides), key="peak-precision")
     dots = [
-        PeakPair(place=f"{group_of(pair.base.cell, names)} · {pair.base.cell.context:,}",
+        PeakPair(place=f"{label_size(names, pair.base.cell)} · {pair.base.cell.context:,}",
                  base=pair.base.peak_allocated_bytes or 0, other=pair.other.peak_allocated_bytes or 0)
         for pair in pairs[:MAX_BARS]
     ]  # fmt: skip
-    asked = [side.cell for side in sides]
-    rows = [{**row, "bf16 / fp32": pair.ratio}
-            for pair in pairs for row in table_of([pair.base, pair.other], names)]  # fmt: skip
-    draw(
-        frame,
-        Card(
-            key="peak-precision",
-            title="bf16 beside fp32",
-            note="One line a pair of cells that differ in the precision alone; the number is bf16 over fp32.",
-            alt=f"Peaks in fp32 and bf16. {words}",
-            rows=rows,
-            cells=asked,
-        ),
-        lambda: peak_pairs(dots, names=("fp32", "bf16")),
+    rows = [{**row, "bf16 / fp32": pair.ratio} for pair in pairs for row in table_of([pair.base, pair.other], names)]
+    card = Card(
+        key="peak-precision",
+        title="bf16 beside fp32",
+        note="One line a pair of cells that differ in the precision alone; the number is bf16 over fp32.",
+        alt=f"Peaks in fp32 and bf16. {words}",
+        rows=rows,
+        cells=[side.cell for side in sides],
     )
+    draw(frame, card, lambda: peak_pairs(dots, names=("fp32", "bf16")))
 
 
 def draw_predicted(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
-    """Predicted against measured peaks."""
     known = [cell for cell in cells if cell.predicted_peak_bytes and cell.peak_allocated_bytes]
     dots = [
         PredictedDot(place=place_of(cell.cell, names), cell_id=str(cell.cell_id), precision=cell.cell.precision,
@@ -175,19 +151,21 @@ def draw_predicted(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     st.header("Was it to be expected?", anchor="predicted")
     words = describe_prediction(dots)
     say(frame, words, of_cells(frame, known), key="peak-predicted")
-    asked = [cell.cell for cell in cells]
-    draw(
-        frame,
-        Card(
-            key="peak-predicted",
-            title="Predicted against measured",
-            note="Predicted by closed formulas from the shape alone. On the line, prediction and measurement agree.",
-            alt=f"Measured peaks over predicted ones. {words}",
-            rows=[{"Cell": dot.place, "Predicted (bytes)": dot.predicted, "Measured (bytes)": dot.measured,
-                   "Measured / predicted": dot.ratio} for dot in dots],
-            cells=asked,
-        ),
-        lambda: predicted_dots(dots),
-        on_click=pin,
-    )  # fmt: skip
+    card = Card(
+        key="peak-predicted",
+        title="Predicted against measured",
+        note="Predicted by closed formulas from the shape alone. On the line, prediction and measurement agree.",
+        alt=f"Measured peaks over predicted ones. {words}",
+        rows=[
+            {
+                "Cell": dot.place,
+                "Predicted (bytes)": dot.predicted,
+                "Measured (bytes)": dot.measured,
+                "Measured / predicted": dot.ratio,
+            }
+            for dot in dots
+        ],
+        cells=[cell.cell for cell in cells],
+    )
+    draw(frame, card, lambda: predicted_dots(dots), on_click=pin)
     draw_part_pairs(frame, cells, names)

@@ -1,8 +1,9 @@
-"""Peaks beside each other: fp32 and bf16, predicted and measured, the phases of one step.
+"""Peaks beside each other (fp32 and bf16, predicted and measured, phases of a step), and what a block keeps.
 
 figure = peak_pairs([PeakPair(place="toy-64 · 128", base=28.5e6, other=24.3e6)], names=("fp32", "bf16"))
 figure = predicted_dots([PredictedDot(…)])
 figure = phase_peak_bars([PhasePeakBar(phase="forward", held={"peak, live tensors": 28_500_000})], state="cell")
+figure = saved_bars([("softmax in attention", 4 * 2**20)], rest=0)
 """
 
 import math
@@ -14,9 +15,10 @@ import plotly.graph_objects as go
 
 from pages.figures.bytes import binary_axis
 from pages.figures.colors import FAINT, QUIET, color_of
-from pages.figures.frame import layout
-from pages.figures.rows import beside
-from pages.figures.tensors import fine
+from pages.figures.frame import escape_text, layout
+from pages.figures.marks import hover_cells
+from pages.figures.rows import beside, label_rows
+from pages.figures.tensors import format_ratio
 from runner.formats import format_bytes, format_number, unit_for
 
 
@@ -49,7 +51,7 @@ class PredictedDot:
 
 
 def peak_pairs(pairs: Sequence[PeakPair], *, names: tuple[str, str]) -> go.Figure:
-    """A ring and a dot a place, joined, so that both are seen where they agree; the ratio right of them."""
+    """Draws a ring and a dot a place, joined, with the ratio right of them."""
     at = list(range(len(pairs)))
     sizes = [value for pair in pairs for value in (pair.base, pair.other)]
     figure = go.Figure()
@@ -67,16 +69,15 @@ def peak_pairs(pairs: Sequence[PeakPair], *, names: tuple[str, str]) -> go.Figur
             hovertemplate=f"<b>%{{customdata[1]}}</b><br>{name}: %{{customdata[0]}}<extra></extra>", cliponaxis=False,
         )  # fmt: skip
     figure.update_layout(**layout(height=max(200, 110 + 27 * len(pairs)), state="peak-pairs"))
-    figure.update_xaxes(**_byte_axis(sizes, most=4), title="Peak allocated", automargin=True, tickangle=0)
-    ends = (len(pairs) - 0.4, -0.6)
-    figure.update_yaxes(range=ends, tickvals=at, ticktext=[pair.place for pair in pairs], automargin=True,
-                        zeroline=False)  # fmt: skip
-    beside(figure, {row: f"{fine(pair.ratio)}×" for row, pair in enumerate(pairs)}, ends=ends)
+    figure.update_xaxes(**_make_byte_axis(sizes, most=4), title="Peak allocated", automargin=True, tickangle=0)
+    label_rows(figure, [pair.place for pair in pairs])
+    beside(figure, {row: f"{format_ratio(pair.ratio)}×" for row, pair in enumerate(pairs)})
     return figure
 
 
-def _byte_axis(sizes: Sequence[float], *, most: int = 8) -> dict[str, Any]:
-    """Powers of two on a log axis or, where the sizes span less than two of those, an even axis in their unit."""
+def _make_byte_axis(sizes: Sequence[float], *, most: int = 8) -> dict[str, Any]:
+    """Returns a log axis of powers of two or, where the sizes span less than two of those, an even axis in their
+    unit."""
     low, high = min(sizes), max(sizes)
     if high >= 4 * low:
         inside = [2 ** math.ceil(math.log2(low)), 2 ** math.floor(math.log2(high))]
@@ -86,20 +87,20 @@ def _byte_axis(sizes: Sequence[float], *, most: int = 8) -> dict[str, Any]:
     factor, unit = unit_for(sizes)
     room = max(0.08 * (high - low), 0.01 * high)
     start, end = (low - room) / factor, (high + room) / factor
-    stride = _stride((end - start) / min(most, 5))
+    stride = _choose_stride((end - start) / min(most, 5))
     ticks = [stride * step for step in range(math.ceil(start / stride), math.floor(end / stride) + 1)]
     return {"range": [start * factor, end * factor], "tickvals": [tick * factor for tick in ticks],
             "ticktext": [f"{tick:.6g} {unit}" for tick in ticks]}  # fmt: skip
 
 
-def _stride(least: float) -> float:
-    """The smallest of 1, 2, 5, 10, 20, … that is not below `least`, also below 1."""
+def _choose_stride(least: float) -> float:
+    """Returns the smallest of 1, 2, 5, 10, 20, … that is not below `least`, also below 1."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(power * step for step in (1, 2, 5, 10) if power * step >= least)
 
 
 def predicted_dots(dots: Sequence[PredictedDot]) -> go.Figure:
-    """Measured over predicted, log-log, with the line of agreement."""
+    """Draws measured over predicted peaks, log-log, with the line of agreement."""
     sizes = [value for dot in dots for value in (dot.predicted, dot.measured)]
     figure = go.Figure()
     ends = [min(sizes) / 2, max(sizes) * 2]
@@ -111,16 +112,15 @@ def predicted_dots(dots: Sequence[PredictedDot]) -> go.Figure:
         figure.add_scatter(
             name=precision, mode="markers", x=[dot.predicted for dot in chosen], y=[dot.measured for dot in chosen],
             marker={"color": color_of(precision), "size": 9, "opacity": 0.8},
-            customdata=[[dot.cell_id, _hover(dot)] for dot in chosen],
-            hovertemplate="%{customdata[1]}<extra></extra>",
+            **hover_cells((dot.cell_id, _describe(dot)) for dot in chosen),
         )  # fmt: skip
     figure.update_layout(**layout(height=400, state="predicted"))
-    figure.update_xaxes(**_byte_axis(sizes, most=4), title="Predicted peak", automargin=True, tickangle=0)
-    figure.update_yaxes(**_byte_axis(sizes), title="Measured peak", automargin=True)
+    figure.update_xaxes(**_make_byte_axis(sizes, most=4), title="Predicted peak", automargin=True, tickangle=0)
+    figure.update_yaxes(**_make_byte_axis(sizes), title="Measured peak", automargin=True)
     return figure
 
 
-def _hover(dot: PredictedDot) -> str:
+def _describe(dot: PredictedDot) -> str:
     return (
         f"<b>{dot.place}</b><br>measured {format_bytes(dot.measured)}<br>predicted {format_bytes(dot.predicted)}"
         f"<br>{format_number(dot.ratio)}× as predicted"
@@ -129,14 +129,14 @@ def _hover(dot: PredictedDot) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class PhasePeakBar:
-    """One phase of a step: bytes by what they count, in the order of drawing."""
+    """One phase of a step: bytes by what they count, in drawing order."""
 
     phase: str
     held: Mapping[str, int]
 
 
 def phase_peak_bars(bars: Sequence[PhasePeakBar], *, state: str) -> go.Figure:
-    """A bar a phase for the first count, in the color of the phase; a mark for each other count."""
+    """Draws a bar a phase for the first count, in the color of the phase, and a mark for each other count."""
     names = list(dict.fromkeys(name for bar in bars for name in bar.held))
     factor, unit = unit_for([size for bar in bars for size in bar.held.values()])
     figure = go.Figure()
@@ -155,5 +155,27 @@ def phase_peak_bars(bars: Sequence[PhasePeakBar], *, state: str) -> go.Figure:
             )  # fmt: skip
     figure.update_layout(**layout(height=120 + 34 * len(bars), state=f"phases-{state}"))
     figure.update_xaxes(title=f"Held ({unit})", rangemode="tozero", automargin=True)
+    figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False)
+    return figure
+
+
+def saved_bars(kept: Sequence[tuple[str, int]], *, rest: int) -> go.Figure:
+    """Draws `kept`, (operation, bytes); `rest` is what all others keep together (0: nothing)."""
+    rows = [*kept, *([("all others", rest)] if rest else [])]
+    factor, unit = unit_for([size for _, size in rows])
+    figure = go.Figure()
+    figure.add_bar(
+        orientation="h",
+        y=[escape_text(name) for name, _ in rows],
+        x=[size / factor for _, size in rows],
+        text=[format_bytes(size) for _, size in rows],
+        textposition="outside",
+        cliponaxis=False,
+        marker={"color": [color_of("activation")] * len(kept) + [QUIET]},
+        hovertemplate="%{y}: %{text}<extra></extra>",
+    )
+    figure.update_layout(**layout(height=90 + 34 * len(rows), state="kept", legend=False))
+    figure.update_xaxes(title=f"Kept by one block ({unit})", rangemode="tozero")
+    figure.update_xaxes(range=[0, max(size for _, size in rows) / factor * 1.3])
     figure.update_yaxes(autorange="reversed", automargin=True, showgrid=False)
     return figure

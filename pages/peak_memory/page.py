@@ -1,10 +1,10 @@
-"""What fills the memory at the peak of a step? By size, context, mode, precision; predicted; what fits; kept."""
+"""What fills the memory at the peak of a step? Parts by size, context and precision; predictions; what fits."""
 
 from typing import get_args
 
 import streamlit as st
 
-from pages.peak_memory.answers import Names, answer, shape_of
+from pages.peak_memory.answers import Names, answer
 from pages.peak_memory.cards import draw_contexts, draw_parts, draw_precisions, draw_predicted
 from pages.peak_memory.phases import draw_phases
 from pages.peak_memory.saved import draw_checkpointing, draw_saved
@@ -13,23 +13,27 @@ from pages.ui.coverage import draw_grid
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Answer, Frame, Page, size_names
 from pages.ui.frontier import draw_model_frontiers
-from pages.ui.markdown import restrict
-from pages.ui.states import no_rows
+from pages.ui.states import draw_unmeasured, no_rows
 from pages.ui.trust import draw_trust
 from runner.results import Peak
 from runner.schema import Mode
 from runner.store.queries.memory import peaks
+from runner.store.queries.selection import Shape
 
 
 def page(frame: Frame) -> None:
     st.title("What fills the memory at the peak of a step?", anchor=False)
-    held = frame.ask(peaks, rows_of(frame))
-    if not held:
-        _empty(frame)
+    measured = frame.ask(peaks, rows_of(frame))
+    if not measured:
+        draw_unmeasured(
+            (f"**No memory cell has been measured {frame.where}.** This takes peaks apart, step by step:",
+             "python -m runner sweep --experiment memory --modes inference,train"),
+            listed="cells",
+        )  # fmt: skip
         draw_model_frontiers(frame)
         return
-    names = size_names(tuple(sorted({shape_of(cell.cell) for cell in held})))
-    cells = [cell for cell in held if _passes(frame, cell)]
+    names = size_names(tuple(sorted({Shape.of(cell.cell) for cell in measured})))
+    cells = [cell for cell in measured if _passes(frame, cell)]
     if not cells:
         no_rows("No memory cell matches these filters.", "Clear some of them, or measure what is missing.")
         return
@@ -40,7 +44,7 @@ def page(frame: Frame) -> None:
     draw_parts(frame, plain, names)
     draw_trust(frame, plain)
     draw_grid(frame, shown)
-    _growth(frame, plain, names)
+    _draw_growth(frame, plain, names)
     draw_precisions(frame, plain, names)
     draw_predicted(frame, shown, names)
     draw_model_frontiers(frame)
@@ -50,45 +54,36 @@ def page(frame: Frame) -> None:
 
 
 def _passes(frame: Frame, cell: Peak) -> bool:
-    """Whether a cell passes the sidebar's sizes, contexts and precisions; the mode is chosen on the page."""
+    """Returns whether a cell passes the sidebar's sizes, contexts and precisions; the mode is chosen on the page."""
     wanted = frame.selection
     return (
-        (not wanted.shapes or shape_of(cell.cell) in wanted.shapes)
+        (not wanted.shapes or Shape.of(cell.cell) in wanted.shapes)
         and (not wanted.contexts or cell.cell.context in wanted.contexts)
         and (not wanted.precisions or cell.cell.precision in wanted.precisions)
     )
 
 
 def _choose(cells: list[Peak]) -> list[Peak]:
-    """The cells of one mode."""
+    """Returns the cells of one mode."""
     modes = [mode for mode in reversed(get_args(Mode)) if any(cell.cell.mode == mode for cell in cells)]
     usual = most_common(cell.cell.mode for cell in cells)
     mode = chosen("memory-mode", "Mode", modes, default="train" if "train" in modes else usual)
     return [cell for cell in cells if cell.cell.mode == mode]
 
 
-def _growth(frame: Frame, cells: list[Peak], names: Names) -> None:
+def _draw_growth(frame: Frame, cells: list[Peak], names: Names) -> None:
     st.header("How does it grow with the context?", anchor="contexts")
     if len({cell.cell.context for cell in cells}) < 2:
         st.caption("There is only one context here: `python -m runner sweep --experiment memory --contexts 128,512`.")
     draw_contexts(frame, cells, names)
 
 
-def _empty(frame: Frame) -> None:
-    with st.container(border=True):
-        st.markdown(
-            restrict(f"**No memory cell has been measured {frame.where}.** This takes peaks apart, step by step:")
-        )
-        st.code("python -m runner sweep --experiment memory --modes inference,train", language="bash", wrap_lines=True)
-        st.caption("If a run is chosen in the sidebar, only its cells are listed.")
-
-
 def headline(frame: Frame) -> Answer:
-    """The answer for training steps, or for what there is."""
-    held = [cell for cell in frame.ask(peaks, rows_of(frame)) if not cell.cell.checkpoint_blocks]
-    if not held:
+    """Returns the answer for training steps, or for what there is."""
+    measured = [cell for cell in frame.ask(peaks, rows_of(frame)) if not cell.cell.checkpoint_blocks]
+    if not measured:
         return f"Not measured {frame.where}: `python -m runner sweep --experiment memory`.", None
-    shown = [cell for cell in held if cell.cell.mode == "train"] or held
+    shown = [cell for cell in measured if cell.cell.mode == "train"] or measured
     return answer(shown, frame.sizes), of_cells(frame, shown)
 
 

@@ -1,8 +1,8 @@
-"""What a peak of memory is made of, cell by cell: stacked bars, one a cell, in the colors of the categories.
+"""What a peak of memory is made of: stacked bars, one a cell, in the colors of the categories.
 
     figure = part_bars([PeakBar(group="toy-64", place="128 · fp32", parts={"parameter": 1.4e6}, …)], state="parts")
 
-A failed cell keeps its place, with its reason instead of a bar.
+A failed cell keeps its row, with its reason instead of a bar.
 """
 
 from collections.abc import Sequence
@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 
 import plotly.graph_objects as go
 
-from pages.figures.colors import QUIET, RED, color_of
+from pages.figures.colors import QUIET, color_of
 from pages.figures.frame import layout
+from pages.figures.marks import color_failures, hover_cells, write_ends
 from pages.figures.rows import BAR, chart_pixels, under_headings
 from runner.formats import format_bytes, unit_for
 
-#: Words for the categories, many of each.
+#: The categories in the plural.
 CATEGORY_WORDS = {
     "parameter": "parameters",
     "gradient": "gradients",
@@ -29,7 +30,7 @@ CATEGORY_WORDS = {
     "unknown": "unexplained",
     "fragmentation": "fragmentation",
 }
-#: What CUDA's allocator adds to the sizes asked for, and its pattern: it holds no tensor.
+#: Bytes that CUDA's allocator adds to the requested sizes, and their patterns.
 ALLOCATOR = {"rounding": ".", "fragmentation": "/"}
 
 
@@ -46,8 +47,8 @@ class PeakBar:
 
 
 def part_bars(bars: Sequence[PeakBar], *, state: str) -> go.Figure:
-    """The chart. Parts without a byte in any cell are left out. A negative residual, where parts come to more than the
-    peak, begins at zero and goes to the left."""
+    """Draws the bars. Parts without a byte in any cell are left out. A negative residual, where parts come to more than
+    the peak, goes from zero to the left."""
     ends = [sum(max(size, 0) for size in bar.parts.values()) for bar in bars]
     least = min((size for bar in bars for size in bar.parts.values()), default=0)
     factor, unit = unit_for(ends)
@@ -65,26 +66,21 @@ def part_bars(bars: Sequence[PeakBar], *, state: str) -> go.Figure:
             width=BAR,
             marker={"color": QUIET if category in ALLOCATOR else color_of(category), "line": {"width": 0},
                     "pattern": {"shape": ALLOCATOR.get(category, ""), "size": 6, "solidity": 0.25}},
-            customdata=[[bar.cell_id, _hover(bar, category)] for _, bar in chosen],
-            hovertemplate="%{customdata[1]}<extra></extra>",
+            **hover_cells((bar.cell_id, _describe(bar, category)) for _, bar in chosen),
         )  # fmt: skip
-    figure.add_scatter(
-        mode="text",
-        y=rows.at,
+    write_ends(
+        figure,
         x=[end / factor for end in ends],
-        text=[f" ✕ {bar.failure}" if bar.failure else f"  {format_bytes(bar.total)}{_excess(bar)}" for bar in bars],
-        textposition="middle right",
-        textfont={"size": 12, "color": [RED if bar.failure else QUIET for bar in bars]},
-        showlegend=False,
-        hoverinfo="skip",
-        cliponaxis=False,
+        y=rows.at,
+        text=[f" ✕ {bar.failure}" if bar.failure else f"  {_describe_total(bar)}" for bar in bars],
+        textfont=color_failures(bar.failure for bar in bars),
     )
     height = chart_pixels(rows.count, row=27, entries=len(figure.data) - 1, squeezed=24)
     figure.update_layout(**layout(height=height, state=state), barmode="relative")
     figure.update_layout(margin_r=68)
     figure.update_xaxes(
         title=f"Alive at the peak ({unit})",
-        range=[min(least, 0) / factor * 1.1, max(ends, default=1) / factor * _room(bars) or 1],
+        range=[min(least, 0) / factor * 1.1, max(ends, default=1) / factor * _find_room(bars) or 1],
         nticks=6,
         tickangle=0,
     )
@@ -92,18 +88,23 @@ def part_bars(bars: Sequence[PeakBar], *, state: str) -> go.Figure:
     return figure
 
 
-def _room(bars: Sequence[PeakBar]) -> float:
-    """The longest label fits the margin, but for the one that says more than a size."""
-    return 1.6 if any(_excess(bar) for bar in bars) else 1.02
+def _find_room(bars: Sequence[PeakBar]) -> float:
+    """Returns the axis's length over the longest bar's: most labels fit the margin, one with more than a size does
+    not."""
+    return 1.6 if any(_has_excess(bar) for bar in bars) else 1.02
 
 
-def _excess(bar: PeakBar) -> str:
-    """By how much the parts come to more than the peak, in words: at this scale it may be less than a pixel."""
-    residual = bar.parts.get("unknown", 0)
-    return f" (parts are {format_bytes(-residual)} more)" if residual < 0 else ""
+def _describe_total(bar: PeakBar) -> str:
+    """Says the peak, and by how much the parts come to more: at this scale it may be less than a pixel."""
+    excess = f" (parts are {format_bytes(-bar.parts['unknown'])} more)" if _has_excess(bar) else ""
+    return f"{format_bytes(bar.total)}{excess}"
 
 
-def _hover(bar: PeakBar, category: str) -> str:
+def _has_excess(bar: PeakBar) -> bool:
+    return bar.parts.get("unknown", 0) < 0
+
+
+def _describe(bar: PeakBar, category: str) -> str:
     size = bar.parts[category]
     return (
         f"<b>{bar.group} · {bar.place}</b><br>{CATEGORY_WORDS[category]}: {format_bytes(size)}"

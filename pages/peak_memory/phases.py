@@ -1,4 +1,4 @@
-"""The card of the pinned memory cell: the peak of each phase of its step, and what the audit says of it.
+"""The card of the pinned memory cell: the peak of each phase of its step, and its grade.
 
 draw_phases(frame, cells)
 """
@@ -25,7 +25,6 @@ from runner.store.queries.selection import Selection
 
 
 def draw_phases(frame: Frame, cells: Sequence[Peak]) -> None:
-    """A box to choose a cell, its grade, and the peaks of its phases."""
     st.header("One cell, phase by phase", anchor="phases")
     st.caption("Which phase of the step needs how much. The link keeps which cell.")
     every = {cell.cell_id: cell for cell in frame.ask(peaks, Selection())}
@@ -38,36 +37,33 @@ def draw_phases(frame: Frame, cells: Sequence[Peak]) -> None:
         why = literal(f"{failure_of(cell)}. {cell.message or ''}")
         st.error(restrict(f"{words}: {why}"), icon=":material/error:")
         return
-    found = frame.ask(phase_peaks, cell.cell_id)
-    draw(
-        frame,
-        Card(
-            key="phase-peaks",
-            title=words,
-            note="Live tensors at each phase's own peak and at its end; on CUDA also what the allocator holds and what "
-            "the driver counts.",
-            alt=f"Peak of memory in each phase of {words}: " + ", ".join(map(_said, found)) + ".",
-            rows=[_row(phase) for phase in found],
-            cells=[cell.cell],
-        ),
-        lambda: phase_peak_bars([_bar(phase) for phase in found], state=str(cell.cell_id)),
+    loaded = frame.ask(phase_peaks, cell.cell_id)
+    card = Card(
+        key="phase-peaks",
+        title=words,
+        note="Live tensors at each phase's own peak and at its end; on CUDA also what the allocator holds and what "
+        "the driver counts.",
+        alt=f"Peak of memory in each phase of {words}: " + ", ".join(map(_describe, loaded)) + ".",
+        rows=[_make_row(phase) for phase in loaded],
+        cells=[cell.cell],
     )
+    draw(frame, card, lambda: phase_peak_bars([_make_bar(phase) for phase in loaded], state=str(cell.cell_id)))
 
 
-def _said(found: PhasePeak) -> str:
-    return f"{found.phase} {format_bytes(found.allocated or 0)}"
+def _describe(peak: PhasePeak) -> str:
+    return f"{peak.phase} {format_bytes(peak.allocated or 0)}"
 
 
-def _bar(found: PhasePeak) -> PhasePeakBar:
-    held = {"peak, live tensors": found.allocated, "held by the allocator": found.reserved,
-            "counted by the driver": found.driver, "left at its end": found.left}  # fmt: skip
+def _make_bar(peak: PhasePeak) -> PhasePeakBar:
+    sizes = {"peak, live tensors": peak.allocated, "held by the allocator": peak.reserved,
+            "counted by the driver": peak.driver, "left at its end": peak.left}  # fmt: skip
     return PhasePeakBar(
-        phase=escape_text(found.phase), held={name: size for name, size in held.items() if size is not None}
+        phase=escape_text(peak.phase), held={name: size for name, size in sizes.items() if size is not None}
     )
 
 
-def _row(found: PhasePeak) -> dict[str, Any]:
+def _make_row(peak: PhasePeak) -> dict[str, Any]:
     columns = TABLES["phase_peaks"]
-    names = {"phase": found.phase, "peak_allocated_bytes": found.allocated, "peak_reserved_bytes": found.reserved,
-             "peak_driver_bytes": found.driver, "end_allocated_bytes": found.left}  # fmt: skip
+    names = {"phase": peak.phase, "peak_allocated_bytes": peak.allocated, "peak_reserved_bytes": peak.reserved,
+             "peak_driver_bytes": peak.driver, "end_allocated_bytes": peak.left}  # fmt: skip
     return {columns.column(name).title: value for name, value in names.items()}

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from pages.peak_memory.answers import Names, checkpoint_words, describe_saved, operation_label, place_of
+from pages.peak_memory.answers import Names, describe_checkpointing, describe_saved, operation_label, place_of
 from pages.peak_memory.cards import bar_of, table_of
+from pages.peak_memory.figures import saved_bars
 from pages.peak_memory.part_figures import part_bars
-from pages.peak_memory.saved_figures import saved_bars
 from pages.peak_memory.tensors import choose_cell, draw_block_tensors
 from pages.ui.card import Card, draw
 from pages.ui.evidence import of_cells, of_details, say
@@ -24,7 +24,7 @@ _SWEEP = "python -m runner sweep --experiment memory --modes train"
 
 
 def draw_saved(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
-    """What one block keeps for backward: the total and its five largest contributors, of a cell of the reader's."""
+    """Draws what one block of a chosen cell keeps for backward: the total and its five largest contributors."""
     st.header("What does one block keep for backward?", anchor="kept")
     kept_cells = [cell for cell in cells if cell.block_saved_bytes]
     if not kept_cells:
@@ -44,67 +44,68 @@ def draw_saved(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
          "Share": item.kept_bytes / total}
         for item in kept
     ]  # fmt: skip
-    asked = [cell.cell]
+    card = Card(
+        key="kept",
+        title="The five largest contributors",
+        note="Tensors that autograd keeps until backward has used them, by the operation that needs them; "
+        "parameters are not counted, and memory that several share counts once."
+        + (
+            " Checkpointed, so they are there only while backward runs the block again."
+            if cell.cell.checkpoint_blocks
+            else ""
+        ),
+        alt=words,
+        rows=rows,
+        cells=[cell.cell],
+    )
     draw(
         frame,
-        Card(
-            key="kept",
-            title="The five largest contributors",
-            note="Tensors that autograd keeps until backward has used them, by the operation that needs them; "
-            "parameters are not counted, and memory that several share counts once."
-            + (" Checkpointed, so they are there only while backward runs the block again."
-               if cell.cell.checkpoint_blocks else ""),
-            alt=words,
-            rows=rows,
-            cells=asked,
+        card,
+        lambda: saved_bars(
+            [(operation_label(item), item.kept_bytes) for item in kept[:LARGEST]],
+            rest=sum(item.kept_bytes for item in kept[LARGEST:]),
         ),
-        lambda: saved_bars([(operation_label(item), item.kept_bytes) for item in kept[:LARGEST]],
-                          rest=sum(item.kept_bytes for item in kept[LARGEST:])),
-    )  # fmt: skip
+    )
     draw_block_tensors(frame, cell, names)
 
 
 def families(cells: Sequence[Peak]) -> list[list[Peak]]:
-    """Cells that differ in checkpointing alone, those without it first; only where both were measured."""
+    """Returns cells that differ in checkpointing alone, those without it first; only where both were measured."""
     rest = [name for name in KEY if name != "checkpoint_blocks"]
-    found: dict[tuple[object, ...], list[Peak]] = {}
+    groups: dict[tuple[object, ...], list[Peak]] = {}
     for cell in cells:
         if cell.status == "ok":
-            found.setdefault((cell.machine, *(getattr(cell.cell, name) for name in rest)), []).append(cell)
-    ordered = [sorted(family, key=lambda cell: cell.cell.checkpoint_blocks) for family in found.values()]
+            groups.setdefault((cell.machine, *(getattr(cell.cell, name) for name in rest)), []).append(cell)
+    ordered = [sorted(family, key=lambda cell: cell.cell.checkpoint_blocks) for family in groups.values()]
     return [family for family in ordered if len(family) > 1 and family[0].cell.checkpoint_blocks == 0]
 
 
 def draw_checkpointing(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
-    """The parts of the peak without checkpointing and with it, at each number of blocks recomputed together."""
+    """Draws the parts of the peak without checkpointing and with each number of blocks recomputed together."""
     st.header("What does checkpointing save?", anchor="checkpointing")
-    found = families(cells)
-    if not found:
+    groups = families(cells)
+    if not groups:
         st.caption("No two cells here with a result differ in checkpointing alone, one of them without: "
                    f"`{_SWEEP} --checkpoint 0,1,2,4`.")  # fmt: skip
         return
-    words = " ".join(checkpoint_words(family, names) for family in found[:3])
-    drawn = [cell for family in found for cell in family]
+    words = " ".join(describe_checkpointing(family, names) for family in groups[:3])
+    drawn = [cell for family in groups for cell in family]
     say(frame, words, of_cells(frame, drawn), key="checkpointing")
     bars = [
         bar_of(cell, group=place_of(family[0].cell, names).replace(" · ", "<br>", 1),
-               place=_blocks(cell.cell.checkpoint_blocks))
-        for family in found for cell in family
+               place=_format_blocks(cell.cell.checkpoint_blocks))
+        for family in groups for cell in family
     ]  # fmt: skip
-    asked = [cell.cell for cell in drawn]
-    draw(
-        frame,
-        Card(
-            key="checkpointing",
-            title="The peak with and without checkpointing",
-            note="Checkpointed blocks keep only their input and compute the rest again during backward.",
-            alt=words,
-            rows=table_of(drawn, names),
-            cells=asked,
-        ),
-        lambda: part_bars(bars, state="checkpointing"),
+    card = Card(
+        key="checkpointing",
+        title="The peak with and without checkpointing",
+        note="Checkpointed blocks keep only their input and compute the rest again during backward.",
+        alt=words,
+        rows=table_of(drawn, names),
+        cells=[cell.cell for cell in drawn],
     )
+    draw(frame, card, lambda: part_bars(bars, state="checkpointing"))
 
 
-def _blocks(count: int) -> str:
+def _format_blocks(count: int) -> str:
     return {0: "keep all", 1: "every block"}.get(count, f"{count} blocks")

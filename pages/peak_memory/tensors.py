@@ -4,18 +4,17 @@ draw_part_pairs(frame, cells, names); draw_block_tensors(frame, cell, names)
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from pages.figures.colors import QUIET, color_of
-from pages.figures.tensors import NEAR, SizePair, fine, size_pairs
+from pages.figures.tensors import NEAR, SizePair, format_ratio, size_pairs
 from pages.peak_memory.answers import Names, place_of
 from pages.peak_memory.part_figures import ALLOCATOR, CATEGORY_WORDS
 from pages.ui.card import Card, draw
 from pages.ui.chosen import select_one
-from pages.ui.evidence import of_cells, of_details
-from pages.ui.frame import Frame
+from pages.ui.evidence import of_cells
+from pages.ui.frame import Frame, device_of
 from pages.ui.markdown import literal
-from pages.ui.tensors import draw_tensors, tensor_rows, tensor_words
+from pages.ui.tensors import draw_tensors
 from runner.analysis.costs.activations import block_tensors
 from runner.analysis.costs.steps import PeakBytes, predict_peak
 from runner.analysis.costs.tensors import beside
@@ -32,19 +31,18 @@ _MOMENTS = {
 
 
 def choose_cell(cells: Sequence[Peak], names: Names, *, key: str) -> Peak:
-    """One of the cells, by name; a name of the link that is not there is reported. The last one unless chosen."""
+    """Returns the cell that the reader chooses by name; the last one unless chosen."""
     labels = {f"{place_of(cell.cell, names)} · {cell.cell.mode}": cell for cell in cells}
     return labels[select_one(key, "Cell", list(labels), default=list(labels)[-1])]
 
 
 def predicted_of(cell: Peak) -> PeakBytes:
-    """The parts by the closed formulas, for the device that the cell was measured on."""
-    device: Any = cell.device or "cuda"
-    return predict_peak(cell.cell, device=device, gpu=cell.device_name or "")
+    """Returns the parts by the closed formulas, for the device of the cell."""
+    return predict_peak(cell.cell, device=device_of(cell.device), gpu=cell.device_name or "")
 
 
 def part_pairs(cell: Peak, predicted: PeakBytes) -> list[SizePair]:
-    """Each part of the peak; what the allocator adds to tensors is in no formula."""
+    """Returns the parts of the peak; what the allocator adds to tensors has no formula."""
     return [
         SizePair(
             name=CATEGORY_WORDS[name],
@@ -58,67 +56,56 @@ def part_pairs(cell: Peak, predicted: PeakBytes) -> list[SizePair]:
 
 
 def draw_part_pairs(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
-    """Each part of a chosen cell's peak; the table has those of all cells."""
+    """Draws each part of a chosen cell's peak; the table has those of all cells."""
     done = [cell for cell in cells if cell.status == "ok" and cell.peak_allocated_bytes]
     if not done:
         return
     cell = choose_cell(done, names, key="parts-of")
     predicted = predicted_of(cell)
     pairs = part_pairs(cell, predicted)
-    words = _part_words(cell, predicted, pairs)
+    words = _describe_parts(cell, predicted, pairs)
     rows = [
         {"Cell": place_of(one.cell, names), "Part": pair.name, "Predicted (bytes)": pair.predicted,
          "Measured (bytes)": pair.measured, "Measured / predicted": pair.ratio}
         for one in done for pair in part_pairs(one, predicted_of(one))
     ]  # fmt: skip
-    asked = [one.cell for one in done]
-    draw(
-        frame,
-        Card(
-            key="part-pairs",
-            title=f"Part by part: {place_of(cell.cell, names)}",
-            answer=words,
-            evidence=[of_cells(frame, [cell])],
-            note="The table has the parts of every cell here.",
-            alt=f"Predicted and measured bytes of each part of the peak. {words}",
-            rows=rows,
-            cells=asked,
-        ),
-        lambda: size_pairs(pairs, state="part-pairs"),
+    card = Card(
+        key="part-pairs",
+        title=f"Part by part: {place_of(cell.cell, names)}",
+        answer=words,
+        evidence=[of_cells(frame, [cell])],
+        note="The table has the parts of every cell here.",
+        alt=f"Predicted and measured bytes of each part of the peak. {words}",
+        rows=rows,
+        cells=[one.cell for one in done],
     )
+    draw(frame, card, lambda: size_pairs(pairs, state="part-pairs"))
 
 
-def _part_words(cell: Peak, predicted: PeakBytes, pairs: Sequence[SizePair]) -> str:
-    """How many parts are as predicted, and when the peak was expected."""
+def _describe_parts(cell: Peak, predicted: PeakBytes, pairs: Sequence[SizePair]) -> str:
+    """Says how many parts are as predicted, and when the peak was expected."""
     known = [pair for pair in pairs if pair.ratio is not None]
     near = sum(abs((pair.ratio or 0) - 1) <= NEAR for pair in known)
     when = f" in the {literal(cell.peak_phase)} phase" if cell.peak_phase else ""
     words = f"{near} of {len(known)} parts are within {NEAR:.0%} of their formulas"
     far = max(known, key=lambda pair: abs((pair.ratio or 0) - 1), default=None)
     if far is not None and near < len(known):
-        words += f"; farthest are {far.name}, {fine(far.ratio or 0)}×"
+        words += f"; farthest are {far.name}, {format_ratio(far.ratio or 0)}×"
     return f"{words}. The peak was expected {_MOMENTS[predicted.moment]} and was found{when}."
 
 
 def draw_block_tensors(frame: Frame, cell: Peak, names: Names) -> None:
-    """Each tensor that the first block keeps, beside its formula."""
+    """Draws each tensor that the first block keeps, beside its formula."""
     measured = frame.ask(load_saved_tensors, cell.cell_id)
     if not measured:
         return
-    device: Any = cell.device or "cuda"
-    found = beside(block_tensors(cell.cell, device=device), measured)
     letters = "N tokens, d model width, f feed-forward width, B batch, T context, H heads."
     again = " The block is checkpointed: it keeps them only while backward runs it again."
-    draw_tensors(
-        frame,
-        Card(
-            key="block-tensors",
-            title=f"Tensor by tensor: {place_of(cell.cell, names)}",
-            answer=tensor_words(found),
-            evidence=[of_details(frame, "saved tensors", [cell.cell_id])],
-            note=f"{letters}{again if cell.cell.checkpoint_blocks else ''}",
-            rows=tensor_rows(found),
-            cells=[cell.cell],
-        ),
-        found,
+    card = Card(
+        key="block-tensors",
+        title=f"Tensor by tensor: {place_of(cell.cell, names)}",
+        note=f"{letters}{again if cell.cell.checkpoint_blocks else ''}",
+        cells=[cell.cell],
     )
+    pairs = beside(block_tensors(cell.cell, device=device_of(cell.device)), measured)
+    draw_tensors(frame, card, pairs, cell_id=cell.cell_id)

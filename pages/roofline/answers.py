@@ -1,4 +1,4 @@
-"""What the page Roofline says: how far from its limit the longest step is, and what changes about a step are called.
+"""Sentences of the page Roofline: how far from its limit the longest step is, and names of cells and changes.
 
 answer(frame, cells, limits)
 """
@@ -6,26 +6,26 @@ answer(frame, cells, limits)
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pages.roofline.figures import rate
 from pages.roofline.limits import DeviceLimits
-from pages.ui.answers import share
+from pages.ui.answers import format_share
 from pages.ui.frame import Frame
 from runner.analysis.costs.steps import step_flops
 from runner.analysis.roofline import intensity, least_ms, utilization
-from runner.formats import format_number
+from runner.formats import format_number, format_quantity
 from runner.results import Measured
 from runner.schema import StepCell
 
 
 def answer(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> str:
-    """The longest step's rate against the measured and the promised peak, and the least time that it could take."""
+    """Says the longest step's rate against the measured and the datasheet's peak, and the least time that it could
+    take."""
     if not cells:
         return "None of these cells has a result."
     longest = max(cells, key=lambda cell: cell.times["step"].median_ms)
     cell, step_ms = longest.cell, longest.times["step"].median_ms
     reached = step_flops(cell) / step_ms * 1e3
     words = f"The longest step here, **{name_of(frame, cell)}**, takes {format_number(step_ms)} ms and multiplies at "
-    words += f"**{rate(reached)}**"
+    words += f"**{format_quantity(reached, 'FLOP/s')}**"
     parts = []
     for roof, whose in (
         (limits.measured(cell.precision), "that this machine was measured to do at most"),
@@ -33,7 +33,7 @@ def answer(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> str
     ):
         if roof:
             used = utilization(cell, step_ms=step_ms, peak_flops_per_s=roof.flops_per_s)
-            parts.append(f"**{share(used.hfu)}** of the {rate(roof.flops_per_s)} {whose}")
+            parts.append(f"**{format_share(used.hfu)}** of the {format_quantity(roof.flops_per_s, 'FLOP/s')} {whose}")
     best = limits.roof(cell.precision)
     if best is None:
         return f"{words}. What this machine can do at most in {cell.precision} is not known."
@@ -42,7 +42,7 @@ def answer(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> str
     bound = "multiplying" if per_byte >= best.ridge else "memory"
     return (
         f"{words}, {' and '.join(parts)}. That is multiplying alone. Its limit, with the bytes that it has to move and "
-        f"nothing else in the way, is {format_number(least)} ms: it reaches **{share(least / step_ms)} of that "
+        f"nothing else in the way, is {format_number(least)} ms: it reaches **{format_share(least / step_ms)} of that "
         f"limit**, which is to take {format_number(step_ms / least)}× as long. At {format_number(per_byte)} operations "
         "a byte, against the "
         f"{format_number(best.ridge)} of the ridge, the limit of the whole step is {bound}."
@@ -50,27 +50,27 @@ def answer(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> str
 
 
 def name_of(frame: Frame, cell: StepCell) -> str:
-    """A cell in a sentence."""
+    """Returns `small at 512 tokens, bf16, eager`."""
     return f"{frame.size_of(cell)} at {cell.context:,} tokens, {cell.precision}, {cell.backend}"
 
 
 def place_of(frame: Frame, cell: StepCell) -> str:
-    """A cell beside a chart: its size and context, and below what else it is."""
+    """Returns the name of a cell beside a chart: its size and context, and below what else it is."""
     size, *rest = frame.size_of(cell).split(" · ")
     backend = [] if cell.backend == "eager" else [cell.backend]
     return f"{size} · {cell.context:,} tok<br>{' · '.join([cell.precision, *backend, *rest])}"
 
 
 def change_name(changed: Mapping[str, Any]) -> str:
-    """What is different, in a few words: `bf16 · sdpa attention · fused optimizer`."""
+    """Says in a few words what is different: `bf16 · sdpa attention · fused optimizer`."""
     known = dict(changed)
     if known.get("weights_dtype") == "bf16" and known.get("precision") == "bf16":
         del known["precision"]
         known["weights_dtype"] = "bf16 products and"
-    return " · ".join(_one(axis, value) for axis, value in known.items())
+    return " · ".join(_format_change(axis, value) for axis, value in known.items())
 
 
-def _one(axis: str, value: Any) -> str:
+def _format_change(axis: str, value: Any) -> str:
     if axis == "checkpoint_blocks":
         return f"checkpoints of {value} block{'s' if value > 1 else ''}" if value else "no checkpoints"
     words = {"weights_dtype": "{} weights", "attention": "{} attention", "optimizer": "{} optimizer"}

@@ -12,13 +12,15 @@ import streamlit as st
 from pages.figures.frame import WORDS, interval
 from pages.figures.speedups import SpeedupDot
 from pages.roofline.answers import change_name
-from pages.roofline.change_figures import counterfactual_dots
+from pages.roofline.figures import counterfactual_dots
 from pages.ui.card import Card, draw
 from pages.ui.chosen import rows_of, select_one
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
-from pages.ui.markdown import literal, quoted, restrict
+from pages.ui.markdown import literal, quoted
+from pages.ui.marks import speedup_columns
 from pages.ui.pin import pin
+from pages.ui.states import suggest
 from runner.analysis.compare.counterfactuals import Counterfactual, bases, counterfactuals
 from runner.analysis.compare.pairs import unusual
 from runner.formats import format_number
@@ -32,103 +34,98 @@ COMMAND = "python -m runner sweep --experiment counterfactuals"
 
 
 def draw_changes(frame: Frame) -> None:
-    """The chooser of a step, the answer, the card."""
+    """Draws the chooser of a step, the answer, the card."""
     st.header("What would help, and by how much?", anchor="help")
     mode = frame.selection.mode or "train"
     run = frame.ask(most_varied_run, rows_of(frame), mode)
     if run is None:
         words = f"No run {frame.where} has results of one step of mode {mode} in more than one way, measured alike."
-        st.markdown(restrict(f"{words} This measures one change at a time:"))
-        st.code(COMMAND, language="bash", wrap_lines=True)
+        suggest(f"{words} This measures one change at a time:", COMMAND)
         return
-    asked = Selection(run=run, mode=mode, settled=False)
-    cells, samples = frame.ask(load_steps, asked), frame.ask(samples_by_round, asked)
+    selection = Selection(run=run, mode=mode, settled=False)
+    cells, samples = frame.ask(load_steps, selection), frame.ask(samples_by_round, selection)
     known = {title(cell.cell): cell for cell in bases(cells)}
-    base = _choose(known)
-    found = counterfactuals(base, cells, samples)
-    words = describe_ranking(found)
-    said = "\n\n".join(text for text in (words, _reasons(found)) if text)
-    say(frame, said, of_cells(frame, [base, *(change.cell for change in found)], run=run), key="changes")
+    base = known[select_one("base", "Step", list(known))]
+    changes = counterfactuals(base, cells, samples)
+    words = describe_ranking(changes)
+    sentences = "\n\n".join(text for text in (words, _describe_failures(changes)) if text)
+    say(frame, sentences, of_cells(frame, [base, *(change.cell for change in changes)], run=run), key="changes")
+    card = Card(
+        key="changes",
+        title=f"Against {title(base.cell)}",
+        note="The time of this step over that of the changed one, with 95% intervals by bootstrap. Above the "
+        f"dotted line one thing is changed, below it several. {_describe_run(frame, run)}",
+        alt=f"Speedups of changes on a log axis. {words}",
+        rows=[_make_row(base, change) for change in changes],
+        cells=[base.cell, *(change.cell.cell for change in changes)],
+    )
     draw(
         frame,
-        Card(
-            key="changes",
-            title=f"Against {title(base.cell)}",
-            note="The time of this step over that of the changed one, with 95% intervals by bootstrap. Above the "
-            f"dotted line one thing is changed, below it several. {_origin(frame, run)}",
-            alt=f"Speedups of changes on a log axis. {words}",
-            rows=[_row(base, change) for change in found],
-            cells=[base.cell, *(change.cell.cell for change in found)],
-        ),
-        lambda: counterfactual_dots([_dot(c) for c in found], singles=sum(c.kind == "one" for c in found)),
+        card,
+        lambda: counterfactual_dots([_make_dot(c) for c in changes], singles=sum(c.kind == "one" for c in changes)),
         on_click=pin,
     )
 
 
-def _choose(known: dict[str, Measured]) -> Measured:
-    """The step that is changed, in the URL; the largest plain one unless the reader says otherwise."""
-    return known[select_one("base", "Step", list(known))]
-
-
-def describe_ranking(found: Sequence[Counterfactual]) -> str:
-    """How many changes help, which helps most, what several do together, and which make it slower."""
-    single = [change for change in found if change.kind == "one"]
+def describe_ranking(changes: Sequence[Counterfactual]) -> str:
+    """Says how many changes help, which helps most, what several do together, and which make it slower."""
+    single = [change for change in changes if change.kind == "one"]
     helps = [change for change in single if change.verdict == "faster"]
     words = f"Of {len(single)} single changes that were tried, {len(helps)} make it faster beyond doubt"
     if helps:
-        words += f": {_listed(helps[:3])}{' and others' if len(helps) > 3 else ''}"
+        words += f": {_list(helps[:3])}{' and others' if len(helps) > 3 else ''}"
     slower = [change for change in single if change.verdict == "slower"]
     if slower:
-        words += f"; slower is {_listed(slower)}"
+        words += f"; slower is {_list(slower)}"
     without = [change for change in single if change.verdict == "failed"]
     if without:
-        words += f"; no result from {', '.join(f'{_named(c)} ({_failure(c)})' for c in without)}"
-    several = [change for change in found if change.kind == "several" and change.ratio]
-    together = f" Of several at once, the best is {_listed(several[:1])}." if several else ""
+        words += f"; no result from {', '.join(f'{_describe(c)} ({_describe_failure(c)})' for c in without)}"
+    several = [change for change in changes if change.kind == "several" and change.ratio]
+    together = f" Of several at once, the best is {_list(several[:1])}." if several else ""
     return f"{words}.{together}"
 
 
-def _listed(found: Sequence[Counterfactual]) -> str:
-    parts = [f"**{_named(c)} {format_number(c.ratio or 0)}×** ({interval(c.low, c.high)})" for c in found]
+def _list(changes: Sequence[Counterfactual]) -> str:
+    parts = [f"**{_describe(c)} {format_number(c.ratio or 0)}×** ({interval(c.low, c.high)})" for c in changes]
     return ", ".join(parts)
 
 
-def _named(change: Counterfactual) -> str:
-    """What is different, and what is unusual about how it was measured."""
+def _describe(change: Counterfactual) -> str:
+    """Says what is different, and what is unusual about how it was measured."""
     return " · ".join(part for part in (change_name(change.changed), unusual(change.cell.cell)) if part)
 
 
-def _dot(change: Counterfactual) -> SpeedupDot:
+def _make_dot(change: Counterfactual) -> SpeedupDot:
     failed = change.ratio is None
     return SpeedupDot(
-        place=_named(change),
+        place=_describe(change),
         size="",
         phase="step",
         cell_id=str(change.cell.cell_id),
         ratio=change.ratio or 1.0,
         low=change.low,
         high=change.high,
-        failure=_failure(change) if failed else None,
+        failure=_describe_failure(change) if failed else None,
     )
 
 
-def _failure(change: Counterfactual) -> str:
+def _describe_failure(change: Counterfactual) -> str:
     return WORDS.get(change.cell.status, change.cell.status)
 
 
-def _reasons(found: Sequence[Counterfactual]) -> str:
-    """Why changes have no result, in their own words."""
-    lost = [change for change in found if change.ratio is None]
-    return " ".join(f"{_named(c)}: {_failure(c)}. {' '.join(literal(c.cell.message or '').split())}" for c in lost)
+def _describe_failures(changes: Sequence[Counterfactual]) -> str:
+    """Says why changes have no result, in the words of their rows."""
+    lost = [change for change in changes if change.ratio is None]
+    return " ".join(
+        f"{_describe(c)}: {_describe_failure(c)}. {' '.join(literal(c.cell.message or '').split())}" for c in lost
+    )
 
 
-def _row(base: Measured, change: Counterfactual) -> dict[str, Any]:
+def _make_row(base: Measured, change: Counterfactual) -> dict[str, Any]:
     step = change.cell.times.get("step")
     return {
-        "Changed": _named(change),
-        "Speedup (×)": change.ratio,
-        "Low (×)": change.low,
-        "High (×)": change.high,
+        "Changed": _describe(change),
+        **speedup_columns(change),
         "Verdict": change.verdict,
         "Median step (ms)": step.median_ms if step else None,
         "Before (ms)": base.times["step"].median_ms,
@@ -137,8 +134,8 @@ def _row(base: Measured, change: Counterfactual) -> dict[str, Any]:
     }
 
 
-def _origin(frame: Frame, run: UUID) -> str:
-    """Which run measured it: by its name, by its command where it has none."""
+def _describe_run(frame: Frame, run: UUID) -> str:
+    """Says which run measured it: by its label, else by its command."""
     of = next(item for item in frame.contents.runs if item.run_id == run)
     when = f", {of.started_at:%Y-%m-%d %H:%M} UTC" if of.started_at else ""
     return f"Measured by {quoted(of.label or of.argv or 'an imported run')}{when}."

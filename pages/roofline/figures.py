@@ -1,8 +1,9 @@
-"""How far below its roof is a step? Log axes: operations per byte against operations per second.
+"""How far below its roof is a step, and which changes would help?
 
     figure = roofline([RoofLine(entity="bf16", …)], [RoofPoint(kind="step", entity="bf16", …)], state="roof")
+    figure = counterfactual_dots([SpeedupDot(place="bf16 products", phase="step", ratio=1.9, …)], singles=4)
 
-A solid roof was measured, a dashed one is a datasheet's. Limits: a point says what was reached, not why.
+A solid roof was measured, a dashed one is the datasheet's.
 """
 
 import math
@@ -12,9 +13,12 @@ from typing import Literal
 
 import plotly.graph_objects as go
 
-from pages.figures.colors import QUIET, color_of
+from pages.figures.colors import FAINT, QUIET, color_of
 from pages.figures.frame import layout
-from runner.formats import format_number
+from pages.figures.marks import hover_cells
+from pages.figures.rows import beside, chart_pixels, row_pixels, wrap_label
+from pages.figures.speedups import SpeedupDot, speedup_dots
+from runner.formats import format_number, format_quantity
 
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _SYMBOLS = {"step": "circle", "kernel": "diamond-open"}
@@ -44,16 +48,16 @@ class RoofPoint:
 
 
 def roofline(roofs: Sequence[RoofLine], points: Sequence[RoofPoint], *, state: str) -> go.Figure:
-    """The chart; there must be a roof or a point."""
-    low, high = _reach(roofs, points)
+    """Draws operations per second over operations per byte, log-log; there must be a roof or a point."""
+    low, high = _find_reach(roofs, points)
     figure = go.Figure()
     for roof in roofs:
-        _roof(figure, roof, low=low, high=high)
+        _draw_roof(figure, roof, low=low, high=high)
     for kind in ("kernel", "step"):
         for entity in dict.fromkeys(point.entity for point in points):
             chosen = [point for point in points if point.kind == kind and point.entity == entity]
             if chosen:
-                _points(figure, chosen)
+                _draw_points(figure, chosen)
     heights = [roof.flops_per_s for roof in roofs] + [point.flops_per_s for point in points]
     floor, top = math.log10(min(heights)) - 0.35, math.log10(max(heights)) + 0.45
     _label_roofs(figure, roofs)
@@ -74,31 +78,25 @@ def roofline(roofs: Sequence[RoofLine], points: Sequence[RoofPoint], *, state: s
     ticks = range(math.ceil(floor), math.floor(top) + 1)
     figure.update_yaxes(
         type="log", title="FLOP/s (log)", range=[floor, top], tickvals=[10.0**power for power in ticks],
-        ticktext=[_tick(10.0**power) for power in ticks], automargin=True, zeroline=False, showgrid=False,
+        ticktext=[_format_tick(10.0**power) for power in ticks], automargin=True, zeroline=False, showgrid=False,
     )  # fmt: skip
     return figure
 
 
-def rate(value: float, unit: str = "FLOP/s") -> str:
-    """A rate with an SI prefix: `745 TFLOP/s`."""
-    factor, prefix = next(((factor, prefix) for factor, prefix in _PREFIXES if value >= factor * 0.9995), (1.0, ""))
-    return f"{format_number(value / factor)} {prefix}{unit}".rstrip()
-
-
-def _tick(value: float) -> str:
+def _format_tick(value: float) -> str:
     factor, prefix = next((pair for pair in _PREFIXES if value >= pair[0]), (1.0, ""))
     return f"{value / factor:g} {prefix}"
 
 
-def _reach(roofs: Sequence[RoofLine], points: Sequence[RoofPoint]) -> tuple[float, float]:
-    """The least and the greatest intensity that are drawn: every point, and some of both sides of every roof."""
+def _find_reach(roofs: Sequence[RoofLine], points: Sequence[RoofPoint]) -> tuple[float, float]:
+    """Returns the ends of the axis of intensity: every point, and some of both sides of every roof."""
     ridges = [roof.flops_per_s / roof.bytes_per_s for roof in roofs]
     drawn = [point.operations_per_byte for point in points]
     low = min([*drawn, *(ridge / 5 for ridge in ridges)])
     return low / 1.6, max([*(place * 3 for place in drawn), *(ridge * 5 for ridge in ridges)])
 
 
-def _roof(figure: go.Figure, roof: RoofLine, *, low: float, high: float) -> None:
+def _draw_roof(figure: go.Figure, roof: RoofLine, *, low: float, high: float) -> None:
     ridge = roof.flops_per_s / roof.bytes_per_s
     places = [low, ridge, high] if low < ridge < high else [low, high]
     figure.add_scatter(
@@ -106,12 +104,12 @@ def _roof(figure: go.Figure, roof: RoofLine, *, low: float, high: float) -> None
         y=[min(roof.flops_per_s, place * roof.bytes_per_s) for place in places], showlegend=False,
         line={"color": color_of(roof.entity), "width": 2 if roof.source == "measured" else 1.3,
               "dash": "solid" if roof.source == "measured" else "dash"},
-        hovertemplate=f"{roof.entity}, {roof.source}: {rate(roof.flops_per_s)}, {rate(roof.bytes_per_s, 'B/s')}"
-        f"<br>ridge at {format_number(ridge)} FLOP/byte<extra></extra>",
+        hovertemplate=f"{roof.entity}, {roof.source}: {format_quantity(roof.flops_per_s, 'FLOP/s')}, "
+        f"{format_quantity(roof.bytes_per_s, 'B/s')}<br>ridge at {format_number(ridge)} FLOP/byte<extra></extra>",
     )  # fmt: skip
 
 
-def _points(figure: go.Figure, chosen: Sequence[RoofPoint]) -> None:
+def _draw_points(figure: go.Figure, chosen: Sequence[RoofPoint]) -> None:
     kind, color = chosen[0].kind, color_of(chosen[0].entity)
     figure.add_scatter(
         name=f"{chosen[0].entity} {kind}s",
@@ -120,18 +118,17 @@ def _points(figure: go.Figure, chosen: Sequence[RoofPoint]) -> None:
         y=[point.flops_per_s for point in chosen],
         marker={"symbol": _SYMBOLS[kind], "color": color, "size": 10 if kind == "step" else 7,
                 "opacity": 0.95 if kind == "step" else 0.85},
-        customdata=[[point.cell_id, point.words] for point in chosen],
-        hovertemplate="%{customdata[1]}<extra></extra>",
+        **hover_cells((point.cell_id, point.words) for point in chosen),
     )  # fmt: skip
 
 
 def _label_roofs(figure: go.Figure, roofs: Sequence[RoofLine]) -> None:
-    """A line of text a precision in the corner above the slope, where no point can be: the highest roof first, the
-    unit once where all have the same."""
-    ordered = sorted({roof.entity for roof in roofs}, key=lambda name: -max(_rates(roofs, name)))
+    """Writes a line of text a precision in the corner above the slope, where no point can be: the highest roof first,
+    the unit once where all have the same."""
+    ordered = sorted({roof.entity for roof in roofs}, key=lambda name: -max(_list_rates(roofs, name)))
     units: set[str] = set()
     for row, entity in enumerate(ordered):
-        words, unit = _of(_rates(roofs, entity))
+        words, unit = _join_rates(_list_rates(roofs, entity))
         figure.add_annotation(
             x=0, y=1, xref="paper", yref="paper", xanchor="left", yanchor="top", xshift=8, yshift=-4 - 16 * row,
             text=f"{entity} {words} {'' if unit in units else unit}".rstrip(), showarrow=False, align="left",
@@ -140,14 +137,33 @@ def _label_roofs(figure: go.Figure, roofs: Sequence[RoofLine]) -> None:
         units.add(unit)
 
 
-def _of(rates: Sequence[float]) -> tuple[str, str]:
-    """`769 of 990` and `TFLOP/s`; a unit of its own for each where they differ."""
-    said = [rate(value) for value in rates]
-    units = {words.split()[1] for words in said}
-    return (" of ".join([words.split()[0] for words in said]), units.pop()) if len(units) == 1 else (
-        " of ".join(said), "")  # fmt: skip
+def _join_rates(rates: Sequence[float]) -> tuple[str, str]:
+    """Returns `769 of 990` and `TFLOP/s`; where units differ, each number with its own."""
+    rate_texts = [format_quantity(value, "FLOP/s") for value in rates]
+    units = {words.split()[1] for words in rate_texts}
+    return (
+        (" of ".join([words.split()[0] for words in rate_texts]), units.pop())
+        if len(units) == 1
+        else (" of ".join(rate_texts), "")
+    )
 
 
-def _rates(roofs: Sequence[RoofLine], entity: str) -> list[float]:
-    """The rate measured of a precision, and the one that was promised."""
+def _list_rates(roofs: Sequence[RoofLine], entity: str) -> list[float]:
+    """Returns the measured rate of a precision, and the datasheet's."""
     return [roof.flops_per_s for roof in roofs if roof.entity == entity]
+
+
+def counterfactual_dots(rows: Sequence[SpeedupDot], *, singles: int) -> go.Figure:
+    """Draws one line a change, in the order given; the first `singles` change one thing and stand above a line."""
+    figure = speedup_dots(rows, variant="the changed step")
+    beside(figure, {at: f"{format_number(row.ratio)}×" for at, row in enumerate(rows) if not row.failure})
+    row = row_pixels([wrap_label(row.place) for row in rows], least=30)
+    figure.update_layout(height=chart_pixels(len(rows), row=row))
+    if 0 < singles < len(rows):
+        figure.add_hline(y=singles - 0.5, line={"color": FAINT, "width": 1, "dash": "dot"})
+    figure.update_layout(showlegend=False, margin_t=16)
+    # The column of numbers takes the room that a phone has for ticks halfway.
+    axis = figure.layout.xaxis
+    every = 2 if len(axis.tickvals) > 3 else 1
+    figure.update_xaxes(title="Speedup (×, log)", tickvals=axis.tickvals[::every], ticktext=axis.ticktext[::every])
+    return figure

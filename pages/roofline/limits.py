@@ -1,4 +1,4 @@
-"""The limits of the machine that a page is about: what was measured of them, and what its datasheet says.
+"""The limits of the page's machine: the measured ones, and those of its datasheet.
 
 limits = limits_of(frame); limits.roof("bf16"); draw_ceilings(limits)
 """
@@ -6,24 +6,22 @@ limits = limits_of(frame); limits.roof("bf16"); draw_ceilings(limits)
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 import streamlit as st
 
-from pages.roofline.figures import rate
 from pages.ui.chosen import rows_of
 from pages.ui.evidence import of_ceilings, say
-from pages.ui.frame import Frame
+from pages.ui.frame import Frame, device_of
 from pages.ui.markdown import literal, restrict
+from pages.ui.states import suggest
 from runner.analysis.costs import hardware
 from runner.analysis.costs.activations import Device
 from runner.analysis.roofline import CeilingChange, Roof, changes, measured_roof, promised_roof
-from runner.formats import format_bytes
+from runner.formats import format_bytes, format_quantity
 from runner.schema import TABLES, CeilingRow
 from runner.store.queries.roofline import ceilings, machine
 from runner.store.queries.selection import Selection
-
-COMMAND = "python -m runner sweep"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,22 +39,22 @@ class DeviceLimits:
         return promised_roof(self.device_name, precision)
 
     def roof(self, precision: str) -> Roof | None:
-        """The measured one, else the datasheet's."""
+        """Returns the measured roof, else the datasheet's."""
         return self.measured(precision) or self.promised(precision)
 
 
 def limits_of(frame: Frame) -> DeviceLimits:
-    """Of the sidebar's machine: the ceilings of the chosen run or, where it has none, of the latest that has."""
+    """Returns the sidebar's machine with the ceilings of the chosen run or, where it has none, of the latest that
+    has."""
     found = frame.ask(machine, rows_of(frame))
     rows = frame.ask(ceilings, Selection(machine=frame.selection.machine))
     own = [row for row in rows if row.run_id == frame.selection.run]
-    device: Device = next((name for name in get_args(Device) if name == found.device), "cuda")
     latest = [row for row in rows if row.run_id == rows[0].run_id]
-    return DeviceLimits(device=device, device_name=found.device_name or "", rows=own or latest)
+    return DeviceLimits(device=device_of(found.device), device_name=found.device_name or "", rows=own or latest)
 
 
 def draw_moved(frame: Frame, limits: DeviceLimits) -> None:
-    """Say so where the machine was not at the sweep's end what it was at its start."""
+    """Warns where the machine was not at the sweep's end what it was at its start."""
     moved = changes(limits.rows)
     if moved:
         warning = partial(st.warning, icon=":material/speed:")
@@ -64,7 +62,7 @@ def draw_moved(frame: Frame, limits: DeviceLimits) -> None:
 
 
 def describe_change(moved: Sequence[CeilingChange]) -> str:
-    """The ceilings that fell or rose, and what that means for the rows between."""
+    """Says which ceilings fell or rose, and what that means for the rows between."""
     parts = [f"{literal(change.name)} by {abs(change.share):.0%}" for change in moved]
     slower = all(change.share < 0 for change in moved)
     faster = all(change.share > 0 for change in moved)
@@ -75,12 +73,11 @@ def describe_change(moved: Sequence[CeilingChange]) -> str:
 
 
 def draw_ceilings(limits: DeviceLimits) -> None:
-    """Every ceiling at the sweep's start and end beside the datasheet."""
+    """Draws every ceiling at the sweep's start and end beside the datasheet."""
     st.header("What can this machine do at most?", anchor="ceilings")
     if not limits.rows:
-        st.markdown("No sweep of this machine has a result. One measures it at its start and at its end, unless it is "
-                    "told `--no-ceilings`:")  # fmt: skip
-        st.code(COMMAND, language="bash", wrap_lines=True)
+        words = "No sweep of this machine has a result. One measures it at its start and at its end, unless it is told"
+        suggest(f"{words} `--no-ceilings`:", "python -m runner sweep")
         return
     sheet = hardware.datasheet(limits.device_name)
     source = (
@@ -97,22 +94,22 @@ def draw_ceilings(limits: DeviceLimits) -> None:
 
 
 def ceiling_table(limits: DeviceLimits) -> list[dict[str, Any]]:
-    """One row a ceiling."""
+    """Returns one row a ceiling, without columns in which all are empty."""
     columns = TABLES["ceilings"]
     table = []
     for name in dict.fromkeys(row.name for row in limits.rows):
         at = {row.moment: row for row in limits.rows if row.name == name}
         some = next(iter(at.values()))
-        promised = _promised(limits, some)
-        best = max(_value(row) for row in at.values())
+        promised = _find_promised(limits, some)
+        best = max(_read_value(row) for row in at.values())
         table.append(
             {
                 columns.column("name").label: name,
-                "Sweep's start": _in_words(at.get("start")),
-                "Sweep's end": _in_words(at.get("end")),
-                "Datasheet": rate(promised, _unit(some)) if promised else None,
+                "Sweep's start": _format_ceiling(at.get("start")),
+                "Sweep's end": _format_ceiling(at.get("end")),
+                "Datasheet": format_quantity(promised, _choose_unit(some)) if promised else None,
                 "Of the datasheet": f"{best / promised:.0%}" if promised else None,
-                columns.column("size").label: _at_size(some),
+                columns.column("size").label: _format_size(some),
             }
         )
     return [
@@ -120,28 +117,28 @@ def ceiling_table(limits: DeviceLimits) -> list[dict[str, Any]]:
     ]
 
 
-def _at_size(row: CeilingRow) -> str | None:
+def _format_size(row: CeilingRow) -> str | None:
     if row.size is None:
         return None
     return f"n {row.size:,}" if row.precision else format_bytes(row.size)
 
 
-def _in_words(row: CeilingRow | None) -> str | None:
+def _format_ceiling(row: CeilingRow | None) -> str | None:
     if row is None:
         return None
     doubt = "" if row.interval_share is None else f" ±{row.interval_share / 2:.1%}"
-    return rate(_value(row), _unit(row)) + doubt
+    return format_quantity(_read_value(row), _choose_unit(row)) + doubt
 
 
-def _promised(limits: DeviceLimits, row: CeilingRow) -> float | None:
+def _find_promised(limits: DeviceLimits, row: CeilingRow) -> float | None:
     if row.precision is None:
         return hardware.peak_bandwidth(limits.device_name)
     return hardware.peak_flops(limits.device_name, row.precision)
 
 
-def _value(row: CeilingRow) -> float:
+def _read_value(row: CeilingRow) -> float:
     return row.flops_per_s or row.bytes_per_s or 0.0
 
 
-def _unit(row: CeilingRow) -> str:
+def _choose_unit(row: CeilingRow) -> str:
     return "FLOP/s" if row.precision else "B/s"

@@ -1,4 +1,4 @@
-"""How far from the limit of this machine is a step, and what would help? The roofline, what was tried, what binds."""
+"""How far from the limit of this machine is a step, and what would help? Roofline, tried changes, what binds."""
 
 import streamlit as st
 
@@ -6,8 +6,7 @@ from pages.roofline.answers import answer
 from pages.roofline.changes import draw_changes
 from pages.roofline.limits import draw_ceilings, draw_moved, limits_of
 from pages.roofline.roof import draw_roof
-from pages.roofline.shares import draw_shares, profiles_of
-from pages.roofline.used import draw_used
+from pages.roofline.shares import draw_shares, draw_used, profiles_of
 from pages.ui.evidence import of_ceilings, of_cells, say
 from pages.ui.frame import Frame, Page
 from pages.ui.samples import draw_samples

@@ -1,4 +1,4 @@
-"""The roofline itself: every step and every kernel under the roofs of their precisions.
+"""The card of the roofline: every step and every kernel under the roofs of their precisions.
 
 draw_roof(frame, cells, profiles, limits)
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 from pages.figures.frame import escape_text
 from pages.roofline.answers import answer, name_of
-from pages.roofline.figures import RoofLine, RoofPoint, rate, roofline
+from pages.roofline.figures import RoofLine, RoofPoint, roofline
 from pages.roofline.limits import DeviceLimits
 from pages.ui.card import Card, draw
 from pages.ui.frame import Frame
@@ -17,7 +17,7 @@ from pages.ui.marks import key_columns
 from pages.ui.pin import pin
 from runner.analysis.costs.steps import step_flops
 from runner.analysis.roofline import intensity, least_ms
-from runner.formats import format_number
+from runner.formats import format_number, format_quantity
 from runner.results import Measured, Profiled
 from runner.schema import KernelRow
 
@@ -26,41 +26,36 @@ MAX_KERNELS = 120
 
 
 def draw_roof(frame: Frame, cells: Sequence[Measured], profiles: Sequence[Profiled], limits: DeviceLimits) -> None:
-    """The card with steps and kernels."""
-    points = [*_steps(frame, cells, limits), *_kernels(profiles)]
-    roofs = _roofs([point.entity for point in points], limits)
-    said = answer(frame, cells, limits)
-    draw(
-        frame,
-        Card(
-            key="roof",
-            title="Steps and kernels under the roof",
-            note="Solid: measured on this machine; dashed: its datasheet. The slope is memory, the level multiplying. "
-            "A step's bytes are the fewest that it has to move, so that its real place is further left; of kernels "
-            "those are drawn whose operations and bytes are known. Click a step to see its samples.",
-            alt=f"Roofline on log axes: operations per second over operations per byte. {said}",
-            rows=_roof_table(frame, cells, limits),
-            cells=[cell.cell for cell in cells],
-        ),
-        lambda: roofline(roofs, points, state="roof"),
-        on_click=pin,
+    points = [*_place_steps(frame, cells, limits), *_place_kernels(profiles)]
+    roofs = _collect_roofs([point.entity for point in points], limits)
+    sentence = answer(frame, cells, limits)
+    card = Card(
+        key="roof",
+        title="Steps and kernels under the roof",
+        note="Solid: measured on this machine; dashed: its datasheet. The slope is memory, the level multiplying. "
+        "A step's bytes are the fewest that it has to move, so that its real place is further left; of kernels "
+        "those are drawn whose operations and bytes are known. Click a step to see its samples.",
+        alt=f"Roofline on log axes: operations per second over operations per byte. {sentence}",
+        rows=_make_rows(frame, cells, limits),
+        cells=[cell.cell for cell in cells],
     )
+    draw(frame, card, lambda: roofline(roofs, points, state="roof"), on_click=pin)
 
 
-def _steps(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> list[RoofPoint]:
+def _place_steps(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> list[RoofPoint]:
     longest = max(cells, key=lambda cell: cell.times["step"].median_ms)
     points = []
     for cell in cells:
-        asked, step_ms = cell.cell, cell.times["step"].median_ms
-        reached, per_byte = step_flops(asked) / step_ms * 1e3, intensity(asked, device=limits.device)
-        roof = limits.roof(asked.precision)
+        key, step_ms = cell.cell, cell.times["step"].median_ms
+        reached, per_byte = step_flops(key) / step_ms * 1e3, intensity(key, device=limits.device)
+        roof = limits.roof(key.precision)
         under = f"{reached / roof.attainable(per_byte):.0%} of its roof" if roof else ""
-        words = f"<b>{name_of(frame, asked)}</b><br>{rate(reached)} at {format_number(per_byte)} FLOP/byte"
+        at = f"{format_quantity(reached, 'FLOP/s')} at {format_number(per_byte)} FLOP/byte"
         points.append(
             RoofPoint(
                 kind="step",
-                entity=asked.precision,
-                words=f"{words}<br>{under}",
+                entity=key.precision,
+                words=f"<b>{name_of(frame, key)}</b><br>{at}<br>{under}",
                 operations_per_byte=per_byte,
                 flops_per_s=reached,
                 cell_id=str(cell.cell_id),
@@ -70,18 +65,19 @@ def _steps(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> lis
     return points
 
 
-def _kernels(profiles: Sequence[Profiled]) -> list[RoofPoint]:
-    """The longest kernels whose operations and bytes are known."""
+def _place_kernels(profiles: Sequence[Profiled]) -> list[RoofPoint]:
+    """Returns the longest kernels whose operations and bytes are known."""
     known = [
-        (found.row, kernel, kernel.flops, kernel.moved_bytes)
-        for found in profiles for kernel in found.kernels
+        (profile.row, kernel, kernel.flops, kernel.moved_bytes)
+        for profile in profiles
+        for kernel in profile.kernels
         if kernel.flops and kernel.moved_bytes and kernel.device_ms > 0
-    ]  # fmt: skip
+    ]
     return [
         RoofPoint(
             kind="kernel",
             entity=row.precision,
-            words=_kernel_words(kernel, flops),
+            words=_describe_kernel(kernel, flops),
             operations_per_byte=flops / moved_bytes,
             flops_per_s=flops / kernel.device_ms * 1e3,
             cell_id="",
@@ -90,36 +86,35 @@ def _kernels(profiles: Sequence[Profiled]) -> list[RoofPoint]:
     ]
 
 
-def _kernel_words(kernel: KernelRow, flops: int) -> str:
+def _describe_kernel(kernel: KernelRow, flops: int) -> str:
     where = escape_text(f"{kernel.kernel_class}, {kernel.phase} {kernel.scope}")
-    times = (
-        f"{format_number(kernel.device_ms)} ms a step in {kernel.calls:g} calls, {rate(flops / kernel.device_ms * 1e3)}"
-    )
+    rate = format_quantity(flops / kernel.device_ms * 1e3, "FLOP/s")
+    times = f"{format_number(kernel.device_ms)} ms a step in {kernel.calls:g} calls, {rate}"
     return f"<b>{escape_text(kernel.kernel[:60])}</b><br>{where}<br>{times}"
 
 
-def _roofs(entities: Sequence[str], limits: DeviceLimits) -> list[RoofLine]:
-    found = []
+def _collect_roofs(entities: Sequence[str], limits: DeviceLimits) -> list[RoofLine]:
+    lines = []
     for entity in dict.fromkeys(entities):
         if roof := limits.measured(entity):
-            found.append(RoofLine(entity=entity, source="measured", **asdict(roof)))
+            lines.append(RoofLine(entity=entity, source="measured", **asdict(roof)))
         if roof := limits.promised(entity):
-            found.append(RoofLine(entity=entity, source="datasheet", **asdict(roof)))
-    return found
+            lines.append(RoofLine(entity=entity, source="datasheet", **asdict(roof)))
+    return lines
 
 
-def _roof_table(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> list[dict[str, Any]]:
+def _make_rows(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> list[dict[str, Any]]:
     rows = []
     for cell in cells:
-        asked, step_ms = cell.cell, cell.times["step"].median_ms
-        roof, per_byte = limits.roof(asked.precision), intensity(asked, device=limits.device)
-        least = least_ms(asked, roof, device=limits.device) if roof else None
+        key, step_ms = cell.cell, cell.times["step"].median_ms
+        roof, per_byte = limits.roof(key.precision), intensity(key, device=limits.device)
+        least = least_ms(key, roof, device=limits.device) if roof else None
         rows.append(
             {
-                **key_columns(frame, asked),
+                **key_columns(frame, key),
                 "Median step (ms)": step_ms,
                 "FLOP/byte": per_byte,
-                "FLOP/s": step_flops(asked) / step_ms * 1e3,
+                "FLOP/s": step_flops(key) / step_ms * 1e3,
                 "Roof there (FLOP/s)": roof.attainable(per_byte) if roof else None,
                 "Least step (ms)": least,
                 "From its limit (×)": step_ms / least if least else None,

@@ -1,6 +1,7 @@
-"""What binds each step: shares of its time bound by multiplying, by memory, by the host, and unknown.
+"""What binds each step, as shares of its time, and what share of the peak each step reaches.
 
 draw_shares(frame, profiles, limits)
+draw_used(frame, cells, limits)
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,85 +10,75 @@ from typing import Any, get_args
 import streamlit as st
 
 from pages.roofline.answers import place_of
-from pages.roofline.bound_figures import BOUNDS, BoundBar, bound_bars
 from pages.roofline.limits import DeviceLimits
+from pages.roofline.share_figures import BOUNDS, BoundBar, UsedShare, bound_bars, utilization_dots
 from pages.ui.card import Card, draw
 from pages.ui.chosen import rows_of
-from pages.ui.evidence import of_details, of_rows, say
-from pages.ui.frame import Frame
-from pages.ui.markdown import restrict
+from pages.ui.evidence import of_cells, of_details, of_rows, say
+from pages.ui.frame import Frame, step_of
 from pages.ui.marks import key_columns
-from runner.analysis.roofline import shares
-from runner.results import Profiled
-from runner.schema import Precision, ProfileCell, StepCell
+from pages.ui.pin import pin
+from pages.ui.states import suggest
+from runner.analysis.roofline import Utilization, shares, utilization
+from runner.results import Measured, Profiled
+from runner.schema import Precision
 from runner.store.queries.roofline import load_profiles
 
 COMMAND = "python -m runner sweep --experiment kernels"
 #: More bars than these are not one picture any more.
 MAX_SHOWN = 24
-#: Of a step with more unknown than this nothing is said in words.
+#: The sentence leaves out steps with a larger unknown share.
 MAX_UNKNOWN = 0.1
 
 
 def profiles_of(frame: Frame) -> list[Profiled]:
-    """The profiled steps that the sidebar's filters leave."""
-    found = frame.ask(load_profiles, rows_of(frame))
+    """Returns the profiled steps that the sidebar's filters leave."""
+    loaded = frame.ask(load_profiles, rows_of(frame))
     mode = frame.selection.mode
-    return [one for one in found if mode in (None, one.row.mode) and frame.selection.holds(step_of(one.row))]
-
-
-def step_of(cell: ProfileCell) -> StepCell:
-    """The step that was profiled, as a cell of `steps`."""
-    asked: dict[str, Any] = {name: getattr(cell, name) for name in ProfileCell.names()}
-    return StepCell(**asked)
+    return [one for one in loaded if mode in (None, one.row.mode) and frame.selection.holds(step_of(one.row))]
 
 
 def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: DeviceLimits) -> None:
-    """The card with a bar for each profiled step."""
     st.header("What binds it?", anchor="bounds")
     if not profiles:
-        st.markdown(
-            restrict(f"No profiled step {frame.among} has a result, so what binds it is not known. This profiles them:")
+        suggest(
+            f"No profiled step {frame.among} has a result, so what binds it is not known. This profiles them:", COMMAND
         )
-        st.code(COMMAND, language="bash", wrap_lines=True)
         return
     bars = []
-    for found in profiles:
-        roof = limits.roof(found.row.precision)
-        split = shares(found.row, found.kernels, ridge=roof.ridge if roof else None)
-        place = place_of(frame, step_of(found.row))
+    for profile in profiles:
+        roof = limits.roof(profile.row.precision)
+        split = shares(profile.row, profile.kernels, ridge=roof.ridge if roof else None)
+        place = place_of(frame, step_of(profile.row))
         bars.append(
             BoundBar(
                 place=place,
-                cell_id=str(found.row.cell_id),
+                cell_id=str(profile.row.cell_id),
                 shares={str(bound): share for bound, share in split.items()},
             )
         )
-    words = bound_words(bars)
-    listed = of_details(frame, "kinds of work", [found.row.cell_id for found in profiles])
-    say(frame, words, listed, of_rows(frame, [found.row for found in profiles]), key="bounds")
+    words = describe_bounds(bars)
+    listed = of_details(frame, "kinds of work", [profile.row.cell_id for profile in profiles])
+    say(frame, words, listed, of_rows(frame, [profile.row for profile in profiles]), key="bounds")
     cut = f" The first {MAX_SHOWN} of {len(bars)} are drawn." if len(bars) > MAX_SHOWN else ""
-    draw(
-        frame,
-        Card(
-            key="bounds",
-            title="What the time of a step is bound by",
-            note="A kernel is bound by multiplying where its operations per byte reach the ridge of its precision's "
-            "roof, by memory below it. Where they are not known, kernels that do a few operations for each number "
-            f"count as bound by memory, others as unknown. {_host_words(profiles)}{cut}",
-            alt=f"Bars of shares. {words}",
-            rows=[
-                {**key_columns(frame, step_of(found.row)), **_named(bar.shares)}
-                for found, bar in zip(profiles, bars, strict=True)
-            ],
-            cells=[found.row for found in profiles],
-        ),
-        lambda: bound_bars(_ordered(bars[:MAX_SHOWN])),
+    card = Card(
+        key="bounds",
+        title="What the time of a step is bound by",
+        note="A kernel is bound by multiplying where its operations per byte reach the ridge of its precision's "
+        "roof, by memory below it. Where they are not known, kernels that do a few operations for each number "
+        f"count as bound by memory, others as unknown. {_describe_host(profiles)}{cut}",
+        alt=f"Bars of shares. {words}",
+        rows=[
+            {**key_columns(frame, step_of(profile.row)), **_label_shares(bar.shares)}
+            for profile, bar in zip(profiles, bars, strict=True)
+        ],
+        cells=[profile.row for profile in profiles],
     )
+    draw(frame, card, lambda: bound_bars(_sort(bars[:MAX_SHOWN])))
 
 
-def _ordered(bars: Sequence[BoundBar]) -> list[BoundBar]:
-    """Steps of one size and context together, the plainest precision first."""
+def _sort(bars: Sequence[BoundBar]) -> list[BoundBar]:
+    """Returns steps of one size and context together, the plainest precision first."""
     groups, precisions = [bar.place.partition("<br>")[0] for bar in bars], get_args(Precision)
 
     def order(bar: BoundBar) -> tuple[int, int, str]:
@@ -97,8 +88,8 @@ def _ordered(bars: Sequence[BoundBar]) -> list[BoundBar]:
     return sorted(bars, key=order)
 
 
-def bound_words(bars: Sequence[BoundBar]) -> str:
-    """The largest share of the smallest and of the largest step of which it is known."""
+def describe_bounds(bars: Sequence[BoundBar]) -> str:
+    """Says the largest share of the smallest and of the largest step for which it is known."""
     known = [bar for bar in bars if bar.shares.get("unknown", 0.0) <= MAX_UNKNOWN] or bars
     ends = [known[0], known[-1]] if len(known) > 1 else [known[0]]
     parts = []
@@ -109,11 +100,83 @@ def bound_words(bars: Sequence[BoundBar]) -> str:
     return "; ".join(parts) + "."
 
 
-def _host_words(profiles: Sequence[Profiled]) -> str:
-    if all(found.row.host_bound_share is None for found in profiles):
+def _describe_host(profiles: Sequence[Profiled]) -> str:
+    if all(profile.row.host_bound_share is None for profile in profiles):
         return "On a CPU nothing waits for a host; what lies between operators is unknown."
     return "While no kernel runs, the device waits for the host to launch one."
 
 
-def _named(split: Mapping[str, float]) -> dict[str, float]:
+def _label_shares(split: Mapping[str, float]) -> dict[str, float]:
     return {words: split.get(bound, 0.0) for bound, (words, _) in BOUNDS.items()}
+
+
+def draw_used(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> None:
+    """Draws MFU of every step against the measured peak and the datasheet's; the table has all conventions."""
+    known = [cell for cell in cells if limits.roof(cell.cell.precision)]
+    if not known:
+        return
+    drawn = sorted(known, key=lambda cell: -cell.times["step"].median_ms)[:MAX_SHOWN]
+    shares = [
+        UsedShare(
+            place=place_of(frame, cell.cell),
+            entity=cell.cell.precision,
+            cell_id=str(cell.cell_id),
+            **{name: used.mfu if used else None for name, used in _compute_utilization(cell, limits).items()},
+        )
+        for cell in drawn
+    ]
+    words = describe_utilization(shares)
+    st.header("How much of the peak is made use of?", anchor="utilization")
+    cut = (
+        f" The {MAX_SHOWN} longest of {len(known)} steps are drawn; all are in the table."
+        if len(known) > MAX_SHOWN
+        else ""
+    )
+    card = Card(
+        key="utilization",
+        title="Model FLOPs utilization",
+        answer=words,
+        evidence=[of_cells(frame, [drawn[at] for at, share in enumerate(shares) if _choose_share(share) is not None])],
+        note="MFU counts the model's matrix products, the square of attention whole and nothing computed twice, as "
+        "`mfu` of the file does. The table adds causal MFU, which counts the half of that square that a causal "
+        f"mask leaves, and HFU, which counts what checkpointing computes again.{cut}",
+        alt=f"Share of the peak that every step makes use of. {words}",
+        rows=[_make_row(frame, cell, limits) for cell in known],
+        cells=[cell.cell for cell in known],
+    )
+    draw(frame, card, lambda: utilization_dots(shares), on_click=pin)
+
+
+def describe_utilization(shares: Sequence[UsedShare]) -> str:
+    """Says which step reaches most of its peak, and which least; of equals the one with the shortest name."""
+    known = [share for share in shares if _choose_share(share) is not None]
+    known.sort(key=lambda share: (_choose_share(share) or 0.0, -len(share.place), share.place))
+    if not known:
+        return ""
+    parts = [f"**{share.place.replace('<br>', ' · ')}** makes use of **{_choose_share(share):.0%}**" for share in known]
+    least = f", {parts[0]}" if len(known) > 1 else ""
+    return f"Of the peak of its precision {parts[-1]}{least}."
+
+
+def _choose_share(share: UsedShare) -> float | None:
+    """Returns the share of the measured peak, or of the datasheet's where none was measured."""
+    return share.measured if share.measured is not None else share.promised
+
+
+def _compute_utilization(cell: Measured, limits: DeviceLimits) -> dict[str, Utilization | None]:
+    """Returns the utilization by source; None where the peak is not known."""
+    precision, step_ms = cell.cell.precision, cell.times["step"].median_ms
+    roofs = {"measured": limits.measured(precision), "promised": limits.promised(precision)}
+    return {
+        source: utilization(cell.cell, step_ms=step_ms, peak_flops_per_s=roof.flops_per_s) if roof else None
+        for source, roof in roofs.items()
+    }
+
+
+def _make_row(frame: Frame, cell: Measured, limits: DeviceLimits) -> dict[str, Any]:
+    row = key_columns(frame, cell.cell)
+    for source, used in _compute_utilization(cell, limits).items():
+        of = "of measured" if source == "measured" else "of datasheet"
+        row |= {f"{name} {of}": getattr(used, key) if used else None
+                for name, key in (("MFU", "mfu"), ("Causal MFU", "causal_mfu"), ("HFU", "hfu"))}  # fmt: skip
+    return row

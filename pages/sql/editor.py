@@ -1,4 +1,4 @@
-"""Where the query is written: examples as buttons, the text, and the tables with their columns beside it.
+"""Where a query is written: examples as buttons, the text, and the tables with their columns beside it.
 
 query = editor(frame)
 """
@@ -15,16 +15,18 @@ from runner.store.queries import tables
 from runner.store.queries.console import MAX_ROWS, MAX_SECONDS
 
 _HEIGHT = 250
-#: Only the font of code: a text area has no option for it.
+#: A text area has no option for the font.
 _STYLE = "<style>.st-key-sql textarea {font-family: monospace; font-size: 0.85rem}</style>"
 
 
 def editor(frame: Frame) -> str:
-    """Draw it and return the query that is to be answered: the one last run, or the link's."""
+    """Draws the editor and returns the query to be answered: the one last run, or the link's."""
     st.html(_STYLE)
     with st.container(horizontal=True, gap="xsmall", key="sql-examples"):
         for index, example in enumerate(EXAMPLES):
-            st.button(example.title, on_click=_take, args=(example,), key=f"_sql-example-{index}", type="secondary")
+            st.button(
+                example.title, on_click=_load_example, args=(example,), key=f"_sql-example-{index}", type="secondary"
+            )
     left, right = st.columns([3, 2], gap="medium")
     with left, st.form("_sql-form", border=False):
         query = st.text_area(
@@ -34,12 +36,12 @@ def editor(frame: Frame) -> str:
             st.form_submit_button("Run", icon=":material/play_arrow:", on_click=forget, key="_sql-run")
             st.caption(f"Reads only · {MAX_SECONDS:.0f} s and {MAX_ROWS:,} rows at most · Ctrl + Enter runs it")
     with right:
-        _schema(frame)
+        _draw_schema(frame)
     return query
 
 
-def _take(example: Example) -> None:
-    """Put an example into the editor, with its chart."""
+def _load_example(example: Example) -> None:
+    """Puts an example into the editor, with its chart."""
     forget()
     st.session_state["sql"] = example.query
     choice = example.choice
@@ -48,7 +50,7 @@ def _take(example: Example) -> None:
     st.session_state["sql-log"] = list(choice.logarithmic)
 
 
-def _schema(frame: Frame) -> None:
+def _draw_schema(frame: Frame) -> None:
     counts = frame.ask(tables.sizes)
     name = st.selectbox(
         "Tables and their columns",

@@ -1,8 +1,8 @@
-"""Questions to begin with: each a title, its SQL, and how its answer is drawn.
+"""Example questions: each a title, its SQL, and the chart of its answer.
 
 EXAMPLES[0].query
 
-Every query gives its rows one order, whatever ties there are; what decides it is summed up exactly, not in floats.
+Every query sorts its rows completely, so that ties have one order; sums that decide it are exact, not in floats.
 """
 
 from dataclasses import dataclass

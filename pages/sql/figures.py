@@ -1,10 +1,10 @@
-"""Any rows as a picture: bars, lines or points over any two columns, one color for each value of a third.
+"""Any rows as a chart: bars, lines or points over any two columns, a color for each value of a third.
 
-    figure({"context": [128, 256], "median_ms": [1.2, 2.3]}, Choice(kind="line", x="context", y="median_ms"))
+    figure({"context": [128, 256], "median_ms": [1.2, 2.3]}, ChartChoice(kind="line", x="context", y="median_ms"))
 
-Rows keep their order on an axis of names; lines go from left to right. Colors are those of the entities everywhere
-else, where the values are such. Limits: `MAX_COLORS` values get a color of their own, the others share one; an axis of
-names has at most `MAX_BARS` or `MAX_NAMES` of them, cut to a length; infinity and NaN have no place.
+Rows keep their order on an axis of names; lines go from left to right. Known entities keep their colors. Limits:
+`MAX_COLORS` values get a color of their own, the others share one; an axis has at most `MAX_BARS` or `MAX_NAMES` names,
+cut to a length; infinity and NaN are not drawn.
 """
 
 import math
@@ -22,9 +22,9 @@ from pages.figures.rows import row_pixels, wrap_label
 Kind = Literal["bar", "stacked", "line", "scatter"]
 MAX_COLORS = len(PALETTE)
 OTHERS = "others"
-#: Names on an axis: beside bars, each of which has a line of its own, and below lines and points.
+#: The most names on an axis: beside bars, and below lines and points.
 MAX_BARS, MAX_NAMES = 50, 500
-#: Points of a line that are marked each.
+#: A line with more points than these has no markers.
 _MARKED = 200
 
 
@@ -40,48 +40,49 @@ class ChartChoice:
 
 
 def figure(columns: Mapping[str, Sequence[Any]], choice: ChartChoice) -> go.Figure:
-    """The rows of `columns`, all of one length, as chosen. Bars over names lie, so that long names can be read."""
+    """Draws the rows of `columns`, all of one length, as chosen. Bars over names are horizontal, so that long names can
+    be read."""
     drawn = go.Figure()
-    groups, lying = group_by_color(columns, choice), _lies(columns, choice)
-    names = _named([columns[choice.x][row] for rows in groups.values() for row in rows])
+    groups, horizontal = group_by_color(columns, choice), _is_horizontal(columns, choice)
+    names = _name_values([columns[choice.x][row] for rows in groups.values() for row in rows])
     named = is_named(columns, choice)
     for index, (group, rows) in enumerate(groups.items()):
         x, y = ([columns[column][row] for row in rows] for column in (choice.x, choice.y))
         x = [names[value] for value in x] if named else x
         label = escape_text(cut(group)) or escape_text(format_heading(choice.y))
-        drawn.add_trace(_trace(choice, label, x, y, _color(group, index)))
-        if lying:
-            hover = _hover(choice, label, x="y", y="x")
+        drawn.add_trace(_make_trace(choice, label, x, y, _choose_color(group, index)))
+        if horizontal:
+            hover = _describe_point(choice, label, x="y", y="x")
             drawn.data[-1].update(x=y, y=x, orientation="h", hovertemplate=hover)
     places = list(dict.fromkeys(names.values()))
-    labels = [wrap_label(place) for place in places] if lying else []
+    labels = [wrap_label(place) for place in places] if horizontal else []
     bars = len(places) * (len(groups) if choice.kind == "bar" else 1)
-    height = min(max(260, 110 + row_pixels(labels, least=30) * bars), 1600) if lying else 420
+    height = min(max(260, 110 + row_pixels(labels, least=30) * bars), 1600) if horizontal else 420
     drawn.update_layout(**layout(height=height, state=repr(choice), legend=len(groups) > 1))
     drawn.update_layout(barmode="stack" if choice.kind == "stacked" else "group")
-    across, up = (choice.y, choice.x) if lying else (choice.x, choice.y)
+    across, up = (choice.y, choice.x) if horizontal else (choice.x, choice.y)
     for update, name in ((drawn.update_xaxes, across), (drawn.update_yaxes, up)):
-        update(title=escape_text(format_heading(name)), automargin=True, **_axis(columns, choice, name, places))
-    if lying:
+        update(title=escape_text(format_heading(name)), automargin=True, **_axis_of(columns, choice, name, places))
+    if horizontal:
         drawn.update_yaxes(autorange="reversed", title=None, tickvals=places, ticktext=labels)
     return drawn
 
 
-def _axis(columns: Mapping[str, Sequence[Any]], choice: ChartChoice, name: str, places: list[str]) -> dict[str, Any]:
-    """The kind of an axis, and how its numbers are written."""
+def _axis_of(columns: Mapping[str, Sequence[Any]], choice: ChartChoice, name: str, places: list[str]) -> dict[str, Any]:
+    """Returns the kind of an axis, and how its numbers are written."""
     if _is_time(columns[name]):
         return {"type": "date"}
     if not is_number(columns[name]):
         return {"type": "category", "categoryorder": "array", "categoryarray": places}
     if name in logarithmic(columns, choice):
-        return {"type": "log", "dtick": _log_ticks(columns[name])}
+        return {"type": "log", "dtick": _choose_ticks(columns[name])}
     return {"tickformat": "~s" if _is_large(columns[name]) else ",~g"}
 
 
 def group_by_color(columns: Mapping[str, Sequence[Any]], choice: ChartChoice) -> dict[str, list[int]]:
-    """The numbers of the rows of each color, in the order in which they are drawn. Left out are rows without x or y,
-    and on an axis of names those of names beyond the most that it can have (`places_of`)."""
-    names = ["" if choice.color is None else _text(value) for value in columns[choice.color or choice.y]]
+    """Returns the numbers of the rows of each color, in drawing order. Rows without x or y are left out, and names
+    beyond the most that an axis can have (`places_of`)."""
+    names = ["" if choice.color is None else _format_value(value) for value in columns[choice.color or choice.y]]
     kept = list(dict.fromkeys(names))[:MAX_COLORS]
     places = set(places_of(columns, choice)[: most_places(choice)]) if is_named(columns, choice) else None
     groups: dict[str, list[int]] = {}
@@ -95,7 +96,7 @@ def group_by_color(columns: Mapping[str, Sequence[Any]], choice: ChartChoice) ->
 
 
 def places_of(columns: Mapping[str, Sequence[Any]], choice: ChartChoice) -> list[Hashable]:
-    """The different values of x that have a y, in the order of the rows."""
+    """Returns the different values of x that have a y, in the order of the rows."""
     pairs = zip(columns[choice.x], columns[choice.y], strict=True)
     return list(dict.fromkeys(x for x, y in pairs if is_known(x) and is_known(y)))
 
@@ -105,93 +106,93 @@ def most_places(choice: ChartChoice) -> int:
 
 
 def is_named(columns: Mapping[str, Sequence[Any]], choice: ChartChoice) -> bool:
-    """Whether x is an axis of names, neither of numbers nor of times."""
+    """Returns whether x is an axis of names, neither of numbers nor of times."""
     return not is_number(columns[choice.x]) and not _is_time(columns[choice.x])
 
 
 def logarithmic(columns: Mapping[str, Sequence[Any]], choice: ChartChoice) -> tuple[str, ...]:
-    """The chosen logarithmic axes that can be so: numbers, and none of them 0 or less."""
-    asked = {"x": choice.x, "y": choice.y}
-    names = (asked[axis] for axis in choice.logarithmic)
-    return tuple(name for name in names if is_number(columns[name]) and min(_known(columns[name]), default=0) > 0)
+    """Returns the chosen logarithmic axes that can be so: numbers, all above 0."""
+    axes = {"x": choice.x, "y": choice.y}
+    names = (axes[axis] for axis in choice.logarithmic)
+    return tuple(name for name in names if is_number(columns[name]) and min(_keep_known(columns[name]), default=0) > 0)
 
 
 def is_number(values: Sequence[Any]) -> bool:
-    """Whether a column is one of numbers; what is unknown does not count."""
-    known = _known(values)
+    """Returns whether a column holds numbers; unknown values do not count."""
+    known = _keep_known(values)
     return bool(known) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
 
 
-def _trace(choice: ChartChoice, name: str, x: list[Any], y: list[Any], color: str) -> Any:
-    hover = _hover(choice, name, x="x", y="y")
+def _make_trace(choice: ChartChoice, name: str, x: list[Any], y: list[Any], color: str) -> Any:
+    hover = _describe_point(choice, name, x="x", y="y")
     if choice.kind in ("bar", "stacked"):
         return go.Bar(name=name, x=x, y=y, marker_color=color, hovertemplate=hover)
     return go.Scatter(
         name=name,
         x=x,
         y=y,
-        mode=_mode(choice, len(x)),
+        mode=_choose_mode(choice, len(x)),
         line={"color": color, "width": 2},
         marker={"color": color, "size": 7, "opacity": 0.85},
         hovertemplate=hover,
     )
 
 
-def _mode(choice: ChartChoice, points: int) -> str:
+def _choose_mode(choice: ChartChoice, points: int) -> str:
     if choice.kind == "scatter":
         return "markers"
     return "lines+markers" if points <= _MARKED else "lines"
 
 
-def _hover(choice: ChartChoice, name: str, *, x: str, y: str) -> str:
+def _describe_point(choice: ChartChoice, name: str, *, x: str, y: str) -> str:
     across, up = (escape_text(format_heading(column)) for column in (choice.x, choice.y))
     return f"{across} %{{{x}}}<br>{up} %{{{y}:.4~g}}<extra>{name}</extra>"
 
 
-def _lies(columns: Mapping[str, Sequence[Any]], choice: ChartChoice) -> bool:
+def _is_horizontal(columns: Mapping[str, Sequence[Any]], choice: ChartChoice) -> bool:
     return choice.kind in ("bar", "stacked") and is_named(columns, choice)
 
 
-def _named(values: Sequence[Hashable]) -> dict[Hashable, str]:
-    """A short name for each value, each another."""
+def _name_values(values: Sequence[Hashable]) -> dict[Hashable, str]:
+    """Returns a short, different name for each value."""
     found: dict[Hashable, str] = {}
     taken: dict[str, int] = {}
     for value in dict.fromkeys(values):
-        name = escape_text(cut(_text(value)))
+        name = escape_text(cut(_format_value(value)))
         taken[name] = taken.get(name, 0) + 1
         found[value] = name if taken[name] == 1 else f"{name} ({taken[name]})"
     return found
 
 
 def is_known(value: Any) -> bool:
-    """Whether a value has a place: infinity and NaN have none."""
+    """Returns whether a value can be drawn: infinity and NaN cannot."""
     return value is not None and not (isinstance(value, float) and not math.isfinite(value))
 
 
-def _color(name: str, index: int) -> str:
+def _choose_color(name: str, index: int) -> str:
     if name == OTHERS:
         return QUIET
     known = any(name in family for family in FAMILIES.values())
     return color_of(name) if known else PALETTE[index % MAX_COLORS]
 
 
-def _known(values: Sequence[Any]) -> list[Any]:
+def _keep_known(values: Sequence[Any]) -> list[Any]:
     return [value for value in values if is_known(value)]
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return "unknown" if value is None else f"{value}"
 
 
 def _is_time(values: Sequence[Any]) -> bool:
-    return bool(_known(values)) and all(hasattr(value, "isoformat") for value in _known(values))
+    return bool(_keep_known(values)) and all(hasattr(value, "isoformat") for value in _keep_known(values))
 
 
 def _is_large(values: Sequence[Any]) -> bool:
-    return max(map(abs, _known(values)), default=0) >= 10_000
+    return max(map(abs, _keep_known(values)), default=0) >= 10_000
 
 
-def _log_ticks(values: Sequence[Any]) -> int | None:
-    """Whole decades only, where there are many."""
-    known = _known(values)
+def _choose_ticks(values: Sequence[Any]) -> int | None:
+    """Returns the steps of ticks: whole decades only, where there are many."""
+    known = _keep_known(values)
     return 1 if max(known) / min(known) > 300 else None

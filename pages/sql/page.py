@@ -1,4 +1,4 @@
-"""What else do the rows say? One's own SQL over every table of the file, read-only, as a table and as a chart."""
+"""What else do the rows say? A reader's own SQL over every table of the file, read-only, as a table and a chart."""
 
 import streamlit as st
 
@@ -16,8 +16,8 @@ def page(frame: Frame) -> None:
     query = editor(frame)
     answer = ask(frame, query)
     if answer is None:
-        held = {name: count for name, count in frame.ask(tables.sizes).items() if count}
-        words = f"The file holds **{sum(held.values()):,} rows in {len(held)} tables** to ask."
+        counts = {name: count for name, count in frame.ask(tables.sizes).items() if count}
+        words = f"The file holds **{sum(counts.values()):,} rows in {len(counts)} tables** to ask."
         say(frame, words, of_tables(frame), at=headline)
         return
     words = f"{sentence(answer)} The sidebar's filters do not apply here: write them as WHERE."

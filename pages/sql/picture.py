@@ -1,4 +1,4 @@
-"""The answer as a chart: what is drawn against what is chosen beside it and lives in the URL.
+"""The answer as a chart: what is drawn is chosen beside it and lives in the URL.
 
 draw_chart(frame, columns, query)
 """
@@ -28,18 +28,18 @@ from pages.ui.frame import Frame
 from pages.ui.markdown import literal
 
 NO_COLOR = "none"
-#: Two abreast on a phone.
+#: Width of a box in pixels: two fit side by side on a phone.
 _WIDTH = 168
 _WORDS = {"bar": "Bars", "stacked": "Stacked bars", "line": "Lines", "scatter": "Points"}
 
 
 def draw_chart(frame: Frame, columns: dict[str, list[Any]], query: str) -> None:
-    """The choosers and the card; a sentence where nothing can be drawn."""
+    """Draws the choosers and the card; a sentence where nothing can be drawn."""
     numbers = [name for name, values in columns.items() if is_number(values)]
     if not numbers or len(columns) < 2:
         st.caption("A chart needs two columns, one of them of numbers.")
         return
-    choice = _chosen(columns, numbers, start=_start(columns, numbers, query))
+    choice = _choose(columns, numbers, start=_choose_start(columns, numbers, query))
     headings = [format_heading(name) for name in columns]
     if len(set(headings)) < len(headings):
         headings = list(columns)
@@ -49,15 +49,15 @@ def draw_chart(frame: Frame, columns: dict[str, list[Any]], query: str) -> None:
     card = Card(
         key="sql-chart",
         title=f"{literal(format_heading(choice.y))} over {literal(format_heading(choice.x))}",
-        note=_note(columns, choice),
+        note=_describe_gaps(columns, choice),
         alt=f"{_WORDS[choice.kind]} of {over}{by}, {len(rows)} rows of the answer.",
         rows=rows,
     )
     draw(frame, card, lambda: figure(columns, choice))
 
 
-def _start(columns: dict[str, list[Any]], numbers: list[str], query: str) -> ChartChoice:
-    """An example's own chart; else the first column over which a number can be drawn, and the last number."""
+def _choose_start(columns: dict[str, list[Any]], numbers: list[str], query: str) -> ChartChoice:
+    """Returns an example's own chart; else the last number over the first column that can be its x."""
     for example in EXAMPLES:
         if example.query == query.strip():
             return example.choice
@@ -72,13 +72,13 @@ def _start(columns: dict[str, list[Any]], numbers: list[str], query: str) -> Cha
     return ChartChoice(kind=kind, x=x, y=y, color=few[0] if few else None)
 
 
-def _chosen(columns: dict[str, list[Any]], numbers: list[str], *, start: ChartChoice) -> ChartChoice:
+def _choose(columns: dict[str, list[Any]], numbers: list[str], *, start: ChartChoice) -> ChartChoice:
     names = list(columns)
     with st.container(horizontal=True, vertical_alignment="bottom", key="sql-choices"):
-        kind = _one("kind", "Chart", list(get_args(Kind)), start=start.kind)
-        x = _one("x", "x", names, start=start.x)
-        y = _one("y", "y", numbers, start=start.y)
-        color = _one("color", "Color", [NO_COLOR, *names], start=start.color or NO_COLOR)
+        kind = _choose_one("kind", "Chart", list(get_args(Kind)), start=start.kind)
+        x = _choose_one("x", "x", names, start=start.x)
+        y = _choose_one("y", "y", numbers, start=start.y)
+        color = _choose_one("color", "Color", [NO_COLOR, *names], start=start.color or NO_COLOR)
         report_missing("sql-log", "Logarithmic", ("x", "y"))
         scales = st.pills(
             "Logarithmic", ("x", "y"), selection_mode="multi", default=start.logarithmic, key="sql-log",
@@ -93,7 +93,7 @@ def _chosen(columns: dict[str, list[Any]], numbers: list[str], *, start: ChartCh
     )
 
 
-def _one(name: str, label: str, options: list[str], *, start: str) -> str:
+def _choose_one(name: str, label: str, options: list[str], *, start: str) -> str:
     key = f"sql-{name}"
     report_missing(key, label, options)
     if st.session_state.get(key, start) not in options:
@@ -106,26 +106,26 @@ def _one(name: str, label: str, options: list[str], *, start: str) -> str:
     return chosen
 
 
-def _note(columns: dict[str, list[Any]], choice: ChartChoice) -> str:
-    """What a reader could not know from the picture."""
+def _describe_gaps(columns: dict[str, list[Any]], choice: ChartChoice) -> str:
+    """Says what a reader could not know from the chart."""
     groups = group_by_color(columns, choice)
-    said = []
+    notes = []
     if OTHERS in groups:
-        said.append(f"The colors of the first ten values of {literal(choice.color or '')}; the rest share gray.")
+        notes.append(f"The colors of the first ten values of {literal(choice.color or '')}; the rest share gray.")
     names, most = len(places_of(columns, choice)), most_places(choice)
     if is_named(columns, choice) and names > most:
-        said.append(
+        notes.append(
             f"The first {most} of {names:,} values of {literal(format_heading(choice.x))} are drawn: choose them with "
             "ORDER BY and LIMIT, or GROUP BY something coarser."
         )
     pairs = zip(columns[choice.x], columns[choice.y], strict=True)
     hidden = sum(not (is_known(x) and is_known(y)) for x, y in pairs)
     if hidden:
-        said.append(f"{hidden:,} rows without a finite {literal(choice.x)} or {literal(choice.y)} are not drawn.")
+        notes.append(f"{hidden:,} rows without a finite {literal(choice.x)} or {literal(choice.y)} are not drawn.")
     places = [(name, columns[choice.x][row]) for name, rows in groups.items() for row in rows]
     if choice.kind in ("bar", "stacked") and len(set(places)) < len(places):
-        said.append("Several rows share a bar's place: GROUP BY makes one bar of them.")
-    asked = {"x": choice.x, "y": choice.y}
-    linear = {asked[axis] for axis in choice.logarithmic} - set(logarithmic(columns, choice))
-    said += [f"{literal(name)} is not all above zero, so that its axis stays linear." for name in sorted(linear)]
-    return " ".join(said)
+        notes.append("Several rows share a bar's place: GROUP BY makes one bar of them.")
+    axes = {"x": choice.x, "y": choice.y}
+    linear = {axes[axis] for axis in choice.logarithmic} - set(logarithmic(columns, choice))
+    notes += [f"{literal(name)} is not all above zero, so that its axis stays linear." for name in sorted(linear)]
+    return " ".join(notes)

@@ -1,39 +1,40 @@
-"""The sentences of the page torch.compile, worked out from the rows that it draws."""
+"""The sentences of the page torch.compile."""
 
 import math
 from collections.abc import Sequence
+from statistics import geometric_mean
 
 from pages.figures.frame import relative_error
-from pages.torch_compile.figures import whole
+from pages.torch_compile.figures import format_steps
 from pages.torch_compile.speedups import CompileSpeedup
-from pages.ui.answers import caveat, in_words, spread
+from pages.ui.answers import caveat, describe_ratio, describe_spread
 from pages.ui.frame import Frame
 from runner.analysis.compare.break_even import PaidAfter
 from runner.formats import format_number
 
 
 def name_of(frame: Frame, item: CompileSpeedup) -> str:
-    """The cell in words: `small at 512 tokens, bf16`."""
+    """Returns `small at 512 tokens, bf16`."""
     cell = item.step.named.cell
     return f"{frame.size_of(cell)} at {cell.context:,} tokens, {cell.precision}"
 
 
 def answer(frame: Frame, items: Sequence[CompileSpeedup]) -> str:
-    """What the best way buys over its cells, and when the cell that gains most has paid for itself; `items` not empty.
-    CUDA graphs, which cost no compiling, speak where nothing else does."""
+    """Says the speedup of the best backend, and when the cell that gains most has paid for itself; `items` is not
+    empty. CUDA graphs, which compile nothing, count where nothing else does."""
     compiled = [item for item in items if item.cost is not None] or items
     names = list(dict.fromkeys(item.variant for item in compiled))
     ratios = {
         name: [(item.step.ratio, item.step.low, item.step.high) for item in compiled if item.variant == name]
         for name in names
     }
-    best = max(names, key=lambda name: math.fsum(math.log(ratio) for ratio, _, _ in ratios[name]) / len(ratios[name]))
-    times, word = in_words(ratios[best])
+    best = max(names, key=lambda name: geometric_mean(ratio for ratio, _, _ in ratios[name]))
+    times, word = describe_ratio(ratios[best])
     slower = sum((item.step.high or math.inf) < 1 for item in compiled)
     most = max(compiled, key=lambda item: item.step.ratio)
-    parts = [f"**{best}** makes the step **{times}× {word}** than eager {spread(ratios[best])}."]
-    said = caveat([(item.step.base.cell, item.step.other.cell) for item in compiled if item.variant == best])
-    parts += [said] if said else []
+    parts = [f"**{best}** makes the step **{times}× {word}** than eager {describe_spread(ratios[best])}."]
+    text = caveat([(item.step.base.cell, item.step.other.cell) for item in compiled if item.variant == best])
+    parts += [text] if text else []
     if slower:
         cells = "cells" if compiled is items else "compiled cells"
         parts.append(f"{slower} of all {len(compiled)} {cells} are slower than eager beyond doubt.")
@@ -41,8 +42,8 @@ def answer(frame: Frame, items: Sequence[CompileSpeedup]) -> str:
 
 
 def paid_answer(frame: Frame, item: CompileSpeedup) -> str:
-    """After how many steps one compiled cell has paid for itself."""
-    known = {kind: (seconds, paid) for kind, seconds, paid in item.kinds()}
+    """Says after how many steps one compiled cell has paid for itself."""
+    known = item.costs()
     if not known:
         return ""
     start = f"{name_of(frame, item)}, {item.variant}: compiling takes "
@@ -51,25 +52,25 @@ def paid_answer(frame: Frame, item: CompileSpeedup) -> str:
         "warm": "{} s with a full one",
         "as found": "{} s with what the cache held",
     }
-    said = " and ".join(costs[kind].format(format_number(seconds)) for kind, (seconds, _) in known.items())
+    text = " and ".join(costs[kind].format(format_number(seconds)) for kind, (seconds, _) in known.items())
     first = next(iter(known.values()))[1]
     if first.is_never:
-        return f"{start}{said}, and **never pays for itself**: the compiled step is no faster."
+        return f"{start}{text}, and **never pays for itself**: the compiled step is no faster."
     if first.is_undecided:
-        return f"{start}{said}; **whether it ever pays is undecided**: no step was seen to be saved."
-    after = " and ".join(f"**{steps_in_words(paid)}**" for _, paid in known.values())
+        return f"{start}{text}; **whether it ever pays is undecided**: no step was seen to be saved."
+    after = " and ".join(f"**{format_paid(paid)}**" for _, paid in known.values())
     word = " respectively" if len(known) > 1 else ""
-    return f"{start}{said}, paid for after {after} steps{word}."
+    return f"{start}{text}, paid for after {after} steps{word}."
 
 
-def steps_in_words(paid: PaidAfter) -> str:
-    """`941`, or `never`."""
-    return "never" if math.isinf(paid.steps) else whole(paid.steps)
+def format_paid(paid: PaidAfter) -> str:
+    """Formats steps: `941`, or `never`."""
+    return "never" if math.isinf(paid.steps) else format_steps(paid.steps)
 
 
 def when_answer(items: Sequence[CompileSpeedup]) -> str:
-    """How many compiled cells pay for themselves."""
-    paid = [next(found for _, _, found in item.kinds()) for item in items]
+    """Says how many compiled cells pay for themselves."""
+    paid = [next(iter(item.costs().values()))[1] for item in items]
     never, undecided = sum(found.is_never for found in paid), sum(found.is_undecided for found in paid)
     if not never and not undecided:
         return "Every compiled cell here pays for itself."
@@ -80,7 +81,7 @@ def when_answer(items: Sequence[CompileSpeedup]) -> str:
 
 
 def graph_answer(items: Sequence[CompileSpeedup]) -> str:
-    """Whether the compiler took each model whole, kept to what it had compiled, and made the same computation of it."""
+    """Says whether the compiler took each model whole, compiled it once, and kept its results."""
     costs = [(item, item.cost) for item in items if item.cost is not None]
     known = [(item, cost) for item, cost in costs if cost.graph_breaks is not None]
     broken = [cost for _, cost in known if cost.graph_breaks]

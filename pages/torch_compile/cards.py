@@ -1,30 +1,32 @@
-"""The cards of the page torch.compile: every way beside eager, what compiling costs, when it has paid for itself."""
+"""The cards of the page torch.compile: every backend beside eager, compile time, when it has paid for itself."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import streamlit as st
 
-from pages.figures.frame import escape_text
+from pages.figures.frame import escape_text, title_of
 from pages.torch_compile.answers import graph_answer, name_of, paid_answer, when_answer
-from pages.torch_compile.figures import CostDot, CumulatedLine, Kind, Unit, WayDot, cost_dots, crossing_lines, way_dots
+from pages.torch_compile.figures import CostDot, CumulatedLine, Unit, WayDot, cost_dots, crossing_lines, way_dots
 from pages.torch_compile.speedups import KINDS, CompileSpeedup, place
 from pages.ui.card import Card, draw
 from pages.ui.chosen import select_one
-from pages.ui.comparison import MAX_PLACES
-from pages.ui.evidence import Found, of_cells, say
+from pages.ui.comparison import keep_places, note_cut
+from pages.ui.evidence import LoadEvidence, of_cells, say
 from pages.ui.frame import Frame
-from pages.ui.marks import failure_of, key_columns, place_of
+from pages.ui.marks import failure_of, key_columns, place_of, speedup_columns
 from pages.ui.pin import pin
 from runner.analysis.compare.speedups import Unpaired
 from runner.results import Measured
-from runner.schema import TABLES
+
+_COSTS = ("graphs", "graph_breaks", "recompiles", "compiled_gradient_error")
 
 
 def draw_ways(
     frame: Frame, items: Sequence[CompileSpeedup], left_out: Sequence[Unpaired[Measured]], *, words: str
 ) -> None:
-    """Every way of compiling as a dot on its cell's line."""
+    """Draws every backend as a dot on its cell's line."""
     dots = [
         WayDot(place=place(frame, item), backend=item.variant, cell_id=str(item.step.other.cell_id),
                ratio=item.step.ratio, low=item.step.low, high=item.step.high)
@@ -32,41 +34,36 @@ def draw_ways(
     ]  # fmt: skip
     dots += [
         WayDot(place=place_of(frame, item.cell.cell, beside="backend"), backend=item.cell.cell.backend,
-               cell_id=str(item.cell.cell_id), failure=escape_text(_failure(item)))
+               cell_id=str(item.cell.cell_id), failure=escape_text(_describe_failure(item)))
         for item in left_out
         if item.kind == "failed" and item.cell.status != "skipped"
     ]  # fmt: skip
-    shown = set(list(dict.fromkeys(dot.place for dot in dots))[:MAX_PLACES])
-    draw(
-        frame,
-        Card(
-            key="ways",
-            title="Every way of compiling beside eager",
-            note="One line a cell, one dot a way; bars are 95% intervals, by bootstrap over rounds and samples. "
-            "cuda-graphs is the eager step recorded and replayed, without a compiler. Click a dot to see the cell's "
-            f"samples.{_cut(len({dot.place for dot in dots}))}",
-            alt=f"Speedups of the whole step as dots on a log axis. {words}",
-            rows=[_row(frame, item) for item in items],
-            cells=_cells(items),
-        ),
-        lambda: way_dots([dot for dot in dots if dot.place in shown]),
-        on_click=pin,
+    card = Card(
+        key="ways",
+        title="Every way of compiling beside eager",
+        note="One line a cell, one dot a way; bars are 95% intervals, by bootstrap over rounds and samples. "
+        "cuda-graphs is the eager step recorded and replayed, without a compiler. Click a dot to see the cell's "
+        f"samples.{note_cut(len({dot.place for dot in dots}), 'cells')}",
+        alt=f"Speedups of the whole step as dots on a log axis. {words}",
+        rows=[_make_row(frame, item) for item in items],
+        cells=_collect_cells(items),
     )
+    draw(frame, card, lambda: way_dots(keep_places(dots)), on_click=pin)
 
 
 def draw_costs(frame: Frame, items: Sequence[CompileSpeedup]) -> None:
-    """Compile seconds, cold and warm, and what the compiler made of the model."""
+    """Draws compile seconds, cold and warm, and says what the compiler made of the model."""
     dots = [
-        CostDot(place=_place(frame, item), backend=item.variant, kind=kind, value=seconds)
+        CostDot(place=_place_of(frame, item), backend=item.variant, kind=kind, value=seconds)
         for item in items
-        for kind, seconds, _ in item.kinds()
+        for kind, (seconds, _) in item.costs().items()
     ]
     if not dots:
         return
     words = graph_answer(items)
     st.header("What does compiling cost?", anchor="cost")
     say(frame, words, evidence_of_speedups(frame, items), key="compile-seconds")
-    _dots_card(
+    _draw_dots(
         frame,
         items,
         dots,
@@ -81,21 +78,26 @@ def draw_costs(frame: Frame, items: Sequence[CompileSpeedup]) -> None:
 
 
 def draw_paid(frame: Frame, items: Sequence[CompileSpeedup]) -> None:
-    """After how many steps: all cells, and one cell's lines."""
-    known = [item for item in items if next(item.kinds(), None)]
+    """Draws after how many steps compiling is paid for: of all cells, and as lines of one cell."""
+    known = [item for item in items if item.costs()]
     if not known:
         return
     st.header("When has it paid for itself?", anchor="paid")
     dots = [
         CostDot(
-            place=_place(frame, item), backend=item.variant, kind=kind, value=paid.steps, low=paid.low, high=paid.high
+            place=_place_of(frame, item),
+            backend=item.variant,
+            kind=kind,
+            value=paid.steps,
+            low=paid.low,
+            high=paid.high,
         )
         for item in known
-        for kind, _, paid in item.kinds()
+        for kind, (_, paid) in item.costs().items()
     ]
     words = when_answer(known)
     say(frame, words, evidence_of_speedups(frame, known), key="paid-after")
-    _dots_card(
+    _draw_dots(
         frame,
         known,
         dots,
@@ -107,10 +109,10 @@ def draw_paid(frame: Frame, items: Sequence[CompileSpeedup]) -> None:
         ),
         unit="steps",
     )
-    _crossing(frame, known)
+    _draw_crossing(frame, known)
 
 
-def _crossing(frame: Frame, known: Sequence[CompileSpeedup]) -> None:
+def _draw_crossing(frame: Frame, known: Sequence[CompileSpeedup]) -> None:
     names = {f"{name_of(frame, item)}, {item.variant}": item for item in known}
     default = max(names, key=lambda name: names[name].step.ratio)
     item = names[select_one("compiled-cell", "Cell", list(names), default=default)]
@@ -120,77 +122,58 @@ def _crossing(frame: Frame, known: Sequence[CompileSpeedup]) -> None:
         CumulatedLine(
             name=f"{item.variant}, {kind}", backend=item.variant, start_s=seconds, step_ms=step_ms[1], kind=kind
         )
-        for kind, seconds, _ in item.kinds()
+        for kind, (seconds, _) in item.costs().items()
     ]
     words = paid_answer(frame, item)
-    draw(
-        frame,
-        Card(
-            key="crossing",
-            title="Where the lines cross",
-            answer=words,
-            evidence=[evidence_of_speedups(frame, [item])],
-            alt=f"Time since the start over steps, eager and compiled. {words}",
-            rows=[_row(frame, item)],
-            cells=_cells([item]),
-        ),
-        lambda: crossing_lines(lines),
+    card = Card(
+        key="crossing",
+        title="Where the lines cross",
+        answer=words,
+        evidence=[evidence_of_speedups(frame, [item])],
+        alt=f"Time since the start over steps, eager and compiled. {words}",
+        rows=[_make_row(frame, item)],
+        cells=_collect_cells([item]),
     )
+    draw(frame, card, lambda: crossing_lines(lines))
 
 
-def evidence_of_speedups(frame: Frame, items: Sequence[CompileSpeedup]) -> Found | None:
-    """The rows of both sides of these pairs."""
+def evidence_of_speedups(frame: Frame, items: Sequence[CompileSpeedup]) -> LoadEvidence | None:
+    """Returns a function that loads the rows of both sides of these pairs."""
     return of_cells(frame, [side for item in items for side in (item.step.base, item.step.other)])
 
 
-def _dots_card(
+def _draw_dots(
     frame: Frame, items: Sequence[CompileSpeedup], dots: Sequence[CostDot], card: Card, *, unit: Unit
 ) -> None:
-    places = list(dict.fromkeys(dot.place for dot in dots))
-    shown = set(places[:MAX_PLACES])
-    whole = Card(
-        key=card.key, title=card.title, note=card.note + _cut(len(places)), alt=card.alt,
-        rows=[_row(frame, item) for item in items], cells=_cells(items),
-    )  # fmt: skip
-    draw(frame, whole, lambda: cost_dots([dot for dot in dots if dot.place in shown], unit=unit))
+    note = card.note + note_cut(len({dot.place for dot in dots}), "cells")
+    card = replace(card, note=note, rows=[_make_row(frame, item) for item in items], cells=_collect_cells(items))
+    draw(frame, card, lambda: cost_dots(keep_places(dots), unit=unit))
 
 
-def _failure(item: Unpaired[Measured]) -> str:
+def _describe_failure(item: Unpaired[Measured]) -> str:
     return failure_of(item.cell) if item.cell.status != "ok" else "eager has no result"
 
 
-def _place(frame: Frame, item: CompileSpeedup) -> str:
+def _place_of(frame: Frame, item: CompileSpeedup) -> str:
     first, *rest = place(frame, item).split("<br>")
     return f"{first}<br>{' · '.join([*rest, item.variant])}"
 
 
-def _cut(places: int) -> str:
-    return (
-        f" The first {MAX_PLACES} of {places} cells are drawn: filter, or see the table." if places > MAX_PLACES else ""
-    )
-
-
-def _cells(items: Sequence[CompileSpeedup]) -> list[Any]:
+def _collect_cells(items: Sequence[CompileSpeedup]) -> list[Any]:
     return [side.cell for item in items for side in (item.step.base, item.step.other)]
 
 
-def _row(frame: Frame, item: CompileSpeedup) -> dict[str, Any]:
-    """Everything that is known of one pair, as a table's row."""
-    steps, cost, base = TABLES["steps"], item.cost, item.step.base
-    titles: dict[Kind, str] = {"cold": "cold", "warm": "warm", "as found": "as found"}
-    known = {kind: (seconds, paid) for kind, seconds, paid in item.kinds()}
+def _make_row(frame: Frame, item: CompileSpeedup) -> dict[str, Any]:
+    """Returns everything that is known of one pair, as a table's row."""
+    cost, base = item.cost, item.step.base
+    known = item.costs()
     return {
         **key_columns(frame, item.step.other.cell),
         "Eager step (ms)": base.times["step"].median_ms,
         "Step (ms)": item.step.other.times["step"].median_ms,
-        "Speedup (×)": item.step.ratio,
-        "Low (×)": item.step.low,
-        "High (×)": item.step.high,
-        **{f"Compile time, {titles[kind]} (s)": known[kind][0] if kind in known else None for kind in KINDS},
-        **{f"Paid after, {titles[kind]} (steps)": known[kind][1].steps if kind in known else None for kind in KINDS},
-        **{
-            steps.column(name).title: getattr(cost, name) if cost else None
-            for name in ("graphs", "graph_breaks", "recompiles", "compiled_gradient_error")
-        },
-        steps.column("compiler_fallback").title: cost.fallback if cost else None,
+        **speedup_columns(item.step),
+        **{f"Compile time, {kind} (s)": known[kind][0] if kind in known else None for kind in KINDS},
+        **{f"Paid after, {kind} (steps)": known[kind][1].steps if kind in known else None for kind in KINDS},
+        **{title_of("steps", name): getattr(cost, name) if cost else None for name in _COSTS},
+        title_of("steps", "compiler_fallback"): cost.fallback if cost else None,
     }

@@ -1,4 +1,4 @@
-"""What compiling buys and costs: ratios by way of compiling, seconds and steps as dots, and the lines that cross.
+"""What compiling buys and costs: speedups by backend, seconds and steps as dots, and the lines that cross.
 
     figure = way_dots([WayDot(place="small · 512 tok", backend="compiled", ratio=2.6, low=2.5, high=2.7, …)])
     figure = cost_dots([CostDot(place="…", backend="compiled", kind="cold", value=29.2)], unit="s")
@@ -10,17 +10,18 @@ Filled is cold, hollow is warm: the same compilation with an empty cache and wit
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import plotly.graph_objects as go
 
 from pages.figures.colors import FAINT, FAINTER, FAMILIES, QUIET, RED, color_of
 from pages.figures.frame import interval, layout, log_ticks
+from pages.figures.marks import cross_failures, error_bars, hover_cells
 from pages.figures.ratios import left_end, ratio_axis
-from pages.figures.rows import chart_pixels, row_pixels, wrap_label
+from pages.figures.rows import chart_pixels, label_rows, row_pixels, wrap_label
 from runner.formats import format_number
 
-#: With what the compiler's cache was filled: nothing, this very cell, whatever earlier cells had left.
+#: The compiler's cache at the start: empty, filled by this very cell, or as earlier cells had left it.
 Kind = Literal["cold", "warm", "as found"]
 Unit = Literal["s", "steps"]
 _SYMBOLS: Mapping[Kind, str] = {"cold": "circle", "warm": "circle-open", "as found": "diamond-wide-open"}
@@ -29,7 +30,7 @@ _DASHES: Mapping[str, str] = {"cold": "solid", "warm": "dash", "as found": "dot"
 
 @dataclass(frozen=True, kw_only=True)
 class WayDot:
-    """The whole step of one pair: how many times faster `backend` is than eager, or why there is no ratio."""
+    """The whole step of one pair: the speedup of `backend` over eager, or why there is no ratio."""
 
     place: str
     backend: str
@@ -42,7 +43,7 @@ class WayDot:
 
 @dataclass(frozen=True, kw_only=True)
 class CostDot:
-    """Seconds or steps of one compiled cell; an infinite value is drawn as the word "never", or "undecided" where the
+    """Seconds or steps of one compiled cell. An infinite value is drawn as the word "never", or "undecided" where the
     interval allows for less."""
 
     place: str
@@ -68,7 +69,7 @@ class CumulatedLine:
 
 
 def way_dots(rows: Sequence[WayDot]) -> go.Figure:
-    """One line a pair, one dot a way of compiling."""
+    """Draws one line a pair, one dot a backend."""
     places = list(dict.fromkeys(row.place for row in rows))
     backends = sorted({row.backend for row in rows}, key=list(FAMILIES["backend"]).index)
     figure = go.Figure()
@@ -76,7 +77,7 @@ def way_dots(rows: Sequence[WayDot]) -> go.Figure:
     beside = {place: [name for name in backends if (place, name) in {(row.place, row.backend) for row in rows}]
               for place in places}  # fmt: skip
     at = {
-        (place, name): _at(place, name, places=places, beside=beside[place])
+        (place, name): _place_dot(place, name, places=places, beside=beside[place])
         for place in places
         for name in beside[place]
     }
@@ -89,42 +90,34 @@ def way_dots(rows: Sequence[WayDot]) -> go.Figure:
             x=[row.ratio for row in chosen],
             y=[at[row.place, backend] for row in chosen],
             marker={"color": color_of(backend), "size": 10},
-            error_x=_errors(chosen),
-            customdata=[[row.cell_id, _way_hover(row)] for row in chosen],
-            hovertemplate="%{customdata[1]}<extra></extra>",
+            error_x=error_bars((row.ratio, row.low, row.high) for row in chosen),
+            **hover_cells((row.cell_id, _describe_way(row)) for row in chosen),
             cliponaxis=False,
         )
-        figure.add_scatter(
-            mode="markers+text",
-            showlegend=False,
-            x=[left_end(axis)] * len(lost),
+        cross_failures(
+            figure,
+            x=left_end(axis),
             y=[at[row.place, backend] for row in lost],
-            marker={"color": RED, "symbol": "x", "size": 8},
-            text=[f"  {row.failure}" for row in lost],
-            textposition="middle right",
-            textfont={"color": RED, "size": 12},
-            customdata=[[row.cell_id] for row in lost],
-            hoverinfo="skip",
-            cliponaxis=False,
+            failures=[(row.cell_id, row.failure) for row in lost],
         )
     figure.add_vline(x=1, line={"color": FAINT, "width": 2})
-    row = max(
-        row_pixels([wrap_label(place) for place in places], least=36), 14 * max(map(len, beside.values()), default=1)
-    )
+    labels = [wrap_label(place) for place in places]
+    row = max(row_pixels(labels, least=36), 14 * max(map(len, beside.values()), default=1))
     height = chart_pixels(len(places), row=row, entries=len(backends), squeezed=row)
     figure.update_layout(**layout(height=max(220, height), state="ways"))
     figure.update_xaxes(**axis, title="Speedup of the step (×, log)")
-    _place_axis(figure, places)
+    label_rows(figure, labels, showgrid=True, gridcolor=FAINTER)
     return figure
 
 
-def _at(place: str, backend: str, *, places: Sequence[str], beside: Sequence[str]) -> float:
-    """Where a dot stands: on its place's line, or around it with those `beside` it there."""
+def _place_dot(place: str, backend: str, *, places: Sequence[str], beside: Sequence[str]) -> float:
+    """Returns where a dot stands: on its place's line, or around it with those `beside` it there."""
     return places.index(place) + (beside.index(backend) - (len(beside) - 1) / 2) * 0.7 / max(len(beside), 2)
 
 
 def cost_dots(rows: Sequence[CostDot], *, unit: Unit) -> go.Figure:
-    """One line a compiled cell in its backend's color; cold, warm and as found as different marks, each labeled."""
+    """Draws one line a compiled cell in its backend's color; cold, warm and as found as different marks, each
+    labeled."""
     places = list(dict.fromkeys(row.place for row in rows))
     done = [row for row in rows if math.isfinite(row.value) and row.value > 0]
     ends = [math.log10(row.value) for row in done] or [0.0]
@@ -138,7 +131,7 @@ def cost_dots(rows: Sequence[CostDot], *, unit: Unit) -> go.Figure:
             line={"color": color_of(line[0].backend), "width": 2}, hoverinfo="skip",
         )  # fmt: skip
     for kind in [kind for kind in _NAMES if kind in {row.kind for row in done}]:
-        _marks(figure, [row for row in done if row.kind == kind], places=places, unit=unit)
+        _draw_marks(figure, [row for row in done if row.kind == kind], places=places, unit=unit)
         figure.add_scatter(  # what the legend shows: the mark, in no backend's color
             x=[None], y=[None], mode="markers", name=_NAMES[kind],
             marker={"color": QUIET, "size": 10, "symbol": _SYMBOLS[kind], "line": {"width": 2, "color": QUIET}},
@@ -149,20 +142,21 @@ def cost_dots(rows: Sequence[CostDot], *, unit: Unit) -> go.Figure:
         text=["never  " if row.low is None or math.isinf(row.low) else "undecided  " for row in lost.values()],
         textposition="middle left", textfont={"color": RED, "size": 13}, hoverinfo="skip",
     )  # fmt: skip
-    row = row_pixels([wrap_label(place) for place in places], least=46)
+    labels = [wrap_label(place) for place in places]
+    row = row_pixels(labels, least=46)
     height = chart_pixels(len(places), row=row, entries=len({dot.kind for dot in done}), squeezed=row)
     figure.update_layout(**layout(height=max(230, height), state=f"cost-{unit}"))
     ticks = log_ticks(10 ** span[0], 10 ** span[1], most=6)
     title = {"s": "Compile time (s, log)", "steps": "Steps (log)"}[unit]
     figure.update_xaxes(type="log", range=span, title=title, tickvals=ticks, ticktext=[f"{tick:,g}" for tick in ticks])
-    _place_axis(figure, places)
+    label_rows(figure, labels, showgrid=True, gridcolor=FAINTER)
     return figure
 
 
-def _marks(figure: go.Figure, rows: Sequence[CostDot], *, places: Sequence[str], unit: Unit) -> None:
-    """One kind of all cells: its marks, their values beside them, their intervals."""
+def _draw_marks(figure: go.Figure, rows: Sequence[CostDot], *, places: Sequence[str], unit: Unit) -> None:
+    """Draws one kind of all cells: its marks, their values beside them, their intervals."""
     colors = [color_of(row.backend) for row in rows]
-    say = {"s": format_number, "steps": whole}[unit]
+    say = {"s": format_number, "steps": format_steps}[unit]
     figure.add_scatter(
         x=[row.value for row in rows],
         y=[places.index(row.place) for row in rows],
@@ -172,8 +166,13 @@ def _marks(figure: go.Figure, rows: Sequence[CostDot], *, places: Sequence[str],
         text=[say(row.value) for row in rows],
         textposition="bottom center" if rows[0].kind == "warm" else "top center",
         textfont={"size": 12, "color": QUIET},
-        error_x={**_errors(rows), "color": QUIET, "width": 0, "visible": any(row.low is not None for row in rows)},
-        customdata=[[_cost_hover(row, unit)] for row in rows],
+        error_x=error_bars(
+            ((row.value, row.low, row.high) for row in rows),
+            color=QUIET,
+            width=0,
+            visible=any(row.low is not None for row in rows),
+        ),
+        customdata=[[_describe_cost(row, unit)] for row in rows],
         hovertemplate="%{customdata[0]}<extra></extra>",
         cliponaxis=False,
     )
@@ -187,7 +186,7 @@ _NAMES: Mapping[Kind, str] = {
 
 
 def crossings(lines: Sequence[CumulatedLine]) -> list[tuple[CumulatedLine, float]]:
-    """Where each line meets the first one, in steps; those that never do are left out."""
+    """Returns where lines meet the first one, in steps; those that never do are left out."""
     base, *others = lines
     met = [(line, (line.start_s - base.start_s) * 1e3 / (base.step_ms - line.step_ms)) for line in others
            if base.step_ms > line.step_ms]  # fmt: skip
@@ -195,11 +194,11 @@ def crossings(lines: Sequence[CumulatedLine]) -> list[tuple[CumulatedLine, float
 
 
 def crossing_lines(lines: Sequence[CumulatedLine]) -> go.Figure:
-    """Cumulated time over steps, the first line being what the others are compared with; a ring where they meet it."""
+    """Draws cumulated time over steps, with a ring where a line meets the first one."""
     met = crossings(lines)
-    longest = max([steps for _, steps in met], default=0.0) * 1.9 or _far(lines)
+    longest = max([steps for _, steps in met], default=0.0) * 1.9 or _find_reach(lines)
     top = max(line.seconds(longest) for line in lines)
-    factor, unit = _unit(top)
+    factor, unit = _choose_unit(top)
     figure = go.Figure()
     for line in lines:
         color = color_of(line.backend)
@@ -216,7 +215,7 @@ def crossing_lines(lines: Sequence[CumulatedLine]) -> go.Figure:
         figure.add_scatter(
             x=[steps], y=[line.seconds(steps) / factor], mode="markers+text", showlegend=False,
             marker={"size": 13, "symbol": "circle-open", "color": color_of(line.backend), "line": {"width": 2.5}},
-            text=[f"  after {whole(steps)} steps"], textposition="bottom right", textfont={"size": 13},
+            text=[f"  after {format_steps(steps)} steps"], textposition="bottom right", textfont={"size": 13},
             hoverinfo="skip", cliponaxis=False,
         )  # fmt: skip
     figure.update_layout(**layout(height=380, state="crossing"))
@@ -227,49 +226,29 @@ def crossing_lines(lines: Sequence[CumulatedLine]) -> go.Figure:
     return figure
 
 
-def whole(steps: float) -> str:
-    """The first whole step that is enough, in three digits: `41`, `1,130`."""
+def format_steps(steps: float) -> str:
+    """Formats the first whole step that is enough, in three digits: `41`, `1,130`."""
     least = math.ceil(steps)
     return f"{least}" if least < 1000 else format_number(least)
 
 
-def _far(lines: Sequence[CumulatedLine]) -> float:
-    """Steps to draw where nothing crosses: until the start is a fifth of the whole."""
+def _find_reach(lines: Sequence[CumulatedLine]) -> float:
+    """Returns the steps to draw where nothing crosses: until the start is a fifth of the whole."""
     return max(5 * max(line.start_s for line in lines) * 1e3 / max(line.step_ms for line in lines), 10.0)
 
 
-def _unit(seconds: float) -> tuple[float, str]:
+def _choose_unit(seconds: float) -> tuple[float, str]:
     return next((factor, unit) for limit, factor, unit in _UNITS if seconds >= limit)
 
 
 _UNITS = ((7200.0, 3600.0, "h"), (180.0, 60.0, "min"), (0.0, 1.0, "s"))
 
 
-def _place_axis(figure: go.Figure, places: Sequence[str]) -> None:
-    figure.update_yaxes(
-        tickvals=list(range(len(places))), ticktext=[wrap_label(place) for place in places],
-        range=[len(places) - 0.4, -0.6], automargin=True, gridcolor=FAINTER, zeroline=False, showgrid=True,
-    )  # fmt: skip
-
-
-def _errors(rows: Sequence[WayDot] | Sequence[CostDot]) -> dict[str, Any]:
-    """Bars to the ends of the intervals; none to an end that is unknown or never."""
-    ends = [(row.value if isinstance(row, CostDot) else row.ratio, row.low, row.high) for row in rows]
-    return {
-        "type": "data",
-        "symmetric": False,
-        "thickness": 1.4,
-        "width": 3,
-        "array": [high - middle if high is not None and math.isfinite(high) else 0 for middle, _, high in ends],
-        "arrayminus": [middle - low if low is not None and math.isfinite(low) else 0 for middle, low, _ in ends],
-    }
-
-
-def _way_hover(row: WayDot) -> str:
+def _describe_way(row: WayDot) -> str:
     ends = interval(row.low, row.high, unit="×")
     return f"<b>{row.place}</b><br>{row.backend}: {format_number(row.ratio)}×<br>95% interval {ends}"
 
 
-def _cost_hover(row: CostDot, unit: Unit) -> str:
+def _describe_cost(row: CostDot, unit: Unit) -> str:
     ends = f"<br>95% interval {interval(row.low, row.high)}" if row.low is not None else ""
     return f"<b>{row.place}</b><br>{_NAMES[row.kind]}<br>{format_number(row.value)} {unit}{ends}"

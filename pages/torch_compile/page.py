@@ -1,4 +1,4 @@
-"""What does torch.compile buy, and when has it paid for itself? Every way beside eager, compile time, break-even."""
+"""What does torch.compile buy, and when has it paid for itself? Every backend, compile time, break-even."""
 
 import streamlit as st
 
@@ -6,7 +6,8 @@ from pages.torch_compile.answers import answer
 from pages.torch_compile.cards import draw_costs, draw_paid, draw_ways, evidence_of_speedups
 from pages.torch_compile.speedups import BASELINE, load_speedups, ways
 from pages.ui.answers import speedup_answer
-from pages.ui.comparison import choose_variant, comparison, draw_dots, explain_unpaired, list_left_out
+from pages.ui.chosen import chosen
+from pages.ui.comparison import comparison, draw_dots, explain_unpaired, list_left_out
 from pages.ui.evidence import of_pairs, say
 from pages.ui.frame import Answer, Frame, Page
 from pages.ui.samples import draw_samples
@@ -30,28 +31,27 @@ def page(frame: Frame) -> None:
     draw_ways(frame, items, left_out, words=words)
     draw_costs(frame, items)
     draw_paid(frame, items)
-    _phases(frame, names)
+    _draw_phases(frame, names)
     draw_trust(frame, cells)
     draw_samples(frame, frame.measured())
 
 
-def _phases(frame: Frame, names: list[str]) -> None:
-    """One way, phase by phase."""
+def _draw_phases(frame: Frame, names: list[str]) -> None:
+    """Compares one backend with eager, phase by phase."""
     st.header("Which phase becomes faster?", anchor="phases")
     lead = st.empty()
     # Those with pairs first: the first is what is compared unless the reader says otherwise.
     names = sorted(names, key=lambda name: not comparison(frame, "backend", baseline=BASELINE, variant=name).speedups)
-    variant = choose_variant(names, key="compiled", label="Compared with eager")
+    variant = chosen("compiled", "Compared with eager", names)
     compared = comparison(frame, "backend", baseline=BASELINE, variant=variant)
-    said = [speedup_answer(compared, baseline=BASELINE, variant=variant, phase=p) for p in ("forward", "backward")]
-    words = " ".join(dict.fromkeys(text for text in said if text))
+    sentences = [speedup_answer(compared, baseline=BASELINE, variant=variant, phase=p) for p in ("forward", "backward")]
+    words = " ".join(dict.fromkeys(text for text in sentences if text))
     say(frame, words, of_pairs(frame, compared), at=lead, key="phases")
     draw_dots(frame, compared, axis="backend", variant=variant, baseline=BASELINE)
     list_left_out(frame, compared, axis="backend")
 
 
 def headline(frame: Frame) -> Answer:
-    """The page's answer."""
     items, left_out = load_speedups(frame, ways(frame))
     if not items:
         return explain_unpaired(frame, left_out, axis="backend", baseline=BASELINE), None

@@ -1,10 +1,9 @@
-"""What each way of compiling bought and cost: pairs with eager, beside their compile times.
+"""Pairs of each backend with eager, beside their compile times.
 
-for item in bought(frame):
-    print(item.variant, item.step.ratio, item.seconds("cold"), item.paid("cold"))
+items, left_out = load_speedups(frame, ways(frame))
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
@@ -23,37 +22,29 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 @dataclass(frozen=True, kw_only=True)
 class CompileSpeedup:
-    """The whole step of one cell, eager over `variant`, and what compiling it cost; no cost where nothing compiles."""
+    """The whole step of one cell, eager over `variant`, and its compile cost; None where nothing compiles."""
 
     variant: str
     step: Speedup[Measured]
     cost: CompileCost | None
 
-    def seconds(self, kind: Kind) -> float | None:
-        """Compile seconds of this kind; those as found only where no cold ones are known."""
+    def costs(self) -> dict[Kind, tuple[float, PaidAfter]]:
+        """Returns compile seconds by kind, and the steps that pay for them; as found only where cold is unknown."""
         if self.cost is None:
-            return None
+            return {}
         found = None if self.cost.cold_seconds is not None else self.cost.shared_seconds
-        return {"cold": self.cost.cold_seconds, "warm": self.cost.warm_seconds, "as found": found}[kind]
-
-    def paid(self, kind: Kind) -> PaidAfter | None:
-        return break_even(self.step, compile_seconds=self.seconds(kind))
-
-    def kinds(self) -> Iterator[tuple[Kind, float, PaidAfter]]:
-        """Each known kind with its seconds and the steps that pay for them."""
-        for kind in KINDS:
-            seconds, paid = self.seconds(kind), self.paid(kind)
-            if seconds is not None and paid is not None:
-                yield kind, seconds, paid
+        known = {"cold": self.cost.cold_seconds, "warm": self.cost.warm_seconds, "as found": found}
+        paid = [(kind, known[kind], break_even(self.step, compile_seconds=known[kind])) for kind in KINDS]
+        return {kind: (seconds, after) for kind, seconds, after in paid if seconds is not None and after is not None}
 
 
 def ways(frame: Frame) -> list[str]:
-    """The backends to compare with eager, in the order of the schema's choices; `compiled` first."""
+    """Returns the backends to compare with eager, `cuda-graphs` last."""
     return sorted(variants(frame, "backend", baseline=BASELINE), key=lambda name: (name == "cuda-graphs", name))
 
 
 def load_speedups(frame: Frame, names: Sequence[str]) -> tuple[list[CompileSpeedup], list[Unpaired[Measured]]]:
-    """Every pair of a way with eager that the filters leave, cell by cell, and what has no pair."""
+    """Returns every pair with eager that the filters leave, cell by cell, and what has no pair."""
     free = replace(frame.selection, backends=())
     known = frame.ask(compile_costs, free.broad())
     costs = {question(cost.machine, cost.torch, cost.cell): cost for cost in known}
@@ -76,5 +67,4 @@ def load_speedups(frame: Frame, names: Sequence[str]) -> tuple[list[CompileSpeed
 
 
 def place(frame: Frame, item: CompileSpeedup) -> str:
-    """The cell of a pair as charts name it."""
     return place_of(frame, item.step.named.cell, beside="backend")

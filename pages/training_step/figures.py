@@ -20,7 +20,7 @@ from runner.formats import format_number
 
 @dataclass(frozen=True, kw_only=True)
 class WarmupStep:
-    """One whole step of the cell that was given `warmup` warm-up steps; `step` counts from the process's start."""
+    """One whole step of the cell that had `warmup` warm-up steps; `step` counts from the process's start."""
 
     warmup: int
     step: int
@@ -29,7 +29,7 @@ class WarmupStep:
 
 
 def warmup_steps(rows: Sequence[WarmupStep]) -> go.Figure:
-    """One panel a warm-up count, all on one logarithmic time axis."""
+    """Draws one panel a warm-up count, all on one logarithmic time axis."""
     counts = sorted({row.warmup for row in rows})
     titles = [f"after {count}" for count in counts]
     figure = make_subplots(cols=max(1, len(counts)), shared_yaxes=True, horizontal_spacing=0.02, subplot_titles=titles)

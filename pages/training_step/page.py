@@ -26,50 +26,46 @@ def page(frame: Frame) -> None:
     if not cells:
         no_rows("No cell matches these filters.", "Clear some of them, or measure what is missing.")
         return
-    _phases(frame, cells)
-    _compiled(frame)
+    _draw_phases(frame, cells)
+    _draw_compiled(frame)
     draw_warmup(frame)
     draw_samples(frame, cells)
 
 
-def _phases(frame: Frame, cells: list[Measured]) -> None:
-    found = ways(cells)
+def _draw_phases(frame: Frame, cells: list[Measured]) -> None:
+    cells_by_way = ways(cells)
     lead = st.empty()
     with st.container(horizontal=True):
-        way = chosen("way", "Precision and backend", list(found))
+        way = chosen("way", "Precision and backend", list(cells_by_way))
         view = chosen("as", "Show as", get_args(View), default="time")
-    shown = found[way]
+    shown = cells_by_way[way]
     bars = marks.phase_bars_of(frame, shown)
     answer = step_answer(frame, shown)
     say(frame, answer, of_cells(frame, shown), at=lead)
-    draw(
-        frame,
-        Card(
-            key="phases",
-            title="Phases by size and context",
-            note="Medians over the measured steps, with 95% intervals; the number is the median of the whole step. "
-            "Click a bar to see the cell's samples.",
-            alt=f"Time of each phase, one bar a size and context. {answer}",
-            rows=marks.phase_table(frame, shown),
-            cells=[cell.cell for cell in shown],
-        ),
-        lambda: phase_bars(bars, view=cast(View, view)),
-        on_click=pin,
+    card = Card(
+        key="phases",
+        title="Phases by size and context",
+        note="Medians over the measured steps, with 95% intervals; the number is the median of the whole step. "
+        "Click a bar to see the cell's samples.",
+        alt=f"Time of each phase, one bar a size and context. {answer}",
+        rows=marks.phase_table(frame, shown),
+        cells=[cell.cell for cell in shown],
     )
+    draw(frame, card, lambda: phase_bars(bars, view=cast(View, view)), on_click=pin)
     draw_trust(frame, shown)
     draw_grid(frame, cells)
 
 
-def _compiled(frame: Frame) -> None:
-    """The answer of the page that asks; the link keeps the filters."""
+def _draw_compiled(frame: Frame) -> None:
+    """Draws the answer of the page torch.compile with a link to it, which keeps the filters."""
     st.header("Is compiled faster than eager?", anchor="compiled")
-    words, found = frame.headlines["torch-compile"](frame)
-    say(frame, words, found, key="compiled")
+    words, evidence = frame.headlines["torch-compile"](frame)
+    say(frame, words, evidence, key="compiled")
     st.page_link(frame.pages["torch-compile"], label="What torch.compile buys and costs", icon=":material/bolt:")
 
 
 def headline(frame: Frame) -> Answer:
-    """The answer for the cells with which the page opens."""
+    """Returns the answer for the cells with which the page opens."""
     shown = next(iter(ways(frame.measured()).values()), [])
     return step_answer(frame, shown), of_cells(frame, shown)
 

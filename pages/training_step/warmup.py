@@ -21,9 +21,9 @@ from runner.store.queries.steps import early_steps
 
 
 def draw_warmup(frame: Frame) -> None:
-    """The sentence and the card; a hint where nothing was measured after several warm-up counts."""
+    """Draws the sentence and the card; a hint where nothing was measured after several warm-up counts."""
     st.header("What does warm-up change?", anchor="warm-up")
-    families = _families(
+    families = _group_by_cell(
         [row for row in frame.ask(early_steps, frame.selection.broad()) if frame.selection.holds(row.cell)]
     )
     if not families:
@@ -44,52 +44,49 @@ def draw_warmup(frame: Frame) -> None:
         for row in rows
     ]
     cells: list[StepCell] = list(dict.fromkeys(row.cell for row in rows))
-    answer = _answer(rows)
+    answer = _describe_effect(rows)
     say(frame, answer, of_details(frame, "early steps", list(dict.fromkeys(row.cell_id for row in rows))), key="warmup")
-    draw(
-        frame,
-        Card(
-            key="warmup",
-            title="Steps after different warm-up counts",
-            note=f"{family}. Each panel is a process of its own with so many warm-up steps, the hollow dots. "
-            "Mean and median count the filled ones.",
-            alt=f"Time of every early step after different warm-up counts. {answer}",
-            rows=_table(rows),
-            cells=cells,
-        ),
-        lambda: warmup_steps(dots),
+    card = Card(
+        key="warmup",
+        title="Steps after different warm-up counts",
+        note=f"{family}. Each panel is a process of its own with so many warm-up steps, the hollow dots. "
+        "Mean and median count the filled ones.",
+        alt=f"Time of every early step after different warm-up counts. {answer}",
+        rows=_make_rows(rows),
+        cells=cells,
     )
+    draw(frame, card, lambda: warmup_steps(dots))
 
 
-def _families(rows: Sequence[EarlyStep]) -> dict[str, list[EarlyStep]]:
-    found: dict[str, list[EarlyStep]] = {}
+def _group_by_cell(rows: Sequence[EarlyStep]) -> dict[str, list[EarlyStep]]:
+    groups: dict[str, list[EarlyStep]] = {}
     for row in rows:
-        found.setdefault(title(replace(row.cell, warmup_steps=5)), []).append(row)
-    return found
+        groups.setdefault(title(replace(row.cell, warmup_steps=5)), []).append(row)
+    return groups
 
 
-def _answer(rows: Sequence[EarlyStep]) -> str:
-    """What the first step costs, and what measuring it does to the mean and to the median."""
-    by_count = _measured(rows)
+def _describe_effect(rows: Sequence[EarlyStep]) -> str:
+    """Says what the first step costs, and what measuring it does to the mean and to the median."""
+    by_count = _group_by_count(rows)
     least, most = by_count[min(by_count)], by_count[max(by_count)]
     steady = median(most)
     return (
         f"After {min(by_count) or 'no'} warm-up steps the first measured step takes "
         f"**{format_number(least[0] / steady)}×** the steady {format_number(steady)} ms: "
-        f"the mean becomes {_change(fmean(least), steady)}, the median {_change(median(least), steady)}. "
+        f"the mean becomes {_format_change(fmean(least), steady)}, the median {_format_change(median(least), steady)}. "
         f"After {max(by_count)} it takes {format_number(most[0] / steady)}×."
     )
 
 
-def _measured(rows: Sequence[EarlyStep]) -> dict[int, list[float]]:
-    found: dict[int, list[float]] = {}
+def _group_by_count(rows: Sequence[EarlyStep]) -> dict[int, list[float]]:
+    groups: dict[int, list[float]] = {}
     for row in sorted(rows, key=lambda row: row.step):
         if not row.is_warmup:
-            found.setdefault(row.cell.warmup_steps, []).append(row.step_ms)
-    return found
+            groups.setdefault(row.cell.warmup_steps, []).append(row.step_ms)
+    return groups
 
 
-def _table(rows: Sequence[EarlyStep]) -> list[dict[str, Any]]:
+def _make_rows(rows: Sequence[EarlyStep]) -> list[dict[str, Any]]:
     return [
         {
             "Warm-up (steps)": count,
@@ -99,9 +96,9 @@ def _table(rows: Sequence[EarlyStep]) -> list[dict[str, Any]]:
             "Slowest (ms)": max(values),
             "Samples": len(values),
         }
-        for count, values in sorted(_measured(rows).items())
+        for count, values in sorted(_group_by_count(rows).items())
     ]
 
 
-def _change(value: float, usual: float) -> str:
+def _format_change(value: float, usual: float) -> str:
     return f"{round(value / usual - 1, 2) + 0:+.0%}".replace("-", "−")  # -0.0 + 0 is 0.0

@@ -1,4 +1,4 @@
-"""The sentence in which a page answers its question, worked out from the rows that it draws.
+"""Sentences that answer questions from the rows that a page draws, and the ratios in them.
 
 st.markdown(step_answer(frame, cells))
 """
@@ -6,6 +6,7 @@ st.markdown(step_answer(frame, cells))
 import math
 from collections import Counter
 from collections.abc import Sequence
+from statistics import geometric_mean, linear_regression
 
 from pages.figures.frame import WORDS, interval
 from pages.ui.frame import Frame
@@ -20,15 +21,15 @@ Ratio = tuple[float, float | None, float | None]
 
 
 def ways(cells: Sequence[Measured]) -> dict[str, list[Measured]]:
-    """These cells by precision and backend: first those of which the page speaks that opens, the plain ones if any."""
-    found: dict[str, list[Measured]] = {"fp32 · eager": []}
+    """Returns the cells by precision and backend, the ones that the page opens with first: the plain ones, if any."""
+    by_way: dict[str, list[Measured]] = {"fp32 · eager": []}
     for cell in cells:
-        found.setdefault(f"{cell.cell.precision} · {cell.cell.backend}", []).append(cell)
-    return {way: of_way for way, of_way in found.items() if of_way}
+        by_way.setdefault(f"{cell.cell.precision} · {cell.cell.backend}", []).append(cell)
+    return {way: of_way for way, of_way in by_way.items() if of_way}
 
 
 def step_answer(frame: Frame, cells: Sequence[Measured]) -> str:
-    """Which phase the time of the largest measured cell goes to."""
+    """Says which phase takes the time of the largest measured cell."""
     done = [cell for cell in cells if cell.status == "ok" and "step" in cell.times]
     failed = sum(cell.status != "ok" for cell in cells)
     lost = f" No result from {failed} of {len(cells)} cells." if failed else ""
@@ -43,7 +44,9 @@ def step_answer(frame: Frame, cells: Sequence[Measured]) -> str:
         phase: time.median_ms for phase, time in largest.times.items() if phase not in ("step", "forward_backward")
     }
     whole = sum(parts.values())
-    shares = [f"{WORDS[phase]} {share(ms / whole)}" for phase, ms in sorted(parts.items(), key=lambda item: -item[1])]
+    shares = [
+        f"{WORDS[phase]} {format_share(ms / whole)}" for phase, ms in sorted(parts.items(), key=lambda item: -item[1])
+    ]
     cell = largest.cell
     name = f"{frame.size_of(cell)} at {cell.context:,} tokens, {cell.precision}, {cell.backend}"
     goes = f": {', '.join(shares)}" if len(shares) > 1 else ""
@@ -53,30 +56,30 @@ def step_answer(frame: Frame, cells: Sequence[Measured]) -> str:
     )
 
 
-def share(part: float) -> str:
-    """`63%`; what is not nothing is not called `0%`."""
+def format_share(part: float) -> str:
+    """Formats a share: `63%`; more than nothing is never `0%`."""
     return "under 1%" if 0 < part < 0.005 else f"{part:.0%}"
 
 
 def speedup_answer(compared: Speedups[Measured], *, baseline: str, variant: str, phase: Phase = "step") -> str:
-    """Over all pairs: the typical ratio, its spread, how many are certain, and how it goes with size."""
-    found = [speedup for speedup in compared.speedups if speedup.phase == phase]
-    if not found:
+    """Says over all pairs: the typical ratio, its spread, how many are certain."""
+    speedups = [speedup for speedup in compared.speedups if speedup.phase == phase]
+    if not speedups:
         return "" if compared.speedups else without_pair(compared, baseline=baseline, variant=variant)
-    pairs = [(speedup.ratio, speedup.low, speedup.high) for speedup in found]
-    times, word = in_words(pairs)
+    pairs = [(speedup.ratio, speedup.low, speedup.high) for speedup in speedups]
+    times, word = describe_ratio(pairs)
     start = f"**{variant}** makes the {WORDS[phase]} **{times}× {word}** than {baseline}"
-    said = caveat([(speedup.base.cell, speedup.other.cell) for speedup in found])
-    rest = f" {said}" if said else ""
+    unusual_words = caveat([(speedup.base.cell, speedup.other.cell) for speedup in speedups])
+    rest = f" {unusual_words}" if unusual_words else ""
     if len(pairs) == 1:
-        return f"{start} {spread(pairs)}.{rest}"
+        return f"{start} {describe_spread(pairs)}.{rest}"
     sure = sum((low or 0) > 1 for _, low, _ in pairs)
     slower = sum((high or math.inf) < 1 for _, _, high in pairs)
-    return f"{start} {spread(pairs)}; {_certainty(len(pairs), sure=sure, slower=slower)}.{rest}"
+    return f"{start} {describe_spread(pairs)}; {_count_certain(len(pairs), sure=sure, slower=slower)}.{rest}"
 
 
 def without_pair(compared: Speedups[Measured], *, baseline: str, variant: str, where: str = "here") -> str:
-    """Why two ways cannot be compared, by the most frequent reason of the strongest kind."""
+    """Says why two ways cannot be compared, by the most frequent reason of the strongest kind."""
     for kind in ("failed", "unlike"):
         reasons = Counter(item.reason for item in compared.left_out if item.kind == kind)
         if reasons:
@@ -87,24 +90,24 @@ def without_pair(compared: Speedups[Measured], *, baseline: str, variant: str, w
 
 
 def caveat(pairs: Sequence[tuple[Cell, Cell]]) -> str:
-    """What is unusual about how pairs were measured, and how many of them; empty where all were measured as usual."""
-    said = Counter(words for base, other in pairs if (words := unusual(other) or unusual(base)))
+    """Says what is unusual about how pairs were measured, and of how many; empty where nothing is."""
+    unusual_words = Counter(words for base, other in pairs if (words := unusual(other) or unusual(base)))
     return " ".join(
         f"{words[0].upper()}{words[1:]}: {'all' if count == len(pairs) else f'{count} of'} {len(pairs)} pairs."
         if len(pairs) > 1
         else f"{words[0].upper()}{words[1:]}."
-        for words, count in said.most_common()
+        for words, count in unusual_words.most_common()
     )
 
 
-def in_words(ratios: Sequence[Ratio]) -> tuple[str, str]:
-    """The typical ratio as a number above 1 and its word: `("2.10", "faster")`."""
+def describe_ratio(ratios: Sequence[Ratio]) -> tuple[str, str]:
+    """Returns the typical ratio as a number above 1, and its word: `("2.10", "faster")`."""
     typical = geometric_mean([ratio for ratio, _, _ in ratios])
     return (format_number(typical), "faster") if typical >= 1 else (format_number(1 / typical), "slower")
 
 
-def spread(ratios: Sequence[Ratio]) -> str:
-    """How far the pairs lie apart or, of a single one, how certain it is; in parentheses."""
+def describe_spread(ratios: Sequence[Ratio]) -> str:
+    """Says in parentheses how far the pairs lie apart or, of a single one, its interval."""
     if len(ratios) == 1:
         _, low, high = ratios[0]
         return f"(95% interval {interval(low, high, unit='×')}; one pair)"
@@ -112,18 +115,17 @@ def spread(ratios: Sequence[Ratio]) -> str:
     return f"(geometric mean of {len(ratios)} pairs, {format_number(least)}× to {format_number(most)}×)"
 
 
-def _certainty(pairs: int, *, sure: int, slower: int) -> str:
-    """How many pairs' intervals leave 1× on one side."""
+def _count_certain(pairs: int, *, sure: int, slower: int) -> str:
+    """Says how many pairs' intervals leave 1× on one side."""
     if sure == pairs:
         return "all are faster beyond doubt"
     return f"{sure} are faster beyond doubt, {slower} slower, {pairs - sure - slower} undecided"
 
 
-def trend_answer(found: Sequence[Speedup[Measured]]) -> str:
-    """How the ratio goes with the number of parameters, as least squares on log-log; empty below three sizes."""
-    points = [
-        (math.log10(s.base.parameters), math.log10(s.ratio)) for s in found if s.phase == "step" and s.base.parameters
-    ]
+def trend_answer(speedups: Sequence[Speedup[Measured]]) -> str:
+    """Says how the ratio changes with the number of parameters, by a log-log fit; empty below three sizes."""
+    sizes = [speedup for speedup in speedups if speedup.phase == "step" and speedup.base.parameters]
+    points = [(math.log10(speedup.base.parameters or 1), math.log10(speedup.ratio)) for speedup in sizes]
     if len({x for x, _ in points}) < 3:
         return ""
     factor = 10 ** slope(points)
@@ -134,11 +136,5 @@ def trend_answer(found: Sequence[Speedup[Measured]]) -> str:
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
-    """By least squares; at least two points must differ in x."""
-    mean_x, mean_y = (math.fsum(values) / len(points) for values in zip(*points, strict=True))
-    return sum((x - mean_x) * (y - mean_y) for x, y in points) / sum((x - mean_x) * (x - mean_x) for x, _ in points)
-
-
-def geometric_mean(ratios: Sequence[float]) -> float:
-    """The mean that treats 2× and ½× as opposites."""
-    return math.exp(sum(map(math.log, ratios)) / len(ratios))
+    """Returns the slope by least squares; at least two points must differ in x."""
+    return linear_regression(*zip(*points, strict=True)).slope

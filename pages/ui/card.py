@@ -1,4 +1,4 @@
-"""One chart with everything that belongs to it: the table, the downloads, the link, the command that makes its rows.
+"""Draws one chart with its table, downloads, link and the command that measures its rows again.
 
 draw(frame, Card(key="phases", title="Where the time goes", note="…", rows=rows), lambda: phase_bars(bars))
 """
@@ -13,7 +13,7 @@ import streamlit as st
 
 from pages.figures.frame import restrict as restrict_texts
 from pages.ui.downloads import Picture, downloads, pictures
-from pages.ui.evidence import Found, say
+from pages.ui.evidence import LoadEvidence, say
 from pages.ui.formats import shorten, table
 from pages.ui.frame import Frame
 from pages.ui.markdown import plain, restrict
@@ -34,13 +34,13 @@ _MAX_SHOWN, _TALL = 4, 300
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """What a card is about. `answer` is what its rows say, and opens to `evidence`; `note` says how to read the
-    picture. `rows` are dicts of table headings to values; `alt` says in words what the chart shows."""
+    """What a card shows. `answer` is a sentence that opens to its `evidence`, `note` says how to read the chart, `alt`
+    describes it. `rows` are dicts of table headings to values."""
 
     key: str
     title: str
     answer: str = ""
-    evidence: Sequence[Found | None] = ()
+    evidence: Sequence[LoadEvidence | None] = ()
     note: str = ""
     alt: str = ""
     rows: Sequence[dict[str, Any]] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Card:
 def draw(
     frame: Frame, card: Card, figure: Callable[[], go.Figure], *, on_click: Callable[[str], None] | None = None
 ) -> None:
-    """Draw the card. `figure` is only called when the chart is shown; `on_click` gets the id of a clicked cell."""
+    """Draws the card. `figure` is only called when the chart is shown; `on_click` gets the id of a clicked cell."""
     with st.container(border=True, key=f"card-{card.key}"):
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             st.subheader(restrict(card.title), anchor=card.key, width="stretch")
@@ -67,7 +67,7 @@ def draw(
                 share = st.popover("Share", icon=":material/share:", key=f"{card.key}-share", on_change="rerun")
                 if share.open:
                     with share:
-                        _share(frame, card, has_chart=view != "Table")
+                        _draw_share(frame, card, has_chart=view != "Table")
         if card.answer:
             say(frame, card.answer, *card.evidence, key=card.key)
         if card.note:
@@ -79,29 +79,31 @@ def draw(
 
 
 def _chart(card: Card, figure: go.Figure, *, on_click: Callable[[str], None] | None) -> None:
-    key, told = f"{card.key}-chart", f"_{card.key}-told"
+    key, reported = f"{card.key}-chart", f"_{card.key}-told"
     if on_click is None:
         st.plotly_chart(figure, key=key, config=CONFIG, alt=plain(card.alt))
         return
 
-    def tell() -> None:
-        """Of the point that is clicked, once."""
+    def report_click() -> None:
+        """Calls `on_click` once for each clicked point."""
         points = st.session_state[key].selection.points
         cell_id = (points[0].get("customdata") or [None])[0] or None if points else None
-        if cell_id != st.session_state.get(told):
-            st.session_state[told] = cell_id
+        if cell_id != st.session_state.get(reported):
+            st.session_state[reported] = cell_id
             if cell_id:
                 on_click(cell_id)
 
-    st.plotly_chart(figure, key=key, config=CONFIG, alt=plain(card.alt), on_select=tell, selection_mode="points")
+    st.plotly_chart(
+        figure, key=key, config=CONFIG, alt=plain(card.alt), on_select=report_click, selection_mode="points"
+    )
     # Streamlit may not call back where a click meets the run of a fragment, such as the one that shows a running sweep.
-    before = st.session_state.get(told)
-    tell()
-    if st.session_state.get(told) not in (None, before):
+    before = st.session_state.get(reported)
+    report_click()
+    if st.session_state.get(reported) not in (None, before):
         st.rerun()
 
 
-def _share(frame: Frame, card: Card, *, has_chart: bool) -> None:
+def _draw_share(frame: Frame, card: Card, *, has_chart: bool) -> None:
     page = urlsplit(st.context.url or "").path.strip("/").rsplit("/", 1)[-1] or "overview"
     name = f"stepscope-{page}-{card.key}-{frame.contents.edition}"
     st.caption("The rows")

@@ -1,11 +1,12 @@
-"""The cards that compare two ways of running the same cells: backends on Training step, precisions on Mixed precision.
+"""Cards that compare two ways of running the same cells: precisions or backends.
 
-compared = compare_cards(frame, "precision", baseline="fp32")
+compared = comparison(frame, "precision", baseline="fp32", variant="bf16")
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import streamlit as st
 
@@ -13,7 +14,6 @@ from pages.figures.speedups import speedup_dots
 from pages.ui import marks
 from pages.ui.answers import speedup_answer, without_pair
 from pages.ui.card import Card, draw
-from pages.ui.chosen import chosen
 from pages.ui.frame import Frame, cached
 from pages.ui.markdown import restrict
 from pages.ui.pin import pin
@@ -22,12 +22,22 @@ from runner.results import Measured
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import load_steps, samples_by_round
 
-#: More pairs than these are not one picture any more, and Plotly would need seconds.
+#: For more lines than these Plotly would need seconds.
 MAX_PLACES = 24
 
 
+class Placed(Protocol):
+    """A dot of a chart, on the line of its place."""
+
+    @property
+    def place(self) -> str: ...
+
+
+D = TypeVar("D", bound=Placed)
+
+
 def variants(frame: Frame, axis: Axis, *, baseline: str) -> list[str]:
-    """What can be compared with the baseline, by the filters: an empty filter allows all."""
+    """Returns what can be compared with the baseline, by the filters: an empty filter allows all."""
     present = frame.contents.precisions if axis == "precision" else frame.contents.backends
     wanted = frame.selection.precisions if axis == "precision" else frame.selection.backends
     allowed = [value for value in wanted if value != baseline] or list(present)
@@ -35,18 +45,18 @@ def variants(frame: Frame, axis: Axis, *, baseline: str) -> list[str]:
 
 
 def comparison(frame: Frame, axis: Axis, *, baseline: str, variant: str) -> Speedups[Measured]:
-    """All pairs that the other filters leave; worked out once for each state of the data, whatever the filters."""
-    free = replace(frame.selection, precisions=()) if axis == "precision" else replace(frame.selection, backends=())
+    """Returns all pairs that the other filters leave, computed once for each state of the file."""
+    free = _open_axis(frame, axis)
     whole = frame.ask(_compare, replace(free.broad(), settled=False), axis, baseline, variant, frame.state)
     return Speedups(
-        speedups=[found for found in whole.speedups if free.holds(found.base.cell)],
+        speedups=[pair for pair in whole.speedups if free.holds(pair.base.cell)],
         left_out=[item for item in whole.left_out if free.holds(item.cell.cell)],
     )
 
 
 def explain_unpaired(frame: Frame, left_out: Sequence[Unpaired[Measured]], *, axis: Axis, baseline: str) -> str:
-    """Why there is no pair with the baseline: nothing else has rows, or what has them has no partner or no result."""
-    free = replace(frame.selection, precisions=()) if axis == "precision" else replace(frame.selection, backends=())
+    """Says why nothing is paired with the baseline: nothing else has rows, or none of it a partner or a result."""
+    free = _open_axis(frame, axis)
     values = dict.fromkeys(getattr(cell.cell, axis) for cell in replace(frame, selection=free).measured())
     if not values:
         return f"No step was measured {frame.among}."
@@ -56,43 +66,42 @@ def explain_unpaired(frame: Frame, left_out: Sequence[Unpaired[Measured]], *, ax
     return without_pair(compared, baseline=baseline, variant=f"another {axis}", where=frame.among)
 
 
+def _open_axis(frame: Frame, axis: Axis) -> Selection:
+    """Returns the selection without the filter of this axis."""
+    return replace(frame.selection, precisions=()) if axis == "precision" else replace(frame.selection, backends=())
+
+
 def _compare(
     path: Path, selection: Selection, axis: Axis, baseline: str, variant: str, state: str
 ) -> Speedups[Measured]:
-    """The rows are read once for all variants."""
+    """Compares all cells; the rows are read once for all variants."""
     cells, samples = cached(path, state, load_steps, selection), cached(path, state, samples_by_round, selection)
     return compare(cells, samples, axis=axis, baseline=baseline, variant=variant)
 
 
 def draw_dots(frame: Frame, compared: Speedups[Measured], *, axis: Axis, variant: str, baseline: str) -> None:
-    """The card with one line a pair; nothing where there is no pair, which the answer has said."""
+    """Draws the card with one line a pair; nothing where there is no pair."""
     dots = marks.speedup_dots_of(frame, compared, axis=axis)
     if not dots:
         return
-    drawn = set(list(dict.fromkeys(dot.place for dot in dots))[:MAX_PLACES])
-    dots = [dot for dot in dots if dot.place in drawn]
-    pairs = len({id(found.base) for found in compared.speedups}) + sum(
+    pairs = len({id(pair.base) for pair in compared.speedups}) + sum(
         item.kind == "failed" for item in compared.left_out
     )
-    cut = f" The first {MAX_PLACES} of {pairs} pairs are drawn: filter, or see the table." if pairs > MAX_PLACES else ""
-    draw(
-        frame,
-        Card(
-            key=f"{axis}-speedup",
-            title=f"{variant} against {baseline}",
-            note="One line a pair of cells that differ in nothing else. Bars are 95% intervals, by bootstrap over "
-            f"rounds and samples; one that crosses 1× may be chance. Click a dot to see the cell's samples.{cut}",
-            alt=f"Speedups as dots on a log axis. {speedup_answer(compared, baseline=baseline, variant=variant)}",
-            rows=marks.speedup_table(frame, compared),
-            cells=[side.cell for found in compared.speedups for side in (found.base, found.other)],
-        ),
-        lambda: speedup_dots(dots, variant=variant),
-        on_click=pin,
+    card = Card(
+        key=f"{axis}-speedup",
+        title=f"{variant} against {baseline}",
+        note="One line a pair of cells that differ in nothing else. Bars are 95% intervals, by bootstrap over "
+        "rounds and samples; one that crosses 1× may be chance. Click a dot to see the cell's samples."
+        + note_cut(pairs, "pairs"),
+        alt=f"Speedups as dots on a log axis. {speedup_answer(compared, baseline=baseline, variant=variant)}",
+        rows=marks.speedup_table(frame, compared),
+        cells=[side.cell for pair in compared.speedups for side in (pair.base, pair.other)],
     )
+    draw(frame, card, lambda: speedup_dots(keep_places(dots), variant=variant), on_click=pin)
 
 
 def list_left_out(frame: Frame, compared: Speedups[Measured], *, axis: Axis) -> None:
-    """What was not compared, and why."""
+    """Lists what was not compared, and why."""
     if not compared.left_out:
         return
     title = f"Left out: {len(compared.left_out)} without a partner or a result"
@@ -102,6 +111,13 @@ def list_left_out(frame: Frame, compared: Speedups[Measured], *, axis: Axis) -> 
         expander.dataframe(rows, hide_index=True)
 
 
-def choose_variant(names: Sequence[str], *, key: str, label: str) -> str:
-    """Which variant to compare, in the URL."""
-    return chosen(key, label, names)
+def keep_places(dots: Sequence[D]) -> list[D]:
+    """Returns the dots of the first `MAX_PLACES` places."""
+    kept = set(list(dict.fromkeys(dot.place for dot in dots))[:MAX_PLACES])
+    return [dot for dot in dots if dot.place in kept]
+
+
+def note_cut(places: int, noun: str) -> str:
+    """Says that not all places are drawn, where there are too many."""
+    cut = f" The first {MAX_PLACES} of {places} {noun} are drawn: filter, or see the table."
+    return cut if places > MAX_PLACES else ""

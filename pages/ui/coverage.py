@@ -1,9 +1,7 @@
-"""The card of the grid: which sizes, contexts, precisions and backends were measured, and how the others ended.
+"""The card of the grid: which cells were measured, how the others ended, and the commands for those without a row.
 
 draw_coverage(frame)             # on Overview, every step
 draw_grid(frame, cells)          # on any page, its own cells
-
-What is missing is shown as missing, with the commands that would measure it.
 """
 
 from collections.abc import Sequence
@@ -23,44 +21,41 @@ from runner.results import Attended, KernelTrace, Measured, Peak
 from runner.schema import TABLES, Cell, table_of
 from runner.store.queries.selection import Shape
 
-Held = Measured | Attended | Peak | KernelTrace
-#: More commands than these are not read.
+GridRow = Measured | Attended | Peak | KernelTrace
+#: Nobody reads more commands than these.
 _MAX_COMMANDS = 4
 
 
 def draw_coverage(frame: Frame) -> None:
-    """The card, over what the filters leave: a row for each way that a size was run in."""
-    cells = sorted(frame.measured(), key=lambda cell: _order(frame, cell))
+    """Draws the steps that the filters leave: a row for each way of running a size."""
+    cells = sorted(frame.measured(), key=lambda cell: _sort_key(frame, cell))
     if not cells:
         no_rows("No cell matches these filters.", "Clear some of them, or measure what is missing.")
         return
-    found = places(cells)
+    grid = places(cells)
     failed = sum(cell.status != "ok" for cell in cells)
-    draw(
-        frame,
-        Card(
-            key="coverage",
-            title=f"Coverage, mode {frame.selection.mode}",
-            note="The median step in ms. A row is one way of running a size: two numbers of a column compare what "
-            "the names of their rows differ in. ✕ says how cells ended that have no result; · has "
-            f"no row {frame.where}.",
-            alt=f"Sizes and ways of running them by context: {len(found)} places measured or tried, {failed} failures.",
-            rows=[_place_row(place) for place in found],
-        ),
-        lambda: coverage_grid([_place_tile(place) for place in found]),
+    card = Card(
+        key="coverage",
+        title=f"Coverage, mode {frame.selection.mode}",
+        note="The median step in ms. A row is one way of running a size: two numbers of a column compare what "
+        "the names of their rows differ in. ✕ says how cells ended that have no result; · has "
+        f"no row {frame.where}.",
+        alt=f"Sizes and ways of running them by context: {len(grid)} places measured or tried, {failed} failures.",
+        rows=[_make_row(place) for place in grid],
     )
+    draw(frame, card, lambda: coverage_grid([_make_tile(place) for place in grid]))
     gaps = missing(cells)
     if gaps:
-        words = restrict(f"{_never(frame, gaps)}: the commands that measure them")
+        words = restrict(f"{_count_missing(frame, gaps)}: the commands that measure them")
         opened = st.expander(restrict(words), key="_missing", on_change="rerun")
         if opened.open:
             with opened:
                 _list_missing(frame, gaps)
 
 
-def _order(frame: Frame, row: Measured) -> tuple[Any, ...]:
-    """Sizes from small to large; in each the plain ways first, then by precision and backend as the schema lists
-    them."""
+def _sort_key(frame: Frame, row: Measured) -> tuple[Any, ...]:
+    """Returns a sort key: sizes from small to large, then precision and backend in the schema's order, plain cells
+    first."""
     steps, cell = TABLES["steps"], row.cell
     choices = [steps.column(name).choices for name in ("precision", "backend")]
     places = [
@@ -80,9 +75,9 @@ def _order(frame: Frame, row: Measured) -> tuple[Any, ...]:
 # ---------------------------------------------------------------------------------------------- the grid of any page
 
 
-def draw_grid(frame: Frame, cells: Sequence[Held]) -> None:
-    """One line that says how far the grid of these cells is covered, all of one table; it opens to the grid and to the
-    commands that would measure what is missing."""
+def draw_grid(frame: Frame, cells: Sequence[GridRow]) -> None:
+    """Draws one line that says how many of these cells, all of one table, have a result. It opens to the grid and to
+    the commands that would measure the missing ones."""
     cells = [cell for cell in cells if cell.cell is not None]
     if not cells:
         return
@@ -95,26 +90,27 @@ def draw_grid(frame: Frame, cells: Sequence[Held]) -> None:
         return
     table = next(table_of(cell.cell).name for cell in cells if cell.cell)
     column = "seq_len" if table == "attention" else "context"
-    found = places(cells)
+    grid = places(cells)
     with opened:
+        card = Card(
+            key="grid",
+            title="What was measured",
+            note=f"{_VALUES[table]} of every cell that worked; ✕ says how the others ended; · has no row "
+            f"{frame.where}.",
+            alt=words,
+            rows=[_make_row(place) for place in grid],
+        )
         draw(
             frame,
-            Card(
-                key="grid",
-                title="What was measured",
-                note=f"{_SHOWN[table]} of every cell that worked; ✕ says how the others ended; · has no row "
-                f"{frame.where}.",
-                alt=words,
-                rows=[_place_row(place) for place in found],
-            ),
+            card,
             lambda: coverage_grid(
-                [_place_tile(place) for place in found], x=TABLES[table].column(column).title, state="grid"
+                [_make_tile(place) for place in grid], x=TABLES[table].column(column).title, state="grid"
             ),
         )
         _list_missing(frame, gaps)
 
 
-_SHOWN = {
+_VALUES = {
     "steps": "The median step in ms",
     "attention": "The median of both passes in ms",
     "memory": "The peak",
@@ -122,8 +118,8 @@ _SHOWN = {
 }
 
 
-def _shown(cell: Any) -> tuple[float | None, str]:
-    """The time in ms that a place shows, or other words."""
+def _read_value(cell: Any) -> tuple[float | None, str]:
+    """Returns the time in ms that a place shows, or other words."""
     if isinstance(cell, Peak):
         return None, format_bytes(cell.peak_allocated_bytes) if cell.peak_allocated_bytes else ""
     if isinstance(cell, KernelTrace):
@@ -132,9 +128,9 @@ def _shown(cell: Any) -> tuple[float | None, str]:
     return (time.median_ms if time else None), ""
 
 
-def _place_tile(place: GridPlace) -> CoverageTile:
+def _make_tile(place: GridPlace) -> CoverageTile:
     ended = [cell.status for cell in place.cells if cell.status != "ok"]
-    median_ms, value = _shown(place.cells[0])
+    median_ms, value = _read_value(place.cells[0])
     return CoverageTile(
         size=place.block,
         context=place.column,
@@ -146,8 +142,8 @@ def _place_tile(place: GridPlace) -> CoverageTile:
     )
 
 
-def _place_row(place: GridPlace) -> dict[str, Any]:
-    median_ms, value = _shown(place.cells[0])
+def _make_row(place: GridPlace) -> dict[str, Any]:
+    median_ms, value = _read_value(place.cells[0])
     shown = {"Median (ms)": median_ms} if not value else {"Peak": value}
     return {
         "": place.block,
@@ -158,18 +154,18 @@ def _place_row(place: GridPlace) -> dict[str, Any]:
     }
 
 
-def _never(frame: Frame, gaps: Sequence[Cell]) -> str:
+def _count_missing(frame: Frame, gaps: Sequence[Cell]) -> str:
     return (
         f"{len(gaps)} {'cell of this grid has' if len(gaps) == 1 else 'cells of this grid have'} no row {frame.where}"
     )
 
 
 def _list_missing(frame: Frame, gaps: Sequence[Cell]) -> None:
-    """The commands that measure what the grid lacks, those of most cells first; nothing where it lacks nothing."""
+    """Lists the commands that measure what the grid lacks, those of most cells first."""
     if not gaps:
         return
-    found = sweep_commands(gaps, fresh=False)
-    first = f" The first {_MAX_COMMANDS} of {len(found)}:" if len(found) > _MAX_COMMANDS else ""
-    words = f"{_never(frame, gaps)}. To measure {'it' if len(gaps) == 1 else 'them'}, and nothing else:{first}"
+    commands = sweep_commands(gaps, fresh=False)
+    first = f" The first {_MAX_COMMANDS} of {len(commands)}:" if len(commands) > _MAX_COMMANDS else ""
+    words = f"{_count_missing(frame, gaps)}. To measure {'it' if len(gaps) == 1 else 'them'}, and nothing else:{first}"
     st.caption(restrict(words))
-    st.code("\n\n".join(found[:_MAX_COMMANDS]), language="bash", wrap_lines=True)
+    st.code("\n\n".join(commands[:_MAX_COMMANDS]), language="bash", wrap_lines=True)

@@ -1,9 +1,9 @@
-"""What a reader takes away from a card: its rows as a file, its chart as a picture.
+"""The rows of a card as files, its chart as a picture.
 
     downloads(card_rows, name="stepscope-training-step-phases-1f2e3d4c", key="phases")
     pictures(Picture(card="phases", title="Where the time goes", alt="…", name="…", source="…"))
 
-The rows are made on a click, the picture in the browser; neither asks for anything from outside.
+Files are made on a click, pictures in the browser; neither requests anything from outside.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ _FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """Which card's chart, and what is written around it: its title above, where it comes from below."""
+    """A card's chart with the text around it: its title above, its source below."""
 
     card: str
     title: str
@@ -31,12 +31,12 @@ class Picture:
 
 
 def downloads(rows: Rows | Callable[[], Rows], *, name: str, key: str) -> None:
-    """One button a format; the file is `name` with the format's ending. Rows that cost something to get are only asked
-    for when a button is pressed."""
+    """Draws one button a format; the file is `name` with the format's ending. Callable `rows` are only called when a
+    button is pressed."""
     for word, (make, ending, mime) in FORMATS.items():
         st.download_button(
             restrict(f"Download {word}" if word == "CSV" else word),
-            data=partial(_made, make, rows),
+            data=partial(_make_file, make, rows),
             file_name=f"{name}.{ending}",
             mime=mime,
             key=f"{key}-{ending}",
@@ -46,12 +46,13 @@ def downloads(rows: Rows | Callable[[], Rows], *, name: str, key: str) -> None:
         )
 
 
-def _made(make: Callable[[Rows], str | bytes], rows: Rows | Callable[[], Rows]) -> str | bytes:
+def _make_file(make: Callable[[Rows], str | bytes], rows: Rows | Callable[[], Rows]) -> str | bytes:
     return make(rows() if callable(rows) else rows)
 
 
 def pictures(picture: Picture) -> None:
-    """Buttons that save the chart as the reader sees it, zoomed, light or dark: SVG, and PNG of twice its size."""
+    """Draws buttons that save the chart as the reader sees it, zoomed, light or dark: SVG, and PNG of twice its
+    size."""
     html, css, js = ((_FOLDER / f"picture.{kind}").read_text(encoding="utf-8") for kind in ("html", "css", "js"))
     component = st.components.v2.component("stepscope_picture", html=html, css=css, js=js)
     component(key=f"{picture.card}-picture", data=asdict(picture), height="content")

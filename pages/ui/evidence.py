@@ -3,11 +3,11 @@
     say(frame, step_answer(frame, shown), of_cells(frame, shown))
     lead = st.empty(); …; say(frame, words, of_cells(frame, shown), at=lead)
 
-Nothing is asked of the file before a reader opens it.
+No query runs before a reader opens the sentence.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Protocol
 from uuid import UUID
@@ -28,14 +28,14 @@ from runner.store.queries.console import Answer
 from runner.store.queries.details import Kind
 from runner.store.queries.evidence import MAX_ROWS, Evidence, Scope
 
-#: What opens a sentence, as a mark at its end: `page.css` shows the words beside the pointer.
+#: The label of a sentence's evidence: `page.css` draws it as a mark whose tooltip has these words.
 WHY = "How do we know?"
 #: The address of the page where a query can be run.
 CONSOLE = "sql"
 #: A query of more lines than these scrolls.
 _TALL = 10
-Found = Callable[[], Evidence]
-Drawn = Callable[[str], object]
+LoadEvidence = Callable[[], Evidence]
+Draw = Callable[[str], object]
 Among = Literal["own", "latest", "all"]
 
 
@@ -49,130 +49,133 @@ class CellRow(Protocol):
     def cell(self) -> Any: ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Itself:
-    """A row that is its own cell."""
-
-    cell_id: UUID
-    cell: Any
-
-
 def say(
-    frame: Frame, words: str, *found: Found | None, at: Any = None, key: str = "answer", drawn_by: Drawn = st.markdown
+    frame: Frame,
+    words: str,
+    *sources: LoadEvidence | None,
+    at: Any = None,
+    key: str = "answer",
+    drawn_by: Draw = st.markdown,
 ) -> None:
-    """The sentence with its evidence below it, in the place `at` if one was kept; nothing if there is nothing to say.
-    `key` names it on its page."""
-    asked = [ask for ask in found if ask]
+    """Writes the sentence with its evidence below it, into the place `at` if there is one; nothing for an empty
+    sentence. `key` names it on its page."""
+    loaders = [load for load in sources if load]
     if not words.strip():
         return
     with at.container() if at is not None else st.container(), st.container(key=f"_said-{key}"):
         drawn_by(restrict(frame.say(words)))
-        if not asked:
+        if not loaders:
             return
-        opened = st.expander(WHY, key=_box(key), type="compact", icon=":material/help:", on_change="rerun")
+        opened = st.expander(WHY, key=_expander_key(key), type="compact", icon=":material/help:", on_change="rerun")
         if opened.open:
             with opened:
-                for index, ask in enumerate(asked):
-                    _show(frame, ask(), key=f"{key}-{index}")
+                for index, load in enumerate(loaders):
+                    _draw(frame, load(), key=f"{key}-{index}")
 
 
 def is_open(key: str) -> bool:
-    """Whether a reader has opened the sentence of this name."""
-    return bool(st.session_state.get(_box(key)))
+    """Returns whether a reader has opened the sentence of this name."""
+    return bool(st.session_state.get(_expander_key(key)))
 
 
-def _box(key: str) -> str:
+def _expander_key(key: str) -> str:
     return f"_why-{key}"
 
 
-def of_cells(frame: Frame, cells: Sequence[CellRow], *, among: Among = "own", run: UUID | None = None) -> Found | None:
-    """The rows of these cells, all of one table; None of no cells, and imported traces are none. They are among those
-    of the sidebar's machine and run, of `run` instead where it is given, the latest of any machine, or all that were
-    ever measured."""
+def of_cells(
+    frame: Frame, cells: Sequence[CellRow], *, among: Among = "own", run: UUID | None = None
+) -> LoadEvidence | None:
+    """Returns a function that loads the rows of these cells, all of one table; None without cells, which imported
+    traces are not. The rows count among those of the sidebar's machine and run, of `run` where it is given, of the
+    latest run of any machine, or among all."""
     cells = [cell for cell in cells if cell.cell is not None]
-    if not cells:
-        return None
-    wanted, scope = frame.selection, Scope(table=table_of(cells[0].cell).name, run=run, latest=among != "all")
+    return _load_table(frame, table_of(cells[0].cell).name, cells, among=among, run=run) if cells else None
+
+
+def of_rows(frame: Frame, rows: Sequence[Row]) -> LoadEvidence | None:
+    """Returns the same for rows that are cells themselves, among those of the sidebar's machine and run."""
+    return _load_table(frame, table_of(rows[0]).name, rows) if rows else None
+
+
+def _load_table(
+    frame: Frame, table: str, cells: Sequence[CellRow | Row], *, among: Among = "own", run: UUID | None = None
+) -> LoadEvidence:
+    scope = Scope(table=table, run=run, latest=among != "all")
     if among == "own" and run is None:
-        scope = replace(scope, machine=wanted.machine, run=wanted.run)
+        scope = replace(scope, machine=frame.selection.machine, run=frame.selection.run)
     return partial(frame.ask, evidence.of_cells, scope, tuple(dict.fromkeys(cell.cell_id for cell in cells)))
 
 
-def of_rows(frame: Frame, rows: Sequence[Row]) -> Found | None:
-    """The same of rows that are cells themselves, among those of the sidebar's machine and run."""
-    return of_cells(frame, [_Itself(cell_id=row.cell_id, cell=row) for row in rows])
-
-
-def of_details(frame: Frame, kind: Kind, cells: Sequence[UUID]) -> Found | None:
-    """Rows that belong to these cells: kernels, tensors, early steps, …; None of no cells."""
+def of_details(frame: Frame, kind: Kind, cells: Sequence[UUID]) -> LoadEvidence | None:
+    """Returns a function that loads rows that belong to these cells, such as kernels or tensors; None without cells."""
     return partial(frame.ask, details.of_details, kind, tuple(cells)) if cells else None
 
 
-def of_moment(frame: Frame, cell: UUID, at_us: int) -> Found:
-    """What is alive in a timeline at a moment."""
+def of_moment(frame: Frame, cell: UUID, at_us: int) -> LoadEvidence:
+    """Returns a function that loads the allocations that are alive in a timeline at a moment."""
     return partial(frame.ask, details.of_moment, cell, at_us)
 
 
-def of_pairs(frame: Frame, compared: Speedups[Measured]) -> Found | None:
-    """The rows of both sides of all pairs."""
-    return of_cells(frame, [side for found in compared.speedups for side in (found.base, found.other)])
+def of_pairs(frame: Frame, compared: Speedups[Measured]) -> LoadEvidence | None:
+    """Returns a function that loads the rows of both sides of all pairs."""
+    return of_cells(frame, [side for pair in compared.speedups for side in (pair.base, pair.other)])
 
 
-def of_sides(frame: Frame, verdict: Verdict) -> Found | None:
-    """The rows of both sides of a comparison, from any machine and run, those left out included."""
+def of_sides(frame: Frame, verdict: Verdict) -> LoadEvidence | None:
+    """Returns a function that loads the rows of both sides of a comparison, from any machine, with those left out."""
     pairs = [(pair.a, pair.b) for pair in verdict.pairs] + [(item.a, item.b) for item in verdict.left_out]
     return of_cells(frame, [side for pair in pairs for side in pair if side], among="all")
 
 
-def of_runs(frame: Frame) -> Found:
-    """Every run, and how its cells ended."""
+def of_runs(frame: Frame) -> LoadEvidence:
+    """Returns a function that loads every run, and how its cells ended."""
     return partial(frame.ask, evidence.of_runs)
 
 
-def of_environments(frame: Frame, a: Sequence[RunRow], b: Sequence[RunRow]) -> Found:
-    """What the runs of two sides ran on."""
+def of_environments(frame: Frame, a: Sequence[RunRow], b: Sequence[RunRow]) -> LoadEvidence:
+    """Returns a function that loads the environments of the runs of two sides."""
     return partial(frame.ask, evidence.of_environments, *(tuple(run.run_id for run in side) for side in (a, b)))
 
 
-def of_tables(frame: Frame) -> Found:
-    """How many rows each table holds."""
+def of_tables(frame: Frame) -> LoadEvidence:
+    """Returns a function that loads the number of rows of each table."""
     return partial(frame.ask, evidence.of_tables)
 
 
-def of_ceilings(frame: Frame) -> Found:
-    """What the machine was seen to reach."""
+def of_ceilings(frame: Frame) -> LoadEvidence:
+    """Returns a function that loads the measured limits of the machine."""
     return partial(frame.ask, evidence.of_ceilings, frame.selection.machine)
 
 
-def _show(frame: Frame, found: Evidence, *, key: str) -> None:
-    st.markdown(restrict(_summary(found)))
+def _draw(frame: Frame, shown: Evidence, *, key: str) -> None:
+    st.markdown(restrict(_summarize(shown)))
     st.dataframe(
-        shorten(_table(found)),
+        shorten(_make_table(shown)),
         hide_index=True,
-        height=min(300, 38 + 35 * max(1, len(found.rows))),
+        height=min(300, 38 + 35 * max(1, len(shown.rows))),
         key=f"_why-rows-{key}",
-        alt=f"The rows of {found.about} behind the sentence above.",
+        alt=f"The rows of {shown.about} behind the sentence above.",
     )
-    _link(frame, found.sql, "These lines, and nothing else, come from this query.")
-    long = found.sql.count("\n") > _TALL
+    _draw_link(frame, shown.sql, "These lines, and nothing else, come from this query.")
+    long = shown.sql.count("\n") > _TALL
     with st.container(height=220 if long else "content", border=False):
-        st.code(found.sql, language="sql", wrap_lines=True)
-    if found.left_out:
-        left_out = [{"Left out because": why, "Rows": rows} for why, rows in found.left_out]
+        st.code(shown.sql, language="sql", wrap_lines=True)
+    if shown.left_out:
+        left_out = [{"Left out because": why, "Rows": rows} for why, rows in shown.left_out]
         st.dataframe(left_out, hide_index=True, key=f"_why-left-out-{key}", alt="Rows that were left out, by reason.")
-        _link(frame, found.left_out_sql, "Counted by a query of its own, under the first reason that holds.")
+        _draw_link(frame, shown.left_out_sql, "Counted by a query of its own, under the first reason that holds.")
 
 
-def of_answer(query: str, answer: Answer) -> Found:
-    """What a reader's own query brought back."""
+def of_answer(query: str, answer: Answer) -> LoadEvidence:
+    """Returns what a reader's own query brought back."""
     columns, shown = columns_of(answer), answer.rows[:MAX_ROWS]
     return lambda: Evidence(about="the query above", sql=query, columns=tuple(columns), rows=shown)
 
 
-def _table(found: Evidence) -> pd.DataFrame:
-    """The rows; whole numbers beside NULL stay whole."""
-    rows = pd.DataFrame(found.rows, columns=list(found.columns), dtype=object)
-    for name in found.columns:
+def _make_table(shown: Evidence) -> pd.DataFrame:
+    """Returns the rows as a data frame; whole numbers beside NULL stay whole."""
+    rows = pd.DataFrame(shown.rows, columns=list(shown.columns), dtype=object)
+    for name in shown.columns:
         known = [value for value in rows[name] if value is not None]
         if name in ("cell_id", "run_id"):
             rows[name] = rows[name].astype(str)
@@ -183,19 +186,19 @@ def _table(found: Evidence) -> pd.DataFrame:
     return rows
 
 
-def _summary(found: Evidence) -> str:
-    """How many of the table's rows speak here."""
-    cut = f" The first {MAX_ROWS:,} lines are shown." if len(found.rows) == MAX_ROWS else ""
-    if found.cells is None or found.total is None:
+def _summarize(shown: Evidence) -> str:
+    """Says how many of the table's rows count here."""
+    cut = f" The first {MAX_ROWS:,} lines are shown." if len(shown.rows) == MAX_ROWS else ""
+    if shown.cells is None or shown.total is None:
         return f"**Every row of the file was there to be read**: no filter of the sidebar applies.{cut}"
-    others = sum(rows for _, rows in found.left_out)
+    others = sum(rows for _, rows in shown.left_out)
     rest = f"{f'{others:,}' if others else 'none'} {'were' if others > 1 else 'was'} left out"
-    speak = "speaks" if found.cells == 1 else "speak"
-    return f"**{found.cells:,} of {found.total:,} rows of `{found.about}`** {speak} here; {rest}.{cut}"
+    speak = "speaks" if shown.cells == 1 else "speak"
+    return f"**{shown.cells:,} of {shown.total:,} rows of `{shown.about}`** {speak} here; {rest}.{cut}"
 
 
-def _link(frame: Frame, sql: str, words: str) -> None:
-    """The words with a link to the console, where the query can be run and changed."""
+def _draw_link(frame: Frame, sql: str, words: str) -> None:
+    """Writes the words with a link to the console, where the query can be run and changed."""
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.caption(restrict(words))
         if CONSOLE in frame.pages:

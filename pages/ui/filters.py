@@ -23,19 +23,19 @@ _NOTES = "values that the link asked for"
 
 
 def sidebar(contents: Contents) -> Selection:
-    """Draw the filters and return what they select."""
+    """Draws the filters and returns what they select."""
     runs = {run_name(run): run for run in contents.runs}
     shapes: dict[str, list[Shape]] = {}
     for shape, name in size_names(contents.shapes).items():
         shapes.setdefault(name, []).append(shape)
     with st.sidebar:
-        machine = _one("machine", "Machine", contents.machines)
-        run = _one("run", "Run", (ALL_RUNS, *(name for name, run in runs.items() if run.machine == machine)))
-        mode = _one("mode", "Mode", _ordered(contents.modes, reversed(get_args(Mode))))
-        sizes = _some("size", "Size", tuple(shapes))
-        contexts = _some("context", "Context", tuple(str(context) for context in contents.contexts))
-        precisions = _some("precision", "Precision", _ordered(contents.precisions, get_args(Precision)))
-        backends = _some("backend", "Backend", _ordered(contents.backends, get_args(Backend)))
+        machine = _draw_select("machine", "Machine", contents.machines)
+        run = _draw_select("run", "Run", (ALL_RUNS, *(name for name, run in runs.items() if run.machine == machine)))
+        mode = _draw_select("mode", "Mode", _sort(contents.modes, reversed(get_args(Mode))))
+        sizes = _draw_pills("size", "Size", tuple(shapes))
+        contexts = _draw_pills("context", "Context", tuple(str(context) for context in contents.contexts))
+        precisions = _draw_pills("precision", "Precision", _sort(contents.precisions, get_args(Precision)))
+        backends = _draw_pills("backend", "Backend", _sort(contents.backends, get_args(Backend)))
         if any((sizes, contexts, precisions, backends)):
             st.button("Clear filters", on_click=clear, width="stretch", type="tertiary")
     return Selection(
@@ -50,67 +50,67 @@ def sidebar(contents: Contents) -> Selection:
 
 
 def clear() -> None:
-    """Forget every filter but the machine."""
+    """Clears every filter but the machine."""
     for key in FILTERS[1:]:
         st.session_state.pop(key, None)
 
 
 def run_name(run: RunSummary) -> str:
-    """A run as the filter and the URL name it."""
+    """Returns the name of a run in the filter and in the URL."""
     when = f"{run.started_at:%Y-%m-%d %H:%M}" if run.started_at else "undated"
     return " ".join(part for part in (when, run.label or run.preset, run.run_id.hex[-6:]) if part)
 
 
-def _ordered(present: Sequence[str], order: Iterable[str]) -> tuple[str, ...]:
-    """What is present, in the schema's order; what the schema does not know comes last."""
+def _sort(present: Sequence[str], order: Iterable[str]) -> tuple[str, ...]:
+    """Returns what is present in the schema's order; what the schema does not know comes last."""
     known = [value for value in order if value in present]
     return (*known, *sorted(set(present) - set(known)))
 
 
-def _one(key: str, label: str, options: Sequence[str]) -> str | None:
-    _notice(key, label, options)
+def _draw_select(key: str, label: str, options: Sequence[str]) -> str | None:
+    _remember_missing(key, label, options)
     if not options:
         return None
-    return st.selectbox(label, options, key=key, bind="query-params", on_change=_heard, args=(key,))
+    return st.selectbox(label, options, key=key, bind="query-params", on_change=_forget_missing, args=(key,))
 
 
-def _some(key: str, label: str, options: Sequence[str]) -> tuple[str, ...]:
-    _notice(key, label, options)
+def _draw_pills(key: str, label: str, options: Sequence[str]) -> tuple[str, ...]:
+    _remember_missing(key, label, options)
     if not options:
         return ()
     if all(map(is_plain, options)):
         chosen = st.pills(
-            label, options, selection_mode="multi", key=key, bind="query-params", on_change=_heard, args=(key,)
+            label, options, selection_mode="multi", key=key, bind="query-params", on_change=_forget_missing, args=(key,)
         )
     else:  # buttons show Markdown
-        chosen = st.multiselect(label, options, key=key, bind="query-params", on_change=_heard, args=(key,))
+        chosen = st.multiselect(label, options, key=key, bind="query-params", on_change=_forget_missing, args=(key,))
     return tuple(value for value in options if value in chosen)
 
 
 # -------------------------------------------------------------------------------------- values that are not in the file
 
 
-def _notice(key: str, label: str, options: Sequence[str]) -> None:
-    """Keep the values, asked for by the URL or chosen earlier, that this file does not have: Streamlit drops them."""
+def _remember_missing(key: str, label: str, options: Sequence[str]) -> None:
+    """Remembers the values of the URL or of earlier choices that this file does not have: Streamlit drops them."""
     before = st.session_state.get(key)
-    held = [before] if isinstance(before, str) else list(before or ())
-    asked = [*st.query_params.get_all(key), *held]
-    if gone := [value for value in dict.fromkeys(asked) if value and value not in options]:
-        _notes()[key] = f"{label.lower()} “{'”, “'.join(map(literal, gone))}”"
+    chosen_before = [before] if isinstance(before, str) else list(before or ())
+    wanted = [*st.query_params.get_all(key), *chosen_before]
+    if missing := [value for value in dict.fromkeys(wanted) if value and value not in options]:
+        _load_notes()[key] = f"{label.lower()} “{'”, “'.join(map(literal, missing))}”"
 
 
-def _notes() -> dict[str, str]:
+def _load_notes() -> dict[str, str]:
     notes: dict[str, str] = st.session_state.setdefault(_NOTES, {})
     return notes
 
 
-def _heard(key: str) -> None:
-    _notes().pop(key, None)
+def _forget_missing(key: str) -> None:
+    _load_notes().pop(key, None)
 
 
 def report_missing() -> None:
-    """Say which values of the link are not in this file, until the reader chooses others."""
-    notes = _notes()
+    """Reports which values of the link are not in this file, until the reader chooses others."""
+    notes = _load_notes()
     if notes:
         words = (
             f"Not in this file: {'; '.join(notes.values())}. The link may come from another results file or an older "

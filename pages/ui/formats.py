@@ -2,7 +2,7 @@
 
     parquet([{"Size": "small", "Median (ms)": 63.6}])
 
-A column of numbers or of times stays that in Parquet; one that mixes kinds becomes text: there a column has one type.
+In Parquet a column of numbers or of times keeps its type; one that mixes kinds becomes text.
 """
 
 import io
@@ -14,28 +14,30 @@ from typing import Any
 
 import pandas as pd
 
-#: Letters of a text that a table on a page shows: a browser freezes over a cell of a million.
+from pages.figures.headings import cut
+
+#: The most letters of a text in a table on a page: a browser freezes over a million.
 MAX_LETTERS = 1_000
-#: What a formula begins with, for one spreadsheet or another.
+#: First letters of formulas, in one spreadsheet or another.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 Rows = Sequence[dict[str, Any]] | pd.DataFrame
 
 
 def table(rows: Rows) -> pd.DataFrame:
-    """The rows under their headings."""
+    """Returns the rows as a data frame under their headings."""
     return rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
 
 
 def shorten(frame: pd.DataFrame) -> pd.DataFrame:
-    """The table as a page shows it: with long texts cut. The same object where nothing is."""
-    cut = frame
+    """Returns the table with long texts cut, for a page. It is the same object where nothing is cut."""
+    short = frame
     for place, name in enumerate(frame.columns):
         values = frame.iloc[:, place]
         if pd.api.types.is_numeric_dtype(values) or not any(map(_is_long, values)):
             continue
-        cut = frame.copy(deep=False) if cut is frame else cut
-        cut[name] = [f"{value[: MAX_LETTERS - 1]}…" if _is_long(value) else value for value in values]
-    return cut
+        short = frame.copy(deep=False) if short is frame else short
+        short[name] = [cut(value, longest=MAX_LETTERS) if _is_long(value) else value for value in values]
+    return short
 
 
 def _is_long(value: Any) -> bool:
@@ -43,7 +45,7 @@ def _is_long(value: Any) -> bool:
 
 
 def csv(rows: Rows) -> str:
-    """The rows as a spreadsheet reads them, which takes none of them for a formula."""
+    """Returns the rows as CSV of which a spreadsheet evaluates nothing."""
     text, frame = io.StringIO(), table(rows).copy(deep=False)
     for place in range(frame.shape[1]):
         values = frame.iloc[:, place]
@@ -55,33 +57,33 @@ def csv(rows: Rows) -> str:
 
 
 def harmless(value: Any) -> Any:
-    """A cell of a CSV: before a text that a spreadsheet would work out as a formula, an apostrophe. Numbers stay."""
+    """Returns a value for CSV: a text that a spreadsheet would evaluate as a formula begins with an apostrophe."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def parquet(rows: Rows) -> bytes:
-    """The rows as a data frame of another program reads them; what is not there is null."""
+    """Returns the rows as Parquet; missing values are null."""
     frame = table(rows).copy(deep=False)
     for name in frame.columns:
         values = [value for value in frame[name] if not is_missing(value)]
         if not any(all(isinstance(value, kind) for value in values) for kind in (Number, datetime)):
             frame[name] = [None if is_missing(value) else str(value) for value in frame[name]]
-    held = io.BytesIO()
-    frame.to_parquet(held, index=False)
-    return held.getvalue()
+    buffer = io.BytesIO()
+    frame.to_parquet(buffer, index=False)
+    return buffer.getvalue()
 
 
 def markdown(rows: Rows) -> str:
-    """A table to paste into a pull request; numbers stand on the right, with five significant digits."""
+    """Returns a Markdown table for a pull request; numbers stand on the right, with five significant digits."""
     frame = table(rows)
     right = [all(isinstance(value, Number) or is_missing(value) for value in frame[name]) for name in frame.columns]
     lines = [[str(name) for name in frame.columns], ["--:" if number else "---" for number in right]]
     lines += [[in_words(value) for value in row] for row in frame.itertuples(index=False, name=None)]
-    return "".join(f"| {' | '.join(_in_a_cell(text) for text in line)} |\n" for line in lines)
+    return "".join(f"| {' | '.join(_escape_cell(text) for text in line)} |\n" for line in lines)
 
 
 def in_words(value: Any) -> str:
-    """One value for a person: five significant digits, no exponent where it can be helped, nothing for None."""
+    """Formats one value: five significant digits, an exponent only where needed, nothing for None."""
     if is_missing(value):
         return ""
     if isinstance(value, bool):
@@ -95,16 +97,21 @@ def in_words(value: Any) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def format_count(number: int, noun: str) -> str:
+    """Formats a number with its noun: `1 cell`, `2,000 cells`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
 def is_missing(value: Any) -> bool:
-    """Whether a value of a cell is None or what a data frame makes of it."""
+    """Returns whether a value is None or what a data frame makes of it."""
     return value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and math.isnan(value))
 
 
-def _in_a_cell(text: str) -> str:
+def _escape_cell(text: str) -> str:
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("\r", "").replace("\n", "<br>")
 
 
-#: Word on the button -> what makes the file, its ending, its type.
+#: Button -> function that makes the file, its ending, its media type.
 FORMATS: Mapping[str, tuple[Callable[[Rows], str | bytes], str, str]] = {
     "CSV": (csv, "csv", "text/csv"),
     "Parquet": (parquet, "parquet", "application/vnd.apache.parquet"),

@@ -1,9 +1,8 @@
 """What every page is given: the file, the state of its data, and what the reader has selected.
 
-    cells = frame.ask(steps.measured, frame.selection)
+    cells = frame.ask(load_steps, frame.selection)
 
-`ask` runs a query once for each state of the data, whoever asks; a change of the file is a new state. Of readers
-who ask at the same moment one has it worked out and the others wait for that.
+`ask` runs a query once for each state of the file. Readers who ask at the same moment share one run of it.
 """
 
 from collections import Counter
@@ -11,28 +10,29 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import streamlit as st
 
 from runner.analysis.compare.pairs import unusual
+from runner.analysis.costs.activations import Device
 from runner.results import Measured
-from runner.schema import TABLES, StepCell
+from runner.schema import MemoryCell, ProfileCell, StepCell, table_of
 from runner.schema.sizes import shape_name
 from runner.store.queries.overview import Contents
 from runner.store.queries.selection import Selection, Shape
 from runner.store.queries.steps import load_steps
 
 T = TypeVar("T")
-#: A page's answer in a sentence, and what brings the rows behind it (`pages.ui.evidence`), if anything does.
+#: A page's answer in a sentence, and what loads the rows behind it (`pages.ui.evidence`), if any.
 Answer = tuple[str, Callable[[], Any] | None]
-_SAID = {*Shape.__dataclass_fields__, "context", "mode", "precision", "backend"}
+_NAMED = {*Shape.__dataclass_fields__, "context", "mode", "precision", "backend"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """One reader's view of one state of one file. `pages` are the others, by address, for links to them, and
-    `headlines` the answers that they give; `said` is the page's answer, once it has given it."""
+    """One reader's view of one state of one file. `pages` are all pages by address, for links to them; `headlines` are
+    their answers; `said` are the sentences that this page has written."""
 
     path: Path
     state: str
@@ -43,28 +43,29 @@ class Frame:
     said: list[str] = field(default_factory=list)
 
     def say(self, answer: str) -> str:
-        """The sentence in which the page answers its question, to be drawn as it is; links carry what fits of it."""
+        """Remembers a sentence of the page for links, and returns it."""
         self.said.append(answer)
         return answer
 
     def ask(self, query: Callable[..., T], *arguments: Any) -> T:
-        """The answer of a function of `runner.store.queries`, or of anything that takes a path first; cached."""
+        """Returns the result of a function of `runner.store.queries`, or of anything that takes a path first;
+        cached."""
         return cached(self.path, self.state, query, *arguments)
 
     def measured(self) -> list[Measured]:
-        """The selected cells. The file is asked once for all filters, so that a change of filter costs no query."""
+        """Returns the selected cells. The file is read once for all filters, so that changing one costs no query."""
         return [row for row in self.ask(load_steps, self.selection.broad()) if self.selection.holds(row.cell)]
 
     @property
     def where(self) -> str:
-        """Which rows the machine and the run of the sidebar leave, in words: what is not there may be elsewhere."""
+        """Says which rows the machine and the run of the sidebar leave: `in this run`."""
         if self.selection.run is not None:
             return "in this run"
         return "on this machine" if len(self.contents.machines) > 1 else "in this file"
 
     @property
     def among(self) -> str:
-        """The same of steps, which the other filters narrow, too: `in mode train with these filters`."""
+        """Says the same of steps, which the other filters narrow, too: `in mode train with these filters`."""
         wanted = self.selection
         narrowed = any((wanted.run, wanted.shapes, wanted.contexts, wanted.precisions, wanted.backends))
         elsewhere = [f"in mode {wanted.mode}"] if wanted.mode and len(self.contents.modes) > 1 else []
@@ -77,19 +78,13 @@ class Frame:
         return size_names(self.contents.shapes)
 
     def size_of(self, cell: StepCell) -> str:
-        """The name of the cell's size, with whatever else about it is not the default, also of how it was measured:
-        `small · attention sdpa`, `small · warm-up 0 steps`."""
-        columns = [TABLES["steps"].column(name) for name in TABLES["steps"].question if name not in _SAID]
-        defaults = {name: StepCell.__dataclass_fields__[name].default for name in TABLES["steps"].question}
-        rest = [
-            f"{c.label.lower()} {getattr(cell, c.name)}" for c in columns if getattr(cell, c.name) != defaults[c.name]
-        ]
-        return " · ".join(part for part in (self.sizes[Shape.of(cell)], *rest, unusual(cell)) if part)
+        """Returns the name of the cell's size, see `label_size`."""
+        return label_size(self.sizes, cell)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """One page of the navigation: what draws it and, for a page that answers one, its headline on Overview."""
+    """One page of the navigation: what draws it and, if it answers a question, its headline on Overview."""
 
     title: str
     address: str
@@ -99,20 +94,44 @@ class Page:
 
 
 def cached(path: Path, state: str, query: Callable[..., T], *arguments: Any) -> T:
-    """`query(path, *arguments)`, remembered for this `state` of the file."""
-    answer: T = _answer(f"{query.__module__}.{query.__qualname__}", str(path), state, arguments, _query=query)
+    """Returns `query(path, *arguments)`, remembered for this `state` of the file."""
+    answer: T = _run_query(f"{query.__module__}.{query.__qualname__}", str(path), state, arguments, _query=query)
     return answer
 
 
 # Shared, not copied: rows are frozen, and copying a few thousand of them takes longer than drawing them.
 @st.cache_resource(max_entries=128, show_spinner=False)
-def _answer(name: str, path: str, state: str, arguments: tuple[Any, ...], *, _query: Callable[..., Any]) -> Any:
+def _run_query(name: str, path: str, state: str, arguments: tuple[Any, ...], *, _query: Callable[..., Any]) -> Any:
     return _query(Path(path), *arguments)
+
+
+def label_size(names: Mapping[Shape, str], cell: StepCell | MemoryCell) -> str:
+    """Returns the name of the cell's size with whatever else about it is not the default, also of how it was measured:
+    `small · attention sdpa`, `small · warm-up 0 steps`."""
+    table = table_of(cell)
+    columns = [table.column(name) for name in table.question if name not in _NAMED]
+    rest = [
+        f"{column.label.lower()} {value}"
+        for column in columns
+        if (value := getattr(cell, column.name)) != type(cell).__dataclass_fields__[column.name].default
+    ]
+    return " · ".join(part for part in (names[Shape.of(cell)], *rest, unusual(cell)) if part)
+
+
+def device_of(kind: str | None) -> Device:
+    """Returns the device by its kind; cuda where it is not known."""
+    return next((device for device in get_args(Device) if device == kind), "cuda")
+
+
+def step_of(cell: ProfileCell) -> StepCell:
+    """Returns the step that was profiled, as a cell of `steps`."""
+    asked: dict[str, Any] = {name: getattr(cell, name) for name in ProfileCell.names()}
+    return StepCell(**asked)
 
 
 @lru_cache
 def size_names(shapes: tuple[Shape, ...]) -> dict[Shape, str]:
-    """A name for each shape; those that would share one say in which numbers they differ."""
+    """Returns a name for each shape; those that would share one say in which numbers they differ."""
     names = {shape: shape_name(**asdict(shape)) for shape in shapes}
     shared = {name for name, count in Counter(names.values()).items() if count > 1}
     rest = "d_ff {d_ff}, {heads} heads, vocabulary {vocabulary}"

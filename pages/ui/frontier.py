@@ -1,8 +1,8 @@
-"""What fits? The longest sequence of attention over the head width; the longest context and largest batch of a model.
+"""The cards of what fits: the longest sequence of attention, the longest context and largest batch of a model.
 
     draw_frontier(frame, cells); draw_model_frontiers(frame)
 
-Bars are answers of `runner frontier`, each in the memory that it had to fit in.
+Bars are results of `runner frontier`, each in the memory limit that it ran with.
 """
 
 from collections.abc import Sequence
@@ -10,31 +10,33 @@ from typing import Any, Literal
 
 import streamlit as st
 
+from pages.figures.frame import label_values
 from pages.figures.frontier import FrontierSpan, Grows, Tried, frontier_map
 from pages.ui.card import Card, draw
 from pages.ui.chosen import rows_of
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
+from pages.ui.states import suggest
 from runner.analysis.compare.speedups import way_of
 from runner.formats import format_bytes, format_number
 from runner.results import Attended, Frontier
-from runner.schema import TABLES, FrontierCell
+from runner.schema import FrontierCell
 from runner.schema.axes import SHAPE
 from runner.schema.sizes import SIZES, shape_name
 from runner.store.queries.attention import frontiers
 
 Model = Literal["context", "batch"]
-#: Within which a CPU, which has to compute all that it tries, answers in minutes.
+#: The memory limit within which a CPU, which computes all that it tries, answers in minutes.
 _CPU_LIMIT = "128MiB"
 _MODEL_COMMAND = "python -m runner frontier --sizes small --precisions fp32,bf16 --grow {}"
-#: What is asked besides the precision and the implementation: columns of a table.
-_ASKED = {
+#: The columns of a table that tell rows of one kind apart.
+_KEYS = {
     "seq_len": ("implementation", "precision", "d_head", "causal", "batch", "limit_bytes"),
     "context": (*SHAPE, "implementation", "precision", "mode", "batch", "limit_bytes"),
     "batch": (*SHAPE, "implementation", "precision", "mode", "context", "limit_bytes"),
 }
-_ANSWERS = ("predicted", "largest", "smallest_failing", "largest_peak_bytes", "trials")
+_NUMBERS = ("predicted", "largest", "smallest_failing", "largest_peak_bytes", "trials")
 _TITLES: dict[Model, str] = {
     "context": "Longest context by size and precision",
     "batch": "Largest batch by size and precision",
@@ -47,85 +49,79 @@ _GROWS = {
 
 
 def draw_frontier(frame: Frame, cells: Sequence[Attended]) -> None:
-    """How long a sequence fits, over the head width; `cells` are those of one precision and mask."""
+    """Draws how long a sequence fits, over the head width; `cells` are those of one precision and mask."""
     st.header("How long a sequence fits?", anchor="frontier")
     masks = {cell.cell.causal for cell in cells}
-    found = [row for row in _answers(frame, "seq_len") if row.cell.causal in masks]
-    lost = {_measured(cell) for cell in cells if cell.status == "oom"}
-    asked = [cell for cell in cells if cell.status in ("ok", "oom") and _measured(cell) in lost]
-    if not found:
+    rows = [row for row in _load_answers(frame, "seq_len") if row.cell.causal in masks]
+    lost = {_name_cell(cell) for cell in cells if cell.status == "oom"}
+    tried_cells = [cell for cell in cells if cell.status in ("ok", "oom") and _name_cell(cell) in lost]
+    if not rows:
         words = f"No search for the longest sequence that fits has a result {frame.where} with this mask."
-        st.markdown(restrict(f"{words} This looks for it, by prediction and trial:"))
-        st.code(_command(cells), language="bash", wrap_lines=True)
-        if not asked:
+        suggest(f"{words} This looks for it, by prediction and trial:", _make_sequence_command(cells))
+        if not tried_cells:
             return
-    words = _sequence_words(found)
+    words = _describe_sequences(rows)
     if words:
-        say(frame, words, of_cells(frame, found), key="frontier")
-    spans = [_span(row, group=_group(row.cell), row=f"d {row.cell.d_head}") for row in found]
+        say(frame, words, of_cells(frame, rows), key="frontier")
+    spans = [_make_span(row, group=_name_answer(row.cell), row=f"d {row.cell.d_head}") for row in rows]
     tried = [
-        Tried(group=_measured(cell), row=f"d {cell.cell.d_head}", size=cell.cell.seq_len, fitted=cell.status == "ok")
-        for cell in sorted(asked, key=lambda cell: cell.cell.d_head)
+        Tried(group=_name_cell(cell), row=f"d {cell.cell.d_head}", size=cell.cell.seq_len, fitted=cell.status == "ok")
+        for cell in sorted(tried_cells, key=lambda cell: cell.cell.d_head)
     ]
-    draw(
-        frame,
-        Card(
-            key="frontier",
-            title="What fits, by sequence length and head width",
-            note="The memory that it had to fit in stands beside the name. Bars were looked for by "
-            "`python -m runner frontier`; dots and crosses are cells of a sweep.",
-            alt=f"Longest sequence that fits, for each head width. {words}",
-            rows=[_table_row(row) for row in found],
-            cells=[cell.cell for cell in asked],
-        ),
-        lambda: frontier_map(spans, tried, grows=_GROWS["seq_len"]),
+    card = Card(
+        key="frontier",
+        title="What fits, by sequence length and head width",
+        note="The memory that it had to fit in stands beside the name. Bars were looked for by "
+        "`python -m runner frontier`; dots and crosses are cells of a sweep.",
+        alt=f"Longest sequence that fits, for each head width. {words}",
+        rows=[_make_row(row) for row in rows],
+        cells=[cell.cell for cell in tried_cells],
     )
+    draw(frame, card, lambda: frontier_map(spans, tried, grows=_GROWS["seq_len"]))
 
 
 def draw_model_frontiers(frame: Frame) -> None:
-    """The longest context and the largest batch of whole models: a group a size, a row a precision."""
-    found = {grows: _answers(frame, grows) for grows in _TITLES}
+    """Draws the longest context and the largest batch of whole models: a group a size, a row a precision."""
+    answers_of = {grows: _load_answers(frame, grows) for grows in _TITLES}
     st.header("How much fits of a whole model?", anchor="model-frontier")
-    for grows, answers in found.items():
+    for grows, answers in answers_of.items():
         if answers:
             _draw_model(frame, answers, grows)
-    missing = [f"`{_MODEL_COMMAND.format(grows)}`" for grows, answers in found.items() if not answers]
+    missing = [f"`{_MODEL_COMMAND.format(grows)}`" for grows, answers in answers_of.items() if not answers]
     if missing:
         st.caption(restrict(f"Without a result {frame.where}: {', '.join(missing)}."))
 
 
-def _draw_model(frame: Frame, found: Sequence[Frontier], grows: Model) -> None:
-    words = _model_words(found, grows)
-    say(frame, words, of_cells(frame, found), key=f"frontier-{grows}")
-    spans = [_span(row, group=_size(row.cell, grows), row=_way(row.cell)) for row in found]
-    draw(
-        frame,
-        Card(
-            key=f"frontier-{grows}",
-            title=_TITLES[grows],
-            note=f"Measured by `{_asked(found, grows)}`; predicted by closed formulas.",
-            alt=f"Largest {grows} that fits, for each size and precision. {words}",
-            rows=[_table_row(row) for row in found],
-        ),
-        lambda: frontier_map(spans, [], grows=_GROWS[grows]),
+def _draw_model(frame: Frame, rows: Sequence[Frontier], grows: Model) -> None:
+    words = _describe_models(rows, grows)
+    say(frame, words, of_cells(frame, rows), key=f"frontier-{grows}")
+    spans = [_make_span(row, group=_name_size(row.cell, grows), row=_name_way(row.cell)) for row in rows]
+    card = Card(
+        key=f"frontier-{grows}",
+        title=_TITLES[grows],
+        note=f"Measured by `{_make_model_command(rows, grows)}`; predicted by closed formulas.",
+        alt=f"Largest {grows} that fits, for each size and precision. {words}",
+        rows=[_make_row(row) for row in rows],
     )
+    draw(frame, card, lambda: frontier_map(spans, [], grows=_GROWS[grows]))
 
 
-def _answers(frame: Frame, limited: str) -> list[Frontier]:
+def _load_answers(frame: Frame, limited: str) -> list[Frontier]:
     return [row for row in frame.ask(frontiers, rows_of(frame)) if row.cell.limited == limited and row.status == "ok"]
 
 
-def _span(found: Frontier, *, group: str, row: str) -> FrontierSpan:
-    return FrontierSpan(group=group, row=row, fits=found.largest or 0, fails=found.smallest_failing,
-                        predicted=found.predicted)  # fmt: skip
+def _make_span(answer: Frontier, *, group: str, row: str) -> FrontierSpan:
+    return FrontierSpan(
+        group=group, row=row, fits=answer.largest or 0, fails=answer.smallest_failing, predicted=answer.predicted
+    )
 
 
-def _group(cell: FrontierCell) -> str:
+def _name_answer(cell: FrontierCell) -> str:
     return f"{cell.implementation} · {cell.precision} · {format_bytes(cell.limit_bytes)}"
 
 
-def _command(cells: Sequence[Attended]) -> str:
-    """What finds the longest sequence for the implementations, precision and head widths of these cells."""
+def _make_sequence_command(cells: Sequence[Attended]) -> str:
+    """Returns the command that finds the longest sequence for the settings of these cells."""
     ran = [cell.cell for cell in cells if cell.status in ("ok", "oom")] or [cell.cell for cell in cells]
     ways, precisions = (
         ",".join(dict.fromkeys(str(getattr(cell, name)) for cell in ran)) for name in ("implementation", "precision")
@@ -135,77 +131,76 @@ def _command(cells: Sequence[Attended]) -> str:
     return f"python -m runner frontier --attention {ways} --precisions {precisions} --d-heads {widths}{limit}"
 
 
-def _measured(cell: Attended) -> str:
-    """What a sweep tried stands beside the answer that was looked for in the same memory."""
+def _name_cell(cell: Attended) -> str:
+    """Returns the group of a measured cell, beside the answers in the same memory."""
     limit = format_bytes(cell.limit_bytes) if cell.limit_bytes else "measured"
     return f"{way_of(cell.cell)} · {cell.cell.precision} · {limit}"
 
 
-def _asked(found: Sequence[Frontier], grows: Model) -> str:
-    """The command that asks this, of the sizes and precisions that are drawn; only shapes with a name can be asked."""
-    sizes = dict.fromkeys(_name(row.cell) for row in found)
-    precisions = dict.fromkeys(row.cell.precision for row in found)
+def _make_model_command(rows: Sequence[Frontier], grows: Model) -> str:
+    """Returns the command that measures these rows again; only shapes with a name can be named in it."""
+    sizes = dict.fromkeys(_name_shape(row.cell) for row in rows)
+    precisions = dict.fromkeys(row.cell.precision for row in rows)
     if not SIZES.keys() >= sizes.keys():
         return "python -m runner frontier"
     return f"python -m runner frontier --sizes {','.join(sizes)} --precisions {','.join(precisions)} --grow {grows}"
 
 
-def _name(cell: FrontierCell) -> str:
+def _name_shape(cell: FrontierCell) -> str:
     numbers: dict[str, int] = {name: getattr(cell, name) for name in SHAPE}
     return shape_name(**numbers)
 
 
-def _size(cell: FrontierCell, grows: Model) -> str:
+def _name_size(cell: FrontierCell, grows: Model) -> str:
     other = f"batch {cell.batch}" if grows == "context" else f"context {cell.context:,}"
-    return f"{_name(cell)} · {cell.mode} · {other} · {format_bytes(cell.limit_bytes)}"
+    return f"{_name_shape(cell)} · {cell.mode} · {other} · {format_bytes(cell.limit_bytes)}"
 
 
-def _way(cell: FrontierCell) -> str:
-    """The precision, and the implementation where it is not the plain one."""
+def _name_way(cell: FrontierCell) -> str:
+    """Returns the precision, and the implementation where it is not the plain one."""
     return cell.precision if cell.implementation == "naive" else f"{cell.precision} · {cell.implementation}"
 
 
-def _sequence_words(found: Sequence[Frontier]) -> str:
-    """The longest of all beside the written-out implementation's, in the same memory, and how good predictions were."""
-    if not found:
+def _describe_sequences(rows: Sequence[Frontier]) -> str:
+    """Says the longest sequence beside that of naive attention in the same memory, and how good predictions were."""
+    if not rows:
         return ""
-    best = max(found, key=lambda row: row.largest or 0)
+    best = max(rows, key=lambda row: row.largest or 0)
     limit = f"In {format_bytes(best.cell.limit_bytes)}, at head width {best.cell.d_head} and {best.cell.precision}"
     words = f"{limit}, {best.cell.implementation} fits **{best.largest or 0:,} tokens**"
-    naive = _partner(found, best, implementation="naive")
+    naive = _find_partner(rows, best, implementation="naive")
     if naive and naive.largest:
         words += f", naive {naive.largest:,}: **{format_number((best.largest or 0) / naive.largest)}× as long**"
-    return words + _prediction_words(found)
+    return words + _describe_predictions(rows)
 
 
-def _model_words(found: Sequence[Frontier], grows: Model) -> str:
-    """The largest model's best answer beside the same in fp32."""
-    largest = max(found, key=lambda row: (row.cell.d_model or 0) ** 2 * (row.cell.layers or 0)).cell
-    same = [row for row in found if all(getattr(row.cell, name) == getattr(largest, name) for name in SHAPE)]
+def _describe_models(rows: Sequence[Frontier], grows: Model) -> str:
+    """Says the largest model's best answer beside the same in fp32."""
+    largest = max(rows, key=lambda row: (row.cell.d_model or 0) ** 2 * (row.cell.layers or 0)).cell
+    same = [row for row in rows if all(getattr(row.cell, name) == getattr(largest, name) for name in SHAPE)]
     best = max(same, key=lambda row: row.largest or 0)
-    what = f"a {best.cell.mode} step of {_name(best.cell)} in {_way(best.cell)}"
+    what = f"a {best.cell.mode} step of {_name_shape(best.cell)} in {_name_way(best.cell)}"
     words = f"In {format_bytes(best.cell.limit_bytes)}, {what} fits **{best.largest or 0:,} {_GROWS[grows].unit}**"
-    plain = _partner(found, best, precision="fp32", implementation="naive")
+    plain = _find_partner(rows, best, precision="fp32", implementation="naive")
     if plain and plain.largest:
         words += f", fp32 {plain.largest:,}: **{format_number((best.largest or 0) / plain.largest)}×** as many"
-    return words + _prediction_words(found)
+    return words + _describe_predictions(rows)
 
 
-def _partner(found: Sequence[Frontier], of: Frontier, **changed: str) -> Frontier | None:
-    """The answer to the same question but for what is `changed`, in the same memory; None if that is itself."""
+def _find_partner(rows: Sequence[Frontier], of: Frontier, **changed: str) -> Frontier | None:
+    """Returns the answer in the same memory that differs by what is `changed`; None if that is itself."""
     wanted = {name: getattr(of.cell, name) for name in FrontierCell.names() if name != "step"} | changed
-    same = (row for row in found if all(getattr(row.cell, name) == value for name, value in wanted.items()))
+    same = (row for row in rows if all(getattr(row.cell, name) == value for name, value in wanted.items()))
     return next((row for row in same if row is not of), None)
 
 
-def _prediction_words(found: Sequence[Frontier]) -> str:
-    off = [abs((row.predicted or 0) / row.largest - 1) for row in found if row.largest and row.predicted]
+def _describe_predictions(rows: Sequence[Frontier]) -> str:
+    off = [abs((row.predicted or 0) / row.largest - 1) for row in rows if row.largest and row.predicted]
     if not off:
         return "."
     return f". Predictions were off by {f'at most {max(off):.0%}' if max(off) >= 0.01 else 'less than 1%'}."
 
 
-def _table_row(row: Frontier) -> dict[str, Any]:
-    columns = TABLES["frontier"]
-    key = {columns.column(name).title: getattr(row.cell, name) for name in _ASKED[row.cell.limited]}
-    return {**key, **{columns.column(name).title: getattr(row, name) for name in _ANSWERS}}
+def _make_row(row: Frontier) -> dict[str, Any]:
+    key = label_values("frontier", row.cell, _KEYS[row.cell.limited])
+    return {**key, **label_values("frontier", row, _NUMBERS)}

@@ -1,9 +1,9 @@
-"""The grid that some cells span: what stands where, and which places nobody measured.
+"""The grid that some cells span: what stands where, and which places have no row.
 
-for place in places(cells): print(place.block, place.row, place.column)
-print(missing(cells))
+    for place in places(cells): print(place.block, place.row, place.column)
+    print(missing(cells))
 
-A row is what was asked beside the length; a row's cells are wanted at every length that any of the cells has.
+A row is everything of the key but the length; a row's cells are wanted at every length that any of the cells has.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from runner.schema import Cell, Shape, table_of
 from runner.schema.axes import SHAPE
 from runner.schema.columns import columns_of
 
-#: What a row's name begins with, as far as its cells have it.
+#: The fields with which a row's name begins, where its cells have them.
 _LEAD = ("implementation", "precision", "backend")
 #: Fields whose values say what they are.
 _BARE = (*_LEAD, "mode", "attention")
@@ -24,7 +24,7 @@ _BARE = (*_LEAD, "mode", "attention")
 
 @dataclass(frozen=True, kw_only=True)
 class GridPlace:
-    """One place: the block and the row by name, the length, and the cells that stand there."""
+    """One place: the names of its block and row, the length, and the cells that stand there."""
 
     block: str
     row: str
@@ -33,26 +33,26 @@ class GridPlace:
 
 
 def column_of(cell: Cell) -> str:
-    """The field of the length."""
+    """Returns the field of the length."""
     return "context" if isinstance(cell, Shape) else "seq_len"
 
 
 def places(cells: Sequence[Any]) -> list[GridPlace]:
-    """Every place that holds a cell, blocks and rows in the order of the cells. `cells` are rows of queries."""
-    asked = [item.cell for item in cells]
-    names, blocks = _row_names(asked), _blocks(asked)
-    found: dict[tuple[str, str, int], list[Any]] = {}
+    """Returns every place that holds a cell, blocks and rows in the order of the cells. `cells` are rows of queries."""
+    keys = [item.cell for item in cells]
+    names, blocks = _choose_fields(keys), _name_blocks(keys)
+    placed: dict[tuple[str, str, int], list[Any]] = {}
     for item in cells:
-        place = (blocks[_block(item.cell)], _row(item.cell, names), getattr(item.cell, column_of(item.cell)))
-        found.setdefault(place, []).append(item)
-    return [GridPlace(block=b, row=r, column=c, cells=tuple(held)) for (b, r, c), held in found.items()]
+        place = (blocks[_find_block(item.cell)], _name_row(item.cell, names), getattr(item.cell, column_of(item.cell)))
+        placed.setdefault(place, []).append(item)
+    return [GridPlace(block=b, row=r, column=c, cells=tuple(items)) for (b, r, c), items in placed.items()]
 
 
-def _row_names(asked: Sequence[Cell]) -> list[str]:
-    """The fields that name a row: those that lead, and what else varies."""
-    blocks = {column_of(asked[0]), "d_head", *SHAPE}
-    names = [name for name in table_of(asked[0]).question if name not in blocks]
-    varied = {name for name in names if len({getattr(cell, name) for cell in asked}) > 1}
+def _choose_fields(keys: Sequence[Cell]) -> list[str]:
+    """Returns the fields that name a row: those of `_LEAD`, and what else varies."""
+    blocks = {column_of(keys[0]), "d_head", *SHAPE}
+    names = [name for name in table_of(keys[0]).question if name not in blocks]
+    varied = {name for name in names if len({getattr(cell, name) for cell in keys}) > 1}
     lead = [name for name in _LEAD if name in names]
     return [
         *(["mode"] if "mode" in varied else []),
@@ -61,35 +61,36 @@ def _row_names(asked: Sequence[Cell]) -> list[str]:
     ]
 
 
-def _block(cell: Any) -> int | Shape:
+def _find_block(cell: Any) -> int | Shape:
     return Shape.of(cell) if isinstance(cell, Shape) else cell.d_head
 
 
-def _blocks(asked: Sequence[Cell]) -> dict[int | Shape, str]:
-    """The name of each block: the head width, or the size."""
-    found = list(dict.fromkeys(map(_block, asked)))
-    sizes = size_names(tuple(block for block in found if isinstance(block, Shape)))
-    return {block: sizes[block] if isinstance(block, Shape) else f"head width {block}" for block in found}
+def _name_blocks(keys: Sequence[Cell]) -> dict[int | Shape, str]:
+    """Returns the name of each block: the head width, or the size."""
+    blocks = list(dict.fromkeys(map(_find_block, keys)))
+    sizes = size_names(tuple(block for block in blocks if isinstance(block, Shape)))
+    return {block: sizes[block] if isinstance(block, Shape) else f"head width {block}" for block in blocks}
 
 
-def _row(cell: Cell, names: Sequence[str]) -> str:
-    """What leads and, of the rest, what is not the default; and what is unusual about how it was measured."""
+def _name_row(cell: Cell, names: Sequence[str]) -> str:
+    """Returns the name of a cell's row: leading fields, others that are not the default, unusual effort."""
     known = {column.name: column for column in columns_of(cell.asked())}
-    said = [
+    parts = [
         str(getattr(cell, name)) if name in _BARE else f"{known[name].label.lower()} {value}"
-        for name in names if name in _LEAD or (value := getattr(cell, name)) != known[name].absent
-    ]  # fmt: skip
-    return " · ".join(part for part in (*said, unusual(cell)) if part)
+        for name in names
+        if name in _LEAD or (value := getattr(cell, name)) != known[name].absent
+    ]
+    return " · ".join(part for part in (*parts, unusual(cell)) if part)
 
 
 def missing(cells: Sequence[Any]) -> list[Cell]:
-    """What nobody measured: each row's cell at every length at which it is not."""
+    """Returns the cells without a row: each row's cell at every length at which it is not."""
     if not cells:
         return []
     name = column_of(cells[0].cell)
     lengths = sorted({getattr(item.cell, name) for item in cells})
-    asked = cells[0].cell.asked()
-    fields = [field for field in asked.names() if field in table_of(cells[0].cell).question and field != name]
+    kind = cells[0].cell.asked()
+    fields = [field for field in kind.names() if field in table_of(cells[0].cell).question and field != name]
     rows: dict[tuple[Any, ...], dict[int, Cell]] = {}
     for item in cells:
         key = tuple(getattr(item.cell, field) for field in fields)

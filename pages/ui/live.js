@@ -1,8 +1,8 @@
-// Asks whether the file is still the one that the page was drawn from, and tells the server when it is not.
+// Polls whether the file has changed since the page was drawn, and tells the server when it has.
 
 const live = window.__stepscopeLive ??= {}
 
-async function look() {
+async function poll() {
   if (live.asking) return
   live.asking = true
   try {
@@ -11,16 +11,16 @@ async function look() {
     const isOld = data.again_s !== null && performance.now() - since > 1e3 * data.again_s
     if (rows !== data.rows || plan !== data.plan || isOld) tell("seen", `${rows} ${plan} ${Date.now()}`)
   } catch {
-    // No answer: the next one may come, and Streamlit says itself that its server is gone.
+    // Without an answer it asks again later; Streamlit itself reports a lost server.
   } finally {
     live.asking = false
   }
 }
 
-// The one before may be taken away after this one has come: each stops only what it has started.
+// An older component may be removed after this one starts: each clears only its own timer.
 export default function ({data, setStateValue}) {
   clearInterval(live.timer)
-  const timer = setInterval(look, 1e3 * data.every_s)
+  const timer = setInterval(poll, 1e3 * data.every_s)
   Object.assign(live, {data, timer, tell: setStateValue, since: performance.now()})
   return () => clearInterval(timer)
 }

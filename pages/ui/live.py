@@ -1,10 +1,10 @@
-"""What keeps pages up to date: the browser asks every two seconds whether the file has changed; if it has, the page is
-drawn again, and running sweeps are shown.
+"""Keeps pages up to date. The browser asks every two seconds whether the file has changed; if so, the page is drawn
+again, and running sweeps are shown.
 
     watch(path, state, drawn_at=time.monotonic())
 
-Asking costs a few file states and runs no script: one that ran every two seconds met readers' clicks in another thread,
-where Streamlit loses some. Widgets, zoom and scroll position survive the drawing, because nothing is rebuilt.
+Asking costs a few file states and runs no script: a script every two seconds would meet readers' clicks in another
+thread, where Streamlit loses some. Widgets, zoom and scroll position survive, because nothing is rebuilt.
 """
 
 import time
@@ -19,17 +19,18 @@ from runner.store.database import fingerprint, plan_fingerprint
 from runner.store.queries.progress import STALE_S, SweepProgress, progress
 
 EVERY_S = 2
-#: What stands before every address of this server: nothing, or such as "/team".
+#: The path before every address of this server: nothing, or such as "/team".
 BASE = "/".join(["", *filter(None, str(st.get_option("server.baseUrlPath")).split("/"))])
-#: Where the browser asks; `pages.api.routes` answers with the two fingerprints.
+#: The address that the browser polls; `pages.api.routes` answers with the two fingerprints.
 ADDRESS = f"{BASE}/api/v1/state"
 
 
 @st.fragment
 def watch(path: Path, state: str, *, drawn_at: float) -> None:
-    """Show running sweeps; draw the page again when the rows are no longer those of `state`: always, if it is empty.
+    """Shows running sweeps, and draws the page again when the rows are no longer those of `state`: always, if it is
+    empty.
 
-    `drawn_at` is when the page began to be drawn: it gets `EVERY_S` to finish before it is drawn again.
+    `drawn_at` is when drawing began: a page gets `EVERY_S` to finish before it is drawn again.
     """
     if fingerprint(path) != state and time.monotonic() - drawn_at > EVERY_S * 0.9:
         st.rerun(scope="app")
@@ -39,32 +40,32 @@ def watch(path: Path, state: str, *, drawn_at: float) -> None:
     except StoreError:
         sweeps = []
     for sweep in sweeps:
-        _show(sweep)
+        _draw_sweep(sweep)
     # A sweep that has died changes nothing: it is looked at once more when its last heartbeat is too old.
     again_s = STALE_S if any(sweep.is_alive() for sweep in sweeps) else None
-    _ask({"rows": state, "plan": plan, "again_s": again_s})
+    _poll({"rows": state, "plan": plan, "again_s": again_s})
 
 
-def _ask(known: dict[str, str | float | None]) -> None:
+def _poll(known: dict[str, str | float | None]) -> None:
     script = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
     component = st.components.v2.component("stepscope_live", js=script)
     data = {**known, "address": ADDRESS, "every_s": EVERY_S}
     component(key="_live", height=1, data=data, default={"seen": None}, on_seen_change=lambda: None)
 
 
-def _show(sweep: SweepProgress) -> None:
+def _draw_sweep(sweep: SweepProgress) -> None:
     share = sweep.done / sweep.total
     counts = f"**{sweep.done} of {sweep.total}** cells" + (f", {sweep.failed} without a result" if sweep.failed else "")
     if sweep.is_alive():
         now = f" · now: {literal(sweep.current)}" if sweep.current else ""
-        words = f":material/timer: Sweep running: {counts}{_left(sweep.seconds_left)}{now}"
+        words = f":material/timer: Sweep running: {counts}{_format_left(sweep.seconds_left)}{now}"
         st.progress(share, text=restrict(words))
     else:
         words = f":material/pause_circle: Interrupted after {counts}: run the same command again to go on"
         st.progress(share, text=restrict(words))
 
 
-def _left(seconds: float | None) -> str:
+def _format_left(seconds: float | None) -> str:
     if seconds is None:
         return ""
     return f" · about {seconds / 60:.0f} min left" if seconds >= 90 else f" · about {max(1, seconds):.0f} s left"

@@ -3,16 +3,16 @@
     st.caption(restrict(f"The run **{literal(run.label)}** used {quoted(name)}."))
 
 Everything that a page hands to Streamlit as Markdown goes through `restrict`, unless it is a constant. What is left of
-Markdown is bold, code, the grades' colors, icons, lists and small headings; there are no links, pictures, HTML,
-formulas or emoji, whoever wrote the text. `literal` takes the rest, too, from a text of somebody else.
+Markdown is bold, code, the grades' colors, icons, lists and small headings: no links, pictures, HTML, formulas or
+emoji. `literal` escapes these, too, in text of somebody else.
 """
 
 import re
 
-#: Nothing, as Markdown: parts of a text that stand on two sides of it are never read as one address or one emoji.
+#: Markdown for nothing: text on its two sides is never read as one address or one emoji.
 APART = ":color[]"
 _PUNCTUATION = re.compile(r"[\\`*_{}\[\]<>#~$:|!&@]")
-#: What Streamlit turns into links, emoji and arrows only after escapes have been resolved: where to break it.
+#: Where to break what Streamlit turns into links, emoji and arrows after it has resolved escapes.
 _JOINED = re.compile(r"(?<=:)(?=//|material|[\w+-]+:)|(?=@)|(?<=[wW])(?=\.)|(?<=[<>=~-])(?=[<>=~-])")
 #: What begins a list, a rule or a heading at the start of a line.
 _OPENING = re.compile(r"^(\s*)([-+=]|(?:\d+)(?=[.)]))", re.MULTILINE)
@@ -25,58 +25,58 @@ _OURS = re.compile(
 
 
 def literal(text: str) -> str:
-    """One line that Markdown shows letter by letter, whatever it holds."""
+    """Returns one line that Markdown shows letter by letter."""
     return _escape(" ".join(text.split()))
 
 
 def quoted(text: str) -> str:
-    """The same as code."""
+    """Returns the text as one line of code."""
     return f"`{' '.join(text.replace('`', 'ʹ').split())}`"
 
 
 def is_plain(text: str) -> bool:
-    """Whether Markdown shows the text as it is without any escape."""
+    """Returns whether Markdown shows the text as it is without any escape."""
     return literal(text) == text
 
 
 def restrict(text: str) -> str:
-    """A page's own text with nothing of Markdown but what pages use."""
+    """Returns a page's own text with nothing of Markdown but what pages use."""
     parts, end = [], 0
-    for found in _OURS.finditer(text):
-        parts += [_escape(text[end : found.start()], begins=end == 0), _kept(found)]
-        end = found.end()
+    for match in _OURS.finditer(text):
+        parts += [_escape(text[end : match.start()], begins=end == 0), _keep(match)]
+        end = match.end()
     return "".join(parts) + _escape(text[end:], begins=end == 0)
 
 
 def plain(text: str) -> str:
-    """The words alone: without what `restrict` and `literal` leave or put there."""
-    return _OURS.sub(_words, text)
+    """Returns the words alone, without the marks and escapes that `restrict` and `literal` leave."""
+    return _OURS.sub(_strip, text)
 
 
-def _words(found: re.Match[str]) -> str:
-    if found["color"]:
-        return plain(found["inside"])
-    kept = found["kept"] or ""
-    return found["escaped"] or (kept.strip("`") if kept.startswith("`") else kept if kept == "- " else "")
+def _strip(match: re.Match[str]) -> str:
+    if match["color"]:
+        return plain(match["inside"])
+    kept = match["kept"] or ""
+    return match["escaped"] or (kept.strip("`") if kept.startswith("`") else kept if kept == "- " else "")
 
 
-def _kept(found: re.Match[str]) -> str:
-    if found["color"]:
-        return f"{found['color']}{restrict(found['inside'])}]"
-    if found["kept"]:
-        return found["kept"]
+def _keep(match: re.Match[str]) -> str:
+    if match["color"]:
+        return f"{match['color']}{restrict(match['inside'])}]"
+    if match["kept"]:
+        return match["kept"]
     # An escape of somebody else's may stand within an address: `http:\//` is one once the escape is resolved.
-    split = APART if found["escaped"] in ":/.@<>=~-" and not found.string.startswith(APART, found.end()) else ""
-    return f"\\{found['escaped']}{split}"
+    split = APART if match["escaped"] in ":/.@<>=~-" and not match.string.startswith(APART, match.end()) else ""
+    return f"\\{match['escaped']}{split}"
 
 
 def _escape(text: str, *, begins: bool = True) -> str:
     broken = _JOINED.sub(_BREAK, text.replace(_BREAK, ""))
     escaped = _PUNCTUATION.sub(r"\\\g<0>", broken)
-    opened = _OPENING.sub(_opened, escaped) if begins or "\n" in escaped else escaped
+    opened = _OPENING.sub(_escape_opening, escaped) if begins or "\n" in escaped else escaped
     return opened.replace(_BREAK, APART)
 
 
-def _opened(found: re.Match[str]) -> str:
-    mark = found[2]
-    return f"{found[1]}{mark}{APART}" if mark.isdigit() else f"{found[1]}\\{mark}"
+def _escape_opening(match: re.Match[str]) -> str:
+    mark = match[2]
+    return f"{match[1]}{mark}{APART}" if mark.isdigit() else f"{match[1]}\\{mark}"

@@ -7,22 +7,24 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from pages.figures.frame import WORDS, escape_text
+from pages.figures.frame import WORDS, escape_text, label_values, title_of
 from pages.figures.phases import PhaseBar
 from pages.figures.speedups import SpeedupDot
 from pages.ui.frame import Frame
 from runner.analysis.compare.speedups import Speedups
-from runner.results import Attended, Measured, Peak
-from runner.schema import TABLES, StepCell
+from runner.results import Attended, Measured, Peak, PhaseTime
+from runner.schema import Phase, StepCell
+
+_SPEEDUP = {"Speedup": "ratio", "Low": "low", "High": "high"}
 
 
 def failure_of(cell: Measured | Attended | Peak) -> str:
-    """How a cell ended without a result, in a few words."""
+    """Says how a cell ended without a result."""
     return WORDS[cell.status] + (f" in {cell.failed_phase}" if cell.failed_phase else "")
 
 
 def phase_bars_of(frame: Frame, cells: Sequence[Measured]) -> list[PhaseBar]:
-    """Every phase of every cell; a failed cell as one `step` with its failure."""
+    """Returns every phase of every cell; a failed cell as one `step` with its failure."""
     bars = []
     for cell in cells:
         size, context, cell_id = frame.size_of(cell.cell), cell.cell.context, str(cell.cell_id)
@@ -49,44 +51,34 @@ def phase_bars_of(frame: Frame, cells: Sequence[Measured]) -> list[PhaseBar]:
 
 
 def key_columns(frame: Frame, cell: StepCell) -> dict[str, Any]:
-    """What was asked for, as a table's first columns."""
-    names = ("context", "precision", "backend")
-    return {"Size": frame.size_of(cell), **{TABLES["steps"].column(name).title: getattr(cell, name) for name in names}}
+    """Returns the key of a cell as a table's first columns."""
+    return {"Size": frame.size_of(cell), **label_values("steps", cell, ("context", "precision", "backend"))}
 
 
 def phase_table(frame: Frame, cells: Sequence[Measured]) -> list[dict[str, Any]]:
-    """One row a cell and phase, failed cells with their reason."""
-    timings, steps = TABLES["timings"], TABLES["steps"]
+    """Returns one row a cell and phase, failed cells with their reason."""
     rows = []
     for cell in cells:
-        start = key_columns(frame, cell.cell)
-        for phase, time in cell.times.items():
-            numbers = {
-                timings.column(name).title: getattr(time, name)
-                for name in ("median_ms", "low_ms", "high_ms", "mean_ms", "std_ms", "n")
-            }
-            rows.append(
-                {
-                    **start,
-                    timings.column("phase").title: WORDS[phase],
-                    **numbers,
-                    steps.column("status").title: cell.status,
-                }
-            )
+        start, status = key_columns(frame, cell.cell), label_values("steps", cell, ("status",))
+        rows += [{**start, **time_columns(phase, time), **status} for phase, time in cell.times.items()]
         if not cell.times:
-            rows.append(
-                {
-                    **start,
-                    steps.column("status").title: cell.status,
-                    steps.column("failed_phase").title: cell.failed_phase,
-                    steps.column("message").title: cell.message,
-                }
-            )
+            rows.append({**start, **label_values("steps", cell, ("status", "failed_phase", "message"))})
     return rows
 
 
+def time_columns(phase: Phase, time: PhaseTime) -> dict[str, Any]:
+    """Returns a table's columns for the time of one phase, in ms."""
+    names = ("median_ms", "low_ms", "high_ms", "mean_ms", "std_ms", "n")
+    return {title_of("timings", "phase"): WORDS[phase], **label_values("timings", time, names)}
+
+
+def speedup_columns(pair: object) -> dict[str, float | None]:
+    """Returns a table's columns for the `ratio` of a pair and its interval; None throughout where there is no pair."""
+    return {f"{title} (×)": getattr(pair, name, None) for title, name in _SPEEDUP.items()}
+
+
 def place_of(frame: Frame, cell: StepCell, *, beside: str) -> str:
-    """Size, context and what else tells pairs apart: the backend beside precisions, the precision beside backends."""
+    """Returns size, context and what else tells pairs apart: the backend beside precisions, and the other way round."""
     other = cell.backend if beside == "precision" else cell.precision
     plain = other in ("eager", "fp32")
     size, *rest = frame.size_of(cell).split(" · ")
@@ -95,19 +87,19 @@ def place_of(frame: Frame, cell: StepCell, *, beside: str) -> str:
 
 
 def speedup_dots_of(frame: Frame, compared: Speedups[Measured], *, axis: str) -> list[SpeedupDot]:
-    """Every ratio, and every pair of which one side failed."""
+    """Returns every ratio, and every pair of which one side failed."""
     dots = [
         SpeedupDot(
-            place=place_of(frame, found.named.cell, beside=axis),
-            size=frame.size_of(found.named.cell),
-            phase=found.phase,
-            cell_id=str(found.other.cell_id),
-            ratio=found.ratio,
-            low=found.low,
-            high=found.high,
-            parameters=found.base.parameters,
+            place=place_of(frame, pair.named.cell, beside=axis),
+            size=frame.size_of(pair.named.cell),
+            phase=pair.phase,
+            cell_id=str(pair.other.cell_id),
+            ratio=pair.ratio,
+            low=pair.low,
+            high=pair.high,
+            parameters=pair.base.parameters,
         )
-        for found in compared.speedups
+        for pair in compared.speedups
     ]
     dots += [
         SpeedupDot(
@@ -115,7 +107,7 @@ def speedup_dots_of(frame: Frame, compared: Speedups[Measured], *, axis: str) ->
             size=frame.size_of(item.cell.cell),
             phase="step",
             cell_id=str(item.cell.cell_id),
-            failure=escape_text(_in_words(item.reason)),
+            failure=escape_text(_spell_out(item.reason)),
         )
         for item in compared.left_out
         if item.kind == "failed"
@@ -123,24 +115,22 @@ def speedup_dots_of(frame: Frame, compared: Speedups[Measured], *, axis: str) ->
     return dots
 
 
-def _in_words(reason: str) -> str:
+def _spell_out(reason: str) -> str:
     return re.sub(r"\b(oom|timeout)\b", lambda match: WORDS[match[0]], reason)
 
 
 def speedup_table(frame: Frame, compared: Speedups[Measured]) -> list[dict[str, Any]]:
-    """One row a pair and phase."""
+    """Returns one row a pair and phase."""
     return [
         {
-            "Size": frame.size_of(found.named.cell),
-            TABLES["steps"].column("context").title: found.base.cell.context,
-            "Baseline": f"{found.base.cell.precision} {found.base.cell.backend}",
-            "Variant": f"{found.other.cell.precision} {found.other.cell.backend}",
-            TABLES["timings"].column("phase").title: WORDS[found.phase],
-            "Speedup (×)": found.ratio,
-            "Low (×)": found.low,
-            "High (×)": found.high,
-            "Baseline median (ms)": found.base.times[found.phase].median_ms,
-            "Variant median (ms)": found.other.times[found.phase].median_ms,
+            "Size": frame.size_of(pair.named.cell),
+            title_of("steps", "context"): pair.base.cell.context,
+            "Baseline": f"{pair.base.cell.precision} {pair.base.cell.backend}",
+            "Variant": f"{pair.other.cell.precision} {pair.other.cell.backend}",
+            title_of("timings", "phase"): WORDS[pair.phase],
+            **speedup_columns(pair),
+            "Baseline median (ms)": pair.base.times[pair.phase].median_ms,
+            "Variant median (ms)": pair.other.times[pair.phase].median_ms,
         }
-        for found in compared.speedups
+        for pair in compared.speedups
     ]

@@ -1,4 +1,4 @@
-// The chart of a card as a picture: Plotly's own SVG with a title above and its source below, in the font of the page.
+// Saves the chart of a card as a picture: Plotly's SVG with a title above and its source below, in the page's font.
 
 const TOP = 34, BOTTOM = 24, SIDE = 10, SVG = "http://www.w3.org/2000/svg"
 
@@ -11,7 +11,7 @@ function element(name, attributes, text = "") {
   return made
 }
 
-// Words on one line, in letters as large as fit.
+// Returns one line of text, in letters as large as fit.
 function line(text, {y, width, size, weight = 400, color, family}) {
   const context = document.createElement("canvas").getContext("2d")
   context.font = `${weight} ${size}px ${family}`
@@ -20,7 +20,7 @@ function line(text, {y, width, size, weight = 400, color, family}) {
   return element("text", {x: SIDE, y, style}, text)
 }
 
-// The faces of the page's font as text, so that the picture looks the same where the font is not installed.
+// Returns the faces of the page's font as CSS, so that the picture looks the same where the font is not installed.
 async function faces(family) {
   const wanted = family.split(",").map(name => name.trim().replaceAll(/["']/g, ""))
   const rules = [...document.styleSheets].flatMap(sheet => { try { return [...sheet.cssRules].map(rule => [rule, sheet.href]) } catch { return [] } })
@@ -47,7 +47,7 @@ async function draw({card, title, alt, source}) {
   const {paper_bgcolor: page, font} = chart._fullLayout, [width, height] = [chart._fullLayout.width, chart._fullLayout.height].map(Math.round)
   const drawn = await window.Plotly.toImage(chart, {format: "svg", width, height, imageDataOnly: true, setBackground: page})
   const inner = new DOMParser().parseFromString(drawn, "image/svg+xml").documentElement
-  // Words have the ink that the page gives them.
+  // Text has the ink that the page gives it.
   const inks = new Map([...chart.querySelectorAll("text")].map(words => [words.style.fill, getComputedStyle(words).fill]))
   for (const words of inner.querySelectorAll("text")) words.style.fill = inks.get(words.style.fill) ?? words.style.fill
   const whole = height + TOP + BOTTOM, text = getComputedStyle(chart).color
@@ -76,11 +76,11 @@ function save(blob, name) {
 }
 
 export default function ({data, parentElement}) {
-  const said = parentElement.querySelector("output")
+  const output = parentElement.querySelector("output")
   const on = (kind, make) => {
     parentElement.querySelector(`.${kind}`).onclick = async () => {
-      said.textContent = ""
-      try { save(await make(await draw(data)), `${data.name}.${kind}`) } catch (error) { said.textContent = error.message }
+      output.textContent = ""
+      try { save(await make(await draw(data)), `${data.name}.${kind}`) } catch (error) { output.textContent = error.message }
     }
   }
   on("svg", ({svg}) => new Blob([svg], {type: "image/svg+xml"}))

@@ -21,35 +21,35 @@ _PARAMETER, _WIDGET = "cell", "_cell"
 
 
 def pin(cell_id: str) -> None:
-    """Look into this cell from now on."""
     st.query_params[_PARAMETER] = cell_id
 
 
 def choose(cells: Sequence[Pinned], *, elsewhere: Callable[[UUID], Pinned | None]) -> Pinned | None:
-    """The pinned cell, with a box to choose another; None if none is pinned. `elsewhere` finds those not shown."""
+    """Returns the pinned cell, from a box to choose another; None if none is. `elsewhere` finds cells not on the
+    page."""
     known = {str(cell.cell_id): cell for cell in cells}
-    asked = st.query_params.get(_PARAMETER)
-    if asked and asked not in known:
-        found = elsewhere(UUID(asked)) if _is_id(asked) else None
-        if found is not None:
-            known[asked] = found
+    pinned = st.query_params.get(_PARAMETER)
+    if pinned and pinned not in known:
+        loaded = elsewhere(UUID(pinned)) if _is_id(pinned) else None
+        if loaded is not None:
+            known[pinned] = loaded
     report_missing(_PARAMETER, "Cell", known)
-    if asked and asked not in known:
+    if pinned and pinned not in known:
         del st.query_params[_PARAMETER]
-    st.session_state[_WIDGET] = asked if asked in known else None
+    st.session_state[_WIDGET] = pinned if pinned in known else None
     chosen = st.selectbox(
         "Cell",
         list(known),
         index=None,
         key=_WIDGET,
-        format_func=lambda key: _words(known[key].cell, known[key].status),
-        on_change=_chosen,
+        format_func=lambda key: _describe(known[key].cell, known[key].status),
+        on_change=_store_choice,
         placeholder="Click a mark above, or choose a cell",
     )
     return known[chosen] if chosen else None
 
 
-def _chosen() -> None:
+def _store_choice() -> None:
     mark_chosen(_PARAMETER)
     if st.session_state[_WIDGET]:
         pin(st.session_state[_WIDGET])
@@ -58,7 +58,7 @@ def _chosen() -> None:
 
 
 @lru_cache(maxsize=10_000)
-def _words(cell: Cell, status: str) -> str:
+def _describe(cell: Cell, status: str) -> str:
     return title(cell) + ("" if status == "ok" else f" — {status}")
 
 

@@ -1,4 +1,4 @@
-"""The card of raw samples of the pinned cell: the same on Training step, on Mixed precision and on Attention.
+"""The card of raw samples of the pinned cell.
 
 draw_samples(frame, cells)
 draw_attention_samples(frame, cells)
@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import streamlit as st
 
-from pages.figures.frame import interval
-from pages.figures.samples import SampleDot, sample_steps
+from pages.figures.frame import interval, label_of, label_values
+from pages.figures.samples import sample_steps
 from pages.ui.card import Card, draw
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
@@ -19,7 +19,6 @@ from pages.ui.pin import choose
 from pages.ui.trust import draw_grade
 from runner.formats import format_bytes, format_number
 from runner.results import Attended, Measured, PhaseSample, PhaseTime
-from runner.schema import TABLES
 from runner.schema.titles import title
 from runner.store.queries import raw
 from runner.store.queries.attention import attention_cells
@@ -28,33 +27,31 @@ from runner.store.queries.steps import find
 
 
 def draw_samples(frame: Frame, cells: Sequence[Measured]) -> None:
-    """A box to choose a cell, its numbers, and every step of it."""
-    _heading("Every step of one cell. The link keeps which.")
+    _draw_heading("Every step of one cell. The link keeps which.")
     cell = choose(cells, elsewhere=lambda cell_id: frame.ask(find, cell_id))
     if cell and _has_result(frame, cell):
         with st.container(horizontal=True):
-            _step_numbers(cell)
-        _card(frame, cell, table="steps")
+            _draw_step_numbers(cell)
+        _draw_card(frame, cell, table="steps")
 
 
 def draw_attention_samples(frame: Frame, cells: Sequence[Attended]) -> None:
-    """The same for a cell of attention: every iteration, forward and backward."""
-    _heading("Every forward and backward pass of one cell. The link keeps which.")
+    _draw_heading("Every forward and backward pass of one cell. The link keeps which.")
     every = {cell.cell_id: cell for cell in frame.ask(attention_cells, Selection())}
     cell = choose(cells, elsewhere=every.get)
     if cell and _has_result(frame, cell):
         with st.container(horizontal=True):
-            _attention_numbers(cell)
-        _card(frame, cell, table="attention")
+            _draw_attention_numbers(cell)
+        _draw_card(frame, cell, table="attention")
 
 
-def _heading(words: str) -> None:
+def _draw_heading(words: str) -> None:
     st.header("Raw samples", anchor="raw-samples")
     st.caption(restrict(words))
 
 
 def _has_result(frame: Frame, cell: Measured | Attended) -> bool:
-    """Whether there is something to draw; says why not, and what the audit thinks of it."""
+    """Returns whether there is something to draw; otherwise says why not."""
     if cell.status != "ok":
         why = literal(f"{failure_of(cell)}. {cell.message or ''}")
         st.error(restrict(f"{title(cell.cell)}: {why}"), icon=":material/error:")
@@ -63,64 +60,56 @@ def _has_result(frame: Frame, cell: Measured | Attended) -> bool:
     return True
 
 
-def _card(frame: Frame, cell: Measured | Attended, *, table: Literal["steps", "attention"]) -> None:
+def _draw_card(frame: Frame, cell: Measured | Attended, *, table: Literal["steps", "attention"]) -> None:
     rows = frame.ask(raw.samples, table, cell.cell_id)
-    dots = [SampleDot(**{name: getattr(row, name) for name in SampleDot.__dataclass_fields__}) for row in rows]
     words = title(cell.cell)
-    draw(
-        frame,
-        Card(
-            key="samples",
-            title=words,
-            note="Every step since the process began. Hollow dots are warm-up steps, which no summary counts.",
-            alt=f"Time of every step and phase of {words}.",
-            rows=_table(rows),
-            cells=[cell.cell],
-        ),
-        lambda: sample_steps(dots, state=str(cell.cell_id)),
+    card = Card(
+        key="samples",
+        title=words,
+        note="Every step since the process began. Hollow dots are warm-up steps, which no summary counts.",
+        alt=f"Time of every step and phase of {words}.",
+        rows=_make_rows(rows),
+        cells=[cell.cell],
     )
+    draw(frame, card, lambda: sample_steps(rows, state=str(cell.cell_id)))
 
 
-def _median(label: str, time: PhaseTime) -> None:
+def _draw_median(label: str, time: PhaseTime) -> None:
     st.metric(label, f"{format_number(time.median_ms)} ms", border=True,
               help=f"95% interval {interval(time.low_ms, time.high_ms, unit='ms')}")  # fmt: skip
     if time.std_ms is not None and time.mean_ms:
         st.metric("Std / mean", f"{time.std_ms / time.mean_ms:.1%}", border=True)
 
 
-def _step_numbers(cell: Measured) -> None:
+def _draw_step_numbers(cell: Measured) -> None:
     step = cell.times.get("step")
     if step is None:
         return
-    _median("Median step", step)
+    _draw_median("Median step", step)
     if cell.tokens_per_s is not None:
         st.metric("Throughput", f"{format_number(cell.tokens_per_s)} tok/s", border=True)
     if cell.mfu is not None:
-        st.metric(TABLES["steps"].column("mfu").label, f"{cell.mfu:.0%}", border=True)
+        st.metric(label_of("steps", "mfu"), f"{cell.mfu:.0%}", border=True)
     if cell.compile_seconds is not None:
         st.metric("Compile time", f"{format_number(cell.compile_seconds)} s", border=True)
     st.metric("Samples", f"{step.n}" + (f" in {cell.rounds} rounds" if cell.rounds > 1 else ""), border=True)
 
 
-def _attention_numbers(cell: Attended) -> None:
-    whole, columns = cell.times.get("forward_backward"), TABLES["attention"]
+def _draw_attention_numbers(cell: Attended) -> None:
+    whole = cell.times.get("forward_backward")
     if whole is not None:
-        _median("Median, both passes", whole)
+        _draw_median("Median, both passes", whole)
     for name in ("peak_allocated_bytes", "saved_bytes"):
         size: int | None = getattr(cell, name)
         if size is not None:
-            st.metric(columns.column(name).label, format_bytes(size), border=True)
+            st.metric(label_of("attention", name), format_bytes(size), border=True)
     if cell.gradient_error is not None:
-        st.metric(columns.column("gradient_error").label, f"{cell.gradient_error:.1e}", border=True,
+        st.metric(label_of("attention", "gradient_error"), f"{cell.gradient_error:.1e}", border=True,
                   help=f"At most {cell.tolerance:.0e}." if cell.tolerance else None)  # fmt: skip
     if whole is not None:
         st.metric("Samples", f"{whole.n}", border=True)
 
 
-def _table(rows: Sequence[PhaseSample]) -> list[dict[str, Any]]:
-    table = TABLES["samples"]
+def _make_rows(rows: Sequence[PhaseSample]) -> list[dict[str, Any]]:
     names = ("phase", "step", "is_warmup", "duration_ms")
-    return [
-        {TABLES["steps"].column("round").title: row.round, **{table.column(n).title: getattr(row, n) for n in names}}
-        for row in rows
-    ]
+    return [{**label_values("steps", row, ("round",)), **label_values("samples", row, names)} for row in rows]

@@ -1,7 +1,7 @@
 """Asks who the reader is before anything of the file is read, where the secrets configure sign-in.
 
-    if closed := sign_in.closed():
-        sign_in_page()    # a page that says how to sign in, or that this reader may not
+    if closed := sign_in_page():
+        closed()    # a page that says how to sign in, or that this reader may not
 
 Without `[auth]` in `.streamlit/secrets.toml` everybody is admitted. With it, `st.login` brings the reader to the OpenID
 Connect provider and back to the link that was opened. `[readers] allow = ["ann@example.com", "@example.org"]` admits
@@ -28,20 +28,20 @@ _REMEMBER, _RETURN = (
 
 
 def sign_in_page() -> Callable[[], None] | None:
-    """What is drawn instead of every page for a reader who is not admitted; None for one who is."""
+    """Returns what is drawn instead of every page for a reader who is not admitted; None for one who is."""
     try:
         secrets = read_secrets()
     except StreamlitSecretNotFoundError as error:
         print(f"Stepscope admits nobody: {error}", file=sys.stderr, flush=True)
-        return _unreadable
+        return _draw_unreadable
     if "auth" not in secrets:
         return None
     if not st.user.is_logged_in:
-        return partial(_ask, secrets["auth"])
+        return partial(_draw_sign_in, secrets["auth"])
     reader = st.user.to_dict()
     name = str(reader.get("email") or reader.get("name") or "Somebody without an address")
     if not may_read(reader, allow=secrets.get("readers", {}).get("allow")):
-        return partial(_refuse, name)
+        return partial(_draw_refusal, name)
     st.components.v2.component("stepscope_return", js=_RETURN)(key="_return", height=1)
     with st.sidebar.container(key="_reader"):
         st.text(name)
@@ -50,7 +50,8 @@ def sign_in_page() -> Callable[[], None] | None:
 
 
 def may_read(reader: Mapping[str, Any], *, allow: Sequence[str] | None) -> bool:
-    """Whether the provider's word of `reader` passes the list of addresses and `@domains`; without a list all pass."""
+    """Returns whether `reader`, as the provider describes them, is on the list of addresses and `@domains`; without a
+    list all are."""
     if allow is None:
         return True
     address = str(reader.get("email") or "").casefold()
@@ -61,7 +62,8 @@ def may_read(reader: Mapping[str, Any], *, allow: Sequence[str] | None) -> bool:
 
 
 def read_secrets() -> dict[str, Any]:
-    """What the secrets say; nothing where there are none. A file that cannot be read raises what Streamlit raises."""
+    """Returns the secrets; nothing where there are none. Raises what Streamlit raises for a file that cannot be
+    read."""
     try:
         return dict(st.secrets)
     except StreamlitSecretNotFoundError as error:
@@ -70,8 +72,8 @@ def read_secrets() -> dict[str, Any]:
         return {}
 
 
-def _ask(auth: Mapping[str, Any]) -> None:
-    """The whole page of somebody who has not signed in: one button a provider."""
+def _draw_sign_in(auth: Mapping[str, Any]) -> None:
+    """Draws the page of somebody who has not signed in: one button a provider."""
     st.title("Sign in to read these results", anchor=False)
     st.markdown("Whoever runs this server shares its measurements with certain people only.")
     providers = [name for name, value in auth.items() if isinstance(value, Mapping)]
@@ -83,20 +85,20 @@ def _ask(auth: Mapping[str, Any]) -> None:
     st.components.v2.component("stepscope_link", js=_REMEMBER)(key="_link", height=1)
 
 
-def _refuse(name: str) -> None:
+def _draw_refusal(name: str) -> None:
     st.title("You may not read these results", anchor=False)
     st.markdown("This server admits certain people only. Whoever runs it can add you; you signed in as:")
     st.text(name)
     st.button("Sign out", on_click=st.logout)
 
 
-def _unreadable() -> None:
+def _draw_unreadable() -> None:
     st.title("The server's secrets cannot be read", anchor=False)
     st.markdown("Until they can, nobody is admitted. The server's log says what is wrong with them.")
 
 
 def signs_in() -> bool:
-    """Whether the secrets configure sign-in. Secrets that cannot be read count as if they did."""
+    """Returns whether the secrets configure sign-in. Secrets that cannot be read count as if they did."""
     try:
         return "auth" in read_secrets()
     except Exception:  # noqa: BLE001 - a broken secrets file must not open the rows to everybody

@@ -1,10 +1,10 @@
-"""What a link meets: values that are not there any more, rows that were added, and the page's answer then and now.
+"""What has changed since a link was made: missing values, new rows, and the page's answer then and now.
 
-    tell = since.arrived(frame)      # before the page is drawn: keeps a place above it
+    notify = announce_changes(frame)   # before the page is drawn: keeps a place above it
     page(frame)
-    tell()                           # the page has said its answer
+    notify()                           # after the page has written its answer
 
-Nothing is said when all is as it was. The answers are only compared while the reader sees what the link showed.
+Nothing is written when nothing has changed. Answers are only compared while the reader sees what the link showed.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,9 +12,11 @@ from datetime import UTC, datetime, timedelta
 
 import streamlit as st
 
+from pages.figures.headings import cut
 from pages.ui import permalink
 from pages.ui.chosen import forget_missing, missing_choices
 from pages.ui.filters import run_name
+from pages.ui.formats import format_count
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, plain, restrict
 from runner.store.queries.changes import load_counts, runs_since
@@ -24,12 +26,13 @@ _MAX_RUNS, _MAX_LETTERS = 3, 120
 
 
 def announce_changes(frame: Frame) -> Callable[[], None]:
-    """Keeps the place for the notice; what it returns fills it."""
+    """Keeps a place for the notice, and returns what fills it."""
     permalink.forget_other_pages()
     place = st.empty()
 
-    def tell() -> None:
-        missing, changed = [_missing(label, values) for label, values in missing_choices()], _changed(frame)
+    def notify() -> None:
+        missing = [_describe_missing(label, values) for label, values in missing_choices()]
+        changed = _describe_changes(frame)
         if not missing and not changed:
             return
         with place.container(gap="xsmall"):
@@ -40,31 +43,27 @@ def announce_changes(frame: Frame) -> Callable[[], None]:
                 st.info(restrict("  \n".join(changed)), icon=":material/history:")
                 st.button("Understood", on_click=_forget, key="_understood since", type="tertiary")
 
-    return tell
+    return notify
 
 
-def _missing(label: str, values: Sequence[str]) -> str:
-    asked = "”, “".join(literal(_shortened(value)) for value in values)
-    return f"{label}: the link asks for “{asked}”, which is not here."
+def _describe_missing(label: str, values: Sequence[str]) -> str:
+    wanted = "”, “".join(literal(cut(value, longest=_MAX_LETTERS)) for value in values)
+    return f"{label}: the link asks for “{wanted}”, which is not here."
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= _MAX_LETTERS else f"{text[:_MAX_LETTERS]}…"
-
-
-def _changed(frame: Frame) -> list[str]:
-    """Sentences about what the file has come to hold since the link was made."""
+def _describe_changes(frame: Frame) -> list[str]:
+    """Returns sentences about what the file has gained or lost since the link was made."""
     meant = st.query_params.get("data")
     if not meant:
         return []
-    same_view = _same_view(meant)
+    same_view = _shows_same_view(meant)
     if meant == frame.contents.edition:
         return []
-    return [_rows(frame), *(_answers(frame) if same_view else ())]
+    return [_describe_rows(frame), *(_describe_answers(frame) if same_view else ())]
 
 
-def _same_view(meant: str) -> bool:
-    """Whether the reader still sees what the link showed at first."""
+def _shows_same_view(meant: str) -> bool:
+    """Returns whether the reader still sees what the link showed at first."""
     link = (st.context.url, meant, st.query_params.get("said"))
     known = st.session_state.get(_SHOWN)
     if known is None or known[0] != link:
@@ -77,8 +76,8 @@ def _forget() -> None:
         st.query_params.pop(name, None)
 
 
-def _rows(frame: Frame) -> str:
-    """How many cells came or went, of which tables, in which runs."""
+def _describe_rows(frame: Frame) -> str:
+    """Says how many cells came or went, of which tables, in which runs."""
     then = permalink.unpack_counts(st.query_params.get("held", ""))
     if then is None:
         return "This link was made when the file held other rows; the numbers below may differ from those it meant."
@@ -92,11 +91,11 @@ def _rows(frame: Frame) -> str:
         return f"**Since this link was made** the file has lost cells, or is another one: {', '.join(lost)}{came}."
     if not gained:
         return "**Since this link was made** the file has come to hold other rows, though not more cells."
-    total = sum(more.values())
-    return f"**Since this link was made, {_cells(total)} came in:** {', '.join(gained)}{_of_runs(frame, moment)}."
+    total = format_count(sum(more.values()), "cell")
+    return f"**Since this link was made, {total} came in:** {', '.join(gained)}{_describe_runs(frame, moment)}."
 
 
-def _of_runs(frame: Frame, moment_ms: int) -> str:
+def _describe_runs(frame: Frame, moment_ms: int) -> str:
     # The link holds whole milliseconds: the moment's own rows must not count as later.
     moment = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=moment_ms + 1)
     names = {run.run_id: run_name(run) for run in frame.contents.runs}
@@ -108,8 +107,8 @@ def _of_runs(frame: Frame, moment_ms: int) -> str:
     return f", by the run{'s' if len(runs) > 1 else ''} {', '.join(runs)}"
 
 
-def _answers(frame: Frame) -> list[str]:
-    """The answer then and now. A link's text is a stranger's: it is shown as text and never as Markdown."""
+def _describe_answers(frame: Frame) -> list[str]:
+    """Returns the answer then and now. A link's text is a stranger's: it is shown letter by letter."""
     then = permalink.unpack_sentence(st.query_params.get("said", ""))
     if then is None or not frame.said:
         return []
@@ -117,7 +116,3 @@ def _answers(frame: Frame) -> list[str]:
     if now.startswith(then.removesuffix(permalink.CUT)):
         return ["The answer is the same."]
     return [f"The answer then: {literal(then)}", f"The answer now: {literal(permalink.cut(now, longest=len(then)))}"]
-
-
-def _cells(count: int) -> str:
-    return f"{count:,} cell" + ("" if count == 1 else "s")

@@ -1,4 +1,4 @@
-"""What a page says when there is nothing to draw: no file yet, a busy one, a foreign one, an empty one, no such rows.
+"""What a page shows when there is nothing to draw: no file, a busy or foreign one, an empty one, no such rows.
 
 try: ...
 except StoreError as error: explain(error, path)
@@ -19,30 +19,32 @@ _TITLES: dict[type[StoreError], str] = {
     DatabaseForeign: "This is not a results file of Stepscope",
     DatabaseDamaged: "The results file is damaged",
 }
-#: What a page says where it ends for want of a table.
+_RESTART = "STEPSCOPE_DB=path/to/results.duckdb streamlit run app.py"
+#: Written where a page ends because a table cannot be read.
 NEEDS_MORE = "The rest of this page needs a table that cannot be read."
 
 
 def explain(error: StoreError, path: Path) -> None:
-    """A whole page for a file that cannot be read."""
+    """Draws a whole page for a file that cannot be read."""
     st.title(restrict(_TITLES.get(type(error), "The results file cannot be read")), anchor=False)
     st.markdown(restrict(f"The dashboard reads {quoted(str(path))}. {literal(str(error))}"))
     if isinstance(error, DatabaseMissing):
-        _how_to_measure()
+        _suggest_measuring()
     elif isinstance(error, DatabaseBusy):
         st.markdown("This page tries again by itself every few seconds. Nothing is lost meanwhile.")
     else:
-        st.markdown("Nothing in the file was changed. To look at another file, name it and start the dashboard again:")
-        st.code("STEPSCOPE_DB=path/to/results.duckdb streamlit run app.py", language="bash", wrap_lines=True)
+        suggest(
+            "Nothing in the file was changed. To look at another file, name it and start the dashboard again:", _RESTART
+        )
 
 
 def explain_damage(error: DatabaseDamaged) -> None:
-    """In place of the rest of a page that needs a table which cannot be read."""
+    """Draws an error in place of the rest of a page."""
     st.error(restrict(f"**{NEEDS_MORE}** {literal(str(error))}"), icon=":material/broken_image:")
 
 
 def report(found: Survey, path: Path) -> None:
-    """Above a page, what of the file is missing on it: tables that cannot be read, and rows that are left out."""
+    """Warns above a page of tables that cannot be read and of rows that are left out."""
     for name, reason in found.damaged.items():
         st.warning(
             restrict(
@@ -62,21 +64,39 @@ def report(found: Survey, path: Path) -> None:
 
 
 def empty() -> None:
-    """A whole page for a file without rows."""
+    """Draws a whole page for a file without rows."""
     st.title("The results file is empty", anchor=False)
     st.markdown("It is a results file, but no cell has been measured into it.")
-    _how_to_measure()
+    _suggest_measuring()
 
 
-def _how_to_measure() -> None:
-    st.markdown("Measure something, on this machine or on one with a GPU. On a CPU this takes a few minutes:")
-    st.code("python -m runner sweep", language="bash", wrap_lines=True)
-    st.markdown("This page fills by itself as soon as the first cell is there. If the file is somewhere else, name it:")
-    st.code("STEPSCOPE_DB=path/to/results.duckdb streamlit run app.py", language="bash", wrap_lines=True)
+def _suggest_measuring() -> None:
+    suggest(
+        "Measure something, on this machine or on one with a GPU. On a CPU this takes a few minutes:",
+        "python -m runner sweep",
+    )
+    suggest(
+        "This page fills by itself as soon as the first cell is there. If the file is somewhere else, name it:",
+        _RESTART,
+    )
+
+
+def suggest(words: str, command: str) -> None:
+    """Says what a command would do, and shows the command."""
+    st.markdown(restrict(words))
+    st.code(command, language="bash", wrap_lines=True)
+
+
+def draw_unmeasured(*suggestions: tuple[str, str], listed: str) -> None:
+    """Draws, in place of a page without rows, the (words, command) that bring some; `listed` are cells or the like."""
+    with st.container(border=True):
+        for words, command in suggestions:
+            suggest(words, command)
+        st.caption(restrict(f"If a run is chosen in the sidebar, only its {listed} are listed."))
 
 
 def no_rows(what: str, do: str) -> None:
-    """In place of a chart: what is not there and what would bring it."""
+    """Draws, in place of a chart, what is missing and what would bring it."""
     with st.container(border=True):
         st.markdown(restrict(f"**{what}** {do}"))
         st.button("Clear filters", on_click=clear, key=f"clear {what}", type="tertiary")

@@ -1,16 +1,18 @@
-"""A card of tensors as a formula predicts them and as they were measured; of a model's block or of attention.
+"""A card of tensors, predicted and measured, of a model's block or of attention.
 
-found = beside(predicted, measured); draw_tensors(frame, Card(…, rows=tensor_rows(found)), found)
+draw_tensors(frame, Card(…), beside(predicted, measured), cell_id=cell.cell_id)
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 from pages.figures.colors import color_of
 from pages.figures.frame import escape_text
 from pages.figures.tensors import SizePair, size_pairs
 from pages.ui.card import Card, draw
+from pages.ui.evidence import of_details
 from pages.ui.frame import Frame
 from runner.analysis.costs.tensors import TensorPair
 from runner.formats import format_bytes
@@ -18,15 +20,22 @@ from runner.formats import format_bytes
 _WHOLE = ("attention", "feed_forward")
 
 
-def draw_tensors(frame: Frame, card: Card, found: Sequence[TensorPair]) -> None:
-    """Draws the card; what it shows is said in its answer."""
-    alt = f"Predicted and measured bytes of each tensor that is kept for backward. {card.answer} {card.note}"
-    draw(frame, replace(card, alt=alt), lambda: size_pairs(tensor_pairs(found), state=card.key))
+def draw_tensors(frame: Frame, card: Card, pairs: Sequence[TensorPair], *, cell_id: UUID) -> None:
+    """Draws the card with these pairs of one cell; its answer, rows and description follow from them."""
+    answer = _describe(pairs)
+    card = replace(
+        card,
+        answer=answer,
+        evidence=[of_details(frame, "saved tensors", [cell_id])],
+        rows=_make_rows(pairs),
+        alt=f"Predicted and measured bytes of each tensor that is kept for backward. {answer} {card.note}",
+    )
+    draw(frame, card, lambda: size_pairs(_pair_sizes(pairs), state=card.key))
 
 
-def tensor_pairs(found: Sequence[TensorPair]) -> list[SizePair]:
-    """For the chart: a name of its own for each."""
-    names = [escape_text(_name(pair)) for pair in found]
+def _pair_sizes(pairs: Sequence[TensorPair]) -> list[SizePair]:
+    """Returns the pairs for the chart, each under a name of its own."""
+    names = [escape_text(_name_tensor(pair)) for pair in pairs]
     return [
         SizePair(
             name=name if names.count(name) == 1 else f"{name} ({names[:position].count(name) + 1})",
@@ -34,12 +43,13 @@ def tensor_pairs(found: Sequence[TensorPair]) -> list[SizePair]:
             measured=pair.measured.size if pair.measured else None,
             color=color_of("autocast copy" if pair.predicted and pair.predicted.is_weight_copy else "activation"),
         )
-        for position, (name, pair) in enumerate(zip(names, found, strict=True))
+        for position, (name, pair) in enumerate(zip(names, pairs, strict=True))
     ]
 
 
-def _name(pair: TensorPair) -> str:
-    """The tensor, after the innermost module unless that is all of attention or of the feed-forward layer."""
+def _name_tensor(pair: TensorPair) -> str:
+    """Returns the tensor's name after its innermost module, unless that is all of attention or of the feed-forward
+    layer."""
     if pair.predicted:
         module = pair.predicted.module.split(".")[-1]
         return " · ".join(part for part in (module, pair.predicted.tensor) if part not in ("", *_WHOLE))
@@ -47,26 +57,28 @@ def _name(pair: TensorPair) -> str:
     return " · ".join(part for part in (pair.measured.module, pair.measured.operation, pair.measured.shape) if part)
 
 
-def tensor_words(found: Sequence[TensorPair]) -> str:
-    """How many tensors are as predicted to the byte, and what was not predicted or not found."""
-    both = [pair for pair in found if pair.ratio is not None]
+def _describe(pairs: Sequence[TensorPair]) -> str:
+    """Says how many tensors are as predicted to the byte, and what was not predicted or not found."""
+    both = [pair for pair in pairs if pair.ratio is not None]
     exact = sum(pair.ratio == 1 for pair in both)
-    predicted = sum(pair.predicted.size for pair in found if pair.predicted)
-    measured = sum(pair.measured.size for pair in found if pair.measured)
+    predicted = sum(pair.predicted.size for pair in pairs if pair.predicted)
+    measured = sum(pair.measured.size for pair in pairs if pair.measured)
     words = (
-        f"{exact} of {len(found)} tensors are as predicted to the byte; together {format_bytes(measured)}, "
+        f"{exact} of {len(pairs)} tensors are as predicted to the byte; together {format_bytes(measured)}, "
         f"predicted {format_bytes(predicted)}."
     )
-    extra = sum(pair.predicted is None for pair in found)
-    gone = sum(pair.measured is None for pair in found)
-    return words + (f" {extra} were not predicted." if extra else "") + (f" {gone} were not found." if gone else "")
+    extra = sum(pair.predicted is None for pair in pairs)
+    missing = sum(pair.measured is None for pair in pairs)
+    return (
+        words + (f" {extra} were not predicted." if extra else "") + (f" {missing} were not found." if missing else "")
+    )
 
 
-def tensor_rows(found: Sequence[TensorPair]) -> list[dict[str, Any]]:
-    """For the table: what it is, its formula, both sizes, and who keeps it."""
+def _make_rows(pairs: Sequence[TensorPair]) -> list[dict[str, Any]]:
+    """Returns the rows for the table: tensor, formula, both sizes, and the operation that keeps it."""
     return [
         {
-            "Module": (pair.predicted or pair.measured).module,  # type: ignore[union-attr]
+            "Module": next((side.module for side in (pair.predicted, pair.measured) if side), None),
             "Tensor": pair.predicted.tensor if pair.predicted else None,
             "Formula": pair.predicted.formula if pair.predicted else None,
             "Predicted (bytes)": pair.predicted.size if pair.predicted else None,
@@ -75,5 +87,5 @@ def tensor_rows(found: Sequence[TensorPair]) -> list[dict[str, Any]]:
             "Kept by": pair.measured.operation if pair.measured else None,
             "Shape": pair.measured.shape if pair.measured else None,
         }
-        for pair in found
+        for pair in pairs
     ]

@@ -1,4 +1,4 @@
-"""Can these rows be trusted, and why not? The audit's grades of the cells on a page, and of one cell in full.
+"""Whether rows can be trusted, and why not: the audit's grades of the cells on a page, and of one cell in full.
 
 draw_trust(frame, cells)          # cells of steps, attention or memory, of one kind
 draw_grade(frame, cell)
@@ -19,26 +19,26 @@ from runner.schema import table_of
 from runner.schema.titles import title
 from runner.store.queries.trust import load_findings
 
-Judged = Measured | Attended | Peak
-#: More cells than this are not read in full for one sentence.
+Graded = Measured | Attended | Peak
+#: Loading the findings of more cells than these takes too long for one sentence.
 MAX_CELLS = 200
 _COLORS: dict[Grade, str] = {"A": "green", "B": "blue", "C": "orange", "D": "red"}
 
 
-def draw_trust(frame: Frame, cells: Sequence[Judged]) -> None:
-    """One line that grades the cells of a page; it opens to every finding with the cells it is about."""
+def draw_trust(frame: Frame, cells: Sequence[Graded]) -> None:
+    """Draws one line that grades the cells of a page; it opens to every finding with its cells."""
     shown = {cell.cell_id: cell for cell in cells if cell.status in ("ok", "oom")}
     if not shown:
         return
     if len(shown) > MAX_CELLS:
         st.caption(f"Can these rows be trusted? Filter them to {MAX_CELLS} or fewer to see their grades.")
         return
-    said = frame.ask(load_findings, tuple(shown), table_of(next(iter(shown.values())).cell).name)
+    loaded = frame.ask(load_findings, tuple(shown), table_of(next(iter(shown.values())).cell).name)
     # A cell without a result has no grade, but may have something to say.
-    findings = {cell_id: found for cell_id, found in said.items() if found or shown[cell_id].status == "ok"}
+    findings = {cell_id: of_cell for cell_id, of_cell in loaded.items() if of_cell or shown[cell_id].status == "ok"}
     if not findings:
         return
-    grades = Counter(grade(found) for found in findings.values())
+    grades = Counter(grade(of_cell) for of_cell in findings.values())
     counts = " · ".join(f":{_COLORS[letter]}[**{letter}**] {grades[letter]}" for letter in _COLORS if grades[letter])
     rows = of_cells(frame, list(shown.values()))
     if set(grades) == {"A"}:
@@ -50,24 +50,26 @@ def draw_trust(frame: Frame, cells: Sequence[Judged]) -> None:
         sentences = [
             f"**{code.replace('_', ' ')}**, {len(of_code)} of {len(findings)} cells. "
             f"For one, {title(shown[of_code[0][0]].cell)}: {literal(of_code[0][1].sentence)}"
-            for code, of_code in _by_code(findings).items()
+            for code, of_code in _group_by_code(findings).items()
         ]
         say(frame, "\n\n".join(sentences), rows, key="trust")
 
 
-def draw_grade(frame: Frame, cell: Judged) -> None:
-    """The grade of one cell and every sentence that led to it."""
-    found = frame.ask(load_findings, (cell.cell_id,), table_of(cell.cell).name).get(cell.cell_id, [])
-    letter = grade(found)
-    sentences = " ".join(literal(finding.sentence) for finding in found) or "The audit found nothing against this row."
+def draw_grade(frame: Frame, cell: Graded) -> None:
+    """Draws the grade of one cell and every finding that led to it."""
+    of_cell = frame.ask(load_findings, (cell.cell_id,), table_of(cell.cell).name).get(cell.cell_id, [])
+    letter = grade(of_cell)
+    sentences = (
+        " ".join(literal(finding.sentence) for finding in of_cell) or "The audit found nothing against this row."
+    )
     words = f":{_COLORS[letter]}-badge[Grade {letter}] {sentences}"
     say(frame, words, of_cells(frame, [cell], among="all"), key="grade")
 
 
-def _by_code(findings: Mapping[UUID, list[Finding]]) -> dict[str, list[tuple[UUID, Finding]]]:
-    """Findings of a kind together, each with its cell; the most frequent kind first."""
-    said = [(cell_id, finding) for cell_id, found in findings.items() for finding in found]
+def _group_by_code(findings: Mapping[UUID, list[Finding]]) -> dict[str, list[tuple[UUID, Finding]]]:
+    """Groups findings by their code, each with its cell; the most frequent first."""
+    loaded = [(cell_id, finding) for cell_id, of_cell in findings.items() for finding in of_cell]
     return {
-        code: [(cell_id, finding) for cell_id, finding in said if finding.code == code]
-        for code, _ in Counter(finding.code for _, finding in said).most_common()
+        code: [(cell_id, finding) for cell_id, finding in loaded if finding.code == code]
+        for code, _ in Counter(finding.code for _, finding in loaded).most_common()
     }

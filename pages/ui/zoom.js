@@ -1,7 +1,7 @@
-// Which axes of which cards a reader has zoomed: kept while charts are made anew, read from the address, written to it.
+// The axes of cards that a reader has zoomed: kept while charts are rebuilt, read from the address, written to it.
 
 const kept = window.__stepscopeZoom ??= new Map()     // "path card uirevision" -> {x: [low, high], y2: …}
-const views = window.__stepscopeViews ??= new Map()   // "path card" -> what another drawing says of itself
+const views = window.__stepscopeViews ??= new Map()   // "path card" -> the view of another drawing
 const drawn = window.__stepscopeDrawn ??= new Set()   // "path card" of charts that had their zoom from the address
 const CARD = "st-key-card-"
 
@@ -11,15 +11,15 @@ const cardOf = chart => {
   return card && [...card.classList].find(name => name.startsWith(CARD))?.slice(CARD.length)
 }
 const nameOf = chart => `${location.pathname} ${cardOf(chart)} ${chart._fullLayout.uirevision}`
-const asked = () => new Map(new URLSearchParams(location.search).getAll("zoom")
+const readAddress = () => new Map(new URLSearchParams(location.search).getAll("zoom")
   .map(text => text.match(/^([\w-]{1,60}):(.{1,300})$/)).filter(Boolean).map(([, card, text]) => [card, text]))
 
 const axisOf = (chart, name) => /^[xy]\d*$/.test(name) ? chart._fullLayout[`${name[0]}axis${name.slice(1)}`] : undefined
 const isEnd = (text, axis) => axis.type === "date" ? /^\d{4}-\d\d-\d\d[\d :.]*$/.test(text)
   : /^-?\d+(\.\d+)?(e-?\d+)?$/.test(text) && Math.abs(text) < (axis.type === "log" ? 300 : 1e15)
 
-// The ranges in a link's text, of axes that the chart has.
-function parsed(chart, text) {
+// Returns the ranges in a link's text, of axes that the chart has.
+function parseRanges(chart, text) {
   const ranges = {}, parts = text.split(",")
   for (let i = 0; i + 2 < parts.length; i += 3) {
     const [name, ...ends] = parts.slice(i, i + 3), axis = axisOf(chart, name)
@@ -29,21 +29,21 @@ function parsed(chart, text) {
   return Object.keys(ranges).length ? ranges : undefined
 }
 
-// To a hundred-thousandth of what is seen.
-function rounded([low, high]) {
+// Rounds the ends to a hundred-thousandth of the range.
+function roundRange([low, high]) {
   if (typeof low === "string") return [low, high]
   const places = Math.min(20, Math.max(0, 4 - Math.floor(Math.log10(Math.abs(high - low)))))
   return [low, high].map(end => +end.toFixed(places))
 }
 
-const inWords = ranges => Object.entries(ranges).map(([axis, range]) => [axis, ...rounded(range)].join()).join()
+const formatRanges = ranges => Object.entries(ranges).map(([axis, range]) => [axis, ...roundRange(range)].join()).join()
 
-// What a link says: of what is drawn as it is now, of the rest (a card that shows its table) as the address has it.
-function shown() {
-  const found = asked(), put = (card, text) => text ? found.set(card, text) : found.delete(card)
+// Returns the views for a link: of drawn charts as they are now, of other cards as the address has them.
+function collectViews() {
+  const found = readAddress(), put = (card, text) => text ? found.set(card, text) : found.delete(card)
   for (const chart of charts()) {
     const ranges = kept.get(nameOf(chart))
-    if (chart.__stepscope) put(cardOf(chart), ranges && inWords(ranges))
+    if (chart.__stepscope) put(cardOf(chart), ranges && formatRanges(ranges))
   }
   for (const [name, text] of views) {
     const [path, card] = name.split(" ")
@@ -52,8 +52,8 @@ function shown() {
   return [...found].map(([card, text]) => `${card}:${text}`).sort()
 }
 
-function settle() {
-  const now = shown(), text = now.join("\n"), query = new URLSearchParams(location.search)
+function writeAddress() {
+  const now = collectViews(), text = now.join("\n"), query = new URLSearchParams(location.search)
   if (query.getAll("zoom").sort().join("\n") !== text) {
     query.delete("zoom")
     for (const view of now) query.append("zoom", view)
@@ -65,12 +65,12 @@ function settle() {
   window.__stepscopeTell("zoom", now)
 }
 
-function attend(chart) {
+function watchChart(chart) {
   if (chart.__stepscope || !chart.on || !window.Plotly) return
   chart.__stepscope = true
   const name = nameOf(chart), page = `${location.pathname} ${cardOf(chart)}`
   if (!kept.has(name) && !drawn.has(page)) {
-    const ranges = parsed(chart, asked().get(cardOf(chart)) ?? "")
+    const ranges = parseRanges(chart, readAddress().get(cardOf(chart)) ?? "")
     if (ranges) kept.set(name, ranges)
   }
   drawn.add(page)
@@ -78,12 +78,12 @@ function attend(chart) {
     const full = ([axis, range]) => [`${axis[0]}axis${axis.slice(1)}.range`, [...range]]
     window.Plotly.relayout(chart, Object.fromEntries(Object.entries(kept.get(name)).map(full)))
   }
-  chart.on("plotly_relayout", change => heard(chart, change))
-  chart.on("plotly_doubleclick", () => setTimeout(() => { kept.delete(nameOf(chart)); settle() }))
+  chart.on("plotly_relayout", change => rememberRanges(chart, change))
+  chart.on("plotly_doubleclick", () => setTimeout(() => { kept.delete(nameOf(chart)); writeAddress() }))
 }
 
-// Axes that move together are one, under the name of the first.
-function heard(chart, change) {
+// Remembers a chart's new ranges. Axes that move together count as one, under the name of the first.
+function rememberRanges(chart, change) {
   const ranges = {...kept.get(nameOf(chart))}
   for (const key of Object.keys(change)) {
     const [, letter, number, what] = key.match(/^([xy])axis(\d*)\.(range|autorange)/) ?? []
@@ -94,22 +94,22 @@ function heard(chart, change) {
   }
   if (Object.keys(ranges).length) kept.set(nameOf(chart), ranges)
   else kept.delete(nameOf(chart))
-  settle()
+  writeAddress()
 }
 
-// A new chart gets its zoom before it is first painted; the address can wait.
+// Zooms a new chart before it is first painted; the address can wait.
 let painting = 0, due = 0
-const look = () => { painting = 0; charts().forEach(attend) }
-const soon = () => {
+const look = () => { painting = 0; charts().forEach(watchChart) }
+const schedule = () => {
   painting ||= requestAnimationFrame(look)
-  due ||= setTimeout(() => { due = 0; settle() }, 60)
+  due ||= setTimeout(() => { due = 0; writeAddress() }, 60)
 }
 
 export default function ({setStateValue}) {
   window.__stepscopeTell = setStateValue
-  soon()
+  schedule()
   if (window.__stepscopeWatch) return
-  window.__stepscopeWatch = new MutationObserver(soon)
+  window.__stepscopeWatch = new MutationObserver(schedule)
   window.__stepscopeWatch.observe(document.body, {childList: true, subtree: true})
-  window.addEventListener("stepscope-view", soon)
+  window.addEventListener("stepscope-view", schedule)
 }

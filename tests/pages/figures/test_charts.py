@@ -12,6 +12,7 @@ from pages.figures.speedups import SpeedupDot
 from pages.peak_memory import figures
 from pages.training_step import figures as warmup
 from runner.formats import format_number
+from runner.results import PhaseSample
 from runner.schema import Phase
 
 
@@ -120,7 +121,7 @@ def test_warmup_means_and_medians() -> None:
 
 def test_samples_of_rounds_follow_one_another() -> None:
     rows = [
-        samples.SampleDot(round=r, phase="forward", step=s, is_warmup=s == 0, duration_ms=1.0 + s)
+        PhaseSample(round=r, phase="forward", step=s, is_warmup=s == 0, duration_ms=1.0 + s)
         for r in (0, 1)
         for s in range(3)
     ]

@@ -9,11 +9,11 @@ from pages.compare import figures
 from pages.explore import figures as explore
 from pages.figures import coverage, frame, phases, scaling
 from pages.figures.rows import MAX_LETTERS, chart_pixels, row_pixels, under_headings, wrap_label
-from pages.kernels import busy_figures
 from pages.kernels import figures as kernels
+from pages.kernels import part_figures as kernel_parts
 from pages.peak_memory import part_figures
 from pages.roofline import figures as roofline
-from pages.roofline import utilization_figures
+from pages.roofline import share_figures
 
 #: A card of a page of 390 pixels leaves this much for a chart.
 PHONE = 330
@@ -67,9 +67,9 @@ def test_peaks_of_few_cells_are_as_tall_as_their_legend_needs() -> None:
 def test_bars_of_single_rows_are_as_thick_as_others() -> None:
     """Rows at 1 and 3 have no neighbors, of whose distance Plotly would make the thickness."""
     bars = [
-        busy_figures.BusyBar(group=group, place="train", cell_id=group, busy=0.5, label="+4%") for group in ("a", "b")
+        kernel_parts.BusyBar(group=group, place="train", cell_id=group, busy=0.5, label="+4%") for group in ("a", "b")
     ]
-    figure = busy_figures.busy_bars(bars, names=("busy", "waiting"))
+    figure = kernel_parts.busy_bars(bars, names=("busy", "waiting"))
     assert [(list(trace.y), trace.width) for trace in figure.data if trace.type == "bar"] == [([1, 3], 0.72)] * 2
     assert [note.text for note in figure.layout.annotations] == ["<b>a</b>", "<b>b</b>"]
     assert list(figure.layout.yaxis.range) == [3.5, -0.5]
@@ -83,8 +83,8 @@ def test_values_at_the_end_of_bars_have_a_margin_of_their_own() -> None:
     assert text.strip() == "1,230 ms"
     assert figure.layout.margin.r >= 7 * len(text.strip())
     assert figure.layout.xaxis.range[1] == pytest.approx(1234.5 * 1.02)
-    used = utilization_figures.UsedShare(place="small", entity="bf16", cell_id="c", measured=0.5, promised=0.4)
-    assert utilization_figures.utilization_dots([used]).layout.xaxis.range[1] == pytest.approx(0.52)
+    used = share_figures.UsedShare(place="small", entity="bf16", cell_id="c", measured=0.5, promised=0.4)
+    assert share_figures.utilization_dots([used]).layout.xaxis.range[1] == pytest.approx(0.52)
 
 
 def test_names_of_kernels_stand_above_their_bars() -> None:

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from pages.figures.colors import PALETTE, color_of
 from pages.kernels.figures import CLASS_WORDS, short_name, short_names
-from pages.kernels.waterfall_figures import waterfall
+from pages.kernels.part_figures import waterfall
 from pages.ui.filters import run_name
 from runner.analysis.compare.differences import REST, changes
 from runner.analysis.costs.softmax import softmax_flops
