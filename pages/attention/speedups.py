@@ -25,7 +25,8 @@ from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
 from pages.ui.marks import speedup_columns
 from pages.ui.pin import pin
-from runner.analysis.compare.speedups import Speedup, Speedups, Unpaired, compare, way_of
+from runner.analysis.compare.pairs import LeftOut, Pair
+from runner.analysis.compare.speedups import Speedups, compare, way_of
 from runner.results import Attended
 from runner.schema import TABLES
 from runner.store.queries.attention import attention_cells, attention_samples
@@ -59,7 +60,7 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
     asked_for = {_key_of(cell) for cell in cells}
     compared = frame.ask(_compare, rows_of(frame), baseline, variant)
     pairs = [pair for pair in compared.speedups if _key_of(pair.base) in asked_for]
-    left_out = [_explain(item) for item in compared.left_out if _key_of(item.cell) in asked_for]
+    left_out = [_explain(item) for item in compared.left_out if _key_of(item.named) in asked_for]
     words = _describe_pairs(pairs, left_out, baseline=baseline, variant=variant)
     sides = list({id(side): side for pair in pairs for side in (pair.base, pair.other)}.values())
     say(frame, words, of_cells(frame, sides), key=f"{kind}-speedup")
@@ -111,40 +112,39 @@ def _key_of(cell: Attended) -> tuple[object, ...]:
     return (cell.machine, cell.torch, *rest)
 
 
-def _explain(item: Unpaired[Attended]) -> tuple[Attended, str]:
+def _explain(item: LeftOut[Attended]) -> tuple[Attended, str]:
     """Returns the cell that says why there is no pair, and the reason."""
     if not item.failed:
-        return item.cell, item.reason
+        return item.named, item.reason
     return item.failed[0], ", ".join(f"{way_of(cell.cell)} {WORDS[cell.status]}" for cell in item.failed)
 
 
-def _make_dot(pair: Speedup[Attended]) -> SpeedupDot:
+def _make_dot(pair: Pair[Attended]) -> SpeedupDot:
     return SpeedupDot(place=place_of(pair.base.cell), size="", phase=pair.phase, cell_id=str(pair.other.cell_id),
                       ratio=pair.ratio, low=pair.low, high=pair.high)  # fmt: skip
 
 
-def _make_row(pair: Speedup[Attended]) -> dict[str, Any]:
+def _make_row(pair: Pair[Attended]) -> dict[str, Any]:
     names = {"Baseline": way_of(pair.base.cell), "Phase": WORDS[pair.phase]}
     return {**key_columns(pair.other), **names, **speedup_columns(pair)}
 
 
 def _describe_pairs(
-    pairs: Sequence[Speedup[Attended]], left_out: Sequence[tuple[Attended, str]], *, baseline: str, variant: str
+    pairs: Sequence[Pair[Attended]], left_out: Sequence[tuple[Attended, str]], *, baseline: str, variant: str
 ) -> str:
     whole = [pair for pair in pairs if pair.phase == "step"]
-    ratios = [(pair.ratio, pair.low, pair.high) for pair in whole]
-    if not ratios:
+    if not whole:
         reason = next((f": {reason}" for _, reason in left_out if not reason.startswith("not measured")), "")
         if reason:
             return f"No cell here can be compared as {baseline} and as {variant}{reason}."
         return f"No cell here was measured both as {baseline} and as {variant}."
-    times, word = describe_ratio(ratios)
-    start = f"**{variant}** is **{times}× {word}** than {baseline}, forward and backward {describe_spread(ratios)}"
+    times, word = describe_ratio(whole)
+    start = f"**{variant}** is **{times}× {word}** than {baseline}, forward and backward {describe_spread(whole)}"
     unusual_words = caveat([(pair.base.cell, pair.other.cell) for pair in whole])
     rest = f" {unusual_words}" if unusual_words else ""
-    if len(ratios) == 1:
+    if len(whole) == 1:
         return f"{start}.{rest}"
-    sure = sum((low or 0) > 1 for _, low, _ in ratios)
-    few = sum(low is None for _, low, _ in ratios)
+    sure = sum(pair.outcome == "better" for pair in whole)
+    few = sum(pair.low is None for pair in whole)
     doubt = f", {few} with too few samples to say" if few else ""
     return f"{start}; {sure} of them beyond doubt{doubt}.{rest}"

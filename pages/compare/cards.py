@@ -16,9 +16,11 @@ from pages.ui.card import Card, draw
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
 from pages.ui.pin import pin
-from runner.analysis.compare.verdict import NOISE, LeftOut, Pair, Verdict
+from runner.analysis.compare.pairs import LeftOut, Pair
+from runner.analysis.compare.verdict import SideResult, Verdict
 from runner.analysis.compare.verdict import movers as moved
 from runner.analysis.compare.verdict_text import amount, change, sentence, short_titles, words_of
+from runner.analysis.statistics import NOISE
 from runner.schema.titles import title
 
 #: More lines than these are not one picture any more.
@@ -31,7 +33,8 @@ def draw_pairs(frame: Frame, verdict: Verdict) -> None:
     """Every ratio with its interval; cells of which one side failed keep a place."""
     failed = [item for item in verdict.left_out if _failed_once(item)][:MAX_FAILED]
     largest = sorted(verdict.pairs, key=lambda pair: -abs(math.log(pair.ratio)))[: MAX_PAIRS - len(failed)]
-    shown: list[Pair | LeftOut] = [*(pair for pair in verdict.pairs if pair in largest), *failed]
+    shown: list[Pair[SideResult] | LeftOut[SideResult]] = [pair for pair in verdict.pairs if pair in largest]
+    shown += failed
     shared, names = _names(verdict, shown)
     dots = [_dot(verdict, item, place=place) for item, place in zip(shown, names, strict=True)]
     words, timed = words_of(verdict), verdict.table != "memory"
@@ -63,9 +66,9 @@ def draw_pairs(frame: Frame, verdict: Verdict) -> None:
     )
 
 
-def _failed_once(item: LeftOut) -> bool:
+def _failed_once(item: LeftOut[SideResult]) -> bool:
     """Whether one side has a result and the other failed to; a cell that was skipped did not fail."""
-    statuses = {side.status for side in (item.a, item.b) if side}
+    statuses = {side.status for side in (item.base, item.other) if side}
     return "ok" in statuses and len(statuses) == 2 and "skipped" not in statuses
 
 
@@ -81,7 +84,7 @@ def draw_movers(frame: Frame, verdict: Verdict) -> None:
     shown = ranked[:MAX_MOVERS]
     shared, names = _names(verdict, shown)
     rows = [
-        Mover(place=place, cell_id=str(pair.b.cell_id), outcome=pair.outcome, a=pair.a.value, b=pair.b.value,
+        Mover(place=place, cell_id=str(pair.other.cell_id), outcome=pair.outcome, a=pair.base.value, b=pair.other.value,
               words=change(verdict, pair))
         for place, pair in zip(names, shown, strict=True)
     ]  # fmt: skip
@@ -117,13 +120,16 @@ def list_left_out(verdict: Verdict) -> None:
     words = f"Left out: {len(verdict.left_out):,} of {len(verdict.left_out) + len(verdict.pairs):,} cells"
     expander = st.expander(restrict(words), key="_left-out", on_change="rerun")
     if expander.open:
-        rows = [{"Cell": title(item.cell), "Why": item.reason, "Known of it": item.detail} for item in verdict.left_out]
+        rows = [
+            {"Cell": title(item.named.cell), "Why": item.reason, "Known of it": item.detail}
+            for item in verdict.left_out
+        ]
         expander.dataframe(rows, hide_index=True, alt="Cells that were not compared, with the reason.")
 
 
-def _names(verdict: Verdict, shown: Sequence[Pair | LeftOut]) -> tuple[str, list[str]]:
+def _names(verdict: Verdict, shown: Sequence[Pair[SideResult] | LeftOut[SideResult]]) -> tuple[str, list[str]]:
     """What the cells share, and a short name for each, in two lines where it is long."""
-    cells = [item.cell for item in shown]
+    cells = [item.named.cell for item in shown]
     if not cells:
         return "", []
     axis = [side.value for side in verdict.sides]
@@ -138,28 +144,28 @@ def _in_two_lines(name: str) -> str:
     return " · ".join(parts[:2]) + (f"<br>{' · '.join(parts[2:])}" if parts[2:] else "")
 
 
-def _dot(verdict: Verdict, item: Pair | LeftOut, *, place: str) -> RatioDot:
+def _dot(verdict: Verdict, item: Pair[SideResult] | LeftOut[SideResult], *, place: str) -> RatioDot:
     if isinstance(item, LeftOut):
         return RatioDot(place=place, cell_id="", failure=escape_text(item.reason))
-    values = " → ".join(amount(verdict, side.value) for side in (item.a, item.b))
-    return RatioDot(place=place, cell_id=str(item.b.cell_id), outcome=item.outcome, ratio=item.ratio, low=item.low,
+    values = " → ".join(amount(verdict, side.value) for side in (item.base, item.other))
+    return RatioDot(place=place, cell_id=str(item.other.cell_id), outcome=item.outcome, ratio=item.ratio, low=item.low,
                     high=item.high, values=values)  # fmt: skip
 
 
-def _row(verdict: Verdict, pair: Pair) -> dict[str, Any]:
+def _row(verdict: Verdict, pair: Pair[SideResult]) -> dict[str, Any]:
     unit = "bytes" if verdict.table == "memory" else "ms"
     a, b = (side.title for side in verdict.sides)
     numbers = {"A / B (×)": pair.ratio, "Low (×)": pair.low, "High (×)": pair.high}
     return {
-        "Cell": title(pair.cell),
-        f"A: {a} ({unit})": pair.a.value,
-        f"B: {b} ({unit})": pair.b.value,
+        "Cell": title(pair.named.cell),
+        f"A: {a} ({unit})": pair.base.value,
+        f"B: {b} ({unit})": pair.other.value,
         **numbers,
         "Verdict": words_of(verdict)[pair.outcome],
     }
 
 
-def _cells(verdict: Verdict, pairs: Sequence[Pair]) -> list[Any]:
+def _cells(verdict: Verdict, pairs: Sequence[Pair[SideResult]]) -> list[Any]:
     """What has to be measured for these rows: both sides, where the cells are what differs."""
     both = verdict.sides[0].kind in ("precision", "backend")
-    return [side.cell for pair in pairs for side in ((pair.a, pair.b) if both else (pair.a,))]
+    return [side.cell for pair in pairs for side in ((pair.base, pair.other) if both else (pair.base,))]

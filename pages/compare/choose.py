@@ -81,8 +81,8 @@ def apply_filters(frame: Frame, verdict: Verdict) -> Verdict:
     kind = verdict.sides[0].kind
     return replace(
         verdict,
-        pairs=tuple(pair for pair in verdict.pairs if _passes(frame, pair.a.cell, kind)),
-        left_out=tuple(item for item in verdict.left_out if _passes(frame, item.cell, kind)),
+        pairs=tuple(pair for pair in verdict.pairs if _passes(frame, pair.base.cell, kind)),
+        left_out=tuple(item for item in verdict.left_out if _passes(frame, item.named.cell, kind)),
     )
 
 

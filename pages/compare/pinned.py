@@ -10,7 +10,8 @@ import streamlit as st
 
 from pages.ui.frame import Frame
 from pages.ui.samples import draw_attention_samples, draw_samples
-from runner.analysis.compare.verdict import Pair, Verdict
+from runner.analysis.compare.pairs import Pair
+from runner.analysis.compare.verdict import SideResult, Verdict
 from runner.results import Attended
 from runner.store.queries.attention import attention_cells
 from runner.store.queries.selection import Selection
@@ -20,11 +21,11 @@ from runner.store.queries.steps import find
 def draw_pinned(frame: Frame, verdict: Verdict) -> None:
     """The samples of the pinned cell, its partner a choice away; nothing where no cell of this verdict is pinned."""
     pinned = st.query_params.get("cell")
-    pair = next((pair for pair in verdict.pairs if pinned in (str(pair.a.cell_id), str(pair.b.cell_id))), None)
+    pair = next((pair for pair in verdict.pairs if pinned in (str(pair.base.cell_id), str(pair.other.cell_id))), None)
     if pair is None or verdict.table == "memory":
         return
     if verdict.table == "steps":
-        draw_samples(frame, [cell for side in (pair.b, pair.a) if (cell := frame.ask(find, side.cell_id))])
+        draw_samples(frame, [cell for side in (pair.other, pair.base) if (cell := frame.ask(find, side.cell_id))])
     else:
         _draw_attention(frame, pair)
 
@@ -33,7 +34,7 @@ def _every_effort(path: Path, of: Selection) -> list[Attended]:
     return attention_cells(path, replace(of, settled=False))
 
 
-def _draw_attention(frame: Frame, pair: Pair) -> None:
-    ids = (pair.b.cell_id, pair.a.cell_id)
-    cells = [cell for side in (pair.b, pair.a) for cell in frame.ask(_every_effort, Selection(run=side.run_id))]
+def _draw_attention(frame: Frame, pair: Pair[SideResult]) -> None:
+    ids = (pair.other.cell_id, pair.base.cell_id)
+    cells = [cell for side in (pair.other, pair.base) for cell in frame.ask(_every_effort, Selection(run=side.run_id))]
     draw_attention_samples(frame, [cell for cell in cells if cell.cell_id in ids])

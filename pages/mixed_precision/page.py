@@ -15,7 +15,7 @@ from pages.ui.frame import Answer, Frame, Page
 from pages.ui.samples import draw_samples
 from pages.ui.states import no_rows
 from pages.ui.trust import draw_trust
-from runner.analysis.compare.speedups import Unpaired
+from runner.analysis.compare.pairs import LeftOut
 from runner.results import Measured
 
 BASELINE = "fp32"
@@ -63,7 +63,7 @@ def _draw_trend(frame: Frame, variant: str) -> None:
 
 def headline(frame: Frame) -> Answer:
     """Returns the answer of the first precision that was measured beside fp32."""
-    left_out: list[Unpaired[Measured]] = []
+    left_out: list[LeftOut[Measured]] = []
     for name in variants(frame, "precision", baseline="fp32"):
         compared = comparison(frame, "precision", baseline="fp32", variant=name)
         if compared.speedups:

@@ -16,7 +16,7 @@ from pages.ui.comparison import comparison
 from pages.ui.evidence import LoadEvidence, of_cells, of_rows, say
 from pages.ui.frame import Frame
 from pages.ui.marks import speedup_columns
-from runner.analysis.compare.speedups import Speedup
+from runner.analysis.compare.pairs import Pair
 from runner.formats import format_number
 from runner.results import Measured
 from runner.schema import NumericsCell, NumericsRow, StepCell
@@ -36,7 +36,7 @@ class Priced:
     """One precision of one model, and the speedup of the same step."""
 
     row: NumericsRow
-    speedup: Speedup[Measured] | None
+    speedup: Pair[Measured] | None
 
 
 def price_precisions(frame: Frame) -> list[Priced]:
@@ -48,7 +48,7 @@ def price_precisions(frame: Frame) -> list[Priced]:
     return [Priced(row=row, speedup=_find_speedup(row, speedups.get(row.precision, []))) for row in rows]
 
 
-def _find_speedup(row: NumericsRow, speedups: Sequence[Speedup[Measured]]) -> Speedup[Measured] | None:
+def _find_speedup(row: NumericsRow, speedups: Sequence[Pair[Measured]]) -> Pair[Measured] | None:
     """Returns the speedup of the plain eager step of the same shape, if it was measured."""
     plain = StepCell(**{name: getattr(row, name) for name in _SHARED}, mode="train", precision="fp32")
     names = (*_SHARED, "backend", "optimizer", "checkpoint_blocks")

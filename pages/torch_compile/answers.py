@@ -24,13 +24,10 @@ def answer(frame: Frame, items: Sequence[CompileSpeedup]) -> str:
     empty. CUDA graphs, which compile nothing, count where nothing else does."""
     compiled = [item for item in items if item.cost is not None] or items
     names = list(dict.fromkeys(item.variant for item in compiled))
-    ratios = {
-        name: [(item.step.ratio, item.step.low, item.step.high) for item in compiled if item.variant == name]
-        for name in names
-    }
-    best = max(names, key=lambda name: geometric_mean(ratio for ratio, _, _ in ratios[name]))
+    ratios = {name: [item.step for item in compiled if item.variant == name] for name in names}
+    best = max(names, key=lambda name: geometric_mean(step.ratio for step in ratios[name]))
     times, word = describe_ratio(ratios[best])
-    slower = sum((item.step.high or math.inf) < 1 for item in compiled)
+    slower = sum(item.step.outcome == "worse" for item in compiled)
     most = max(compiled, key=lambda item: item.step.ratio)
     parts = [f"**{best}** makes the step **{times}× {word}** than eager {describe_spread(ratios[best])}."]
     text = caveat([(item.step.base.cell, item.step.other.cell) for item in compiled if item.variant == best])

@@ -17,14 +17,14 @@ from pages.ui.evidence import LoadEvidence, of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.marks import failure_of, key_columns, place_of, speedup_columns
 from pages.ui.pin import pin
-from runner.analysis.compare.speedups import Unpaired
+from runner.analysis.compare.pairs import LeftOut
 from runner.results import Measured
 
 _COSTS = ("graphs", "graph_breaks", "recompiles", "compiled_gradient_error")
 
 
 def draw_ways(
-    frame: Frame, items: Sequence[CompileSpeedup], left_out: Sequence[Unpaired[Measured]], *, words: str
+    frame: Frame, items: Sequence[CompileSpeedup], left_out: Sequence[LeftOut[Measured]], *, words: str
 ) -> None:
     """Draws every backend as a dot on its cell's line."""
     dots = [
@@ -33,10 +33,10 @@ def draw_ways(
         for item in items
     ]  # fmt: skip
     dots += [
-        WayDot(place=place_of(frame, item.cell.cell, beside="backend"), backend=item.cell.cell.backend,
-               cell_id=str(item.cell.cell_id), failure=escape_text(_describe_failure(item)))
+        WayDot(place=place_of(frame, item.named.cell, beside="backend"), backend=item.named.cell.backend,
+               cell_id=str(item.named.cell_id), failure=escape_text(_describe_failure(item)))
         for item in left_out
-        if item.kind == "failed" and item.cell.status != "skipped"
+        if item.kind == "failed" and item.named.status != "skipped"
     ]  # fmt: skip
     card = Card(
         key="ways",
@@ -150,8 +150,8 @@ def _draw_dots(
     draw(frame, card, lambda: cost_dots(keep_places(dots), unit=unit))
 
 
-def _describe_failure(item: Unpaired[Measured]) -> str:
-    return failure_of(item.cell) if item.cell.status != "ok" else "eager has no result"
+def _describe_failure(item: LeftOut[Measured]) -> str:
+    return failure_of(item.named) if item.named.status != "ok" else "eager has no result"
 
 
 def _place_of(frame: Frame, item: CompileSpeedup) -> str:

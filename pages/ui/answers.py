@@ -10,14 +10,12 @@ from statistics import geometric_mean, linear_regression
 
 from pages.figures.frame import WORDS, interval
 from pages.ui.frame import Frame
-from runner.analysis.compare.pairs import unusual
-from runner.analysis.compare.speedups import Speedup, Speedups
+from runner.analysis.compare.pairs import Pair, unusual
+from runner.analysis.compare.speedups import Speedups
+from runner.analysis.statistics import Ratio
 from runner.formats import format_number
 from runner.results import Measured
 from runner.schema import Cell, Phase
-
-#: A ratio with the ends of its 95% interval.
-Ratio = tuple[float, float | None, float | None]
 
 
 def ways(cells: Sequence[Measured]) -> dict[str, list[Measured]]:
@@ -66,16 +64,12 @@ def speedup_answer(compared: Speedups[Measured], *, baseline: str, variant: str,
     speedups = [speedup for speedup in compared.speedups if speedup.phase == phase]
     if not speedups:
         return "" if compared.speedups else without_pair(compared, baseline=baseline, variant=variant)
-    pairs = [(speedup.ratio, speedup.low, speedup.high) for speedup in speedups]
-    times, word = describe_ratio(pairs)
+    times, word = describe_ratio(speedups)
     start = f"**{variant}** makes the {WORDS[phase]} **{times}× {word}** than {baseline}"
     unusual_words = caveat([(speedup.base.cell, speedup.other.cell) for speedup in speedups])
     rest = f" {unusual_words}" if unusual_words else ""
-    if len(pairs) == 1:
-        return f"{start} {describe_spread(pairs)}.{rest}"
-    sure = sum((low or 0) > 1 for _, low, _ in pairs)
-    slower = sum((high or math.inf) < 1 for _, _, high in pairs)
-    return f"{start} {describe_spread(pairs)}; {_count_certain(len(pairs), sure=sure, slower=slower)}.{rest}"
+    certain = f"; {_count_certain(speedups)}" if len(speedups) > 1 else ""
+    return f"{start} {describe_spread(speedups)}{certain}.{rest}"
 
 
 def without_pair(compared: Speedups[Measured], *, baseline: str, variant: str, where: str = "here") -> str:
@@ -102,27 +96,27 @@ def caveat(pairs: Sequence[tuple[Cell, Cell]]) -> str:
 
 def describe_ratio(ratios: Sequence[Ratio]) -> tuple[str, str]:
     """Returns the typical ratio as a number above 1, and its word: `("2.10", "faster")`."""
-    typical = geometric_mean([ratio for ratio, _, _ in ratios])
+    typical = geometric_mean([found.ratio for found in ratios])
     return (format_number(typical), "faster") if typical >= 1 else (format_number(1 / typical), "slower")
 
 
 def describe_spread(ratios: Sequence[Ratio]) -> str:
     """Says in parentheses how far the pairs lie apart or, of a single one, its interval."""
     if len(ratios) == 1:
-        _, low, high = ratios[0]
-        return f"(95% interval {interval(low, high, unit='×')}; one pair)"
-    least, most = (pick(ratio for ratio, _, _ in ratios) for pick in (min, max))
+        return f"(95% interval {interval(ratios[0].low, ratios[0].high, unit='×')}; one pair)"
+    least, most = (pick(found.ratio for found in ratios) for pick in (min, max))
     return f"(geometric mean of {len(ratios)} pairs, {format_number(least)}× to {format_number(most)}×)"
 
 
-def _count_certain(pairs: int, *, sure: int, slower: int) -> str:
-    """Says how many pairs' intervals leave 1× on one side."""
-    if sure == pairs:
+def _count_certain(ratios: Sequence[Ratio]) -> str:
+    """Says of how many pairs it is certain which way is faster."""
+    outcomes = Counter(ratio.outcome for ratio in ratios)
+    if outcomes["better"] == len(ratios):
         return "all are faster beyond doubt"
-    return f"{sure} are faster beyond doubt, {slower} slower, {pairs - sure - slower} undecided"
+    return f"{outcomes['better']} are faster beyond doubt, {outcomes['worse']} slower, {outcomes['same']} undecided"
 
 
-def trend_answer(speedups: Sequence[Speedup[Measured]]) -> str:
+def trend_answer(speedups: Sequence[Pair[Measured]]) -> str:
     """Says how the ratio changes with the number of parameters, by a log-log fit; empty below three sizes."""
     sizes = [speedup for speedup in speedups if speedup.phase == "step" and speedup.base.parameters]
     points = [(math.log10(speedup.base.parameters or 1), math.log10(speedup.ratio)) for speedup in sizes]

@@ -17,7 +17,8 @@ from pages.ui.card import Card, draw
 from pages.ui.frame import Frame, cached
 from pages.ui.markdown import restrict
 from pages.ui.pin import pin
-from runner.analysis.compare.speedups import Axis, Speedups, Unpaired, compare
+from runner.analysis.compare.pairs import LeftOut
+from runner.analysis.compare.speedups import Axis, Speedups, compare
 from runner.results import Measured
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import load_steps, samples_by_round
@@ -50,11 +51,11 @@ def comparison(frame: Frame, axis: Axis, *, baseline: str, variant: str) -> Spee
     whole = frame.ask(_compare, replace(free.broad(), settled=False), axis, baseline, variant, frame.state)
     return Speedups(
         speedups=[pair for pair in whole.speedups if free.holds(pair.base.cell)],
-        left_out=[item for item in whole.left_out if free.holds(item.cell.cell)],
+        left_out=[item for item in whole.left_out if free.holds(item.named.cell)],
     )
 
 
-def explain_unpaired(frame: Frame, left_out: Sequence[Unpaired[Measured]], *, axis: Axis, baseline: str) -> str:
+def explain_unpaired(frame: Frame, left_out: Sequence[LeftOut[Measured]], *, axis: Axis, baseline: str) -> str:
     """Says why nothing is paired with the baseline: nothing else has rows, or none of it a partner or a result."""
     free = _open_axis(frame, axis)
     values = dict.fromkeys(getattr(cell.cell, axis) for cell in replace(frame, selection=free).measured())
@@ -107,7 +108,7 @@ def list_left_out(frame: Frame, compared: Speedups[Measured], *, axis: Axis) -> 
     title = f"Left out: {len(compared.left_out)} without a partner or a result"
     expander = st.expander(restrict(title), key=f"left-out-{axis}", on_change="rerun")
     if expander.open:
-        rows = [{**marks.key_columns(frame, item.cell.cell), "Why": item.reason} for item in compared.left_out]
+        rows = [{**marks.key_columns(frame, item.named.cell), "Why": item.reason} for item in compared.left_out]
         expander.dataframe(rows, hide_index=True)
 
 

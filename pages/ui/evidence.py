@@ -123,8 +123,9 @@ def of_pairs(frame: Frame, compared: Speedups[Measured]) -> LoadEvidence | None:
 
 def of_sides(frame: Frame, verdict: Verdict) -> LoadEvidence | None:
     """Returns a function that loads the rows of both sides of a comparison, from any machine, with those left out."""
-    pairs = [(pair.a, pair.b) for pair in verdict.pairs] + [(item.a, item.b) for item in verdict.left_out]
-    return of_cells(frame, [side for pair in pairs for side in pair if side], among="all")
+    paired = [side for pair in verdict.pairs for side in (pair.base, pair.other)]
+    left_out = [side for item in verdict.left_out for side in (item.base, item.other) if side]
+    return of_cells(frame, [*paired, *left_out], among="all")
 
 
 def of_runs(frame: Frame) -> LoadEvidence:

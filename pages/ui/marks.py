@@ -103,10 +103,10 @@ def speedup_dots_of(frame: Frame, compared: Speedups[Measured], *, axis: str) ->
     ]
     dots += [
         SpeedupDot(
-            place=place_of(frame, item.cell.cell, beside=axis),
-            size=frame.size_of(item.cell.cell),
+            place=place_of(frame, item.named.cell, beside=axis),
+            size=frame.size_of(item.named.cell),
             phase="step",
-            cell_id=str(item.cell.cell_id),
+            cell_id=str(item.named.cell_id),
             failure=escape_text(_spell_out(item.reason)),
         )
         for item in compared.left_out

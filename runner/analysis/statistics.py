@@ -15,6 +15,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,9 @@ from runner.errors import UsageError
 #: Below this many samples even the interval from smallest to largest covers the median in less than 95% of cases.
 MIN_SAMPLES = 6
 RESAMPLES = 2_000
+#: A ratio closer to 1 than this is noise, whatever its interval.
+NOISE = 0.01
+Outcome = Literal["better", "worse", "same"]
 SEED = 20_250_401
 
 
@@ -82,11 +86,21 @@ def _interval_rank(n: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """A ratio of two medians with its 95% interval, which is None where either side has fewer than 6 samples."""
+    """A ratio of two medians with its 95% interval, which is None where either side has fewer than 6 samples. A ratio
+    of bytes is `exact` and needs none. Above 1 the second is better: faster or smaller."""
 
     ratio: float
-    low: float | None
-    high: float | None
+    low: float | None = None
+    high: float | None = None
+    exact: bool = False
+
+    @property
+    def outcome(self) -> Outcome:
+        """Better or worse where the interval excludes 1 and the ratio is more than NOISE away from it."""
+        if max(self.ratio, 1 / self.ratio) <= 1 + NOISE:
+            return "same"
+        low, high = (self.ratio, self.ratio) if self.exact else (self.low or 0.0, self.high or math.inf)
+        return "better" if low > 1 else "worse" if high < 1 else "same"
 
 
 def ratio_interval(

@@ -15,8 +15,9 @@ from typing import get_args
 from rich.table import Table as Grid
 
 from runner.analysis.compare.environments import both_uncommitted, differences, in_a_sentence, in_short
-from runner.analysis.compare.verdict import ComparedPhase, Kind, Pair, Side, Verdict, lost, movers, regressions
+from runner.analysis.compare.verdict import ComparedPhase, Kind, Side, Verdict, lost, movers, regressions
 from runner.analysis.compare.verdict_text import RULE, amount, change, left_out_by_reason, sentence, short_titles
+from runner.analysis.statistics import Ratio
 from runner.cli.terminal import Terminal
 from runner.errors import StepscopeError, UsageError
 from runner.schema.titles import title
@@ -172,17 +173,23 @@ def _rows(verdict: Verdict) -> tuple[list[str], list[list[str]]]:
     moved = movers(verdict)[:MAX_ROWS]
     if not moved:
         return [], []
-    shared, names = short_titles([pair.cell for pair in moved], without=(a.value, b.value))
+    shared, names = short_titles([pair.named.cell for pair in moved], without=(a.value, b.value))
     headings = [f"cell ({shared})" if shared else "cell", a.title, b.title, f"{b.title} is", "95% interval"]
     rows = [
-        [name, amount(verdict, pair.a.value), amount(verdict, pair.b.value), change(verdict, pair), _interval(pair)]
+        [
+            name,
+            amount(verdict, pair.base.value),
+            amount(verdict, pair.other.value),
+            change(verdict, pair),
+            _interval(pair),
+        ]
         for name, pair in zip(names, moved, strict=True)
     ]
     # A peak has no interval.
     return (headings[:-1], [row[:-1] for row in rows]) if verdict.table == "memory" else (headings, rows)
 
 
-def _interval(pair: Pair) -> str:
+def _interval(pair: Ratio) -> str:
     """Of how many times B is faster or, where it is slower, slower."""
     if pair.low is None or pair.high is None:
         return ""
@@ -200,7 +207,7 @@ def _left_out(verdict: Verdict) -> list[str]:
     lines = []
     for reason in left_out_by_reason(verdict):
         cells = [item for item in verdict.left_out if item.reason == reason]
-        _, names = short_titles([item.cell for item in cells[:MAX_NAMED]])
+        _, names = short_titles([item.named.cell for item in cells[:MAX_NAMED]])
         more = f" and {len(cells) - MAX_NAMED} more" if len(cells) > MAX_NAMED else ""
         lines.append(f"Left out, {reason}: {'; '.join(names)}{more}. {cells[0].detail}")
     return lines
@@ -212,11 +219,11 @@ def _left_out(verdict: Verdict) -> list[str]:
 def _gate(console: Terminal, found: Comparison, *, threshold: float) -> int:
     """Says what regressed; 1 when something did. Raises StepscopeError when nothing could be compared."""
     worse = [
-        f"{title(pair.cell)}: {change(verdict, pair)}"
+        f"{title(pair.named.cell)}: {change(verdict, pair)}"
         for verdict in found.verdicts
         for pair in regressions(verdict, threshold=threshold)
     ]
-    gone = [f"{title(item.cell)}: {item.reason}" for verdict in found.verdicts for item in lost(verdict)]
+    gone = [f"{title(item.named.cell)}: {item.reason}" for verdict in found.verdicts for item in lost(verdict)]
     if not gone and not any(verdict.pairs for verdict in found.verdicts):
         raise StepscopeError(
             "No cell of A and B can be compared, so nothing is known of a regression.",

@@ -169,6 +169,7 @@ def _faint(page: Page, *, page_color: str) -> set[str]:
     return {color for color in colors - {*PAPER.values()} if contrast(color, page_color) < 4.5}
 
 
+@pytest.mark.soak
 def test_everybody_can_use_a_page_and_a_fault_is_seen(browser: Browser, address: str) -> None:
     """On a page of charts and tables nothing serious is found, in light and dark. A button without a name and gray
     words on gray are, so that finding nothing means something."""

@@ -34,7 +34,7 @@ CHOOSERS = """() => [...document.querySelectorAll("[data-testid=stMain] [class*=
 WITHOUT_ANSWER = ("sql",)
 #: Pages that have, together, choosers of every kind: all go the same way, and so are asked for what is gone on these
 #: alone. The others are for `make soak`.
-TELLING = ("training-step", "sql", "memory-timeline")
+TELLING = ("training-step",)
 #: What a reader sees: texts (but for how long a query took), charts with their labels, and what is chosen.
 SEEN = """() => {
     const main = document.querySelector("[data-testid=stMain]").cloneNode(true)
@@ -123,6 +123,7 @@ def _is_told_what_is_gone(page: Page, address: str, choosers: list[str]) -> None
     expect(notice).to_have_count(0)
 
 
+@pytest.mark.soak
 def test_a_link_shows_the_same_zoom(visitor: Watched, address: str) -> None:
     """Dragged over by one, seen by another, kept on reloading, gone after a double click; no step of "Back"."""
     page, steps = visitor.page, f"{address}/training-step"

@@ -160,6 +160,7 @@ def test_live_filling(browser: Browser, address: str, file: Path) -> None:
         ).to_be_visible()
 
 
+@pytest.mark.soak
 def test_a_real_sweep_fills_the_page(browser: Browser, address: str, file: Path) -> None:
     """The same of a sweep as people start it, whose cells come when they are done."""
     contexts = ",".join(str(context) for context in range(64, 512, 8))

@@ -11,7 +11,7 @@ counted on its side.
 import math
 from dataclasses import dataclass
 
-from runner.analysis.compare.speedups import Speedup
+from runner.analysis.compare.pairs import Pair
 from runner.results import Measured
 
 
@@ -42,7 +42,7 @@ def paid_after(*, compile_seconds: float, baseline_ms: float, ratio: float) -> f
     return compile_seconds * 1e3 / saved_ms if saved_ms > 0 else math.inf
 
 
-def break_even(found: Speedup[Measured], *, compile_seconds: float | None) -> PaidAfter | None:
+def break_even(found: Pair[Measured], *, compile_seconds: float | None) -> PaidAfter | None:
     """The same for a measured pair; None where the compile time is unknown."""
     if compile_seconds is None:
         return None

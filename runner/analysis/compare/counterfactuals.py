@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from runner.analysis.compare.pairs import alike, preference
 from runner.analysis.compare.speedups import ratio_of
+from runner.analysis.statistics import Ratio
 from runner.results import Measured, Samples
 from runner.schema import TABLES, StepCell
 
@@ -52,9 +53,8 @@ class Counterfactual:
         """What the interval says."""
         if self.ratio is None:
             return "failed"
-        if self.low is not None and self.low > 1:
-            return "faster"
-        return "slower" if self.high is not None and self.high < 1 else "undecided"
+        outcome = Ratio(ratio=self.ratio, low=self.low, high=self.high).outcome
+        return "undecided" if outcome == "same" else "faster" if outcome == "better" else "slower"
 
 
 def bases(cells: Sequence[Measured]) -> list[Measured]:

@@ -13,9 +13,11 @@ in its cache; an empty one is named (`unusual`) wherever such a pair is shown.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Generic, Literal, Protocol, TypeVar
 
-from runner.schema import TABLES, Cell, Column
+from runner.analysis.statistics import Ratio
+from runner.schema import TABLES, Cell, Column, Phase
 
 
 class Sided(Protocol):
@@ -28,6 +30,43 @@ class Sided(Protocol):
 
 
 S = TypeVar("S", bound=Sided)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair(Ratio, Generic[S]):
+    """Two cells that agree in all but what is compared, and the value of `base` over that of `other`: the time of one
+    phase, or the peak in bytes."""
+
+    base: S
+    other: S
+    phase: Phase = "step"
+
+    @property
+    def named(self) -> S:
+        """The cell by which the pair is named: the base, unless only the other says how it was measured."""
+        return self.other if unusual(self.other.cell) and not unusual(self.base.cell) else self.base
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeftOut(Generic[S]):
+    """A cell that could not be compared, and why, in few words and with what is known of it: its partner is `missing`,
+    the two were measured, but not alike (`unlike`), one or both `failed`, or a number is not to be relied on
+    (`doubtful`)."""
+
+    named: S
+    kind: Literal["missing", "unlike", "failed", "doubtful"]
+    reason: str
+    detail: str = ""
+    base: S | None = None
+    other: S | None = None
+
+    @property
+    def failed(self) -> tuple[S, ...]:
+        """The sides without a result, where that is the reason."""
+        sides = (self.base, self.other) if self.kind == "failed" else ()
+        return tuple(side for side in sides if side is not None and side.status != "ok")
+
+
 #: Fields of effort that a cell has only with this backend or its variants.
 _ONLY: Mapping[str, str] = {"compile_cache": "compiled"}
 #: Fields of effort that say when measuring ended, and no more.

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
-from runner.analysis.compare.pairs import closest, describe_effort_difference, preference, unusual
+from runner.analysis.compare.pairs import LeftOut, Pair, closest, describe_effort_difference, preference
 from runner.analysis.statistics import Ratio, ratio_interval
 from runner.results import Samples, TimedResult
 from runner.schema import Cell, Phase, table_of
@@ -26,39 +26,11 @@ T = TypeVar("T", bound=TimedResult)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Speedup(Generic[T]):
-    """Time of `base` over time of `other` in one phase: above 1, `other` is faster. The interval is 95%."""
-
-    base: T
-    other: T
-    phase: Phase
-    ratio: float
-    low: float | None
-    high: float | None
-
-    @property
-    def named(self) -> T:
-        """The cell by which the pair is named: the base, unless only the other says how it was measured."""
-        return self.other if unusual(self.other.cell) and not unusual(self.base.cell) else self.base
-
-
-@dataclass(frozen=True, kw_only=True)
-class Unpaired(Generic[T]):
-    """A cell that could not be compared, and why: it has no partner (`alone`), both were measured, but not alike
-    (`unlike`), or one side or both `failed`."""
-
-    cell: T
-    kind: Literal["alone", "unlike", "failed"]
-    reason: str
-    failed: tuple[T, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
 class Speedups(Generic[T]):
     """All pairs of a baseline and one variant."""
 
-    speedups: list[Speedup[T]]
-    left_out: list[Unpaired[T]]
+    speedups: list[Pair[T]]
+    left_out: list[LeftOut[T]]
 
 
 def compare(cells: Sequence[T], samples: Samples, *, axis: Axis, baseline: str, variant: str) -> Speedups[T]:
@@ -80,7 +52,7 @@ def compare(cells: Sequence[T], samples: Samples, *, axis: Axis, baseline: str, 
             reason = f"not measured {'as' if axis == 'way' else 'in'} {missing}"
             reason += " on the same machine with the same torch" if elsewhere else ""
             alone = max(bases or others, key=preference)
-            compared.left_out.append(Unpaired(cell=alone, kind="alone", reason=reason))
+            compared.left_out.append(LeftOut(named=alone, kind="missing", reason=reason))
     return compared
 
 
@@ -119,16 +91,14 @@ def _add(compared: Speedups[T], pair: tuple[T, T], *, axis: Axis, samples: Sampl
     if unlike := describe_effort_difference(base.cell, other.cell):
         names = [_value(cell.cell, axis) for cell in pair]
         reason = f"measured with {unlike} ({names[0]} against {names[1]})"
-        compared.left_out.append(Unpaired(cell=other, kind="unlike", reason=reason))
-    elif failed := tuple(cell for cell in pair if cell.status != "ok"):
+        compared.left_out.append(LeftOut(named=other, kind="unlike", reason=reason, base=base, other=other))
+    elif failed := [cell for cell in pair if cell.status != "ok"]:
         reason = ", ".join(f"{_value(cell.cell, axis)} {cell.status}" for cell in failed)
-        compared.left_out.append(Unpaired(cell=other, kind="failed", reason=reason, failed=failed))
+        compared.left_out.append(LeftOut(named=other, kind="failed", reason=reason, base=base, other=other))
     else:
         for phase in COMPARED:
             if found := ratio_of(base, other, phase=phase, samples=samples):
-                compared.speedups.append(
-                    Speedup(base=base, other=other, phase=phase, ratio=found.ratio, low=found.low, high=found.high)
-                )
+                compared.speedups.append(Pair(base=base, other=other, phase=phase, **vars(found)))
 
 
 def _rest(measured: TimedResult, axis: Axis) -> tuple[object, ...]:

@@ -18,17 +18,14 @@ from itertools import chain
 from typing import Literal
 from uuid import UUID
 
-from runner.analysis.compare.pairs import describe_effort_difference, unusual
-from runner.analysis.statistics import MIN_SAMPLES, ratio_interval
-from runner.schema import AttentionCell, MemoryCell, StepCell
+from runner.analysis.compare.pairs import LeftOut, Pair, describe_effort_difference
+from runner.analysis.statistics import MIN_SAMPLES, Outcome, Ratio, ratio_interval
+from runner.schema import TABLES, AttentionCell, MemoryCell, StepCell
 
 Kind = Literal["run", "label", "machine", "commit", "precision", "backend"]
 Compared = Literal["steps", "attention", "memory"]
 ComparedPhase = Literal["step", "forward", "backward"]
-Outcome = Literal["better", "worse", "same"]
 
-#: A ratio closer to 1 than this is noise, whatever its interval.
-NOISE = 0.01
 _ONE = " on the same machine with the same torch"
 _ENDED = {"oom": "out of memory", "timeout": "timed out", "error": "failed"}
 
@@ -74,57 +71,14 @@ class SideResult:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pair:
-    """Two comparable cells. `ratio` is A over B; the 95% interval is None for peaks."""
-
-    a: SideResult
-    b: SideResult
-    ratio: float
-    low: float | None
-    high: float | None
-
-    @property
-    def cell(self) -> StepCell | AttentionCell | MemoryCell:
-        """The cell by which the pair is named: that of A, unless only B says how it was measured."""
-        return self.b.cell if unusual(self.b.cell) and not unusual(self.a.cell) else self.a.cell
-
-    @property
-    def outcome(self) -> Outcome:
-        if max(self.ratio, 1 / self.ratio) <= 1 + NOISE or not self.sure:
-            return "same"
-        return "better" if self.ratio > 1 else "worse"
-
-    @property
-    def sure(self) -> bool:
-        """Whether the interval excludes 1."""
-        return self.low is None or self.high is None or self.low > 1 or self.high < 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class LeftOut:
-    """A cell that was not compared: `reason` in few words, `detail` with what is known of it."""
-
-    a: SideResult | None
-    b: SideResult | None
-    reason: str
-    detail: str
-
-    @property
-    def cell(self) -> StepCell | AttentionCell | MemoryCell:
-        found = self.a or self.b
-        assert found
-        return found.cell
-
-
-@dataclass(frozen=True, kw_only=True)
 class Verdict:
     """All cells of one table, paired or left out."""
 
     table: Compared
     sides: tuple[Side, Side]
     phase: ComparedPhase
-    pairs: tuple[Pair, ...]
-    left_out: tuple[LeftOut, ...]
+    pairs: tuple[Pair[SideResult], ...]
+    left_out: tuple[LeftOut[SideResult], ...]
 
     @property
     def outcomes(self) -> Counter[Outcome]:
@@ -143,51 +97,54 @@ Partners = tuple[SideResult | None, SideResult | None]
 
 def judge(table: Compared, partners: Iterable[Partners], *, sides: tuple[Side, Side], phase: ComparedPhase) -> Verdict:
     """Ratios of what can be compared, reasons for the rest. Each of `partners` has at least one cell."""
-    pairs, left_out = [], []
+    pairs: list[Pair[SideResult]] = []
+    left_out: list[LeftOut[SideResult]] = []
     for a, b in partners:
-        objection = _objection(a, b, sides=sides, phase=phase)
-        if a is None or b is None or objection:
-            reason, detail = objection or ("", "")
-            left_out.append(LeftOut(a=a, b=b, reason=reason, detail=detail))
+        if a is None or b is None:
+            missing, present = (sides[0], b) if a is None else (sides[1], a)
+            assert present is not None
+            place = {"commit": " on the same machine", "precision": _ONE, "backend": _ONE}.get(missing.kind, "")
+            reason, detail = f"not measured in {missing.title}", f"It has no row there{place}."
+            left_out.append(LeftOut(named=present, kind="missing", reason=reason, detail=detail, base=a, other=b))
+        elif objection := _objection(a, b, table=table, sides=sides, phase=phase):
+            kind, reason, detail = objection
+            left_out.append(LeftOut(named=a, kind=kind, reason=reason, detail=detail, base=a, other=b))
         else:
-            pairs.append(_pair(a, b))
+            pairs.append(Pair(base=a, other=b, **vars(_ratio(a, b))))
     return Verdict(table=table, sides=sides, phase=phase, pairs=tuple(pairs), left_out=tuple(left_out))
 
 
-def _pair(a: SideResult, b: SideResult) -> Pair:
+def _ratio(a: SideResult, b: SideResult) -> Ratio:
     if a.peak_bytes and b.peak_bytes:
-        return Pair(a=a, b=b, ratio=a.peak_bytes / b.peak_bytes, low=None, high=None)
-    found = ratio_interval(a.rounds, b.rounds)
-    return Pair(a=a, b=b, ratio=found.ratio, low=found.low, high=found.high)
+        return Ratio(ratio=a.peak_bytes / b.peak_bytes, exact=True)
+    return ratio_interval(a.rounds, b.rounds)
 
 
 def _objection(
-    a: SideResult | None, b: SideResult | None, *, sides: tuple[Side, Side], phase: ComparedPhase
-) -> tuple[str, str] | None:
-    """Why two cells cannot be compared, in few words and in full; None where they can."""
-    if a is None or b is None:
-        missing = sides[0] if a is None else sides[1]
-        place = {"commit": " on the same machine", "precision": _ONE, "backend": _ONE}.get(missing.kind, "")
-        return f"not measured in {missing.title}", f"It has no row there{place}."
+    a: SideResult, b: SideResult, *, table: Compared, sides: tuple[Side, Side], phase: ComparedPhase
+) -> tuple[Literal["unlike", "failed", "doubtful"], str, str] | None:
+    """Why two cells cannot be compared: of which kind, in few words and in full; None where they can."""
     if unlike := describe_effort_difference(a.cell, b.cell):
-        return "measured in another way", f"With {unlike}, {sides[0].title} against {sides[1].title}."
+        return "unlike", "measured in another way", f"With {unlike}, {sides[0].title} against {sides[1].title}."
     both = ((a, sides[0].title), (b, sides[1].title))
     if failed := [(cell, name) for cell, name in both if cell.status != "ok"]:
-        return _where([(_ended(cell), name) for cell, name in failed]), _said([cell.message for cell, _ in failed])
-    if isinstance(a.cell, MemoryCell):
-        if silent := [("no peak", name) for cell, name in both if not cell.peak_bytes]:
-            return _where(silent), "The row has no peak of allocated bytes."
-    elif not a.rounds and not b.rounds and phase != "step":
-        return f"no {phase} pass", f"Its mode has no phase {phase}."
+        where = _where([(_ended(cell), name) for cell, name in failed])
+        return "failed", where, _said([cell.message for cell, _ in failed])
+    timed = TABLES[table].timed
+    if not timed and (silent := [("no peak", name) for cell, name in both if not cell.peak_bytes]):
+        return "doubtful", _where(silent), "The row has no peak of allocated bytes."
+    if timed and not a.rounds and not b.rounds and phase != "step":
+        return "unlike", f"no {phase} pass", f"Its mode has no phase {phase}."
     read_back = {a.matmul_precision, b.matmul_precision} - {None}
     if a.cell.precision == b.cell.precision and len(read_back) == 2:
         meant = f"{a.cell.precision} was computed as {a.matmul_precision} and as {b.matmul_precision}."
-        return "not the same precision", meant
+        return "unlike", "not the same precision", meant
     if faulty := [(cell, name) for cell, name in both if cell.faults]:
-        return _where([("graded D", name) for _, name in faulty]), _said(chain(*(cell.faults for cell, _ in faulty)))
-    least = 0 if isinstance(a.cell, MemoryCell) else MIN_SAMPLES
-    if few := [("too few samples", name) for cell, name in both if cell.samples < least]:
-        return _where(few), f"{a.samples} and {b.samples} samples; an interval needs {MIN_SAMPLES} on each side."
+        where = _where([("graded D", name) for _, name in faulty])
+        return "doubtful", where, _said(chain(*(cell.faults for cell, _ in faulty)))
+    if timed and (few := [("too few samples", name) for cell, name in both if cell.samples < MIN_SAMPLES]):
+        detail = f"{a.samples} and {b.samples} samples; an interval needs {MIN_SAMPLES} on each side."
+        return "doubtful", _where(few), detail
     return None
 
 
@@ -206,21 +163,21 @@ def _said(sentences: Iterable[str | None]) -> str:
     return " ".join(dict.fromkeys(" ".join(sentence.split()) for sentence in sentences if sentence))
 
 
-def movers(verdict: Verdict) -> list[Pair]:
+def movers(verdict: Verdict) -> list[Pair[SideResult]]:
     """The pairs that are better or worse, the largest change first."""
     moved = [pair for pair in verdict.pairs if pair.outcome != "same"]
     return sorted(moved, key=lambda pair: -abs(math.log(pair.ratio)))
 
 
-def regressions(verdict: Verdict, *, threshold: float) -> list[Pair]:
+def regressions(verdict: Verdict, *, threshold: float) -> list[Pair[SideResult]]:
     """The pairs that are worse by more than `threshold` (0.05: B takes over 1.05 times A's), the worst first."""
     return [pair for pair in movers(verdict) if pair.outcome == "worse" and 1 / pair.ratio > 1 + threshold]
 
 
-def lost(verdict: Verdict) -> list[LeftOut]:
+def lost(verdict: Verdict) -> list[LeftOut[SideResult]]:
     """What A could do and B could not: ran out of memory, timed out, crashed or failed."""
     return [
         item
         for item in verdict.left_out
-        if item.a and item.b and item.a.status == "ok" and item.b.status not in ("ok", "skipped")
+        if item.base and item.other and item.base.status == "ok" and item.other.status not in ("ok", "skipped")
     ]

@@ -8,7 +8,8 @@ Limits: English; a reader who wants numbers takes those of `verdict`.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from runner.analysis.compare.verdict import NOISE, Compared, Outcome, Pair, Verdict
+from runner.analysis.compare.verdict import Compared, Verdict
+from runner.analysis.statistics import NOISE, Outcome, Ratio
 from runner.formats import format_bytes, format_ms, format_times
 from runner.schema import Cell
 from runner.schema.titles import title
@@ -73,7 +74,7 @@ def left_out_by_reason(verdict: Verdict) -> dict[str, int]:
     return dict(Counter(item.reason for item in verdict.left_out).most_common())
 
 
-def change(verdict: Verdict, pair: Pair) -> str:
+def change(verdict: Verdict, pair: Ratio) -> str:
     """`1.25× faster`."""
     better = pair.ratio >= 1
     return f"{format_times(pair.ratio)} {words_of(verdict)['better' if better else 'worse']}"

@@ -17,12 +17,10 @@ from uuid import UUID
 
 import duckdb
 
-from runner.analysis.compare.pairs import closest, preference
+from runner.analysis.compare.pairs import LeftOut, Pair, closest, preference
 from runner.analysis.compare.verdict import (
     Compared,
     ComparedPhase,
-    LeftOut,
-    Pair,
     Partners,
     Side,
     SideResult,
@@ -95,11 +93,13 @@ def load_comparison(path: Path, question: ComparisonRequest) -> Comparison:
             if partners:
                 verdicts.append(judge(table, partners, sides=question.sides, phase=question.phase))
     found = [pair for verdict in verdicts for pair in verdict.pairs]
-    shown: Sequence[Pair | LeftOut] = found or [item for verdict in verdicts for item in verdict.left_out]
+    shown: Sequence[Pair[SideResult] | LeftOut[SideResult]] = found or [
+        item for verdict in verdicts for item in verdict.left_out
+    ]
     return Comparison(
         verdicts=tuple(verdicts),
-        a_runs=_runs(path, {item.a.run_id for item in shown if item.a}),
-        b_runs=_runs(path, {item.b.run_id for item in shown if item.b}),
+        a_runs=_runs(path, {item.base.run_id for item in shown if item.base}),
+        b_runs=_runs(path, {item.other.run_id for item in shown if item.other}),
     )
 
 

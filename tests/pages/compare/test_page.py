@@ -121,7 +121,7 @@ def test_a_pinned_dot_shows_its_samples_and_what_was_left_out_is_listed(
 ) -> None:
     sides = [Side(kind="label", value=name, title=name) for name in ("before", "after")]
     steps: Verdict = load_comparison(path, ComparisonRequest(a=sides[0], b=sides[1])).verdicts[0]
-    with opened(browser, f"{address}/{BY_LABEL}&cell={steps.pairs[0].b.cell_id}") as visit:
+    with opened(browser, f"{address}/{BY_LABEL}&cell={steps.pairs[0].other.cell_id}") as visit:
         sentences(visit.page)
         expect(visit.page.get_by_role("heading", name="Raw samples")).to_be_visible()
         expect(visit.page.locator(".js-plotly-plot")).to_have_count(2 + 1)

@@ -182,6 +182,7 @@ def test_a_table_has_no_picture(browser: Browser, address: str) -> None:
         expect(body.get_by_role("button", name="PNG")).to_have_count(0)
 
 
+@pytest.mark.soak
 def test_data_and_sql_give_the_same_formats(browser: Browser, address: str) -> None:
     """Two cells: two rows of `steps`, whose contexts both pages give as CSV, Parquet and Markdown."""
     for page, query in (("data", "table=steps"), ("sql", "sql=FROM%20steps%20ORDER%20BY%20context%20DESC")):

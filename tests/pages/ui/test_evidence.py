@@ -142,6 +142,7 @@ CARDS = {"Training step": "training-step", "torch.compile": "torch-compile", "Mi
          "Attention": "attention", "Peak memory": "peak-memory"}  # fmt: skip
 
 
+@pytest.mark.soak
 def test_overview_says_what_the_pages_say(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Word for word; a page may go on. The second file has steps alone, in bf16 first."""
     steps = roofline_rows.store(tmp_path / "results.duckdb")

@@ -85,6 +85,7 @@ def test_a_point_of_attention_is_pinned_to_its_samples(browser: Browser, address
     assert re.fullmatch("[0-9a-f-]{36}", asked["cell"][0])
 
 
+@pytest.mark.soak
 def test_a_click_that_nobody_was_called_back_for_is_not_lost(browser: Browser, file: Path) -> None:
     with served(file, script="tests/e2e/uncalled.py") as address, opened(browser, f"{address}/attention") as visit:
         page = visit.page

@@ -102,7 +102,7 @@ def _of_compare(path: Path) -> Iterator[Named]:
         named: set[str] = set() if kind in OF_RUNS else {kind}
         for a, b in combinations(known[kind], 2):
             for verdict in load_comparison(path, ComparisonRequest(a=a, b=b)).verdicts:
-                yield from ((pair.a.cell, pair.b.cell, named) for pair in verdict.pairs)
+                yield from ((pair.base.cell, pair.other.cell, named) for pair in verdict.pairs)
 
 
 def check(path: Path) -> int:
@@ -210,7 +210,7 @@ def test_a_cell_compiled_both_ways_is_held_against_its_like(tmp_path: Path) -> N
     assert pairs(path, "precision", "fp32", "bf16") == ([(FP32, BF16)], ["not measured in bf16"])
     assert pairs(path, "backend", "eager", "compiled-block")[0] == [(rows.asked(), FP32)]
     (verdict,) = load_comparison(path, ComparisonRequest(a=of_precision("fp32"), b=of_precision("bf16"))).verdicts
-    assert [(pair.a.cell, pair.b.cell) for pair in verdict.pairs] == [(FP32, BF16)]
+    assert [(pair.base.cell, pair.other.cell) for pair in verdict.pairs] == [(FP32, BF16)]
     shown = [cell.cell for cell in load_steps(path, Selection(mode="train")) if cell.cell.backend != "eager"]
     assert shown == [FP32, BF16], "the shared cache is the usual way"
 

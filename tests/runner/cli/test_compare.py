@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from runner.analysis.compare.environments import both_uncommitted, differences, in_a_sentence
-from runner.analysis.compare.verdict import Pair, Side, SideResult, Verdict, movers, regressions
+from runner.analysis.compare.pairs import Pair
+from runner.analysis.compare.verdict import Side, SideResult, Verdict, movers, regressions
 from runner.analysis.compare.verdict_text import change, sentence, short_titles
 from runner.cli.compare import CompareOptions, compare, percent, resolve
 from runner.cli.terminal import Terminal
@@ -50,7 +51,7 @@ def test_the_sentence_says_what_can_be_worked_out_by_hand(found: Comparison) -> 
 def test_pairs_and_their_ratios(found: Comparison) -> None:
     """A over B of cells that agree in everything; every sample being the same, the interval is the ratio."""
     steps = verdict_of(found, "steps")
-    ratios = {pair.a.cell.context: (pair.ratio, pair.low, pair.high) for pair in steps.pairs}  # type: ignore[union-attr]
+    ratios = {pair.base.cell.context: (pair.ratio, pair.low, pair.high) for pair in steps.pairs}  # type: ignore[union-attr]
     assert ratios == {16: (4.0, 4.0, 4.0), 32: (0.5, 0.5, 0.5), 48: (1.0, 1.0, 1.0)}
     assert steps.mean == pytest.approx(2 ** (1 / 3))
     assert [change(steps, pair) for pair in movers(steps)] == ["4.00× faster", "2.00× slower"]
@@ -79,7 +80,7 @@ def test_what_is_left_out_says_why(found: Comparison) -> None:
 )
 def test_the_rule_of_noise(ratio: float, low: float | None, high: float | None, outcome: str) -> None:
     side = SideResult(cell=made.context(16), run_id=new_id(), cell_id=new_id(), status="ok")
-    assert Pair(a=side, b=side, ratio=ratio, low=low, high=high).outcome == outcome
+    assert Pair(base=side, other=side, ratio=ratio, low=low, high=high, exact=low is None).outcome == outcome
 
 
 def test_noise_is_neither_faster_nor_slower(path: Path) -> None:
@@ -106,7 +107,7 @@ def test_one_phase_alone(path: Path) -> None:
         load_comparison(path, ComparisonRequest(a=label("before"), b=label("after"), phase="forward")), "steps"
     )
     assert [pair.ratio for pair in forward.pairs] == [4.0, 0.5, 1.0]
-    assert forward.pairs[0].a.value == 20.0
+    assert forward.pairs[0].base.value == 20.0
     assert "geometric mean of 3 comparable cells, forward pass" in sentence(forward)
     backward = verdict_of(
         load_comparison(path, ComparisonRequest(a=label("before"), b=label("after"), phase="backward")), "steps"
@@ -152,8 +153,8 @@ def test_of_a_labels_runs_the_latest_counts_and_its_rounds_are_pooled(tmp_path: 
     spooled(path, other, made.timed(other, made.context(16), (10.0,) * 11))
     (verdict,) = load_comparison(path, ComparisonRequest(a=label("ours"), b=label("theirs"))).verdicts
     (pair,) = verdict.pairs
-    assert pair.a.rounds == ((10.0,) * 7, (30.0,) * 7)
-    assert pair.a.value == pair.ratio * 10.0 == 20.0, "the median of seven tens and seven thirties"
+    assert pair.base.rounds == ((10.0,) * 7, (30.0,) * 7)
+    assert pair.base.value == pair.ratio * 10.0 == 20.0, "the median of seven tens and seven thirties"
     assert (pair.low, pair.high, pair.outcome) == (1.0, 3.0, "same"), "either round may have been drawn alone"
 
 
@@ -273,6 +274,7 @@ def test_sides_by_a_part_of_their_name(path: Path) -> None:
     assert resolve("commit:abc", known).value == "abcdef1"
 
 
+@pytest.mark.soak
 def test_two_real_sweeps(tmp_path: Path) -> None:
     """The ratio of two measured runs is that of the medians of their samples; the threads are what differs."""
     path = tmp_path / "real.duckdb"
@@ -292,5 +294,5 @@ def test_two_real_sweeps(tmp_path: Path) -> None:
     known = usual(path)
     assert known is not None
     assert [side.title.split()[0] for side in known] == ["one", "two"], "the latest run against the one before"
-    beginning = str(pair.a.run_id)[:23]
+    beginning = str(pair.base.run_id)[:23]
     assert sentence(verdict).split(":")[0] in run("compare", beginning, "two", db=path).stdout

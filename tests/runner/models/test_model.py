@@ -159,7 +159,12 @@ def test_what_a_device_lacks_is_said_and_true() -> None:
 
 @pytest.mark.parametrize(
     ("attention", "checkpoint_blocks", "precision"),
-    [("naive", 2, "fp32"), ("sdpa-flash", 0, "fp32"), ("naive", 0, "bf16"), ("sdpa-flash", 1, "bf16")],
+    [
+        pytest.param("naive", 2, "fp32", marks=pytest.mark.soak),
+        ("sdpa-flash", 0, "fp32"),
+        pytest.param("naive", 0, "bf16", marks=pytest.mark.soak),
+        ("sdpa-flash", 1, "bf16"),
+    ],
 )
 def test_the_whole_model_compiles_without_a_graph_break(attention: str, checkpoint_blocks: int, precision: str) -> None:
     """With every parameter's gradient: PyTorch 2.11 makes some of functions with a backward of their own zeros."""

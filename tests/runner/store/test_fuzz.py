@@ -46,7 +46,7 @@ from pathlib import Path
 from runner.store import extraction
 extraction.limit()
 for line in sys.stdin:
-    print(json.dumps(extraction.answer(*map(Path, json.loads(line)))), flush=True)
+    print(json.dumps({"of": line, **extraction.answer(*map(Path, json.loads(line)))}), flush=True)
 """
 
 
@@ -83,10 +83,12 @@ def keeps(found: duckdb.DuckDBPyConnection, of: str) -> bool:
 
 def outcome(reader: Reader, file: Path, folder: Path) -> str:
     """What becomes of an import of the file."""
-    done = reader.ask(json.dumps([str(file), str(folder)]).encode() + b"\n")
+    asked = json.dumps([str(file), str(folder)]) + "\n"
+    done = reader.ask(asked.encode())
     if not done.stdout:
         return "ended by a signal" if done.returncode < 0 else "a traceback"
     said = json.loads(done.stdout)
+    assert said["of"] == asked, "the answer to another question"
     return "refused" if "refused" in said else _kept(folder, said["tables"])
 
 

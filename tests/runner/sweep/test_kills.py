@@ -1,8 +1,8 @@
 """`kill -9` at any moment loses no finished cell, doubles none and leaves nothing running.
 
-A sweep is killed while it measures, a worker and then the runner; under `make soak` 30 times at random moments, the
-runner and the workers, while it starts, measures and ingests. After each kill of the runner it is started again; in the
-end its rows must be those that were planned, each once.
+A sweep is killed 30 times at random moments, the runner and the workers, while it starts, measures and ingests. After
+each kill of the runner it is started again; in the end its rows must be those that were planned, each once. `make test`
+interrupts sweeps instead (`test_sweep`) and kills ingests (`tests/runner/store/test_processes.py`).
 """
 
 import contextlib
@@ -33,6 +33,10 @@ CELLS = 12
 BACKLOG = 25
 Moment = Literal["starting", "measuring", "ingesting"]
 MOMENTS: tuple[Moment, ...] = ("starting", "measuring", "ingesting")
+#: Kills of the runner at each moment, and of workers in each round that measures.
+ROUNDS, KILLED = 3, 7
+
+pytestmark = pytest.mark.soak
 
 
 @pytest.fixture
@@ -134,30 +138,23 @@ def outcomes(db: Path) -> Counter[tuple[str, int, str]]:
     return Counter((row["cell_key"], row["round"], row["status"]) for row in found if row["status"] in DONE)
 
 
-@pytest.mark.parametrize(
-    ("moments", "rounds", "workers"),
-    [(("measuring",), 1, 1), pytest.param(MOMENTS, 3, 7, marks=pytest.mark.soak)],
-    ids=["once", "thirty times"],
-)
 @pytest.mark.timeout(900)  # up to 10 sweeps are started; on a machine with much else to do that takes minutes
-def test_kills_change_nothing(
-    tmp_path: Path, own_folder: Path, *, moments: tuple[Moment, ...], rounds: int, workers: int
-) -> None:
-    """`rounds` kills of the runner at each moment, and `workers` kills of workers in each that measures."""
-    db, words = tmp_path / "killed.duckdb", (*WORDS, str(rounds))
-    trial = Trial(db, words=words, workers=workers)
+def test_kills_change_nothing(tmp_path: Path, own_folder: Path) -> None:
+    """ROUNDS kills of the runner at each moment, and KILLED kills of workers in each that measures."""
+    db, words = tmp_path / "killed.duckdb", (*WORDS, str(ROUNDS))
+    trial = Trial(db, words=words, workers=KILLED)
     trial.leave_backlog()  # there is something to read from the beginning
-    kills = [*moments] * rounds
+    kills = [*MOMENTS] * ROUNDS
     trial.random.shuffle(kills)
     for moment in kills:
         trial.round(moment)
-    assert trial.hits.total() >= rounds * (len(moments) + workers)
+    assert trial.hits.total() >= ROUNDS * (len(MOMENTS) + KILLED)
     assert gone(of_these_sweeps(own_folder)), "no orphans"
     final = run_apart("sweep", *words, db=db)
     assert final.returncode == 0, final.stdout
     assert gone(of_these_sweeps(own_folder))
     assert outcomes(db) == Counter((item.cell.key, item.round, "ok") for item in planned(*words))
-    assert outcomes(db).total() == len(outcomes(db)) == CELLS * rounds
+    assert outcomes(db).total() == len(outcomes(db)) == CELLS * ROUNDS
     assert Spool(db).files() == Spool(db).plans() == []
     assert not list(Spool(db).folder.glob("*.bad"))
     check_rows(db, trial)

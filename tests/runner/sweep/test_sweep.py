@@ -135,7 +135,7 @@ def test_a_second_time_there_is_nothing_to_measure_unless_fresh(db: Path) -> Non
     assert [row["cells"] for row in found] == [12, 2], "measured again, under a run of its own"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)])
 def test_interrupted_and_started_again_it_goes_on_under_its_run(tmp_path: Path, number: signal.Signals) -> None:
     db = tmp_path / "results.duckdb"
     process = start("sweep", *EIGHT, db=db)
@@ -255,6 +255,7 @@ def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["mine.duckdb"]
 
 
+@pytest.mark.soak
 def test_two_sweeps_measure_one_after_the_other(tmp_path: Path) -> None:
     files = [tmp_path / "one.duckdb", tmp_path / "two.duckdb"]
     both = [start("sweep", *EIGHT, "--contexts", "8,16", "--precisions", "fp32", db=db) for db in files]
