@@ -28,10 +28,10 @@ from runner.importers.files import import_file
 from runner.plan.presets import PRESETS
 from runner.schema import Column
 from runner.store.database import default_path
-from runner.sweep.frontier import FrontierSettings, explore
+from runner.sweep.frontier import explore
 from runner.sweep.loop import sweep
-from runner.sweep.prepare import prepare
-from runner.sweep.request import CHOICES, FLAGS, read, seconds
+from runner.sweep.prepare import Settings, prepare
+from runner.sweep.request import CHOICES, FLAGS, parse_duration, parse_request
 
 #: Columns of a table that goes to a pipe or a file.
 PIPED_WIDTH = 160
@@ -161,7 +161,7 @@ def sweep_command(*, config: Path | None, dry_run: bool | None, **given: Any) ->
     With an axis set here an experiment is one grid: that axis, and for the others what the preset's first grid has. Its
     warm-up ablation, timelines and other additions are then left out; ask with --warmup, --timeline, --cache, ….
     """
-    request, settings = read(given, config=config)
+    request, settings = parse_request(given, config=config)
     if dry_run:
         lists.print_plan(console, prepare(request, settings, LocalEngine()))
         return
@@ -196,11 +196,11 @@ def frontier_command(
     """
     given = dict(locals())
 
-    settings = FrontierSettings(
+    settings = Settings(
         db=db or default_path(),
         device=device or "auto",
         label=label,
-        timeout_s=seconds("timeout", timeout or "10m"),
+        timeout_s=parse_duration("timeout", timeout or "10m"),
         fresh=fresh,
     )
     raise typer.Exit(explore(given, settings, say=console.say))

@@ -43,7 +43,7 @@ def done_cells(db: Path, machine: Mapping[str, Any]) -> Done:
     return {(key, number): status for key, number, status in rows}
 
 
-def run_of(db: Path, sweep_key: str) -> UUID | None:
+def find_run(db: Path, sweep_key: str) -> UUID | None:
     """The latest run of the same sweep on the same machine; None if it was never started."""
     rows = _query(db, "SELECT max(run_id) FROM runs WHERE sweep_key = $sweep_key", {"sweep_key": sweep_key})
     return rows[0][0] if rows else None
