@@ -2,9 +2,8 @@
 
     python -m runner sweep | frontier | import | list | show | compare | doctor
 
-Exit codes: 0 all cells ended ok, oom or skipped; 1 some cell crashed, timed out or failed, or the budget ran out,
-or `compare --fail-on-regression` found one;
-2 wrong usage or a file that cannot be used; 130 interrupted.
+Exit codes: 0 all cells ended ok, oom or skipped; 1 some cell crashed, timed out or failed, the budget ran out, or
+`compare --fail-on-regression` found a regression; 2 wrong usage or a file that cannot be used; 130 interrupted.
 """
 
 import inspect
@@ -33,7 +32,7 @@ from runner.sweep.loop import sweep
 from runner.sweep.prepare import Settings, prepare
 from runner.sweep.request import CHOICES, FLAGS, parse_duration, parse_request
 
-#: Columns of a table that goes to a pipe or a file.
+#: The width of output to a pipe or a file, in characters.
 PIPED_WIDTH = 160
 
 console = Terminal(width=None if sys.stdout.isatty() else PIPED_WIDTH)
@@ -41,7 +40,7 @@ errors = Terminal(stderr=True)
 
 
 class Commands(TyperGroup):
-    """The commands, with every error turned into one clear message and an exit code."""
+    """The commands. Each error becomes one message and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -51,7 +50,7 @@ class Commands(TyperGroup):
             errors.say(str(error))
             raise typer.Exit(error.exit_code) from None
         except (KeyboardInterrupt, RuntimeError) as error:
-            # In the middle of a query DuckDB makes an error of its own of a Ctrl-C.
+            # During a query DuckDB turns a Ctrl-C into an error of its own.
             if isinstance(error, RuntimeError) and str(error) != "Query interrupted":
                 raise
             errors.say(INTERRUPTED)
@@ -96,8 +95,8 @@ _SHAPE = "d_model=512,d_ff=2048,layers=8,heads=8[,vocabulary=N]"
 _PRESETS = f"One of {', '.join(PRESETS)}. [default: standard on CUDA, else laptop]"
 
 
-def _set_by(column: Column) -> Any:
-    """The option that sets columns of cells, as a parameter is annotated with it."""
+def _annotate(column: Column) -> Any:
+    """Returns the annotation of the option that sets a column of cells."""
     assert column.flag is not None
     flag, name = column.flag, column.flag.name.replace("_", "-")
     text = flag.help.format(choices=", ".join(CHOICES.get(flag.name, ())))
@@ -109,11 +108,10 @@ def _set_by(column: Column) -> Any:
 
 
 def _options() -> dict[str, Any]:
-    """The options of `sweep` by name: those of the schema between those of a sweep itself."""
-    of: dict[str, list[str]] = {
-        kind: [name for name, column in FLAGS.items() if column.sets == kind] for kind in ("axis", "limit", "switch")
-    }
-    own = {kind: {name: _set_by(FLAGS[name]) for name in names} for kind, names in of.items()}
+    """Returns the annotations of `sweep`'s options by name: those of the schema between those of a sweep itself."""
+    own: dict[str, dict[str, Any]] = {"axis": {}, "limit": {}, "switch": {}}
+    for name, column in FLAGS.items():
+        own[str(column.sets)][name] = _annotate(column)
     return {
         "preset": Annotated[str | None, _what(_PRESETS, metavar="NAME")],
         "experiment": Annotated[list[str] | None, _what("Only this experiment; repeatable.", metavar="NAME")],
@@ -137,7 +135,7 @@ def _options() -> dict[str, Any]:
 
 
 def _with_options(options: Mapping[str, Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Makes a function of any keywords one of these options, none of them given by default."""
+    """Gives a function of any keywords the signature of these options, all None by default."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         only = inspect.Parameter.KEYWORD_ONLY
@@ -194,8 +192,7 @@ def frontier_command(
 
     By prediction, then by real allocations in fresh processes that may take no more than the limit.
     """
-    given = dict(locals())
-
+    flags = dict(locals())
     settings = Settings(
         db=db or default_path(),
         device=device or "auto",
@@ -203,7 +200,7 @@ def frontier_command(
         timeout_s=parse_duration("timeout", timeout or "10m"),
         fresh=fresh,
     )
-    raise typer.Exit(explore(given, settings, say=console.say))
+    raise typer.Exit(explore(flags, settings, say=console.say))
 
 
 @app.command(name="list", epilog="Example: python -m runner list runs")
@@ -249,10 +246,10 @@ def compare_command(
     its peak; or it worked in A and not in B. Exit codes: 0 none, 1 some, 2 nothing could be compared.
     """
     limit = compare.percent(threshold)
-    asked = compare.CompareOptions(
+    options = compare.CompareOptions(
         a=a, b=b, within=within or (), phase=phase, form=form, threshold=limit if fail_on_regression else None
     )
-    raise typer.Exit(compare.compare(console, asked, db=db or default_path()))
+    raise typer.Exit(compare.compare(console, options, db=db or default_path()))
 
 
 @app.command(name="import", epilog="Example: python -m runner import report.sqlite --label 'their run'")
@@ -286,10 +283,6 @@ def doctor_command(
 
 
 def main() -> None:
-    """Runs the command line. SIGTERM stops a sweep as Ctrl-C does: what is finished is kept."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    """Runs the command line. SIGTERM stops a sweep as Ctrl-C does: finished cells are kept."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     app()
-
-
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
