@@ -76,8 +76,8 @@ def _what(text: str, *, metavar: str = "A,B,…") -> Any:
     return typer.Option(help=escape(text), show_default=False, metavar=metavar, rich_help_panel="What to measure")
 
 
-def _how(text: str, *, least: float) -> Any:
-    return typer.Option(help=escape(text), show_default=False, min=least, rich_help_panel="How carefully")
+def _how(text: str, *, minimum: float) -> Any:
+    return typer.Option(help=escape(text), show_default=False, min=minimum, rich_help_panel="How carefully")
 
 
 def _where(text: str) -> Any:
@@ -103,7 +103,7 @@ def _annotate(column: Column) -> Any:
     if flag.kind == "axis":
         return Annotated[str | None, _what(text)]
     if flag.kind == "limit":
-        return Annotated[Optional[column.type], _how(text, least=flag.least)]  # noqa: UP045
+        return Annotated[Optional[column.type], _how(text, minimum=flag.least)]  # noqa: UP045
     return Annotated[bool | None, _flag(f"--{name}/--no-{name}", text)]
 
 
@@ -119,7 +119,7 @@ def _options() -> dict[str, Any]:
         "shape": Annotated[list[str] | None, _what("A shape of your own; repeatable.", metavar=_SHAPE)],
         **own["axis"],
         **own["limit"],
-        "rounds": Annotated[int | None, _how("Measure every cell this often, interleaved. [default: 1]", least=1)],
+        "rounds": Annotated[int | None, _how("Measure every cell this often, interleaved. [default: 1]", minimum=1)],
         "config": Annotated[Path | None, _where("A TOML file with the same names; flags given here win.")],
         "db": Annotated[Path | None, _where(DB_HELP)],
         "label": Annotated[str | None, _where("A name for this run.")],
@@ -181,7 +181,7 @@ def frontier_command(
     limit: Annotated[
         str | None, _where("What it has to fit in, such as 2GiB. [default: the GPU's memory; what is free, on a CPU]")
     ] = None,
-    step: Annotated[int | None, _how("Resolution of the answer. [default: 64; 1 for the batch]", least=1)] = None,
+    step: Annotated[int | None, _how("Resolution of the answer. [default: 64; 1 for the batch]", minimum=1)] = None,
     db: Annotated[Path | None, _where(DB_HELP)] = None,
     label: Annotated[str | None, _where("A name for this run.")] = None,
     device: Annotated[str | None, _where("auto, cuda, cuda:1, mps or cpu. [default: auto]")] = None,

@@ -34,9 +34,9 @@ class PlainLines:
     def began(self, prepared: Prepared, *, total: int) -> None:
         self.total = total
         machine, done = prepared.machine, len(prepared.cells) - total
-        kept = f", {done} of them measured before (--fresh measures them again)" if done else ""
+        earlier = f", {done} of them measured before (--fresh measures them again)" if done else ""
         where = f"{machine['device_name']} · torch {machine['torch']}"
-        self._say(f"{where} · preset {prepared.preset} · {len(prepared.cells)} cells{kept}")
+        self._say(f"{where} · preset {prepared.preset} · {len(prepared.cells)} cells{earlier}")
         if total:
             self._say(f"about {format_duration(prepared.seconds)} · rows go to {self.db}")
 

@@ -42,22 +42,22 @@ class Telemetry:
 
         def query(name: str, *arguments: int) -> Any:
             try:
-                return getattr(pynvml, f"nvmlDeviceGet{name}")(self.handle, *arguments)
+                return getattr(pynvml, name)(self.handle, *arguments)
             except pynvml.NVMLError:
                 return None
 
-        power = query("PowerUsage")
-        reasons = query("CurrentClocksThrottleReasons")
-        running = query("ComputeRunningProcesses")
+        power = query("nvmlDeviceGetPowerUsage")
+        reasons = query("nvmlDeviceGetCurrentClocksThrottleReasons")
+        running = query("nvmlDeviceGetComputeRunningProcesses")
         self.rows.append(
             TelemetryRow(
                 run_id=self.run_id,
                 cell_id=self.cell_id,
                 at_seconds=round(time.monotonic() - self.began, 3),
-                sm_clock_mhz=query("ClockInfo", pynvml.NVML_CLOCK_SM),
-                memory_clock_mhz=query("ClockInfo", pynvml.NVML_CLOCK_MEM),
+                sm_clock_mhz=query("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_SM),
+                memory_clock_mhz=query("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_MEM),
                 power_watts=None if power is None else power / 1000,
-                temperature_celsius=query("Temperature", pynvml.NVML_TEMPERATURE_GPU),
+                temperature_celsius=query("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU),
                 throttle_reasons=None if reasons is None else format_throttles(reasons),
                 foreign_processes=None if running is None else max(len(running) - 1, 0),
             )

@@ -241,15 +241,15 @@ def open_reader(
                 raise DatabaseMissing(f"{path} does not exist.", do="Measure something: python -m runner sweep.")
             yield con
             return
-        found = survey(path, deadline=deadline)
+        surveyed = survey(path, deadline=deadline)
         if damaged == "empty":
-            found = found.readable()
+            surveyed = surveyed.readable()
         with attach(con, path, access="READ_ONLY", deadline=deadline):
-            make_views(con, spool, found)
+            make_views(con, spool, surveyed)
             try:
                 yield con
             except (duckdb.Error, UnicodeDecodeError) as error:
-                if damage := explain_damage(error, path, found):
+                if damage := explain_damage(error, path, surveyed):
                     raise damage from error
                 if is_damage(error):
                     raise foreign_error(path, format_reason(error)) from error

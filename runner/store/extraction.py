@@ -125,10 +125,10 @@ def _write_tables(source: Path, folder: Path) -> list[str]:
 
 
 def _check_file(con: DuckDBPyConnection, source: Path) -> None:
-    found = survey(source, deadline=time.monotonic())
-    for name in found.left_out:
-        rows = select_stored_rows(TABLES[name], found.stored[name])
-        check(con, TABLES[name], f"({rows})", where=source, published=found.published)
+    surveyed = survey(source, deadline=time.monotonic())
+    for name in surveyed.left_out:
+        rows = select_stored_rows(TABLES[name], surveyed.stored[name])
+        check(con, TABLES[name], f"({rows})", where=source, published=surveyed.published)
 
 
 def _check_spool(spool: Spool) -> None:

@@ -118,15 +118,15 @@ def _is_time(kind: str) -> bool:
     return kind == "DATE" or kind.startswith("TIMESTAMP")
 
 
-def _fetch(con: DuckDBPyConnection, most: int) -> tuple[list[list[Any]], bool]:
-    """Returns the first rows, and whether there are more than `most` or than fit into MAX_CHARACTERS."""
+def _fetch(con: DuckDBPyConnection, max_rows: int) -> tuple[list[list[Any]], bool]:
+    """Returns the first rows, and whether there are more than `max_rows` or than fit into MAX_CHARACTERS."""
     rows: list[list[Any]] = []
     characters = 0
-    while page := con.fetchmany(min(500, most + 1 - len(rows))):
+    while page := con.fetchmany(min(500, max_rows + 1 - len(rows))):
         for row in page:
             plain = [_to_json(value) for value in row]
             characters += sum(len(value) if isinstance(value, str) else 8 for value in plain)
-            if len(rows) == most or characters > MAX_CHARACTERS:
+            if len(rows) == max_rows or characters > MAX_CHARACTERS:
                 return rows, True
             rows.append(plain)
     return rows, False

@@ -80,7 +80,7 @@ class Spool:
 
     @contextlib.contextmanager
     def lock(self, kind: Literal["shared", "exclusive"], *, patience_s: float) -> Iterator[bool]:
-        """Locks the folder: readers share it, an ingest has it alone. Yields whether the lock was had in time.
+        """Locks the folder: readers share it, an ingest has it alone. Yields whether it got the lock in time.
 
         DuckDB's own POSIX lock is not enough: a process loses it for all its threads as soon as one of them closes the
         file. This `flock` belongs to the open folder and ends with its holder. Whoever waits for it holds `.turn`, so

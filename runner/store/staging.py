@@ -43,8 +43,8 @@ MAX_FILE_BYTES = 2**31
 
 
 def load_document(file: Path) -> Document:
-    """Returns what a spool file holds. Raises ValueError when it is no spool file, FileNotFoundError when it has
-    gone."""
+    """Returns what a spool file holds. Raises ValueError when it is no spool file, FileNotFoundError when there is
+    none."""
     state = file.stat()
     if not stat.S_ISREG(state.st_mode) or state.st_size > MAX_FILE_BYTES:
         raise ValueError(f"{file} is no file of at most {MAX_FILE_BYTES:,} bytes")

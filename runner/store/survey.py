@@ -61,10 +61,10 @@ def survey(path: Path, *, deadline: float) -> Survey:
         return known
     before = known if known_state and known_state[0] == state[0] else Survey()
     damaged: dict[str, str] = {}
-    while (found := _examine(path, before, damaged, deadline=deadline)) is None:
+    while (result := _examine(path, before, damaged, deadline=deadline)) is None:
         before = Survey()
-    _known[path] = state, found
-    return found
+    _known[path] = state, result
+    return result
 
 
 def _state(path: Path) -> tuple[Any, ...]:

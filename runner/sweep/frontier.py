@@ -96,7 +96,7 @@ def make_questions(flags: Mapping[str, Any], *, limit_bytes: int) -> list[Fronti
 
 def explore(flags: Mapping[str, Any], settings: Settings, *, say: Callable[[str], None]) -> int:
     """Answers the questions of `flags` that have no answer yet. Returns the exit code: 0 if all are answered, 1 if
-    something failed. Raises UsageError for a question that cannot be asked."""
+    something failed. Raises UsageError for invalid flags."""
     given = parse_size(flags["limit"]) if flags["limit"] else None
     for question in make_questions(flags, limit_bytes=given or 1):
         cell = at(question, question.step)
@@ -108,9 +108,9 @@ def explore(flags: Mapping[str, Any], settings: Settings, *, say: Callable[[str]
         done = {} if settings.fresh else history.done_cells(settings.db, machine)
         owed = [question for question in questions if (question.key, 0) not in done]
         answered = len(questions) - len(owed)
-        kept = f", {answered} answered before (--fresh asks again)" if answered else ""
+        earlier = f", {answered} answered before (--fresh asks again)" if answered else ""
         limit = f"limit {format_bytes(questions[0].limit_bytes)}{'' if given else ', what is there now (--limit)'}"
-        say(f"{machine['device_name']} · torch {machine['torch']} · {limit} · {len(questions)} questions{kept}")
+        say(f"{machine['device_name']} · torch {machine['torch']} · {limit} · {len(questions)} questions{earlier}")
         if not owed:
             return 0
         key = sweep_key(sorted(question.key for question in questions), machine)

@@ -152,7 +152,7 @@ class _Sweep:
         return self.engine.measure(job, timeout_s=self.settings.timeout_s, beat=beat)
 
     def _store(self, rows: Mapping[str, Sequence[object]], *, name: str) -> None:
-        """Writes rows to the spool, and moves the spool into the file if nobody is reading right now."""
+        """Writes rows to the spool, and moves the spool into the file unless readers hold it."""
         self.spool.write(rows, name=name)
         ingest(self.settings.db, **QUICK)
 

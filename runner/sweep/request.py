@@ -6,7 +6,7 @@ A config file has the flags' names: `sizes = ["small"]`, `max-seconds = 5`. Flag
 """
 
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +108,7 @@ def _settings(options: Mapping[str, Any]) -> Settings:
     )
 
 
-def _split(value: Any) -> tuple[str, ...]:
+def _split(value: str | Iterable[object]) -> tuple[str, ...]:
     """Splits `a,b` from the command line, or takes a list from a file, as separate strings."""
     return tuple(str(item).strip() for item in (value.split(",") if isinstance(value, str) else value))
 
@@ -121,7 +121,7 @@ def _parse_value(name: str, value: Any) -> Any:
     return parse_values(name, value)
 
 
-def parse_values(name: str, value: Any) -> tuple[Any, ...]:
+def parse_values(name: str, value: str | int | Iterable[object]) -> tuple[Any, ...]:
     """Returns the values of one axis. Raises UsageError for one that the axis does not have."""
     texts = _split([value] if isinstance(value, int) else value)
     flag = name.replace("_", "-")
@@ -144,7 +144,7 @@ def _check_choice(name: str, value: str, choices: Collection[str]) -> None:
         raise UsageError(f"--{name} got {value!r}.", expected=f"one of {', '.join(choices)}")
 
 
-def parse_duration(name: str, text: Any) -> float:
+def parse_duration(name: str, text: str | float) -> float:
     """Returns `90`, `90s`, `15m` or `2h` in seconds. Raises UsageError for anything else, with the flag's `name`."""
     units = {"s": 1, "m": 60, "h": 3600}
     digits, unit = (str(text)[:-1], units[str(text)[-1]]) if str(text)[-1:] in units else (str(text), 1)

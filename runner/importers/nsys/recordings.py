@@ -155,13 +155,13 @@ def _process(path: Path, processes: dict[int, _Process], pid: int) -> _Process:
 class _Limit:
     """Counts what is read. Raises UsageError when it is too much."""
 
-    def __init__(self, path: Path, most: int, what: str) -> None:
-        self.path, self.most, self.what, self.left = path, most, what, most
+    def __init__(self, path: Path, limit: int, what: str) -> None:
+        self.path, self.limit, self.what, self.left = path, limit, what, limit
 
     def spend(self, count: int = 1) -> None:
         self.left -= count
         if self.left < 0:
-            raise refusal(self.path, f"more than {self.most:,} {self.what}", expected="fewer: record fewer steps")
+            raise refusal(self.path, f"more than {self.limit:,} {self.what}", expected="fewer: record fewer steps")
 
 
 def _numbers(path: Path, table: str, names: Sequence[str], values: Sequence[object]) -> list[int | None]:

@@ -11,10 +11,10 @@ operator's kernels; kernels of compiled code have a phase, but no range.
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 from torch.profiler import ProfilerActivity, profile, record_function
 
@@ -35,20 +35,7 @@ from runner.schema.titles import title
 
 #: The profiled steps after a first one that does not count; odd, so that one of them is the median.
 STEPS = 5
-LIMITS = StepLimits(warmup=5, least=10, most=30, seconds=3.0, fewest=3)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Passes:
-    """The unprofiled steps, the median time of the profiled ones by the host's clock (ms), and the trace of the step
-    that took it."""
-
-    steps: Steps
-    profiled_step_ms: float
-    trace: Trace
-    compiled: Mapping[str, object]
-    build_seconds: float
-    measure_seconds: float
+LIMITS = StepLimits(warmup=5, min_steps=10, max_steps=30, seconds=3.0, min_slow_steps=3)
 
 
 def measure_kernels(job: Job, report: Callable[[str], None]) -> Measurement:
@@ -61,11 +48,14 @@ def measure_kernels(job: Job, report: Callable[[str], None]) -> Measurement:
     precision.apply(cell.precision, device)
     limits.reset_peaks(device)
     with _visible_kernels(cell, device):
-        passes = _run_passes(cell, device, report=report)
-    if device.type == "cuda" and not passes.trace.kernels:
+        values, trace = _run_passes(cell, device, report=report)
+    if device.type == "cuda" and not trace.kernels:
         raise Skipped("PyTorch's profiler saw no kernel: CUPTI is missing, or the driver does not allow it.")
-    rows, sums = break_down(passes.trace, job=job)
-    trace = TraceRow(
+    rows, sums = break_down(trace, job=job)
+    # On CUDA only the host is slower under the profiler; on a CPU the operators are slower too.
+    busy_share = sums["busy_ms"] / values["profiled_step_ms" if device.type == "cpu" else "unprofiled_step_ms"]
+    host_bound_share = None if device.type == "cpu" else max(1 - busy_share, 0.0)
+    row = TraceRow(
         run_id=job.run_id,
         cell_id=job.cell_id,
         origin="torch-profiler",
@@ -74,11 +64,13 @@ def measure_kernels(job: Job, report: Callable[[str], None]) -> Measurement:
         kernel_ms=sums["kernel_ms"],
         steps=1,
     )
-    values = {**sums, **_values(passes, busy_ms=sums["busy_ms"], device=device)}
-    return Measurement(values=values, details={"traces": [trace], "kernels": rows})
+    values |= {**sums, "busy_share": busy_share, "host_bound_share": host_bound_share}
+    return Measurement(values=values, details={"traces": [row], "kernels": rows})
 
 
-def _run_passes(cell: ProfileCell, device: Device, *, report: Callable[[str], None]) -> Passes:
+def _run_passes(cell: ProfileCell, device: Device, *, report: Callable[[str], None]) -> tuple[dict[str, Any], Trace]:
+    """Runs the step without the profiler and with it. Returns columns of the row, and the trace of the profiled step
+    with the median time."""
     report("build")
     began = time.perf_counter()
     step = ModelStep(StepCell(**{name: getattr(cell, name) for name in ProfileCell.names()}), device)
@@ -87,37 +79,22 @@ def _run_passes(cell: ProfileCell, device: Device, *, report: Callable[[str], No
     try:
         steps = _time(step, device, compiler=compiler, report=report)
         report("profile")
-        profiled_step_ms, trace = _profile(step, device)
+        profiled_ms, trace = _profile(step, device)
     except BaseException:
         report(step.phase or "profile")
         raise
-    return Passes(
-        steps=steps,
-        profiled_step_ms=profiled_step_ms,
-        trace=trace,
-        compiled=compiler.values(steps) if is_compiled(cell.backend) else {},
-        build_seconds=built - began,
-        measure_seconds=time.perf_counter() - built,
-    )
-
-
-def _values(passes: Passes, *, busy_ms: float, device: Device) -> dict[str, object]:
-    """Returns columns of the row. On CUDA only the host is slower under the profiler, so the kernels' time is compared
-    with the unprofiled step; on a CPU the operators are slower too, so theirs is compared with the profiled step."""
-    profiled_ms, unprofiled_ms = passes.profiled_step_ms, passes.steps.summary.median
-    busy_share = busy_ms / (profiled_ms if device.type == "cpu" else unprofiled_ms)
+    unprofiled_ms = steps.summary.median
+    compiled = compiler.values(steps) if is_compiled(cell.backend) else {}
     return {
         "steps": STEPS,
         "unprofiled_step_ms": unprofiled_ms,
         "profiled_step_ms": profiled_ms,
         "overhead_share": profiled_ms / unprofiled_ms - 1,
-        "busy_share": busy_share,
-        "host_bound_share": None if device.type == "cpu" else max(1 - busy_share, 0.0),
-        "graph_breaks": passes.compiled.get("graph_breaks"),
-        "recompiles": passes.compiled.get("recompiles"),
-        "build_seconds": passes.build_seconds,
-        "measure_seconds": passes.measure_seconds,
-    }
+        "graph_breaks": compiled.get("graph_breaks"),
+        "recompiles": compiled.get("recompiles"),
+        "build_seconds": built - began,
+        "measure_seconds": time.perf_counter() - built,
+    }, trace
 
 
 def _check(cell: ProfileCell, device: Device) -> None:

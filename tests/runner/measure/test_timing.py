@@ -42,7 +42,7 @@ def sleeping(log: list[str] | None = None, *, first_ms: float = 0.0) -> Step:
 
 
 def limits(*, warmup: int = 0, least: int = 3, most: int = 3, seconds: float = 60.0) -> StepLimits:
-    return StepLimits(warmup=warmup, least=least, most=most, seconds=seconds)
+    return StepLimits(warmup=warmup, min_steps=least, max_steps=most, seconds=seconds)
 
 
 def steps_of(samples: Sequence[Sample], *, warmup: int = 0, phases: tuple[Phase, ...] = THREE) -> Steps:

@@ -12,7 +12,7 @@ from runner.engines.local import LocalEngine
 from runner.errors import UsageError
 from runner.job import Job
 from runner.measure.machine.device import Device
-from runner.measure.memory.frontier import show_nothing
+from runner.measure.memory.frontier import mask_everything
 from runner.measure.timing.attention import AttentionStep
 from runner.models.attention import causal_blocks
 from runner.schema import AttentionCell, FrontierCell, StepCell, new_id
@@ -202,7 +202,7 @@ def test_the_mask_of_a_trial_of_flex_shows_nothing_and_no_other_mask_is_touched(
     """1,000 tokens are eight blocks of 128, of which causal ones are seen in each row; a trial's has none."""
     cell = AttentionCell(implementation="flex", precision="fp32", seq_len=1000, d_head=16, batch=1, causal=causal)
     step = AttentionStep(cell, Device("cpu"))
-    show_nothing(step, Device("cpu"))
+    mask_everything(step, Device("cpu"))
     blocks = step.run.keywords["blocks"]
     counts = (blocks.kv_num_blocks, blocks.full_kv_num_blocks, blocks.q_num_blocks, blocks.full_q_num_blocks)
     assert [int(count.sum()) for count in counts if count is not None] == [0] * (4 if causal else 2)
