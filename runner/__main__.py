@@ -9,6 +9,6 @@ if __name__ == "__main__":  # a worker imports this module under another name an
         from runner.cli.main import main
 
         main()
-    except KeyboardInterrupt:  # before there is a command that could say so: importing takes a second
+    except KeyboardInterrupt:  # during the imports, which take a second, no command can handle it
         print(INTERRUPTED, file=sys.stderr)
         sys.exit(INTERRUPTED_CODE)

@@ -1,4 +1,4 @@
-"""What can go wrong, as exceptions. The library raises them; `runner/cli` and `pages/ui/states.py` explain them.
+"""The exceptions. The library raises them; `runner/cli` and `pages/ui/states.py` show them.
 
     StepscopeError                exit code 2 unless stated
     ├── UsageError                a value, name or combination that cannot be asked for
@@ -13,13 +13,13 @@
 Every message says what was got, what was expected and what to do, in this order.
 """
 
-#: What a command says when it is interrupted, and how it exits then.
+#: The message and the exit code of an interrupted command.
 INTERRUPTED = "Interrupted. Finished cells are kept; the same command goes on where it stopped."
 INTERRUPTED_CODE = 130
 
 
 class StepscopeError(Exception):
-    """Something Stepscope can explain. `str(error)` is the whole message for the person who sees it."""
+    """An error with an explanation. `str(error)` is the whole message for the person who sees it."""
 
     exit_code = 2
 

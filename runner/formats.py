@@ -13,7 +13,7 @@ _UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
 def format_number(value: float) -> str:
-    """Three significant digits, without an exponent: 0.0123, 4.56, 78.9, 1,230."""
+    """Returns three significant digits, without an exponent: 0.0123, 4.56, 78.9, 1,230."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     rounded = float(f"{value:.3g}")
@@ -26,19 +26,19 @@ def format_ms(milliseconds: float) -> str:
 
 
 def unit_for(sizes: Sequence[float]) -> tuple[int, str]:
-    """How many bytes the unit of a chart has, and its name: the one that suits the largest."""
+    """Returns the bytes in the unit that suits the largest size, and the unit's name."""
     largest = max(sizes, default=0)
-    return next((found for found in _UNITS if largest >= found[0]), (1, "bytes"))
+    return next((unit for unit in _UNITS if largest >= unit[0]), (1, "bytes"))
 
 
 def format_bytes(size: float) -> str:
-    """Bytes with three digits and a binary prefix: `1.50 GiB`."""
+    """Returns bytes with three digits and a binary prefix: `1.50 GiB`."""
     factor, unit = unit_for([abs(size)])
     return f"{format_number(size / factor)} {unit}" if factor > 1 else f"{size:,.0f} {unit}"
 
 
 def format_duration(seconds: float) -> str:
-    """Seconds in the unit a person would say: `42 s`, `3 min`, `1 h 20 min`."""
+    """Returns seconds in the unit a person would say: `42 s`, `3 min`, `1 h 20 min`."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -46,7 +46,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_quantity(number: float, unit: str) -> str:
-    """A number with an SI prefix: `1.24 TFLOP`."""
+    """Returns a number with an SI prefix: `1.24 TFLOP`."""
     for power, prefix in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
         if abs(number) >= 10**power:
             return f"{format_number(number / 10**power)} {prefix}{unit}"
@@ -54,5 +54,5 @@ def format_quantity(number: float, unit: str) -> str:
 
 
 def format_times(ratio: float) -> str:
-    """How many times, without a direction: `1.25×` for 1.25 and for 0.8."""
+    """Returns a ratio or its inverse, whichever is above 1: `1.25×` for 1.25 and for 0.8."""
     return f"{format_number(max(ratio, 1 / ratio))}×"

@@ -1,4 +1,4 @@
-"""What goes into a worker and what comes out. Standard library only: the sweep itself never imports torch.
+"""The jobs that workers get and the results that they return. Standard library only: the sweep never imports torch.
 
 outcome = engine.measure(Job(experiment="benchmark", cell=cell, ...), timeout_s=600)
 """
@@ -14,8 +14,8 @@ from runner.schema import CeilingRow, Cell, Moment, Status
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One cell to measure, as it reaches a worker. `device` is a torch device string; `device_name` the hardware's.
-    `limit_bytes` is what the worker may take; None lets it take what is free, which the worker then fills in."""
+    """One cell to measure. `device` is a torch device string, `device_name` the hardware's name. `limit_bytes` is the
+    memory that the worker may take; None stands for what is free, which the worker then fills in."""
 
     experiment: str
     cell: Cell
@@ -28,7 +28,7 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class CeilingJob:
-    """What this machine can do at most, to be measured at one moment of a sweep."""
+    """The ceilings of this machine, to be measured at one moment of a sweep."""
 
     run_id: UUID
     moment: Moment
@@ -38,14 +38,14 @@ class CeilingJob:
 
 @dataclass(frozen=True, kw_only=True)
 class Ceilings:
-    """What came of it: rows, and why others are missing, by the ceiling's name."""
+    """Measured ceilings, and the reasons why others are missing, by the ceiling's name."""
 
     rows: Sequence[CeilingRow]
     missing: Mapping[str, str]
 
 
 class RanOut(StepscopeError):
-    """A cell that ran out of memory and knows values of its row all the same, such as the bytes it asked for."""
+    """A cell ran out of memory; `values` are known columns of its row, such as the bytes it asked for."""
 
     def __init__(self, message: str, *, values: Mapping[str, Any]) -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ class RanOut(StepscopeError):
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """What came of a cell: the values of its row beyond the key, and the rows of its detail tables by table name."""
+    """A cell's result: the values of its row beyond the key, and the rows of its detail tables by table name."""
 
     values: Mapping[str, Any]
     details: Mapping[str, Sequence[object]]
@@ -62,8 +62,7 @@ class Measurement:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a cell ended: with a measurement, or with a status, the phase and the reason. A failure's measurement holds
-    what is known of its row all the same."""
+    """How a cell ended. A failure has a phase and a message, and its measurement holds the values that are known."""
 
     status: Status
     measurement: Measurement = field(default_factory=lambda: Measurement(values={}, details={}))

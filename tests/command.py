@@ -28,7 +28,7 @@ from runner.schema import StepCell
 from runner.schema.sizes import size_named
 from runner.store.database import open_reader
 from runner.sweep.prepare import Settings
-from runner.sweep.request import read
+from runner.sweep.request import parse_request
 
 ROOT = Path(__file__).parent.parent
 Found = TypeVar("Found")
@@ -112,9 +112,9 @@ def rows(db: Path, sql: str) -> list[dict[str, Any]]:
 
 def parsed(*words: str) -> tuple[Request, Settings]:
     """What the words of a `sweep` command ask for: parsed by the real command, which is stopped there."""
-    with patch("runner.cli.main.read", side_effect=_Parsed) as stopped, pytest.raises(_Parsed):
+    with patch("runner.cli.main.parse_request", side_effect=_Parsed) as stopped, pytest.raises(_Parsed):
         app(["sweep", *words], standalone_mode=False)
-    return read(*stopped.call_args.args, **stopped.call_args.kwargs)
+    return parse_request(*stopped.call_args.args, **stopped.call_args.kwargs)
 
 
 class _Parsed(Exception):

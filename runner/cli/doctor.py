@@ -1,4 +1,4 @@
-"""What is this machine, and what will and will not be measurable on it, and why?
+"""What this machine is, and what can and cannot be measured on it, and why.
 
 python -m runner doctor
 """
@@ -17,9 +17,9 @@ from runner.cli.terminal import Terminal
 from runner.schema import TABLES
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Check:
-    """Whether something can be measured here. `reason` says why not, or what makes it possible."""
+    """Whether something can be measured here, with the reason if not, or what makes it possible."""
 
     what: str
     possible: bool
@@ -27,105 +27,59 @@ class Check:
 
 
 def checks(machine: Mapping[str, Any]) -> Iterator[Check]:
-    """What can be measured on the machine that `describe` described."""
-    device, name = machine["device"], machine["device_name"] or ""
-    cuda = device == "cuda"
-    capability = tuple(int(part) for part in (machine.get("compute_capability") or "0.0").split("."))
-    yield Check(what="fp32", possible=True, reason="IEEE float32 everywhere.")
-    yield Check(
-        what="tf32",
-        possible=cuda and capability >= (8, 0),
-        reason=f"compute capability {machine['compute_capability']}"
-        if cuda
-        else "needs an NVIDIA GPU of compute capability 8.0 or newer; such cells are skipped.",
-    )
-    native = {"cuda": capability >= (8, 0), "mps": True}.get(device, _has_flag(machine, "bf16"))
-    yield Check(
-        what="bf16 in hardware",
-        possible=native,
-        reason="native matrix products" if native else "no bf16 instructions: it runs, and may be slower than fp32.",
-    )
-    half = {"cuda": True, "mps": True}.get(device, _has_flag(machine, "fp16"))
-    yield Check(
-        what="fp16 in hardware",
-        possible=half,
-        reason="native matrix products" if half else "no fp16 matrix instructions: it runs, slowly.",
-    )
+    """Yields what can be measured on a machine as `describe` returns it."""
+    device, name, flags = machine["device"], machine["device_name"] or "", (machine["cpu_flags"] or "").split()
+    cuda, accelerated = device == "cuda", device in ("cuda", "mps")
+    capability = machine.get("compute_capability") or "0.0"
+    is_ampere = tuple(int(part) for part in capability.split(".")) >= (8, 0)
+
+    def check(what: str, possible: bool, *, yes: str, no: str) -> Check:
+        return Check(what, possible, yes if possible else no)
+
+    def has_flag(part: str) -> bool:
+        return any(part in flag for flag in flags)
+
+    yield Check("fp32", True, "IEEE float32 everywhere.")
+    needed = "needs an NVIDIA GPU of compute capability 8.0 or newer; such cells are skipped."
+    yield Check("tf32", cuda and is_ampere, f"compute capability {machine['compute_capability']}" if cuda else needed)
+    native = {"cuda": is_ampere, "mps": True}.get(device, has_flag("bf16"))
+    slow = "no bf16 instructions: it runs, and may be slower than fp32."
+    yield check("bf16 in hardware", native, yes="native matrix products", no=slow)
+    slow = "no fp16 matrix instructions: it runs, slowly."
+    yield check("fp16 in hardware", accelerated or has_flag("fp16"), yes="native matrix products", no=slow)
     compiler = machine["compiler"]
-    yield Check(
-        what="torch.compile",
-        possible=compiler is not None,
-        reason=compiler
-        or "needs a C++ compiler and Python's headers (Debian: g++ python3-dev); compiled cells are skipped.",
-    )
-    yield Check(
-        what="CUDA graphs",
-        possible=cuda,
-        reason="mode reduce-overhead" if cuda else "need an NVIDIA GPU; compiled-reduce-overhead cells are skipped.",
-    )
-    yield Check(
-        what="device clock",
-        possible=device in ("cuda", "mps"),
-        reason="events"
-        if device != "cpu"
-        else "a CPU has none and needs none: its work is done when the call returns.",
-    )
-    yield Check(
-        what="peak memory of tensors",
-        possible=cuda,
-        reason="the CUDA allocator counts it"
-        if cuda
-        else "no allocator counts it here; the peak resident memory of the process is kept instead.",
-    )
+    needed = "needs a C++ compiler and Python's headers (Debian: g++ python3-dev); compiled cells are skipped."
+    yield check("torch.compile", compiler is not None, yes=str(compiler), no=needed)
+    needed = "need an NVIDIA GPU; compiled-reduce-overhead cells are skipped."
+    yield check("CUDA graphs", cuda, yes="mode reduce-overhead", no=needed)
+    none = "a CPU has none and needs none: its work is done when the call returns."
+    yield check("device clock", accelerated, yes="events", no=none)
+    resident = "no allocator counts it here; the peak resident memory of the process is kept instead."
+    yield check("peak memory of tensors", cuda, yes="the CUDA allocator counts it", no=resident)
     peak = hardware.peak_flops(name, "bf16")
-    yield Check(
-        what="MFU",
-        possible=peak is not None,
-        reason=f"datasheet peak {peak / 1e12:.0f} TFLOP/s in bf16"
-        if peak
-        else f"no datasheet peak is known for {name}.",
-    )
-    limited = sys.platform == "linux"
-    yield Check(
-        what="out of memory as a row",
-        possible=cuda or limited,
-        reason="" if cuda or limited else "macOS has no limit on a process's memory; the machine may swap instead.",
-    )
-    yield Check(
-        what="quiet CPU threads",
-        possible=machine["omp_wait_policy"] == "PASSIVE",
-        reason=f"OMP_WAIT_POLICY is {machine['omp_wait_policy']}; ACTIVE threads spin and slow their neighbors.",
-    )
-    app = importlib.util.find_spec("streamlit") is not None
-    yield Check(
-        what="browse here",
-        possible=app,
-        reason="streamlit run app.py"
-        if app
-        else "Streamlit is not installed: pip install '.[app]', or copy the results file to another machine.",
-    )
+    known = f"datasheet peak {(peak or 0) / 1e12:.0f} TFLOP/s in bf16"
+    yield check("MFU", peak is not None, yes=known, no=f"no datasheet peak is known for {name}.")
+    swap = "macOS has no limit on a process's memory; the machine may swap instead."
+    yield check("out of memory as a row", cuda or sys.platform == "linux", yes="", no=swap)
+    policy = machine["omp_wait_policy"]
+    spin = f"OMP_WAIT_POLICY is {policy}; ACTIVE threads spin and slow their neighbors."
+    yield Check("quiet CPU threads", policy == "PASSIVE", spin)
+    copy = "Streamlit is not installed: pip install '.[app]', or copy the results file to another machine."
+    yield check("browse here", importlib.util.find_spec("streamlit") is not None, yes="streamlit run app.py", no=copy)
 
 
 def print_report(console: Terminal, machine: Mapping[str, Any]) -> None:
-    """The machine, then what is possible on it."""
+    """Prints the machine, then what is possible on it."""
     grid = Grid(box=None, show_header=False, pad_edge=False)
     for name, value in machine.items():
         column = TABLES["runs"].column(name)
-        shown = (
-            f"{value / 2**30:.1f} GiB"
-            if column.unit == "bytes" and value
-            else "unknown"
-            if value is None
-            else str(value)
-        )
-        grid.add_row(Text(column.label, "dim"), shown)
+        text = "unknown" if value is None else str(value)
+        if column.unit == "bytes" and value:
+            text = f"{value / 2**30:.1f} GiB"
+        grid.add_row(Text(column.label, "dim"), text)
     console.print(grid, "")
     table = Grid(box=None, show_header=False, pad_edge=False)
     for check in checks(machine):
         answer = Text("yes", "green") if check.possible else Text("no", "yellow")
         table.add_row(answer, check.what, Text(check.reason, "dim"))
     console.print(table)
-
-
-def _has_flag(machine: Mapping[str, Any], part: str) -> bool:
-    return any(part in flag for flag in (machine["cpu_flags"] or "").split())

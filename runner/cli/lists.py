@@ -1,8 +1,9 @@
-"""Tables for the terminal before there are rows: the plan of a sweep, and what there is to ask for.
+"""Tables for the terminal before there are rows: the plan of a sweep, and the presets, experiments, sizes and runs.
 
 python -m runner list            python -m runner sweep --dry-run
 """
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from runner.sweep.prepare import Prepared
 
 
 def print_plan(console: Terminal, prepared: Prepared) -> None:
-    """The cells of a sweep in the order of measuring, with what is predicted of each."""
+    """Prints the cells of a sweep in the order of measuring, with the prediction of each."""
     machine, memory = prepared.machine, prepared.machine["device_memory_bytes"]
     grid = new_grid("cell", "round", "FLOPs a step", "peak memory", "time", "")
     for item in prepared.cells:
@@ -48,27 +49,30 @@ def print_plan(console: Terminal, prepared: Prepared) -> None:
 
 
 def print_lists(console: Terminal, what: str, *, db: Path) -> None:
-    """What there is to ask for, and what was asked: presets, experiments, sizes, runs, or all of them."""
-    parts = {"presets": _presets, "experiments": _experiments, "sizes": _sizes}
+    """Prints the presets, experiments, sizes or runs, or all of them; or every column as Markdown."""
     if what == "columns":
         print(columns_markdown(), end="")
         return
-    if what not in (*parts, "runs", "all"):
+    if what not in ("presets", "experiments", "sizes", "runs", "all"):
         raise UsageError(f"There is no list of {what!r}.", expected="presets, experiments, sizes, runs, columns or all")
-    for name, part in parts.items():
-        if what in (name, "all"):
-            console.print(part())
+    if what in ("presets", "all"):
+        rows = ((preset.name, preset.doc) for preset in PRESETS.values())
+        console.print(new_grid("preset", "what it measures", rows=rows))
+    if what in ("experiments", "all"):
+        console.print(new_grid("experiment", "question", rows=QUESTIONS.items()))
+    if what in ("sizes", "all"):
+        console.print(_sizes())
     if what in ("runs", "all"):
-        found = history.runs(db)
+        runs = history.runs(db)
         print_left_out(console, db)
-        if found:
-            console.print(runs_grid(found))
+        if runs:
+            console.print(runs_grid(runs))
         else:
             console.say(f"No runs in {db} yet: python -m runner sweep")
 
 
 def print_left_out(console: Terminal, db: Path) -> None:
-    """How many rows of the file no table shows, if any."""
+    """Prints how many rows of the file break the contract and are in no table, if any."""
     left_out = look_through(db).left_out
     if left_out:
         counts = ", ".join(f"{count:,} of {name}" for name, count in left_out.items())
@@ -76,7 +80,7 @@ def print_left_out(console: Terminal, db: Path) -> None:
 
 
 def columns_markdown() -> str:
-    """Every table and column as Markdown: the text of `data/README.md`."""
+    """Returns every table and column as Markdown: the text of `data/README.md`."""
     lines = [
         "# The results file",
         "",
@@ -93,35 +97,19 @@ def columns_markdown() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _presets() -> Grid:
-    grid = new_grid("preset", "what it measures")
-    for preset in PRESETS.values():
-        grid.add_row(preset.name, preset.doc)
-    return grid
-
-
-def _experiments() -> Grid:
-    grid = new_grid("experiment", "question")
-    for name, question in QUESTIONS.items():
-        grid.add_row(name, question)
-    return grid
-
-
 def _sizes() -> Grid:
     grid = new_grid("size", "d_model", "d_ff", "layers", "heads", "vocabulary", "parameters")
-    for found in SIZES.values():
-        shape: dict[str, Any] = dict(found.numbers)
+    for size in SIZES.values():
+        shape: dict[str, Any] = dict(size.numbers)
         cell = StepCell(**shape, context=1, mode="inference", precision="fp32")
-        grid.add_row(
-            found.name, *(f"{number:,}" for number in found.numbers.values()), f"{steps.parameter_count(cell):,}"
-        )
+        grid.add_row(size.name, *(f"{number:,}" for number in (*shape.values(), steps.parameter_count(cell))))
     return grid
 
 
-def runs_grid(found: list[RunSummary]) -> Grid:
-    """One line a run."""
+def runs_grid(runs: list[RunSummary]) -> Grid:
+    """Returns one line a run."""
     grid = new_grid("run", "started (UTC)", "label", "preset", "device", "torch", "cells", "not ok")
-    for run in found:
+    for run in runs:
         started = f"{run.started_at:%Y-%m-%d %H:%M}" if run.started_at else ""
         grid.add_row(
             str(run.run_id),
@@ -136,16 +124,28 @@ def runs_grid(found: list[RunSummary]) -> Grid:
     return grid
 
 
-#: Headings of columns of words; the others hold numbers.
+#: Headings of columns of words, which are aligned left; the others hold numbers.
 _WORDS = {
-    "", "cell", "status", "preset", "what it measures", "experiment", "question", "size", "run", "label", "device",
-    "torch", "started (UTC)",
-}  # fmt: skip
+    "",
+    "cell",
+    "ceiling",
+    "status",
+    "preset",
+    "what it measures",
+    "experiment",
+    "question",
+    "size",
+    "run",
+    "label",
+}
+_WORDS |= {"device", "torch", "started (UTC)"}
 
 
-def new_grid(*names: str) -> Grid:
-    """An empty table with these columns."""
+def new_grid(*names: str, rows: Iterable[Sequence[str]] = ()) -> Grid:
+    """Returns a table with these columns and rows."""
     grid = Grid(box=None, header_style="bold", pad_edge=False)
     for name in names:
         grid.add_column(name, justify="left" if name in _WORDS else "right", overflow="fold")
+    for row in rows:
+        grid.add_row(*row)
     return grid

@@ -2,9 +2,8 @@
 
     python -m runner sweep | frontier | import | list | show | compare | doctor
 
-Exit codes: 0 all cells ended ok, oom or skipped; 1 some cell crashed, timed out or failed, or the budget ran out,
-or `compare --fail-on-regression` found one;
-2 wrong usage or a file that cannot be used; 130 interrupted.
+Exit codes: 0 all cells ended ok, oom or skipped; 1 some cell crashed, timed out or failed, the budget ran out, or
+`compare --fail-on-regression` found a regression; 2 wrong usage or a file that cannot be used; 130 interrupted.
 """
 
 import inspect
@@ -28,12 +27,12 @@ from runner.importers.files import import_file
 from runner.plan.presets import PRESETS
 from runner.schema import Column
 from runner.store.database import default_path
-from runner.sweep.frontier import FrontierSettings, explore
+from runner.sweep.frontier import explore
 from runner.sweep.loop import sweep
-from runner.sweep.prepare import prepare
-from runner.sweep.request import CHOICES, FLAGS, read, seconds
+from runner.sweep.prepare import Settings, prepare
+from runner.sweep.request import CHOICES, FLAGS, parse_duration, parse_request
 
-#: Columns of a table that goes to a pipe or a file.
+#: The width of output to a pipe or a file, in characters.
 PIPED_WIDTH = 160
 
 console = Terminal(width=None if sys.stdout.isatty() else PIPED_WIDTH)
@@ -41,7 +40,7 @@ errors = Terminal(stderr=True)
 
 
 class Commands(TyperGroup):
-    """The commands, with every error turned into one clear message and an exit code."""
+    """The commands. Each error becomes one message and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -51,7 +50,7 @@ class Commands(TyperGroup):
             errors.say(str(error))
             raise typer.Exit(error.exit_code) from None
         except (KeyboardInterrupt, RuntimeError) as error:
-            # In the middle of a query DuckDB makes an error of its own of a Ctrl-C.
+            # During a query DuckDB turns a Ctrl-C into an error of its own.
             if isinstance(error, RuntimeError) and str(error) != "Query interrupted":
                 raise
             errors.say(INTERRUPTED)
@@ -77,8 +76,8 @@ def _what(text: str, *, metavar: str = "A,B,…") -> Any:
     return typer.Option(help=escape(text), show_default=False, metavar=metavar, rich_help_panel="What to measure")
 
 
-def _how(text: str, *, least: float) -> Any:
-    return typer.Option(help=escape(text), show_default=False, min=least, rich_help_panel="How carefully")
+def _how(text: str, *, minimum: float) -> Any:
+    return typer.Option(help=escape(text), show_default=False, min=minimum, rich_help_panel="How carefully")
 
 
 def _where(text: str) -> Any:
@@ -96,24 +95,23 @@ _SHAPE = "d_model=512,d_ff=2048,layers=8,heads=8[,vocabulary=N]"
 _PRESETS = f"One of {', '.join(PRESETS)}. [default: standard on CUDA, else laptop]"
 
 
-def _set_by(column: Column) -> Any:
-    """The option that sets columns of cells, as a parameter is annotated with it."""
+def _annotate(column: Column) -> Any:
+    """Returns the annotation of the option that sets a column of cells."""
     assert column.flag is not None
     flag, name = column.flag, column.flag.name.replace("_", "-")
     text = flag.help.format(choices=", ".join(CHOICES.get(flag.name, ())))
     if flag.kind == "axis":
         return Annotated[str | None, _what(text)]
     if flag.kind == "limit":
-        return Annotated[Optional[column.type], _how(text, least=flag.least)]  # noqa: UP045
+        return Annotated[Optional[column.type], _how(text, minimum=flag.least)]  # noqa: UP045
     return Annotated[bool | None, _flag(f"--{name}/--no-{name}", text)]
 
 
 def _options() -> dict[str, Any]:
-    """The options of `sweep` by name: those of the schema between those of a sweep itself."""
-    of: dict[str, list[str]] = {
-        kind: [name for name, column in FLAGS.items() if column.sets == kind] for kind in ("axis", "limit", "switch")
-    }
-    own = {kind: {name: _set_by(FLAGS[name]) for name in names} for kind, names in of.items()}
+    """Returns the annotations of `sweep`'s options by name: those of the schema between those of a sweep itself."""
+    own: dict[str, dict[str, Any]] = {"axis": {}, "limit": {}, "switch": {}}
+    for name, column in FLAGS.items():
+        own[str(column.sets)][name] = _annotate(column)
     return {
         "preset": Annotated[str | None, _what(_PRESETS, metavar="NAME")],
         "experiment": Annotated[list[str] | None, _what("Only this experiment; repeatable.", metavar="NAME")],
@@ -121,7 +119,7 @@ def _options() -> dict[str, Any]:
         "shape": Annotated[list[str] | None, _what("A shape of your own; repeatable.", metavar=_SHAPE)],
         **own["axis"],
         **own["limit"],
-        "rounds": Annotated[int | None, _how("Measure every cell this often, interleaved. [default: 1]", least=1)],
+        "rounds": Annotated[int | None, _how("Measure every cell this often, interleaved. [default: 1]", minimum=1)],
         "config": Annotated[Path | None, _where("A TOML file with the same names; flags given here win.")],
         "db": Annotated[Path | None, _where(DB_HELP)],
         "label": Annotated[str | None, _where("A name for this run.")],
@@ -137,7 +135,7 @@ def _options() -> dict[str, Any]:
 
 
 def _with_options(options: Mapping[str, Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Makes a function of any keywords one of these options, none of them given by default."""
+    """Gives a function of any keywords the signature of these options, all None by default."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         only = inspect.Parameter.KEYWORD_ONLY
@@ -161,7 +159,7 @@ def sweep_command(*, config: Path | None, dry_run: bool | None, **given: Any) ->
     With an axis set here an experiment is one grid: that axis, and for the others what the preset's first grid has. Its
     warm-up ablation, timelines and other additions are then left out; ask with --warmup, --timeline, --cache, ….
     """
-    request, settings = read(given, config=config)
+    request, settings = parse_request(given, config=config)
     if dry_run:
         lists.print_plan(console, prepare(request, settings, LocalEngine()))
         return
@@ -183,7 +181,7 @@ def frontier_command(
     limit: Annotated[
         str | None, _where("What it has to fit in, such as 2GiB. [default: the GPU's memory; what is free, on a CPU]")
     ] = None,
-    step: Annotated[int | None, _how("Resolution of the answer. [default: 64; 1 for the batch]", least=1)] = None,
+    step: Annotated[int | None, _how("Resolution of the answer. [default: 64; 1 for the batch]", minimum=1)] = None,
     db: Annotated[Path | None, _where(DB_HELP)] = None,
     label: Annotated[str | None, _where("A name for this run.")] = None,
     device: Annotated[str | None, _where("auto, cuda, cuda:1, mps or cpu. [default: auto]")] = None,
@@ -194,16 +192,15 @@ def frontier_command(
 
     By prediction, then by real allocations in fresh processes that may take no more than the limit.
     """
-    given = dict(locals())
-
-    settings = FrontierSettings(
+    flags = dict(locals())
+    settings = Settings(
         db=db or default_path(),
         device=device or "auto",
         label=label,
-        timeout_s=seconds("timeout", timeout or "10m"),
+        timeout_s=parse_duration("timeout", timeout or "10m"),
         fresh=fresh,
     )
-    raise typer.Exit(explore(given, settings, say=console.say))
+    raise typer.Exit(explore(flags, settings, say=console.say))
 
 
 @app.command(name="list", epilog="Example: python -m runner list runs")
@@ -249,10 +246,10 @@ def compare_command(
     its peak; or it worked in A and not in B. Exit codes: 0 none, 1 some, 2 nothing could be compared.
     """
     limit = compare.percent(threshold)
-    asked = compare.CompareOptions(
+    options = compare.CompareOptions(
         a=a, b=b, within=within or (), phase=phase, form=form, threshold=limit if fail_on_regression else None
     )
-    raise typer.Exit(compare.compare(console, asked, db=db or default_path()))
+    raise typer.Exit(compare.compare(console, options, db=db or default_path()))
 
 
 @app.command(name="import", epilog="Example: python -m runner import report.sqlite --label 'their run'")
@@ -286,10 +283,6 @@ def doctor_command(
 
 
 def main() -> None:
-    """Runs the command line. SIGTERM stops a sweep as Ctrl-C does: what is finished is kept."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    """Runs the command line. SIGTERM stops a sweep as Ctrl-C does: finished cells are kept."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     app()
-
-
-def _interrupt(number: int, frame: object) -> None:
-    raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""What a person sees while a sweep runs: a live bar on a terminal, plain lines elsewhere.
+"""The progress of a sweep: a live bar on a terminal, plain lines elsewhere.
 
 watcher = TerminalBar(console, db=path) if console.is_terminal else PlainLines(console, db=path)
 """
@@ -16,14 +16,9 @@ from runner.schema import DONE, Row, TimingRow
 from runner.schema.titles import title
 from runner.sweep.prepare import Expected, Prepared
 
-STATUS_STYLES = {
-    "ok": "green",
-    "skipped": "yellow",
-    "oom": "magenta",
-    "timeout": "red",
-    "crashed": "red",
-    "error": "red",
-}
+STATUS_STYLES = {"ok": "green", "skipped": "yellow", "oom": "magenta"} | dict.fromkeys(
+    ("timeout", "crashed", "error"), "red"
+)
 
 
 class PlainLines:
@@ -39,27 +34,21 @@ class PlainLines:
     def began(self, prepared: Prepared, *, total: int) -> None:
         self.total = total
         machine, done = prepared.machine, len(prepared.cells) - total
-        kept = f", {done} of them measured before (--fresh measures them again)" if done else ""
+        earlier = f", {done} of them measured before (--fresh measures them again)" if done else ""
         where = f"{machine['device_name']} · torch {machine['torch']}"
-        self._say(f"{where} · preset {prepared.preset} · {len(prepared.cells)} cells{kept}")
+        self._say(f"{where} · preset {prepared.preset} · {len(prepared.cells)} cells{earlier}")
         if total:
             self._say(f"about {format_duration(prepared.seconds)} · rows go to {self.db}")
 
     def doing(self, item: Expected, phase: str, *, left_s: float) -> None:
-        """Nothing: a line a cell is enough."""
+        """Prints nothing, because a line a cell is enough."""
 
     def finished(self, row: Row, timings: list[TimingRow], *, left_s: float) -> None:
         self.number += 1
-        width = len(str(self.total))
+        start = f"[{self.number:>{len(str(self.total))}}/{self.total}] {title(row)}  "
         left = f" · {format_duration(left_s)} left" if self.number < self.total else ""
-        style = STATUS_STYLES[row.status]
-        line = Text.assemble(
-            f"[{self.number:>{width}}/{self.total}] {title(row)}  ",
-            (row.status, style),
-            f"  {result(row, timings)}",
-            (left, "dim"),
-        )
-        self._say(line)
+        status, result = (row.status, STATUS_STYLES[row.status]), f"  {_format_result(row, timings)}"
+        self._say(Text.assemble(start, status, result, (left, "dim")))
 
     def ended(self, *, statuses: Mapping[str, int], out_of_budget: int) -> None:
         if not statuses and not out_of_budget:
@@ -73,11 +62,11 @@ class PlainLines:
             self._say("The same command tries the failed cells again; `python -m runner show` says why they failed.")
 
     def close(self) -> None:
-        """Nothing: lines stay as they are."""
+        """Does nothing, because lines stay as they are."""
 
 
 class TerminalBar(PlainLines):
-    """The same lines scrolling above a bar that shows the cell, what is being done to it and the time left."""
+    """The same lines above a bar that shows the cell, its phase and the time left."""
 
     def __init__(self, console: Terminal, *, db: Path) -> None:
         super().__init__(console, db=db)
@@ -108,12 +97,12 @@ class TerminalBar(PlainLines):
         super().ended(statuses=statuses, out_of_budget=out_of_budget)
 
     def close(self) -> None:
-        """Takes the bar away and gives the cursor back, however the sweep ended."""
+        """Removes the bar and shows the cursor again, however the sweep ended."""
         self.bar.stop()
 
 
-def result(row: Row, timings: list[TimingRow]) -> str:
-    """What came of a cell, in a few words: its median and how sure that is, or its peak, or why there is none."""
+def _format_result(row: Row, timings: list[TimingRow]) -> str:
+    """Returns a cell's result in a few words: its median and interval, or its peak, or why it has none."""
     kind = kind_of(row)
     if row.status != "ok":
         return kind.explain(row) or " ".join((row.message or "").split())[:160]

@@ -1,10 +1,10 @@
-"""The consoles that every command prints through: whatever they are given is text and nothing else.
+"""The console that every command prints through. It takes labels, hosts, messages and file names as plain text.
 
     console = Terminal()
     console.say(f"Measured by {label}")
 
-No markup, no emoji codes, no highlighting, and no control character of a label, a host, a message or a file's name: see
-`runner.visible`. Color is for what is wrapped in rich's own `Text`.
+Markup, emoji codes and highlighting are off, and control characters are made visible (`runner.visible`). Only rich's
+own `Text` has color.
 """
 
 from collections.abc import Iterable
@@ -18,21 +18,21 @@ from runner.visible import visible
 
 
 class Terminal(Console):
-    """A console for text of others, in tables too."""
+    """A console for untrusted text, in tables too."""
 
     def __init__(self, **how: Any) -> None:
         super().__init__(**how, markup=False, emoji=False, highlight=False)
 
     def say(self, line: str | Text, *, style: str | None = None) -> None:
-        """One line, however long it is."""
+        """Prints one line, however long it is."""
         self.print(line, style=style, soft_wrap=True)
 
     def render_str(self, text: str, **how: Any) -> Text:
-        """The text as it is printed; rich asks this for every string, in the cells of a table too."""
+        """Makes a string visible; rich calls this for every string, in the cells of a table too."""
         return super().render_str(visible(text), **how)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """The same for text that has a style."""
+        """Makes styled text visible."""
         if isinstance(renderable, Text):
             renderable = renderable.copy()
             renderable.plain = visible(renderable.plain)

@@ -1,11 +1,11 @@
-"""Runs each job in a fresh process of this machine and says how it ended.
+"""Runs each job in a fresh process of this machine and returns how it ended.
 
     engine = LocalEngine(); outcome = engine.measure(job, timeout_s=600)
 
 On Linux the processes come from a fork server that has imported torch and never ran an operator or touched CUDA: 0.1 s
-each instead of 1.4 s, with the same step times. macOS starts each from nothing (`spawn`), because forking is not safe
-there. `OMP_WAIT_POLICY=PASSIVE` is set before torch is imported: spinning OpenMP threads beside one busy process turned
-steps of 124 ms into 447 ms, passive ones took 203 ms.
+each instead of 1.4 s, with the same step times. On macOS, where forking is not safe, each is spawned.
+`OMP_WAIT_POLICY=PASSIVE` is set before torch is imported: beside one busy process, steps of 124 ms took 447 ms with
+spinning OpenMP threads and 203 ms with passive ones.
 """
 
 import contextlib
@@ -29,21 +29,23 @@ from runner.errors import StepscopeError
 from runner.experiments import KINDS, TRIAL
 from runner.job import CeilingJob, Ceilings, Job, Measurement, Outcome
 
-#: How often the caller of a long job is told that it is still running.
+#: The time between two beats of a running job (s).
 BEAT_SECONDS = 1.0
 
-#: How long the ceilings of a machine may take; they plan for 1 s on a CPU and 3 s on CUDA.
+#: The limit for measuring the ceilings, which should take 1 s on a CPU and 3 s on CUDA (s).
 CEILINGS_SECONDS = 60.0
 
-#: What every worker is started with; it has to be there before torch is imported.
+#: The environment of every worker, set before torch is imported.
 ENVIRONMENT = {
     "OMP_WAIT_POLICY": "PASSIVE",
     "KINETO_LOG_LEVEL": "99",
     "TORCHINDUCTOR_COMPILE_THREADS": "1",  # compile in the worker itself: no pool of processes that outlives it
     "PYTHONUNBUFFERED": "1",
-    # A worker is killed once it has answered; that the compiler's locks are tidied up after it is no news.
+    # A worker is killed once it has answered, so the compiler's locks are always cleaned up after it.
     "PYTHONWARNINGS": "ignore::UserWarning:multiprocessing.resource_tracker",
 }
+
+_Message = tuple[Any, ...]
 
 
 class LocalEngine:
@@ -61,8 +63,8 @@ class LocalEngine:
             self.context = multiprocessing.get_context("spawn")
 
     def describe(self, device: str) -> dict[str, Any]:
-        """The machine's columns of `runs`. Raises what the worker refused with: UsageError for a missing device."""
-        message, _, text = self._talk(device, timeout_s=300.0, beat=lambda doing: None)
+        """Returns the machine's columns of `runs`. Raises UsageError for a device that is missing."""
+        message, _, text = self._run(device, timeout_s=300.0)
         if message is None or message[0] != "described":
             raise StepscopeError(
                 f"The machine could not be described: {text or 'the process died'}.",
@@ -72,45 +74,43 @@ class LocalEngine:
         return columns
 
     def ceilings(self, job: CeilingJob) -> Ceilings:
-        """What this machine can do at most. Whatever goes wrong is only a ceiling that is missing."""
-        message, _, text = self._talk(job, timeout_s=CEILINGS_SECONDS, beat=lambda doing: None)
+        """Returns what this machine can do at most. Where measuring fails, all ceilings are missing."""
+        message, _, text = self._run(job, timeout_s=CEILINGS_SECONDS)
         if message is not None and message[0] == "ceilings":
-            found: Ceilings = message[1]
-            return found
+            ceilings: Ceilings = message[1]
+            return ceilings
         how = f"no result within {CEILINGS_SECONDS:g} s" if message is None else str(message[1])
         return Ceilings(rows=(), missing={"all": f"{how}{f': {text}' if text else ''}"})
 
-    def measure(self, job: Job, *, timeout_s: float, beat: Callable[[str], None] = lambda doing: None) -> Outcome:
-        """Measures one cell. `beat` is called with the phase whenever it changes and every few seconds."""
-        killed_before = _kernel_kills()
+    def measure(self, job: Job, *, timeout_s: float, beat: Callable[[str], None] = lambda phase: None) -> Outcome:
+        """Measures one cell. Calls `beat` with the phase whenever it changes and every BEAT_SECONDS."""
+        killed_before = _count_oom_kills()
         telemetry = Telemetry(run_id=job.run_id, cell_id=job.cell_id, handle=gpu_handle(job.device))
 
-        def sampled_beat(doing: str) -> None:
+        def sample_and_beat(phase: str) -> None:
             telemetry.sample()
-            beat(doing)
+            beat(phase)
 
-        message, doing, text = self._talk(job, timeout_s=timeout_s, beat=sampled_beat)
-        if message is None:
-            return Outcome(
-                status="timeout",
-                failed_phase=doing,
-                message=f"Stopped after {timeout_s:g} s, the limit for a cell (--timeout).",
-            )
-        if message[0] == "measured":
-            return Outcome(status="ok", measurement=_with(message[1], telemetry))
-        if message[0] == "failed":
-            phase = None if message[1] == "skipped" else doing
-            known = Measurement(values=message[3], details={})
-            return Outcome(status=message[1], failed_phase=phase, message=message[2], measurement=known)
-        if _kernel_kills() > killed_before:
-            return Outcome(
-                status="oom", failed_phase=doing, message="The kernel's out-of-memory killer ended the process."
-            )
-        return Outcome(status="crashed", failed_phase=doing, message=f"{message[1]}{f': {text}' if text else '.'}")
+        message, phase, text = self._run(job, timeout_s=timeout_s, beat=sample_and_beat)
+        match message:
+            case None:
+                reason = f"Stopped after {timeout_s:g} s, the limit for a cell (--timeout)."
+                return Outcome(status="timeout", failed_phase=phase, message=reason)
+            case ("measured", Measurement() as measurement):
+                details = {**measurement.details, **({"telemetry": telemetry.rows} if telemetry.rows else {})}
+                return Outcome(status="ok", measurement=replace(measurement, details=details))
+            case ("failed", status, reason, values):
+                failed_phase = None if status == "skipped" else phase
+                known = Measurement(values=values, details={})
+                return Outcome(status=status, failed_phase=failed_phase, message=reason, measurement=known)
+        if _count_oom_kills() > killed_before:
+            reason = "The kernel's out-of-memory killer ended the process."
+            return Outcome(status="oom", failed_phase=phase, message=reason)
+        return Outcome(status="crashed", failed_phase=phase, message=f"{message[1]}{f': {text}' if text else '.'}")
 
     def _start_server(self) -> None:
-        """Starts the fork server, if it does not run, such that a Ctrl-C is no news to it: it imports torch before it
-        ignores one, and would write a traceback over ours."""
+        """Starts the fork server, if it does not run, with Ctrl-C blocked: it imports torch before it ignores the
+        signal, and would write a traceback over ours."""
         if not isinstance(self.context, ForkServerContext):
             return
         resource_tracker.ensure_running()  # unblocks the signal when it has started, so it comes first
@@ -120,10 +120,10 @@ class LocalEngine:
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
-    def _talk(
-        self, job: Job | CeilingJob | str, *, timeout_s: float, beat: Callable[[str], None]
-    ) -> tuple[tuple[Any, ...] | None, str, str]:
-        """(last message, what it was doing, the end of what it printed); no message if it ran out of time."""
+    def _run(
+        self, job: Job | CeilingJob | str, *, timeout_s: float, beat: Callable[[str], None] = lambda phase: None
+    ) -> tuple[_Message | None, str, str]:
+        """Returns the worker's last message (None if it ran out of time), its phase, and the last line it printed."""
         with tempfile.TemporaryDirectory(prefix="stepscope-") as folder:
             log = Path(folder, "output")
             ours, theirs = self.context.Pipe()
@@ -132,22 +132,15 @@ class LocalEngine:
             process.start()
             try:
                 theirs.close()
-                message, doing = _listen(ours, process, ends=time.monotonic() + timeout_s, beat=beat)
+                message, phase = _listen(ours, process, ends=time.monotonic() + timeout_s, beat=beat)
             finally:
                 _end(process)
                 ours.close()
-            return message, doing, _last_line(log)
-
-
-def _with(measurement: Measurement, telemetry: Telemetry) -> Measurement:
-    """The measurement and what the GPU was seen doing meanwhile."""
-    if not telemetry.rows:
-        return measurement
-    return replace(measurement, details={**measurement.details, "telemetry": telemetry.rows})
+            return message, phase, _last_line(log)
 
 
 def _work(pipe: Connection, job: Job | CeilingJob | str, log: str) -> None:
-    """The worker's own work. Imported over there, where torch is: the sweep needs none and starts a second sooner."""
+    """Runs in the worker, which alone imports torch: without it the sweep starts a second sooner."""
     from runner.engines.worker import work
 
     work(pipe, job, log)
@@ -155,28 +148,31 @@ def _work(pipe: Connection, job: Job | CeilingJob | str, log: str) -> None:
 
 def _listen(
     pipe: Connection, process: BaseProcess, *, ends: float, beat: Callable[[str], None]
-) -> tuple[tuple[Any, ...] | None, str]:
-    """(last message, what the process was doing). A process that died leaves ("died", how)."""
-    doing = "start"
+) -> tuple[_Message | None, str]:
+    """Returns the last message and the phase of the process; ("died", reason) for a process that sent none."""
+    phase = "start"
     while (left := ends - time.monotonic()) > 0:
-        beat(doing)
+        beat(phase)
         if not wait([pipe], timeout=min(left, BEAT_SECONDS)):
             continue
         try:
             message = pipe.recv()
         except (EOFError, ConnectionResetError):
             process.join(10)
-            return ("died", _death(process.exitcode)), doing
+            code = process.exitcode
+            if code is not None and code < 0:
+                return ("died", f"The process was ended by {signal.Signals(-code).name}"), phase
+            return ("died", f"The process ended with exit code {code} and no result"), phase
         if message[0] == "refused":
             raise message[1]
         if message[0] != "doing":
-            return message, doing
-        doing = message[1]
-    return None, doing
+            return message, phase
+        phase = message[1]
+    return None, phase
 
 
 def _end(process: BaseProcess) -> None:
-    """Ends the process and everything it started. One that has sent its result has nothing left to do."""
+    """Kills the process and everything it started."""
     assert process.pid is not None
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -184,19 +180,13 @@ def _end(process: BaseProcess) -> None:
     process.join()
 
 
-def _death(code: int | None) -> str:
-    if code is not None and code < 0:
-        return f"The process was ended by {signal.Signals(-code).name}"
-    return f"The process ended with exit code {code} and no result"
-
-
 def _last_line(log: Path) -> str:
     lines = log.read_text(errors="replace").split("\n") if log.exists() else []
     return next((line.strip() for line in reversed(lines) if line.strip()), "")[:500]
 
 
-def _kernel_kills() -> int:
-    """Processes that the kernel has killed for want of memory so far (Linux; 0 where it does not say)."""
+def _count_oom_kills() -> int:
+    """Returns how many processes the kernel has killed for lack of memory (Linux; 0 where it does not tell)."""
     try:
         lines = Path("/proc/vmstat").read_text().splitlines()
     except OSError:

@@ -1,11 +1,11 @@
-"""One job in one fresh process: whatever happens in here becomes a message to the sweep.
+"""One job in one fresh process, whose every end becomes a message to the sweep.
 
     Process(target=work, args=(pipe, job))
 
 Messages are tuples: ("doing", phase), then one of ("measured", Measurement), ("described", columns),
-("ceilings", Ceilings), ("failed", status, message, values) or ("refused", error). A process that dies says nothing
-more, and the engine tells from its exit what happened. The process leads its own group, so that the compilers it starts
-end with it, and it ends when the sweep does, however the sweep ended.
+("ceilings", Ceilings), ("failed", status, message, values) or ("refused", error). A process that dies sends nothing
+more; its exit code tells the engine why. The process leads its own group, so that the compilers it starts end with it,
+and it ends when the sweep does, however the sweep ended.
 """
 
 import multiprocessing
@@ -29,7 +29,7 @@ from runner.measure.memory.allocations import is_out_of_memory
 
 
 def work(pipe: Connection, job: Job | CeilingJob | str, log: str) -> None:
-    """Measures `job`, or describes the machine where `job` names a device. `log` is a file for whatever is printed."""
+    """Measures `job`, or describes the machine where `job` names a device. All output goes to the file `log`."""
     _isolate(log)
     try:
         if isinstance(job, str):
@@ -44,7 +44,7 @@ def work(pipe: Connection, job: Job | CeilingJob | str, log: str) -> None:
 
 
 def _measure(pipe: Connection, job: Job) -> tuple[Any, ...]:
-    """The last message of a cell. The one place that catches everything: each way to fail is a status."""
+    """Returns the last message of a cell. The one place that catches everything: each failure becomes a status."""
     try:
         measure = pkgutil.resolve_name(TRIAL if job.experiment == "frontier" else kind_of(job.cell).measure)
         job = replace(job, limit_bytes=limits.limit(job.device, job.limit_bytes))
@@ -66,7 +66,7 @@ def _isolate(log: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    except FileNotFoundError:  # the sweep was interrupted while this process started, and has tidied up
+    except FileNotFoundError:  # the sweep was interrupted while this process started, and has removed the folder
         sys.exit(1)
     os.dup2(descriptor, sys.stdout.fileno())
     os.dup2(descriptor, sys.stderr.fileno())

@@ -1,10 +1,10 @@
-"""Names for parts of a step, so that a profiler says which of them a kernel belongs to.
+"""Named ranges of a step, by which a profiler tells what a kernel belongs to.
 
-    with named_range("attention scores"): ...                  # costs nothing unless somebody listens
-    with listen_to_ranges(torch.profiler.record_function): ... # names everything in here
+    with named_range("attention scores"): ...                  # does nothing without a listener
+    with listen_to_ranges(torch.profiler.record_function): ... # opens all ranges in here
 
-Names are opened in the order of the code, the innermost counts. A compiler never sees them: while it traces, a range is
-nothing, so that there is no graph break and no recompilation; kernels of compiled code have the names of their phases.
+Ranges nest, and the innermost counts. While a compiler traces, a range does nothing, so that it causes no graph break
+and no recompilation; kernels of compiled code belong to the range of their phase.
 """
 
 import os
@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
-#: What a range says: where in the model its work stands.
+#: The ranges within the model.
 MODEL_RANGES = (
     "embedding",
     "normalisation",
@@ -36,7 +36,7 @@ _listener: Callable[[str], AbstractContextManager[object]] | None = None
 
 
 def named_range(name: str) -> AbstractContextManager[object]:
-    """A context in which work has this name."""
+    """Returns a context whose work has this name."""
     if torch.compiler.is_compiling() or _listener is None:
         return _NOTHING
     return _listener(name)
@@ -44,8 +44,8 @@ def named_range(name: str) -> AbstractContextManager[object]:
 
 @contextmanager
 def listen_to_ranges(listener: Callable[[str], AbstractContextManager[object]] | None) -> Iterator[None]:
-    """In here every range of this process opens `listener(name)`; with None, nothing. Other threads are not spared:
-    checkpointed blocks run again in autograd's."""
+    """Makes every range of this process open `listener(name)`; with None, nothing. This holds for all threads, because
+    autograd runs checkpointed blocks again in its own."""
     global _listener
     before, _listener = _listener, listener
     try:
@@ -55,10 +55,10 @@ def listen_to_ranges(listener: Callable[[str], AbstractContextManager[object]] |
 
 
 def nsys_listener(device_type: str) -> Callable[[str], AbstractContextManager[object]] | None:
-    """NVTX ranges for NVIDIA's Nsight Systems, where it watches this process (`nsys profile`); else None."""
+    """Returns the listener that opens NVTX ranges, where `nsys profile` watches this process; else None."""
     return torch.cuda.nvtx.range if device_type == "cuda" and is_under_nsys() else None
 
 
 def is_under_nsys() -> bool:
-    """Whether `nsys profile` started this process, or one that it came from."""
+    """Whether `nsys profile` started this process or an ancestor of it."""
     return "NSYS_PROFILING_SESSION_ID" in os.environ

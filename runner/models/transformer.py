@@ -1,7 +1,7 @@
-"""The language model that is measured, whole: what one training step computes can be read from here.
+"""The measured language model, complete in one file.
 
 A pre-norm decoder-only Transformer: token embedding; blocks of (RMSNorm, causal multi-head self-attention with rotary
-positions, residual; RMSNorm, SwiGLU, residual); a final RMSNorm; an output head of its own. No biases, no dropout.
+positions, residual; RMSNorm, SwiGLU, residual); a final RMSNorm; an untied output head. No biases, no dropout.
 Parameters: 2 V d + L (4 d^2 + 3 d d_ff + 2 d) + d, the embedding's V d included.
 
     >>> model = Transformer(cell, device="cuda")        # cell: runner.schema.StepCell
@@ -9,8 +9,8 @@ Parameters: 2 V d + L (4 d^2 + 3 d d_ff + 2 d) + d, the embedding's V d included
 
 Axes in tensor names: b batch, t time, d model width, h head, e head width, v vocabulary.
 The cell gives the shape, the attention implementation, the dtype of the weights and the checkpointing; autocast and
-torch.compile (of the whole model or of each of `model.blocks`) are the caller's. Limits: no key/value cache, no padding
-mask. Casting a built model with `.to(dtype)` would round the rotary tables: ask for the dtype in the cell instead.
+torch.compile (of the whole model or of each of `model.blocks`) are up to the caller. Limits: no key/value cache, no
+padding mask. Casting a built model with `.to(dtype)` would round the rotary tables: set the dtype in the cell instead.
 """
 
 import math
@@ -30,12 +30,12 @@ from runner.schema.sizes import check_shape
 
 ROPE_BASE = 10_000.0
 NORM_EPSILON = 1e-5
-CUT = 3.0  # initial weights are redrawn beyond this many standard deviations
+CUTOFF = 3.0  # initial weights are truncated at this many standard deviations
 WEIGHTS_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 class RMSNorm(nn.Module):
-    """x / rms(x), times a learned gain (Zhang and Sennrich 2019). In float32, whatever the dtype of x; returns x's."""
+    """x / rms(x), times a learned gain (Zhang and Sennrich 2019), computed in float32 and returned in x's dtype."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -49,10 +49,10 @@ class RMSNorm(nn.Module):
 
 
 def rotary_tables(*, context: int, head_width: int) -> Tensor:
-    """What position t multiplies channel e by, and what its pair's other channel by: float32 of shape (2, context,
-    head_width), the cosine of each channel's pair and its sine, negative for the first of a pair.
+    """Returns the cosine and the sine of each channel's angle, float32 of shape (2, context, head_width); the sine is
+    negative for the first channel of a pair.
 
-    Pair i turns by position / base^(2 i / head_width) (Su et al. 2021, "RoFormer", section 3.2.2). Worked out in
+    Pair i is rotated by position / base^(2 i / head_width) (Su et al. 2021, "RoFormer", section 3.2.2). Computed in
     float64 on the CPU, because a float32 product of position and frequency is off by more than an entry's last digits.
     """
     exponents_p = torch.arange(0, head_width, 2, dtype=torch.float64, device="cpu") / head_width
@@ -64,16 +64,16 @@ def rotary_tables(*, context: int, head_width: int) -> Tensor:
 
 
 def apply_rope(x_bhte: Tensor, cosine_te: Tensor, sine_te: Tensor) -> Tensor:
-    """Each adjacent pair of channels (x[2i], x[2i+1]) of position t by its angle. In float32; returns x's dtype."""
+    """Rotates each adjacent pair of channels (x[2i], x[2i+1]) by its angle, in float32; returns x's dtype."""
     pairs_bhtp2 = rearrange(x_bhte, "b h t (p two) -> b h t p two", two=2)
     swapped_bhte = rearrange(pairs_bhtp2.flip(-1), "b h t p two -> b h t (p two)")
     return (x_bhte * cosine_te + swapped_bhte * sine_te).to(x_bhte.dtype)
 
 
 class RopeFunction(torch.autograd.Function):
-    """`apply_rope` of half precision, whose gradient is rotated back. Autograd would swap the sines too: compiled for a
-    CPU, that kernel takes twice as long. Not for float32: PyTorch 2.11 compiles the gradient of a function that ends
-    in a cast to the dtype it has as zeros."""
+    """`apply_rope` in half precision, whose gradient is the rotation back. Autograd's own, compiled for a CPU, takes
+    twice as long. Not for float32: PyTorch 2.11 compiles the gradient of a function that ends in a cast to the same
+    dtype as zeros."""
 
     @staticmethod
     def forward(ctx: Any, x_bhte: Tensor, rope_2te: Tensor) -> Tensor:
@@ -88,23 +88,23 @@ class RopeFunction(torch.autograd.Function):
 
 
 def rotate(x_bhte: Tensor, rope_2te: Tensor) -> Tensor:
-    """Queries or keys with their positions."""
+    """Returns queries or keys rotated by their positions."""
     with named_range("rope"):
         if are_joined(x_bhte):
             rotated_bhte: Tensor = RopeFunction.apply(x_bhte, rope_2te)  # type: ignore[no-untyped-call]
             return rotated_bhte
         rotated_bhte = apply_rope(x_bhte, *rope_2te)
-        # Compiled, laid out as x is: its kernel then writes what fused attention need not copy.
+        # Compiled, it keeps x's layout, which fused attention need not copy.
         return rotated_bhte if torch.compiler.is_compiling() else rotated_bhte.contiguous()
 
 
 class Product(torch.autograd.Function):
-    """x W^T in autocast's dtype, with the gradient of W in float32, in which it was summed. Autocast alone writes it in
-    half precision and casts it back, a kernel more for every weight."""
+    """x W^T in autocast's dtype, with the gradient of W in float32, in which it was summed. Plain autocast writes it in
+    half precision and casts it back, with one more kernel for each weight."""
 
     @staticmethod
     def forward(ctx: Any, x_bti: Tensor, weight_oi: Tensor) -> Tensor:
-        """(batch, time, inputs) and float32 (outputs, inputs) -> (batch, time, outputs)."""
+        """Takes (batch, time, inputs) and float32 (outputs, inputs); returns (batch, time, outputs)."""
         dtype = torch.get_autocast_dtype(x_bti.device.type)
         low_bti, low_oi = x_bti.to(dtype), weight_oi.to(dtype)
         ctx.save_for_backward(low_bti, low_oi)
@@ -113,7 +113,7 @@ class Product(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
-        """The gradients of x and of the weight."""
+        """Returns the gradients of x and of the weight."""
         low_bti, low_oi = ctx.saved_tensors
         (gradient_bto,) = gradients
         gradient_on, low_ni = gradient_bto.flatten(0, 1).t(), low_bti.flatten(0, 1)
@@ -125,28 +125,28 @@ class Product(torch.autograd.Function):
 
 
 def are_joined(x_btd: Tensor) -> bool:
-    """Whether layers that read the same tensor are one product: compiled under autocast."""
+    """Whether layers that read the same tensor are computed as one product: compiled under autocast."""
     return torch.compiler.is_compiling() and torch.is_autocast_enabled(x_btd.device.type)
 
 
 def linear(x_btd: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
-    """The output of each layer; of several layers, all of one width. Joined, the kernel that casts the weights puts
-    them side by side, and the GPU has fewer and larger kernels to run."""
+    """Returns the output of each layer; several layers must have one width. Joined, the kernel that casts the weights
+    also concatenates them, and the GPU runs fewer and larger kernels."""
     if not are_joined(x_btd):
         return tuple(layer(x_btd) for layer in layers)
     weights_od = torch.cat([layer.weight for layer in layers])
     joined: Tensor = Product.apply(x_btd, weights_od)  # type: ignore[no-untyped-call]
-    if len(layers) == 1:  # not a part of itself: the compiler pads what only such a view shows, and a loss copies that
+    if len(layers) == 1:  # no chunk: the compiler pads what is only read through a view, and the loss copies that
         return (joined,)
     if not joined.is_cuda:
         return joined.chunk(len(layers), dim=-1)
-    # By index: a chunk's gradient is a concatenation, whose kernel on a GPU works out every part for every element.
+    # By index: a chunk's gradient is a concatenation, whose kernel on a GPU computes every part for every element.
     joined_btno = rearrange(joined, "b t (n o) -> b t n o", n=len(layers))
     return tuple(joined_btno[:, :, number] for number in range(len(layers)))
 
 
 class SelfAttention(nn.Module):
-    """Causal multi-head self-attention; queries and keys carry their position by rotation."""
+    """Causal multi-head self-attention with rotary positions."""
 
     def __init__(self, d_model: int, *, heads: int, attention: str) -> None:
         super().__init__()
@@ -181,16 +181,16 @@ class SwiGLU(nn.Module):
         with named_range("feed-forward"):
             if are_joined(x_btd):
                 gate_btf, up_btf = linear(x_btd, self.gate, self.up)
-                # As a sigmoid: of silu's own gradient the compiler makes a slower exponential and a division more.
+                # With silu's own gradient the compiler makes a slower exponential and one more division.
                 hidden_btf = gate_btf * torch.sigmoid(gate_btf) * up_btf
-            else:  # unnamed, so that the gate's own output is gone before the product
+            else:  # unnamed, so that the gate's own output is freed before the product
                 hidden_btf = F.silu(self.gate(x_btd)) * self.up(x_btd)
             (output_btd,) = linear(hidden_btf, self.down)
         return output_btd
 
 
 class Block(nn.Module):
-    """One layer: attention, then the feed-forward network, each on a normalized copy and added to the stream."""
+    """One layer: attention, then the feed-forward network, each of the normalized stream and added to it."""
 
     def __init__(self, cell: ModelCell) -> None:
         super().__init__()
@@ -208,9 +208,8 @@ class Block(nn.Module):
 class Transformer(nn.Module):
     """The model of a cell, with initial weights, on `device` (torch's default device where none is given).
 
-    Built on the meta device first, so that every weight is allocated once, where it belongs and in its final dtype.
-    Raises UsageError for a shape that cannot be built.
-    """
+    It is built on the meta device first, so that every weight is allocated once, in its final place and dtype. Raises
+    UsageError for a shape that cannot be built."""
 
     rope_2te: Tensor
 
@@ -231,7 +230,7 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def initialize(self) -> None:
-        """Normal weights cut at 3 std: linear of variance 2 / (inputs + outputs), embedding of variance 1. Gains 1."""
+        """Draws truncated normal weights: variance 2 / (inputs + outputs), of the embedding 1. Gains are 1."""
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 fill_truncated_normal(module.weight, std=math.sqrt(2 / (module.in_features + module.out_features)))
@@ -259,7 +258,8 @@ class Transformer(nn.Module):
         return logits_btv
 
     def run_blocks(self, x_btd: Tensor, rope_2te: Tensor, blocks: nn.ModuleList) -> Tensor:
-        """The stream after `blocks`; with checkpointing, backward keeps only what enters them and runs them again."""
+        """Returns the stream after `blocks`. With checkpointing, autograd saves only their input and runs them again in
+        backward."""
 
         def run(x_btd: Tensor) -> Tensor:
             for block in blocks:
@@ -267,7 +267,7 @@ class Transformer(nn.Module):
             return x_btd
 
         if self.checkpoint_blocks and torch.is_grad_enabled():
-            # No dropout, so no random state to bring back for the second run.
+            # Without dropout, there is no random state to restore for the second run.
             x_btd = checkpoint(run, x_btd, use_reentrant=False, preserve_rng_state=False)
         else:
             x_btd = run(x_btd)
@@ -275,8 +275,8 @@ class Transformer(nn.Module):
 
 
 def fill_truncated_normal(weight: Tensor, *, std: float) -> None:
-    """Draw in float32, because uniform bfloat16 numbers are too few to give the tails; store in weight's dtype."""
+    """Draws in float32, because bfloat16 has too few uniform numbers for the tails, and stores in weight's dtype."""
     wide = weight if weight.dtype == torch.float32 else torch.empty_like(weight, dtype=torch.float32)
-    nn.init.trunc_normal_(wide, std=std, a=-CUT * std, b=CUT * std)
+    nn.init.trunc_normal_(wide, std=std, a=-CUTOFF * std, b=CUTOFF * std)
     if wide is not weight:
         weight.copy_(wide)

@@ -1,4 +1,4 @@
-"""The presets: named plans. Which grids each holds is said by the experiments.
+"""The presets: named plans. Each experiment declares its own grids by preset.
 
     python -m runner list presets
 
@@ -14,7 +14,7 @@ from runner.experiments.grid import Grid, Variants
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """A named plan. `fitting` leaves out the sizes predicted not to fit the device."""
+    """A named plan. `fitting` leaves out cells that are predicted not to fit the device's memory."""
 
     name: str
     doc: str
@@ -22,7 +22,7 @@ class Preset:
 
     @property
     def grids(self) -> Mapping[str, tuple[Grid | Variants, ...]]:
-        """Its grids by experiment."""
+        """The preset's grids by experiment."""
         return {experiment.name: experiment.grids.get(self.name, ()) for experiment in EXPERIMENTS}
 
 
@@ -46,10 +46,10 @@ PRESETS: Mapping[str, Preset] = {
         Preset(name="cs336-2026", doc="Edition 2026: its sizes at context 512, the optimizer step timed too."),
     )
 }
-#: The experiments there are and what each asks.
+#: The question of each experiment.
 QUESTIONS: Mapping[str, str] = {experiment.name: experiment.question for experiment in EXPERIMENTS}
 
 
 def preset_for(device: str) -> str:
-    """The preset of a sweep that names none: `standard` on CUDA, `laptop` elsewhere."""
+    """Returns the preset of a sweep that names none: `standard` on CUDA, `laptop` elsewhere."""
     return "standard" if device == "cuda" else "laptop"

@@ -1,4 +1,4 @@
-"""Every cell of every table of cells, as a query: what counts cells counts all kinds of them.
+"""A query of the cells of all tables of cells, for everything that counts cells.
 
 SELECT count(*) FROM ({EVERY_CELL})
 """

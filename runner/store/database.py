@@ -1,14 +1,14 @@
-"""The results file: how rows get in, and how they are read, at any time, by anybody.
+"""The results file: rows get in by `ingest` and are read by `open_reader`, at any time, by any process.
 
-    >>> ingest("data/results.duckdb")                        # what the spool holds -> the file; never waits for readers
+    >>> ingest("data/results.duckdb")                        # the spool's rows -> the file; never waits for readers
     1
     >>> with open_reader("data/results.duckdb") as con:      # file and spool as one, every cell exactly once
     ...     con.execute("SELECT count(*) FROM steps").fetchone()
     (44,)
 
-Whoever reads opens, queries and closes: a connection kept open keeps the rows of a running sweep out of the file (they
-wait in the spool and are seen all the same). Nothing here opens the file except through DuckDB: in a process that has
-it open, closing a second handle would drop the first one's lock. Limits: one machine, a local file system.
+A reader opens, queries and closes: an open connection keeps a running sweep's rows out of the file (they wait in the
+spool and are seen all the same). Nothing here opens the file except through DuckDB: in a process that has it open,
+closing a second handle would drop the first one's lock. Limits: one machine, a local file system.
 """
 
 import contextlib
@@ -22,38 +22,49 @@ from pathlib import Path
 from typing import Literal
 
 import duckdb
+from duckdb import DuckDBPyConnection
 
 from runner.errors import DatabaseBusy, DatabaseMissing, StoreError
-from runner.schema import TABLES, Table, utc_now
-from runner.store.attached import absent, attach, busy, connect, foreign, is_damage, is_stepscope, present, reason
-from runner.store.contract import check
+from runner.schema import TABLES, Table
+from runner.store.attached import (
+    attach,
+    busy_error,
+    connect,
+    default_value,
+    foreign_error,
+    format_reason,
+    insert_rows,
+    is_damage,
+    is_stepscope,
+    load_columns,
+)
 from runner.store.spool import Spool, sync_folder
-from runner.store.staging import UNREADABLE, Document, is_newer, read, row_id, select_published, stage
+from runner.store.staging import UNREADABLE, Document, is_newer, load_document, row_id, stage_checked
 from runner.store.survey import Survey, survey
-from runner.store.views import damage, make_views
+from runner.store.views import explain_damage, make_views
 
-#: How long a reader waits for whoever writes (an ingest takes about 50 ms).
+#: How long a reader waits for a writer (s); an ingest takes about 50 ms.
 READER_PATIENCE_S = 2.0
-#: Beside a sweep: how long an ingest waits for readers, and when it leaves the rest to the next one. It takes
-#: a file in any case. What waits in the spool is seen all the same.
+#: The limits of an ingest between two cells of a sweep: how long it waits for readers, and after how long it leaves the
+#: remaining files to the next one (s). It takes at least one file.
 QUICK: Mapping[str, float] = {"patience_s": 0.03, "most_s": 0.03}
 
 _STORED = [table for table in TABLES.values() if table.stored]
 
 
 def default_path() -> Path:
-    """The file that is meant when none is named: `STEPSCOPE_DB`, else `data/results.duckdb`."""
+    """Returns the file to use when none is named: `STEPSCOPE_DB`, else `data/results.duckdb`."""
     return Path(os.environ.get("STEPSCOPE_DB") or "data/results.duckdb")
 
 
 def fingerprint(db_path: Path | str) -> str:
-    """16 hex digits that change whenever a reader could see other rows. Opens nothing; plans do not count."""
+    """Returns 16 hex digits that change whenever a reader could see other rows. Opens nothing; plans do not count."""
     path = Path(db_path).absolute()
     return _fingerprint([path, path.with_name(path.name + ".wal"), *Spool(path).files()])
 
 
 def plan_fingerprint(db_path: Path | str) -> str:
-    """The same for `plan`: changes with every heartbeat of a running sweep."""
+    """Returns 16 hex digits that change with every heartbeat of a running sweep."""
     return _fingerprint(Spool(db_path).plans())
 
 
@@ -70,15 +81,14 @@ def _fingerprint(paths: Sequence[Path]) -> str:
 
 
 def ingest(db_path: Path | str, *, patience_s: float = 0.1, most_s: float = 1.0) -> int:
-    """Move the finished cells of the spool into the file, one transaction each; returns how many.
+    """Moves the finished cells of the spool into the file, one transaction each; returns how many.
 
-    Tries for `patience_s` to be alone with the file; 0 if readers or another writer hold it for longer, and the cells
-    wait for the next call. Makes the file, and adds tables and columns that the schema has and the file lacks. Stops
-    after `most_s`, so after a long backlog call it until it returns 0. A spool file that is not of ours becomes
-    `*.bad`, with a warning; one from a newer Stepscope stays for that one to take. Raises DatabaseForeign, having
-    changed nothing, when the file is not Stepscope's; StoreError when it cannot be written, such as on a full disk:
-    then nothing has left the spool that is not in the file.
-    """
+    Tries for `patience_s` to be alone with the file. Returns 0 if readers or another writer hold it for longer, and the
+    cells wait for the next call. Makes the file where there is none, and adds tables and columns that it lacks. Stops
+    after `most_s`; a long backlog needs calls until one returns 0. A spool file that cannot be used becomes `*.bad`,
+    with a warning; one from a newer Stepscope stays. Raises DatabaseForeign, having changed nothing, when the file is
+    not Stepscope's, and StoreError when it cannot be written, such as on a full disk: then nothing has left the spool
+    that is not in the file."""
     path = Path(db_path).absolute()
     spool = Spool(path)
     if not path.exists() and not spool.files():
@@ -97,15 +107,16 @@ def ingest(db_path: Path | str, *, patience_s: float = 0.1, most_s: float = 1.0)
 
 
 @contextlib.contextmanager
-def open_writer(path: Path, *, patience_s: float, folder: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The file as `file`, made where there is none, with every table and column of the schema, and nobody else in it.
-    The connection reaches no other file but those in `folder`.
-    Raises DatabaseBusy when others hold it for longer than `patience_s`, DatabaseForeign, StoreError."""
+def open_writer(path: Path, *, patience_s: float, folder: Path | None = None) -> Iterator[DuckDBPyConnection]:
+    """Yields a connection that has the file to itself as `file`, with every table and column of the schema.
+
+    Makes the file where there is none. The connection reaches no other file but those in `folder`. Raises DatabaseBusy
+    when others hold the file for longer than `patience_s`, DatabaseForeign, StoreError."""
     spool, deadline = Spool(path), time.monotonic() + patience_s
     try:
-        with spool.lock("exclusive", patience_s=patience_s) as alone:
-            if not alone:
-                raise busy(path)
+        with spool.lock("exclusive", patience_s=patience_s) as locked:
+            if not locked:
+                raise busy_error(path)
             # Within the lock, where no reader competes for the cores.
             with connect(path, _half(spool), folder=folder) as con:
                 if not path.exists():
@@ -117,53 +128,46 @@ def open_writer(path: Path, *, patience_s: float, folder: Path | None = None) ->
         if not isinstance(error, duckdb.TransactionException | OSError) and not is_damage(error):
             raise
         raise StoreError(
-            f"{path} cannot be written: {reason(error)}.",
+            f"{path} cannot be written: {format_reason(error)}.",
             expected="a file that is whole, room on the disk and the right to write there",
             do=f"Nothing is lost: the measured cells wait in {spool.folder}.",
         ) from error
 
 
-def _ingest(con: duckdb.DuckDBPyConnection, spool: Spool, *, most_s: float, bad: dict[str, str]) -> int:
+def _ingest(con: DuckDBPyConnection, spool: Spool, *, most_s: float, bad: dict[str, str]) -> int:
     spool.remove_leftovers()
     ingested, end = 0, time.monotonic() + most_s
     for file in spool.files():
         if time.monotonic() > end:
             break
         try:
-            document = read(file)
+            document = load_document(file)
             if is_newer(document):
                 continue
             _insert(con, document, file)
         except UNREADABLE as error:
             spool.set_aside(file)
-            bad[file.name] = reason(error)
+            bad[file.name] = format_reason(error)
         else:
             file.unlink()
             ingested += 1
     return ingested
 
 
-def _insert(con: duckdb.DuckDBPyConnection, document: Document, file: Path) -> None:
-    """Add one file's rows in one transaction; no change when one of `UNREADABLE` is raised."""
+def _insert(con: DuckDBPyConnection, document: Document, file: Path) -> None:
+    """Inserts one file's rows in one transaction; changes nothing when one of `UNREADABLE` is raised."""
     con.begin()
     try:
-        for table in stage(con, [document], _STORED, present=TABLES):
-            check(con, table, f"temp.main.spool_{table.name}", where=file, published=select_published([document]))
-            names = [column.name for column in table.columns]
-            values = ("$now" if name == "ingested_at" else name for name in names)
-            con.execute(
-                f"INSERT INTO file.main.{table.name} ({', '.join(names)}) "
-                f"SELECT {', '.join(values)} FROM temp.main.spool_{table.name}",
-                {"now": utc_now()} if "ingested_at" in names else {},
-            )
+        for table in stage_checked(con, document, _STORED, present=TABLES, where=file):
+            insert_rows(con, table, f"temp.main.spool_{table.name} AS new")
     except UNREADABLE:
         con.rollback()
         raise
     con.commit()
 
 
-def _create(con: duckdb.DuckDBPyConnection, path: Path, spool: Spool) -> None:
-    """Make the file whole under another name, so that a kill never leaves half a file. Needs the spool's lock."""
+def _create(con: DuckDBPyConnection, path: Path, spool: Spool) -> None:
+    """Makes the file under another name first, so that a kill never leaves half a file. Needs the spool's lock."""
     half = _half(spool)
     for leftover in (half, half.with_name(half.name + ".wal")):
         leftover.unlink(missing_ok=True)
@@ -177,11 +181,11 @@ def _half(spool: Spool) -> Path:
     return spool.folder / ".new.duckdb"
 
 
-def _upgrade(con: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Add the tables and columns that the schema has and the file lacks. Refuses a file of somebody else's tables."""
-    stored = present(con, path)
+def _upgrade(con: DuckDBPyConnection, path: Path) -> None:
+    """Adds the tables and columns that the file lacks. Raises DatabaseForeign for a file of other tables."""
+    stored = load_columns(con, path)
     if not is_stepscope(stored) and con.execute("SELECT 1 FROM duckdb_tables() WHERE NOT temporary").fetchone():
-        raise foreign(path, "it holds other tables")
+        raise foreign_error(path, "it holds other tables")
     con.begin()
     for table in _STORED:
         if table.name not in stored:
@@ -189,13 +193,14 @@ def _upgrade(con: duckdb.DuckDBPyConnection, path: Path) -> None:
             continue
         for column in table.columns:
             if column.name not in stored[table.name]:
-                added = f"{column.name} {column.sql_type} DEFAULT {absent(column)}"
+                added = f"{column.name} {column.sql_type} DEFAULT {default_value(column)}"
                 con.execute(f"ALTER TABLE file.main.{table.name} ADD COLUMN {added}")
     con.commit()
 
 
 def _ddl(table: Table) -> str:
-    """Only tables of one row a cell or run have a primary key: an index on `samples` would weigh more than its data."""
+    """Returns the statement that makes a table. Only tables of one row a cell or run have a primary key: an index on
+    `samples` would be larger than its data."""
     ids = {"run_id", row_id(table)}
     parts = [f"{c.name} {c.sql_type}{' NOT NULL' if c.name in ids else ''}" for c in table.columns]
     if len(table.unique) == 1:
@@ -213,49 +218,48 @@ def open_reader(
     damaged: Literal["refused", "empty"] = "refused",
     folder: Path | None = None,
     limits: Sequence[str] = (),
-) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection with one view for each table of the schema: the file's rows and the spool's, each exactly once.
+) -> Iterator[DuckDBPyConnection]:
+    """Yields a connection with one view for each table of the schema: the file's rows and the spool's, each once.
 
-    Every view has all columns of its table, where the file is older with the default of an axis, else NULL; what the
-    schema does not know is left out, and so are rows that break the contract (`look_through` counts them).
-    The rows are those of one moment. Waits up to `READER_PATIENCE_S` for whoever writes, then raises DatabaseBusy;
-    DatabaseMissing when there is neither file nor spool; DatabaseForeign when the file is not one to read;
-    DatabaseDamaged by a query that needs a damaged table, unless such are to be `empty`. The connection reaches
-    no file but this one and those in `folder`; `limits` are settings for it.
-    """
+    Every view has all columns of its table; columns that the file lacks hold the default of an axis, else NULL. Columns
+    that the schema does not know are left out, and so are rows that break the contract (`look_through` counts them).
+    The rows are those of one moment. The connection reaches no file but this one and those in `folder`; `limits` are
+    settings for it, as SQL. Raises DatabaseBusy when a writer holds the file for longer than READER_PATIENCE_S,
+    DatabaseMissing when there is neither file nor spool, DatabaseForeign when the file is not one to read, and
+    DatabaseDamaged in a query that needs a damaged table, unless damaged tables are to be `empty`."""
     path = Path(db_path).absolute()
     spool, deadline = Spool(path), time.monotonic() + READER_PATIENCE_S
     # Nothing can leave the spool while its lock is shared, so no row is missed between the file and the spool.
     with (
         connect(path, folder=folder, limits=limits) as con,
-        spool.lock("shared", patience_s=READER_PATIENCE_S) as held,
+        spool.lock("shared", patience_s=READER_PATIENCE_S) as locked,
     ):
-        if not held:
-            raise busy(path)
+        if not locked:
+            raise busy_error(path)
         if not path.exists():
             if not make_views(con, spool, Survey()):
                 raise DatabaseMissing(f"{path} does not exist.", do="Measure something: python -m runner sweep.")
             yield con
             return
-        found = survey(path, deadline=deadline)
+        surveyed = survey(path, deadline=deadline)
         if damaged == "empty":
-            found = found.readable()
+            surveyed = surveyed.readable()
         with attach(con, path, access="READ_ONLY", deadline=deadline):
-            make_views(con, spool, found)
+            make_views(con, spool, surveyed)
             try:
                 yield con
             except (duckdb.Error, UnicodeDecodeError) as error:
-                if said := damage(error, path, found):
-                    raise said from error
+                if damage := explain_damage(error, path, surveyed):
+                    raise damage from error
                 if is_damage(error):
-                    raise foreign(path, reason(error)) from error
+                    raise foreign_error(path, format_reason(error)) from error
                 raise
 
 
 def look_through(db_path: Path | str) -> Survey:
-    """What is wrong with the file: rows that `open_reader` leaves out, by table, and tables that cannot be read."""
+    """Returns what is wrong with the file: rows that `open_reader` leaves out, and tables that cannot be read."""
     path = Path(db_path).absolute()
-    with Spool(path).lock("shared", patience_s=READER_PATIENCE_S) as held:
-        if not held:
-            raise busy(path)
+    with Spool(path).lock("shared", patience_s=READER_PATIENCE_S) as locked:
+        if not locked:
+            raise busy_error(path)
         return survey(path, deadline=time.monotonic() + READER_PATIENCE_S) if path.exists() else Survey()

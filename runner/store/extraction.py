@@ -1,4 +1,4 @@
-"""Rows of somebody else's results file as Parquet files, by a process that can do nothing else:
+"""Another person's results file as Parquet files, written by a process that can do nothing else:
 `python -m runner.store.extraction`.
 
     {"path": "there.duckdb", "folder": "/tmp/stepscope-merge-1"}                                     on stdin
@@ -7,8 +7,8 @@
 
 `runner.store.merging` starts it. It is a process of its own because a file of a few kilobytes can hold billions of
 rows or end the process that reads it. It can open this file and write to this folder, has PROCESS_BYTES of memory,
-PROCESS_SECONDS of computing and OUTPUT_BYTES for each table, and gives away nothing but rows that keep the contract.
-Limits: macOS does not enforce the system's limit of memory.
+PROCESS_SECONDS of computing and OUTPUT_BYTES for each table, and writes only rows that keep the contract. Limits: macOS
+does not enforce the limit of memory.
 """
 
 import contextlib
@@ -21,18 +21,19 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+from duckdb import DuckDBPyConnection
 
 from runner import errors
 from runner.errors import DatabaseBusy, DatabaseForeign, RowsRefused, StepscopeError, UsageError
 from runner.schema import TABLES
-from runner.store.attached import connect, foreign, literal, reason, select_stored_rows
+from runner.store.attached import connect, fetch_count, foreign_error, format_reason, quote, select_stored_rows
 from runner.store.contract import check, check_unique
 from runner.store.database import open_reader
 from runner.store.spool import Spool
-from runner.store.staging import UNREADABLE, is_newer, read, select_published, stage
+from runner.store.staging import UNREADABLE, is_newer, load_document, stage_checked
 from runner.store.survey import survey
 
-#: What the process may take: bytes, seconds of computing, seconds altogether, bytes of one table, rows of all.
+#: The limits of the process: bytes, seconds of computing, seconds altogether, bytes of one table, rows of all.
 PROCESS_BYTES, PROCESS_SECONDS, MAX_SECONDS, OUTPUT_BYTES, MAX_ROWS = 4 * 2**30, 600, 600.0, 8 * 2**30, 100_000_000
 _MEMORY = "SET memory_limit = '2GB'"
 _ROOT = Path(__file__).parents[2]
@@ -42,14 +43,14 @@ _DO = "Nothing was added. Take another copy of the file, or ask whoever made it.
 def extract(source: Path, folder: Path) -> list[str]:
     """Writes `<table>.parquet` into `folder` for each table that has rows, and returns their names. Raises
     DatabaseForeign, DatabaseDamaged, RowsRefused, DatabaseBusy, DatabaseMissing, UsageError."""
-    asked = json.dumps({"path": str(source), "folder": str(folder)})
+    request = json.dumps({"path": str(source), "folder": str(folder)})
     command = [sys.executable, "-X", "utf8", "-m", "runner.store.extraction"]
     try:
         done = subprocess.run(
             command,
             cwd=_ROOT,
             env={},
-            input=asked,
+            input=request,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             encoding="utf-8",
@@ -74,89 +75,86 @@ def extract(source: Path, folder: Path) -> list[str]:
 
 
 def answer(source: Path, folder: Path) -> dict[str, Any]:
-    """What this process says of the file: the tables that it wrote, or why there are none."""
+    """Returns the reply of this process: the tables that it wrote, or why it wrote none."""
     try:
         _check_spool(Spool(source))
-        return {"tables": _written(source, folder)}
+        return {"tables": _write_tables(source, folder)}
     except StepscopeError as error:
         do = error.do if isinstance(error, DatabaseBusy | UsageError) else _DO
         return {"refused": [type(error).__name__, error.got, error.expected, do]}
     except (duckdb.Error, MemoryError, OSError, UnicodeDecodeError) as error:
-        return {"refused": ["DatabaseForeign", f"{source} cannot be read: {reason(error)}.", "a results file", _DO]}
+        got = f"{source} cannot be read: {format_reason(error)}."
+        return {"refused": ["DatabaseForeign", got, "a results file", _DO]}
 
 
 def main() -> None:
-    """Reads one request, writes one answer."""
+    """Reads one request and writes one answer."""
     limit()
-    asked = json.load(sys.stdin)
-    json.dump(answer(Path(asked["path"]), Path(asked["folder"])), sys.stdout)
+    request = json.load(sys.stdin)
+    json.dump(answer(Path(request["path"]), Path(request["folder"])), sys.stdout)
     sys.stdout.flush()
 
 
 def limit() -> None:
-    """Takes from this process, for good, what it does not need."""
-    for kind, most in (
+    """Sets the limits of this process, for good."""
+    for kind, value in (
         (resource.RLIMIT_DATA, PROCESS_BYTES),
         (resource.RLIMIT_CPU, PROCESS_SECONDS),
         (resource.RLIMIT_FSIZE, OUTPUT_BYTES),
         (resource.RLIMIT_CORE, 0),
     ):
         with contextlib.suppress(ValueError, OSError):  # macOS; or a lower limit is set already
-            resource.setrlimit(kind, (most, most))
+            resource.setrlimit(kind, (value, value))
 
 
-def _written(source: Path, folder: Path) -> list[str]:
-    """Writes what a reader of the file sees, once nothing is left out of that."""
+def _write_tables(source: Path, folder: Path) -> list[str]:
+    """Writes the rows that a reader of the file sees, and refuses a file of which a reader would leave some out."""
     with open_reader(source, folder=folder, limits=(_MEMORY,)) as con:
         _refuse_newer(con, source)
         if source.exists():
             _check_file(con, source)
-        counts = {name: _count(con, name) for name, table in TABLES.items() if table.stored}
+        stored = [name for name, table in TABLES.items() if table.stored]
+        counts = {name: fetch_count(con, f"SELECT count(*) FROM {name}") for name in stored}
         if sum(counts.values()) > MAX_ROWS:
-            raise foreign(source, f"it has {sum(counts.values()):,} rows, more than {MAX_ROWS:,}")
+            raise foreign_error(source, f"it has {sum(counts.values()):,} rows, more than {MAX_ROWS:,}")
         names = [name for name, rows in counts.items() if rows]
         for name in names:
             check_unique(con, TABLES[name], name, where=source)
-            con.execute(f"COPY {name} TO {literal(str(folder / name) + '.parquet')} (FORMAT parquet)")
+            con.execute(f"COPY {name} TO {quote(str(folder / name) + '.parquet')} (FORMAT parquet)")
     return names
 
 
-def _count(con: duckdb.DuckDBPyConnection, name: str) -> int:
-    (rows,) = con.execute(f"SELECT count(*) FROM {name}").fetchone() or (0,)
-    return int(rows)
-
-
-def _check_file(con: duckdb.DuckDBPyConnection, source: Path) -> None:
-    found = survey(source, deadline=time.monotonic())
-    for name in found.left_out:
-        rows = select_stored_rows(TABLES[name], found.stored[name])
-        check(con, TABLES[name], f"({rows})", where=source, published=found.published)
+def _check_file(con: DuckDBPyConnection, source: Path) -> None:
+    surveyed = survey(source, deadline=time.monotonic())
+    for name in surveyed.left_out:
+        rows = select_stored_rows(TABLES[name], surveyed.stored[name])
+        check(con, TABLES[name], f"({rows})", where=source, published=surveyed.published)
 
 
 def _check_spool(spool: Spool) -> None:
-    """Raises RowsRefused for a file of the spool that a reader would pass over, UsageError for a newer one."""
+    """Raises RowsRefused for a file of the spool that a reader would leave out, UsageError for a newer one."""
     with connect() as con:
         for file in spool.files():
             with contextlib.suppress(FileNotFoundError):
                 _check_document(con, file)
 
 
-def _check_document(con: duckdb.DuckDBPyConnection, file: Path) -> None:
+def _check_document(con: DuckDBPyConnection, file: Path) -> None:
     try:
-        document = read(file)
+        document = load_document(file)
         if is_newer(document):
             raise UsageError(f"{file} has columns that this Stepscope does not know.", do="Update Stepscope here.")
-        for table in stage(con, [document], list(TABLES.values()), present={}):
-            check(con, table, f"temp.main.spool_{table.name}", where=file, published=select_published([document]))
+        stage_checked(con, document, list(TABLES.values()), present={}, where=file)
+    except RowsRefused:
+        raise
     except UNREADABLE as error:
-        if isinstance(error, RowsRefused):
-            raise
-        raise RowsRefused(f"{file} is no finished cell: {reason(error)}.", expected="JSON as a sweep writes") from error
+        got = f"{file} is no finished cell: {format_reason(error)}."
+        raise RowsRefused(got, expected="JSON as a sweep writes") from error
 
 
-def _refuse_newer(con: duckdb.DuckDBPyConnection, source: Path) -> None:
+def _refuse_newer(con: DuckDBPyConnection, source: Path) -> None:
     query = "SELECT table_name, column_name FROM duckdb_columns() WHERE database_name = 'file' AND NOT internal"
-    known = {(table.name, column.name) for table in TABLES.values() for column in table.columns}
+    known = {(table.name, name) for table in TABLES.values() for name in table.names}
     unknown = [f"{table}.{column}" for table, column in con.execute(query).fetchall() if (table, column) not in known]
     if unknown:
         raise UsageError(

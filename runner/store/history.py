@@ -1,8 +1,8 @@
-"""What the file already knows, for the runner: which cells are done, which run goes on, which rates to expect.
+"""What the runner reads from the file: the cells that are done, the run that goes on, the rates to expect.
 
     done = done_cells("data/results.duckdb", machine)
 
-A file that does not exist yet knows nothing; one that cannot be read raises, before anything is measured.
+A file that does not exist yet gives empty answers; one that cannot be read raises, before anything is measured.
 """
 
 import contextlib
@@ -21,16 +21,16 @@ from runner.store.database import open_reader
 from runner.store.queries import overview
 from runner.store.queries.fetch import fetch, select
 
-#: So many rows of a table say what its cells take.
+#: How many rows of each table a forecast reads.
 MAX_PAST = 100
-#: Cells and rounds are told apart by key and round.
+#: The status of each finished cell, by its key and round.
 Done = Mapping[tuple[str, int], Status]
 
 _HERE = "device_name IS NOT DISTINCT FROM $device_name AND torch IS NOT DISTINCT FROM $torch"
 
 
 def done_cells(db: Path, machine: Mapping[str, Any]) -> Done:
-    """The cells that need not be measured again on this machine: same key, device name, torch version and commit."""
+    """Returns the cells that need not be measured again on this machine: same device name, torch version and commit."""
     rows = _query(
         db,
         f"""
@@ -38,60 +38,61 @@ def done_cells(db: Path, machine: Mapping[str, Any]) -> Done:
         WHERE {_HERE} AND git_commit IS NOT DISTINCT FROM $git_commit AND list_contains($done, status)
         ORDER BY cell_id
         """,
-        {**_named(machine, "device_name", "torch", "git_commit"), "done": sorted(DONE)},
+        {**_subset(machine, "device_name", "torch", "git_commit"), "done": sorted(DONE)},
     )
     return {(key, number): status for key, number, status in rows}
 
 
-def run_of(db: Path, sweep_key: str) -> UUID | None:
-    """The latest run of the same sweep on the same machine; None if it was never started."""
+def find_run(db: Path, sweep_key: str) -> UUID | None:
+    """Returns the latest run of the same sweep on the same machine; None if it was never started."""
     rows = _query(db, "SELECT max(run_id) FROM runs WHERE sweep_key = $sweep_key", {"sweep_key": sweep_key})
     return rows[0][0] if rows else None
 
 
 def measured_rates(db: Path, machine: Mapping[str, Any]) -> dict[str, float]:
-    """Median FLOP/s of eager cells by precision, as measured on this device with this torch."""
+    """Returns the median FLOP/s of eager cells by precision, as measured on this device with this torch."""
     rows = _query(
         db,
         f"""
         SELECT precision, median(flops_per_s) FROM steps JOIN runs USING (run_id)
         WHERE {_HERE} AND backend = 'eager' AND flops_per_s IS NOT NULL GROUP BY precision
         """,
-        _named(machine, "device_name", "torch"),
+        _subset(machine, "device_name", "torch"),
     )
     return dict(rows)
 
 
 def past_cells(db: Path, machine: Mapping[str, Any]) -> list[tuple[Cell, float]]:
-    """The latest cells that ended ok on this device with this torch, some of each table, with their seconds."""
-    found: list[tuple[Cell, float]] = []
+    """Returns the latest MAX_PAST cells of each kind that ended ok on this device with this torch, and their
+    seconds."""
+    cells: list[tuple[Cell, float]] = []
     for kind in KINDS:
         query = f"""
             SELECT {select(kind.cell)}, cell_seconds FROM {kind.table.name} JOIN runs USING (run_id)
             WHERE {_HERE} AND status = 'ok' AND cell_seconds IS NOT NULL ORDER BY cell_id DESC LIMIT {MAX_PAST}
             """
         with contextlib.suppress(DatabaseMissing), open_reader(db) as reader:
-            past = fetch(reader, query, _named(machine, "device_name", "torch"), kind=_Past, cell=kind.cell)
-            found += [(one.cell, one.cell_seconds) for one in past]
-    return found
+            rows = fetch(reader, query, _subset(machine, "device_name", "torch"), kind=_PastCell, cell=kind.cell)
+            cells += [(row.cell, row.cell_seconds) for row in rows]
+    return cells
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Past:
-    """A cell and the seconds that it took."""
+class _PastCell:
+    """A cell and how long it took (s)."""
 
     cell: Cell
     cell_seconds: float
 
 
 def runs(db: Path) -> list[RunSummary]:
-    """Every run in the file, newest first; none where there is no file."""
+    """Returns every run in the file, newest first; none where there is no file."""
     with contextlib.suppress(DatabaseMissing):
         return overview.runs(db)
     return []
 
 
-def _named(machine: Mapping[str, Any], *names: str) -> dict[str, Any]:
+def _subset(machine: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: machine[name] for name in names}
 
 

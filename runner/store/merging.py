@@ -1,26 +1,26 @@
-"""One results file into another: what several machines measured, in one file.
+"""One results file merged into another: the measurements of several machines in one file.
 
     >>> merge("h200.duckdb", into="data/results.duckdb")
     {'runs': 2, 'steps': 40, 'timings': 200, 'samples': 4000}
 
-Rows are told apart by their ids, which no two machines make alike: what is there already stays as it is, so that a file
-that grows can be merged again. Of the other file the spool is read too, and nothing is written to it. A process of its
-own (`runner.store.extraction`) reads it, as it may come from anybody. Rows travel as Parquet files in the system's
-temporary folder, so that neither file is held while the other one is waited for.
+Rows are told apart by their ids, which are unique across machines. Rows that are there already stay as they are, so
+that a growing file can be merged again. The other file's spool is read too, and nothing is written to it. A process of
+its own (`runner.store.extraction`) reads it, because it may come from anybody. Rows travel as Parquet files in the
+system's temporary folder, so that neither file is held while waiting for the other.
 """
 
 import tempfile
 from pathlib import Path
 
-import duckdb
+from duckdb import DuckDBPyConnection
 
 from runner.errors import UsageError
-from runner.schema import TABLES, Table, utc_now
-from runner.store.attached import literal
+from runner.schema import TABLES, Table
+from runner.store.attached import insert_rows, quote
 from runner.store.database import open_writer
 from runner.store.extraction import extract
 
-#: How long merging waits to be alone with the file.
+#: The longest that merging waits to be alone with the file (s).
 PATIENCE_S = 10.0
 
 
@@ -38,19 +38,13 @@ def merge(source: Path | str, *, into: Path | str) -> dict[str, int]:
         names = extract(source, folder)
         with open_writer(into, patience_s=PATIENCE_S, folder=folder) as con:
             con.begin()
-            found = {name: _insert(con, TABLES[name], folder / f"{name}.parquet") for name in names}
+            added = {name: _insert(con, TABLES[name], folder / f"{name}.parquet") for name in names}
             con.commit()
-    return {name: count for name, count in found.items() if count}
+    return {name: count for name, count in added.items() if count}
 
 
-def _insert(con: duckdb.DuckDBPyConnection, table: Table, parquet: Path) -> int:
-    """Adds the rows whose ids are not in the file yet; returns how many."""
-    names = [column.name for column in table.columns]
-    values = ", ".join("$now" if name == "ingested_at" else f"new.{name}" for name in names)
+def _insert(con: DuckDBPyConnection, table: Table, parquet: Path) -> int:
+    """Inserts the rows whose ids are not in the file yet; returns how many."""
     same = " AND ".join(f"known.{name} = new.{name}" for name in table.unique)
-    query = f"""
-        INSERT INTO file.main.{table.name} ({", ".join(names)})
-        SELECT {values} FROM read_parquet({literal(str(parquet))}) AS new
-        WHERE NOT EXISTS (FROM file.main.{table.name} AS known WHERE {same})"""
-    (count,) = con.execute(query, {"now": utc_now()} if "ingested_at" in names else {}).fetchone() or (0,)
-    return int(count)
+    missing = f"NOT EXISTS (FROM file.main.{table.name} AS known WHERE {same})"
+    return insert_rows(con, table, f"read_parquet({quote(str(parquet))}) AS new WHERE {missing}")

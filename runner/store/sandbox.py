@@ -1,14 +1,14 @@
-"""One query of a reader's own, answered by a process that can do nothing else: `python -m runner.store.sandbox`.
+"""A reader's own query, answered by a process that can do nothing else: `python -m runner.store.sandbox`.
 
     {"path": "data/results.duckdb", "query": "SELECT …", "most_rows": 10000, "seconds": 10}      on stdin
     {"columns": [["mode", "VARCHAR"]], "rows": [["train"]], "cut": false, "seconds": 0.004}      on stdout
     {"refused": ["got", "expected", "do"]}                                                       or this
 
-`runner.store.queries.console` starts it and ends it. It is a process of its own because DuckDB cannot interrupt
-everything, and because a query of one line can exhaust the memory of whoever runs it. What it may do is limited three
-times over: by the kinds of statement, by DuckDB's settings (no file, no extension, no setting, no spilling), and by the
-system (no file can be opened or written, 1 GiB of memory, an end after the time limit even if nobody waits).
-Limits: macOS does not enforce the system's limit of memory.
+`runner.store.queries.console` starts and ends it. It is a process of its own because DuckDB cannot interrupt
+everything, and because a query of one line can exhaust the memory of its process. It is limited three times: by the
+kinds of statement, by DuckDB's settings (no file, no extension, no setting, no spilling), and by the system (no file
+can be opened or written, 1 GiB of memory, an end after the time limit even if nobody waits). Limits: macOS does not
+enforce the limit of memory.
 """
 
 import contextlib
@@ -25,18 +25,19 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+from duckdb import DuckDBPyConnection
 
 from runner.errors import StoreError, UsageError
-from runner.store.attached import reason
+from runner.store.attached import format_reason
 from runner.store.database import look_through, open_reader
-from runner.store.views import damage
+from runner.store.views import explain_damage
 
-#: DuckDB's own limit of memory, and the system's, which also holds for what DuckDB does not count.
+#: DuckDB's own limit of memory, and the system's, which includes what DuckDB does not count.
 MEMORY, MEMORY_BYTES = "512MB", 1 << 30
-#: An answer's text ends with the first row beyond this.
+#: The most characters of an answer; a row that exceeds them is left out, and so are those after it.
 MAX_CHARACTERS = 20_000_000
 
-#: What a query may begin with, in words.
+#: The statements that a query may be, in words.
 ALLOWED = "one SELECT, WITH, FROM, VALUES, DESCRIBE, SUMMARIZE, SHOW or EXPLAIN"
 
 _SETTINGS = (
@@ -49,7 +50,7 @@ _EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?(\([^)]*\)\s*)?", re.IGNORECAS
 
 
 def answer(path: str, query: str, *, most_rows: int, seconds: float) -> dict[str, Any]:
-    """The answer as JSON can hold it. Locks this process down for good. Raises StepscopeError."""
+    """Returns the answer as JSON can hold it. Locks this process down for good. Raises UsageError, StoreError."""
     signal.alarm(int(seconds) + 2)
     os.nice(10)  # a sweep that measures on this CPU comes first
     known = look_through(path)
@@ -58,22 +59,22 @@ def answer(path: str, query: str, *, most_rows: int, seconds: float) -> dict[str
         _check(con, query)
         begun = time.monotonic()
         try:
-            columns = _asked(con, query)
-            rows, cut = _rows(con, most_rows)
+            columns = _execute(con, query)
+            rows, cut = _fetch(con, most_rows)
         except (duckdb.Error, MemoryError) as error:
-            raise damage(error, Path(path), known) or _refusal(error) from error
+            raise explain_damage(error, Path(path), known) or _refusal(error) from error
         return {"columns": columns, "rows": rows, "cut": cut, "seconds": time.monotonic() - begun}
 
 
 def _lock_down() -> None:
-    """From here on no file can be opened, by anybody in this process; those that are open stay."""
+    """Forbids this process to open or write any file from now on; open files stay open."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     with contextlib.suppress(ValueError):
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
 
 
-def _check(con: duckdb.DuckDBPyConnection, query: str) -> None:
+def _check(con: DuckDBPyConnection, query: str) -> None:
     """Raises UsageError unless this is one statement that reads."""
     try:
         statements = con.extract_statements(query)
@@ -93,20 +94,22 @@ def _check(con: duckdb.DuckDBPyConnection, query: str) -> None:
         raise UsageError("A query with parameters.", expected="values in their place", do="Write the values out.")
 
 
-def _asked(con: duckdb.DuckDBPyConnection, query: str) -> list[list[str]]:
-    """Run it; the names and types of its columns. Times come back as DuckDB writes them: Python knows neither infinity
-    nor years before 1 and after 9999, and for those with a zone it needs a package."""
+def _execute(con: DuckDBPyConnection, query: str) -> list[list[str]]:
+    """Runs the query and returns the names and types of its columns.
+
+    Times are returned as DuckDB's text: Python has neither infinity nor years before 1 and after 9999, and needs a
+    package for times with a zone."""
     (statement,) = con.extract_statements(query)
     if statement.type != duckdb.StatementType.SELECT:
         con.execute(query)
         return [[name, str(kind)] for name, kind, *_ in con.description or ()]
-    found = con.sql(query)  # bound, not run
-    names, kinds = found.columns, [str(kind) for kind in found.types]
+    relation = con.sql(query)  # bound, not run
+    names, kinds = relation.columns, [str(kind) for kind in relation.types]
     if any(map(_is_time, kinds)):
         inside = statement.query.strip().removesuffix(";")
-        alone = [f"column{place}" for place in range(len(names))]
-        as_text = [f"{name}::VARCHAR" if _is_time(kind) else name for name, kind in zip(alone, kinds, strict=True)]
-        query = f"SELECT {', '.join(as_text)} FROM (\n{inside}\n) AS answer({', '.join(alone)})"
+        aliases = [f"column{place}" for place in range(len(names))]
+        texts = [f"{name}::VARCHAR" if _is_time(kind) else name for name, kind in zip(aliases, kinds, strict=True)]
+        query = f"SELECT {', '.join(texts)} FROM (\n{inside}\n) AS answer({', '.join(aliases)})"
     con.execute(query)
     return [list(pair) for pair in zip(names, kinds, strict=True)]
 
@@ -115,21 +118,21 @@ def _is_time(kind: str) -> bool:
     return kind == "DATE" or kind.startswith("TIMESTAMP")
 
 
-def _rows(con: duckdb.DuckDBPyConnection, most: int) -> tuple[list[list[Any]], bool]:
-    """The first rows, and whether there are more than `most` or than fit into `MAX_CHARACTERS`."""
+def _fetch(con: DuckDBPyConnection, max_rows: int) -> tuple[list[list[Any]], bool]:
+    """Returns the first rows, and whether there are more than `max_rows` or than fit into MAX_CHARACTERS."""
     rows: list[list[Any]] = []
     characters = 0
-    while found := con.fetchmany(min(500, most + 1 - len(rows))):
-        for row in found:
-            plain = [_plain(value) for value in row]
+    while page := con.fetchmany(min(500, max_rows + 1 - len(rows))):
+        for row in page:
+            plain = [_to_json(value) for value in row]
             characters += sum(len(value) if isinstance(value, str) else 8 for value in plain)
-            if len(rows) == most or characters > MAX_CHARACTERS:
+            if len(rows) == max_rows or characters > MAX_CHARACTERS:
                 return rows, True
             rows.append(plain)
     return rows, False
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Decimal):
@@ -140,7 +143,7 @@ def _plain(value: Any) -> Any:
 
 
 def _refusal(error: Exception) -> UsageError:
-    """DuckDB's words, as a message for whoever wrote the query."""
+    """Returns DuckDB's error as a message for the person who wrote the query."""
     text = str(error)
     if isinstance(error, MemoryError | duckdb.OutOfMemoryException):
         advice = "Narrow it with WHERE, join on cell_id, or aggregate before sorting."
@@ -155,23 +158,23 @@ def _refusal(error: Exception) -> UsageError:
 
 
 def _first_line(text: str) -> str:
-    return reason(Exception(text.partition(" Error: ")[2] or text))
+    return format_reason(Exception(text.partition(" Error: ")[2] or text))
 
 
 def _where(text: str) -> str:
-    """The line and the mark with which DuckDB shows the place, if it does."""
+    """Returns the line and the caret with which DuckDB shows the place, if it does."""
     line = text.find("LINE ")
     return "\n" + text[line:].rstrip() if line >= 0 else ""
 
 
 def main() -> None:
-    """Read one question, write one answer."""
-    asked = json.load(sys.stdin)
+    """Reads one request and writes one answer."""
+    request = json.load(sys.stdin)
     try:
-        said = answer(asked["path"], asked["query"], most_rows=asked["most_rows"], seconds=asked["seconds"])
+        reply = answer(request["path"], request["query"], most_rows=request["most_rows"], seconds=request["seconds"])
     except (StoreError, UsageError) as error:
-        said = {"refused": [error.got, error.expected, error.do]}
-    json.dump(said, sys.stdout)
+        reply = {"refused": [error.got, error.expected, error.do]}
+    json.dump(reply, sys.stdout)
     sys.stdout.flush()
 
 

@@ -4,21 +4,16 @@
 
 Each trial is a step in a fresh process that may take no more than the limit (see `runner.measure.memory.frontier`). The
 first size tried is the one that the closed formulas predict (an estimate on CUDA, where what the allocator reserves
-decides); from there the loop steps outward until one size fits and another does not, then halves the distance down to
+decides). From there the loop steps outward until one size fits and another does not, then halves the distance down to
 the resolution. A question is done when its key, device name, torch version and commit agree with a row that ended `ok`
 or `skipped`.
 """
 
-import hashlib
 import itertools
-import json
 import re
-import shlex
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
 import psutil
@@ -35,8 +30,9 @@ from runner.schema.sizes import shape_name, size_named
 from runner.store import history
 from runner.store.database import ingest
 from runner.store.spool import Spool
-from runner.sweep.loop import LAST_INGEST_SECONDS, alone_on_this_machine
-from runner.sweep.request import values
+from runner.sweep.loop import ingest_all, lock_machine
+from runner.sweep.prepare import Settings, new_run, sweep_key
+from runner.sweep.request import parse_values
 
 _DEFAULTS = {
     "attention": "naive",
@@ -50,18 +46,7 @@ _UNITS = {"": 1, "B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) *([A-Z]*)")
 
 
-@dataclass(frozen=True, kw_only=True)
-class FrontierSettings:
-    """How the frontier is looked for, apart from what is asked. `timeout_s` is for one trial."""
-
-    db: Path
-    device: str = "auto"
-    label: str | None = None
-    timeout_s: float = 600.0
-    fresh: bool = False
-
-
-class Unanswered(Exception):
+class _TrialFailed(Exception):
     """A trial that neither fitted nor ran out of memory."""
 
     def __init__(self, size: int, outcome: Outcome) -> None:
@@ -69,71 +54,77 @@ class Unanswered(Exception):
         self.size, self.outcome = size, outcome
 
 
-def byte_count(text: str) -> int:
-    """`2GiB`, `512MiB` or plain bytes as a number of bytes. Raises UsageError for anything else."""
-    found = _SIZE.fullmatch(text.strip().upper())
-    if found is None or found[2] not in _UNITS or float(found[1]) <= 0:
+def parse_size(text: str) -> int:
+    """Returns `2GiB`, `512MiB` or plain bytes as a number of bytes. Raises UsageError for anything else."""
+    match = _SIZE.fullmatch(text.strip().upper())
+    if match is None or match[2] not in _UNITS or float(match[1]) <= 0:
         raise UsageError(f"--limit got {text!r}.", expected="a size such as 2GiB or 512MiB")
-    return round(float(found[1]) * _UNITS[found[2]])
+    return round(float(match[1]) * _UNITS[match[2]])
 
 
-def questions(asked: Mapping[str, Any], *, limit_bytes: int) -> list[FrontierCell]:
-    """The questions of a command: `asked` are its flags by name, None where not given. With `sizes` they are about a
-    model's step, else about single-head attention. Raises UsageError for what cannot be asked."""
-    grows = asked["grow"]
-    if (grows is not None) != (asked["sizes"] is not None):
+def make_questions(flags: Mapping[str, Any], *, limit_bytes: int) -> list[FrontierCell]:
+    """Returns the questions of a command, from its flags by name (None where not given).
+
+    With `sizes` they are about a model's step, else about single-head attention. Raises UsageError for values that do
+    not go together or that an axis does not have."""
+    grows = flags["grow"]
+    if (grows is not None) != (flags["sizes"] is not None):
         raise UsageError("--sizes and --grow go together.", do="Such as: --sizes small --grow context")
     if grows not in (None, "context", "batch"):
         raise UsageError(f"--grow got {grows!r}.", expected="context or batch")
-    of = {name: values(name, asked[name] or default) for name, default in _DEFAULTS.items()}
+    chosen = {name: parse_values(name, flags[name] or default) for name, default in _DEFAULTS.items()}
     limited = grows or "seq_len"
-    step = asked["step"] or (1 if limited == "batch" else 64)
+    step = flags["step"] or (1 if limited == "batch" else 64)
     shared: dict[str, Any] = {"limited": limited, "limit_bytes": limit_bytes, "step": step}
-    axes: dict[str, Sequence[Any]] = {"implementation": of["attention"], "precision": of["precisions"]}
+    axes: dict[str, Sequence[Any]] = {"implementation": chosen["attention"], "precision": chosen["precisions"]}
     if limited == "seq_len":
-        axes |= {"d_head": of["d_heads"], "batch": values("batch", asked["batch"] or "8"), "causal": of["causal"]}
+        batch = parse_values("batch", flags["batch"] or "8")
+        axes |= {"d_head": chosen["d_heads"], "batch": batch, "causal": chosen["causal"]}
     else:
-        axes |= {"mode": of["modes"], "size": values("sizes", asked["sizes"])}
+        axes |= {"mode": chosen["modes"], "size": parse_values("sizes", flags["sizes"])}
         if limited == "context":
-            axes["batch"] = values("batch", asked["batch"] or "4")
+            axes["batch"] = parse_values("batch", flags["batch"] or "4")
         else:
-            axes["context"] = of["contexts"]
-    found = []
-    for chosen in itertools.product(*axes.values()):
-        named: dict[str, Any] = dict(zip(axes, chosen, strict=True))
-        shape: dict[str, Any] = size_named(named.pop("size")).numbers if "size" in named else {}
-        found.append(FrontierCell(**shared, **shape, **named))
-    return found
+            axes["context"] = chosen["contexts"]
+    questions = []
+    for values in itertools.product(*axes.values()):
+        own: dict[str, Any] = dict(zip(axes, values, strict=True))
+        shape: dict[str, Any] = size_named(own.pop("size")).numbers if "size" in own else {}
+        questions.append(FrontierCell(**shared, **shape, **own))
+    return questions
 
 
-def explore(flags: Mapping[str, Any], settings: FrontierSettings, *, say: Callable[[str], None]) -> int:
-    """Answers what `flags` ask, as far as it is not answered yet, and returns the exit code: 0 if all is answered, 1 if
-    something failed. Raises UsageError for what cannot be asked."""
-    given = byte_count(flags["limit"]) if flags["limit"] else None
-    for question in questions(flags, limit_bytes=given or 1):
+def explore(flags: Mapping[str, Any], settings: Settings, *, say: Callable[[str], None]) -> int:
+    """Answers the questions of `flags` that have no answer yet. Returns the exit code: 0 if all are answered, 1 if
+    something failed. Raises UsageError for invalid flags."""
+    given = parse_size(flags["limit"]) if flags["limit"] else None
+    for question in make_questions(flags, limit_bytes=given or 1):
         cell = at(question, question.step)
         kind_of(cell).check(cell)
     engine = LocalEngine()
-    with alone_on_this_machine(say):
+    with lock_machine(say):
         machine = engine.describe(settings.device)
-        asked = questions(flags, limit_bytes=given or _what_is_there(machine))
+        questions = make_questions(flags, limit_bytes=given or _default_limit(machine))
         done = {} if settings.fresh else history.done_cells(settings.db, machine)
-        owed = [question for question in asked if (question.key, 0) not in done]
-        kept = f", {len(asked) - len(owed)} answered before (--fresh asks again)" if len(owed) < len(asked) else ""
-        limit = f"limit {format_bytes(asked[0].limit_bytes)}{'' if given else ', what is there now (--limit)'}"
-        say(f"{machine['device_name']} · torch {machine['torch']} · {limit} · {len(asked)} questions{kept}")
+        owed = [question for question in questions if (question.key, 0) not in done]
+        answered = len(questions) - len(owed)
+        earlier = f", {answered} answered before (--fresh asks again)" if answered else ""
+        limit = f"limit {format_bytes(questions[0].limit_bytes)}{'' if given else ', what is there now (--limit)'}"
+        say(f"{machine['device_name']} · torch {machine['torch']} · {limit} · {len(questions)} questions{earlier}")
         if not owed:
             return 0
-        explorer = _Explorer(_run_row(asked, settings, machine), settings, engine=engine, say=say)
-        statuses = [explorer.answer(question) for question in owed]
-        while ingest(settings.db, patience_s=LAST_INGEST_SECONDS):
-            pass
-    return 1 if set(statuses) - DONE else 0
+        key = sweep_key(sorted(question.key for question in questions), machine)
+        known = None if settings.fresh else history.find_run(settings.db, key)
+        run = new_run(known or new_id(), settings, machine, sweep_key=key)
+        explorer = _Explorer(run, settings, engine=engine, say=say)
+        statuses = {explorer.answer(question) for question in owed}
+        ingest_all(settings.db)
+    return 1 if statuses - DONE else 0
 
 
-def _what_is_there(machine: Mapping[str, Any]) -> int:
-    """The limit of who states none: a GPU's memory; on a CPU what is free now, in whole GiB so that the same question
-    asked again is the same."""
+def _default_limit(machine: Mapping[str, Any]) -> int:
+    """Returns the limit (bytes) where none is given: the GPU's memory or, on a CPU, 95 % of what is free now in whole
+    GiB, so that the same question asked again has the same key."""
     if machine["device"] == "cpu":
         return max(int(psutil.virtual_memory().available * 0.95) >> 30, 1) << 30
     return int(machine["device_memory_bytes"])
@@ -142,19 +133,16 @@ def _what_is_there(machine: Mapping[str, Any]) -> int:
 class _Explorer:
     """One run of trials."""
 
-    def __init__(
-        self, run: RunRow, settings: FrontierSettings, *, engine: LocalEngine, say: Callable[[str], None]
-    ) -> None:
+    def __init__(self, run: RunRow, settings: Settings, *, engine: LocalEngine, say: Callable[[str], None]) -> None:
         self.run, self.settings, self.engine, self.say = run, settings, engine, say
         kind: Any = run.device
         self.room = Room(device=kind, gpu=run.device_name or "", card_bytes=run.device_memory_bytes)
-        self.device = (run.device or "") if settings.device == "auto" else settings.device
         self.spool = Spool(settings.db)
         self.spool.write({"runs": [run]}, name=f"run-{run.run_id}")  # a run that goes on is in the file already
         ingest(settings.db)
 
     def answer(self, question: FrontierCell) -> str:
-        """Looks for the frontier of one question, stores its row and says what was found."""
+        """Searches the frontier of one question, stores and prints its row, and returns the row's status."""
         started, began, cell_id = utc_now(), time.monotonic(), new_id()
         predicted = predict_largest(question, self.room)
         self.say(f"{title(question)}: predicted {predicted:,}")
@@ -168,18 +156,18 @@ class _Explorer:
             peaks[size] = outcome.measurement.values.get("peak_allocated_bytes")
             return tried[size]
 
-        ended: dict[str, Any] = {"status": "ok"}
+        end: dict[str, Any] = {"status": "ok"}
         try:
             search(predicted // question.step, fits)
-        except Unanswered as stopped:
-            status, phase = stopped.outcome.status, stopped.outcome.failed_phase
+        except _TrialFailed as failure:
+            status, phase = failure.outcome.status, failure.outcome.failed_phase
             advice = " A smaller --limit asks for smaller trials." if status == "timeout" else ""
-            message = f"At {stopped.size:,}: {stopped.outcome.message}{advice}"
-            ended = {"status": status, "failed_phase": phase, "message": message}
+            message = f"At {failure.size:,}: {failure.outcome.message}{advice}"
+            end = {"status": status, "failed_phase": phase, "message": message}
         largest = max((size for size, fitted in tried.items() if fitted), default=None)
         row = FrontierRow(
             **asdict(question),
-            **ended,
+            **end,
             run_id=self.run.run_id,
             cell_id=cell_id,
             cell_key=question.key,
@@ -197,27 +185,27 @@ class _Explorer:
         return row.status
 
     def _try(self, question: FrontierCell, size: int) -> Outcome:
-        """Runs one size. Raises Unanswered if it neither fitted nor ran out of memory."""
+        """Runs one size. Raises _TrialFailed if it neither fitted nor ran out of memory."""
         job = Job(
             experiment="frontier",
             cell=at(question, size),
             run_id=self.run.run_id,
             cell_id=new_id(),
-            device=self.device,
+            device=self.settings.torch_device({"device": self.run.device}),
             device_name=self.run.device_name or "",
             limit_bytes=question.limit_bytes,
         )
         outcome = self.engine.measure(job, timeout_s=self.settings.timeout_s)
         if outcome.status not in ("ok", "oom"):
-            raise Unanswered(size, outcome)
+            raise _TrialFailed(size, outcome)
         peak = outcome.measurement.values.get("peak_allocated_bytes")
-        found = f"fits, peak {format_bytes(peak or 0)}" if outcome.status == "ok" else "does not fit"
-        self.say(f"  {question.limited} {size:,}: {found}")
+        result = f"fits, peak {format_bytes(peak or 0)}" if outcome.status == "ok" else "does not fit"
+        self.say(f"  {question.limited} {size:,}: {result}")
         return outcome
 
 
 def title(question: FrontierCell) -> str:
-    """A question in words."""
+    """Returns a question in words."""
     if question.limited == "seq_len":
         parts = [f"d {question.d_head}", f"batch {question.batch}", "causal" if question.causal else "not causal"]
     else:
@@ -229,26 +217,10 @@ def title(question: FrontierCell) -> str:
 
 
 def answer(row: FrontierRow) -> str:
-    """What was found, in words."""
+    """Returns the answer of a row in words."""
     if row.status != "ok":
         return f"{row.status}. {row.message}"
     trials = f"{row.trials} trials"
     if row.largest is None:
         return f"not even {row.smallest_failing:,} fits, {trials}"
     return f"{row.largest:,} fits, {row.smallest_failing:,} does not (predicted {row.predicted:,}, {trials})"
-
-
-def _run_row(asked: Sequence[FrontierCell], settings: FrontierSettings, machine: Mapping[str, Any]) -> RunRow:
-    """The run of these questions on this machine: the earlier one, if they are gone on with."""
-    where = [machine[name] for name in ("host", "device_name", "torch", "git_commit")]
-    named = json.dumps([sorted(question.key for question in asked), where])
-    sweep_key = hashlib.sha256(named.encode()).hexdigest()[:16]
-    known = None if settings.fresh else history.run_of(settings.db, sweep_key)
-    return RunRow(
-        run_id=known or new_id(),
-        sweep_key=sweep_key,
-        label=settings.label,
-        argv=shlex.join(["python", "-m", "runner", *sys.argv[1:]]),
-        started_at=utc_now(),
-        **machine,
-    )

@@ -3,31 +3,34 @@
     prepared = prepare(request, Settings(db=Path("data/results.duckdb")), LocalEngine())
     print(len(prepared.owed), prepared.seconds)
 
-Nothing is measured here. The forecast is the only one: the terminal, `--dry-run` and the pages show the same.
+Nothing is measured here. The terminal, `--dry-run` and the pages all show this forecast.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from runner.engines.local import LocalEngine
 from runner.experiments import kind_of
-from runner.experiments.experiment import Prediction
-from runner.plan.forecast import CEILING_SECONDS, Forecast
+from runner.experiments.experiment import On, Prediction
+from runner.plan.forecast import CEILING_SECONDS, Forecast, estimate_rate
 from runner.plan.planning import Planned, Request, plan
-from runner.plan.prediction import predict, rate
 from runner.plan.presets import preset_for
-from runner.schema import Cell
+from runner.schema import Cell, RunRow, utc_now
 from runner.store import history
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How a sweep is run, apart from what it measures. Times in seconds."""
+    """How a sweep or a frontier search runs, apart from what it measures. `timeout_s` is for one cell or trial; no cell
+    is started after `budget_s`."""
 
     db: Path
     device: str = "auto"
@@ -38,23 +41,27 @@ class Settings:
     skip_predicted_oom: bool = False
     ceilings: bool = True
 
+    def torch_device(self, machine: Mapping[str, Any]) -> str:
+        """Returns the device string for the workers; `auto` is the device that the machine described."""
+        return str(machine["device"]) if self.device == "auto" else self.device
+
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """A planned cell with what is predicted of it; its seconds are those of the forecast."""
+    """A planned cell with its prediction, whose seconds are those of the forecast."""
 
     planned: Planned
     predicted: Prediction
 
     @property
-    def name(self) -> tuple[str, int]:
-        """What tells it from every other cell of its sweep."""
+    def id(self) -> tuple[str, int]:
+        """The cell's key and its round, which no other cell of the sweep has."""
         return self.planned.cell.key, self.planned.round
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """A sweep that knows its machine: every cell with its forecast, and those already done."""
+    """A sweep on a known machine: every cell with its forecast, and those already done."""
 
     preset: str
     machine: Mapping[str, Any]
@@ -65,53 +72,79 @@ class Prepared:
 
     @property
     def key(self) -> str:
-        """Names this sweep: what is asked, and where."""
-        asked = sorted((item.planned.cell.key, item.planned.round) for item in self.cells)
-        where = [self.machine[name] for name in ("host", "device_name", "torch", "git_commit")]
-        return hashlib.sha256(json.dumps([asked, where]).encode()).hexdigest()[:16]
+        """The key by which the same sweep on the same machine is found again."""
+        return sweep_key(sorted(item.id for item in self.cells), self.machine)
 
     @cached_property
     def owed(self) -> tuple[Expected, ...]:
-        return tuple(item for item in self.cells if item.name not in self.done)
+        """The cells that are still to be measured."""
+        return tuple(item for item in self.cells if item.id not in self.done)
 
     @property
     def seconds(self) -> float:
-        """What is owed, and the ceilings before and after it."""
+        """The time of the owed cells and of the ceilings before and after them."""
         return sum(item.predicted.seconds for item in self.owed) + 2 * self.ceiling_seconds
 
 
-def prepare(request: Request, settings: Settings, engine: LocalEngine) -> Prepared:
-    """Asks the machine what it is, makes the plan for it and looks up what is done. Measures nothing."""
-    machine = engine.describe(settings.device)
-    device, memory = machine["device"], machine["device_memory_bytes"]
-    cells = plan(request, device=device, device_memory_bytes=memory, seed=machine["host"] or "")
-    for item in cells:
-        kind_of(item.cell).check(item.cell)
-    done = {} if settings.fresh else history.done_cells(settings.db, machine)
-    forecast, expected = _expected(cells, machine, db=settings.db)
-    preset = request.preset or preset_for(device)
-    ceilings = CEILING_SECONDS[device] if settings.ceilings else 0.0
-    return Prepared(
-        preset=preset, machine=machine, cells=expected, done=done, forecast=forecast, ceiling_seconds=ceilings
+def sweep_key(cells: Sequence[object], machine: Mapping[str, Any]) -> str:
+    """Returns 16 hex digits for these cells on this machine, torch version and commit."""
+    where = [machine[name] for name in ("host", "device_name", "torch", "git_commit")]
+    return hashlib.sha256(json.dumps([cells, where]).encode()).hexdigest()[:16]
+
+
+def new_run(
+    run_id: UUID, settings: Settings, machine: Mapping[str, Any], *, sweep_key: str, preset: str | None = None
+) -> RunRow:
+    """Returns the row of a run that starts now."""
+    return RunRow(
+        run_id=run_id,
+        sweep_key=sweep_key,
+        label=settings.label,
+        preset=preset,
+        argv=shlex.join(["python", "-m", "runner", *sys.argv[1:]]),
+        started_at=utc_now(),
+        **machine,
     )
 
 
-def _expected(cells: list[Planned], machine: Mapping[str, Any], *, db: Path) -> tuple[Forecast, tuple[Expected, ...]]:
-    """The cells with what to expect of each; and the forecast, which knows what earlier cells of this machine took."""
+def prepare(request: Request, settings: Settings, engine: LocalEngine) -> Prepared:
+    """Describes the machine, plans the cells for it and looks up which are done. Measures nothing.
+
+    Raises UsageError for a cell that cannot be built."""
+    machine = engine.describe(settings.device)
+    device = machine["device"]
+    planned = plan(
+        request, device=device, device_memory_bytes=machine["device_memory_bytes"], seed=machine["host"] or ""
+    )
+    for item in planned:
+        kind_of(item.cell).check(item.cell)
+    forecast, cells = _forecast(planned, machine, db=settings.db)
+    return Prepared(
+        preset=request.preset or preset_for(device),
+        machine=machine,
+        cells=cells,
+        done={} if settings.fresh else history.done_cells(settings.db, machine),
+        forecast=forecast,
+        ceiling_seconds=CEILING_SECONDS[device] if settings.ceilings else 0.0,
+    )
+
+
+def _forecast(planned: list[Planned], machine: Mapping[str, Any], *, db: Path) -> tuple[Forecast, tuple[Expected, ...]]:
+    """Returns the forecast from this machine's earlier cells, and each planned cell with its prediction."""
     rates, predictions = history.measured_rates(db, machine), dict[str, Prediction]()
 
-    def predicted(cell: Cell) -> Prediction:
+    def predict(cell: Cell) -> Prediction:
         if cell.key not in predictions:
-            speed = rate(machine, getattr(cell, "precision", "fp32"), measured=rates)
-            gpu = machine["device_name"] or ""
-            predictions[cell.key] = predict(cell, device=machine["device"], flops_per_s=speed, gpu=gpu)
+            rate = estimate_rate(machine, getattr(cell, "precision", "fp32"), measured=rates)
+            on = On(device=machine["device"], flops_per_s=rate, gpu=machine["device_name"] or "")
+            predictions[cell.key] = kind_of(cell).predict(cell, on)
         return predictions[cell.key]
 
     past = history.past_cells(db, machine)
-    forecast = Forecast((cell, predicted(cell).seconds, seconds) for cell, seconds in past)
+    forecast = Forecast((cell, predict(cell).seconds, seconds) for cell, seconds in past)
     expected = []
-    for item in cells:
-        found = predicted(item.cell)
-        seconds = forecast.seconds(item.cell, predicted=found.seconds)
-        expected.append(Expected(planned=item, predicted=replace(found, seconds=seconds)))
+    for item in planned:
+        predicted = predict(item.cell)
+        seconds = forecast.seconds(item.cell, predicted=predicted.seconds)
+        expected.append(Expected(planned=item, predicted=replace(predicted, seconds=seconds)))
     return forecast, tuple(expected)

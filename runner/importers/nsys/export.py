@@ -1,14 +1,13 @@
-"""Opens the SQLite export of an Nsight Systems report that somebody else made: for reading only, for so long, so much.
+"""Opens the SQLite export of an Nsight Systems report that somebody else made, for reading only and within limits.
 
-    with opened(Path("report.sqlite")) as export:
+    with open_export(Path("report.sqlite")) as export:
         print(export.gpu(), export.private())
 
     nsys export --type sqlite --output report.sqlite report.nsys-rep
 
-The schema is the one that NVIDIA documents ("SQLite Export Schema Reference"); tables are there when they hold
-something. Only plain tables count: a view or a virtual table of a table's name is somebody's program. Limits: a text of
-TEXT_BYTES, SECONDS of reading, and HEAP_BYTES of SQLite's own memory, which this process keeps to from then on.
-Standard library only.
+The schema is the one that NVIDIA documents ("SQLite Export Schema Reference"); an export lacks empty tables. Only plain
+tables count, because a view or a virtual table would be executed. Limits: a text of TEXT_BYTES, SECONDS of reading, and
+HEAP_BYTES of SQLite's own memory, for this process from then on. Standard library only.
 """
 
 import contextlib
@@ -21,21 +20,20 @@ from urllib.parse import quote
 
 from runner.errors import UsageError
 
-#: How long a text may be, how long reading may take, and how much memory SQLite may take.
+#: The longest text, the longest time of reading (s), and the most memory of SQLite.
 TEXT_BYTES, SECONDS, HEAP_BYTES = 1_000_000, 300.0, 512 * 2**20
 _NAME_LENGTH = 4_000
 
-#: Tables that say who recorded what, where and with what settings: they are not read, only counted. What a process
-#: printed and how the file was made have other names in exports of 2022 than in later ones.
+#: Tables about who recorded what, where and with what settings, under their names of 2022 and since; never read.
 PRIVATE = (
-    "TARGET_INFO_SYSTEM_ENV", "META_DATA_CAPTURE", "META_DATA_EXPORT", "EXPORT_META_DATA", "ANALYSIS_FILE",
-    "PROCESSES", "PROCESS_STREAMS", "ProcessStreams", "ThreadNames", "DIAGNOSTIC_EVENT", "TARGET_INFO_NIC_INFO",
-    "NIC_ID_MAP", "OSRT_API",
+    "TARGET_INFO_SYSTEM_ENV", "META_DATA_CAPTURE", "META_DATA_EXPORT", "EXPORT_META_DATA", "ANALYSIS_FILE", "PROCESSES",
+    "PROCESS_STREAMS", "ProcessStreams", "ThreadNames", "DIAGNOSTIC_EVENT", "TARGET_INFO_NIC_INFO", "NIC_ID_MAP",
+    "OSRT_API",
 )  # fmt: skip
 
 
 class Export:
-    """An export that has been opened: its tables and their columns."""
+    """An open export: its tables and their columns."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
@@ -46,34 +44,33 @@ class Export:
         }
 
     def has(self, table: str, *columns: str) -> bool:
-        return set(columns) <= set(self.columns.get(table, ())) and table in self.columns
+        return table in self.columns and set(columns) <= set(self.columns[table])
 
     def private(self) -> list[str]:
-        """The tables of `PRIVATE` that hold something, with their columns; no value of theirs."""
-        held = (name for name in PRIVATE if name in self.columns)
-        return [f"{name} ({', '.join(self.columns[name][:8])})" for name in held if self._first(name)]
+        """Returns the tables of PRIVATE that have a row, with their columns and no value of theirs."""
+        return [
+            f"{name} ({', '.join(self.columns[name][:8])})"
+            for name in PRIVATE
+            if name in self.columns and self.connection.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone()
+        ]
 
     def gpu(self) -> tuple[str | None, int | None]:
-        """The name and the memory (bytes) of the GPU, where the export names exactly one kind."""
+        """Returns the name and the memory (bytes) of the GPU; None where the export does not name exactly one kind."""
         if not self.has("TARGET_INFO_GPU", "name", "totalMemory"):
             return None, None
-        found = self.connection.execute("SELECT DISTINCT name, totalMemory FROM TARGET_INFO_GPU").fetchmany(2)
-        if len(found) != 1 or not isinstance(found[0][0], str):
+        gpus = self.connection.execute("SELECT DISTINCT name, totalMemory FROM TARGET_INFO_GPU").fetchmany(2)
+        if len(gpus) != 1 or not isinstance(gpus[0][0], str):
             return None, None
-        name, memory = found[0]
+        name, memory = gpus[0]
         return clean_name(name)[:200], memory if isinstance(memory, int) and 0 < memory < 2**62 else None
-
-    def _first(self, table: str) -> bool:
-        return self.connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None
 
 
 @contextlib.contextmanager
 def open_export(path: Path) -> Iterator[Export]:
-    """The export at `path`, for reading only. Raises UsageError when it is none, within and afterwards."""
-    ends = time.monotonic() + SECONDS
+    """Yields the export at `path`. Raises UsageError when the file is no such export, also from within the block."""
+    ends, uri = time.monotonic() + SECONDS, f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
     try:
-        with contextlib.closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1", uri=True)
-                                ) as connection:  # fmt: skip
+        with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, TEXT_BYTES)
             connection.text_factory = lambda text: text.decode("utf-8", "replace")
             connection.set_progress_handler(lambda: time.monotonic() > ends, 100_000)
@@ -83,7 +80,7 @@ def open_export(path: Path) -> Iterator[Export]:
             yield Export(connection)
     except MemoryError:
         raise refusal(path, f"a database that needs more than {HEAP_BYTES // 2**20} MiB") from None
-    except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:  # its own words may hold bytes of the file
+    except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:  # a message may hold bytes of the file
         slow = f"more than {SECONDS:.0f} s of reading" if str(error) == "interrupted" else str(error)
         raise refusal(path, slow) from None
 
@@ -98,5 +95,5 @@ def refusal(path: Path, got: str, *, expected: str = "the SQLite export of a rep
 
 @lru_cache(maxsize=16_384)
 def clean_name(name: str) -> str:
-    """A name without control characters, and not longer than anybody reads."""
+    """Returns at most 4,000 characters of a name, with spaces in place of control characters."""
     return "".join(letter if letter.isprintable() else " " for letter in name[:_NAME_LENGTH]).strip()

@@ -1,11 +1,11 @@
-"""Which phase and which named range a thread was in at a moment, from the NVTX ranges that it pushed.
+"""The phase and the named range that a thread was in at a moment, from the NVTX ranges that it pushed.
 
     ranges = ThreadRanges([(0, 900, "forward"), (100, 300, "computing softmax")])
-    ranges.at(150)         # Place(phase="forward", scope="computing softmax")
+    ranges.at(150)         # LaunchPlace(phase="forward", scope="computing softmax")
 
-People name ranges as they like: `PHASES` and `STEP` say which names are understood as a phase or a whole step; every
-other name is a range of its own. Limits: ranges that were pushed and popped, which nest on their thread; not those
-started and ended by number, which need not. Standard library only.
+Names are free: `PHASES` and `STEP` match those of a phase or a whole step; every other name is a range of its own.
+Limits: only ranges that were pushed and popped, which nest on their thread; not those that were started and ended by
+number, which need not nest. Standard library only.
 """
 
 import re
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 _TAIL = r"([ _-]?(pass|step|phase))?([ _:#-]*\d+)?"
-#: A range of such a name is a phase; case does not count.
+#: The names of ranges that are phases, in lower case.
 PHASES: Mapping[str, re.Pattern[str]] = {
     "forward": re.compile(rf"(forward|fwd){_TAIL}"),
     "loss": re.compile(rf"(loss|criterion){_TAIL}"),
@@ -22,14 +22,14 @@ PHASES: Mapping[str, re.Pattern[str]] = {
     "optimizer": re.compile(rf"(optimizer|optim|opt|adamw?){_TAIL}"),
 }
 STEP = re.compile(r"((train(ing)?|inference|measured)[ _-]?)?(step|iter(ation)?)([ _:#=/-]*\d+)?")
-#: Ranges that PyTorch pushes for its operators (`torch.autograd.profiler.emit_nvtx`), with what it adds to their names.
+#: The ranges that PyTorch pushes for its operators (`torch.autograd.profiler.emit_nvtx`), and what it adds to the name.
 _OPERATOR = re.compile(r"(?P<name>(aten|autograd)::.*?)(, (seq|op_id|sizes) = .*)?")
 _NEVER = 2**64
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlace:
-    """Where a kernel was launched: phase, innermost named range, operator; empty where nothing says so."""
+    """Where a kernel was launched: phase, innermost named range, operator; empty where unknown."""
 
     phase: str = ""
     scope: str = ""
@@ -40,34 +40,33 @@ NOWHERE = LaunchPlace()
 
 
 class ThreadRanges:
-    """The ranges of one thread as (start, end, name), in any order. One whose end was not recorded (None) ends with the
-    one around it."""
+    """The ranges of one thread, from (start, end, name) in any order. A range whose end was not recorded (None) ends
+    with the range around it."""
 
     def __init__(self, ranges: Iterable[tuple[int, int | None, str]]) -> None:
         self.steps = 0
-        #: When each phase was open: name -> (start, end), in order.
+        #: The (start, end) of each phase's ranges, in order.
         self.phases: dict[str, list[tuple[int, int]]] = {}
         self._times: list[int] = []
         self._places: list[LaunchPlace] = []
         stack: list[tuple[int, LaunchPlace]] = []
-        for start, end, name in _nested(ranges):
+        closed = ((start, _NEVER if end is None else end, name) for start, end, name in ranges)
+        # Outer ranges come before the inner ones that begin with them.
+        for start, end, name in sorted(closed, key=lambda item: (item[0], -item[1])):
             self._close(stack, until=start)
             end, outer = (min(end, stack[-1][0]), stack[-1][1]) if stack else (end, NOWHERE)
             inner = _inside(outer, name)
-            self._count(name, start, end, is_new_phase=inner.phase != outer.phase)
+            self.steps += is_step(name)
+            if inner.phase != outer.phase:
+                self.phases.setdefault(inner.phase, []).append((start, end))
             stack.append((end, inner))
             self._mark(start, inner)
         self._close(stack, until=_NEVER)
 
     def at(self, moment: int) -> LaunchPlace:
-        """The place at a moment; a range holds its first moment and not its last."""
-        found = bisect_right(self._times, moment) - 1
-        return self._places[found] if found >= 0 else NOWHERE
-
-    def _count(self, name: str, start: int, end: int, *, is_new_phase: bool) -> None:
-        self.steps += bool(STEP.fullmatch(name.lower().strip()))
-        if is_new_phase:
-            self.phases.setdefault(phase_of(name) or "", []).append((start, end))
+        """Returns the place at a moment. A range includes its first moment and not its last."""
+        position = bisect_right(self._times, moment) - 1
+        return self._places[position] if position >= 0 else NOWHERE
 
     def _close(self, stack: list[tuple[int, LaunchPlace]], *, until: int) -> None:
         while stack and stack[-1][0] <= until:
@@ -82,24 +81,23 @@ class ThreadRanges:
         self._places.append(place)
 
 
-def _nested(ranges: Iterable[tuple[int, int | None, str]]) -> list[tuple[int, int, str]]:
-    """Outer ranges before the inner ones that begin with them."""
-    open_ended = ((start, _NEVER if end is None else end, name) for start, end, name in ranges)
-    return sorted(open_ended, key=lambda item: (item[0], -item[1]))
-
-
 def phase_of(name: str) -> str | None:
-    """The phase that a range of this name is, if it is one."""
+    """Returns the phase that a range of this name is, if it is one."""
     plain = name.lower().strip()
     return next((phase for phase, pattern in PHASES.items() if pattern.fullmatch(plain)), None)
 
 
+def is_step(name: str) -> bool:
+    """Whether a range of this name is a whole step."""
+    return STEP.fullmatch(name.lower().strip()) is not None
+
+
 def _inside(outer: LaunchPlace, name: str) -> LaunchPlace:
-    """The place within a range of this name."""
+    """Returns the place within a range of this name."""
     phase = phase_of(name)
     if phase:
         return LaunchPlace(phase=phase)
-    if STEP.fullmatch(name.lower().strip()):
+    if is_step(name):
         return LaunchPlace(phase=outer.phase, scope=outer.scope)
     operator = _OPERATOR.fullmatch(name)
     if operator:

@@ -1,14 +1,13 @@
 """What ran on the GPU, each kernel in the named range that launched it, from an export of Nsight Systems.
 
-    with opened(path) as export:
-        for recording in recordings(export, path):          # one a process that used the GPU
-            print(recording.steps, len(recording.kernels))
+    with open_export(path) as export:
+        for process in load_processes(export, path):          # those that used the GPU
+            print(process.steps, len(process.kernels))
 
-A kernel runs when the host has long left the range that launched it. So it is followed back by its correlation id to
-the call that launched it, and that call's thread and time name the range. Autograd launches the backward from threads
-of its own, on which nobody pushes ranges: a call from a thread in no phase belongs to the backward if the process was
-in one then. Limits: LAUNCHES, RANGES and KERNELS; of CUDA graphs that were traced whole, only the whole. Standard
-library only.
+A kernel often runs when the host has left the range that launched it. Its correlation id leads to the call that
+launched it, whose thread and time give the range. Autograd launches the backward pass from threads of its own, which
+push no ranges: a call from a thread in no phase belongs to `backward` if another thread of the process was in it.
+Limits: LAUNCHES, RANGES and KERNELS; a CUDA graph that was traced whole is one kernel. Standard library only.
 """
 
 from bisect import bisect_right
@@ -20,16 +19,16 @@ from typing import Any
 from runner.importers.nsys.export import Export, clean_name, refusal
 from runner.importers.nsys.ranges import NOWHERE, LaunchPlace, ThreadRanges
 
-#: The most calls, ranges, processes and different (kernel, range) that are read, and characters of the ranges' names
-#: and of the kernels' together.
+#: The most calls, ranges, processes and different (kernel, range) that are read, and the most characters in the names
+#: of ranges and of kernels.
 LAUNCHES, RANGES, PROCESSES, KERNELS = 5_000_000, 2_000_000, 256, 50_000
 RANGE_CHARACTERS, KERNEL_CHARACTERS = 200_000_000, 20_000_000
 _PUSHED_AND_POPPED = 59  # NvtxPushPopRange of ENUM_NSYS_EVENT_TYPE
-#: What a copy is called by `nsys stats`, by CUpti_ActivityMemcpyKind; a copy within the device is read and written.
+#: The name of a copy in `nsys stats`, by CUpti_ActivityMemcpyKind, and the kinds that read and write on the device.
 _COPIES = {1: "Host-to-Device", 2: "Device-to-Host", 8: "Device-to-Device", 10: "Peer-to-Peer"}
 _WITHIN = (8, 10)
 
-#: Table of what ran on the device -> what names it: a column of ids in StringIds, or SQL. The first column there is.
+#: The tables of what ran on the device, with the columns that may name it; the first that exists does.
 _ACTIVITIES: Mapping[str, tuple[str, ...]] = {
     "CUPTI_ACTIVITY_KIND_KERNEL": ("demangledName", "shortName", "name"),
     "CUPTI_ACTIVITY_KIND_MEMCPY": ("copyKind",),
@@ -40,7 +39,7 @@ _ACTIVITIES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass
 class Launched:
-    """One kernel in one place: how often, how long (ns), and the bytes that a copy moved."""
+    """The calls of one kernel in one place, their time (ns), and the bytes that a copy moved."""
 
     calls: int = 0
     duration_ns: int = 0
@@ -53,13 +52,12 @@ class Launched:
             self.moved_bytes = (self.moved_bytes or 0) + moved_bytes
 
 
-#: (place, kernel) -> sums.
 Kernels = dict[tuple[LaunchPlace, str], Launched]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TracedProcess:
-    """What one process ran on the GPU. `steps` is None where no range says how many; `overlapping` says that a kernel
+    """What one process ran on the GPU. `steps` is None where no range tells their number; with `overlapping`, a kernel
     counts in every range around it."""
 
     steps: int | None
@@ -69,38 +67,38 @@ class TracedProcess:
 
 @dataclass
 class _Process:
-    """One process while its calls are read."""
+    """A process while its calls are read."""
 
     threads: dict[int, ThreadRanges] = field(default_factory=dict)
     backward: list[tuple[int, int]] = field(default_factory=list)
     kernels: Kernels = field(default_factory=dict)
 
     def place(self, thread: int | None, moment: int | None) -> LaunchPlace:
-        """Where the call was made."""
+        """Returns the place of a call by its thread and time."""
         if thread is None or moment is None:
             return NOWHERE
-        found = self.threads[thread].at(moment) if thread in self.threads else NOWHERE
-        if found.phase or not self.backward:
-            return found
+        place = self.threads[thread].at(moment) if thread in self.threads else NOWHERE
+        if place.phase or not self.backward:
+            return place
         before = bisect_right(self.backward, (moment, 2**64)) - 1
-        return replace(found, phase="backward") if before >= 0 and moment < self.backward[before][1] else found
+        return replace(place, phase="backward") if before >= 0 and moment < self.backward[before][1] else place
 
     @property
     def steps(self) -> int | None:
-        """Ranges that are a whole step; where there are none, forward passes."""
+        """The number of ranges that are a whole step or, where there are none, a forward pass."""
         threads = self.threads.values()
         whole = sum(thread.steps for thread in threads)
         return whole or sum(len(thread.phases.get("forward", ())) for thread in threads) or None
 
 
-def recordings(export: Export, path: Path) -> list[TracedProcess]:
-    """What each process ran, in the order of process ids. Raises UsageError (`path` is what it names)."""
+def load_processes(export: Export, path: Path) -> list[TracedProcess]:
+    """Returns what each process ran on the GPU, in the order of process ids. Raises UsageError, which names `path`."""
     present = [table for table in _ACTIVITIES if export.has(table, "start", "end", "correlationId")]
     if not export.has("StringIds", "id", "value"):
         raise refusal(path, "a database of something else")
     if not present:
         raise refusal(path, "a report in which nothing of CUDA was recorded")
-    processes = _processes(export, path)
+    processes = _load_ranges(export, path)
     calls = _Limit(path, LAUNCHES, "calls")
     kernels = _Limit(path, KERNELS, "different kernels and ranges")
     characters = _Limit(path, KERNEL_CHARACTERS, "characters in the names of kernels")
@@ -115,22 +113,18 @@ def recordings(export: Export, path: Path) -> list[TracedProcess]:
                 kernels.spend()
                 characters.spend(len(name) + len(key[0].scope) + len(key[0].operator))
             process.kernels.setdefault(key, Launched()).add(duration, moved_bytes=moved)
-    found = [
-        TracedProcess(steps=process.steps, kernels=process.kernels)
-        for _, process in sorted(processes.items()) if process.kernels
-    ]  # fmt: skip
-    if not found:
+    used = [process for _, process in sorted(processes.items()) if process.kernels]
+    if not used:
         raise refusal(path, "a report in which nothing ran on a GPU")
-    return found
+    return [TracedProcess(steps=process.steps, kernels=process.kernels) for process in used]
 
 
-def _processes(export: Export, path: Path) -> dict[int, _Process]:
-    """The ranges of every thread, by process."""
+def _load_ranges(export: Export, path: Path) -> dict[int, _Process]:
+    """Returns the processes by id, with the ranges of their threads."""
     if not export.has("NVTX_EVENTS", "start", "end", "globalTid"):
         return {}
-    text = _text_of(export)
     kind = f"WHERE eventType = {_PUSHED_AND_POPPED}" if export.has("NVTX_EVENTS", "eventType") else ""
-    query = f"SELECT n.globalTid, n.start, n.end, {text} FROM NVTX_EVENTS n {kind}"
+    query = f"SELECT n.globalTid, n.start, n.end, {_range_name(export)} FROM NVTX_EVENTS n {kind}"
     by_thread: dict[int, list[tuple[int, int | None, str]]] = {}
     count, characters = _Limit(path, RANGES, "NVTX ranges"), _Limit(path, RANGE_CHARACTERS, "characters in ranges")
     for row in export.connection.execute(query):
@@ -141,14 +135,15 @@ def _processes(export: Export, path: Path) -> dict[int, _Process]:
             continue
         characters.spend(len(name))
         by_thread.setdefault(thread, []).append((start, end, clean_name(name)))
-    found: dict[int, _Process] = {}
+    processes: dict[int, _Process] = {}
     for thread, ranges in by_thread.items():
-        process = _process(path, found, _process_of(thread))
-        process.threads[thread] = held = ThreadRanges(ranges)
-        process.backward += held.phases.get("backward", [])
-    for process in found.values():
+        # The lowest 24 bits of a serialized thread id are the thread's, the rest is the process's.
+        process = _process(path, processes, thread & ~0xFFFFFF)
+        process.threads[thread] = ThreadRanges(ranges)
+        process.backward += process.threads[thread].phases.get("backward", [])
+    for process in processes.values():
         process.backward.sort()
-    return found
+    return processes
 
 
 def _process(path: Path, processes: dict[int, _Process], pid: int) -> _Process:
@@ -158,41 +153,39 @@ def _process(path: Path, processes: dict[int, _Process], pid: int) -> _Process:
 
 
 class _Limit:
-    """Counts what is read, and refuses the file when that is too much."""
+    """Counts what is read. Raises UsageError when it is too much."""
 
-    def __init__(self, path: Path, most: int, what: str) -> None:
-        self.path, self.most, self.what, self.left = path, most, what, most
+    def __init__(self, path: Path, limit: int, what: str) -> None:
+        self.path, self.limit, self.what, self.left = path, limit, what, limit
 
     def spend(self, count: int = 1) -> None:
         self.left -= count
         if self.left < 0:
-            raise refusal(self.path, f"more than {self.most:,} {self.what}", expected="fewer: record fewer steps")
+            raise refusal(self.path, f"more than {self.limit:,} {self.what}", expected="fewer: record fewer steps")
 
 
 def _numbers(path: Path, table: str, names: Sequence[str], values: Sequence[object]) -> list[int | None]:
-    """The values that belong to `names`: whole numbers, or None for NULL. Raises UsageError for anything else."""
+    """Returns the first values, which belong to `names`: whole numbers, or None for NULL. Raises UsageError for
+    others."""
+    numbers: list[int | None] = []
     for name, value in zip(names, values, strict=False):
-        if value is not None and type(value) is not int:
+        if value is not None and not isinstance(value, int):
             kind = {str: "text", bytes: "a blob", float: "a fraction"}[type(value)]
             raise refusal(path, f"{kind} in {table}.{name}", expected="whole numbers there, as nsys writes them")
-    return list(values[: len(names)])  # type: ignore[arg-type]
+        numbers.append(value)
+    return numbers
 
 
-def _text_of(export: Export) -> str:
-    """SQL for a range's name: written out, or an id in StringIds."""
+def _range_name(export: Export) -> str:
+    """Returns the SQL of a range's name, which is written out or an id in StringIds."""
     parts = ["n.text"] if export.has("NVTX_EVENTS", "text") else []
     if export.has("NVTX_EVENTS", "textId"):
         parts.append("(SELECT value FROM StringIds WHERE id = n.textId)")
     return f"coalesce({', '.join([*parts, 'NULL', 'NULL'])})"
 
 
-def _process_of(thread: int) -> int:
-    """The lowest 24 bits of a serialized thread id are the thread's, the rest is the process's."""
-    return thread & ~0xFFFFFF
-
-
 def _launches(export: Export, path: Path, table: str) -> Iterator[Sequence[Any]]:
-    """Everything that ran: launching thread and moment (None if not recorded), process, ns, name, bytes."""
+    """Yields everything that ran: launching thread and moment (None if not recorded), process, ns, name, bytes."""
     columns = export.columns[table]
     named = next((column for column in _ACTIVITIES[table] if column in columns), "NULL")
     if table == "CUPTI_ACTIVITY_KIND_KERNEL" and named != "NULL":
@@ -215,11 +208,11 @@ def _launches(export: Export, path: Path, table: str) -> Iterator[Sequence[Any]]
     for row in export.connection.execute(query):
         thread, moment, pid, start, end = _numbers(path, table, names, row)
         duration = None if start is None or end is None or end < start else end - start
-        yield thread, moment, pid, duration, *_named(table, row[5], row[6])
+        yield thread, moment, pid, duration, *_name_and_bytes(table, row[5], row[6])
 
 
-def _named(table: str, name: object, moved: object) -> tuple[str, int | None]:
-    """The name of what ran, as `nsys stats` writes it, and the bytes it read and wrote on the device."""
+def _name_and_bytes(table: str, name: object, moved: object) -> tuple[str, int | None]:
+    """Returns the name of what ran, as `nsys stats` writes it, and the bytes that it read and wrote on the device."""
     size = moved if isinstance(moved, int) and 0 <= moved < 2**50 else None
     if table == "CUPTI_ACTIVITY_KIND_MEMCPY":
         kind = name if isinstance(name, int) else 0

@@ -1,11 +1,11 @@
-"""Tables as `nsys stats` writes them, as CSV or in aligned columns, among whatever lines are around them.
+"""Tables as `nsys stats` writes them, as CSV or in aligned columns, among other lines.
 
     for table in load_tables(path):
         print(table.report, table.headings, len(table.rows))
 
-A line of dashes below the headings says where each column is; the last one goes on to the end of the line, for names
-are longer than their heading. In CSV a table begins with its headings, of which one is a total time. Of a file of
-somebody else's the first line counts as headings, so that one can say what was found. Limits: FILE_BYTES, LINES and
+A line of dashes below the headings gives the place of each column; the last column goes on to the end of the line,
+because names are longer than their heading. In CSV a table begins with its headings, one of which is a total time. In
+any other file the first line counts as headings, so that an error can name them. Limits: FILE_BYTES, LINES and
 LINE_CHARACTERS. Standard library only.
 """
 
@@ -18,17 +18,17 @@ from pathlib import Path
 from runner.errors import UsageError
 
 FILE_BYTES, LINES, LINE_CHARACTERS = 64 * 2**20, 50_000, 100_000
-#: How `nsys stats` announces a table: its title, and the report's name.
+#: The line by which `nsys stats` announces a table: its title, and the report's name.
 _TITLE = re.compile(r" ?\*\* .{1,100} \((?P<report>\w{1,60})(:[\w:-]{1,60})?\):\s*")
 _DASHES = re.compile(r"\s*-+(\s+-+)+\s*")
-TAKEN = ("cuda_gpu_kern_sum", "cuda_gpu_kern_gb_sum", "cuda_gpu_sum", "cuda_gpu_mem_time_sum", "nvtx_kern_sum")
-#: A line and its number.
+REPORTS = ("cuda_gpu_kern_sum", "cuda_gpu_kern_gb_sum", "cuda_gpu_sum", "cuda_gpu_mem_time_sum", "nvtx_kern_sum")
+#: The number of a line and its text.
 _Line = tuple[int, str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrintedTable:
-    """One table: its headings and its rows, each with its line in the file. `report` is its name where that is said."""
+    """One table: its headings and its rows, each with its line number. `report` is its name where a title says it."""
 
     report: str | None
     headings: tuple[str, ...]
@@ -36,8 +36,8 @@ class PrintedTable:
 
 
 def load_tables(path: Path) -> list[PrintedTable]:
-    """Every table of the file that has a row. Raises UsageError for a file that is too large."""
-    found: list[PrintedTable] = []
+    """Returns every table of the file that has a row. Raises UsageError for a file that is too large."""
+    tables: list[PrintedTable] = []
     report = None
     for block in _blocks(path):
         title = _TITLE.fullmatch(block[0][1])
@@ -45,20 +45,21 @@ def load_tables(path: Path) -> list[PrintedTable]:
             report = title["report"]
             continue
         dashes = next((place for place, (_, line) in enumerate(block) if place and _DASHES.fullmatch(line)), None)
-        found += _separated(block, report) if dashes is None else [_aligned(block, dashes, report)]
-    return [table for table in found if table.rows]
+        tables += _parse_csv(block, report) if dashes is None else [_parse_columns(block, dashes, report)]
+    return [table for table in tables if table.rows]
 
 
 def stats_refusal(path: Path, got: str, *, expected: str = "") -> UsageError:
     return UsageError(
         f"{path} holds no table that can be imported: got {got}.",
-        expected=expected or f"what `nsys stats` writes, as CSV or in columns: {', '.join(TAKEN[:-1])} or {TAKEN[-1]}",
+        expected=expected
+        or f"what `nsys stats` writes, as CSV or in columns: {', '.join(REPORTS[:-1])} or {REPORTS[-1]}",
         do="Write one with `nsys stats --report cuda_gpu_kern_sum --format csv REPORT`.",
     )
 
 
 def _blocks(path: Path) -> Iterator[list[_Line]]:
-    """What lies between empty lines; a title is a block of its own."""
+    """Yields the lines between empty lines; a title is a block of its own."""
     block: list[_Line] = []
     for number, line in _lines(path):
         title = _TITLE.fullmatch(line)
@@ -90,8 +91,8 @@ def _lines(path: Path) -> Iterator[_Line]:
             yield number, line.rstrip("\n")
 
 
-def _separated(block: Sequence[_Line], report: str | None) -> Iterator[PrintedTable]:
-    """The tables of a block of CSV. A line without a comma ends one."""
+def _parse_csv(block: Sequence[_Line], report: str | None) -> Iterator[PrintedTable]:
+    """Yields the tables of a block of CSV. A line without a comma ends a table."""
     table = None
     for number, line in block:
         fields = next(csv.reader([line]), [])
@@ -105,8 +106,8 @@ def _separated(block: Sequence[_Line], report: str | None) -> Iterator[PrintedTa
             table.rows.append((number, fields))
 
 
-def _aligned(block: Sequence[_Line], dashes: int, report: str | None) -> PrintedTable:
-    """The table in columns: headings, dashes, rows."""
+def _parse_columns(block: Sequence[_Line], dashes: int, report: str | None) -> PrintedTable:
+    """Returns the table of a block in aligned columns, whose dashes are in line `dashes` of it."""
     spans = [match.span() for match in re.finditer("-+", block[dashes][1])]
     places = [slice(*span) for span in spans[:-1]] + [slice(spans[-1][0], None)]
     table = PrintedTable(report=report, headings=tuple(block[dashes - 1][1][place].strip() for place in places))

@@ -2,11 +2,11 @@
 
     python -m runner.importers.snapshots.reading < snapshot.pickle       (the `import` command starts it so)
 
-A pickle is a program. This one's reader refuses every name it could look up, so that there is nothing to call; and the
-process may take only so much memory and time, because a few bytes can claim gigabytes. What leaves it is one line of
-JSON: `{"timelines": [...]}`, each a set of columns, or `{"refused": [got, expected]}`. It is small enough for the rest
-of the import to stay within about 1.5 GiB: at most MAX_ROWS allocations and MAX_STACK_CHARACTERS of stacks. Limits: the
-memory of the process is not limited on macOS, which knows no such limit. Standard library only.
+A pickle is a program. This reader refuses every name that it could look up, so that there is nothing to call. The
+process has limits of memory and time, because a few bytes can claim gigabytes. It answers with one line of JSON:
+`{"timelines": [...]}`, each a set of columns, or `{"refused": [got, expected]}`. With at most MAX_ROWS allocations and
+MAX_STACK_CHARACTERS of stacks, the rest of the import stays within about 1.5 GiB. Limits: macOS does not enforce the
+limit of memory. Standard library only.
 """
 
 import contextlib
@@ -25,21 +25,28 @@ from runner.analysis.timeline.rows import columns_of
 from runner.analysis.timeline.snapshot import MAX_BYTES, BadSnapshot, Frames, Recording, category_of, recordings
 from runner.analysis.timeline.stacks import Stacks
 
-#: What the process may take in bytes: so much, and so much more for each byte of the pickle, up to a most. A recorded
-#: snapshot needs 5 to 20 bytes a byte. And in seconds of its own computing.
+#: The limits of the process: bytes, more of them for each byte of the pickle, at most so many, and seconds of
+#: computing. A recorded snapshot needs 5 to 20 bytes for each of its own.
 BASE_BYTES, BYTES_PER_BYTE, PROCESS_BYTES, PROCESS_SECONDS = 512 * 2**20, 32, 4 * 2**30, 120
-#: Allocations and failures of all devices together, which become rows, and characters of a device's stacks.
+#: The most allocations and failures of all devices together, which become rows, and characters of a device's stacks.
 MAX_ROWS, MAX_STACK_CHARACTERS = 400_000, 64 * 2**20
 
-#: What a pickle that is cut off, is none or asks for too much raises; whatever else happens ends the process.
+#: Raised for bytes that are a truncated pickle or none. Any other error ends the process.
 _BROKEN = (
-    pickle.UnpicklingError, EOFError, ValueError, TypeError, LookupError, AttributeError, OverflowError, MemoryError,
-    RecursionError, BufferError,
-)  # fmt: skip
+    pickle.UnpicklingError,
+    EOFError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+    BufferError,
+)
 
 
-class Refusing(pickle.Unpickler):
-    """Loads plain data, and refuses whatever would look up a class, a function or an object outside the pickle."""
+class PlainUnpickler(pickle.Unpickler):
+    """Loads plain data. Raises BadSnapshot for whatever would look up a class, a function or an outside object."""
 
     def find_class(self, module_name: str, global_name: str, /) -> NoReturn:
         raise BadSnapshot(f"a pickle that names {module_name[:60]}.{global_name[:60]}", expected="plain data")
@@ -49,9 +56,9 @@ class Refusing(pickle.Unpickler):
 
 
 def read(file: IO[bytes]) -> list[dict[str, Any]]:
-    """The timelines of a pickled snapshot, one a device. Raises BadSnapshot."""
+    """Returns the timelines of a pickled snapshot, one a device. Raises BadSnapshot."""
     try:
-        snapshot = Refusing(file).load()
+        snapshot = PlainUnpickler(file).load()
     except BadSnapshot:
         raise
     except MemoryError:
@@ -61,21 +68,21 @@ def read(file: IO[bytes]) -> list[dict[str, Any]]:
     except _BROKEN as error:
         reason = f"{type(error).__name__}: {error}"[:200]
         raise BadSnapshot(f"no pickle, or half of one ({reason})", expected="a whole pickle") from None
-    found = recordings(snapshot)
-    if not found:
+    devices = recordings(snapshot)
+    if not devices:
         raise BadSnapshot("a snapshot without a single allocation", expected="one with history or memory in use")
     rows, timelines = 0, []
-    for recording in found:
+    for recording in devices:
         history = follow(recording.events, recording.held)
         rows += len(history.lives) + len(recording.failures)
         if rows > MAX_ROWS:
             raise BadSnapshot(f"a snapshot of more than {MAX_ROWS:,} allocations", expected="fewer: record fewer steps")
-        timelines.append(timeline(recording, history))
+        timelines.append(_timeline(recording, history))
     return timelines
 
 
-def timeline(recording: Recording, history: History) -> dict[str, Any]:
-    """One device's timeline as columns."""
+def _timeline(recording: Recording, history: History) -> dict[str, Any]:
+    """Returns one device's timeline as columns."""
     stacks, frames = Stacks(), Frames()
     for life in history.lives:
         source = recording.sources[life.source]
@@ -98,14 +105,14 @@ def timeline(recording: Recording, history: History) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Reads standard input, writes standard output."""
+    """Reads a pickle from standard input and writes the answer to standard output."""
     limit(os.fstat(sys.stdin.fileno()).st_size)
-    gc.disable()  # it would search millions of new objects again and again, and the process ends soon
+    gc.disable()  # it would visit millions of new objects again and again, and the process ends soon
     json.dump(answer(sys.stdin.buffer), sys.stdout, separators=(",", ":"))
 
 
 def answer(file: IO[bytes]) -> dict[str, Any]:
-    """What the process says of a pickle: its timelines, or why it is refused."""
+    """Returns the answer of the process: the timelines of a pickle, or why it is refused."""
     try:
         return {"timelines": read(file)}
     except BadSnapshot as error:
@@ -115,11 +122,11 @@ def answer(file: IO[bytes]) -> dict[str, Any]:
 
 
 def limit(file_bytes: int) -> None:
-    """Limits this process to what a pickle of this size may take."""
+    """Limits this process to what a pickle of this size needs."""
     memory = min(PROCESS_BYTES, BASE_BYTES + BYTES_PER_BYTE * file_bytes)
-    for kind, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CPU, PROCESS_SECONDS)):
+    for kind, value in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CPU, PROCESS_SECONDS)):
         with contextlib.suppress(ValueError, OSError):  # macOS; or a lower limit is set already
-            resource.setrlimit(kind, (most, most))
+            resource.setrlimit(kind, (value, value))
 
 
 if __name__ == "__main__":

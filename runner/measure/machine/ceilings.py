@@ -1,14 +1,15 @@
-"""How fast can this machine multiply, and how fast can it copy? The limits that its steps are held against, measured.
+"""Measures the ceilings of this machine: its rates of multiplying and of copying, to compare its steps with.
 
-    found = measure_ceilings(CeilingJob(run_id=run_id, moment="start", device="cuda:0", device_name="NVIDIA H200"))
-    found.rows, found.missing
+    ceilings = measure_ceilings(CeilingJob(run_id=run_id, moment="start", device="cuda:0", device_name="NVIDIA H200"))
+    ceilings.rows, ceilings.missing
 
-`matmul bf16` and its like are products of two n×n matrices of normal random numbers, at growing n until the time is
-spent; the fastest n counts. `copy` copies a buffer within the device's memory; its bytes are those read and those
-written, as STREAM counts them (McCalpin 1995, "Memory Bandwidth and Machine Balance"). Limits: a GPU that gets hot
-later is faster here than in a long step; a CPU whose caches hold the buffer copies faster than its memory.
+`matmul bf16` and the like multiply two n×n matrices of normal random numbers, at growing n until the time is up; the
+fastest n counts. `copy` copies a buffer within the device's memory; its bytes are those read and those written, as in
+STREAM (McCalpin 1995, "Memory Bandwidth and Machine Balance"). Limits: a GPU is faster here than in a long step that
+heats it; a CPU whose caches hold the buffer copies faster than its memory.
 """
 
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from runner.measure.machine.device import Device
 from runner.measure.timing.timing import interval_share, time_step
 from runner.schema import CeilingRow, Precision
 
-#: By device: the sizes n that are tried, the bytes that are copied, and the time for one ceiling (s).
+#: By device: the sizes n, the bytes to copy, and the time for one ceiling (s).
 SIZES: Mapping[str, tuple[int, ...]] = {
     "cuda": (1024, 2048, 4096, 8192, 16384),
     "mps": (512, 1024, 2048, 4096),
@@ -33,13 +34,13 @@ SIZES: Mapping[str, tuple[int, ...]] = {
 }
 COPIED_BYTES: Mapping[str, int] = {"cuda": 2**30, "mps": 2**28, "cpu": 2**28}
 SECONDS: Mapping[str, float] = {"cuda": 0.5, "mps": 0.3, "cpu": 0.2}
-#: Repetitions; from six on a median has an interval.
+#: Repetitions; a median of at least six has an interval.
 WARMUP, MIN_SAMPLES, MAX_SAMPLES = 2, 6, 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """The best that was seen of one ceiling: operations or bytes per second, at which size, and how sure."""
+    """The best rate of one ceiling, in operations or bytes per second, and the size at which it was reached."""
 
     size: int
     per_s: float
@@ -47,31 +48,33 @@ class Rate:
 
 
 def measure_ceilings(job: CeilingJob) -> Ceilings:
-    """Every ceiling that this device has. One that fails is missing, with the reason; the others are measured all the
-    same. A precision that the device lacks is no failure."""
+    """Measures every ceiling of this device. One that fails is missing, with the reason. A precision that the device
+    lacks is left out."""
     device, rows, missing = Device(job.device), [], {}
     for name in get_args(Precision):
         try:
             precision.apply(name, device)
-            rows.append(_matmul_row(job, name, fastest_product(precision.product_dtype(name), device)))
+            rate = _measure_product(precision.product_dtype(name), device)
+            rows.append(_row(job, rate, precision=name))
         except Skipped:
             continue
         except RuntimeError as error:
             missing[f"matmul {name}"] = _reason(error)
     try:
-        rows.append(_copy_row(job, copy_rate(COPIED_BYTES[device.type], device)))
+        rows.append(_row(job, _measure_copy(COPIED_BYTES[device.type], device)))
     except RuntimeError as error:
         missing["copy"] = _reason(error)
     return Ceilings(rows=tuple(rows), missing=missing)
 
 
-def fastest_product(dtype: torch.dtype, device: Device) -> Rate:
-    """The best rate over growing matrices: 2 n³ operations over the median time (FLOP/s). Stops before a size for which
-    the time that is left would not do."""
+def _measure_product(dtype: torch.dtype, device: Device) -> Rate:
+    """Returns the best rate over growing matrices: 2 n³ operations over the median time (FLOP/s). Stops before a size
+    that would exceed the time."""
     rates: list[Rate] = []
     ends = 0.0
     for n in SIZES[device.type]:
-        multiply = _product(n, dtype=dtype, device=device)
+        a, b = (torch.randn(n, n, device=device.torch, dtype=dtype) for _ in range(2))
+        multiply = functools.partial(torch.mm, a, b, out=torch.empty_like(a))
         if not rates:
             multiply()  # the first one of a process loads libraries and kernels
             device.synchronize()
@@ -84,15 +87,8 @@ def fastest_product(dtype: torch.dtype, device: Device) -> Rate:
     return max(rates, key=lambda rate: rate.per_s)
 
 
-def _product(n: int, *, dtype: torch.dtype, device: Device) -> Callable[[], object]:
-    """What multiplies two n×n matrices of normal random numbers into a third."""
-    a, b = (torch.randn(n, n, device=device.torch, dtype=dtype) for _ in range(2))
-    product = torch.empty_like(a)
-    return lambda: torch.mm(a, b, out=product)
-
-
-def copy_rate(size: int, device: Device) -> Rate:
-    """A buffer of `size` bytes copied to another on the same device: bytes read and bytes written per second."""
+def _measure_copy(size: int, device: Device) -> Rate:
+    """Returns the rate of copying `size` bytes to another buffer of the device: bytes read and written per second."""
     source = torch.ones(size // 4, device=device.torch)
     target = torch.zeros_like(source)
     samples = _timed(lambda: target.copy_(source), device, ends=time.perf_counter() + SECONDS[device.type])
@@ -100,14 +96,14 @@ def copy_rate(size: int, device: Device) -> Rate:
 
 
 def _rate(work: int, samples: Sequence[float], *, size: int) -> Rate:
-    """Work, in operations or bytes, over the median of its times (ms)."""
+    """Returns the work, in operations or bytes, over the median of its times (ms)."""
     summary = statistics.summarize(samples)
     return Rate(size=size, per_s=work / summary.median * 1e3, interval_share=interval_share(summary))
 
 
 def _timed(work: Callable[[], object], device: Device, *, ends: float) -> list[float]:
-    """The repetitions by the device's clock (ms), warm-up left out; after the least, they go on until `ends` (of
-    `time.perf_counter`) or the most."""
+    """Returns the times of the repetitions by the device's clock (ms), without warm-up: at least MIN_SAMPLES, and until
+    `ends` (of `time.perf_counter`) at most MAX_SAMPLES."""
 
     def step(mark: Callable[[], None]) -> None:
         work()
@@ -119,40 +115,25 @@ def _timed(work: Callable[[], object], device: Device, *, ends: float) -> list[f
     return samples[WARMUP:]
 
 
-def _matmul_row(job: CeilingJob, name: Precision, rate: Rate) -> CeilingRow:
-    promised = hardware.peak_flops(job.device_name, name)
+def _row(job: CeilingJob, rate: Rate, *, precision: Precision | None = None) -> CeilingRow:
+    """Returns the row of a product in `precision`, or of the copy without one."""
+    name = job.device_name
+    peak = hardware.peak_flops(name, precision) if precision else hardware.peak_bandwidth(name)
+    sheet = hardware.datasheet(name) if peak else None
     return CeilingRow(
         run_id=job.run_id,
         moment=job.moment,
-        name=f"matmul {name}",
-        ceiling="matmul",
-        precision=name,
+        name=f"matmul {precision}" if precision else "copy",
+        ceiling="matmul" if precision else "copy",
+        precision=precision,
         size=rate.size,
-        flops_per_s=rate.per_s,
+        flops_per_s=rate.per_s if precision else None,
+        bytes_per_s=None if precision else rate.per_s,
         interval_share=rate.interval_share,
-        datasheet_flops_per_s=promised,
-        datasheet=_title(job) if promised else None,
+        datasheet_flops_per_s=peak if precision else None,
+        datasheet_bytes_per_s=None if precision else peak,
+        datasheet=sheet.source if sheet else None,
     )
-
-
-def _copy_row(job: CeilingJob, rate: Rate) -> CeilingRow:
-    promised = hardware.peak_bandwidth(job.device_name)
-    return CeilingRow(
-        run_id=job.run_id,
-        moment=job.moment,
-        name="copy",
-        ceiling="copy",
-        size=rate.size,
-        bytes_per_s=rate.per_s,
-        interval_share=rate.interval_share,
-        datasheet_bytes_per_s=promised,
-        datasheet=_title(job) if promised else None,
-    )
-
-
-def _title(job: CeilingJob) -> str | None:
-    sheet = hardware.datasheet(job.device_name)
-    return sheet.source if sheet else None
 
 
 def _reason(error: RuntimeError) -> str:

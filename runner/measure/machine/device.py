@@ -1,9 +1,9 @@
-"""A device to measure on: how to wait for it, how to mark a moment on its clock, what it is called.
+"""A device to measure on: synchronizing it and marking moments on its clock.
 
     device = Device("cuda"); mark = device.mark(); ...; device.synchronize(); device.milliseconds(mark, later_mark)
 
-CUDA and MPS mark moments with events, because their work goes on after the call that issued it has returned. On a CPU
-the work is done when the call returns, so the host's clock marks the moment. MPS has not been tried on real hardware.
+CUDA and MPS mark moments with events, because their work goes on after the call that issued it has returned. A CPU's
+work is done when the call returns, so the host's clock marks the moment. MPS is untested on real hardware.
 """
 
 import time
@@ -16,7 +16,7 @@ from runner.errors import UsageError
 
 @dataclass(frozen=True)
 class ClockMark:
-    """A moment: by the host's clock always (ns), and by the device's own where it has one."""
+    """A moment by the host's clock (ns), and by the device's own where it has one."""
 
     host_ns: int
     event: torch.cuda.Event | torch.mps.Event | None
@@ -42,7 +42,7 @@ class Device:
             torch.mps.synchronize()
 
     def mark(self) -> ClockMark:
-        """This moment, in the order of the device's work; costs a microsecond and waits for nothing."""
+        """Marks this moment in the order of the device's work; takes a microsecond and waits for nothing."""
         event: torch.cuda.Event | torch.mps.Event | None = None
         if self.type == "cuda":
             event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
@@ -53,26 +53,26 @@ class Device:
         return ClockMark(time.perf_counter_ns(), event)
 
     def milliseconds(self, begin: ClockMark, end: ClockMark) -> float:
-        """Time between two marks by the device's clock. Both must have been reached: synchronize first."""
+        """Returns the time between two marks by the device's clock (ms). Needs a synchronized device."""
         if begin.event is None or end.event is None:
             return (end.host_ns - begin.host_ns) / 1e6
         return float(begin.event.elapsed_time(end.event))  # type: ignore[arg-type]
 
 
-def choose(asked: str) -> str:
-    """The torch device string for `auto`, `cuda`, `cuda:1`, `mps` or `cpu`; `auto` takes CUDA, then MPS, then the CPU.
+def choose(device: str) -> str:
+    """Returns the torch device string for `auto`, `cuda`, `cuda:1`, `mps` or `cpu`; `auto` is CUDA, else MPS, else CPU.
 
-    Raises UsageError for a device that this machine has not."""
-    present = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if asked == "auto":
-        return next(name for name, there in present.items() if there)
-    kind, _, index = asked.partition(":")
+    Raises UsageError for a device that this machine does not have."""
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    present = [name for name, is_present in available.items() if is_present]
+    if device == "auto":
+        return present[0]
+    kind, _, index = device.partition(":")
     count = torch.cuda.device_count() if kind == "cuda" else 1
-    if not present.get(kind) or (index and (not index.isdigit() or int(index) >= count)):
-        here = ", ".join(name for name, there in present.items() if there)
+    if kind not in present or (index and (not index.isdigit() or int(index) >= count)):
         raise UsageError(
-            f"This machine has no device {asked!r}.",
-            expected=f"one of {here}",
+            f"This machine has no device {device!r}.",
+            expected=f"one of {', '.join(present)}",
             do="Leave out --device to take the best one, or see `python -m runner doctor`.",
         )
-    return asked
+    return device

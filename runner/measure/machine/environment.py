@@ -1,8 +1,8 @@
-"""What machine is this? Read from the machine, for the row of a run and for `python -m runner doctor`.
+"""The description of this machine, for the row of a run and for `python -m runner doctor`.
 
     describe("auto")  ->  the columns of `runs` that name the machine
 
-Runs in a worker process: it asks torch, and asking CUDA starts CUDA.
+Runs in a worker process, because reading CUDA's properties starts CUDA.
 """
 
 import os
@@ -20,31 +20,16 @@ import torch
 
 from runner.measure.machine.device import choose
 
+#: The vector and matrix instruction sets that are reported.
 _FLAGS = (
-    "sse4_2",
-    "avx",
-    "avx2",
-    "fma",
-    "avx512f",
-    "avx512_bf16",
-    "avx512_vnni",
-    "avx512_fp16",
-    "amx_bf16",
-    "amx_int8",
-    "amx_fp16",
-    "asimd",
-    "asimdhp",
-    "asimddp",
-    "bf16",
-    "sve",
-    "sve2",
-    "i8mm",
-)
+    "sse4_2", "avx", "avx2", "fma", "avx512f", "avx512_bf16", "avx512_vnni", "avx512_fp16", "amx_bf16", "amx_int8",
+    "amx_fp16", "asimd", "asimdhp", "asimddp", "bf16", "sve", "sve2", "i8mm",
+)  # fmt: skip
 
 
-def describe(asked: str) -> dict[str, Any]:
-    """The machine's columns of `runs`, for the device that was asked for. Raises UsageError if it is not there."""
-    name = choose(asked)
+def describe(device: str) -> dict[str, Any]:
+    """Returns the machine's columns of `runs` for this device. Raises UsageError for a device that is missing."""
+    name = choose(device)
     kind = name.partition(":")[0]
     memory = psutil.virtual_memory().total
     columns: dict[str, Any] = {
@@ -79,32 +64,30 @@ def describe(asked: str) -> dict[str, Any]:
 
 
 def cpu_name() -> str:
-    """The processor's own name; the architecture's where it tells none."""
+    """Returns the processor's name; the architecture's where it reports none."""
     if sys.platform == "darwin":
-        return _output("sysctl", "-n", "machdep.cpu.brand_string") or platform.machine()
+        return _run("sysctl", "-n", "machdep.cpu.brand_string") or platform.machine()
     return _cpuinfo("model name") or platform.processor() or platform.machine()
 
 
 def cpu_flags() -> str | None:
-    """The vector and matrix instruction sets the processor reports, space separated; None where it reports none."""
+    """Returns the processor's instruction sets of _FLAGS, separated by spaces; None where it reports none."""
     reported = (_cpuinfo("flags") or _cpuinfo("Features") or "").split()
     return " ".join(flag for flag in _FLAGS if flag in reported) or None
 
 
 def cpp_compiler() -> str | None:
-    """The C++ compiler that torch.compile would use on a CPU, first line of its `--version`; None if it cannot work:
-    there is no compiler, or Python's headers are missing."""
-    found = next(
-        (path for name in (os.environ.get("CXX"), "g++", "clang++", "c++") if name and (path := shutil.which(name))),
-        None,
-    )
-    if found is None or not Path(sysconfig.get_path("include"), "Python.h").exists():
+    """Returns the first line of `--version` of the C++ compiler that torch.compile uses on a CPU; None without a
+    compiler or Python's headers."""
+    names = (os.environ.get("CXX"), "g++", "clang++", "c++")
+    compiler = next((path for name in names if name and (path := shutil.which(name))), None)
+    if compiler is None or not Path(sysconfig.get_path("include"), "Python.h").exists():
         return None
-    return (_output(found, "--version") or found).splitlines()[0]
+    return (_run(compiler, "--version") or compiler).splitlines()[0]
 
 
 def driver_version() -> str | None:
-    """The NVIDIA driver's version, from its management library."""
+    """Returns the NVIDIA driver's version, from its management library."""
     import pynvml  # not installed on macOS
 
     try:
@@ -115,7 +98,7 @@ def driver_version() -> str | None:
 
 
 def stepscope_version() -> str | None:
-    """The installed version; None when Stepscope runs from a checkout that was never installed."""
+    """Returns the installed version; None when Stepscope runs from a checkout that was never installed."""
     try:
         return metadata.version("stepscope")
     except metadata.PackageNotFoundError:
@@ -123,13 +106,13 @@ def stepscope_version() -> str | None:
 
 
 def git_state() -> dict[str, Any]:
-    """Commit of the checkout that this file is part of and whether it was changed; None where it is part of none."""
+    """Returns the commit of this file's checkout and whether it has changes; None where the file is in no checkout."""
     here = Path(__file__)
     git = ("git", "-C", str(here.parent))
-    if _output(*git, "ls-files", "--error-unmatch", here.name) is None:
+    if _run(*git, "ls-files", "--error-unmatch", here.name) is None:
         return {"git_commit": None, "git_dirty": None}
-    changes = _output(*git, "status", "--porcelain", "--untracked-files=no")
-    return {"git_commit": _output(*git, "rev-parse", "HEAD"), "git_dirty": None if changes is None else bool(changes)}
+    changes = _run(*git, "status", "--porcelain", "--untracked-files=no")
+    return {"git_commit": _run(*git, "rev-parse", "HEAD"), "git_dirty": None if changes is None else bool(changes)}
 
 
 def _cpuinfo(field: str) -> str | None:
@@ -140,8 +123,8 @@ def _cpuinfo(field: str) -> str | None:
     return next((line.partition(":")[2].strip() for line in lines if line.partition(":")[0].strip() == field), None)
 
 
-def _output(*command: str) -> str | None:
-    """What a command prints; None if it cannot be run."""
+def _run(*command: str) -> str | None:
+    """Returns the output of a command; None if it fails."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):

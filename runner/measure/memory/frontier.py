@@ -1,16 +1,16 @@
-"""Does this size fit? One step at the limit that the worker was given, by real allocations, and its peak.
+"""One trial of a frontier: runs a step within the worker's memory limit and returns its peak.
 
     python -m runner frontier --limit 2GiB
 
-For attention one iteration; for a model the second step, because the first has no optimizer state yet. What does not
-fit raises whatever the allocator raises, which the worker turns into `oom`.
+For attention it is one iteration; for a model the second step, because the first has no optimizer state yet. A step
+that does not fit raises the allocator's error, which the worker turns into `oom`.
 
 On CUDA fused attention is issued and not computed: over ten million tokens it would compute for a quarter of an hour,
-in memory that grows with the tokens alone. The iteration is recorded as a CUDA graph, which takes from the allocator
-what it takes when it runs (a `gpu` test compares the two), and is never replayed. FlexAttention, which must be compiled
-at this length first and cannot be compiled while a graph is recorded, runs with a mask that shows no block. Whether the
-numbers would be right is not asked here. What writes the scores out is computed, in seconds: recorded, one of four
-frontiers on an H200 came out a step of 64 tokens short of what had run.
+in memory that grows with the tokens alone. The iteration is recorded as a CUDA graph, which allocates what the
+iteration allocates when it runs (a `gpu` test compares the two), and is never replayed. FlexAttention must be compiled
+at this length, which is impossible while a graph is recorded, so it runs with a mask that hides every block. Attention
+that writes the scores to memory is computed, in seconds: recorded, one of four frontiers on an H200 was one step of 64
+tokens smaller than what had run.
 """
 
 import functools
@@ -33,12 +33,12 @@ from runner.schema import AttentionCell, StepCell
 
 
 def measure_trial(job: Job, report: Callable[[str], None]) -> Measurement:
-    """Runs the job's cell once; the only value is `peak_allocated_bytes`. Raises Skipped where it cannot be run."""
+    """Runs the job's cell once; the only value is `peak_allocated_bytes`. Raises Skipped where it cannot run."""
     cell, device = job.cell, Device(job.device)
     assert isinstance(cell, AttentionCell | StepCell)
     precision.apply(cell.precision, device)
     if device.type == "cpu":
-        limits.give_back_at_once()
+        limits.free_at_once()
     report("build")
     step: AttentionStep | ModelStep
     if isinstance(cell, AttentionCell):
@@ -50,17 +50,19 @@ def measure_trial(job: Job, report: Callable[[str], None]) -> Measurement:
         report("first step")
         step(lambda: None)
         step.between()
-        held = storage_bytes(_held(step))
+        held = storage_bytes(_state(step))
     try:
-        peak = _peak(step, device, held=held, report=report)
+        peak = _measure_peak(step, device, held=held, report=report)
     except BaseException:
         report(step.phase)
         raise
     return Measurement(values={"peak_allocated_bytes": peak}, details={})
 
 
-def _peak(step: AttentionStep | ModelStep, device: Device, *, held: int, report: Callable[[str], None]) -> int | None:
-    """The most that is alive at once in one step, `held` bytes before it included."""
+def _measure_peak(
+    step: AttentionStep | ModelStep, device: Device, *, held: int, report: Callable[[str], None]
+) -> int | None:
+    """Returns the peak of live bytes in one step, including the `held` bytes before it."""
     if device.type == "cpu":
         report("step")
         with CountedAllocations(held) as counted:
@@ -69,7 +71,7 @@ def _peak(step: AttentionStep | ModelStep, device: Device, *, held: int, report:
     run: Callable[[], None] = functools.partial(step, lambda: None)
     if device.type == "cuda" and isinstance(step, AttentionStep):
         if step.cell.implementation == "flex":
-            show_nothing(step, device)
+            mask_everything(step, device)
             run()  # compiling takes memory of its own
             step.drop_gradients()
         elif not is_unfused(step.cell):
@@ -82,30 +84,29 @@ def _peak(step: AttentionStep | ModelStep, device: Device, *, held: int, report:
 
 
 def record(step: AttentionStep) -> None:
-    """Issues an iteration to a CUDA graph. Libraries may load their kernels meanwhile, which only `relaxed` allows."""
+    """Records an iteration as a CUDA graph. Libraries may load their kernels meanwhile, which only `relaxed` allows."""
     with torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="relaxed"):
         step(lambda: None)
 
 
-def show_nothing(step: AttentionStep, device: Device) -> None:
-    """Gives FlexAttention a mask of the cell's size whose kernels find no block to work on."""
+def mask_everything(step: AttentionStep, device: Device) -> None:
+    """Gives FlexAttention a mask of the cell's size that hides every block."""
     length = step.cell.seq_len
     if step.cell.causal:
         blocks = causal_blocks(length, device.torch)
-        causal_blocks.cache_clear()  # whoever asks for it next wants one that shows something
-    else:  # as PyTorch does without a mask: one block of everything
+        causal_blocks.cache_clear()  # the next caller needs the real mask
+    else:  # one block of everything, as PyTorch makes without a mask
         one, which = (torch.zeros(size, dtype=torch.int32, device=device.torch) for size in ((1, 1, 1), (1, 1, 1, 1)))
-        blocks = BlockMask.from_kv_blocks(
-            one, which, BLOCK_SIZE=-(-length // FLEX_BLOCK) * FLEX_BLOCK, seq_lengths=(length, length)
-        )
+        block = -(-length // FLEX_BLOCK) * FLEX_BLOCK
+        blocks = BlockMask.from_kv_blocks(one, which, BLOCK_SIZE=block, seq_lengths=(length, length))
     for count in (blocks.kv_num_blocks, blocks.full_kv_num_blocks, blocks.q_num_blocks, blocks.full_q_num_blocks):
         if count is not None:
             count.zero_()
     step.run = functools.partial(flex_of_blocks, blocks=blocks)
 
 
-def _held(step: ModelStep) -> Iterator[Tensor]:
-    """What a model's step finds when it begins: parameters, tables, optimizer state, data."""
+def _state(step: ModelStep) -> Iterator[Tensor]:
+    """Yields the tensors that exist before a model's step: parameters, tables, data, optimizer state."""
     yield from step.model.parameters()
     yield from step.model.buffers()
     yield from (step.inputs, step.targets)

@@ -1,9 +1,9 @@
-"""How much memory did the process take at its peak, and how is it kept from taking the machine down?
+"""The peak memory of this process, and the limit that keeps it from exhausting the machine.
 
     reset_peaks(device); ...; peaks(device)  ->  {"peak_allocated_bytes": ..., ...}
 
-On CUDA the allocator counts live tensors and what it has reserved; on a CPU the kernel counts the process's resident
-memory (Linux only: the counter can be reset there). A counter that does not exist is None, never 0.
+On CUDA the allocator counts live tensors and reserved memory; on a CPU the kernel counts the process's resident memory
+(Linux only, where the counter can be reset). A counter that does not exist is None, never 0.
 """
 
 import contextlib
@@ -17,12 +17,11 @@ import torch
 
 from runner.measure.machine.device import Device
 
-_STATUS = Path("/proc/self/status")
 _M_MMAP_THRESHOLD = -3  # from malloc.h
 
 
 def reset_peaks(device: Device) -> None:
-    """Forgets every peak so far, so that none is carried over from whatever ran before."""
+    """Resets every peak, so that none is carried over from earlier work."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device.torch)
@@ -31,7 +30,7 @@ def reset_peaks(device: Device) -> None:
 
 
 def peaks(device: Device) -> dict[str, int | None]:
-    """Peaks since `reset_peaks`, in bytes, by column of the row."""
+    """Returns the peaks since `reset_peaks` (bytes), by column of the row."""
     cuda = device.type == "cuda"
     return {
         "peak_allocated_bytes": torch.cuda.max_memory_allocated(device.torch) if cuda else None,
@@ -41,11 +40,11 @@ def peaks(device: Device) -> dict[str, int | None]:
 
 
 def limit(device: str, limit_bytes: int | None) -> int | None:
-    """Lets this process take no more than `limit_bytes` of the device's memory from now on. On a CPU without a limit:
-    no more than the machine has free now; and the process offers itself first to the kernel's out-of-memory killer.
-    So running out is an error in this process and not the end of another one.
+    """Limits this process to `limit_bytes` of the device's memory from now on; on a CPU, by default, to what is free.
 
-    Returns the bytes it may still take; None where there is no limit (CUDA unless asked for, macOS)."""
+    On a CPU the process also becomes the first that the kernel's out-of-memory killer ends, so that running out is an
+    error in this process and not the end of another. Returns the bytes that it may still take; None where there is no
+    limit (macOS; CUDA by default)."""
     if device == "cpu":
         return _limit_data(limit_bytes)
     if device.startswith("cuda") and limit_bytes is not None:
@@ -57,7 +56,7 @@ def limit(device: str, limit_bytes: int | None) -> int | None:
 
 
 def _limit_data(limit_bytes: int | None) -> int | None:
-    """The same on a CPU, where RLIMIT_DATA counts all private writable memory: getrlimit(2)."""
+    """Sets RLIMIT_DATA, which counts all private writable memory: getrlimit(2)."""
     used = _status_bytes("VmData")
     if used is None or sys.platform == "darwin":
         return None
@@ -68,25 +67,23 @@ def _limit_data(limit_bytes: int | None) -> int | None:
     return free
 
 
-def give_back_at_once() -> None:
+def free_at_once() -> None:
     """Makes a CPU's allocator return every larger block to the system when it is freed (mallopt(3), glibc only), so
-    that a limit is reached by tensors that are alive and not by what the allocator keeps. Slows steps: not for timing.
-    """
+    that live tensors reach a limit and not what the allocator keeps. Slows steps, so nothing is timed after it."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if sys.platform == "linux" and mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, 2**16)
 
 
 def free_bytes() -> int:
-    """What the machine has free now, less a twentieth to go on with."""
+    """Returns 95 % of the memory that the machine has free now."""
     return int(psutil.virtual_memory().available * 0.95)
 
 
 def _status_bytes(name: str) -> int | None:
-    """A size from /proc/self/status; None where there is no such file or line."""
+    """Returns a size from /proc/self/status; None where there is no such file or line."""
     try:
-        lines = _STATUS.read_text().splitlines()
+        lines = Path("/proc/self/status").read_text().splitlines()
     except OSError:
         return None
-    found = next((line for line in lines if line.startswith(f"{name}:")), None)
-    return int(found.split()[1]) * 1024 if found else None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), None)

@@ -1,55 +1,46 @@
-"""What single-head attention keeps for its backward pass: every tensor, in a forward pass of its own.
+"""The tensors that single-head attention saves for its backward pass, recorded in a forward pass of its own.
 
     rows = saved_tensors(step.run, step.inputs, job=job)    # step: runner.measure.timing.attention.AttentionStep
 
-Tensors are seen by autograd's hooks, the operations that need them by an `Observer`. Limits: what a compiler made of
-the operations is one operation, called `compiled`.
+Autograd's hooks see the tensors, an `Observer` the operations that need them. Limits: compiled code is one operation,
+called `compiled`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from runner.job import Job
-from runner.measure.memory.observer import Observer, address
+from runner.measure.memory.observer import Observer, Saved, address
 from runner.schema import AttentionCell, SavedTensorRow
-
-
-@dataclass(frozen=True)
-class _SavedTensor:
-    """A tensor that autograd kept, and the operation that needs it."""
-
-    operation: str
-    shape: tuple[int, ...]
-    dtype: str
-    address: int
-    bytes: int
-
 
 Inputs = tuple[Tensor, Tensor, Tensor]
 
 
+def is_compiled(cell: AttentionCell) -> bool:
+    """Whether torch.compile makes the cell's kernels; it always does for FlexAttention."""
+    return cell.backend == "compiled" or cell.implementation == "flex"
+
+
 def saved_tensors(run: Callable[..., Tensor], inputs: Inputs, *, job: Job) -> list[SavedTensorRow]:
-    """One row a tensor that `run(*inputs)` keeps, in the order of keeping; 0 bytes where an earlier row holds its
+    """Returns one row for each tensor that `run(*inputs)` saves, in order; 0 bytes where an earlier row has the same
     storage. `inputs` are queries, keys and values."""
     assert isinstance(job.cell, AttentionCell)
-    is_compiled = job.cell.backend == "compiled" or job.cell.implementation == "flex"
-    output, kept = (_compiled if is_compiled else _observed)(run, inputs)
+    output, saved = (_run_compiled if is_compiled(job.cell) else _run_observed)(run, inputs)
     assert output.requires_grad
     given = zip(("queries", "keys", "values"), inputs, strict=True)
     names = {address(output): "output", **{address(tensor): name for name, tensor in given}}
     rows, known = list[SavedTensorRow](), set[int]()
-    for position, item in enumerate(kept):
+    for position, (operation, item) in enumerate(saved):
         rows.append(
             SavedTensorRow(
                 run_id=job.run_id,
                 cell_id=job.cell_id,
                 position=position,
-                operation=item.operation,
+                operation=operation,
                 tensor=names.get(item.address),
-                shape="×".join(map(str, item.shape)) or "1",
+                shape=item.shape,
                 dtype=item.dtype,
                 storage_bytes=0 if item.address in known else item.bytes,
             )
@@ -58,30 +49,21 @@ def saved_tensors(run: Callable[..., Tensor], inputs: Inputs, *, job: Job) -> li
     return rows
 
 
-def _observed(run: Callable[..., Tensor], inputs: Inputs) -> tuple[Tensor, list[_SavedTensor]]:
-    """The output, which keeps all of it alive, and what was kept, operator by operator."""
-    observer = Observer(nn.Module())
-    with observer:
+def _run_observed(run: Callable[..., Tensor], inputs: Inputs) -> tuple[Tensor, list[tuple[str, Saved]]]:
+    """Returns the output, which keeps the saved tensors alive, and these with the operations that need them."""
+    with Observer(nn.Module()) as observer:
         output = run(*inputs)
-    return output, [
-        _SavedTensor(observer.operation_of(item), item.shape, item.dtype, item.address, item.bytes)
-        for item in observer.saved
-    ]
+    return output, [(observer.operation_of(item), item) for item in observer.saved]
 
 
-def _compiled(run: Callable[..., Tensor], inputs: Inputs) -> tuple[Tensor, list[_SavedTensor]]:
-    """The same of compiled code, which an observer of operators would keep from running."""
-    kept: list[_SavedTensor] = []
+def _run_compiled(run: Callable[..., Tensor], inputs: Inputs) -> tuple[Tensor, list[tuple[str, Saved]]]:
+    """Does the same for compiled code, which does not run under an observer of operators."""
+    saved: list[tuple[str, Saved]] = []
 
-    def keep(tensor: Tensor) -> Tensor:
-        dtype, size = str(tensor.dtype).removeprefix("torch."), tensor.untyped_storage().nbytes()
-        kept.append(_SavedTensor("compiled", tuple(tensor.shape), dtype, address(tensor), size))
+    def pack(tensor: Tensor) -> Tensor:
+        saved.append(("compiled", Saved.of(tensor, module=None)))
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, _as_it_is):
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         output = run(*inputs)
-    return output, kept
-
-
-def _as_it_is(tensor: Tensor) -> Tensor:
-    return tensor
+    return output, saved

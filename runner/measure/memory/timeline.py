@@ -1,19 +1,18 @@
-"""Every allocation of one step with its category, on a CPU and on CUDA alike: the recording of a memory timeline.
+"""The recording of a memory timeline: every allocation of one step with its category, on a CPU and on CUDA.
 
     recorder = recorder_for(device)
-    with recorder: step = ModelStep(...); step(nothing)      # from the beginning, so that nothing held is unknown
+    with recorder: step = ModelStep(...); step(lambda: None)      # from the beginning, so that no allocation is unknown
     ...
 
-The allocator's events come from PyTorch's profiler on a CPU and from the CUDA allocator's own history; who allocated,
-and what for, from an `Observer`. The two meet by time and address. Limits: memory that a library takes from the
-system itself is in neither; MPS has no such history.
+The allocator's events come from PyTorch's profiler on a CPU and from the CUDA allocator's own history; their categories
+and operations come from an `Observer`, matched by time and address. Limits: memory that a library takes from the system
+itself is in neither; MPS has no such history.
 """
 
 import time
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 import torch
@@ -44,8 +43,8 @@ class PhaseMark:
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """What a recorder saw, in the order of the allocator. `totals` are the bytes that the allocator itself counted
-    after each event, where it says; `reserved` is (position in events, bytes) taken from the driver or given back."""
+    """The events of a recorder in the order of the allocator. `totals` are the allocator's own counts after each event,
+    where it has them; `reserved` is (position in events, bytes) taken from the driver or given back."""
 
     events: list[MemoryEvent]
     totals: list[int] = field(default_factory=list)
@@ -56,15 +55,13 @@ class Recorder(Protocol):
     """Records while it is entered."""
 
     def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None: ...
     def mark(self) -> PhaseMark: ...
     def recorded(self) -> Recorded: ...
 
 
 def recorder_for(device: Device) -> Recorder:
-    """The recorder of a device. Raises Skipped where there is none."""
+    """Returns the recorder of a device. Raises Skipped where there is none."""
     if device.type == "mps":
         raise Skipped("PyTorch keeps no history of allocations on MPS.")
     return CudaRecorder(device) if device.type == "cuda" else CpuRecorder()
@@ -80,26 +77,24 @@ class CpuRecorder:
         self._profile.__enter__()  # type: ignore[no-untyped-call]
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._profile.__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        self._profile.__exit__(kind, *error)  # type: ignore[no-untyped-call]
 
     def mark(self) -> PhaseMark:
         return PhaseMark(time.time_ns())
 
     def recorded(self) -> Recorded:
-        """All allocations on the CPU. The totals are counted from the first one on."""
+        """Returns all allocations on the CPU. The totals count from the first one on."""
         assert self._profile.profiler is not None
         results = self._profile.profiler.kineto_results
         assert results is not None
-        found = sorted(_allocations(results.experimental_event_tree()), key=lambda item: item[0].at_ns)
-        before = found[0][1] - found[0][0].change if found else 0
-        return Recorded(events=[event for event, _ in found], totals=[total - before for _, total in found])
+        events = sorted(_allocations(results.experimental_event_tree()), key=lambda item: item[0].at_ns)
+        before = events[0][1] - events[0][0].change if events else 0
+        return Recorded(events=[event for event, _ in events], totals=[total - before for _, total in events])
 
 
 def _allocations(roots: list[_ProfilerEvent]) -> Iterator[tuple[MemoryEvent, int]]:
-    """Every allocation and free below these events, with the allocator's total after it."""
+    """Yields every allocation and free below these events, with the allocator's total after it."""
     waiting = list(roots)
     while waiting:
         event = waiting.pop()
@@ -111,7 +106,7 @@ def _allocations(roots: list[_ProfilerEvent]) -> Iterator[tuple[MemoryEvent, int
 
 
 class CudaRecorder:
-    """The CUDA allocator's own history, without its stacks: the observer's are cheaper and reach into backward."""
+    """The CUDA allocator's own history, without stacks: the observer's are cheaper and include backward."""
 
     def __init__(self, device: Device) -> None:
         self.device = device.torch
@@ -121,15 +116,14 @@ class CudaRecorder:
         torch.cuda.memory._record_memory_history("all", context=None, stacks="python", clear_history=True)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is None:
             self._snapshot = torch.cuda.memory._snapshot()
         torch.cuda.memory._record_memory_history(None)
 
     def mark(self) -> PhaseMark:
-        """The allocator's counters since the mark before. They follow the host, so nothing need be waited for."""
+        """Returns the allocator's counters since the mark before. They follow the host, so no synchronizing is
+        needed."""
         free, whole = torch.cuda.mem_get_info(self.device)
         mark = PhaseMark(
             time.time_ns(),
@@ -149,8 +143,8 @@ class CudaRecorder:
 
 @dataclass(frozen=True, kw_only=True)
 class StepTimeline:
-    """One step's allocations and what they are. `starts` are the marks' positions in `events`, the step's beginning
-    first and its end last; `before` is the position in the whole recording at which the step begins."""
+    """One step's allocations with their categories. `starts` are the marks' positions in `events`, from the step's
+    beginning to its end; `before` is the position in the whole recording at which the step begins."""
 
     events: list[MemoryEvent]
     history: History
@@ -159,8 +153,8 @@ class StepTimeline:
 
 
 def step_timeline(recorded: Recorded, *, marks: list[PhaseMark], observer: Observer) -> StepTimeline:
-    """Cuts the step out of a recording and names its allocations. What was alive before and is nothing of the model's
-    is `workspace`; what was born in the step and is kept for nothing is `temporary`."""
+    """Cuts the step out of a recording and names its allocations. Without a note, an allocation from before the step is
+    `workspace`, and one from within it `temporary`."""
     before = sum(event.at_ns < marks[0].at_ns for event in recorded.events)
     held = alive_after(recorded.events[:before])
     # Python's sort is stable: events of one microsecond stay in the allocator's order.
@@ -187,7 +181,7 @@ def _name(history: History, events: list[MemoryEvent], observer: Observer) -> No
 
 
 def _place(life: Life, at_ns: int, observer: Observer, times: list[int]) -> None:
-    """The call in which it was born; what was born between two calls was made for the later one."""
+    """Sets the call in which an allocation was made; one between two calls belongs to the later."""
     position = bisect_right(times, at_ns) - 1
     if position < 0 or observer.calls[position].end_ns < at_ns:
         position += 1

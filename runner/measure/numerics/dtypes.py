@@ -1,14 +1,15 @@
-"""Which dtype has each part of a pass? Read from the run by hooks: parameters, outputs of modules, loss, gradients.
+"""The dtypes of a pass, read by hooks: of parameters, outputs of modules, loss and gradients.
 
-    with outputs_of(watched(model)) as outputs: ...      # {"embedding": "float32", "blocks.0.attention.query": …}
+    with record_outputs(model) as outputs: ...      # {"embedding": "float32", "blocks.0.attention.query": …}
 
-The toy is the model that the question is usually asked of: linear, ReLU, layer normalization, linear. Limits: what
-happens between two modules, such as the softmax of attention, is not seen; of equal blocks only the first is read.
+The toy model is linear, ReLU, layer normalization, linear. Limits: operations between two modules, such as the softmax
+of attention, are not seen; of equal blocks only the first is read.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from runner.job import Job
-from runner.models.transformer import Transformer
+from runner.measure.machine.precision import dtype_name
 from runner.schema import DtypeRow, FloatName
 
 DTYPES: Mapping[FloatName, torch.dtype] = {
@@ -45,7 +46,7 @@ class Toy(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class PassDtypes:
-    """The dtypes of one pass. `outputs` are by module, in the order in which the pass met them."""
+    """The dtypes of one pass. `outputs` are by module, in the order in which they ran."""
 
     outputs: Mapping[str, str]
     logits: str
@@ -54,80 +55,61 @@ class PassDtypes:
     gradients: Mapping[str, str]
 
 
-def modules_to_read(model: Transformer) -> dict[str, nn.Module]:
-    """The modules that are read: everything outside the blocks, and the first block with all that is in it."""
-    return {name: module for name, module in model.named_modules() if name and is_read(name) and name != "blocks"}
+@contextmanager
+def record_outputs(model: nn.Module) -> Iterator[dict[str, str]]:
+    """Records the dtype of each module's output by name, in the order in which they run."""
+    outputs: dict[str, str] = {}
+
+    def record(name: str, module: nn.Module, inputs: Any, output: Tensor) -> None:
+        outputs[name] = dtype_name(output)
+
+    with ExitStack() as hooks:
+        for name, module in model.named_modules():
+            if name and name != "blocks" and _is_read(name):
+                hooks.enter_context(module.register_forward_hook(partial(record, name)))
+        yield outputs
 
 
-def is_read(name: str) -> bool:
+def name_dtypes(
+    model: nn.Module, outputs: Mapping[str, str], *, logits: Tensor, loss: Tensor, gradients: Mapping[str, Tensor]
+) -> PassDtypes:
+    """Returns the names of a pass's dtypes."""
+    return PassDtypes(
+        outputs=outputs,
+        logits=dtype_name(logits),
+        loss=dtype_name(loss),
+        parameters={name: dtype_name(tensor) for name, tensor in model.named_parameters() if _is_read(name)},
+        gradients={name: dtype_name(tensor) for name, tensor in gradients.items() if _is_read(name)},
+    )
+
+
+def _is_read(name: str) -> bool:
     """Whether a module or parameter is outside the blocks or in the first one."""
     return not name.startswith("blocks.") or name.split(".")[1] == "0"
 
 
-@contextmanager
-def outputs_of(modules: Mapping[str, nn.Module]) -> Iterator[dict[str, str]]:
-    """While open, notes the dtype of each module's output, by name, in the order in which they run."""
-    found: dict[str, str] = {}
-
-    def noting(name: str) -> Callable[[nn.Module, Any, Tensor], None]:
-        def note(module: nn.Module, inputs: Any, output: Tensor) -> None:
-            found[name] = name_of(output)
-
-        return note
-
-    handles = [module.register_forward_hook(noting(name)) for name, module in modules.items()]
-    try:
-        yield found
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def name_of(tensor: Tensor) -> str:
-    """`float32`, as torch says."""
-    return str(tensor.dtype).removeprefix("torch.")
-
-
-def of_parameters(model: nn.Module) -> dict[str, str]:
-    """The dtype of each parameter that is read."""
-    return {name: name_of(parameter) for name, parameter in model.named_parameters() if is_read(name)}
-
-
-def of_gradients(gradients: Mapping[str, Tensor]) -> dict[str, str]:
-    """The dtype of each gradient that is read."""
-    return {name: name_of(gradient) for name, gradient in gradients.items() if is_read(name)}
-
-
-def toy_pass(context: AbstractContextManager[object], *, device: torch.device, weights: torch.dtype) -> PassDtypes:
-    """One forward and backward pass of the toy in the autocast `context`."""
+def run_toy_pass(context: AbstractContextManager[object], *, device: torch.device, weights: torch.dtype) -> PassDtypes:
+    """Runs one forward and backward pass of the toy in the autocast `context` and returns its dtypes."""
     model = Toy().to(device, weights)
     x = torch.randn(TOY_BATCH, TOY_INPUTS, device=device, dtype=weights)
     targets = torch.arange(TOY_BATCH, device=device) % TOY_CLASSES
-    modules = {name: module for name, module in model.named_modules() if name}
-    with outputs_of(modules) as outputs, context:
+    with record_outputs(model) as outputs, context:
         logits = model(x)
         loss = functional.cross_entropy(logits, targets)
     loss.backward()  # type: ignore[no-untyped-call]
     gradients = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
-    return PassDtypes(
-        outputs=outputs,
-        logits=name_of(logits),
-        loss=name_of(loss),
-        parameters=of_parameters(model),
-        gradients=of_gradients(gradients),
-    )
+    return name_dtypes(model, outputs, logits=logits, loss=loss, gradients=gradients)
 
 
 def dtype_rows(job: Job, passes: Mapping[str, PassDtypes]) -> list[DtypeRow]:
-    """The rows of each model's pass, in the order of the pass."""
-    found = []
-    for model, seen in passes.items():
-        found += [(model, "parameter", name, dtype) for name, dtype in seen.parameters.items()]
-        found += [(model, "output", name, dtype) for name, dtype in seen.outputs.items()]
-        found += [(model, "logits", "", seen.logits), (model, "loss", "", seen.loss)]
-        found += [(model, "gradient", name, dtype) for name, dtype in seen.gradients.items()]
+    """Returns the rows of each model's pass, in the order of the pass."""
+    items = []
+    for model, found in passes.items():
+        names = {"parameter": found.parameters, "output": found.outputs, "logits": {"": found.logits}}
+        names |= {"loss": {"": found.loss}, "gradient": found.gradients}
+        items += [(model, part, module, dtype) for part, dtypes in names.items() for module, dtype in dtypes.items()]
+    ids: dict[str, Any] = {"run_id": job.run_id, "cell_id": job.cell_id}
     return [
-        DtypeRow(run_id=job.run_id, cell_id=job.cell_id, position=position, model=model, part=part, module=module,
-                 dtype=dtype)
-        for position, (model, part, module, dtype) in enumerate(found)
-    ]  # fmt: skip
+        DtypeRow(**ids, position=position, model=model, part=part, module=module, dtype=dtype)
+        for position, (model, part, module, dtype) in enumerate(items)
+    ]

@@ -1,9 +1,9 @@
-"""Is an attention implementation right? Its output and gradients against float64, worked out a few rows at a time.
+"""Reference outputs and gradients of attention in float64, a few rows at a time, to judge implementations by.
 
     expected = reference(q, k, v, grad, causal=True)
     relative_error(output, expected.output) <= TOLERANCE["bf16"]
 
-Written from the equations, without autograd, so that it shares nothing with what it judges: with P = softmax(Q Kᵀ / √d)
+Written from the equations, without autograd, so that it shares no code with what it judges: with P = softmax(Q Kᵀ / √d)
 and dO the output's gradient, dV = Pᵀ dO, dP = dO Vᵀ, dS = P ∘ (dP − rowsum(dP ∘ P)), dQ = dS K / √d, dK = dSᵀ Q / √d
 (Dao et al. 2022, "FlashAttention", appendix B.2). A block of rows at a time, it needs no S×S tensor.
 """
@@ -17,8 +17,8 @@ from torch import Tensor
 
 from runner.schema import Precision
 
-#: What ‖x − reference‖ / ‖reference‖ may be, for the output and for each gradient. Three to ten times what PyTorch's
-#: own implementations show on a CPU up to 2048; the unit roundoffs are 6e-8 (fp32), 5e-4 (tf32, fp16) and 4e-3 (bf16).
+#: The largest ‖x − reference‖ / ‖reference‖ of the output and of each gradient: three to ten times that of PyTorch's
+#: own implementations on a CPU up to 2048. The unit roundoffs are 6e-8 (fp32), 5e-4 (tf32, fp16) and 4e-3 (bf16).
 TOLERANCE: Mapping[Precision, float] = {"fp32": 5e-6, "tf32": 5e-3, "fp16": 3e-3, "bf16": 2e-2}
 ROWS = 128
 
@@ -34,7 +34,7 @@ class Reference(NamedTuple):
 
 @torch.no_grad()
 def reference(q: Tensor, k: Tensor, v: Tensor, grad: Tensor, *, causal: bool) -> Reference:
-    """Output and gradients for the output gradient `grad`; all of shape (batch, 1, seq_len, d_head)."""
+    """Returns output and gradients for the output gradient `grad`; all of shape (batch, 1, seq_len, d_head)."""
     q, k, v, grad = (tensor.detach().double() for tensor in (q, k, v, grad))
     result = Reference(*(torch.zeros_like(tensor) for tensor in (q, q, k, v)))
     length, scale = q.shape[-2], 1 / math.sqrt(q.shape[-1])
@@ -54,6 +54,6 @@ def reference(q: Tensor, k: Tensor, v: Tensor, grad: Tensor, *, causal: bool) ->
     return result
 
 
-def relative_error(found: Tensor, expected: Tensor) -> float:
-    """‖found − expected‖ / ‖expected‖ in the Frobenius norm; NaN in `found` makes it NaN."""
-    return float((found.detach().double() - expected).norm() / expected.norm())
+def relative_error(actual: Tensor, expected: Tensor) -> float:
+    """Returns ‖actual − expected‖ / ‖expected‖ in the Frobenius norm; NaN where `actual` has a NaN."""
+    return float((actual.detach().double() - expected).norm() / expected.norm())

@@ -1,10 +1,10 @@
-"""A profiled step as rows: every kernel by phase and named range, and what they add up to.
+"""A profiled step as rows: every kernel by phase and named range, and their sums.
 
     rows, values = break_down(trace, job=job)
 
-FLOPs and bytes are an operator's (`runner.analysis.costs.operations`). They go to the longest of the kernels that it
-launched; on a CPU to itself, or to the operators that it is made of. Limits: on a CPU the product at which a
-checkpoint's second pass breaks off counts, although PyTorch does not compute it.
+FLOPs and bytes are an operator's (`runner.analysis.costs.operations`). They count for the longest of the kernels that
+it launched; on a CPU for the operator, or for those that it calls. Limits: on a CPU the product at which a checkpoint's
+second pass stops counts, although PyTorch does not compute it.
 """
 
 from collections import Counter, defaultdict
@@ -19,9 +19,9 @@ from runner.job import Job
 from runner.measure.profiling.trace import DeviceWork, Trace
 from runner.schema import KernelRow, ProfileCell
 
-#: (phase, range, kernel), which names a row of a trace.
+#: The phase, range and kernel of a row.
 Key = tuple[str, str, str]
-#: (FLOPs, bytes) of one call.
+#: The FLOPs and bytes of one call.
 Numbers = tuple[int | None, int | None]
 NOTHING: Numbers = (None, None)
 UNKNOWN = "unknown"
@@ -29,7 +29,7 @@ UNKNOWN = "unknown"
 
 @dataclass(kw_only=True)
 class Sum:
-    """All calls of one kernel in one place. What is unknown of one call is unknown of all."""
+    """The sums of one kernel's calls in one place. A number that one call lacks is unknown for all."""
 
     calls: int = 0
     ns: int = 0
@@ -42,41 +42,41 @@ class Sum:
 
 
 def break_down(trace: Trace, *, job: Job) -> tuple[list[KernelRow], dict[str, Any]]:
-    """(the rows of a traced step, what they come to as columns of `profiles`)."""
+    """Returns the rows of a profiled step, and their sums as columns of `profiles`."""
     assert isinstance(job.cell, ProfileCell)
     work = list(trace.work())
     sums = kernel_sums(trace, work, list_bytes=weight_bytes(job.cell))
-    kernel_ns = sum(found.ns for found in sums.values())
-    attributed_ns = sum(found.ns for (phase, _, _), found in sums.items() if phase != UNKNOWN)
+    kernel_ns = sum(kernel.ns for kernel in sums.values())
+    attributed_ns = sum(kernel.ns for (phase, _, _), kernel in sums.items() if phase != UNKNOWN)
     values = {
         "kernel_ms": kernel_ns / 1e6,
         "busy_ms": union_ns(work) / 1e6,
         "attributed_share": attributed_ns / kernel_ns if kernel_ns else None,
         "kernel_calls": len(work),
     }
-    return [_row(key, found, job=job) for key, found in sums.items()], values
+    return [_row(key, kernel, job=job) for key, kernel in sums.items()], values
 
 
 def kernel_sums(trace: Trace, work: Sequence[DeviceWork], *, list_bytes: int) -> Mapping[Key, Sum]:
-    """The sums of all work. `list_bytes` is the size of a number in the optimizer's lists of tensors."""
+    """Returns the sums of all work by row. `list_bytes` is the size of a number in the optimizer's lists of tensors."""
     sums: dict[Key, Sum] = defaultdict(Sum)
     counted = _counted(trace, work, list_bytes=list_bytes)
     for position, item in enumerate(work):
         place = trace.place(item.caller) if item.caller is not None else None
         key = (place.phase or UNKNOWN, place.scope, item.kernel) if place else (UNKNOWN, "", item.kernel)
-        found = sums[key]
-        found.calls += 1
-        found.ns += item.device_ns
+        kernel = sums[key]
+        kernel.calls += 1
+        kernel.ns += item.device_ns
         if position in counted:
-            found.numbers.append(counted[position])
+            kernel.numbers.append(counted[position])
         operator = next(trace.callers(item.caller), None) if item.caller is not None else None
         if operator is not None:
-            found.operators[trace.host[operator].name] += item.device_ns
+            kernel.operators[trace.host[operator].name] += item.device_ns
     return sums
 
 
 def union_ns(work: Sequence[DeviceWork]) -> int:
-    """Time in which something ran; what overlaps counts once."""
+    """Returns the time in which something ran; overlapping work counts once."""
     total = reached = 0
     for item in sorted(work, key=lambda item: item.start_ns):
         total += max(item.end_ns - max(item.start_ns, reached), 0)
@@ -84,7 +84,7 @@ def union_ns(work: Sequence[DeviceWork]) -> int:
     return total
 
 
-def _row(key: Key, found: Sum, *, job: Job) -> KernelRow:
+def _row(key: Key, sums: Sum, *, job: Job) -> KernelRow:
     phase, scope, kernel = key
     return KernelRow(
         run_id=job.run_id,
@@ -93,21 +93,21 @@ def _row(key: Key, found: Sum, *, job: Job) -> KernelRow:
         scope=scope,
         kernel=kernel,
         kernel_class=kernel_class(kernel, phase=phase),
-        calls=found.calls,
-        device_ms=found.ns / 1e6,
-        operator=found.operators.most_common(1)[0][0] if found.operators else None,
-        flops=found.total(0),
-        moved_bytes=found.total(1),
+        calls=sums.calls,
+        device_ms=sums.ns / 1e6,
+        operator=sums.operators.most_common(1)[0][0] if sums.operators else None,
+        flops=sums.total(0),
+        moved_bytes=sums.total(1),
     )
 
 
 def _counted(trace: Trace, work: Sequence[DeviceWork], *, list_bytes: int) -> dict[int, Numbers]:
-    """What each piece of work, by its position, counts for. Work without an entry is part of an operator whose numbers
-    another piece has."""
+    """Returns the numbers of each piece of work by its position. Work without an entry is part of an operator whose
+    numbers count for another piece."""
     known = _Known(trace, list_bytes=list_bytes)
     if not trace.kernels:
-        found = _counted_operators(trace, known)
-        return {place: found[item.caller] for place, item in enumerate(work) if item.caller in found}
+        operators = _counted_operators(trace, known)
+        return {place: operators[item.caller] for place, item in enumerate(work) if item.caller in operators}
     longest: dict[int, int] = {}
     counted: dict[int, Numbers] = {}
     for place, item in enumerate(work):
@@ -121,7 +121,7 @@ def _counted(trace: Trace, work: Sequence[DeviceWork], *, list_bytes: int) -> di
 
 
 def _counted_operators(trace: Trace, known: "_Known") -> dict[int, Numbers]:
-    """On a CPU: the outermost operators whose FLOPs are known, and of others the innermost whose bytes are."""
+    """Returns, on a CPU, the outermost operators whose FLOPs are known, and of others the innermost whose bytes are."""
     counted: dict[int, Numbers] = {}
     callers_of_counted: set[int] = set()
     for position in reversed(range(len(trace.host))):
@@ -136,7 +136,7 @@ def _counted_operators(trace: Trace, known: "_Known") -> dict[int, Numbers]:
 
 
 class _Known:
-    """What the operators of a trace must do, where their arguments say so."""
+    """The FLOPs and bytes of a trace's operators, where their arguments give them."""
 
     def __init__(self, trace: Trace, *, list_bytes: int) -> None:
         self.trace, self.list_bytes = trace, list_bytes

@@ -1,13 +1,13 @@
-"""Which phase and which named range does the work of a profiled step belong to? Told by who launched it.
+"""The phase and the named range of the work of a profiled step, found by the operator that launched it.
 
     trace = Trace(events_of(profiler, step=0))
     for work in trace.work(): trace.place(work.caller), work.kernel, work.device_ns
 
-On CUDA, work is a kernel, and it belongs to the operator that launched it (the profiler's correlation ids), however
-late it runs. On a CPU, work is an operator's own time, its callees' left out. An operator belongs to the ranges that it
+On CUDA, work is a kernel, and it belongs to the operator that launched it (by the profiler's correlation ids), however
+late it runs. On a CPU, work is an operator's own time without its callees'. An operator belongs to the ranges that it
 is nested in on its thread. Backward's operators run inside a node of the graph, on CUDA in a thread of autograd's own,
-outside of any range: their phase is `backward`, their range is that of the forward operator with the node's sequence
-number. What a checkpoint computes again runs inside a node too, and has ranges of its own.
+outside of any range: their phase is `backward`, and their range is that of the forward operator with the node's
+sequence number. What a checkpoint computes again runs inside a node too, and has ranges of its own.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,8 +28,8 @@ _LAUNCHERS = ("cuda", "cu")  # of CUDA's runtime and driver: cudaLaunchKernel, c
 
 @dataclass(frozen=True, slots=True)
 class ProfilerEvent:
-    """One event of the profiler. `thread` is the system's id, `torch_thread` the one that backward's nodes name their
-    forward thread by; `linked` the correlation id of the operator that launched it, 0 for none."""
+    """One event of the profiler. `thread` is the system's id, `torch_thread` the id by which backward's nodes name
+    their forward thread, and `linked` the correlation id of the operator that launched it (0 for none)."""
 
     kind: Literal["kernel", "range", "node", "call"]
     name: str
@@ -53,7 +53,7 @@ class ProfilerEvent:
 
 @dataclass(frozen=True, slots=True)
 class WorkPlace:
-    """Where work belongs; empty for what nothing says."""
+    """The phase and range of work; empty where unknown."""
 
     phase: str = ""
     scope: str = ""
@@ -61,8 +61,8 @@ class WorkPlace:
 
 @dataclass(frozen=True, slots=True)
 class DeviceWork:
-    """Something that took the device's time. `caller` is the position of the operator it is due to, None for a kernel
-    that nobody is known to have launched; on a CPU, of itself."""
+    """Something that took the device's time. `caller` is the position of the operator that launched it (None if
+    unknown), or on a CPU its own."""
 
     kernel: str
     start_ns: int
@@ -72,18 +72,18 @@ class DeviceWork:
 
 
 def events_of(profiler: profile, *, step: int) -> list[ProfilerEvent]:
-    """What a profiler recorded of one step, the first being 0. Ranges on the device's own timeline are left out: they
-    repeat the host's. The device is waited for at both ends of a step, so that its kernels lie within."""
+    """Returns the events of one step, counted from 0. Ranges on the device's own timeline are left out, because they
+    repeat the host's. The device is synchronized at both ends of a step, so that its kernels lie within."""
     assert profiler.profiler is not None
     results = profiler.profiler.kineto_results
     assert results is not None
-    found: list[Any] = list(results.events())
-    ranges = {event.name() for event in found if event.is_user_annotation()}
-    steps = sorted((item.start_ns(), item.end_ns()) for item in found if item.name() == STEP and _is_on_host(item))
+    events: list[Any] = list(results.events())
+    ranges = {event.name() for event in events if event.is_user_annotation()}
+    steps = sorted((item.start_ns(), item.end_ns()) for item in events if item.name() == STEP and _is_on_host(item))
     first_ns, last_ns = steps[step]
     return [
         _event(event)
-        for event in found
+        for event in events
         if first_ns <= event.start_ns() < last_ns and (_is_on_host(event) or event.name() not in ranges)
     ]
 
@@ -120,44 +120,39 @@ def _event(event: Any) -> ProfilerEvent:
 
 
 class Trace:
-    """The events of a profiled step, the host's put into the order in which they call one another."""
+    """The events of a profiled step, those of the host in the order in which they call one another."""
 
     def __init__(self, events: Iterable[ProfilerEvent]) -> None:
-        found = sorted(events, key=lambda event: (event.start_ns, -event.end_ns))
-        self.kernels = [event for event in found if event.kind == "kernel"]
-        self.host = [event for event in found if event.kind != "kernel"]
+        ordered = sorted(events, key=lambda event: (event.start_ns, -event.end_ns))
+        self.kernels = [event for event in ordered if event.kind == "kernel"]
+        self.host = [event for event in ordered if event.kind != "kernel"]
         self.parents, self.own_ns = _nested(self.host)
         self._places: dict[int, WorkPlace] = {}
 
     def work(self) -> Iterator[DeviceWork]:
-        """What took the device's time: its kernels, or on a CPU the operators themselves."""
-        if self.kernels:
-            yield from (
-                DeviceWork(
-                    event.name, event.start_ns, event.end_ns, event.end_ns - event.start_ns, self._launcher(event)
-                )
-                for event in self.kernels
-            )
-            return
+        """Yields what took the device's time: its kernels, or on a CPU the operators themselves."""
+        for event in self.kernels:
+            device_ns = event.end_ns - event.start_ns
+            yield DeviceWork(event.name, event.start_ns, event.end_ns, device_ns, self._launcher(event))
         for position, event in enumerate(self.host):
-            if event.kind != "range":
+            if event.kind != "range" and not self.kernels:
                 yield DeviceWork(event.name, event.start_ns, event.end_ns, self.own_ns[position], position)
 
     def place(self, position: int) -> WorkPlace:
-        """The phase and the innermost range of a host event."""
+        """Returns the phase and the innermost range of a host event."""
         if position not in self._places:
-            self._places[position] = self._placed(position)
+            self._places[position] = self._find_place(position)
         return self._places[position]
 
     def callers(self, position: int) -> Iterator[int]:
-        """The event itself and the operators that called it, innermost first, as far as a range or a node."""
+        """Yields the event itself and the operators that called it, innermost first, up to a range or a node."""
         at = position
         while at >= 0 and self.host[at].kind == "call":
             if not self.host[at].is_launch:
                 yield at
             at = self.parents[at]
 
-    def _placed(self, position: int) -> WorkPlace:
+    def _find_place(self, position: int) -> WorkPlace:
         event, parent = self.host[position], self.parents[position]
         outer = self.place(parent) if parent >= 0 else WorkPlace()
         if event.kind == "range" and event.name in PHASE_RANGES:
@@ -165,17 +160,15 @@ class Trace:
         if event.kind == "range" and event.name in MODEL_RANGES:
             return WorkPlace(outer.phase, event.name)
         if event.kind == "node":
-            # AccumulateGrad has no sequence number: a gradient belongs to the range of nobody.
-            forward = self._forward.get((event.forward_thread, event.sequence))
-            return WorkPlace(
-                "backward", self.place(forward).scope if forward is not None and event.sequence >= 0 else ""
-            )
+            # AccumulateGrad has no sequence number, so that its work belongs to no range.
+            forward = self._forward.get((event.forward_thread, event.sequence)) if event.sequence >= 0 else None
+            return WorkPlace("backward", "" if forward is None else self.place(forward).scope)
         return outer
 
     @cached_property
     def _forward(self) -> dict[tuple[int, int], int]:
-        """The operator whose backward has a sequence number, by its thread. Operators without a backward announce the
-        next number too, so that the last one to start with it is the one."""
+        """The forward operator of each thread and sequence number. Operators without a backward report the next number
+        too, so that the last one that starts with it counts."""
         return {
             (event.torch_thread, event.sequence): position
             for position, event in enumerate(self.host)
@@ -191,15 +184,15 @@ class Trace:
         return {event.correlation: position for position, event in enumerate(self.host) if event.is_launch}
 
     def _launcher(self, kernel: ProfilerEvent) -> int | None:
-        """The operator that a kernel is linked to; where it is linked to none, as one that Triton launched, the call
-        into CUDA that has its correlation id, which is nested on its thread like any other."""
+        """Returns the operator that a kernel is linked to. A kernel linked to none, such as one of Triton's, belongs to
+        the call into CUDA with its correlation id, which is nested on its thread like any other."""
         if kernel.linked and kernel.linked in self._operators:
             return self._operators[kernel.linked]
         return self._launches.get(kernel.correlation)
 
 
 def _nested(host: Sequence[ProfilerEvent]) -> tuple[list[int], list[int]]:
-    """(the caller's position, own time in ns) of events in order of their start; -1 for what nothing calls."""
+    """Returns the caller's position (-1 for none) and the own time (ns) of events in order of their start."""
     parents, own = [-1] * len(host), [event.end_ns - event.start_ns for event in host]
     open_calls: dict[int, list[int]] = {}
     for position, event in enumerate(host):

@@ -1,10 +1,9 @@
-"""One iteration of single-head attention, forward and backward, and the row that its measurement becomes.
+"""Measures single-head attention, forward and backward.
 
     measurement = measure_attention(job, report=print)
 
-Timing comes first; memory, saved bytes and errors are passes of their own. An iteration is what training does: the
-implementation's forward pass, then the backward pass from a fixed random gradient; gradients of the iteration before
-are dropped between iterations, outside the clock.
+Timing comes first; memory, saved bytes and errors are passes of their own. An iteration is the implementation's forward
+pass, then the backward pass from a fixed random gradient. Gradients are dropped between iterations, outside the clock.
 """
 
 import functools
@@ -22,31 +21,37 @@ from runner.job import Job, Measurement, RanOut
 from runner.measure.machine import precision
 from runner.measure.machine.device import Device
 from runner.measure.memory import limits as memory
-from runner.measure.memory.allocations import CountedAllocations, LiveTensors, is_out_of_memory, refusal, storage_bytes
-from runner.measure.memory.saved import saved_tensors
+from runner.measure.memory.allocations import (
+    CountedAllocations,
+    LiveTensors,
+    is_out_of_memory,
+    parse_refusal,
+    storage_bytes,
+)
+from runner.measure.memory.saved import is_compiled, saved_tensors
 from runner.measure.numerics.reference import TOLERANCE, reference, relative_error
 from runner.measure.timing.compilation import CompilerLog, require_compiler
 from runner.measure.timing.timing import StepLimits, Steps, measure
-from runner.models.attention import implementation, unavailable
+from runner.models.attention import implementation, require_available
 from runner.schema import AttentionCell
 
 SEED = 0
-#: On a CPU, longer sequences are not compared with float64: it would take longer than measuring them.
-LONGEST_COMPARED_ON_A_CPU = 2048
-#: What is overwritten to empty the L2 cache, in multiples of its size.
+#: The longest sequence that is compared with float64 on a CPU, where comparing would take longer than measuring.
+MAX_COMPARED_ON_CPU = 2048
+#: The size of the buffer that empties the L2 cache, in multiples of the cache.
 L2_SIZES = 4
-#: Measured iterations after which the time limit may end a cell.
-FEWEST_STEPS = 3
+#: The measured iterations after which the time limit may end a cell.
+MIN_SLOW_STEPS = 3
 
 
 class AttentionStep:
-    """The tensors of one cell; calling it runs one iteration and marks the end of each phase. `phase` names what is
-    running, for the row of a cell that fails. `run` is the implementation as the cell's backend runs it."""
+    """The tensors of one cell; calling it runs one iteration and marks the end of each phase. `phase` is the running
+    phase, for the row of a cell that fails. `run` is the implementation as the cell's backend runs it."""
 
     def __init__(self, cell: AttentionCell, device: Device) -> None:
         torch.manual_seed(SEED)
         self.cell, self.phase = cell, "build"
-        self.run = functools.partial(_compiled(cell), causal=cell.causal)
+        self.run = functools.partial(_compile(cell), causal=cell.causal)
         shape, dtype = (cell.batch, 1, cell.seq_len, cell.d_head), precision.product_dtype(cell.precision)
         q, k, v = (torch.randn(shape, dtype=dtype, device=device.torch, requires_grad=True) for _ in range(3))
         self.inputs = (q, k, v)
@@ -71,10 +76,10 @@ class AttentionStep:
 
 
 def measure_attention(job: Job, report: Callable[[str], None]) -> Measurement:
-    """Builds, warms up and measures one cell. `report` is told what is being done.
+    """Builds, warms up and measures one cell. `report` is called with each phase.
 
-    Raises Skipped where this machine cannot run the cell, RanOut with the row's bytes where memory runs out; whatever
-    else torch raises goes through."""
+    Raises Skipped where this machine cannot run the cell, RanOut with the row's bytes where memory runs out; other
+    errors of torch go through."""
     cell, device = job.cell, Device(job.device)
     assert isinstance(cell, AttentionCell)
     check(cell, device)
@@ -85,7 +90,7 @@ def measure_attention(job: Job, report: Callable[[str], None]) -> Measurement:
     device.synchronize()
     build_seconds = time.perf_counter() - began
     try:
-        steps = _timed(step, device, report)
+        steps = _time(step, device, report)
     except Exception as error:
         report(step.phase)
         if not is_out_of_memory(error):
@@ -93,40 +98,40 @@ def measure_attention(job: Job, report: Callable[[str], None]) -> Measurement:
         message = f"{type(error).__name__}: {error}"
     else:
         report("memory")
-        found = _memory(step, device)
-        kept = saved_tensors(step.run, step.inputs, job=job)
+        memory_values = _measure_memory(step, device)
+        saved = saved_tensors(step.run, step.inputs, job=job)
         report("errors")
         values = {
-            **_asked(cell, device),
+            **_predict(cell, device),
             "build_seconds": build_seconds,
             **_rates(cell, steps),
-            **found,
-            "saved_bytes": sum(row.storage_bytes for row in kept),
+            **memory_values,
+            "saved_bytes": sum(row.storage_bytes for row in saved),
             **_errors(step, device),
         }
         details: dict[str, Sequence[object]] = {
             "timings": steps.timings(job.run_id, job.cell_id),
             "samples": steps.rows(job.run_id, job.cell_id),
-            "saved_tensors": kept,
+            "saved_tensors": saved,
         }
         return Measurement(values=values, details=details)
-    # Out here the error is gone, and with it the tensors that its traceback held.
-    raise RanOut(message, values={**_asked(cell, device), **out_of_memory_values(step, message, job=job)})
+    # Here the error is gone, and with it the tensors that its traceback kept alive.
+    raise RanOut(message, values={**_predict(cell, device), **_out_of_memory_values(step, message, job=job)})
 
 
-def out_of_memory_values(step: AttentionStep, message: str, *, job: Job) -> dict[str, int | None]:
-    """What was asked for, in use and on the device when an iteration ran out of memory. A CPU's allocator says only the
-    first; there the iteration is run once more, to count what is alive when it fails again."""
-    said = refusal(message)
+def _out_of_memory_values(step: AttentionStep, message: str, *, job: Job) -> Mapping[str, int]:
+    """Returns the bytes requested, in use and on the device when an iteration ran out of memory. A CPU's allocator
+    names only the first, so the iteration runs once more there, to count what is alive when it fails again."""
+    values = parse_refusal(message)
     if job.device == "cpu":
         step.drop_gradients()
-        said |= {"in_use_bytes": _in_use(step)}
+        values["in_use_bytes"] = _count_in_use(step)
         if job.limit_bytes is not None:
-            said["device_bytes"] = job.limit_bytes
-    return dict(said)
+            values["device_bytes"] = job.limit_bytes
+    return values
 
 
-def _in_use(step: AttentionStep) -> int:
+def _count_in_use(step: AttentionStep) -> int:
     live = LiveTensors(step.held_bytes)
     try:
         with live:
@@ -137,56 +142,43 @@ def _in_use(step: AttentionStep) -> int:
     return live.in_use_bytes
 
 
-def _compiled(cell: AttentionCell) -> Callable[..., Tensor]:
-    """The implementation as the backend runs it; compilation itself happens in the first iteration."""
+def _compile(cell: AttentionCell) -> Callable[..., Tensor]:
+    """Returns the implementation as the backend runs it; compilation itself happens in the first iteration."""
     attend = implementation(cell.implementation)
-    if cell.backend == "eager" and cell.implementation != "flex":
-        return attend
-    require_compiler()
-    if cell.implementation == "flex":
+    if is_compiled(cell):
+        require_compiler()
+    if cell.backend == "eager" or cell.implementation == "flex":
         return attend
     compiled: Callable[..., Tensor] = torch.compile(attend)
     return compiled
 
 
 def check(cell: AttentionCell, device: Device) -> None:
-    """Raises Skipped with the reason for what this device has not, or what would measure something twice."""
-    reason = unavailable(cell.implementation, device.type, dtype=precision.product_dtype(cell.precision))
-    if reason:
-        raise Skipped(reason)
+    """Raises Skipped where this device cannot run the cell, or where another cell measures the same."""
+    require_available(cell.implementation, device.type, dtype=precision.product_dtype(cell.precision))
     if cell.implementation == "flex" and cell.backend == "compiled":
         raise Skipped("flex is always compiled; backend eager measures it.")
     if cell.cache == "cold" and device.type != "cuda":
         raise Skipped(f"Only on CUDA is the cache emptied between iterations; on {device.type} cells are measured hot.")
 
 
-def _timed(step: AttentionStep, device: Device, report: Callable[[str], None]) -> Steps:
-    cell = step.cell
-    flushed = _l2_buffer(device) if cell.cache == "cold" else None
+def _time(step: AttentionStep, device: Device, report: Callable[[str], None]) -> Steps:
+    cell, flush = step.cell, None
+    if cell.cache == "cold":  # overwriting a buffer several times the size of the L2 cache empties the cache
+        size = torch.cuda.get_device_properties(device.torch).L2_cache_size * L2_SIZES
+        flush = torch.empty(size, dtype=torch.uint8, device=device.torch)
 
     def between(number: int) -> None:
         step.drop_gradients()
-        if flushed is not None:
-            flushed.zero_()
+        if flush is not None:
+            flush.zero_()
 
-    limits = StepLimits(
-        warmup=cell.warmup_steps,
-        least=cell.min_steps,
-        most=cell.max_steps,
-        seconds=cell.max_seconds,
-        fewest=min(FEWEST_STEPS, cell.min_steps),
-    )
+    limits = StepLimits.of(cell, min_slow_steps=min(MIN_SLOW_STEPS, cell.min_steps))
     return measure(step, device, phases=("forward", "backward"), limits=limits, between=between, report=report)
 
 
-def _l2_buffer(device: Device) -> Tensor:
-    """A buffer several times the size of the L2 cache: overwriting it drives everything else out."""
-    size = torch.cuda.get_device_properties(device.torch).L2_cache_size * L2_SIZES
-    return torch.empty(size, dtype=torch.uint8, device=device.torch)
-
-
-def _memory(step: AttentionStep, device: Device) -> dict[str, int | None]:
-    """Live bytes between the passes, and peaks, of one more iteration."""
+def _measure_memory(step: AttentionStep, device: Device) -> dict[str, int | None]:
+    """Returns the live bytes between the passes, and the peaks, of one more iteration."""
     step.drop_gradients()
     if device.type == "cuda":
         between: list[int] = []
@@ -203,30 +195,28 @@ def _memory(step: AttentionStep, device: Device) -> dict[str, int | None]:
 
 
 def _errors(step: AttentionStep, device: Device) -> dict[str, float | None]:
-    """How far output and gradients are from float64; unknown where comparing would take too long."""
+    """Returns the errors against float64; nothing where comparing would take too long."""
     cell = step.cell
-    if device.type != "cuda" and (device.type != "cpu" or cell.seq_len > LONGEST_COMPARED_ON_A_CPU):
+    if device.type != "cuda" and (device.type != "cpu" or cell.seq_len > MAX_COMPARED_ON_CPU):
         return {}
-    return {**errors(step), "tolerance": TOLERANCE[cell.precision]}
+    return {**compute_errors(step), "tolerance": TOLERANCE[cell.precision]}
 
 
-def errors(step: AttentionStep) -> dict[str, float]:
-    """Relative errors of the output and of the worst gradient of one iteration."""
+def compute_errors(step: AttentionStep) -> dict[str, float]:
+    """Returns the relative errors of the output and of the worst gradient of one iteration."""
     step.drop_gradients()
     output = step.run(*step.inputs)
     output.backward(step.grad)  # type: ignore[no-untyped-call]
     expected = reference(*step.inputs, step.grad, causal=step.cell.causal)
-    gradients = [
-        relative_error(tensor.grad, wanted)
-        for tensor, wanted in zip(step.inputs, expected[1:], strict=True)
-        if tensor.grad is not None
-    ]
-    assert len(gradients) == len(step.inputs)
+    gradients = []
+    for tensor, gradient in zip(step.inputs, expected[1:], strict=True):
+        assert tensor.grad is not None
+        gradients.append(relative_error(tensor.grad, gradient))
     return {"output_error": relative_error(output, expected.output), "gradient_error": max(gradients)}
 
 
-def _asked(cell: AttentionCell, device: Device) -> dict[str, int]:
-    """What is known of a cell before it is run."""
+def _predict(cell: AttentionCell, device: Device) -> dict[str, int]:
+    """Returns the columns that follow from the cell alone."""
     kind: Any = device.type
     return {
         "forward_flops": accounting.forward_flops(cell),
@@ -240,8 +230,6 @@ def _rates(cell: AttentionCell, steps: Steps) -> Mapping[str, object]:
         statistics.median(duration for duration, _ in steps.series(phase)[steps.warmup :]) / 1e3
         for phase in steps.phases
     )
-    is_compiled = cell.backend == "compiled" or cell.implementation == "flex"
-    compiling = CompilerLog().values(steps)["compile_seconds"] if is_compiled else None
     return {
         "steps": len(steps.measured),
         "stopped_by": steps.stopped_by,
@@ -250,5 +238,5 @@ def _rates(cell: AttentionCell, steps: Steps) -> Mapping[str, object]:
         "forward_bytes_per_s": accounting.forward_bytes(cell) / forward,
         "warmup_seconds": steps.warmup_seconds,
         "measure_seconds": steps.measure_seconds,
-        "compile_seconds": compiling,
+        "compile_seconds": CompilerLog().values(steps)["compile_seconds"] if is_compiled(cell) else None,
     }

@@ -1,12 +1,12 @@
-"""torch.compile as an axis: what it is applied to, what it cost, and whether it did anything.
+"""torch.compile as an axis: compiling a model, the time that it takes, and whether it worked.
 
     with compiler_cache(cell.compile_cache):
         run = compile_model(model, "compiled-block", device)
 
-A compiled cell whose graphs were compiled again after the warm-up, or whose compiler gave up and ran eagerly, says so
-in its row: a speedup of nothing is otherwise read as a fact about the model. So does one whose gradients are not those
-of the same pass uncompiled: a step that leaves work out is faster, too. Compile times are those of one thread
-(`runner.engines.local.ENVIRONMENT`), without the second that importing the compiler takes.
+A row says if graphs were compiled again after the warm-up, or if the compiler fell back to eager, because either would
+pass for a missing speedup. It also has the difference between compiled and eager gradients, because a step that leaves
+out work is faster, too. Compile times are those of one thread (`runner.engines.local.ENVIRONMENT`), without the second
+that importing the compiler takes.
 """
 
 import math
@@ -33,8 +33,8 @@ GRAPHED = ("compiled-reduce-overhead", "compiled-max-autotune")
 
 
 def compile_model(model: Transformer, backend: Backend, device: Device) -> Callable[[Tensor], Tensor]:
-    """The model as the backend runs it; compilation itself happens in the first step. Raises Skipped with the reason
-    where the backend cannot work."""
+    """Returns the model as the backend runs it; compilation itself happens in the first step. Raises Skipped where the
+    backend cannot work."""
     if not is_compiled(backend):
         return model
     require_compiler()
@@ -52,21 +52,21 @@ def compile_model(model: Transformer, backend: Backend, device: Device) -> Calla
 
 
 def is_compiled(backend: Backend) -> bool:
-    """Whether torch.compile has a part in it."""
+    """Whether the backend uses torch.compile."""
     return backend.startswith("compiled")
 
 
 def require_compiler() -> None:
-    """Raises Skipped with the reason where nothing can be compiled."""
+    """Raises Skipped where nothing can be compiled."""
     if cpp_compiler() is None:
         raise Skipped("torch.compile needs a C++ compiler and Python's headers, and this machine has not got both.")
 
 
 @contextmanager
-def compiler_cache(asked: CompileCache) -> Iterator[None]:
-    """In here the compiler keeps its files, and Triton its own, in the cache asked for; an empty one goes afterwards.
-    To be entered before anything is compiled in this process."""
-    if asked == "shared":
+def compiler_cache(cache: CompileCache) -> Iterator[None]:
+    """Makes the compiler and Triton use this cache; an empty one is deleted afterwards. Must be entered before anything
+    is compiled in this process."""
+    if cache == "shared":
         yield
         return
     with tempfile.TemporaryDirectory(prefix="stepscope-compiler-", ignore_cleanup_errors=True) as folder:
@@ -80,18 +80,18 @@ def compiler_cache(asked: CompileCache) -> Iterator[None]:
 
 
 class CompilerLog:
-    """What the compiler did in this process, by torch's own counters (torch._dynamo.utils.counters)."""
+    """The compiler's work in this process, by torch's own counters (torch._dynamo.utils.counters)."""
 
     def __init__(self) -> None:
         self.warm_graphs = self.warm_breaks = 0
 
     def warmed_up(self) -> None:
-        """Graphs compiled from now on are recompilations."""
+        """Counts graphs that are compiled from now on as recompilations."""
         self.warm_graphs, self.warm_breaks = counters["stats"]["unique_graphs"], _breaks()
 
     def values(self, steps: Steps) -> dict[str, object]:
-        """The row's columns. Without warm-up the first compilation falls among the measured steps, and how often
-        graphs were compiled *again* cannot be told from it: None."""
+        """Returns the row's columns. Without warm-up the first compilation is among the measured steps and cannot be
+        told from recompilations, whose number is then None."""
         frames, graphs = counters["frames"], counters["stats"]["unique_graphs"]
         return {
             "compile_seconds": _beyond(steps.samples[0].step_ms, steady_ms(steps)),
@@ -103,8 +103,8 @@ class CompilerLog:
 
 
 def gradient_error(gradients: Callable[[], Mapping[str, Tensor]]) -> float | None:
-    """The largest relative difference, ‖compiled − eager‖ / ‖eager‖, of one parameter's gradient. `gradients` makes one
-    compiled pass and gives them by parameter. None where that is no number, or memory does not suffice for both."""
+    """Returns the largest ‖compiled − eager‖ / ‖eager‖ of one parameter's gradient. `gradients` runs one compiled pass
+    and returns them by parameter. None where it is no number, or memory does not suffice for both."""
     try:
         compiled = {name: gradient.clone() for name, gradient in gradients().items()}
         with torch.compiler.set_stance("force_eager"):
@@ -118,39 +118,33 @@ def gradient_error(gradients: Callable[[], Mapping[str, Tensor]]) -> float | Non
 
 
 def _breaks() -> int:
-    """Places where the compiler split a graph; those of a graph compiled again count again."""
+    """Returns the number of places where the compiler split a graph; a graph compiled again counts again."""
     return sum(counters["graph_break"].values())
 
 
 def steady_ms(steps: Steps) -> float:
-    """The median step of a process that has nothing left to compile."""
+    """Returns the median step (ms) once everything is compiled."""
     steady = [sample.step_ms for sample in steps.samples[max(steps.warmup, 1) :] or steps.samples]
     return statistics.median(steady)
 
 
 def cold_and_warm(step: Step, device: Device, *, steps: Steps, between: Callable[[], None]) -> dict[str, object]:
-    """Compile seconds of the first step, if nothing of it was in the cache, and of one more with what that step left
-    there. Forgets everything compiled in this process and runs the step again: to be called after all else."""
-    found = counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"]
+    """Returns the compile seconds of the first step, if nothing of it was in the cache, and of one more step with the
+    cache that the first one filled. Must be called last, because it drops everything compiled in this process."""
+    from torch._inductor.utils import clear_caches
+
+    hits = counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"]
     steady = steady_ms(steps)
     torch.compiler.reset()
-    _forget_loaded_code()
+    clear_caches()  # code loaded from the cache, which reset() keeps and a new process would load
     between()
     again = time_step(step, device, phases=len(steps.phases)).step_ms
     return {
-        "compile_cold_seconds": None if found else _beyond(steps.samples[0].step_ms, steady),
+        "compile_cold_seconds": None if hits else _beyond(steps.samples[0].step_ms, steady),
         "compile_warm_seconds": _beyond(again, steady),
     }
 
 
-def _forget_loaded_code() -> None:
-    """What torch.compiler.reset leaves: code of this process that was loaded from the cache already. A new process, in
-    which a warm cache is worth something, has to load it."""
-    from torch._inductor.utils import clear_caches
-
-    clear_caches()
-
-
 def _beyond(first_ms: float, steady_ms: float) -> float:
-    """Seconds that a first step took longer than a steady one."""
+    """Returns how much longer a first step took than a steady one (s)."""
     return max(first_ms - steady_ms, 0.0) / 1e3

@@ -1,11 +1,11 @@
-"""A step recorded once as CUDA graphs and replayed: the eager kernels, without the time in which Python starts them.
+"""A step captured once as CUDA graphs and replayed: the eager kernels, without the time in which Python launches them.
 
     captured = CapturedStep(step, device, mode="train", between=step.between, restart=step.restart)
     captured.replay(mark)
 
-Each phase is a graph of its own, so that phases are timed as in any other step. What may be captured is limited as in
-PyTorch's documentation ("CUDA semantics", section "CUDA Graphs"): the same memory every time, and no decision of the
-host in between. Inputs, weights and gradients stay where they are.
+Each phase is a graph of its own, so that phases are timed as in any other step. The limits are those of PyTorch's
+documentation ("CUDA semantics", section "CUDA Graphs"): the same memory every time, and no decision of the host in
+between. Inputs, weights and gradients stay in place.
 """
 
 import gc
@@ -19,12 +19,12 @@ from runner.measure.timing.timing import Step
 from runner.models.ranges import named_range
 from runner.schema import PHASES, Mode, Phase, StepCell
 
-#: Steps run on the capturing stream before: libraries and the optimizer make then what they make only once.
+#: Steps on the capturing stream before the capture, in which libraries and the optimizer allocate what they keep.
 WARMUP = 3
 
 
 def require_capture(cell: StepCell, device: Device) -> None:
-    """Raises Skipped with the reason where a step cannot be captured."""
+    """Raises Skipped where a step cannot be captured."""
     if device.type != "cuda":
         raise Skipped("CUDA graphs need an NVIDIA GPU.")
     if cell.precision == "fp16" and cell.mode in ("backward", "train"):
@@ -34,8 +34,8 @@ def require_capture(cell: StepCell, device: Device) -> None:
 class CapturedStep:
     """The phases of `step`, which marks the end of each, as graphs that share one pool of memory.
 
-    `between` is what the step needs before it starts; `restart` undoes the steps that are run here. Raises Skipped with
-    CUDA's words for a step that it cannot capture."""
+    `between` prepares a step; `restart` undoes the steps that run here. Raises Skipped with CUDA's message for a step
+    that it cannot capture."""
 
     def __init__(
         self, step: Step, device: Device, *, mode: Mode, between: Callable[[], None], restart: Callable[[], None]
@@ -63,7 +63,7 @@ class CapturedStep:
         current.wait_stream(stream)
 
     def _capture(self, step: Step) -> None:
-        """Runs the step, recording instead of computing. Each mark ends one graph and begins the next."""
+        """Captures the step without computing it. Each mark ends one graph and begins the next."""
         pool = torch.cuda.graph_pool_handle()
 
         def begin() -> None:
@@ -80,7 +80,7 @@ class CapturedStep:
         assert len(self.graphs) == len(self.phases), f"{len(self.graphs)} graphs for {len(self.phases)} phases"
 
     def replay(self, mark: Callable[[], None]) -> None:
-        """One step: every phase's graph, in the order in which they were captured and may share memory."""
+        """Runs one step: the phases' graphs in the order of capture, because they share memory."""
         for phase, graph in zip(self.phases, self.graphs, strict=True):
             with named_range(phase):
                 graph.replay()

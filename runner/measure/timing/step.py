@@ -1,9 +1,9 @@
-"""One real step of a Transformer, phase by phase, and the row that its measurement becomes.
+"""Measures one real step of a Transformer, phase by phase.
 
     measurement = measure_step(job, report=print)
 
-The step is what a training loop does: forward under the cell's precision, loss, backward, optimizer and zero_grad. What
-is warmed up is exactly what is timed.
+The step is that of a training loop: forward in the cell's precision, loss, backward, optimizer and zero_grad. Warm-up
+steps are the same as timed ones.
 """
 
 import os
@@ -17,7 +17,6 @@ from torch.nn import functional
 
 from runner.analysis.costs import hardware
 from runner.analysis.costs import steps as costs
-from runner.errors import Skipped
 from runner.job import Job, Measurement
 from runner.measure.machine import precision
 from runner.measure.machine.device import Device
@@ -33,7 +32,7 @@ from runner.measure.timing.compilation import (
 )
 from runner.measure.timing.cuda_graphs import CapturedStep, require_capture
 from runner.measure.timing.timing import StepLimits, Steps, interval_share, measure
-from runner.models.attention import unavailable
+from runner.models.attention import require_available
 from runner.models.ranges import listen_to_ranges, named_range, nsys_listener
 from runner.models.transformer import Transformer
 from runner.schema import PHASES, StepCell
@@ -44,7 +43,7 @@ SEED = 0
 class ModelStep:
     """The model, optimizer and data of one cell; calling it runs one step and marks the end of each phase.
 
-    `phase` names what is running, for the row of a cell that fails; `loss` and `logits_dtype` are of the last step."""
+    `phase` is the running phase, for the row of a cell that fails; `loss` and `logits_dtype` are of the last step."""
 
     def __init__(self, cell: StepCell, device: Device) -> None:
         torch.manual_seed(SEED)
@@ -82,16 +81,16 @@ class ModelStep:
             if self.cell.mode != "forward":
                 self.backward(logits, mark)
                 self.update(mark)
-        self.logits_dtype = str(logits.dtype).removeprefix("torch.")
+        self.logits_dtype = precision.dtype_name(logits)
 
     def forward(self) -> Tensor:
-        """Logits of shape (batch, context, vocabulary)."""
+        """Returns logits of shape (batch, context, vocabulary)."""
         with self.autocast:
             logits: Tensor = self.run(self.inputs)
         return logits
 
     def backward(self, logits: Tensor, mark: Callable[[], None]) -> None:
-        """The loss and its gradients."""
+        """Computes the loss and its gradients."""
         self.phase = "loss"
         with named_range("loss"), self.autocast:
             self.loss = functional.cross_entropy(logits.flatten(0, 1), self.targets)
@@ -102,7 +101,7 @@ class ModelStep:
         mark()
 
     def update(self, mark: Callable[[], None]) -> None:
-        """In training, the optimizer's step with zero_grad."""
+        """Runs the optimizer's step and zero_grad, in training."""
         if self.optimizer is not None:
             self.phase = "optimizer"
             with named_range("optimizer"):
@@ -112,20 +111,21 @@ class ModelStep:
             mark()
 
     def between(self) -> None:
-        """What a step needs before it starts and is no part of it: gradients of a mode without an optimizer go."""
+        """Prepares a step without being part of it: drops the gradients of a mode without an optimizer."""
         if self.optimizer is None:
             self.model.zero_grad()
         if self.cell.backend in GRAPHED:
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
 
     def gradients(self) -> dict[str, Tensor]:
-        """Of one pass, by parameter; the model has none afterwards. With fp16, scaled as they are in training."""
+        """Returns the gradients of one pass by parameter, with fp16 scaled as in training; the model has none
+        afterwards."""
         self.between()
         self.backward(self.forward(), lambda: None)
         return take_gradients(self.model)
 
     def restart(self) -> None:
-        """Weights and optimizer as they were before the first step, in the same memory."""
+        """Resets weights and optimizer, in the same memory, to what they were before the first step."""
         self.loss = None
         torch.manual_seed(SEED)
         self.model.initialize()
@@ -135,30 +135,28 @@ class ModelStep:
 
 
 def take_gradients(model: Transformer) -> dict[str, Tensor]:
-    """The gradients by parameter, zeros for one that got none; the model has none afterwards."""
-    found = {
+    """Returns the gradients by parameter, zeros for one without; the model has none afterwards."""
+    gradients = {
         name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         for name, parameter in model.named_parameters()
     }
     model.zero_grad()
-    return found
+    return gradients
 
 
 def measure_step(job: Job, report: Callable[[str], None]) -> Measurement:
-    """Builds, warms up and measures one cell. `report` is told what is being done.
+    """Builds, warms up and measures one cell. `report` is called with each phase.
 
-    Raises Skipped where this machine cannot run the cell; whatever torch raises goes through."""
+    Raises Skipped where this machine cannot run the cell; errors of torch go through."""
     cell, device = job.cell, Device(job.device)
     assert isinstance(cell, StepCell)
-    reason = unavailable(cell.attention, device.type, dtype=precision.product_dtype(cell.precision))
-    if reason:
-        raise Skipped(reason)
+    require_available(cell.attention, device.type, dtype=precision.product_dtype(cell.precision))
     precision.apply(cell.precision, device)
     with compiler_cache(cell.compile_cache):
-        return _measured(job, cell, device, report=report)
+        return _measure(job, cell, device, report=report)
 
 
-def _measured(job: Job, cell: StepCell, device: Device, *, report: Callable[[str], None]) -> Measurement:
+def _measure(job: Job, cell: StepCell, device: Device, *, report: Callable[[str], None]) -> Measurement:
     report("build")
     began = time.perf_counter()
     limits.reset_peaks(device)
@@ -174,9 +172,8 @@ def _measured(job: Job, cell: StepCell, device: Device, *, report: Callable[[str
 
     try:
         with listen_to_ranges(nsys_listener(device.type)):
-            steps = measure(
-                step, device, phases=PHASES[cell.mode], limits=_limits(cell), between=between, report=report
-            )
+            phases, bounds = PHASES[cell.mode], StepLimits.of(cell)
+            steps = measure(step, device, phases=phases, limits=bounds, between=between, report=report)
     except BaseException:
         report(step.phase)
         raise
@@ -186,7 +183,7 @@ def _measured(job: Job, cell: StepCell, device: Device, *, report: Callable[[str
         "loss": None if step.loss is None else step.loss.item(),
         "logits_dtype": step.logits_dtype,
         "matmul_precision": precision.read_back(device),
-        **(_cpu(others) if device.type == "cpu" else {}),
+        **(_cpu_values(others) if device.type == "cpu" else {}),
         **_rates(cell, steps, device_name=job.device_name),
         **limits.peaks(device),
         **(compiler.values(steps) if is_compiled(cell.backend) else {}),
@@ -217,8 +214,8 @@ class OtherProcesses:
         return min(max(others / available, 0.0), 1.0)
 
 
-def _cpu(others: OtherProcesses) -> dict[str, object]:
-    """What makes two CPU rows of the same cell differ."""
+def _cpu_values(others: OtherProcesses) -> dict[str, object]:
+    """Returns the columns that explain differences between CPU rows of the same cell."""
     return {
         "threads": torch.get_num_threads(),
         "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY"),
@@ -228,14 +225,14 @@ def _cpu(others: OtherProcesses) -> dict[str, object]:
 
 
 def _busy_seconds() -> float:
-    """CPU seconds that the machine has spent on anything, time taken by its host included."""
+    """Returns the CPU seconds that the machine has spent on anything, including time taken by its host."""
     times = psutil.cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0) + getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
     return float(sum(times) - idle)
 
 
 def _own_seconds() -> float:
-    """CPU seconds of this process and of the children it has waited for (the compiler's)."""
+    """Returns the CPU seconds of this process and of the children that it has waited for (the compiler's)."""
     return float(sum(psutil.Process().cpu_times()[:4]))
 
 
@@ -257,12 +254,8 @@ def _rates(cell: StepCell, steps: Steps, *, device_name: str) -> dict[str, objec
     }
 
 
-def _limits(cell: StepCell) -> StepLimits:
-    return StepLimits(warmup=cell.warmup_steps, least=cell.min_steps, most=cell.max_steps, seconds=cell.max_seconds)
-
-
 def _adamw(model: Transformer, cell: StepCell) -> torch.optim.AdamW:
-    """AdamW with the settings of the design; `foreach` is what PyTorch would choose on CUDA."""
+    """Returns AdamW with the cell's implementation; `foreach` is PyTorch's choice on CUDA."""
     return torch.optim.AdamW(
         model.parameters(),
         lr=1e-3,

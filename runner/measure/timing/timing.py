@@ -1,13 +1,13 @@
-"""How long do the phases of one step take? Timed inside the real step, never by subtracting loops.
+"""The times of the phases of one step, measured within the real step and never by subtracting loops.
 
-    limits = Limits(warmup=5, least=10, most=200, seconds=10)
+    limits = StepLimits(warmup=5, min_steps=10, max_steps=200, seconds=10)
     steps = measure(step, device, phases=("forward", "loss", "backward"), limits=limits)
     steps.timings(run_id, cell_id)
 
-`step(mark)` does the work and calls `mark()` at the end of each phase. Around it the device is synchronized, and the
-host's clock around the synchronized step is kept beside the phases, which must add up to it. Every sample is kept,
-warm-up included. Python's garbage collector is off while steps are timed. Limits: a phase shorter than a few
-microseconds is not resolved on CUDA (events tick at about 0.5 µs).
+`step(mark)` does the work and calls `mark()` at the end of each phase. The device is synchronized before and after it,
+and the host's time of the synchronized step is kept beside the phases, which must add up to it. Every sample is kept,
+warm-up included. Python's garbage collector is off meanwhile. Limits: a phase of a few microseconds is not resolved on
+CUDA, whose events tick at about 0.5 µs.
 """
 
 import gc
@@ -15,7 +15,7 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 from uuid import UUID
 
 import torch
@@ -23,7 +23,7 @@ import torch
 from runner.analysis import statistics
 from runner.measure.machine.device import ClockMark, Device
 from runner.models.ranges import is_under_nsys, named_range
-from runner.schema import Phase, SampleRow, StoppedBy, TimingRow
+from runner.schema import AttentionCell, Phase, SampleRow, StepCell, StoppedBy, TimingRow
 
 #: Measuring goes on until the 95% interval of the median step is at most this share of the median.
 INTERVAL_SHARE = 0.03
@@ -33,20 +33,26 @@ Step = Callable[[Callable[[], None]], None]
 
 @dataclass(frozen=True, kw_only=True)
 class StepLimits:
-    """`warmup` steps first, then at least `least` measured ones; then until the interval of the median is narrow
-    enough, `most` steps have been measured, or `seconds` have gone by. With `fewest`, `seconds` may end it after that
+    """`warmup` steps come first, then at least `min_steps` measured ones, then more until the interval of the median is
+    narrow enough, `max_steps` are reached, or `seconds` are over. With `min_slow_steps`, the time may end it after that
     many already."""
 
     warmup: int
-    least: int
-    most: int
+    min_steps: int
+    max_steps: int
     seconds: float
-    fewest: int | None = None
+    min_slow_steps: int | None = None
+
+    @classmethod
+    def of(cls, cell: StepCell | AttentionCell, *, min_slow_steps: int | None = None) -> Self:
+        """Returns the limits of a cell."""
+        limits = {"warmup": cell.warmup_steps, "min_steps": cell.min_steps, "max_steps": cell.max_steps}
+        return cls(**limits, seconds=cell.max_seconds, min_slow_steps=min_slow_steps)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """One step: each phase's time by the device's clock and by the host's, and the host's clock around it all (ms)."""
+    """One step: each phase's time by the device's clock and by the host's, and the host's time of the whole (ms)."""
 
     device_ms: tuple[float, ...]
     host_ms: tuple[float, ...]
@@ -71,7 +77,7 @@ class Steps:
 
     @property
     def summary(self) -> statistics.Summary:
-        """The measured steps by the host's clock around the synchronized step (ms)."""
+        """The statistics of the measured steps by the host's clock around the synchronized step (ms)."""
         return statistics.summarize([sample.step_ms for sample in self.measured])
 
     @property
@@ -80,8 +86,8 @@ class Steps:
         return statistics.summarize([sum(sample.device_ms) / sample.step_ms for sample in self.measured]).median
 
     def series(self, phase: Phase) -> list[tuple[float, float]]:
-        """(time, host time) in ms of a phase, or of a sum of phases, in every step. The time of `step` is the host's
-        clock around the synchronized step: what a training loop would see."""
+        """Returns the time and the host time (ms) of a phase, or of a sum of phases, in every step. Those of `step` are
+        the host's around the synchronized step, as a training loop would see it."""
         if phase == "step":
             return [(sample.step_ms, sample.step_ms) for sample in self.samples]
         names = ("forward", "loss", "backward") if phase == "forward_backward" else (phase,)
@@ -92,7 +98,7 @@ class Steps:
         ]
 
     def reported(self) -> tuple[Phase, ...]:
-        """The phases and the sums that rows are made for."""
+        """Returns the phases and the sums that have rows."""
         sums: tuple[Phase, ...] = ("forward_backward", "step") if "backward" in self.phases else ("step",)
         return self.phases + sums
 
@@ -143,7 +149,7 @@ def measure(
     between: Callable[[int], None] = lambda number: None,
     report: Callable[[str], None] = lambda doing: None,
 ) -> Steps:
-    """Runs `step` until `limits` say stop. `between(number)` runs before each step, outside every clock.
+    """Runs `step` until its limits are reached. `between(number)` runs before each step, outside every clock.
 
     `report` is told "warm-up" before the first step and "measure" before the second; where there is no second step of
     warm-up, "measure" before the first. Whoever listens wakes up on this machine and slows the next steps (1.3 times on
@@ -164,7 +170,7 @@ def measure(
                 steady = time.perf_counter()
             samples.append(time_step(step, device, phases=len(phases)))
             measured = [sample.step_ms for sample in samples[limits.warmup :]]
-            stopped_by = _stop(measured, limits=limits, seconds=time.perf_counter() - steady)
+            stopped_by = _stop_reason(measured, limits=limits, seconds=time.perf_counter() - steady)
         ended = time.perf_counter()
     finally:
         gc.enable()
@@ -181,14 +187,14 @@ def measure(
 
 
 def interval_share(summary: statistics.Summary) -> float | None:
-    """Width of the median's 95% interval as a share of the median; None for too few samples to have one."""
+    """Returns the width of the median's 95% interval as a share of the median; None for too few samples."""
     if summary.low is None or summary.high is None:
         return None
     return (summary.high - summary.low) / summary.median
 
 
 def time_step(step: Step, device: Device, *, phases: int) -> Sample:
-    """One step between two synchronizations."""
+    """Times one step between two synchronizations."""
     marks: list[ClockMark] = []
 
     def mark() -> None:
@@ -211,20 +217,21 @@ def time_step(step: Step, device: Device, *, phases: int) -> Sample:
 
 
 def _capture(device: Device, what: Literal["start", "stop"]) -> None:
-    """The range that `nsys profile --capture-range=cudaProfilerApi` records: the measured steps. It has to end before
-    the process does, which is killed once its result is there."""
+    """Starts or stops the range that `nsys profile --capture-range=cudaProfilerApi` records: the measured steps. It
+    must stop before the process is killed, which is once its result is there."""
     if device.type == "cuda" and is_under_nsys():
         {"start": torch.cuda.profiler.start, "stop": torch.cuda.profiler.stop}[what]()  # type: ignore[no-untyped-call]
 
 
-def _stop(measured_ms: Sequence[float], *, limits: StepLimits, seconds: float) -> StoppedBy | None:
-    if limits.fewest is not None and len(measured_ms) >= limits.fewest and seconds >= limits.seconds:
+def _stop_reason(measured_ms: Sequence[float], *, limits: StepLimits, seconds: float) -> StoppedBy | None:
+    count, is_over = len(measured_ms), seconds >= limits.seconds
+    if is_over and limits.min_slow_steps is not None and count >= limits.min_slow_steps:
         return "max_seconds"
-    if len(measured_ms) < limits.least:
+    if count < limits.min_steps:
         return None
-    if len(measured_ms) >= limits.most:
+    if count >= limits.max_steps:
         return "max_steps"
-    if seconds >= limits.seconds:
+    if is_over:
         return "max_seconds"
     share = interval_share(statistics.summarize(measured_ms))
     return "interval" if share is not None and share <= INTERVAL_SHARE else None

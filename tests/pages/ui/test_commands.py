@@ -19,7 +19,7 @@ from runner.experiments.grid import Grid
 from runner.plan.commands import sweep_commands
 from runner.plan.presets import QUESTIONS
 from runner.schema import SUMS, AttentionCell, Cell, MemoryCell, NumericsCell, ProfileCell, StepCell
-from runner.sweep.frontier import questions
+from runner.sweep.frontier import make_questions
 from tests.command import ROOT, planned, tiny
 from tests.synthetic import roofline_rows
 
@@ -164,7 +164,7 @@ def test_a_command_that_is_written_into_a_page_runs(command: str) -> None:
         return
     with patch("runner.cli.main.explore", side_effect=_Stopped) as stopped, pytest.raises(_Stopped):
         app(shlex.split(command)[3:], standalone_mode=False)
-    assert questions(stopped.call_args.args[0], limit_bytes=1)
+    assert make_questions(stopped.call_args.args[0], limit_bytes=1)
 
 
 class _Stopped(Exception):

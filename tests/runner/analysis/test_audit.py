@@ -18,7 +18,7 @@ from runner.analysis.audit.memory_rules import BYTE_RULES, LOST_RULES, MEMORY_RU
 from runner.analysis.audit.step_rules import STEP_RULES
 from runner.analysis.audit.time_rules import TIME_RULES
 from runner.analysis.costs import steps
-from runner.engines.telemetry import throttles
+from runner.engines.telemetry import format_throttles
 from runner.schema import (
     AttentionRow,
     MemoryRow,
@@ -204,8 +204,8 @@ def test_findings_carry_the_numbers_they_rest_on() -> None:
 
 
 def test_nvmls_bits_in_words() -> None:
-    assert throttles(0x1) == ""  # idle clocks hold nothing down
-    assert throttles(0x4 | 0x40) == "power cap,hardware thermal"
+    assert format_throttles(0x1) == ""  # idle clocks hold nothing down
+    assert format_throttles(0x4 | 0x40) == "power cap,hardware thermal"
 
 
 def test_cells_of_a_file_are_judged_beside_those_of_their_run(tmp_path: Path) -> None:

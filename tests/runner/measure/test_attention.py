@@ -14,9 +14,9 @@ from runner.analysis.costs.tensors import MeasuredTensor, beside
 from runner.job import Job, Measurement
 from runner.measure.machine import precision
 from runner.measure.machine.device import Device
-from runner.measure.memory.allocations import refusal
+from runner.measure.memory.allocations import parse_refusal
 from runner.measure.numerics.reference import TOLERANCE, reference, relative_error
-from runner.measure.timing.attention import AttentionStep, errors, measure_attention
+from runner.measure.timing.attention import AttentionStep, compute_errors, measure_attention
 from runner.models.attention import ATTENTION, naive, unavailable
 from runner.schema import AttentionCell, AttentionRow, Cell, SavedTensorRow, new_id
 from tests.command import rows, run
@@ -228,10 +228,10 @@ def _wrong_backward(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Tensor:
 def test_a_wrong_implementation_is_caught(wrong: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = cell(precision=name, seq_len=64, d_head=16)
     precision.apply(asked.precision, CPU)
-    right = errors(AttentionStep(asked, CPU))
+    right = compute_errors(AttentionStep(asked, CPU))
     assert max(right.values()) <= TOLERANCE[asked.precision]
     monkeypatch.setitem(ATTENTION, "naive", wrong)
-    assert max(errors(AttentionStep(asked, CPU)).values()) > TOLERANCE[asked.precision]
+    assert max(compute_errors(AttentionStep(asked, CPU)).values()) > TOLERANCE[asked.precision]
 
 
 def test_an_error_is_relative() -> None:
@@ -247,12 +247,12 @@ def test_what_allocators_say_becomes_columns() -> None:
         "4.19 GiB is reserved by PyTorch but unallocated."
     )
     gib = 2**30
-    assert refusal(cuda) == {
+    assert parse_refusal(cuda) == {
         "asked_bytes": 8 * gib, "in_use_bytes": round(130.25 * gib), "device_bytes": round(139.80 * gib)
     }  # fmt: skip
     cpu = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 51200000000 bytes. Error code 12"
-    assert refusal(cpu) == {"asked_bytes": 51_200_000_000}
-    assert refusal("Something else.") == {}
+    assert parse_refusal(cpu) == {"asked_bytes": 51_200_000_000}
+    assert parse_refusal("Something else.") == {}
 
 
 @pytest.fixture(scope="module")

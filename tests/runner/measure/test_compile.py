@@ -128,7 +128,7 @@ def test_graph_breaks_and_recompiles_are_counted() -> None:
         if number == 2:
             log.warmed_up()
 
-    limits = StepLimits(warmup=2, least=3, most=3, seconds=1.0)
+    limits = StepLimits(warmup=2, min_steps=3, max_steps=3, seconds=1.0)
     steps = measure(step, Device("cpu"), phases=("forward",), limits=limits, between=between)
     found = log.values(steps)
     assert {name: found[name] for name in COUNTED} == {

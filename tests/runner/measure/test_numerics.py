@@ -18,10 +18,10 @@ from runner.measure.numerics import dtypes, normalization
 from runner.measure.numerics.accumulation import measure_accumulation
 from runner.measure.numerics.errors import (
     Pass,
-    errors,
+    compute_errors,
     measure_numerics,
     reference_dtype,
-    reference_pass,
+    run_reference_pass,
     run_scaled_pass,
     widen,
 )
@@ -142,7 +142,7 @@ def test_the_reference_is_float64_throughout() -> None:
 def test_the_gradients_of_the_reference_by_differences() -> None:
     """Along a random direction, (L(w + hv) − L(w − hv)) / 2h is the gradient times v."""
     step = ModelStep(cell(precision="fp32").step(), CPU)
-    expected = reference_pass(step, torch.float64, device=CPU)
+    expected = run_reference_pass(step, torch.float64, device=CPU)
     torch.manual_seed(1)
     direction = {name: torch.randn_like(value) for name, value in step.model.named_parameters()}
     losses = []
@@ -183,12 +183,14 @@ def test_errors_by_hand() -> None:
         named = {name: torch.tensor(values) for name, values in zip("ab", gradients, strict=True)}
         return Pass(loss=torch.tensor(loss), logits=torch.ones(2), gradients=named)
 
-    found = errors(made([3, 4], [0, 0, 12], loss=2.2), made([3, 0], [5, 0, 12], loss=2.0), is_reference=False)
+    found = compute_errors(made([3, 4], [0, 0, 12], loss=2.2), made([3, 0], [5, 0, 12], loss=2.0), is_reference=False)
     assert found["gradient_error"] == pytest.approx(math.sqrt((16 + 25) / (9 + 169)))
     assert (found["worst_gradient"], found["worst_gradient_error"]) == ("a", pytest.approx(4 / 3))
     assert found["loss_error"] == pytest.approx(0.1)
     assert found["zero_gradient_share"] == pytest.approx(1 / 3)
-    lost = errors(made([3, math.inf], [0, 0, 12], loss=math.nan), made([3, 0], [5, 0, 12], loss=2), is_reference=False)
+    lost = compute_errors(
+        made([3, math.inf], [0, 0, 12], loss=math.nan), made([3, 0], [5, 0, 12], loss=2), is_reference=False
+    )
     assert [lost[name] for name in ("loss", "loss_error", "gradient_error", "worst_gradient")] == [None] * 4
 
 
@@ -237,7 +239,7 @@ def test_tf32_is_skipped_where_there_is_none() -> None:
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
 def test_dtypes_are_those_of_a_pass_done_by_hand(name: str) -> None:
     kind = getattr(torch, name)
-    seen = dtypes.toy_pass(torch.autocast("cpu", dtype=kind), device=torch.device("cpu"), weights=torch.float32)
+    seen = dtypes.run_toy_pass(torch.autocast("cpu", dtype=kind), device=torch.device("cpu"), weights=torch.float32)
     toy, x = dtypes.Toy(), torch.randn(8, dtypes.TOY_INPUTS)
     with torch.autocast("cpu", dtype=kind):
         first = toy.first(x)
@@ -280,7 +282,12 @@ def test_overflow_by_hand() -> None:
 
 
 def test_streams_of_the_first_and_the_last_block() -> None:
-    assert [normalization.spread(layers) for layers in (1, 2, 4, 12)] == [[0], [0, 1], [0, 1, 2, 3], [0, 4, 7, 11]]
+    assert [normalization.choose_layers(layers) for layers in (1, 2, 4, 12)] == [
+        [0],
+        [0, 1],
+        [0, 1, 2, 3],
+        [0, 4, 7, 11],
+    ]
     found = [row for row in measured(cell()).details["normalisation"] if isinstance(row, NormalisationRow)]
     assert {row.layer for row in found} == {0, 1}
     by_dtype = {row.computed_in: row.error for row in found if row.scale == 1 and row.layer == 0

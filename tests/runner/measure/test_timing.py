@@ -42,7 +42,7 @@ def sleeping(log: list[str] | None = None, *, first_ms: float = 0.0) -> Step:
 
 
 def limits(*, warmup: int = 0, least: int = 3, most: int = 3, seconds: float = 60.0) -> StepLimits:
-    return StepLimits(warmup=warmup, least=least, most=most, seconds=seconds)
+    return StepLimits(warmup=warmup, min_steps=least, max_steps=most, seconds=seconds)
 
 
 def steps_of(samples: Sequence[Sample], *, warmup: int = 0, phases: tuple[Phase, ...] = THREE) -> Steps:
@@ -230,6 +230,6 @@ def test_nobody_is_woken_just_before_the_first_measured_step(warmup: int, expect
         log.append("step")
         mark()
 
-    limits = StepLimits(warmup=warmup, least=1, most=1, seconds=60.0)
+    limits = StepLimits(warmup=warmup, min_steps=1, max_steps=1, seconds=60.0)
     measure(step, Device("cpu"), phases=("forward",), limits=limits, report=log.append)
     assert log == expected

@@ -12,11 +12,11 @@ from runner.engines.local import LocalEngine
 from runner.errors import UsageError
 from runner.job import Job
 from runner.measure.machine.device import Device
-from runner.measure.memory.frontier import show_nothing
+from runner.measure.memory.frontier import mask_everything
 from runner.measure.timing.attention import AttentionStep
 from runner.models.attention import causal_blocks
 from runner.schema import AttentionCell, FrontierCell, StepCell, new_id
-from runner.sweep.frontier import byte_count, questions
+from runner.sweep.frontier import make_questions, parse_size
 from tests.command import rows, run
 
 LIMIT = 256 * 2**20
@@ -54,7 +54,7 @@ def test_a_good_prediction_costs_few_trials() -> None:
 
 def test_the_prediction_by_hand() -> None:
     """Three squares, a mask, six vectors and a number of 8 bytes: 253 MB for S = 1600, 274 MB for the next size."""
-    asked = questions({**NOTHING, "d_heads": "16"}, limit_bytes=LIMIT)
+    asked = make_questions({**NOTHING, "d_heads": "16"}, limit_bytes=LIMIT)
     assert len(asked) == 1
 
     def peak(length: int) -> int:
@@ -62,7 +62,7 @@ def test_the_prediction_by_hand() -> None:
 
     assert peak(1600) <= LIMIT < peak(1664)
     assert predict_largest(asked[0], Room(device="cpu")) == 1600
-    none = questions({**NOTHING, "d_heads": "16"}, limit_bytes=1000)
+    none = make_questions({**NOTHING, "d_heads": "16"}, limit_bytes=1000)
     assert predict_largest(none[0], Room(device="cpu")) == 0
 
 
@@ -70,7 +70,7 @@ def test_the_frontier_found_on_an_h200_is_predicted() -> None:
     """Naive attention, bf16, batch 8, 64 wide, on all of an NVIDIA H200 (torch 2.11): 43,136 tokens ran, 43,200 did
     not, by bisection with real allocations. Five squares of B S² numbers are reserved where four are ever alive."""
     card = 150_109_880_320
-    (asked,) = questions({**NOTHING, "d_heads": "64", "precisions": "bf16"}, limit_bytes=card)
+    (asked,) = make_questions({**NOTHING, "d_heads": "64", "precisions": "bf16"}, limit_bytes=card)
     assert predict_largest(asked, Room(device="cuda", gpu="NVIDIA H200", card_bytes=card)) == 43_136
     assert predict_largest(asked, Room(device="cpu")) == 55_232
 
@@ -91,7 +91,7 @@ def test_the_frontiers_of_fused_attention_found_on_an_h200_are_predicted(
 ) -> None:
     card = 150_109_880_320
     asked = {**NOTHING, "attention": implementation, "d_heads": str(width), "precisions": "bf16", "step": 16_384}
-    (question,) = questions(asked, limit_bytes=card)
+    (question,) = make_questions(asked, limit_bytes=card)
     predicted = predict_largest(question, Room(device="cuda", gpu="NVIDIA H200", card_bytes=card))
     assert predicted == pytest.approx(longest, rel=0.001)
 
@@ -110,22 +110,22 @@ def test_what_an_allocator_reserves_by_hand() -> None:
 
 
 def test_questions_are_the_product_of_what_was_asked() -> None:
-    asked = questions({**NOTHING, "attention": "naive,sdpa-math", "precisions": "fp32,bf16"}, limit_bytes=LIMIT)
+    asked = make_questions({**NOTHING, "attention": "naive,sdpa-math", "precisions": "fp32,bf16"}, limit_bytes=LIMIT)
     assert len(asked) == 2 * 2 * 4
     cell = at(asked[0], 128)
     assert isinstance(cell, AttentionCell)
     assert (cell.seq_len, cell.batch, cell.d_head, cell.causal) == (128, 8, 16, True)
-    (model,) = questions({**NOTHING, "sizes": "small", "grow": "batch"}, limit_bytes=LIMIT)
+    (model,) = make_questions({**NOTHING, "sizes": "small", "grow": "batch"}, limit_bytes=LIMIT)
     step = at(model, 3)
     assert isinstance(step, StepCell)
     assert (step.d_model, step.batch, step.context, step.mode, model.step) == (768, 3, 512, "train", 1)
 
 
 def test_sizes_of_memory() -> None:
-    assert [byte_count(text) for text in ("2GiB", "512 mib", "1.5GiB", "1000")] == [2**31, 2**29, 3 * 2**29, 1000]
+    assert [parse_size(text) for text in ("2GiB", "512 mib", "1.5GiB", "1000")] == [2**31, 2**29, 3 * 2**29, 1000]
     for text in ("", "2GB", "-1GiB", "0", "GiB"):
         with pytest.raises(UsageError, match="2GiB or 512MiB"):
-            byte_count(text)
+            parse_size(text)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_sizes_of_memory() -> None:
 )
 def test_what_cannot_be_asked_is_refused(flags: dict[str, str], words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        questions({**NOTHING, **flags}, limit_bytes=LIMIT)
+        make_questions({**NOTHING, **flags}, limit_bytes=LIMIT)
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +202,7 @@ def test_the_mask_of_a_trial_of_flex_shows_nothing_and_no_other_mask_is_touched(
     """1,000 tokens are eight blocks of 128, of which causal ones are seen in each row; a trial's has none."""
     cell = AttentionCell(implementation="flex", precision="fp32", seq_len=1000, d_head=16, batch=1, causal=causal)
     step = AttentionStep(cell, Device("cpu"))
-    show_nothing(step, Device("cpu"))
+    mask_everything(step, Device("cpu"))
     blocks = step.run.keywords["blocks"]
     counts = (blocks.kv_num_blocks, blocks.full_kv_num_blocks, blocks.q_num_blocks, blocks.full_q_num_blocks)
     assert [int(count.sum()) for count in counts if count is not None] == [0] * (4 if causal else 2)
