@@ -7,18 +7,18 @@ Names and values are those of a page's address. Everything else is a UsageError 
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import get_args
+from typing import Any
 
-from pages.ui.filters import ALL_RUNS, FILTERS, run_name
-from pages.ui.frame import size_names
+from pages.ui.filters import ALL_RUNS, FILTERS, name_values, run_name
 from runner.errors import UsageError
-from runner.schema import TABLES, Backend, Mode, Precision, Table
+from runner.schema import TABLES, Table
+from runner.store.queries import selection as queries
 from runner.store.queries.overview import Contents
-from runner.store.queries.selection import Selection, Shape
+from runner.store.queries.selection import Selection
 
 #: `data` names the state of the file that a copied link meant; X-Stepscope-Data names the present one.
 PARAMETERS = ("table", *FILTERS, "status", "limit", "offset", "data")
-_SINGLE = ("table", "machine", "run", "mode", "limit", "offset", "data")
+_SINGLE = tuple(name for name in PARAMETERS if name not in (*queries.REPEATABLE, "status"))
 
 
 def parse_parameters(given: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
@@ -44,27 +44,25 @@ def parse_selection(asked: Mapping[str, list[str]], held: Contents) -> Selection
     """What the filters of a page's address select; here none of them has a default."""
     runs = {run_name(run): run.run_id for run in held.runs}
     runs |= {str(run.run_id): run.run_id for run in held.runs}
-    shapes: dict[str, list[Shape]] = {}
-    for shape, name in size_names(held.shapes).items():
-        shapes.setdefault(name, []).append(shape)
-    known = {
-        "machine": held.machines,
-        "run": (*runs, ALL_RUNS),
-        "mode": get_args(Mode),
-        "size": tuple(shapes),
-        "precision": get_args(Precision),
-        "backend": get_args(Backend),
-    }
-    chosen = {name: check_choices(name, asked.get(name, ()), values) for name, values in known.items()}
+    check_choices("machine", machines := asked.get("machine", ()), held.machines)
+    check_choices("run", named := asked.get("run", ()), (*runs, ALL_RUNS))
+    chosen = {name: _parse_filter(name, asked.get(name, ()), held) for name in queries.FILTERS}
     return Selection(
-        machine=next(iter(chosen["machine"]), None),
-        run=next((runs[run] for run in chosen["run"] if run in runs), None),
-        mode=next(iter(chosen["mode"]), None),
-        shapes=tuple(shape for size in chosen["size"] for shape in shapes[size]),
-        contexts=tuple(_number("context", text, most=2**62) for text in asked.get("context", ())),
-        precisions=chosen["precision"],
-        backends=chosen["backend"],
+        machine=next(iter(machines), None),
+        run=next((runs[run] for run in named if run in runs), None),
+        **chosen | {"mode": next(iter(chosen["mode"]), None)},
     )
+
+
+def _parse_filter(name: str, texts: Iterable[str], held: Contents) -> Any:
+    """The values that a filter names: any whole number, or what the schema or, of sizes, the file knows."""
+    if name == "size":
+        shapes = name_values(name, held)
+        return tuple(shape for text in check_choices(name, texts, shapes) for shape in shapes[text])
+    column = TABLES["steps"].column(name)
+    if column.type is int:
+        return tuple(_number(name, text, most=2**62) for text in texts)
+    return check_choices(name, texts, column.choices)
 
 
 def check_choices(name: str, values: Iterable[str], known: Collection[str]) -> tuple[str, ...]:

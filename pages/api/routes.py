@@ -43,6 +43,7 @@ from runner.schema import TABLES, Status
 from runner.store.database import default_path, fingerprint, look_through, plan_fingerprint
 from runner.store.queries.overview import Contents, contents
 from runner.store.queries.rows import filters_of, health, rows
+from runner.store.queries.selection import REPEATABLE
 from runner.store.queries.tables import MAX_ROWS, Window
 
 #: Answers that are made at once, requests that wait for one, and how long.
@@ -219,7 +220,7 @@ def _described() -> dict[str, Any]:
         "health": f"{BASE}/healthz",
         "parameters": {
             "table": "one of the tables below",
-            **dict.fromkeys(FILTERS, "as in a page's address; size, context, precision, backend may be repeated"),
+            **dict.fromkeys(FILTERS, f"as in a page's address; {', '.join(REPEATABLE)} may be repeated"),
             "status": f"any of {', '.join(get_args(Status))}; may be repeated",
             "limit": f"rows of this answer: {USUAL_ROWS} unless stated, at most {MAX_ROWS}",
             "offset": "rows to leave out before them, newest first; the header X-Total-Count says how many match",

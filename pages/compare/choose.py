@@ -14,9 +14,8 @@ from pages.ui.chosen import chosen, select_one
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
 from runner.analysis.compare.verdict import ComparedPhase, Kind, Side, Verdict
-from runner.schema import AttentionCell, MemoryCell, StepCell
 from runner.store.queries.compare import ComparisonRequest
-from runner.store.queries.selection import Shape
+from runner.store.queries.selection import REPEATABLE
 from runner.store.queries.sides import OF_RUNS, sides
 
 _KINDS: dict[str, Kind] = {
@@ -79,21 +78,9 @@ def _within(frame: Frame, kind: Kind) -> tuple[Side, ...]:
 def apply_filters(frame: Frame, verdict: Verdict) -> Verdict:
     """What the sidebar's sizes, contexts, precisions and backends leave of it."""
     kind = verdict.sides[0].kind
+    wanted = frame.selection.without(*([kind] if kind in REPEATABLE else []))
     return replace(
         verdict,
-        pairs=tuple(pair for pair in verdict.pairs if _passes(frame, pair.base.cell, kind)),
-        left_out=tuple(item for item in verdict.left_out if _passes(frame, item.named.cell, kind)),
+        pairs=tuple(pair for pair in verdict.pairs if wanted.holds(pair.base.cell)),
+        left_out=tuple(item for item in verdict.left_out if wanted.holds(item.named.cell)),
     )
-
-
-def _passes(frame: Frame, cell: StepCell | AttentionCell | MemoryCell, kind: Kind) -> bool:
-    wanted = frame.selection
-    if not isinstance(cell, AttentionCell):
-        shape = Shape(d_model=cell.d_model, d_ff=cell.d_ff, layers=cell.layers, heads=cell.heads,
-                      vocabulary=cell.vocabulary)  # fmt: skip
-        if (wanted.shapes and shape not in wanted.shapes) or (wanted.contexts and cell.context not in wanted.contexts):
-            return False
-    if kind != "precision" and wanted.precisions and cell.precision not in wanted.precisions:
-        return False
-    backend = None if isinstance(cell, MemoryCell) else cell.backend
-    return kind == "backend" or not wanted.backends or backend is None or backend in wanted.backends

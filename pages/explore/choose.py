@@ -16,7 +16,7 @@ from pages.figures.frame import WORDS
 from pages.ui.chosen import chosen, most_common, select_one
 from pages.ui.frame import Frame
 from runner.results import Explored
-from runner.schema import TABLES, Shape
+from runner.schema import TABLES
 from runner.schema.axes import SHAPE
 from runner.store.queries.explore import KINDS, Measure, Wanted, measures
 from runner.store.queries.tables import sizes
@@ -64,7 +64,7 @@ def _measure_words(measure: Measure) -> str:
 
 def choose(frame: Frame, table: str, rows: Sequence[Explored], *, boxes: Any) -> Plotted | None:
     """Everything else; None where no row of the reader's machine passes the sidebar's filters."""
-    passing = [row for row in rows if _passes(frame, row)]
+    passing = [row for row in rows if frame.selection.holds(row.cell)]
     own = [row for row in passing if row.machine == frame.selection.machine]
     if not own:
         return None
@@ -83,17 +83,6 @@ def choose(frame: Frame, table: str, rows: Sequence[Explored], *, boxes: Any) ->
     drawn = passing if machines == OTHERS or MACHINE in choice.used else own
     left, fixed = _fix(frame, choice, own, drawn)
     return Plotted(choice=choice, rows=left, fixed=fixed, scale=cast(Scale, scale))
-
-
-def _passes(frame: Frame, row: Explored) -> bool:
-    """Whether a row passes the sidebar's filters, as far as it has what they are about. The mode is chosen here."""
-    wanted, cell = frame.selection, row.cell
-    return (
-        (not wanted.shapes or not hasattr(cell, "d_model") or Shape.of(cell) in wanted.shapes)
-        and (not wanted.contexts or getattr(cell, "context", None) in (None, *wanted.contexts))
-        and (not wanted.precisions or getattr(cell, "precision", None) in (None, *wanted.precisions))
-        and (not wanted.backends or getattr(cell, "backend", None) in (None, *wanted.backends))
-    )
 
 
 def _usual_x(axes: Sequence[str]) -> str:

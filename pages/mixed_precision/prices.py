@@ -41,7 +41,7 @@ class Priced:
 
 def price_precisions(frame: Frame) -> list[Priced]:
     """Returns every precision that the sidebar's size and context leave; its backends and precisions do not count."""
-    free = replace(frame, selection=replace(frame.selection, precisions=(), backends=()))
+    free = replace(frame, selection=frame.selection.without("precision", "backend"))
     rows = [one.row for one in frame.ask(precisions, rows_of(frame)) if free.selection.holds(one.row.step())]
     variants = {row.precision for row in rows if row.precision != BASELINE}
     speedups = {name: comparison(free, "precision", baseline=BASELINE, variant=name).speedups for name in variants}

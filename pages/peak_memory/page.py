@@ -33,7 +33,7 @@ def page(frame: Frame) -> None:
         draw_model_frontiers(frame)
         return
     names = size_names(tuple(sorted({Shape.of(cell.cell) for cell in measured})))
-    cells = [cell for cell in measured if _passes(frame, cell)]
+    cells = [cell for cell in measured if frame.selection.holds(cell.cell)]
     if not cells:
         no_rows("No memory cell matches these filters.", "Clear some of them, or measure what is missing.")
         return
@@ -51,16 +51,6 @@ def page(frame: Frame) -> None:
     draw_saved(frame, shown, names)
     draw_checkpointing(frame, shown, names)
     draw_phases(frame, shown)
-
-
-def _passes(frame: Frame, cell: Peak) -> bool:
-    """Returns whether a cell passes the sidebar's sizes, contexts and precisions; the mode is chosen on the page."""
-    wanted = frame.selection
-    return (
-        (not wanted.shapes or Shape.of(cell.cell) in wanted.shapes)
-        and (not wanted.contexts or cell.cell.context in wanted.contexts)
-        and (not wanted.precisions or cell.cell.precision in wanted.precisions)
-    )
 
 
 def _choose(cells: list[Peak]) -> list[Peak]:

@@ -4,7 +4,7 @@ items, left_out = load_speedups(frame, ways(frame))
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import get_args
 
 from pages.torch_compile.figures import Kind
@@ -45,7 +45,7 @@ def ways(frame: Frame) -> list[str]:
 
 def load_speedups(frame: Frame, names: Sequence[str]) -> tuple[list[CompileSpeedup], list[LeftOut[Measured]]]:
     """Returns every pair with eager that the filters leave, cell by cell, and what has no pair."""
-    free = replace(frame.selection, backends=())
+    free = frame.selection.without("backend")
     known = frame.ask(compile_costs, free.broad())
     costs = {question(cost.machine, cost.torch, cost.cell): cost for cost in known}
     found, left_out = [], []

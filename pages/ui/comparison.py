@@ -39,15 +39,15 @@ D = TypeVar("D", bound=Placed)
 
 def variants(frame: Frame, axis: Axis, *, baseline: str) -> list[str]:
     """Returns what can be compared with the baseline, by the filters: an empty filter allows all."""
-    present = frame.contents.precisions if axis == "precision" else frame.contents.backends
-    wanted = frame.selection.precisions if axis == "precision" else frame.selection.backends
+    present = frame.contents.choices[axis]
+    wanted = getattr(frame.selection, axis)
     allowed = [value for value in wanted if value != baseline] or list(present)
     return sorted(value for value in present if value in allowed and value != baseline)
 
 
 def comparison(frame: Frame, axis: Axis, *, baseline: str, variant: str) -> Speedups[Measured]:
     """Returns all pairs that the other filters leave, computed once for each state of the file."""
-    free = _open_axis(frame, axis)
+    free = frame.selection.without(axis)
     whole = frame.ask(_compare, replace(free.broad(), settled=False), axis, baseline, variant, frame.state)
     return Speedups(
         speedups=[pair for pair in whole.speedups if free.holds(pair.base.cell)],
@@ -57,7 +57,7 @@ def comparison(frame: Frame, axis: Axis, *, baseline: str, variant: str) -> Spee
 
 def explain_unpaired(frame: Frame, left_out: Sequence[LeftOut[Measured]], *, axis: Axis, baseline: str) -> str:
     """Says why nothing is paired with the baseline: nothing else has rows, or none of it a partner or a result."""
-    free = _open_axis(frame, axis)
+    free = frame.selection.without(axis)
     values = dict.fromkeys(getattr(cell.cell, axis) for cell in replace(frame, selection=free).measured())
     if not values:
         return f"No step was measured {frame.among}."
@@ -65,11 +65,6 @@ def explain_unpaired(frame: Frame, left_out: Sequence[LeftOut[Measured]], *, axi
         return f"Only {next(iter(values))} was measured {frame.among}."
     compared = Speedups(speedups=[], left_out=list(left_out))
     return without_pair(compared, baseline=baseline, variant=f"another {axis}", where=frame.among)
-
-
-def _open_axis(frame: Frame, axis: Axis) -> Selection:
-    """Returns the selection without the filter of this axis."""
-    return replace(frame.selection, precisions=()) if axis == "precision" else replace(frame.selection, backends=())
 
 
 def _compare(

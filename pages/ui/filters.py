@@ -5,19 +5,21 @@
 Empty means "all". The names of the URL's parameters are those of `FILTERS`.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import get_args
+from collections.abc import Sequence
+from typing import Any
 
 import streamlit as st
 
 from pages.ui.frame import size_names
 from pages.ui.markdown import is_plain, literal, restrict
 from runner.results import RunSummary
-from runner.schema import Backend, Mode, Precision
+from runner.schema import TABLES
+from runner.store.queries import selection as queries
 from runner.store.queries.overview import Contents
 from runner.store.queries.selection import Selection, Shape
 
-FILTERS = ("machine", "run", "mode", "size", "context", "precision", "backend")
+#: What an address may hold of the sidebar.
+FILTERS = ("machine", "run", *queries.FILTERS)
 ALL_RUNS = "All, latest first"
 _NOTES = "values that the link asked for"
 
@@ -25,28 +27,35 @@ _NOTES = "values that the link asked for"
 def sidebar(contents: Contents) -> Selection:
     """Draws the filters and returns what they select."""
     runs = {run_name(run): run for run in contents.runs}
-    shapes: dict[str, list[Shape]] = {}
-    for shape, name in size_names(contents.shapes).items():
-        shapes.setdefault(name, []).append(shape)
     with st.sidebar:
         machine = _draw_select("machine", "Machine", contents.machines)
         run = _draw_select("run", "Run", (ALL_RUNS, *(name for name, run in runs.items() if run.machine == machine)))
-        mode = _draw_select("mode", "Mode", _sort(contents.modes, reversed(get_args(Mode))))
-        sizes = _draw_pills("size", "Size", tuple(shapes))
-        contexts = _draw_pills("context", "Context", tuple(str(context) for context in contents.contexts))
-        precisions = _draw_pills("precision", "Precision", _sort(contents.precisions, get_args(Precision)))
-        backends = _draw_pills("backend", "Backend", _sort(contents.backends, get_args(Backend)))
-        if any((sizes, contexts, precisions, backends)):
+        chosen = {name: _draw_filter(name, contents) for name in queries.FILTERS}
+        if any(chosen[name] for name in queries.REPEATABLE):
             st.button("Clear filters", on_click=clear, width="stretch", type="tertiary")
-    return Selection(
-        machine=machine,
-        run=runs[run].run_id if run in runs else None,
-        mode=mode,
-        shapes=tuple(shape for size in sizes for shape in shapes[size]),
-        contexts=tuple(int(context) for context in contexts),
-        precisions=precisions,
-        backends=backends,
-    )
+    return Selection(machine=machine, run=runs[run].run_id if run in runs else None, **chosen)
+
+
+def _draw_filter(name: str, contents: Contents) -> Any:
+    """Draws a filter and returns the values that it selects; of the mode, the only one."""
+    values = name_values(name, contents)
+    label = "Size" if name == "size" else TABLES["steps"].column(name).label
+    if name not in queries.REPEATABLE:
+        return _draw_select(name, label, tuple(reversed(values)))
+    return tuple(value for text in _draw_pills(name, label, tuple(values)) for value in values[text])
+
+
+def name_values(name: str, contents: Contents) -> dict[str, tuple[Any, ...]]:
+    """Returns what a filter offers, in the schema's order, and the values that each name stands for."""
+    if name == "size":
+        shapes: dict[str, tuple[Shape, ...]] = {}
+        for shape, size in size_names(contents.shapes).items():
+            shapes[size] = (*shapes.get(size, ()), shape)
+        return shapes
+    choices = TABLES["steps"].column(name).choices
+    values = contents.choices[name]
+    known = [value for value in choices if value in values]
+    return {str(value): (value,) for value in (*known, *(value for value in values if value not in known))}
 
 
 def clear() -> None:
@@ -59,12 +68,6 @@ def run_name(run: RunSummary) -> str:
     """Returns the name of a run in the filter and in the URL."""
     when = f"{run.started_at:%Y-%m-%d %H:%M}" if run.started_at else "undated"
     return " ".join(part for part in (when, run.label or run.preset, run.run_id.hex[-6:]) if part)
-
-
-def _sort(present: Sequence[str], order: Iterable[str]) -> tuple[str, ...]:
-    """Returns what is present in the schema's order; what the schema does not know comes last."""
-    known = [value for value in order if value in present]
-    return (*known, *sorted(set(present) - set(known)))
 
 
 def _draw_select(key: str, label: str, options: Sequence[str]) -> str | None:

@@ -67,9 +67,8 @@ class Frame:
     def among(self) -> str:
         """Says the same of steps, which the other filters narrow, too: `in mode train with these filters`."""
         wanted = self.selection
-        narrowed = any((wanted.run, wanted.shapes, wanted.contexts, wanted.precisions, wanted.backends))
-        elsewhere = [f"in mode {wanted.mode}"] if wanted.mode and len(self.contents.modes) > 1 else []
-        if narrowed:
+        elsewhere = [f"in mode {wanted.mode}"] if wanted.mode and len(self.contents.choices["mode"]) > 1 else []
+        if wanted.run or wanted != wanted.broad():
             return " ".join([*elsewhere, "with these filters"])
         return " ".join([*elsewhere, self.where])
 

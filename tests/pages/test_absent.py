@@ -60,7 +60,7 @@ def test_what_filters_or_the_mode_leave_out_is_not_called_missing(tmp_path: Path
     cells = (rows.asked(), rows.asked("toy-128"), rows.asked("toy-128", **COMPILED), rows.asked(mode="inference"))
     path = stored(tmp_path / "r.duckdb", *cells)
     small = Shape(**rows.TOYS["toy-64"])
-    assert compiled(frame_of(path, shapes=(small,)))[0] == "Only eager was measured in mode train with these filters."
+    assert compiled(frame_of(path, size=(small,)))[0] == "Only eager was measured in mode train with these filters."
     assert compiled(frame_of(path, mode="inference"))[0] == "Only eager was measured in mode inference in this file."
     assert "faster" in compiled(frame_of(path))[0]
     assert compiled(frame_of(path, mode="forward"))[0] == "No step was measured in mode forward in this file."

@@ -4,29 +4,30 @@ summary = contents(path)
 print([run.label for run in summary.runs], summary.shapes)
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from runner.results import RunSummary
 from runner.schema import TABLES, Shape
+from runner.schema.axes import SHAPE
 from runner.store.cells import EVERY_CELL
 from runner.store.contract import is_stated
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
-from runner.store.queries.selection import MACHINE
+from runner.store.queries.selection import FILTERS, MACHINE
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """Everything that the file's cells can be narrowed to. `edition` names this state of the data: it is
-    the same for a copy of the file on another machine."""
+    """Everything that the file's cells can be narrowed to: `choices` are the values of each filter but `size`, whose
+    are the `shapes`. `edition` names this state of the data: it is the same for a copy of the file on another
+    machine."""
 
     runs: tuple[RunSummary, ...]
     shapes: tuple[Shape, ...]
-    contexts: tuple[int, ...]
-    precisions: tuple[str, ...]
-    backends: tuple[str, ...]
-    modes: tuple[str, ...]
+    choices: Mapping[str, tuple[Any, ...]]
     edition: str
 
     @property
@@ -45,25 +46,31 @@ _RUNS = f"""
 
 
 _MODELS = tuple(table for table in TABLES.values() if issubclass(table.row, Shape))
-_MODEL_CELLS = " UNION ALL ".join(
-    f"SELECT d_model, d_ff, layers, heads, vocabulary, context, precision FROM {table.name} WHERE {is_stated(table)}"
-    for table in _MODELS
-    if {"context", "precision"} <= {*table.key}
-)
-_BACKENDS = " UNION ALL ".join(
-    f"SELECT backend, mode FROM {table.name}" for table in _MODELS if {"backend", "mode"} <= {*table.key}
-)
+_CHOSEN = tuple(name for name in FILTERS if name != "size")
+#: A mode is chosen for cells that have a backend, too: memory, which has none, is chosen on its page.
+_BESIDE = {"mode": "backend"}
+
+
+def _select(*names: str) -> str:
+    """The columns of every model's cells that have them."""
+    wanted = {*names, *(_BESIDE[name] for name in names if name in _BESIDE)}
+    return " UNION ALL ".join(
+        f"SELECT {', '.join(names)} FROM {table.name} WHERE {is_stated(table)}"
+        for table in _MODELS
+        if wanted <= {*table.key}
+    )
+
+
 _SHAPES = f"""
-    SELECT DISTINCT d_model, d_ff, layers, heads, vocabulary FROM ({_MODEL_CELLS})
+    SELECT DISTINCT {", ".join(SHAPE)} FROM ({_select(*SHAPE)})
     ORDER BY d_model * d_model * layers, d_model, layers, d_ff, heads, vocabulary"""
 
-_CHOICES = f"""
-    SELECT (SELECT list_sort(list(DISTINCT context)) FROM ({_MODEL_CELLS})),
-        (SELECT list(DISTINCT precision) FROM ({_MODEL_CELLS})),
-        (SELECT list(DISTINCT backend) FROM ({_BACKENDS}) WHERE backend IS NOT NULL),
-        (SELECT list(DISTINCT mode) FROM ({_BACKENDS}) WHERE mode IS NOT NULL),
-        (SELECT substr(md5(count(*) || ' ' || coalesce(max(cell_id)::VARCHAR, '') || ' ' ||
-            (SELECT count(*) FROM runs)), 1, 8) FROM ({EVERY_CELL}))"""
+_VALUES = {
+    name: f"SELECT DISTINCT {name} FROM ({_select(name)}) WHERE {name} IS NOT NULL ORDER BY 1" for name in _CHOSEN
+}
+_EDITION = f"""
+    SELECT substr(md5(count(*) || ' ' || coalesce(max(cell_id)::VARCHAR, '') || ' ' ||
+        (SELECT count(*) FROM runs)), 1, 8) FROM ({EVERY_CELL})"""
 
 
 def runs(path: Path) -> list[RunSummary]:
@@ -77,15 +84,11 @@ def contents(path: Path) -> Contents:
     with open_reader(path, damaged="empty") as reader:
         found = fetch(reader, _RUNS, kind=RunSummary)
         shapes = fetch(reader, _SHAPES, kind=Shape)
-        choices = reader.execute(_CHOICES).fetchone()
-    assert choices is not None
-    contexts, precisions, backends, modes, edition = choices
+        choices = {name: reader.execute(_VALUES[name]).fetchall() for name in _VALUES}
+        (edition,) = reader.execute(_EDITION).fetchone() or ("",)
     return Contents(
         runs=tuple(found),
         shapes=tuple(shapes),
-        contexts=tuple(contexts or ()),
-        precisions=tuple(precisions or ()),
-        backends=tuple(backends or ()),
-        modes=tuple(modes or ()),
+        choices={name: tuple(value for (value,) in found) for name, found in choices.items()},
         edition=edition,
     )

@@ -1,13 +1,13 @@
 """Rows of any table as stored: what the Data page and the HTTP routes give away, and whether the file is well.
 
-    found = rows(path, "attention", Selection(precisions=("bf16",)), Window(limit=1000))
+    found = rows(path, "attention", Selection(precision=("bf16",)), Window(limit=1000))
     print(found.total, found.rows[0])
 
 A filter means the column of that name, whichever table has it; rows that belong to a cell (timings, samples, …) are
 those of the cells that pass. Never reads more than asked for, at most `MAX_ROWS` at once, newest first.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from runner.errors import UsageError
 from runner.schema import TABLES, Table
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
-from runner.store.queries.selection import MACHINE, Selection, conditions
+from runner.store.queries.selection import FILTERS, MACHINE, REPEATABLE, Selection, column_of, conditions
 from runner.store.queries.tables import MAX_ROWS, TablePage, Window
 
 _CELLS = [table for table in TABLES.values() if table.key]
@@ -44,22 +44,13 @@ def rows(path: Path, name: str, selection: Selection, window: Window) -> TablePa
 def page(path: Path, name: str, selection: Selection, window: Window) -> TablePage:
     """The same, whatever the filters: those that the table cannot have count for nothing."""
     known = filters_of(TABLES[name])
-    fitting = Selection(
-        machine=selection.machine,
-        run=selection.run,
-        mode=selection.mode if "mode" in known else None,
-        shapes=selection.shapes if "size" in known else (),
-        contexts=selection.contexts if "context" in known else (),
-        precisions=selection.precisions if "precision" in known else (),
-        backends=selection.backends if "backend" in known else (),
-    )
-    return rows(path, name, fitting, window)
+    fitting = selection.without(*(item for item in REPEATABLE if item not in known))
+    return rows(path, name, fitting if "mode" in known else replace(fitting, mode=None), window)
 
 
 def filters_of(table: Table) -> tuple[str, ...]:
     """The filters, by their names in a URL, that narrow this table."""
-    columns = {"mode": "mode", "size": "d_model", "context": "context", "precision": "precision", "backend": "backend"}
-    narrowing = [name for name, column in columns.items() if _of_cells(table) or _has(table, column)]
+    narrowing = [name for name in FILTERS if _of_cells(table) or _has(table, column_of(name))]
     return ("machine", "run", *narrowing, *(["status"] if _has(table, "status") else []))
 
 
@@ -70,7 +61,7 @@ def _condition(table: Table, selection: Selection) -> tuple[str, list[Any]]:
     if not asked or not _of_cells(table):
         missing = [column for column, _ in asked if not _has(table, column)]
         if missing:
-            raise _no_such_filter(table, "size" if missing[0] == "d_model" else missing[0])
+            raise _no_such_filter(table, next(name for name in FILTERS if column_of(name) == missing[0]))
         return " AND ".join([*of_runs, *filters]) or "true", [*parameters, *values]
     able = [cells for cells in _CELLS if all(_has(cells, column) for column, _ in asked)]
     of_cells = " AND ".join([*of_runs, *filters])

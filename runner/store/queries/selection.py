@@ -10,11 +10,11 @@ compiler's shared cache (`settled=False` keeps them all, for what puts two cells
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 from uuid import UUID
 
-from runner.schema import TABLES, StepCell
+from runner.schema import TABLES, Cell
 from runner.schema import Shape as Shape
 from runner.schema.axes import SHAPE
 from runner.store.contract import is_stated
@@ -28,40 +28,36 @@ Asked = tuple[str, Sequence[Any]]
 @dataclass(frozen=True, kw_only=True)
 class Selection:
     """The cells that a page is about. Hashable, so that it can be part of a cache's key. All tables know machine, run
-    and `settled`, only `steps` the rest."""
+    and `settled`, only `steps` the rest: the filters, which hold values of the column of that name or, as `size`,
+    whole shapes. A filter that is added here is drawn in the sidebar, in a page's address and known to every query."""
 
     machine: str | None = None
     run: UUID | None = None
-    shapes: tuple[Shape, ...] = ()
-    contexts: tuple[int, ...] = ()
-    precisions: tuple[str, ...] = ()
-    backends: tuple[str, ...] = ()
-    mode: str | None = None
     settled: bool = True
+    mode: str | None = None
+    size: tuple[Shape, ...] = ()
+    context: tuple[int, ...] = ()
+    precision: tuple[str, ...] = ()
+    backend: tuple[str, ...] = ()
+
+    def without(self, *names: str) -> "Selection":
+        """The same with some filters open."""
+        open_filters: dict[str, Any] = dict.fromkeys(names, ())
+        return replace(self, **open_filters)
 
     def broad(self) -> "Selection":
         """The same machine, run and mode, the rest open: what is asked of the file, once, for all filters."""
-        return Selection(machine=self.machine, run=self.run, mode=self.mode, settled=self.settled)
+        return self.without(*REPEATABLE)
 
-    def holds(self, cell: StepCell) -> bool:
-        """Whether a cell of `broad()` passes the other filters."""
-        return (
-            (not self.shapes or Shape.of(cell) in self.shapes)
-            and (not self.contexts or cell.context in self.contexts)
-            and (not self.precisions or cell.precision in self.precisions)
-            and (not self.backends or cell.backend in self.backends)
-        )
+    def holds(self, cell: Cell) -> bool:
+        """Whether a cell of `broad()` passes the filters. What it has no field for, it passes."""
+        return all(_value(cell, name) in (None, *wanted) for name in REPEATABLE if (wanted := getattr(self, name)))
 
     def asked(self) -> list[Asked]:
-        """The filters beyond machine and run."""
-        filters: list[Asked] = [
-            ("mode", (self.mode,) if self.mode is not None else ()),
-            ("context", self.contexts),
-            ("precision", self.precisions),
-            ("backend", self.backends),
-            ("d_model", self.shapes),
-        ]
-        return [(column, values) for column, values in filters if values]
+        """The filters, by column."""
+        found = [(column_of(name), getattr(self, name)) for name in REPEATABLE]
+        mode: list[Asked] = [("mode", (self.mode,))] if self.mode is not None else []
+        return [*mode, *((column, values) for column, values in found if values)]
 
     def of_runs(self) -> tuple[list[str], list[Any]]:
         """The conditions on a table `s` joined to `runs r` that machine and run make, and their parameters."""
@@ -70,11 +66,27 @@ class Selection:
         return [text for text, _ in known], [value for _, value in known]
 
 
+#: The filters, in the order of the sidebar, and those that may name several values.
+FILTERS = tuple(item.name for item in fields(Selection) if item.name not in ("machine", "run", "settled"))
+REPEATABLE = tuple(name for name in FILTERS if name != "mode")
+
+
+def column_of(name: str) -> str:
+    """The column that a filter is about; for the size, the first of a shape."""
+    return SHAPE[0] if name == "size" else name
+
+
+def _value(cell: Cell, name: str) -> Any:
+    if name == "size":
+        return Shape.of(cell) if isinstance(cell, Shape) else None
+    return getattr(cell, name, None)
+
+
 def conditions(asked: Iterable[Asked], *, prefix: str = "") -> tuple[list[str], list[Any]]:
     """The conditions that columns hold one of their values, and the parameters."""
     found, parameters = list[str](), list[Any]()
     for column, values in asked:
-        if column == "d_model":
+        if column == SHAPE[0]:
             one = "(" + " AND ".join(f"{prefix}{name} = ?" for name in SHAPE) + ")"
             found.append("(" + " OR ".join([one] * len(values)) + ")")
             parameters += [getattr(shape, name) for shape in values for name in SHAPE]

@@ -55,7 +55,7 @@ def differing(a: Cell, b: Cell) -> set[str]:
 def every_pair(path: Path) -> Iterator[Named]:
     """Both sides of every ratio and difference that the file gives, and the fields that the sentence names."""
     held, frames = contents(path), []
-    for machine, mode in product(held.machines, held.modes):
+    for machine, mode in product(held.machines, held.choices["mode"]):
         frames.append(
             Frame(path=path, state=str(new_id()), contents=held, selection=Selection(machine=machine, mode=mode))
         )

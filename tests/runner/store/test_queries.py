@@ -33,9 +33,9 @@ def test_contents(laptop: Path) -> None:
     assert [(run.label, run.ok, run.failed, run.skipped) for run in held.runs] == [("first look", 27, 2, 0)]
     assert held.machines == ("Example CPU · bench1",)
     assert [shape.d_model for shape in held.shapes] == [64, 128, 256]
-    assert held.contexts == (64, 128, 256)
-    assert set(held.precisions) == {"fp32", "bf16"}
-    assert set(held.modes) == {"train", "inference"}
+    assert held.choices["context"] == (64, 128, 256)
+    assert set(held.choices["precision"]) == {"fp32", "bf16"}
+    assert set(held.choices["mode"]) == {"train", "inference"}
 
 
 def test_the_edition_follows_the_data(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_the_edition_follows_the_data(tmp_path: Path) -> None:
 
 def test_measured_times(laptop: Path) -> None:
     """The synthetic step is symmetric about layers * d_model**1.5 * context / 20,000 ms, so that is its median."""
-    cells = steps.load_steps(laptop, Selection(mode="train", precisions=("fp32",), backends=("eager",)))
+    cells = steps.load_steps(laptop, Selection(mode="train", precision=("fp32",), backend=("eager",)))
     found = {(cell.cell.d_model, cell.cell.context): cell for cell in cells}
     assert list(found) == list(itertools.product((64, 128, 256), (64, 128, 256)))
     whole = found[128, 64].times["step"]
@@ -65,7 +65,7 @@ def test_measured_times(laptop: Path) -> None:
 
 
 def test_a_failed_cell_keeps_its_key_and_reason(laptop: Path) -> None:
-    cells = steps.load_steps(laptop, Selection(mode="train", contexts=(256,), shapes=(Shape(**rows.TOYS["toy-256"]),)))
+    cells = steps.load_steps(laptop, Selection(mode="train", context=(256,), size=(Shape(**rows.TOYS["toy-256"]),)))
     assert [(cell.status, cell.failed_phase, cell.times) for cell in cells] == [
         ("oom", "backward", {}),
         ("timeout", "warmup", {}),
@@ -77,10 +77,10 @@ def test_the_longest_warmup_answers(laptop: Path) -> None:
     """Of five cells that differ in effort alone, one is shown: the most thorough."""
     one = Selection(
         mode="train",
-        shapes=(Shape(**rows.TOYS["toy-256"]),),
-        contexts=(128,),
-        precisions=("fp32",),
-        backends=("eager",),
+        size=(Shape(**rows.TOYS["toy-256"]),),
+        context=(128,),
+        precision=("fp32",),
+        backend=("eager",),
     )
     assert [(cell.cell.warmup_steps, cell.cell.max_steps) for cell in steps.load_steps(laptop, one)] == [(5, 200)]
     early = steps.early_steps(laptop, one)
@@ -186,7 +186,7 @@ def test_tables_page_by_page(laptop: Path, table: str) -> None:
 def test_tables_follow_the_selection(laptop: Path) -> None:
     oom = stored.page(laptop, "steps", Selection(), Window(statuses=("oom",)))
     assert oom.total == 1
-    one = Selection(mode="train", contexts=(64,), shapes=(Shape(**rows.TOYS["toy-64"]),), precisions=("bf16",))
+    one = Selection(mode="train", context=(64,), size=(Shape(**rows.TOYS["toy-64"]),), precision=("bf16",))
     assert stored.page(laptop, "timings", one, Window()).total == 6
     assert stored.page(laptop, "samples", one, Window()).total == 4 * (5 + 11)
 
