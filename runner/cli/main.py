@@ -167,40 +167,45 @@ def sweep_command(*, config: Path | None, dry_run: bool | None, **given: Any) ->
         raise typer.Exit(sweep(request, settings, watcher=watcher))
 
 
-@app.command(name="frontier", epilog="Example: python -m runner frontier --d-heads 16,64 --limit 2GiB")
-def frontier_command(
-    attention: Annotated[str | None, _what(f"Of {', '.join(CHOICES['attention'])}. [default: naive]")] = None,
-    d_heads: Annotated[str | None, _what("Head widths of single-head attention. [default: 16,32,64,128]")] = None,
-    precisions: Annotated[str | None, _what(f"Of {', '.join(CHOICES['precisions'])}. [default: fp32]")] = None,
-    causal: Annotated[str | None, _what("Of true, false, for single-head attention. [default: true]")] = None,
-    batch: Annotated[str | None, _what("Sequences together. [default: 8; 4 for a model]")] = None,
-    sizes: Annotated[str | None, _what("Models by name, instead of single-head attention; with --grow.")] = None,
-    grow: Annotated[str | None, _what("What of a model's step grows.", metavar="context|batch")] = None,
-    modes: Annotated[str | None, _what("A model's step: what has to fit. [default: train]")] = None,
-    contexts: Annotated[str | None, _what("Tokens of each sequence, where the batch grows. [default: 512]")] = None,
-    limit: Annotated[
+_FRONTIER: dict[str, Any] = {
+    "attention": Annotated[str | None, _what(f"Of {', '.join(CHOICES['attention'])}. [default: naive]")],
+    "d_heads": Annotated[str | None, _what("Head widths of single-head attention. [default: 16,32,64,128]")],
+    "precisions": Annotated[str | None, _what(f"Of {', '.join(CHOICES['precisions'])}. [default: fp32]")],
+    "causal": Annotated[str | None, _what("Of true, false, for single-head attention. [default: true]")],
+    "batch": Annotated[str | None, _what("Sequences together. [default: 8; 4 for a model]")],
+    "sizes": Annotated[str | None, _what("Models by name, instead of single-head attention; with --grow.")],
+    "grow": Annotated[str | None, _what("What of a model's step grows.", metavar="context|batch")],
+    "modes": Annotated[str | None, _what("A model's step: what has to fit. [default: train]")],
+    "contexts": Annotated[str | None, _what("Tokens of each sequence, where the batch grows. [default: 512]")],
+    "limit": Annotated[
         str | None, _where("What it has to fit in, such as 2GiB. [default: the GPU's memory; what is free, on a CPU]")
-    ] = None,
-    step: Annotated[int | None, _how("Resolution of the answer. [default: 64; 1 for the batch]", minimum=1)] = None,
-    db: Annotated[Path | None, _where(DB_HELP)] = None,
-    label: Annotated[str | None, _where("A name for this run.")] = None,
-    device: Annotated[str | None, _where("auto, cuda, cuda:1, mps or cpu. [default: auto]")] = None,
-    timeout: Annotated[str | None, _where("Limit for one trial, such as 90s or 10m. [default: 10m]")] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Ask again what was answered before.")] = False,
+    ],
+    "step": Annotated[int | None, _how("Resolution of the answer. [default: 64; 1 for the batch]", minimum=1)],
+    "db": Annotated[Path | None, _where(DB_HELP)],
+    "label": Annotated[str | None, _where("A name for this run.")],
+    "device": Annotated[str | None, _where("auto, cuda, cuda:1, mps or cpu. [default: auto]")],
+    "timeout": Annotated[str | None, _where("Limit for one trial, such as 90s or 10m. [default: 10m]")],
+    "fresh": Annotated[bool | None, _flag("--fresh", "Ask again what was answered before.")],
+}
+
+
+@app.command(name="frontier", epilog="Example: python -m runner frontier --d-heads 16,64 --limit 2GiB")
+@_with_options(_FRONTIER)
+def frontier_command(
+    *, db: Path | None, label: str | None, device: str | None, timeout: str | None, fresh: bool | None, **given: Any
 ) -> None:
     """Find the longest sequence, or a model's largest context or batch, that fits in memory.
 
     By prediction, then by real allocations in fresh processes that may take no more than the limit.
     """
-    flags = dict(locals())
     settings = Settings(
         db=db or default_path(),
         device=device or "auto",
         label=label,
         timeout_s=parse_duration("timeout", timeout or "10m"),
-        fresh=fresh,
+        fresh=bool(fresh),
     )
-    raise typer.Exit(explore(flags, settings, say=console.say))
+    raise typer.Exit(explore(given, settings, say=console.say))
 
 
 @app.command(name="list", epilog="Example: python -m runner list runs")

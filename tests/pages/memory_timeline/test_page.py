@@ -150,6 +150,7 @@ def test_drawn_total_pin_and_cursor(browser: Browser, address: str) -> None:
 def test_a_link_shows_the_same_window_cursor_block_and_search(browser: Browser, address: str) -> None:
     """Of both panes; the table is of the moment of the cursor, and what Share gives away is that table."""
     with opened(browser, f"{address}?timeline=by+hand&beside={TRAIN}&fold=nothing") as visitor:
+        expect(visitor.page.locator(".timeline")).to_have_count(2)
         page, left, right = visitor.page, _shown(visitor.page), _shown(visitor.page, 1)
         whole = _window(left)
         _click(left, at_us=450, address=16 * MIB)
@@ -164,6 +165,7 @@ def test_a_link_shows_the_same_window_cursor_block_and_search(browser: Browser, 
         link = _taken_away(page)
     with opened(browser, link) as visitor:
         page = visitor.page
+        expect(page.locator(".timeline")).to_have_count(2)  # until both are there, the first may be the right one
         assert [_place(_shown(page, number)) for number in range(2)] == seen
         assert seen[0][0] != whole
         assert seen[0][1:] == ["450", "1", "0", "ffn, or not"]

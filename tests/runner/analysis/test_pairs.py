@@ -153,7 +153,7 @@ def drawn_by_chance(path: Path, seed: int) -> Path:
     return path
 
 
-@pytest.fixture(scope="module", params=range(2))
+@pytest.fixture(scope="module", params=[0, pytest.param(1, marks=pytest.mark.soak)])
 def by_chance(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return drawn_by_chance(tmp_path_factory.mktemp("pairs") / "r.duckdb", request.param)
 

@@ -313,6 +313,7 @@ def test_the_time_limit_ends_a_cell_before_its_least_number_of_iterations() -> N
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")  # the compiler's own
+@pytest.mark.soak
 def test_compiled_cells_agree_too() -> None:
     found = measured(cell(seq_len=64, d_head=16, backend="compiled"))
     assert max(found["output_error"], found["gradient_error"]) <= found["tolerance"]

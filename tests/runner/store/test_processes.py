@@ -104,9 +104,10 @@ def kill_ingest(db: Path, *, after_s: float) -> None:
     victim.communicate()
 
 
-def test_kill_9_while_ingesting_loses_and_duplicates_nothing(db: Path) -> None:
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.soak)])
+def test_kill_9_while_ingesting_loses_and_duplicates_nothing(db: Path, kills: int) -> None:
     ids = set()
-    for kill in range(10):
+    for kill in range(kills):
         ids |= {write_cell(db).cell_id for _ in range(8)}
         kill_ingest(db, after_s=0.25 * (kill * 0.618 % 1))  # spread evenly
         assert counts(db) == (len(ids), len(ids), 3 * len(ids), 1)
