@@ -25,7 +25,7 @@ OTHERS = (
     "held", "said", "zoom",
 )  # fmt: skip
 #: Pages that show, together, texts in every way: charts, tables, choosers, a canvas. The others are for `make soak`.
-TELLING = ("training-step", "memory-timeline", "data")
+TELLING = ("memory-timeline", "data")
 #: What a page would have if a text had become more than text.
 MORE_THAN_TEXT = f"""() => [...document.querySelectorAll(
     "a[href*='{hostile.OUTSIDE}'], a[href*='evil'], img[src*='{hostile.OUTSIDE}'], image[href^=http], .katex"

@@ -33,8 +33,8 @@ CHOOSERS = """() => [...document.querySelectorAll("[data-testid=stMain] [class*=
 #: The console answers what a reader asks.
 WITHOUT_ANSWER = ("sql",)
 #: Pages that have, together, choosers of every kind: all go the same way, and so are asked for what is gone on these
-#: alone. The others are for `make soak`.
-TELLING = ("training-step",)
+#: alone.
+TELLING = ("training-step", "sql", "memory-timeline")
 #: What a reader sees: texts (but for how long a query took), charts with their labels, and what is chosen.
 SEEN = """() => {
     const main = document.querySelector("[data-testid=stMain]").cloneNode(true)
@@ -83,9 +83,8 @@ def visitor(browser: Browser, address: str) -> Iterator[Watched]:
 # ------------------------------------------------------------------------------------------------ a link shows the same
 
 
-@pytest.mark.parametrize(
-    "path", [page if page in TELLING else pytest.param(page, marks=pytest.mark.soak) for page in PAGES]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("path", PAGES)
 def test_a_link_shows_the_same(visitor: Watched, address: str, path: str) -> None:
     """Every chooser turned; the link names every one, is short enough for a chat, and shows somebody else the same. A
     link that asks them for what is not there is told so, once for each."""

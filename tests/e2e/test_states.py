@@ -111,6 +111,7 @@ def test_a_page_at_rest_runs_nothing(browser: Browser, address: str, file: Path)
         assert told
 
 
+@pytest.mark.soak
 def test_below_a_path_of_another_server(browser: Browser, file: Path) -> None:
     """Where a proxy leads /team here, pages hear of new rows and programs find theirs, below it and nowhere else."""
     of = rows.run()
@@ -123,6 +124,7 @@ def test_below_a_path_of_another_server(browser: Browser, file: Path) -> None:
         assert visit.page.request.get(address.replace("/team", "/healthz")).status == 404
 
 
+@pytest.mark.soak
 def test_live_filling(browser: Browser, address: str, file: Path) -> None:
     """While a sweep runs, charts fill by themselves; pinned cell, zoom and place on the page survive three ingests."""
     _empty(file)

@@ -118,13 +118,23 @@ def test_rows_beyond_the_limit_are_said_to_be_there(db: Path) -> None:
     assert (len(more.rows), more.cut) == (5, True)
 
 
+def _ask_patiently(db: Path, query: str) -> Answer:
+    """The answer, however often a busy machine takes longer than 2 s to start the process that gives it."""
+    while True:
+        try:
+            return ask(db, query)
+        except UsageError as error:
+            if "while a sweep writes" not in str(error):
+                raise
+
+
 def test_unfinished_rows_are_seen_and_a_sweep_is_not_held_up(db: Path, tmp_path: Path) -> None:
     """What waits in the spool counts; beside a live sweep a query ends after what any reader may wait."""
     db = Path(shutil.copy(db, tmp_path))
     of = rows.run()
     rows.spooled(db, of, rows.ok(of, rows.asked(context=128)))
     Spool(db).write_plan(rows.plan(of, ["next"], done=0), of.run_id)
-    assert ask(db, "SELECT count(*) FROM steps").rows == ((4,),)
+    assert _ask_patiently(db, "SELECT count(*) FROM steps").rows == ((4,),)
     begun = time.monotonic()
     assert "while a sweep writes" in refusal(db, ENDLESS)
     assert time.monotonic() - begun >= BESIDE_A_SWEEP_S

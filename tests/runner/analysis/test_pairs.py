@@ -158,6 +158,7 @@ def by_chance(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return drawn_by_chance(tmp_path_factory.mktemp("pairs") / "r.duckdb", request.param)
 
 
+@pytest.mark.soak
 def test_pairs_agree_in_all_that_is_not_named(by_chance: Path) -> None:
     assert check(by_chance) > 40
 

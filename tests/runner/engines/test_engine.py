@@ -166,7 +166,8 @@ def test_without_a_compiler_compiled_cells_are_skipped(tmp_path: Path) -> None:
     assert rows(db, "SELECT compiler FROM runs") == [{"compiler": None}]
 
 
-@pytest.mark.parametrize("killed", [pytest.param("worker", marks=pytest.mark.soak), "runner"])
+@pytest.mark.soak
+@pytest.mark.parametrize("killed", ["worker", "runner"])
 def test_compilers_end_with_the_worker_and_the_worker_with_the_sweep(tmp_path: Path, killed: str) -> None:
     cache = tmp_path / "inductor"
     words = ("--backends", "compiled-block", "--modes", "inference")

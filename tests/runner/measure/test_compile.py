@@ -136,9 +136,8 @@ def test_graph_breaks_and_recompiles_are_counted() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("precision", "rounding"), [pytest.param("fp32", 1e-5, marks=pytest.mark.soak), ("bf16", 0.05)]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize(("precision", "rounding"), [("fp32", 1e-5), ("bf16", 0.05)])
 def test_a_compiler_that_forgets_a_gradient_is_found_out(precision: str, rounding: float) -> None:
     """Its step is a faster one, and nothing else says why."""
     cell = tiny(precision=precision, layers=1)

@@ -18,13 +18,11 @@ from runner.schema import PHASES
 from runner.store.spool import Spool
 from tests.command import TINY, awaited, ended, family, gone, parsed, rows, run, start
 
-#: 3 modes and 2 precisions in 2 rounds.
+#: 3 modes in 2 rounds.
 WORDS = (
     *TINY,
     "--modes",
     "inference,backward,train",
-    "--precisions",
-    "fp32,bf16",
     "--rounds",
     "2",
     "--warmup",
@@ -36,8 +34,8 @@ WORDS = (
     "--label",
     "two rounds",
 )
-#: 8 cells, for whoever wants to come in between.
-EIGHT = (*TINY, "--contexts", "8,12,16,20", "--precisions", "fp32,bf16")
+#: 5 cells, for whoever wants to come in between.
+FIVE = (*TINY, "--contexts", "8,12,16,20,24")
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +44,7 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("sweep") / "new folder" / "results.duckdb"
     done = run("sweep", *WORDS, db=path)
     assert done.returncode == 0, done.stdout
-    assert "Measured: 12 ok" in done.stdout
+    assert "Measured: 6 ok" in done.stdout
     return path
 
 
@@ -62,7 +60,7 @@ def test_every_cell_is_a_row_in_the_order_of_its_rounds(db: Path) -> None:
     found = rows(db, "SELECT cell_key, round, status, run_id, ingested_at FROM steps ORDER BY cell_id")
     wanted = plan(parsed(*WORDS)[0], device="cpu", device_memory_bytes=None, seed=platform.node())
     assert [(row["cell_key"], row["round"]) for row in found] == [(item.cell.key, item.round) for item in wanted]
-    assert [row["round"] for row in found] == [0] * 6 + [1] * 6, "one round after the other"
+    assert [row["round"] for row in found] == [0] * 3 + [1] * 3, "one round after the other"
     assert Counter(row["cell_key"] for row in found) == dict.fromkeys({row["cell_key"] for row in found}, 2)
     assert {row["status"] for row in found} == {"ok"}
     assert len({row["run_id"] for row in found}) == 1
@@ -84,7 +82,7 @@ def test_timings_are_those_of_the_samples(db: Path) -> None:
         assert timing["std_ms"] == pytest.approx(statistics.stdev(times))
         assert (timing["low_ms"], timing["high_ms"]) == (min(times), max(times)), "of 7, the ends are the interval"
     assert len(samples) == len(timings) * 9, "2 warm-up steps each are kept"
-    assert len(timings) == 4 * (2 + 5 + 6)
+    assert len(timings) == 2 * (2 + 5 + 6)
 
 
 def test_phases_are_those_of_the_mode_and_sums_of_one_another(db: Path) -> None:
@@ -127,19 +125,19 @@ def test_nothing_is_left_beside_the_file(db: Path) -> None:
 def test_a_second_time_there_is_nothing_to_measure_unless_fresh(db: Path) -> None:
     before, words = db.read_bytes(), (*WORDS, "--modes", "train", "--rounds", "1")
     done = run("sweep", *words, db=db)
-    assert (done.returncode, "Nothing to measure" in done.stdout) == (0, True), "two of the 12 cells"
+    assert (done.returncode, "Nothing to measure" in done.stdout) == (0, True), "one of the 6 cells"
     assert db.read_bytes() == before
     assert Spool(db).files() == Spool(db).plans() == []
     assert run("sweep", *words, "--fresh", db=db).returncode == 0
     found = rows(db, "SELECT run_id, count(*) AS cells FROM steps GROUP BY run_id ORDER BY run_id")
-    assert [row["cells"] for row in found] == [12, 2], "measured again, under a run of its own"
+    assert [row["cells"] for row in found] == [6, 1], "measured again, under a run of its own"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)])
 def test_interrupted_and_started_again_it_goes_on_under_its_run(tmp_path: Path, number: signal.Signals) -> None:
     db = tmp_path / "results.duckdb"
-    process = start("sweep", *EIGHT, db=db)
-    awaited(process, lambda: len(seen(db)) >= 2)
+    process = start("sweep", *FIVE, db=db)
+    awaited(process, lambda: len(seen(db)) >= 1)
     everyone = family(process)
     process.send_signal(number)
     output = ended(process)
@@ -148,19 +146,19 @@ def test_interrupted_and_started_again_it_goes_on_under_its_run(tmp_path: Path, 
     assert "Traceback" not in output
     assert gone(everyone)
     kept = seen(db)
-    assert 2 <= len(kept) < 8
+    assert 1 <= len(kept) < 5
     states = Counter(row["state"] for row in rows(db, "SELECT state FROM plan"))
     assert states["done"] <= len(kept)
-    assert states.total() == 8, "what it still owes stays to be seen"
+    assert states.total() == 5, "what it still owes stays to be seen"
     if number == signal.SIGTERM:
         return  # no need to see twice how it goes on
-    done = run("sweep", *EIGHT, db=db)
+    done = run("sweep", *FIVE, db=db)
     assert done.returncode == 0, done.stdout
     assert f"{len(kept)} of them measured before" in done.stdout
     every = rows(db, "SELECT cell_key, status, cell_id FROM steps ORDER BY cell_id")
     assert [row["cell_id"] for row in every[: len(kept)]] == [row["cell_id"] for row in kept]
     assert Counter(row["cell_key"] for row in every).most_common(1)[0][1] == 1
-    assert [row["status"] for row in every] == ["ok"] * 8
+    assert [row["status"] for row in every] == ["ok"] * 5
     assert (
         rows(db, "SELECT count(DISTINCT run_id) AS n FROM steps UNION ALL SELECT count(*) FROM runs") == [{"n": 1}] * 2
     )
@@ -177,12 +175,12 @@ def seen(db: Path) -> list[dict[str, Any]]:
 
 def test_out_of_budget_is_exit_1_and_who_reads_while_it_goes_on_sees_whole_cells(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
-    done = run("sweep", *EIGHT, "--budget", "0.3s", db=db)
+    done = run("sweep", *FIVE, "--budget", "0.3s", db=db)
     assert done.returncode == 1
     assert "The budget ran out" in done.stdout
     kept = len(seen(db))
-    assert kept < 8
-    process = start("sweep", *EIGHT, db=db)
+    assert kept < 5
+    process = start("sweep", *FIVE, db=db)
     count, beats = 0, set()
     while process.poll() is None:
         time.sleep(0.1)
@@ -201,17 +199,17 @@ def test_out_of_budget_is_exit_1_and_who_reads_while_it_goes_on_sees_whole_cells
         count = len(cells)
         owed = rows(db, "FROM plan ORDER BY position")
         if owed:
-            assert [row["position"] for row in owed] == list(range(8))
+            assert [row["position"] for row in owed] == list(range(5))
             assert [row["state"] for row in owed] == sorted(
                 (row["state"] for row in owed), key=["done", "running", "waiting"].index
             )
             assert sum(row["state"] == "running" for row in owed) <= 1
             assert all(row["status"] == "ok" for row in owed if row["state"] == "done")
             beats.add(owed[0]["heartbeat_at"])
-    assert process.communicate()[0].count(" ok ") == 8 - kept
+    assert process.communicate()[0].count(" ok ") == 5 - kept
     assert len(beats) > 3, "the plan is renewed while the sweep runs"
     assert None not in beats
-    assert rows(db, "SELECT count(*) AS cells, count(DISTINCT run_id) AS runs FROM steps") == [{"cells": 8, "runs": 1}]
+    assert rows(db, "SELECT count(*) AS cells, count(DISTINCT run_id) AS runs FROM steps") == [{"cells": 5, "runs": 1}]
 
 
 def test_a_cell_that_times_out_is_exit_1_and_tried_again(tmp_path: Path) -> None:
@@ -258,7 +256,7 @@ def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.soak
 def test_two_sweeps_measure_one_after_the_other(tmp_path: Path) -> None:
     files = [tmp_path / "one.duckdb", tmp_path / "two.duckdb"]
-    both = [start("sweep", *EIGHT, "--contexts", "8,16", "--precisions", "fp32", db=db) for db in files]
+    both = [start("sweep", *FIVE, "--contexts", "8,16", "--precisions", "fp32", db=db) for db in files]
     outputs = [ended(process) for process in both]
     assert [process.returncode for process in both] == [0, 0], outputs
     assert any("waiting for it to end" in output for output in outputs)
