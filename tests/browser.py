@@ -27,6 +27,7 @@ from playwright.sync_api import (
     Browser,
     BrowserContext,
     ConsoleMessage,
+    Error,
     Page,
     Request,
     WebSocket,
@@ -42,6 +43,8 @@ PATIENCE_S = 60.0
 #: On a deep link Streamlit looks for its own server below the page's path before it looks at the root; both answers are
 #: right, but the browser reports the first.
 OWN_NOISE = ("_stcore/health", "_stcore/host-config")
+#: Plotly's, where the pointer is over a chart at the moment in which new rows replace it. Nothing is lost by it.
+PLOTLYS_NOISE = "reading '_hoverlayer'"
 #: Whether the script has run to its end, all of it is drawn, nothing moves any more but what moves for ever, and
 #: nothing has changed for so many frames, which take longer on a busy machine. Called once a frame.
 AT_REST = """frames => {
@@ -201,11 +204,15 @@ def opened(browser: Browser, address: str, *, width: int = 1440, height: int = 9
         if message.type == "error" and not any(path in message.location.get("url", "") for path in OWN_NOISE):
             watched.errors.append(f"{message.text} {message.location.get('url', '')}")
 
+    def failed(error: Error) -> None:
+        if PLOTLYS_NOISE not in str(error):
+            watched.errors.append(str(error))
+
     RUNS[page] = Runs()
     page.on("websocket", RUNS[page].listen)
     page.on("request", asked)
     page.on("console", said)
-    page.on("pageerror", lambda error: watched.errors.append(str(error)))
+    page.on("pageerror", failed)
     try:
         page.goto(address)
         yield watched

@@ -158,6 +158,9 @@ def test_every_page_in_every_width(browser: Browser, address: str, path: str, sc
             visit.page.set_viewport_size({"width": width, "height": 900})
             settled(visit.page)
             faults = _grave(visit.page)
+            if faults:  # on a busy machine a color of the other scheme may still be there
+                settled(visit.page)
+                faults = _grave(visit.page)
             assert not faults, "\n".join([f"{width}", *faults])
             assert fits_sideways(visit.page), width
 
