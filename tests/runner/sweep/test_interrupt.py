@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from runner.errors import INTERRUPTED
+from runner.errors import INTERRUPTED, INTERRUPTED_CODE
 from tests.command import PATIENCE_S, ROOT, TINY, family, gone
 
 
@@ -53,6 +53,7 @@ def test_an_early_interrupt_is_one_line_and_leaves_no_process(
     os.killpg(process.pid, signal.SIGINT)
     lines = process.communicate(timeout=PATIENCE_S)[1].splitlines()
     assert [line for line in lines if not line.startswith("import time:")] == [INTERRUPTED]
-    assert process.returncode == 130
+    # Python ends itself by the signal where that came while an extension ran Python code; 130 in a shell, too.
+    assert process.returncode in (INTERRUPTED_CODE, -signal.SIGINT)
     assert gone(everyone)
     assert os.listdir(tmp_path) == []
