@@ -106,6 +106,20 @@ def _sizes() -> Grid:
     return grid
 
 
+def find_run(name: str, *, db: Path) -> RunSummary:
+    """Returns the latest run of this label or whose id begins so; the latest of all for an empty name.
+
+    Raises UsageError if there is none."""
+    known = history.runs(db)
+    if not known:
+        raise UsageError(f"There are no runs in {db}.", do="Measure some: python -m runner sweep")
+    found = next((item for item in known if name == item.label or str(item.run_id).startswith(name)), None)
+    if found is None:
+        labels = ", ".join(item.label or str(item.run_id) for item in known[:5])
+        raise UsageError(f"No run is called {name!r}.", expected=f"an id, its beginning or a label, such as {labels}")
+    return found
+
+
 def runs_grid(runs: list[RunSummary]) -> Grid:
     """Returns one line a run."""
     grid = new_grid("run", "started (UTC)", "label", "preset", "device", "torch", "cells", "not ok")
@@ -137,6 +151,7 @@ _WORDS = {
     "size",
     "run",
     "label",
+    "table",
 }
 _WORDS |= {"device", "torch", "started (UTC)"}
 

@@ -1,9 +1,10 @@
-"""The commands: parse, call, print. The only place that exits.
+"""The commands: parse, call, print. Only they and their group exit.
 
-    python -m runner sweep | frontier | import | list | show | compare | doctor
+    python -m runner sweep | frontier | import | list | show | audit | compare | doctor
 
-Exit codes: 0 all cells ended ok, oom or skipped; 1 some cell crashed, timed out or failed, the budget ran out, or
-`compare --fail-on-regression` found a regression; 2 wrong usage or a file that cannot be used; 130 interrupted.
+Exit codes: 0 all cells ended ok, oom or skipped; 1 some cell crashed, timed out or failed, the budget ran out, `audit`
+graded a row D, or `compare --fail-on-regression` found a regression; 2 wrong usage or a file that cannot be used; 130
+interrupted.
 """
 
 import inspect
@@ -16,13 +17,12 @@ from typing import Annotated, Any, Optional
 
 import typer
 from rich.markup import escape
-from typer.core import TyperGroup
 
-from runner.cli import compare, doctor, lists, show
+from runner.cli import audit, compare, doctor, lists, show
+from runner.cli.commands import Commands, errors
 from runner.cli.progress import PlainLines, TerminalBar
 from runner.cli.terminal import Terminal
 from runner.engines.local import LocalEngine
-from runner.errors import INTERRUPTED, INTERRUPTED_CODE, StepscopeError
 from runner.importers.files import import_file
 from runner.plan.presets import PRESETS
 from runner.schema import Column
@@ -36,26 +36,6 @@ from runner.sweep.request import CHOICES, FLAGS, parse_duration, parse_request
 PIPED_WIDTH = 160
 
 console = Terminal(width=None if sys.stdout.isatty() else PIPED_WIDTH)
-errors = Terminal(stderr=True)
-
-
-class Commands(TyperGroup):
-    """The commands. Each error becomes one message and an exit code."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except StepscopeError as error:
-            errors.print("error:", style="red", end=" ")
-            errors.say(str(error))
-            raise typer.Exit(error.exit_code) from None
-        except (KeyboardInterrupt, RuntimeError) as error:
-            # During a query DuckDB turns a Ctrl-C into an error of its own.
-            if isinstance(error, RuntimeError) and str(error) != "Query interrupted":
-                raise
-            errors.say(INTERRUPTED)
-            raise typer.Exit(INTERRUPTED_CODE) from None
-
 
 app = typer.Typer(
     name="runner",
@@ -219,15 +199,24 @@ def list_command(
     lists.print_lists(console, what, db=db or default_path())
 
 
+RUN_HELP = "A run's id, its beginning, or its label. [default: the latest]"
+Run = Annotated[str, typer.Argument(help=escape(RUN_HELP), show_default=False)]
+
+
 @app.command(name="show", epilog="Example: python -m runner show 0192f3 --db other.duckdb")
-def show_command(
-    run: Annotated[
-        str, typer.Argument(help="A run's id, its beginning, or its label. [default: the latest]", show_default=False)
-    ] = "",
-    db: Db = None,
-) -> None:
+def show_command(run: Run = "", db: Db = None) -> None:
     """Show the rows of a run as a table."""
     show.print_run(console, run, db=db or default_path())
+
+
+@app.command(name="audit", epilog="Example: python -m runner audit nightly")
+def audit_command(run: Run = "", db: Db = None) -> None:
+    """Say how far the rows of a run can be trusted: grades by table, then every finding and what to do about it.
+
+    A: nothing against it. B: a note. C: in doubt. D: it does not mean what it says. Exit codes: 0 no row is graded D,
+    1 some row is, 2 there is no such run.
+    """
+    raise typer.Exit(audit.print_audit(console, run, db=db or default_path()))
 
 
 @app.command(

@@ -10,15 +10,13 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from runner.cli.ceilings import print_ceilings
-from runner.cli.lists import new_grid, print_left_out, runs_grid
+from runner.cli.lists import find_run, new_grid, print_left_out, runs_grid
 from runner.cli.progress import STATUS_STYLES
 from runner.cli.terminal import Terminal
-from runner.errors import UsageError
 from runner.experiments import KINDS
 from runner.experiments.experiment import Kind, Lines, Shown
 from runner.schema import FrontierRow, Row
 from runner.schema.titles import title
-from runner.store import history
 from runner.store.queries.counted import settled_ids
 from runner.store.queries.raw import run_rows
 from runner.store.queries.selection import Selection
@@ -28,13 +26,7 @@ from runner.sweep import frontier
 
 def print_run(console: Terminal, run: str, *, db: Path) -> None:
     """The rows of one run: by the beginning of its id or by its label; the latest if neither is given."""
-    known = history.runs(db)
-    if not known:
-        raise UsageError(f"There are no runs in {db}.", do="Measure some: python -m runner sweep")
-    found = next((item for item in known if run == item.label or str(item.run_id).startswith(run)), None)
-    if found is None:
-        labels = ", ".join(item.label or str(item.run_id) for item in known[:5])
-        raise UsageError(f"No run is called {run!r}.", expected=f"an id, its beginning or a label, such as {labels}")
+    found = find_run(run, db=db)
     console.print(runs_grid([found]), "")
     print_left_out(console, db)
     kinds = sorted((kind for kind in KINDS if kind.listed), key=lambda kind: not kind.shown.explained)

@@ -1,0 +1,111 @@
+"""What the audit says of many rows: how many have each grade, and every finding by its code, most severe first.
+
+    for group in group_findings(rows):
+        print(group.severity, group.code, len(group.found), group.remedy)
+
+The terminal and the page Trust both show this.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from runner.analysis.audit.findings import Audited, Finding, Grade, Severity, grade
+from runner.analysis.audit.remedies import REMEDIES
+from runner.schema import table_of
+from runner.schema.titles import title
+
+#: The grades from best to worst, and what each means.
+GRADES: Mapping[Grade, str] = {
+    "A": "nothing against it",
+    "B": "a note",
+    "C": "in doubt",
+    "D": "it does not mean what it says",
+}
+#: The severities from worst to least, and the grade that each gives a row.
+SEVERITIES: Mapping[Severity, Grade] = {"fault": "D", "doubt": "C", "note": "B"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditedRow:
+    """A row of steps, attention or memory, the machine that it was measured on, and its findings."""
+
+    row: Audited
+    machine: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def cell_id(self) -> UUID:
+        return self.row.cell_id
+
+    @property
+    def cell(self) -> Audited:
+        return self.row
+
+    @property
+    def table(self) -> str:
+        return table_of(self.row).name
+
+    @property
+    def title(self) -> str:
+        """The cell in words, with its round where there are several."""
+        return title(self.row) + (f" · round {self.row.round}" if self.row.round else "")
+
+    @property
+    def grade(self) -> Grade | None:
+        """The grade; None for a row that has no result and of which nothing is to be said."""
+        return grade(self.findings) if self.findings or self.row.status == "ok" else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FindingGroup:
+    """All findings of one code and severity, each with its row, and what to do about them."""
+
+    code: str
+    severity: Severity
+    found: tuple[tuple[AuditedRow, Finding], ...]
+
+    @property
+    def remedy(self) -> str:
+        return REMEDIES[self.code]
+
+
+def count_grades(
+    rows: Sequence[AuditedRow], by: Callable[[AuditedRow], str] = lambda row: row.table
+) -> dict[str, Counter[Grade | None]]:
+    """Returns how many rows have each grade, None counting those without one: by table, or by what `by` returns, in the
+    order in which that comes up."""
+    counts: dict[str, Counter[Grade | None]] = defaultdict(Counter)
+    for row in rows:
+        counts[by(row)][row.grade] += 1
+    return dict(counts)
+
+
+def group_findings(rows: Sequence[AuditedRow]) -> list[FindingGroup]:
+    """Returns the findings by severity and code: the most severe first, of those the most frequent. Within a group the
+    rows keep the order of their tables and are sorted by title."""
+    tables = list(dict.fromkeys(row.table for row in rows))
+    groups: dict[tuple[Severity, str], list[tuple[AuditedRow, Finding]]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: (tables.index(row.table), row.title)):
+        for finding in row.findings:
+            groups[finding.severity, finding.code].append((row, finding))
+    order = sorted(groups, key=lambda key: ([*SEVERITIES].index(key[0]), -len(groups[key]), key[1]))
+    return [FindingGroup(severity=severity, code=code, found=tuple(groups[severity, code])) for severity, code in order]
+
+
+def shorten_ids(ids: Sequence[UUID]) -> dict[UUID, str]:
+    """Returns the beginning of each id that tells it from the others: the part that is its time, or more."""
+    length = 13  # a UUIDv7 begins with its milliseconds: 12 digits and a dash
+    while length < 36 and len({str(cell_id)[:length] for cell_id in ids}) < len(set(ids)):
+        length += 1
+    return {cell_id: str(cell_id)[:length] for cell_id in ids}
+
+
+def format_evidence(finding: Finding) -> str:
+    """Returns the numbers that a finding rests on: `first_ms 30.1, median_ms 12.2`."""
+    return ", ".join(f"{name} {_format_value(value)}" for name, value in finding.evidence.items())
+
+
+def _format_value(value: float | int | str) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value

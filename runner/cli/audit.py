@@ -1,0 +1,70 @@
+"""The audit of a run in the terminal: grades by table, then every finding with its cells and what to do about it.
+
+python -m runner audit
+"""
+
+from pathlib import Path
+from uuid import UUID
+
+from rich.text import Text
+
+from runner.analysis.audit.report import (
+    GRADES,
+    SEVERITIES,
+    FindingGroup,
+    count_grades,
+    format_evidence,
+    group_findings,
+    shorten_ids,
+)
+from runner.cli.lists import find_run, new_grid, print_left_out, runs_grid
+from runner.cli.terminal import Terminal
+from runner.store.queries.audit import MAX_ROWS, Audit, load_audit
+from runner.store.queries.selection import Selection
+
+STYLES = {"A": "green", "B": "blue", "C": "yellow", "D": "red"}
+
+
+def print_audit(console: Terminal, run: str, *, db: Path) -> int:
+    """Prints the audit of one run, found as `find_run` does. Returns the exit code: 1 if a row is graded D, else 0."""
+    found = find_run(run, db=db)
+    console.print(runs_grid([found]), "")
+    print_left_out(console, db)
+    audit = load_audit(db, Selection(run=found.run_id))
+    if not audit.rows:
+        console.say("This run has no rows of steps, attention or memory, which are what the audit looks at.")
+        return 0
+    _print_grades(console, audit)
+    groups = group_findings(audit.rows)
+    short = shorten_ids([row.cell_id for row in audit.rows])
+    for group in groups:
+        console.say("")
+        _print_group(console, group, short)
+    if not groups:
+        console.say("The audit found nothing against any of these rows.")
+    return 1 if any(row.grade == "D" for row in audit.rows) else 0
+
+
+def _print_grades(console: Terminal, audit: Audit) -> None:
+    """Prints one line a table: how many rows have each grade."""
+    grid = new_grid("table", *GRADES, "no result")
+    for table, counts in count_grades(audit.rows).items():
+        numbers = [Text(str(counts[grade]), STYLES[grade] if counts[grade] else "dim") for grade in GRADES]
+        grid.add_row(table, *numbers, str(counts[None]))
+    console.print(grid)
+    console.say(". ".join(f"{grade}: {words}" for grade, words in GRADES.items()) + ".", style="dim")
+    if audit.not_read:
+        console.say(f"{audit.not_read:,} older rows were not read: the newest {MAX_ROWS:,} of each table are.")
+
+
+def _print_group(console: Terminal, group: FindingGroup, short: dict[UUID, str]) -> None:
+    """Prints a code with what to do, and below it each cell with its sentence and evidence."""
+    style, count = STYLES[SEVERITIES[group.severity]], len(group.found)
+    number = "1 cell" if count == 1 else f"{count:,} cells"
+    console.say(Text.assemble((group.code, f"bold {style}"), f" ({group.severity}), {number}"))
+    console.say(f"  What to do: {group.remedy}")
+    for row, finding in group.found:
+        console.say(f"  {short[row.cell_id]}  {row.table}: {row.title}")
+        console.say(f"    {finding.sentence}")
+        if finding.evidence:
+            console.say(f"    {format_evidence(finding)}", style="dim")

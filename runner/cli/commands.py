@@ -1,0 +1,32 @@
+"""The group of all commands: each error becomes one message on stderr and an exit code.
+
+app = typer.Typer(cls=Commands)
+"""
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from runner.cli.terminal import Terminal
+from runner.errors import INTERRUPTED, INTERRUPTED_CODE, StepscopeError
+
+errors = Terminal(stderr=True)
+
+
+class Commands(TyperGroup):
+    """The commands. Each error becomes one message and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except StepscopeError as error:
+            errors.print("error:", style="red", end=" ")
+            errors.say(str(error))
+            raise typer.Exit(error.exit_code) from None
+        except (KeyboardInterrupt, RuntimeError) as error:
+            # During a query DuckDB turns a Ctrl-C into an error of its own.
+            if isinstance(error, RuntimeError) and str(error) != "Query interrupted":
+                raise
+            errors.say(INTERRUPTED)
+            raise typer.Exit(INTERRUPTED_CODE) from None

@@ -1,0 +1,116 @@
+"""`python -m runner audit`: grades by table, every finding with its cell and what to do, and the exit code."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from runner.analysis.audit.remedies import REMEDIES
+from runner.analysis.audit.report import count_grades, group_findings, shorten_ids
+from runner.schema import RunRow
+from runner.store.queries.audit import load_audit
+from runner.store.queries.selection import Selection
+from tests.command import run
+from tests.synthetic import memory_rows, rows
+
+FIRST, SECOND = rows.run(label="clean"), rows.run(label="mixed", device_name="Example CPU 2")
+
+
+def damaged(of: RunRow, size: str, **values: Any) -> rows.Rows:
+    """A cell that worked, of which the row says something that the audit does not like."""
+    found = rows.ok(of, rows.asked(size))
+    return replace(found, step=replace(found.step, **values))
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of one sound row; then one whose rows are graded A, B, C and D, a failed one and a memory row."""
+    path = tmp_path_factory.mktemp("audit") / "results.duckdb"
+    rows.store(path, FIRST, [rows.ok(FIRST, rows.asked(context=64))])
+    cells = [
+        rows.ok(SECOND, rows.asked("toy-64", mode="inference")),
+        damaged(SECOND, "toy-64", phase_sum_share=0.9),
+        damaged(SECOND, "toy-128", other_cpu_share=0.3, phase_sum_share=0.9),
+        damaged(SECOND, "toy-256", recompiles=2, other_cpu_share=0.25),
+        rows.failed(SECOND, rows.asked("toy-256", context=256)),
+    ]
+    rows.store(path, SECOND, cells)
+    return memory_rows.store(path, [memory_rows.memory(SECOND, {"parameters": 2**20})])
+
+
+def line(text: str, beginning: str) -> list[str]:
+    """The words of the only line that begins so."""
+    (found,) = (words for words in text.splitlines() if words.startswith(beginning))
+    return found.split()
+
+
+def test_grades_by_table_and_every_finding_most_severe_first(filled: Path) -> None:
+    done = run("audit", "mixed", db=filled)
+    assert done.returncode == 1, "a row is graded D"
+    text = done.stdout
+    assert line(text, "table") == ["table", "A", "B", "C", "D", "no", "result"]
+    assert line(text, "steps") == ["steps", "1", "1", "1", "1", "1"]
+    codes = [words for words in text.splitlines() if words.endswith((" cell", " cells"))]
+    memory_code, *timed = sorted(codes, key=lambda words: "not_by_formula" not in words)
+    assert memory_code == "not_by_formula (fault), 1 cell"
+    assert timed == ["recompiled (fault), 1 cell", "busy_machine (doubt), 2 cells", "phases_do_not_add (note), 2 cells"]
+    assert [word.split("(")[1].split(")")[0] for word in codes] == ["fault", "fault", "doubt", "note"]
+    for code in ("recompiled", "busy_machine", "phases_do_not_add"):
+        assert f"  What to do: {REMEDIES[code]}" in text
+    busy = text[text.index("busy_machine") : text.index("phases_do_not_add")].splitlines()
+    assert [words.split("steps: ")[1] for words in busy if "steps: " in words] == [
+        "toy-128 · 128 · train · fp32 · eager",
+        "toy-256 · 128 · train · fp32 · eager",
+    ]
+    assert "    Other processes took 25% of the CPU while this cell was measured." in busy
+    assert "    other_cpu_share 0.25" in busy
+
+
+def test_a_finding_names_its_cell_by_a_beginning_that_no_other_cell_has(filled: Path) -> None:
+    audit = load_audit(filled, Selection(run=SECOND.run_id))
+    (worst,) = (row for row in audit.rows if any(finding.code == "recompiled" for finding in row.findings))
+    text = run("audit", "mixed", db=filled).stdout
+    found = text[text.index("recompiled (fault)") : text.index("busy_machine")].splitlines()
+    (named,) = (words.split()[0] for words in found if words.endswith("toy-256 · 128 · train · fp32 · eager"))
+    assert [row.cell_id for row in audit.rows if str(row.cell_id).startswith(named)] == [worst.cell_id]
+    short = shorten_ids([row.cell_id for row in audit.rows])
+    assert len(set(short.values())) == len(short) == len(audit.rows)
+    assert all(str(cell_id).startswith(words) and len(words) >= 13 for cell_id, words in short.items())
+
+
+def test_a_run_without_a_fault_is_exit_0(filled: Path) -> None:
+    done = run("audit", str(FIRST.run_id)[:30], db=filled)
+    assert done.returncode == 0
+    assert line(done.stdout, "steps") == ["steps", "1", "0", "0", "0", "0"]
+    assert "The audit found nothing against any of these rows." in done.stdout
+
+
+def test_the_latest_run_unless_one_is_named_and_an_error_for_none(filled: Path, tmp_path: Path) -> None:
+    assert "mixed" in run("audit", db=filled).stdout
+    done = run("audit", "nobody", db=filled)
+    assert (done.returncode, "No run is called 'nobody'. Expected an id" in done.stdout) == (2, True)
+    done = run("audit", db=tmp_path / "none.duckdb")
+    assert (done.returncode, "python -m runner sweep" in done.stdout) == (2, True)
+
+
+def test_filters_narrow_the_tables_that_have_their_column(filled: Path) -> None:
+    trained = load_audit(filled, Selection(machine="Example CPU 2 · bench1", mode="train"))
+    assert count_grades(trained.rows)["steps"] == {"B": 1, "C": 1, "D": 1, None: 1}
+    narrow = load_audit(filled, Selection(machine="Example CPU 2 · bench1", context=(256,)))
+    assert [(row.table, row.grade) for row in narrow.rows] == [("steps", None)]
+    other = load_audit(filled, Selection(machine="Example CPU · bench1"))
+    assert [group.code for group in group_findings(other.rows)] == []
+    by_machine = count_grades(load_audit(filled, Selection()).rows, by=lambda row: row.machine)
+    assert {machine: sum(counts.values()) for machine, counts in by_machine.items()} == {
+        "Example CPU · bench1": 1,
+        "Example CPU 2 · bench1": 6,
+    }
+
+
+def test_no_more_rows_are_read_than_the_newest(filled: Path) -> None:
+    with patch("runner.store.queries.audit.MAX_ROWS", 2):
+        audit = load_audit(filled, Selection(run=SECOND.run_id))
+    assert audit.not_read == 3
+    assert [row.grade for row in audit.rows if row.table == "steps"] == [None, "D"]
