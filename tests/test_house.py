@@ -252,7 +252,10 @@ def test_the_readme_names_every_command_and_preset() -> None:
         "make demo",
         "make test",
         "streamlit run app.py",
-        *(f"runner {name}" for name in ("sweep", "list", "show", "audit", "frontier", "compare", "import", "doctor")),
+        *(
+            f"runner {name}"
+            for name in ("sweep", "list", "show", "audit", "replay", "frontier", "compare", "import", "doctor")
+        ),
     ):
         assert command in readme, command
     assert all(f"`{name}`" in readme for name in PRESETS)

@@ -1,10 +1,10 @@
 """The commands: parse, call, print. Only they and their group exit.
 
-    python -m runner sweep | frontier | import | list | show | audit | compare | doctor
+    python -m runner sweep | frontier | import | list | show | audit | replay | compare | doctor
 
 Exit codes: 0 all cells ended ok, oom or skipped; 1 some cell crashed, timed out or failed, the budget ran out, `audit`
-graded a row D, or `compare --fail-on-regression` found a regression; 2 wrong usage or a file that cannot be used; 130
-interrupted.
+graded a row D, `replay` landed outside, or `compare --fail-on-regression` found a regression; 2 wrong usage or a file
+that cannot be used; 130 interrupted.
 """
 
 import inspect
@@ -18,7 +18,7 @@ from typing import Annotated, Any, Optional
 import typer
 from rich.markup import escape
 
-from runner.cli import audit, compare, doctor, lists, show
+from runner.cli import audit, compare, doctor, lists, replay, show
 from runner.cli.commands import Commands, errors
 from runner.cli.progress import PlainLines, TerminalBar
 from runner.cli.terminal import Terminal
@@ -217,6 +217,22 @@ def audit_command(run: Run = "", db: Db = None) -> None:
     1 some row is, 2 there is no such run.
     """
     raise typer.Exit(audit.print_audit(console, run, db=db or default_path()))
+
+
+@app.command(name="replay", epilog="Example: python -m runner replay 01a2037e-c114")
+def replay_command(
+    cell: Annotated[str, typer.Argument(help="The id of a row of steps or attention, or its beginning.")],
+    db: Db = None,
+    device: Annotated[str | None, _where("auto, cuda, cuda:1, mps or cpu. [default: the row's]")] = None,
+    timeout: Annotated[str, _where("Limit for the cell, such as 90s or 10m. [default: 10m]")] = "10m",
+) -> None:
+    """Measure a cell again, and say whether it lands inside the interval that the file claims for the next process.
+
+    The new row is appended under a run of its own and counts from then on, as after `sweep --fresh`. Exit codes: 0 it
+    lands inside, or the file claims no interval; 1 it lands outside, or has no result; 2 there is no such cell.
+    """
+    options = replay.ReplayOptions(cell=cell, device=device, timeout_s=parse_duration("timeout", timeout))
+    raise typer.Exit(replay.replay(console, options, db=db or default_path()))
 
 
 @app.command(

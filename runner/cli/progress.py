@@ -36,7 +36,8 @@ class PlainLines:
         machine, done = prepared.machine, len(prepared.cells) - total
         earlier = f", {done} of them measured before (--fresh measures them again)" if done else ""
         where = f"{machine['device_name']} · torch {machine['torch']}"
-        self._say(f"{where} · preset {prepared.preset} · {len(prepared.cells)} cells{earlier}")
+        count = "1 cell" if len(prepared.cells) == 1 else f"{len(prepared.cells)} cells"
+        self._say(" · ".join([where, *([f"preset {prepared.preset}"] if prepared.preset else []), f"{count}{earlier}"]))
         if total:
             self._say(f"about {format_duration(prepared.seconds)} · rows go to {self.db}")
 

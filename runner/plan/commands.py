@@ -28,13 +28,13 @@ def sweep_commands(cells: Iterable[Cell], *, fresh: bool = True) -> list[str]:
     """Returns sweeps that together measure exactly these cells, each once; those of most cells come first.
 
     Rows count as their cells. Without `fresh`, cells that are done are not measured again."""
-    known = dict.fromkeys(cell for item in cells if (cell := _cell_of(item)) is not None)
+    known = dict.fromkeys(cell for item in cells if (cell := cell_of(item)) is not None)
     kinds = dict.fromkeys(type(cell) for cell in known)
     products = [group for kind in kinds for group in _products([cell for cell in known if type(cell) is kind])]
     return [_command(group, fresh=fresh) for group in sorted(products, key=len, reverse=True)]
 
 
-def _cell_of(item: Cell) -> Cell | None:
+def cell_of(item: Cell) -> Cell | None:
     """Returns the cell of a row; None if a sweep cannot measure it."""
     kind = item.asked()
     values = {name: getattr(item, name) for name in kind.names()}

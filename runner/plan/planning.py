@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runner.errors import UsageError
-from runner.experiments import kind_of
+from runner.experiments import experiment_of, kind_of
 from runner.experiments.grid import Grid, Variants
 from runner.plan.presets import PRESETS, QUESTIONS, Preset, preset_for
 from runner.schema import Cell, flags
@@ -25,12 +25,17 @@ LIMITS = frozenset(name for name, column in flags().items() if column.sets == "l
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """What the user wants measured. `axes` are the values set by flags; `shape` replaces the preset's sizes, so it
-    comes with `sizes`."""
+    comes with `sizes`. Where `cells` are given, they are all that is measured, and no preset is asked."""
 
     preset: str | None = None
     experiments: tuple[str, ...] = tuple(QUESTIONS)
     axes: Mapping[str, Any] = field(default_factory=dict)
     rounds: int = 1
+    cells: tuple[Cell, ...] = ()
+
+    def named_preset(self, device: str) -> str | None:
+        """Returns the preset that this request starts from on such a device; None for given cells."""
+        return None if self.cells else self.preset or preset_for(device)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +52,20 @@ def plan(request: Request, *, device: str, device_memory_bytes: int | None, seed
 
     Each round is shuffled by `seed`, so that a machine that warms up or slows down favors no cell. Raises UsageError
     for an axis that no experiment of the request has, and where no cell is left."""
-    preset = PRESETS[request.preset or preset_for(device)]
+    name = request.named_preset(device)
+    if name is None:
+        cells = [Planned(experiment=experiment_of(type(cell)).name, cell=cell, round=0) for cell in request.cells]
+    else:
+        cells = _cells_of(PRESETS[name], request, device_memory_bytes)
+    if not cells:
+        raise UsageError("No cell is left of what was asked for.", do="See it without some of its flags: --dry-run.")
+    order = random.Random(seed)
+    rounds = (order.sample(cells, len(cells)) for _ in range(request.rounds))
+    return [replace(item, round=number) for number, items in enumerate(rounds) for item in items]
+
+
+def _cells_of(preset: Preset, request: Request, device_memory_bytes: int | None) -> list[Planned]:
+    """Returns the cells that the request makes of a preset's grids."""
     cells: dict[str, Planned] = {}
     _check_axes(request, preset)
     for name in request.experiments:
@@ -56,12 +74,8 @@ def plan(request: Request, *, device: str, device_memory_bytes: int | None, seed
                 cells.setdefault(cell.key, Planned(experiment=name, cell=cell, round=0))
     named = "sizes" in request.axes or "shape" in request.axes
     if preset.fitting and not named and device_memory_bytes:
-        cells = {key: item for key, item in cells.items() if kind_of(item.cell).fits(item.cell, device_memory_bytes)}
-    if not cells:
-        raise UsageError("No cell is left of what was asked for.", do="See it without some of its flags: --dry-run.")
-    order = random.Random(seed)
-    rounds = (order.sample(list(cells.values()), len(cells)) for _ in range(request.rounds))
-    return [replace(item, round=number) for number, items in enumerate(rounds) for item in items]
+        return [item for item in cells.values() if kind_of(item.cell).fits(item.cell, device_memory_bytes)]
+    return list(cells.values())
 
 
 def _grids(preset: Preset, experiment: str, axes: Mapping[str, Any]) -> tuple[Grid | Variants, ...]:

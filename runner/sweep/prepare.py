@@ -22,7 +22,6 @@ from runner.experiments import kind_of
 from runner.experiments.experiment import On, Prediction
 from runner.plan.forecast import CEILING_SECONDS, Forecast, estimate_rate
 from runner.plan.planning import Planned, Request, plan
-from runner.plan.presets import preset_for
 from runner.schema import Cell, RunRow, utc_now
 from runner.store import history
 
@@ -61,9 +60,10 @@ class Expected:
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """A sweep on a known machine: every cell with its forecast, and those already done."""
+    """A sweep on a known machine: every cell with its forecast, and those already done. It has no preset where its
+    cells were given."""
 
-    preset: str
+    preset: str | None
     machine: Mapping[str, Any]
     cells: tuple[Expected, ...]
     done: history.Done
@@ -72,8 +72,10 @@ class Prepared:
 
     @property
     def key(self) -> str:
-        """The key by which the same sweep on the same machine is found again."""
-        return sweep_key(sorted(item.id for item in self.cells), self.machine)
+        """The key by which the same sweep on the same machine is found again; a sweep of a preset does not go on with
+        the run of given cells."""
+        ids: list[object] = [*sorted(item.id for item in self.cells)]
+        return sweep_key(ids if self.preset else [*ids, "given"], self.machine)
 
     @cached_property
     def owed(self) -> tuple[Expected, ...]:
@@ -93,7 +95,7 @@ def sweep_key(cells: Sequence[object], machine: Mapping[str, Any]) -> str:
 
 
 def new_run(
-    run_id: UUID, settings: Settings, machine: Mapping[str, Any], *, sweep_key: str, preset: str | None = None
+    run_id: UUID, settings: Settings, machine: Mapping[str, Any], *, sweep_key: str = "", preset: str | None = None
 ) -> RunRow:
     """Returns the row of a run that starts now."""
     return RunRow(
@@ -120,7 +122,7 @@ def prepare(request: Request, settings: Settings, engine: LocalEngine) -> Prepar
         kind_of(item.cell).check(item.cell)
     forecast, cells = _forecast(planned, machine, db=settings.db)
     return Prepared(
-        preset=request.preset or preset_for(device),
+        preset=request.named_preset(device),
         machine=machine,
         cells=cells,
         done={} if settings.fresh else history.done_cells(settings.db, machine),

@@ -23,7 +23,7 @@ from tests.command import PATIENCE_S, ROOT, TINY, run
 from tests.synthetic.rows import asked, failed, ok, store
 from tests.synthetic.rows import run as a_run
 
-COMMANDS = ("sweep", "list", "show", "audit", "frontier", "compare", "import", "doctor")
+COMMANDS = ("sweep", "list", "show", "audit", "replay", "frontier", "compare", "import", "doctor")
 
 
 def runner(*words: str) -> subprocess.CompletedProcess[str]:

@@ -1,0 +1,107 @@
+"""One cell measured again, and whether it lands where the file says that the next process will land.
+
+python -m runner replay 01a2037e-c114
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from runner.analysis.compare.environments import differences, in_a_sentence
+from runner.analysis.compare.replay import describe, pair_up
+from runner.cli.progress import PlainLines
+from runner.cli.terminal import Terminal
+from runner.errors import UsageError
+from runner.formats import format_ms
+from runner.plan.commands import cell_of
+from runner.plan.planning import Request
+from runner.schema import AttentionRow, Phase, Row, RunRow, TimingRow
+from runner.schema.titles import title
+from runner.store.queries.replay import StoredCell, find_stored
+from runner.sweep.loop import sweep
+from runner.sweep.prepare import Prepared, Settings, new_run
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayOptions:
+    """What the command line said."""
+
+    cell: str
+    device: str | None
+    timeout_s: float
+
+
+def replay(console: Terminal, asked: ReplayOptions, *, db: Path) -> int:
+    """Measures a cell again under a run of its own, and prints how that compares.
+
+    Returns the exit code: 0 if it lands inside the interval or there is none, 1 if outside or if it has no result.
+    Raises UsageError for a cell that is not there or that this version cannot measure."""
+    stored = find_stored(db, asked.cell)
+    cell = cell_of(stored.row)
+    if cell is None:
+        raise UsageError(
+            f"{title(stored.row)} cannot be measured here: not all of what was asked is known of this row.",
+            expected="a row that `runner sweep` measured",
+        )
+    settings = Settings(
+        db=db,
+        device=asked.device or (stored.run and stored.run.device) or "auto",
+        label=f"replay of {str(stored.row.cell_id)[:13]}",
+        timeout_s=asked.timeout_s,
+        fresh=True,
+        ceilings=False,
+    )
+    watcher = _Watcher(console, db=db, stored=stored, settings=settings)
+    code = sweep(Request(cells=(cell,)), settings, watcher=watcher)
+    return code or _print_verdict(console, stored, watcher)
+
+
+class _Watcher(PlainLines):
+    """The lines of a sweep. It says what differs from the run of the file, and remembers the new row and its times."""
+
+    def __init__(self, console: Terminal, *, db: Path, stored: StoredCell, settings: Settings) -> None:
+        super().__init__(console, db=db)
+        self.stored, self.settings = stored, settings
+        self.row: Row | None = None
+        self.medians_ms: Mapping[Phase, float] = {}
+
+    def began(self, prepared: Prepared, *, total: int) -> None:
+        self.console.say(f"{title(self.stored.row)}: measured again, with the settings of {self.stored.row.cell_id}.")
+        super().began(prepared, total=total)
+        for line in _describe_machine(self.stored, new_run(self.stored.row.run_id, self.settings, prepared.machine)):
+            self.console.say(line)
+
+    def finished(self, row: Row, timings: list[TimingRow], *, left_s: float) -> None:
+        super().finished(row, timings, left_s=left_s)
+        self.row = row
+        self.medians_ms = {timing.phase: timing.median_ms for timing in timings if timing.median_ms is not None}
+
+
+def _describe_machine(stored: StoredCell, here: RunRow) -> list[str]:
+    """Says in what this machine and its software differ from those of the run in the file."""
+    if stored.run is None:
+        return ["The file does not say on what machine this cell was measured."]
+    found = differences([stored.run], [here])
+    if not found:
+        return []
+    names = ("device_name", "torch")
+    other = any(getattr(stored.run, name) != getattr(here, name) for name in names)
+    warning = ["This is another machine or another torch: a difference below may be theirs."] if other else []
+    return [*warning, in_a_sentence(found)]
+
+
+def _print_verdict(console: Terminal, stored: StoredCell, watcher: _Watcher) -> int:
+    """Prints the medians, the interval and whether the new one lands inside. Returns the exit code."""
+    assert watcher.row is not None
+    console.say(f"The new row is {watcher.row.cell_id}.")
+    whole: Phase = "forward_backward" if isinstance(stored.row, AttentionRow) else "step"
+    replayed = pair_up(stored.rounds, watcher.medians_ms, whole=whole)
+    if watcher.row.status != "ok" or replayed is None:
+        now, then = watcher.row.status, stored.row.status
+        console.say(f"There is nothing to compare: the cell ended {now} now and {then} in the file.")
+        return 1 if now != then else 0
+    if len(replayed.medians_ms) > 1:
+        medians = ", ".join(map(format_ms, replayed.medians_ms))
+        console.say(f"The rounds in the file took {medians}.")
+    console.say(describe(replayed))
+    return 1 if replayed.is_inside is False else 0
