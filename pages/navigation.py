@@ -13,6 +13,7 @@ from pages.roofline import page as roofline
 from pages.sql import page as sql
 from pages.torch_compile import page as torch_compile
 from pages.training_step import page as training_step
+from pages.trust import page as trust
 from pages.ui.frame import Page
 
 #: Section -> pages. The first page opens without an address.
@@ -28,7 +29,7 @@ NAVIGATION: dict[str, list[Page]] = {
     ],
     "Memory": [attention.PAGE, peak_memory.PAGE, memory_timeline.PAGE],
     "Side by side": [compare.PAGE],
-    "File": [data.PAGE, sql.PAGE],
+    "File": [trust.PAGE, data.PAGE, sql.PAGE],
 }
 #: Every page by its address.
 PAGES: dict[str, Page] = {page.address: page for pages in NAVIGATION.values() for page in pages}

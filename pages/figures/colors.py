@@ -1,4 +1,4 @@
-"""One color for each entity, everywhere: phases, precisions, backends, statuses, memory categories.
+"""One color for each entity, everywhere: phases, precisions, backends, grades, statuses, memory categories.
 
     color_of("backward"), color_of("bf16"), color_of("oom")
 
@@ -70,6 +70,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
         "sdpa-cudnn": CYAN,
         "flex": PINK,
     },
+    "grade": {"A": GREEN, "B": BLUE, "C": ORANGE, "D": RED},
     "status": {"ok": BLUE, "oom": RED, "timeout": ORANGE, "crashed": PURPLE, "error": BROWN, "skipped": SLATE},
 }
 
@@ -81,5 +82,6 @@ def tint(color: str, *, opacity: float) -> str:
 
 
 def color_of(entity: str) -> str:
-    """Returns the color of a phase, precision, backend, memory category, kernel class, implementation or status."""
+    """Returns the color of a phase, precision, backend, memory category, kernel class, implementation, grade or
+    status."""
     return next(family[entity] for family in FAMILIES.values() if entity in family)

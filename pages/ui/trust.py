@@ -14,6 +14,7 @@ from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
 from runner.analysis.audit.grades import Finding, Grade, grade
+from runner.analysis.audit.report import GRADE_WORDS
 from runner.results import Attended, Measured, Peak
 from runner.schema import table_of
 from runner.schema.titles import title
@@ -22,7 +23,8 @@ from runner.store.queries.trust import load_findings
 Graded = Measured | Attended | Peak
 #: Loading the findings of more cells than these takes too long for one sentence.
 MAX_CELLS = 200
-_COLORS: dict[Grade, str] = {"A": "green", "B": "blue", "C": "orange", "D": "red"}
+#: The colors of grades, as Markdown names them.
+COLORS: dict[Grade, str] = {"A": "green", "B": "blue", "C": "orange", "D": "red"}
 
 
 def draw_trust(frame: Frame, cells: Sequence[Graded]) -> None:
@@ -39,14 +41,14 @@ def draw_trust(frame: Frame, cells: Sequence[Graded]) -> None:
     if not findings:
         return
     grades = Counter(grade(of_cell) for of_cell in findings.values())
-    counts = " · ".join(f":{_COLORS[letter]}[**{letter}**] {grades[letter]}" for letter in _COLORS if grades[letter])
+    counts = " · ".join(f":{COLORS[letter]}[**{letter}**] {grades[letter]}" for letter in COLORS if grades[letter])
     rows = of_cells(frame, list(shown.values()))
     if set(grades) == {"A"}:
         words = f"Can these rows be trusted? {counts}: the audit found nothing against any of them."
         say(frame, words, rows, key="trust", drawn_by=st.caption)
         return
     with st.expander(restrict(f"Can these rows be trusted? {counts}")):
-        st.caption("A: nothing against it. B: a note. C: in doubt. D: it does not mean what it says.")
+        st.caption(restrict(GRADE_WORDS))
         sentences = [
             f"**{code.replace('_', ' ')}**, {len(of_code)} of {len(findings)} cells. "
             f"For one, {title(shown[of_code[0][0]].cell)}: {literal(of_code[0][1].sentence)}"
@@ -62,7 +64,7 @@ def draw_grade(frame: Frame, cell: Graded) -> None:
     sentences = (
         " ".join(literal(finding.sentence) for finding in of_cell) or "The audit found nothing against this row."
     )
-    words = f":{_COLORS[letter]}-badge[Grade {letter}] {sentences}"
+    words = f":{COLORS[letter]}-badge[Grade {letter}] {sentences}"
     say(frame, words, of_cells(frame, [cell], among="all"), key="grade")
 
 

@@ -9,6 +9,7 @@ from uuid import UUID
 from rich.text import Text
 
 from runner.analysis.audit.report import (
+    GRADE_WORDS,
     GRADES,
     SEVERITIES,
     FindingGroup,
@@ -52,7 +53,7 @@ def _print_grades(console: Terminal, audit: Audit) -> None:
         numbers = [Text(str(counts[grade]), STYLES[grade] if counts[grade] else "dim") for grade in GRADES]
         grid.add_row(table, *numbers, str(counts[None]))
     console.print(grid)
-    console.say(". ".join(f"{grade}: {words}" for grade, words in GRADES.items()) + ".", style="dim")
+    console.say(GRADE_WORDS, style="dim")
     if audit.not_read:
         console.say(f"{audit.not_read:,} older rows were not read: the newest {MAX_ROWS:,} of each table are.")
 

@@ -34,6 +34,7 @@ PAGES = {
     "peak-memory": "What fills the memory at the peak of a step?",
     "memory-timeline": "What fills memory during a step?",
     "compare": "Is B faster than A, and why?",
+    "trust": "How far can these numbers be trusted?",
     "data": "What exactly was stored?",
     "sql": "What else do the rows say?",
 }

@@ -23,6 +23,8 @@ GRADES: Mapping[Grade, str] = {
     "C": "in doubt",
     "D": "it does not mean what it says",
 }
+#: The same in one line.
+GRADE_WORDS = ". ".join(f"{letter}: {words}" for letter, words in GRADES.items()) + "."
 #: The severities from worst to least, and the grade that each gives a row.
 SEVERITIES: Mapping[Severity, Grade] = {"fault": "D", "doubt": "C", "note": "B"}
 
