@@ -52,7 +52,7 @@ ADDRESSES = [
     for file in sorted(MAIN.parent.glob("*/page.py"))
     for address in re.findall(r'^PAGE = Page\(\s*title="[^"]+",\s*address="([a-z-]+)"', file.read_text(), re.MULTILINE)
 ]
-assert len(ADDRESSES) == 13
+assert len(ADDRESSES) == 14
 HERE, THERE = "Example CPU · bench1", "Example GPU · bench2"
 #: Pages with a cell to look into, and its table.
 PINNED = {"training-step": "steps", "torch-compile": "steps", "attention": "attention", "peak-memory": "memory"}
