@@ -20,6 +20,7 @@ from runner.schema.attention import AttentionRow as AttentionRow
 from runner.schema.axes import Shape as Shape
 from runner.schema.cells import Cell as Cell
 from runner.schema.cells import Row as Row
+from runner.schema.cells import TimedRow as TimedRow
 from runner.schema.cells import new_id as new_id
 from runner.schema.cells import utc_now as utc_now
 from runner.schema.choices import DONE as DONE
@@ -27,6 +28,7 @@ from runner.schema.choices import PHASES as PHASES
 from runner.schema.choices import Attention as Attention
 from runner.schema.choices import AttentionBackend as AttentionBackend
 from runner.schema.choices import Backend as Backend
+from runner.schema.choices import Bound as Bound
 from runner.schema.choices import Cache as Cache
 from runner.schema.choices import Category as Category
 from runner.schema.choices import Ceiling as Ceiling

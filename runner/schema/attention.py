@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from runner.schema import axes
-from runner.schema.cells import Cell, Row
+from runner.schema.cells import Cell, TimedRow
 from runner.schema.choices import Attention, AttentionBackend, Cache, Precision, StoppedBy
 from runner.schema.columns import Column
 from runner.schema.tables import Table
@@ -76,7 +76,7 @@ class AttentionCell(Cell):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionRow(AttentionCell, Row):
+class AttentionRow(AttentionCell, TimedRow):
     """One measured attention cell; its times are in `timings`, phases forward and backward."""
 
     steps: Annotated[

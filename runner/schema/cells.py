@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Annotated, Self
 from uuid import UUID
 
-from runner.schema.choices import Status
+from runner.schema.choices import Bound, Status
 from runner.schema.columns import Column
 
 
@@ -93,6 +93,34 @@ class Row(Cell):
         float | None, Column("Cell time", "s", "From the start of the cell's process to its row.")
     ] = None
     ingested_at: Annotated[datetime | None, Column("Ingested", "", "When the row reached this file (UTC).")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedRow(Row):
+    """A row whose cell was timed: what set its time, and what the system did meanwhile."""
+
+    bound: Annotated[
+        Bound | None,
+        Column(
+            "Bound by",
+            "",
+            "What sets the time of a step in a loop: device, where the device works for 90% of it or more, else host, "
+            "for which the device waits; CUDA only.",
+        ),
+    ] = None
+    device_share: Annotated[
+        float | None, Column("Device share", "", "Device time over the time of a step in a loop; CUDA only.")
+    ] = None
+    page_faults: Annotated[
+        float | None,
+        Column("Page faults", "", "Pages that the system gave the process in a measured step, on average."),
+    ] = None
+    context_switches: Annotated[
+        float | None,
+        Column(
+            "Context switches", "", "Times that the process lost its core to another in a measured step, on average."
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

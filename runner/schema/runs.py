@@ -83,6 +83,24 @@ class TimingRow(Detail):
         ),
     ] = None
     clock: Annotated[str | None, Column("Clock", "", "cuda-event, mps-event or host.")] = None
+    loop_ms: Annotated[
+        float | None,
+        Column(
+            "Median in a loop",
+            "ms",
+            "Median over steps that follow each other without waiting, as in training; CUDA only. Elsewhere the call "
+            "returns when its work is done, so that a loop takes what its steps take.",
+        ),
+    ] = None
+    device_ms: Annotated[
+        float | None,
+        Column(
+            "Device time",
+            "ms",
+            "What the device needs if it never waits for the host: its kernels, traced, and the gap that a CUDA graph "
+            "leaves between two; CUDA only.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from typing import Annotated, Self
 
 from runner.schema import axes
 from runner.schema.axes import Shape
-from runner.schema.cells import Cell, Row
+from runner.schema.cells import Cell, TimedRow
 from runner.schema.choices import CompileCache, Mode, Precision, StoppedBy
 from runner.schema.columns import Column
 from runner.schema.tables import Table
@@ -106,7 +106,7 @@ class StepCell(Shape, Cell):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepRow(StepCell, Row):
+class StepRow(StepCell, TimedRow):
     """One measured end-to-end cell; its times are in `timings`, its raw samples in `samples`."""
 
     parameters: Annotated[
