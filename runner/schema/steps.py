@@ -127,22 +127,27 @@ class StepRow(StepCell, TimedRow):
         Column("Interval / median", "", "Width of the 95% interval of the median step, as a share of that median."),
     ] = None
     tokens_per_s: Annotated[
-        float | None, Column("Throughput", "tokens/s", "Tokens of one step over the median step.")
+        float | None,
+        Column(
+            "Throughput",
+            "tokens/s",
+            "Tokens of one step over its median time in a loop; on a CPU over the median step.",
+        ),
     ] = None
     step_flops: Annotated[
         int | None,
         Column("FLOPs of a step", "FLOP", "Matrix-product operations of one step, recomputation included, predicted."),
     ] = None
-    flops_per_s: Annotated[float | None, Column("Achieved rate", "FLOP/s", "Predicted FLOPs over the median step.")] = (
-        None
-    )
+    flops_per_s: Annotated[
+        float | None, Column("Achieved rate", "FLOP/s", "Predicted FLOPs over the time that the throughput rests on.")
+    ] = None
     mfu: Annotated[
         float | None,
         Column(
             "MFU",
             "",
-            "Model FLOPs, recomputation not counted, per second of the median step, over the datasheet's dense peak "
-            "for this precision; unknown where no datasheet figure is known.",
+            "Model FLOPs, recomputation not counted, over the time that the throughput rests on, as a share of the "
+            "datasheet's dense peak for this precision; unknown where no datasheet figure is known.",
         ),
     ] = None
     phase_sum_share: Annotated[

@@ -74,10 +74,7 @@ class DeviceWork:
 def events_of(profiler: profile, *, step: int) -> list[ProfilerEvent]:
     """Returns the events of one step, counted from 0. Ranges on the device's own timeline are left out, because they
     repeat the host's. The device is synchronized at both ends of a step, so that its kernels lie within."""
-    assert profiler.profiler is not None
-    results = profiler.profiler.kineto_results
-    assert results is not None
-    events: list[Any] = list(results.events())
+    events = _kineto_events(profiler)
     ranges = {event.name() for event in events if event.is_user_annotation()}
     steps = sorted((item.start_ns(), item.end_ns()) for item in events if item.name() == STEP and _is_on_host(item))
     first_ns, last_ns = steps[step]
@@ -86,6 +83,21 @@ def events_of(profiler: profile, *, step: int) -> list[ProfilerEvent]:
         for event in events
         if first_ns <= event.start_ns() < last_ns and (_is_on_host(event) or event.name() not in ranges)
     ]
+
+
+def device_work(profiler: profile) -> list[DeviceWork]:
+    """Returns what ran on the device, of a profiler that watched nothing else, so that its callers are unknown."""
+    events = [event for event in _kineto_events(profiler) if not _is_on_host(event)]
+    spans = [(event.name(), event.start_ns(), event.end_ns()) for event in events]
+    return [DeviceWork(name, start_ns, end_ns, end_ns - start_ns, None) for name, start_ns, end_ns in spans]
+
+
+def _kineto_events(profiler: profile) -> list[Any]:
+    """Returns the profiler's raw events, which are there at once; its own objects take seconds to build."""
+    assert profiler.profiler is not None
+    results = profiler.profiler.kineto_results
+    assert results is not None
+    return list(results.events())
 
 
 def _is_on_host(event: Any) -> bool:

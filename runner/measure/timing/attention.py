@@ -2,8 +2,9 @@
 
     measurement = measure_attention(job, report=print)
 
-Timing comes first; memory, saved bytes and errors are passes of their own. An iteration is the implementation's forward
-pass, then the backward pass from a fixed random gradient. Gradients are dropped between iterations, outside the clock.
+Timing comes first, and the traced step is the last of it; memory, saved bytes and errors are passes of their own. An
+iteration is the implementation's forward pass, then the backward pass from a fixed random gradient. Gradients are
+dropped between iterations, outside the clock.
 """
 
 import functools
@@ -30,8 +31,11 @@ from runner.measure.memory.allocations import (
 )
 from runner.measure.memory.saved import is_compiled, saved_tensors
 from runner.measure.numerics.reference import TOLERANCE, reference, relative_error
+from runner.measure.timing.clocks import Clocks
 from runner.measure.timing.compilation import CompilerLog, require_compiler
+from runner.measure.timing.loop import StepEnd
 from runner.measure.timing.timing import StepLimits, Steps, measure
+from runner.measure.timing.unwaited import measure_unwaited
 from runner.models.attention import implementation, require_available
 from runner.schema import AttentionCell
 
@@ -90,7 +94,7 @@ def measure_attention(job: Job, report: Callable[[str], None]) -> Measurement:
     device.synchronize()
     build_seconds = time.perf_counter() - began
     try:
-        steps = _time(step, device, report)
+        steps, clocks = _time(step, device, report)
     except Exception as error:
         report(step.phase)
         if not is_out_of_memory(error):
@@ -105,12 +109,15 @@ def measure_attention(job: Job, report: Callable[[str], None]) -> Measurement:
             **_predict(cell, device),
             "build_seconds": build_seconds,
             **_rates(cell, steps),
+            "bound": clocks.bound,
+            "device_share": clocks.device_share,
+            **steps.usage,
             **memory_values,
             "saved_bytes": sum(row.storage_bytes for row in saved),
             **_errors(step, device),
         }
         details: dict[str, Sequence[object]] = {
-            "timings": steps.timings(job.run_id, job.cell_id),
+            "timings": steps.timings(job.run_id, job.cell_id, clocks=clocks),
             "samples": steps.rows(job.run_id, job.cell_id),
             "saved_tensors": saved,
         }
@@ -162,7 +169,9 @@ def check(cell: AttentionCell, device: Device) -> None:
         raise Skipped(f"Only on CUDA is the cache emptied between iterations; on {device.type} cells are measured hot.")
 
 
-def _time(step: AttentionStep, device: Device, report: Callable[[str], None]) -> Steps:
+def _time(step: AttentionStep, device: Device, report: Callable[[str], None]) -> tuple[Steps, Clocks]:
+    """Times the iterations that are waited for, and those that are not. The buffer that empties the cache lives no
+    longer than this, so that no peak holds it."""
     cell, flush = step.cell, None
     if cell.cache == "cold":  # overwriting a buffer several times the size of the L2 cache empties the cache
         size = torch.cuda.get_device_properties(device.torch).L2_cache_size * L2_SIZES
@@ -174,7 +183,9 @@ def _time(step: AttentionStep, device: Device, report: Callable[[str], None]) ->
             flush.zero_()
 
     limits = StepLimits.of(cell, min_slow_steps=min(MIN_SLOW_STEPS, cell.min_steps))
-    return measure(step, device, phases=("forward", "backward"), limits=limits, between=between, report=report)
+    steps = measure(step, device, phases=("forward", "backward"), limits=limits, between=between, report=report)
+    ends: StepEnd = "next step" if flush is None else "last phase"
+    return steps, measure_unwaited(step, device, steps=steps, between=between, ends=ends)
 
 
 def _measure_memory(step: AttentionStep, device: Device) -> dict[str, int | None]:

@@ -21,6 +21,7 @@ from runner.job import Job, Measurement
 from runner.measure.machine import precision
 from runner.measure.machine.device import Device
 from runner.measure.memory import limits
+from runner.measure.timing.clocks import Clocks
 from runner.measure.timing.compilation import (
     GRAPHED,
     CompilerLog,
@@ -32,6 +33,7 @@ from runner.measure.timing.compilation import (
 )
 from runner.measure.timing.cuda_graphs import CapturedStep, require_capture
 from runner.measure.timing.timing import StepLimits, Steps, interval_share, measure
+from runner.measure.timing.unwaited import measure_unwaited
 from runner.models.attention import require_available
 from runner.models.ranges import listen_to_ranges, named_range, nsys_listener
 from runner.models.transformer import Transformer
@@ -174,22 +176,23 @@ def _measure(job: Job, cell: StepCell, device: Device, *, report: Callable[[str]
         with listen_to_ranges(nsys_listener(device.type)):
             phases, bounds = PHASES[cell.mode], StepLimits.of(cell)
             steps = measure(step, device, phases=phases, limits=bounds, between=between, report=report)
+        values = {  # of the measured steps, before others follow
+            "parameters": sum(parameter.numel() for parameter in step.model.parameters()),
+            "build_seconds": build_seconds,
+            "loss": None if step.loss is None else step.loss.item(),
+            "logits_dtype": step.logits_dtype,
+            "matmul_precision": precision.read_back(device),
+            **(_cpu_values(others) if device.type == "cpu" else {}),
+            **limits.peaks(device),
+            **(compiler.values(steps) if is_compiled(cell.backend) else {}),
+        }
+        clocks = measure_unwaited(step, device, steps=steps, between=between)
     except BaseException:
         report(step.phase)
         raise
-    values = {
-        "parameters": sum(parameter.numel() for parameter in step.model.parameters()),
-        "build_seconds": build_seconds,
-        "loss": None if step.loss is None else step.loss.item(),
-        "logits_dtype": step.logits_dtype,
-        "matmul_precision": precision.read_back(device),
-        **(_cpu_values(others) if device.type == "cpu" else {}),
-        **_rates(cell, steps, device_name=job.device_name),
-        **limits.peaks(device),
-        **(compiler.values(steps) if is_compiled(cell.backend) else {}),
-    }
+    values |= _rates(cell, steps, clocks=clocks, device_name=job.device_name)
     details: dict[str, Sequence[object]] = {
-        "timings": steps.timings(job.run_id, job.cell_id),
+        "timings": steps.timings(job.run_id, job.cell_id, clocks=clocks),
         "samples": steps.rows(job.run_id, job.cell_id),
     }
     if is_compiled(cell.backend) and cell.mode in ("backward", "train"):
@@ -197,7 +200,7 @@ def _measure(job: Job, cell: StepCell, device: Device, *, report: Callable[[str]
         step.restart()
         values["compiled_gradient_error"] = gradient_error(step.gradients)
     if cell.compile_cache == "empty" and is_compiled(cell.backend):
-        report("compile again")
+        report("compile again")  # which takes seconds, and CUPTI makes its launches slower by microseconds
         values |= cold_and_warm(step, device, steps=steps, between=step.between)
     return Measurement(values=values, details=details)
 
@@ -236,8 +239,9 @@ def _own_seconds() -> float:
     return float(sum(psutil.Process().cpu_times()[:4]))
 
 
-def _rates(cell: StepCell, steps: Steps, *, device_name: str) -> dict[str, object]:
-    seconds = steps.summary.median / 1e3
+def _rates(cell: StepCell, steps: Steps, *, clocks: Clocks, device_name: str) -> dict[str, object]:
+    """Returns what follows from the times. Rates are those of a loop, where that was timed."""
+    seconds = clocks.loop_ms.get("step", steps.summary.median) / 1e3
     flops = costs.step_flops(cell)
     peak = hardware.peak_flops(device_name, cell.precision)
     return {
@@ -249,6 +253,9 @@ def _rates(cell: StepCell, steps: Steps, *, device_name: str) -> dict[str, objec
         "flops_per_s": flops / seconds,
         "mfu": (flops - costs.recomputed_flops(cell)) / seconds / peak if peak else None,
         "phase_sum_share": steps.phase_sum_share,
+        "bound": clocks.bound,
+        "device_share": clocks.device_share,
+        **steps.usage,
         "warmup_seconds": steps.warmup_seconds,
         "measure_seconds": steps.measure_seconds,
     }

@@ -13,8 +13,8 @@ CUDA, whose events tick at about 0.5 µs.
 import gc
 import itertools
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, Self
 from uuid import UUID
 
@@ -22,6 +22,8 @@ import torch
 
 from runner.analysis import statistics
 from runner.measure.machine.device import ClockMark, Device
+from runner.measure.machine.usage import read_usage, usage_per_step
+from runner.measure.timing.clocks import UNKNOWN, Clocks
 from runner.models.ranges import is_under_nsys, named_range
 from runner.schema import AttentionCell, Phase, SampleRow, StepCell, StoppedBy, TimingRow
 
@@ -61,7 +63,8 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Steps:
-    """Every step of a cell, in order; the first `warmup` of them are not part of any statistic."""
+    """Every step of a cell, in order; the first `warmup` of them are not part of any statistic. `usage` is what the
+    system did in a measured step on average, by column of the row."""
 
     phases: tuple[Phase, ...]
     samples: tuple[Sample, ...]
@@ -70,6 +73,7 @@ class Steps:
     clock: str
     warmup_seconds: float
     measure_seconds: float
+    usage: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def measured(self) -> tuple[Sample, ...]:
@@ -102,7 +106,15 @@ class Steps:
         sums: tuple[Phase, ...] = ("forward_backward", "step") if "backward" in self.phases else ("step",)
         return self.phases + sums
 
-    def timings(self, run_id: UUID, cell_id: UUID) -> list[TimingRow]:
+    def medians(self) -> dict[Phase, float]:
+        """Returns the median (ms) of each phase and sum over the measured steps."""
+        return {
+            phase: statistics.summarize([duration for duration, _ in self.series(phase)[self.warmup :]]).median
+            for phase in self.reported()
+        }
+
+    def timings(self, run_id: UUID, cell_id: UUID, *, clocks: Clocks = UNKNOWN) -> list[TimingRow]:
+        """Returns a row for each phase and sum, with the times that `clocks` has of it."""
         rows = []
         for phase in self.reported():
             series = self.series(phase)[self.warmup :]
@@ -120,6 +132,8 @@ class Steps:
                     high_ms=summary.high,
                     host_median_ms=statistics.summarize([host for _, host in series]).median,
                     clock="host" if phase == "step" else self.clock,
+                    loop_ms=clocks.loop_ms.get(phase),
+                    device_ms=clocks.device_ms.get(phase),
                 )
             )
         return rows
@@ -161,17 +175,20 @@ def measure(
     gc.disable()
     try:
         began = steady = time.perf_counter()
+        used = read_usage()
         while stopped_by is None:
             if len(samples) < len(doing):
                 report(doing[len(samples)])
             between(len(samples))
             if len(samples) == limits.warmup:
                 _capture(device, "start")
+                used = read_usage()
                 steady = time.perf_counter()
             samples.append(time_step(step, device, phases=len(phases)))
             measured = [sample.step_ms for sample in samples[limits.warmup :]]
             stopped_by = _stop_reason(measured, limits=limits, seconds=time.perf_counter() - steady)
         ended = time.perf_counter()
+        usage = usage_per_step(used, read_usage(), steps=len(samples) - limits.warmup)
     finally:
         gc.enable()
         _capture(device, "stop")
@@ -183,6 +200,7 @@ def measure(
         clock=device.clock,
         warmup_seconds=steady - began,
         measure_seconds=ended - steady,
+        usage=usage,
     )
 
 

@@ -288,9 +288,11 @@ def test_the_next_cell_starts_clean_and_is_whole(db: Path) -> None:
     own = {column for column in AttentionRow.__dataclass_fields__ if column not in dir(Cell)}
     unknown = {name for name in own if found[name] is None}
     failures = {"failed_phase", "message", "asked_bytes", "in_use_bytes", "device_bytes"}
-    assert unknown == failures | {"peak_reserved_bytes", "compile_seconds"}
+    assert unknown == failures | {"peak_reserved_bytes", "compile_seconds", "bound", "device_share"}
+    assert min(found["page_faults"], found["context_switches"]) >= 0
     timings = {row["phase"]: row for row in rows(db, "FROM timings")}
     assert set(timings) == {"forward", "backward", "forward_backward", "step"}
+    assert {(row["loop_ms"], row["device_ms"]) for row in timings.values()} == {(None, None)}, "a CPU has one time"
     assert timings["forward"]["n"] == found["steps"] == 3
     seconds = timings["forward"]["median_ms"] / 1e3
     assert found["forward_flops_per_s"] == pytest.approx(found["forward_flops"] / seconds)

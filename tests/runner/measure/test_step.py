@@ -65,6 +65,9 @@ def test_a_real_cell(mode: Mode, dtype: str) -> None:
     assert mode in ("inference", "forward") or 6.0 < values["loss"] < 9.0, "ln 2048 is 7.6"
     assert "compile_seconds" not in values
     assert values["peak_allocated_bytes"] is values["peak_reserved_bytes"] is None, "nobody counts them on a CPU"
+    assert values["bound"] is values["device_share"] is None, "a CPU's call returns when its work is done"
+    assert {(row.loop_ms, row.device_ms) for row in timings.values()} == {(None, None)}
+    assert min(values["page_faults"], values["context_switches"]) >= 0
     assert values["threads"] == torch.get_num_threads()
 
 

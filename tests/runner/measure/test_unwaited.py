@@ -1,0 +1,199 @@
+"""Steps that nobody waits for: are loops timed from step to step, and traced work divided where its markers stand?
+
+By hand, and with steps of known length on a CPU, whose marks are the host's clock. On a GPU, that these times are those
+of the device is for tests/runner/measure/test_unwaited_gpu.py.
+"""
+
+import gc
+import mmap
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+
+from runner.measure.machine.device import Device
+from runner.measure.machine.usage import read_usage, usage_per_step
+from runner.measure.profiling.trace import DeviceWork
+from runner.measure.timing.clocks import UNKNOWN, Clocks
+from runner.measure.timing.device_time import GAP_US, MARKER, phase_times, trace_phases
+from runner.measure.timing.loop import SETTLING, StepEnd, loop_length, time_loop
+from runner.measure.timing.timing import StepLimits, Steps, measure
+from runner.measure.timing.unwaited import measure_unwaited
+from runner.schema import Phase, new_id
+
+CPU = Device("cpu")
+TWO: tuple[Phase, ...] = ("forward", "backward")
+#: A busy machine wakes a sleeper late, never early.
+LATE_MS = 200.0
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Several spin while they wait, which here only slows the neighbors down."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def sleeping(mark: Callable[[], None]) -> None:
+    """Forward takes 4 ms, backward 8."""
+    for seconds in (0.004, 0.008):
+        time.sleep(seconds)
+        mark()
+
+
+def measured(step: Callable[[Callable[[], None]], None] = sleeping, *, warmup: int = 0, least: int = 3) -> Steps:
+    limits = StepLimits(warmup=warmup, min_steps=least, max_steps=least, seconds=60.0)
+    return measure(step, CPU, phases=TWO, limits=limits)
+
+
+# ------------------------------------------------------------------------------------------------------------ the loop
+
+
+def test_a_loop_is_half_a_second_of_five_to_fifty_steps() -> None:
+    assert [loop_length(ms) for ms in (0.1, 10.0, 12.0, 40.0, 100.0, 60_000.0)] == [50, 50, 42, 13, 5, 5]
+
+
+@pytest.mark.parametrize(("ends", "least_ms"), [("next step", 18.0), ("last phase", 12.0)])
+def test_a_step_of_a_loop_takes_until_the_next_begins(ends: StepEnd, least_ms: float) -> None:
+    """What lies between steps takes 6 ms, which belong to the step, or else to nothing."""
+    steps, numbers, collecting = measured(warmup=1), list[int](), list[bool]()
+
+    def between(number: int) -> None:
+        numbers.append(number)
+        collecting.append(gc.isenabled())
+        time.sleep(0.006)
+
+    loop = time_loop(sleeping, CPU, steps=steps, between=between, ends=ends)
+    count = loop_length(steps.summary.median)
+    assert numbers == list(range(4, 4 + count + 1)), "counted on from one warm-up and three measured steps"
+    assert not any(collecting)
+    assert gc.isenabled()
+    assert (len(loop.samples), loop.warmup, len(loop.measured)) == (count, SETTLING, count - 2)
+    medians = loop.medians()
+    assert list(medians) == ["forward", "backward", "forward_backward", "step"]
+    slept: dict[Phase, float] = {"forward": 4.0, "backward": 8.0, "forward_backward": 12.0, "step": least_ms}
+    for phase, ms in slept.items():
+        assert ms <= medians[phase] < ms + LATE_MS
+    for taken in loop.samples:
+        apart = taken.step_ms - sum(taken.device_ms)
+        assert apart >= 6.0 if ends == "next step" else apart == pytest.approx(0.0, abs=1e-6)
+    expected = statistics.median(sum(taken.device_ms) for taken in loop.samples[2:])
+    assert medians["forward_backward"] == pytest.approx(expected), "summed step by step, without the first two"
+
+
+def test_collecting_garbage_goes_on_after_a_loop_that_fails() -> None:
+    def failing(mark: Callable[[], None]) -> None:
+        raise RuntimeError("no more")
+
+    with pytest.raises(RuntimeError, match="no more"):
+        time_loop(failing, CPU, steps=measured(), between=lambda number: None)
+    assert gc.isenabled()
+
+
+def test_a_cpu_has_neither_time() -> None:
+    def never(number: int) -> None:
+        raise AssertionError
+
+    steps = measured()
+    assert measure_unwaited(sleeping, CPU, steps=steps, between=never) is UNKNOWN
+    assert trace_phases(sleeping, CPU, phases=2, between=lambda: None) is None
+    assert (UNKNOWN.bound, UNKNOWN.device_share) == (None, None)
+    assert {(row.loop_ms, row.device_ms) for row in steps.timings(new_id(), new_id())} == {(None, None)}
+
+
+def test_the_times_reach_the_row_of_their_phase() -> None:
+    clocks = Clocks(loop_ms={"forward": 1.0, "step": 4.0}, device_ms={"forward": 0.5})
+    found = {row.phase: (row.loop_ms, row.device_ms) for row in measured().timings(new_id(), new_id(), clocks=clocks)}
+    nothing = (None, None)
+    assert found == {"forward": (1.0, 0.5), "backward": nothing, "forward_backward": nothing, "step": (4.0, None)}
+
+
+@pytest.mark.parametrize(
+    ("device_ms", "share", "bound"), [(9.0, 0.9, "device"), (8.9, 0.89, "host"), (10.1, 1.01, "device")]
+)
+def test_what_sets_the_time(device_ms: float, share: float, bound: str) -> None:
+    clocks = Clocks(loop_ms={"step": 10.0}, device_ms={"step": device_ms})
+    assert clocks.device_share == pytest.approx(share)
+    assert clocks.bound == bound
+    for partly in (Clocks(loop_ms={"step": 10.0}), Clocks(device_ms={"step": device_ms})):
+        assert (partly.device_share, partly.bound) == (None, None)
+
+
+# ----------------------------------------------------------------------------------------------------- the traced step
+
+
+def work(kernel: str, start_us: float, end_us: float) -> DeviceWork:
+    start_ns, end_ns = round(start_us * 1e3), round(end_us * 1e3)
+    return DeviceWork(kernel, start_ns, end_ns, end_ns - start_ns, None)
+
+
+def marker(start_us: float) -> DeviceWork:
+    return work(f"{MARKER}(long)", start_us, start_us + 2)
+
+
+TRACED = [
+    work("flush", 0, 5),  # before the step
+    marker(10),
+    work("gemm", 20, 30),
+    work("reduce", 25, 40),  # beside the product: 20 µs for both
+    marker(50),
+    work("Memcpy DtoD (Device -> Device)", 60, 63),
+    work("gemm", 70, 80),
+    work("Memset (Device)", 90, 91),
+    work("add", 1000, 1001),  # however late the host was
+    marker(1010),
+    work("zero", 1020, 1030),  # after the step
+]
+
+
+def test_markers_divide_work_into_phases() -> None:
+    """By hand: two kernels that ran for 20 µs; two kernels, a copy and a memset that ran for 10, 1, 3 and 1 µs."""
+    assert GAP_US == 0.33
+    expected = (0.020_66, 0.015_66)
+    assert phase_times(TRACED, phases=2) == pytest.approx(expected)
+    assert phase_times(TRACED[::-1], phases=2) == pytest.approx(expected), "in whatever order they come"
+
+
+def test_a_phase_without_work_takes_no_time() -> None:
+    assert phase_times([marker(1), marker(4), work("add", 7, 8), marker(9)], phases=2) == pytest.approx((0, 0.001_33))
+
+
+@pytest.mark.parametrize("phases", [1, 3])
+def test_other_markers_than_phases_are_no_device_time(phases: int) -> None:
+    assert phase_times(TRACED, phases=phases) is None
+    assert phase_times([], phases=phases) is None
+    assert phase_times([work("add", 0, 1)], phases=phases) is None
+
+
+# -------------------------------------------------------------------------------------------------- the system's counts
+
+
+def touching(pages: list[int]) -> Callable[[Callable[[], None]], None]:
+    """A step that writes to so many new pages, another number each time, and sleeps once in each phase."""
+
+    def step(mark: Callable[[], None]) -> None:
+        with mmap.mmap(-1, pages[0] * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+            for page in range(pages.pop(0)):
+                memory[page * mmap.PAGESIZE] = 1
+        sleeping(mark)
+
+    return step
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows counts neither")
+def test_new_pages_and_sleeps_are_counted_in_measured_steps_alone() -> None:
+    steps = measured(touching([9000, 100, 200, 300]), warmup=1)
+    assert 200 <= steps.usage["page_faults"] < 2000, "on average, and none of the warm-up's 9000"
+    assert steps.usage["context_switches"] >= 2
+
+
+def test_counts_are_per_step_and_unknown_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, after = {"page_faults": 10, "context_switches": 5}, {"page_faults": 40, "context_switches": 5}
+    assert usage_per_step(before, after, steps=4) == {"page_faults": 7.5, "context_switches": 0.0}
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert usage_per_step(read_usage(), read_usage(), steps=4) == {}
