@@ -14,7 +14,7 @@ from uuid import UUID
 
 from runner.analysis.audit.findings import Audited, Finding, RowContext, fault, note
 from runner.formats import format_ms, format_number
-from runner.schema import AttentionRow, MemoryRow, Phase, StepRow
+from runner.schema import AttentionRow, MemoryRow, Phase, StepRow, TimedRow
 
 Known = tuple[Audited, RowContext]
 Found = Iterator[tuple[UUID, Finding]]
@@ -47,15 +47,21 @@ def together(known: Sequence[Known], *, rules: Sequence[PairRule] | None = None)
 
 
 def launch_bound(known: Sequence[Known]) -> Found:
-    """Twice the work and the same time: the host's launches set it. Both ends of a flat stretch are named."""
+    """Twice the work and the same time: the host's launches set it, unless the row says that the device does. Both
+    ends of a flat stretch are named."""
     for axis, words in (("context", "context"), ("seq_len", "sequence length"), ("batch", "batch")):
         for family in _families(known, axis):
-            timed = [(getattr(row, axis), time, row.cell_id) for row, seen in family if (time := _whole_ms(seen))]
+            waiting = [(row, seen) for row, seen in family if not _is_device_bound(row)]
+            timed = [(getattr(row, axis), time, row.cell_id) for row, seen in waiting if (time := _whole_ms(seen))]
             for size, time, cell_id in timed:
                 flat = [(other, other_ms) for other, other_ms, _ in timed if _is_flat((size, time), (other, other_ms))]
                 if flat:
                     ends = sorted([(size, time), max(flat, key=lambda other: abs(other[0] - size))])
                     yield cell_id, _flat(words, *ends)
+
+
+def _is_device_bound(row: Audited) -> bool:
+    return isinstance(row, TimedRow) and row.bound == "device"
 
 
 def _is_flat(one: Point, other: Point) -> bool:

@@ -150,7 +150,10 @@ def _may_spill(row: Timed, seen: RowContext) -> bool:
 
 
 def launch_bound(row: Timed, seen: RowContext) -> Finding | None:
-    """The device ends each phase at the moment in which the host has issued it: it waited for the host."""
+    """A row that was timed in a loop says what sets its time there. Of others: the device ends each phase at the moment
+    in which the host has issued it, so that it waited for the host."""
+    if row.bound is not None:
+        return _waits_in_a_loop(row, seen.timings.get("step"))
     times = [seen.timings[phase] for phase in _COMPUTING if phase in seen.timings]
     pairs = [(t.host_median_ms, t.median_ms) for t in times if t.clock == "cuda-event" and t.host_median_ms]
     host, device = sum(pair[0] for pair in pairs), sum(pair[1] or 0.0 for pair in pairs)
@@ -161,6 +164,16 @@ def launch_bound(row: Timed, seen: RowContext) -> Finding | None:
         "the GPU waits, and a faster one would not help."
     )
     return note("launch_bound", sentence, host_ms=host, device_ms=device)
+
+
+def _waits_in_a_loop(row: Timed, step: TimingRow | None) -> Finding | None:
+    if row.bound != "host" or step is None or step.loop_ms is None or step.device_ms is None:
+        return None
+    sentence = (
+        f"The GPU needs {format_ms(step.device_ms)} for what takes {format_ms(step.loop_ms)} in a loop: the host sets "
+        "this time; a faster GPU would not help."
+    )
+    return note("launch_bound", sentence, device_ms=step.device_ms, loop_ms=step.loop_ms)
 
 
 TIME_RULES: tuple[TimeRule, ...] = (

@@ -12,10 +12,10 @@ from uuid import UUID
 import pytest
 
 from runner.analysis.audit.attention_rules import ATTENTION_RULES
-from runner.analysis.audit.findings import Audited, Severity, doubt, fault, note
+from runner.analysis.audit.findings import Audited, RowContext, Severity, doubt, fault, note
 from runner.analysis.audit.grades import FAULT_PHASES, RULES, audit, grade
 from runner.analysis.audit.memory_rules import BYTE_RULES, LOST_RULES, MEMORY_RULES
-from runner.analysis.audit.pair_rules import PAIR_RULES
+from runner.analysis.audit.pair_rules import PAIR_RULES, together
 from runner.analysis.audit.remedies import REMEDIES
 from runner.analysis.audit.step_rules import STEP_RULES
 from runner.analysis.audit.time_rules import TIME_RULES
@@ -23,6 +23,7 @@ from runner.analysis.costs import steps
 from runner.engines.telemetry import format_throttles
 from runner.schema import (
     AttentionRow,
+    Bound,
     MemoryRow,
     Phase,
     RunRow,
@@ -97,6 +98,7 @@ CASES: list[Case] = [
     ("impossible_ratio", ATTENTION, {}, {"timings": both(1.0, 20.0)}, "D"),
     ("spilled", STEP, {"predicted_peak_bytes": 120 * GIB}, {"timings": both(1.0, 20.0)}, "D"),
     ("launch_bound", STEP, {}, {"timings": both(10.0, 20.0, host_median_ms=15.0, clock="cuda-event")}, "B"),
+    ("launch_bound", ATTENTION, {"bound": "host"}, {"timings": [timed("step", loop_ms=36.0, device_ms=11.2)]}, "B"),
     ("phases_do_not_add", STEP, {"phase_sum_share": 0.97}, {}, "B"),
     ("phases_do_not_add", STEP, {"phase_sum_share": 1.03}, {}, "B"),
     ("busy_machine", STEP, {"other_cpu_share": 0.11}, {}, "C"),
@@ -130,8 +132,11 @@ def test_one_broken_number_gives_one_finding(case: Case) -> None:
     code, row, changed, beside, expected_grade = case
     known = {"step_ms": STEADY, "run": H200, **beside}
     findings = audit(replace(row, **changed), **known)
-    if code == "launch_bound":  # 15 of 10 ms issued twice: the host is the slower one
+    if code == "launch_bound" and row is STEP:  # 15 of 10 ms issued twice: the host is the slower one
         assert findings[0].evidence == {"host_ms": 30.0, "device_ms": 30.0}
+    elif code == "launch_bound":
+        assert findings[0].evidence == {"device_ms": 11.2, "loop_ms": 36.0}
+        assert "needs 11.2 ms for what takes 36.0 ms in a loop: the host sets this time" in findings[0].sentence
     assert [finding.code for finding in findings] == [code]
     assert grade(findings) == expected_grade
     assert findings[0].sentence.endswith(".")
@@ -156,6 +161,9 @@ def test_every_code_of_a_rule_has_a_remedy() -> None:
         (STEP, {}, {"timings": both(10.0, 5.1)}),
         (STEP, {}, {"timings": both(10.0, 20.0, host_median_ms=14.8, clock="cuda-event")}),
         (STEP, {}, {"timings": both(10.0, 20.0, host_median_ms=15.0, clock="host")}),
+        # Waited for, it is the host's; in a loop it is not, and that is what the row goes by.
+        (STEP, {"bound": "device"}, {"timings": both(10.0, 20.0, host_median_ms=15.0, clock="cuda-event")}),
+        (STEP, {"bound": "device"}, {"timings": [timed("step", loop_ms=11.5, device_ms=11.2)]}),
         (STEP, {"status": "oom", "steps": 1, "predicted_peak_bytes": 80 * GIB}, {}),
         (STEP, {"compiled_gradient_error": 0.4}, {}),  # of bfloat16, in a deep model
         (ATTENTION, {"forward_bytes_per_s": 4.9e12, "cache": "hot"}, {}),  # from the L2 cache
@@ -183,6 +191,16 @@ def test_unknown_numbers_and_failed_cells_give_no_finding() -> None:
     )
     assert audit(bare) == []
     assert audit(MemoryRow(**SHAPE, **IDS, context=64, mode="train", precision="fp32", cell_key="", status="ok")) == []
+
+
+@pytest.mark.parametrize(("bound", "said"), [(None, 2), ("host", 2), ("device", 0)])
+def test_equal_times_of_unequal_work_are_the_hosts_unless_the_device_is_known_to_set_them(
+    bound: Bound | None, said: int
+) -> None:
+    seen = RowContext(timings={"step": timed("step", median_ms=10.0)})
+    both_sizes = [replace(STEP, cell_id=new_id(), context=context, bound=bound) for context in (64, 128)]
+    found = together([(row, seen) for row in both_sizes])
+    assert [item.code for items in found.values() for item in items] == ["launch_bound"] * said
 
 
 def test_the_worst_finding_decides_the_grade() -> None:
