@@ -87,7 +87,7 @@ def events_of(profiler: profile, *, step: int) -> list[ProfilerEvent]:
 
 def device_work(profiler: profile) -> list[DeviceWork]:
     """Returns what ran on the device, of a profiler that watched nothing else, so that its callers are unknown."""
-    events = [event for event in _kineto_events(profiler) if not _is_on_host(event)]
+    events = [event for event in _kineto_events(profiler) if not (_is_on_host(event) or event.is_user_annotation())]
     spans = [(event.name(), event.start_ns(), event.end_ns()) for event in events]
     return [DeviceWork(name, start_ns, end_ns, end_ns - start_ns, None) for name, start_ns, end_ns in spans]
 

@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from torch.profiler import ProfilerActivity, profile, record_function
 
-from runner.measure.machine.device import Device
+from runner.measure.machine.device import ClockMark, Device
 from runner.measure.machine.usage import read_usage, usage_per_step
-from runner.measure.profiling.trace import DeviceWork
+from runner.measure.profiling.trace import DeviceWork, device_work
+from runner.measure.timing import unwaited
 from runner.measure.timing.clocks import UNKNOWN, Clocks
 from runner.measure.timing.device_time import GAP_US, MARKER, phase_times, trace_phases
 from runner.measure.timing.loop import SETTLING, StepEnd, loop_length, time_loop
@@ -106,6 +108,43 @@ def test_a_cpu_has_neither_time() -> None:
     assert {(row.loop_ms, row.device_ms) for row in steps.timings(new_id(), new_id())} == {(None, None)}
 
 
+class SleepingDevice(Device):
+    """A CPU that passes for CUDA, with the host's clock for its events."""
+
+    def __init__(self) -> None:
+        super().__init__("cpu")
+        self.type = "cuda"
+
+    def mark(self) -> ClockMark:
+        return ClockMark(time.perf_counter_ns(), None)
+
+    def synchronize(self) -> None:
+        """Nothing runs on after its call."""
+
+
+@pytest.mark.parametrize("traced", [(3.0, 5.0), None])
+def test_the_traced_step_comes_after_the_loop(
+    monkeypatch: pytest.MonkeyPatch, traced: tuple[float, float] | None
+) -> None:
+    numbers = list[int]()
+
+    def trace(step: object, device: Device, *, phases: int, between: Callable[[], None]) -> tuple[float, float] | None:
+        assert phases == 2
+        numbers.append(-1)
+        between()
+        return traced
+
+    monkeypatch.setattr(unwaited, "trace_phases", trace)
+    steps = measured()
+    clocks = measure_unwaited(sleeping, SleepingDevice(), steps=steps, between=numbers.append)
+    count = loop_length(steps.summary.median)
+    assert numbers == [*range(3, 3 + count + 1), -1, 3 + count + 1], "each step has a number of its own"
+    assert 12.0 <= clocks.loop_ms["step"] < 12.0 + LATE_MS
+    expected = {"forward": 3.0, "backward": 5.0, "forward_backward": 8.0, "step": 8.0}
+    assert clocks.device_ms == (expected if traced else {})
+    assert clocks.bound == ("host" if traced else None)
+
+
 def test_the_times_reach_the_row_of_their_phase() -> None:
     clocks = Clocks(loop_ms={"forward": 1.0, "step": 4.0}, device_ms={"forward": 0.5})
     found = {row.phase: (row.loop_ms, row.device_ms) for row in measured().timings(new_id(), new_id(), clocks=clocks)}
@@ -157,6 +196,12 @@ def test_markers_divide_work_into_phases() -> None:
     expected = (0.020_66, 0.015_66)
     assert phase_times(TRACED, phases=2) == pytest.approx(expected)
     assert phase_times(TRACED[::-1], phases=2) == pytest.approx(expected), "in whatever order they come"
+
+
+def test_what_the_host_does_is_no_work_of_the_device() -> None:
+    with profile(activities=[ProfilerActivity.CPU]) as profiler, record_function("a range"):
+        torch.ones(8) + 1
+    assert device_work(profiler) == []
 
 
 def test_a_phase_without_work_takes_no_time() -> None:
