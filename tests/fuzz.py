@@ -47,6 +47,10 @@ while line := sys.stdin.buffer.readline():
 """
 
 
+#: What a library writes to standard output, as DuckDB its progress of slow queries, is no answer.
+_ANSWERS_ONLY = "import os, sys; sys.stdout = open(os.dup(1), 'w'); os.dup2(2, 1)\n"
+
+
 class Reader:
     """One process for so many files, which answers each with a line; a new one where a file has ended it."""
 
@@ -55,25 +59,23 @@ class Reader:
         self.script, self.files, self.left = script, files, files
 
     def ask(self, request: bytes) -> "subprocess.CompletedProcess[bytes]":
-        """The answer, or how the process ended. Raises TimeoutError where it does neither in PATIENCE_S."""
+        """Returns the answer, or how the process ended. Raises TimeoutError where it does neither in PATIENCE_S.
+
+        Whatever is raised here ends the process, so that no answer is left for the next request."""
         self.left -= 1
         if self.left < 0:
             self.close()
         if self.process is None:
             self.left = self.files
-            self.process = subprocess.Popen([sys.executable, "-c", self.script], stdin=subprocess.PIPE,
-                                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # fmt: skip
-        process = self.process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(request)
-            process.stdin.flush()
-        if not select.select([process.stdout], [], [], PATIENCE_S)[0]:
+            command = [sys.executable, "-c", _ANSWERS_ONLY + self.script]
+            pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
+            self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere)
+        try:
+            line = _exchange(self.process, request)
+            code = 0 if line else self.process.wait()
+        except BaseException:
             self.close()
-            raise TimeoutError
-        line = process.stdout.readline()
-        code = 0 if line else process.wait()
+            raise
         if not line:
             self.close()
         return subprocess.CompletedProcess([], code, stdout=line, stderr=b"")
@@ -83,6 +85,18 @@ class Reader:
             self.process.kill()
             self.process.communicate()
             self.process = None
+
+
+def _exchange(process: subprocess.Popen[bytes], request: bytes) -> bytes:
+    """Returns the line that answers the request, empty where the process ended. Raises TimeoutError."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.write(request)
+        process.stdin.flush()
+    if not select.select([process.stdout], [], [], PATIENCE_S)[0]:
+        raise TimeoutError
+    return process.stdout.readline()
 
 
 @dataclass(frozen=True, kw_only=True)
