@@ -14,7 +14,7 @@ from typing import Any, Self
 from runner.errors import UsageError
 from runner.schema import Cell, Column, Shape, table_of
 from runner.schema.columns import columns_of
-from runner.schema.sizes import shape_given, size_named
+from runner.schema.sizes import parse_shape, size_named
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Grid:
         if not issubclass(self.cell, Shape):
             return [{}]
         sizes = [size_named(name) for name in self.values.get("sizes", ())]
-        return [size.numbers for size in (*sizes, *map(shape_given, self.values.get("shape", ())))]
+        return [size.numbers for size in (*sizes, *map(parse_shape, self.values.get("shape", ())))]
 
     def _limits(self) -> dict[str, Any]:
         """What says how carefully a cell is measured; the most steps are never fewer than the least."""
