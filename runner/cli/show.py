@@ -19,7 +19,7 @@ from runner.experiments.experiment import Kind, Lines, Shown
 from runner.schema import FrontierRow, Row
 from runner.schema.titles import title
 from runner.store import history
-from runner.store.queries.counted import settled_ids
+from runner.store.queries.counted import load_settled_ids
 from runner.store.queries.raw import run_rows
 from runner.store.queries.selection import Selection
 from runner.store.queries.trust import load_findings
@@ -62,7 +62,7 @@ def _listed(db: Path, run: UUID, kind: Kind) -> list[Shown]:
     lines, name = kind.shown, kind.table.name
     rows: list[tuple[Row, dict[str, float]]] = run_rows(db, run, kind.table.row)
     if lines.settled:
-        counted = settled_ids(db, name, Selection(run=run))
+        counted = load_settled_ids(db, name, Selection(run=run))
         rows = [(row, medians) for row, medians in rows if row.cell_id in counted]
     said = load_findings(db, tuple(row.cell_id for row, _ in rows), name) if lines.audited else {}
     found = [Shown(row=row, medians_ms=medians, findings=said.get(row.cell_id, ())) for row, medians in rows]
