@@ -1,8 +1,9 @@
-"""Any number over anything that was asked for: a line a color and machine, a panel a value, crosses where it failed.
+"""The chart of Explore: any number over any setting, with a line for each color and machine, and crosses for failures.
 
-    figure = explore_chart([Mark(x=128, y=4.2, color="bf16", cell_id="…"), …], Axes(x="Context", y="Median", unit="ms"))
+    figure = explore_chart([PlotMark(x=128, y=4.2, color="bf16", cell_id="…")], Axes(x="Context", y="Time", unit="ms"))
 
-Marks of other machines are dashed, of other shapes, and named. A line joins marks only where each place holds one.
+Lines of other machines are dashed, have marks of another shape, and are named. A line joins its marks only where each
+place holds one.
 """
 
 import math
@@ -19,18 +20,18 @@ from pages.figures.colors import FAMILIES, PALETTE, QUIET, RED, SLATE, color_of
 from pages.figures.frame import layout
 
 Scale = Literal["fitting", "log", "linear"]
-#: How the lines and marks of the second, third, … machine look; one's own are solid circles.
+#: The dashes and symbols of other machines in turn; the selected machine has solid lines and circles.
 _DASHES, _SYMBOLS = ("dash", "dot", "dashdot"), ("diamond", "square", "triangle-up")
-#: From this ratio of the largest to the smallest on, a fitting axis is a log axis.
+#: The ratio of the largest to the smallest value from which a fitting axis is a log axis.
 _WIDE = 5.0
-#: Names up to this length stand beside their lines, longer ones in a legend.
+#: The length up to which names stand beside their lines; longer ones stand in a legend.
 _SHORT = 18
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlotMark:
-    """One cell. Without `failure` it has a `y` in the axis's unit. `machine` is empty for one's own; `words` say what
-    else it is when the pointer is on it."""
+    """One cell. It has `y` in the axis's unit, or `failure`. `machine` is empty for the selected machine. `words`
+    describe the cell under the pointer."""
 
     x: float | str
     y: float | None
@@ -47,7 +48,7 @@ class PlotMark:
 
 @dataclass(frozen=True, kw_only=True)
 class Axes:
-    """Titles, the unit of y, and the order of places and colors. x is numeric where no `places` are given."""
+    """Titles, the unit of y, and the order of places and colors. x is numeric without `places`."""
 
     x: str
     y: str
@@ -61,7 +62,7 @@ class Axes:
 
 @dataclass(frozen=True, kw_only=True)
 class _Y:
-    """The y axis: what values are divided by, whether it is logarithmic, and where failures stand."""
+    """The y axis: the factor by which values are divided, its scale, and the places of failures."""
 
     factor: float
     unit: str
@@ -70,7 +71,7 @@ class _Y:
     most: float
 
     def above(self, step: int) -> float:
-        """A place above every value, for the `step`th failure at one x."""
+        """Returns a place above every value, for the `step`th failure at one x."""
         if self.log:
             spread: float = (self.most / self.least) ** (0.12 + 0.08 * step)
             return self.most * spread * 1.15
@@ -78,7 +79,7 @@ class _Y:
 
 
 def explore_chart(marks: Sequence[PlotMark], axes: Axes) -> go.Figure:
-    """The chart; panels go two abreast."""
+    """Returns the chart, with two panels in a row."""
     columns = min(2, len(axes.panels))
     rows = -(-len(axes.panels) // columns)
     many = len(axes.panels) > 1
@@ -182,7 +183,7 @@ def _hover(mark: PlotMark, axes: Axes) -> str:
 
 
 def _failures(inside: Sequence[PlotMark], axes: Axes, y: _Y) -> go.Scatter:
-    """Crosses above everything, in the color of what failed, those of one place above each other."""
+    """Returns crosses above all values, in the colors of their lines, those of one place above each other."""
     lost = [mark for mark in inside if mark.failure]
     first = min((_at(mark, axes) for mark in inside), default=0.0)
     before = [sum(other.x == mark.x for other in lost[:index]) for index, mark in enumerate(lost)]
@@ -204,7 +205,7 @@ def _brief(mark: PlotMark) -> str:
 
 
 def _label_ends(figure: go.Figure, marks: Sequence[PlotMark], axes: Axes, y: _Y) -> None:
-    """Every line's name beside its last mark; names that would lie on each other are moved apart."""
+    """Writes every line's name beside its last mark, and moves overlapping names apart."""
     ends: dict[str, PlotMark] = {}
     for mark in sorted((mark for mark in marks if mark.y is not None), key=lambda mark: float(mark.x)):
         ends[_name(mark.color, mark.machine)] = mark
@@ -235,17 +236,20 @@ def _is_log_x(marks: Sequence[PlotMark], axes: Axes) -> bool:
 def _axes(figure: go.Figure, marks: Sequence[PlotMark], axes: Axes, y: _Y, *, columns: int, rows: int) -> None:
     if axes.places:
         order = [place for place in axes.places if any(mark.x == place for mark in marks)]
-        figure.update_xaxes(type="category", categoryorder="array", categoryarray=order, showgrid=False,
-                            range=[-0.5, len(order) - 0.5])  # fmt: skip
+        figure.update_xaxes(
+            type="category", categoryorder="array", categoryarray=order, showgrid=False, range=[-0.5, len(order) - 0.5]
+        )
     else:
         places = sorted({float(mark.x) for mark in marks})
         log_x = _is_log_x(marks, axes)
         ends = [math.log10(place) if log_x else place for place in places[:1] + places[-1:]] or [0.0, 1.0]
         room = max(ends[-1] - ends[0], 0.3 if log_x else abs(ends[-1]) * 0.2 or 1.0) * 0.06
         figure.update_xaxes(
-            type="log" if log_x else "linear", tickvals=places, ticktext=[f"{place:,.10g}" for place in places],
+            type="log" if log_x else "linear",
+            tickvals=places,
+            ticktext=[f"{place:,.10g}" for place in places],
             range=[ends[0] - room, ends[-1] + room],
-        )  # fmt: skip
+        )
     figure.update_xaxes(automargin=True)
     for index in range(max(0, len(axes.panels) - columns), len(axes.panels)):
         figure.update_xaxes(title=axes.x, showticklabels=True, row=index // columns + 1, col=index % columns + 1)

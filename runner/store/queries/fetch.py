@@ -27,7 +27,7 @@ def fetch(
     """Returns the query's rows in its order. `cell` is the type of the field `cell` where `kind` leaves it open."""
     answer = con.execute(sql, parameters)
     made: type = kind
-    build = _builder(made, _names(answer), cell)
+    build = _make_builder(made, _list_names(answer), cell)
     return [build(row) for row in answer.fetchall()]
 
 
@@ -36,12 +36,12 @@ def fetch_by(
 ) -> dict[Any, list[T]]:
     """Returns the query's rows by the values of the columns `by`: the value of one column, a tuple of several."""
     answer = con.execute(sql, parameters)
-    names = _names(answer)
+    names = _list_names(answer)
     key = itemgetter(*map(names.index, by))
     rest = [place for place, name in enumerate(names) if name not in by]
     made: type = kind
-    build = _builder(made, tuple(names[place] for place in rest), None)
-    values = _getter(rest)
+    build = _make_builder(made, tuple(names[place] for place in rest), None)
+    values = _make_getter(rest)
     found: dict[Any, list[T]] = {}
     for row in answer.fetchall():
         found.setdefault(key(row), []).append(build(values(row)))
@@ -53,33 +53,33 @@ def select(kind: type, prefix: str = "") -> str:
     return ", ".join(f"{prefix}{item.name}" for item in fields(kind))
 
 
-def _names(answer: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
+def _list_names(answer: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
     return tuple(column[0] for column in answer.description or ())
 
 
 @lru_cache(maxsize=512)
-def _builder(kind: type, names: tuple[str, ...], cell: type | None) -> Callable[[Values], Any]:
+def _make_builder(kind: type, names: tuple[str, ...], cell: type | None) -> Callable[[Values], Any]:
     """Returns a function that builds an object from a row of these columns."""
-    own = [item.name for item in fields(kind) if item.name in names]
     hints = get_type_hints(kind)
-    inner = {name: cell if name == "cell" and cell else _dataclass_in(hint) for name, hint in hints.items()}
-    parts = [
-        (name, _builder(part, tuple(found), None), _getter([names.index(column) for column in found]),
-         type(None) in get_args(hints[name]))
-        for name, part in inner.items()
-        if part and name not in names and (found := [item.name for item in fields(part) if item.name in names])
-    ]  # fmt: skip
-    used = {*own, *(item.name for name, *_ in parts for item in fields(inner[name] or kind))}
-    assert used >= set(names), f"{kind.__name__} has no place for {sorted(set(names) - used)}"
-    values = _getter([names.index(name) for name in own])
+    own = [item.name for item in fields(kind) if item.name in names]
+    used, parts = {*own}, []
+    for name, hint in hints.items():
+        part = cell if name == "cell" and cell else _dataclass_in(hint)
+        inner = [item.name for item in fields(part) if item.name in names] if part and name not in names else []
+        if part and inner:
+            used |= {*inner}
+            pick = _make_getter([names.index(column) for column in inner])
+            parts.append((name, _make_builder(part, tuple(inner), None), pick, type(None) in get_args(hint)))
+    assert used >= {*names}, f"{kind.__name__} has no place for {sorted({*names} - used)}"
+    values = _make_getter([names.index(name) for name in own])
     listed = [name for name in own if get_origin(hints[name]) is tuple]
 
     def build(row: Values) -> Any:
         given = dict(zip(own, values(row), strict=True))
         for name in listed:
             given[name] = tuple(given[name])
-        for name, make, choose, optional in parts:
-            chosen = choose(row)
+        for name, make, pick, optional in parts:
+            chosen = pick(row)
             given[name] = None if optional and all(value is None for value in chosen) else make(chosen)
         return kind(**given)
 
@@ -92,7 +92,7 @@ def _dataclass_in(hint: Any) -> type | None:
     return kinds[0] if len(kinds) == 1 and (hint is kinds[0] or type(None) in get_args(hint)) else None
 
 
-def _getter(places: Sequence[int]) -> Callable[[Values], Values]:
+def _make_getter(places: Sequence[int]) -> Callable[[Values], Values]:
     """Returns a function that picks the values at these places of a row, always as a tuple."""
     if len(places) > 1:
         return itemgetter(*places)

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pages.api import routes
-from pages.api.files import written
+from pages.api.files import encode_rows
 from pages.ui import formats
 from pages.ui.filters import run_name
 from runner.schema import TABLES
@@ -187,7 +187,7 @@ def test_who_waits_too_long_is_told_to_come_again(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(routes, "_turns", asyncio.BoundedSemaphore(1))
         monkeypatch.setattr(routes, "PATIENCE_S", 0.01)
         await routes._turns.acquire()
-        return await routes._index(Request({"type": "http", "headers": [], "query_string": b"", "method": "GET"}))
+        return await routes._serve_index(Request({"type": "http", "headers": [], "query_string": b"", "method": "GET"}))
 
     with ThreadPoolExecutor(1) as thread:  # in this one the browser's loop may be running
         answer = thread.submit(asyncio.run, asked()).result()
@@ -230,10 +230,10 @@ def test_no_cell_of_a_csv_is_a_formula(tmp_path: Path) -> None:
     table = TABLES["runs"]
     values = {"label": "=HYPERLINK(1)", "host": "+1", "argv": "-x", "preset": "@a", "os": "\tb"}
     row = tuple(values.get(column.name) for column in table.columns)
-    (text,) = csv.DictReader(io.StringIO(written(table, TablePage(rows=[row], total=1), "csv").decode()))
+    (text,) = csv.DictReader(io.StringIO(encode_rows(table, TablePage(rows=[row], total=1), "csv").decode()))
     for name in ("label", "host", "argv", "preset", "os"):
         assert text[name] == f"'{values[name]}"
-    stored = json.loads(written(table, TablePage(rows=[row], total=1), "json"))["rows"][0]
+    stored = json.loads(encode_rows(table, TablePage(rows=[row], total=1), "json"))["rows"][0]
     assert stored["label"] == "=HYPERLINK(1)"
     read = list(csv.reader(io.StringIO(formats.csv([{"=a": "=1+1", "b": -2.5}]))))
     assert read == [["'=a", "b"], ["'=1+1", "-2.5"]]
@@ -304,5 +304,5 @@ def test_where_people_sign_in_programs_need_a_token(monkeypatch: pytest.MonkeyPa
     request = Request({"type": "http", "headers": []})
     for secrets, status in (({"auth": {}}, 403), (Broken(), 403), ({}, None)):
         monkeypatch.setattr(st, "secrets", secrets)
-        refused = routes._refused(request)
+        refused = routes._refuse_access(request)
         assert (refused and refused.status_code) == status
