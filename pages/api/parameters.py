@@ -1,7 +1,7 @@
 """The parameters of a request for rows, parsed into a table, a selection and numbers.
 
     asked = parse_parameters(request.query_params.multi_items())
-    parse_table(asked), parse_selection(asked, contents(path)), parse_count(asked, "limit", usual=100, most=1000)
+    parse_table(asked), parse_selection(asked, load_contents(path)), parse_count(asked, "limit", usual=100, most=1000)
 
 Names and values are those of a page's address. Anything else raises a UsageError that lists what is allowed.
 """

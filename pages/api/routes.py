@@ -41,8 +41,8 @@ from pages.ui.sign_in import signs_in
 from runner.errors import DatabaseBusy, StepscopeError, StoreError, UsageError
 from runner.schema import TABLES, Status
 from runner.store.database import default_path, fingerprint, look_through, plan_fingerprint
-from runner.store.queries.overview import Contents, contents
-from runner.store.queries.rows import filters_of, health, rows
+from runner.store.queries.overview import Contents, load_contents
+from runner.store.queries.rows import list_filters, load_health, load_rows
 from runner.store.queries.selection import REPEATABLE
 from runner.store.queries.tables import MAX_ROWS, Window
 
@@ -193,7 +193,7 @@ def _encode_request(request: Request) -> Response:
         limit=parse_count(asked, "limit", usual=USUAL_ROWS, most=MAX_ROWS),
         offset=parse_count(asked, "offset", usual=0, most=2**62),
     )
-    page = rows(path, table.name, parse_selection(asked, held), window)
+    page = load_rows(path, table.name, parse_selection(asked, held), window)
     headers = {
         "X-Total-Count": str(page.total),
         "X-Stepscope-Data": held.edition,
@@ -206,7 +206,7 @@ def _encode_request(request: Request) -> Response:
 @lru_cache(maxsize=4)
 def _load_contents(path: Path, state: str) -> Contents:
     """Returns the contents of the file, once for each `state` of it."""
-    return contents(path)
+    return load_contents(path)
 
 
 # --------------------------------------------------------------------------------------------------- what there is
@@ -229,7 +229,7 @@ def _describe() -> dict[str, Any]:
         "tables": {
             table.name: {
                 "meaning": table.doc,
-                "filters": filters_of(table),
+                "filters": list_filters(table),
                 "columns": [
                     {"name": c.name, "type": c.sql_type, "label": c.label, "unit": c.unit, "meaning": c.doc}
                     for c in table.columns
@@ -249,7 +249,7 @@ def _check_health(*, everything: bool) -> Response:
         version = None
     answer: dict[str, Any] = {"ok": True, "version": version, "file": path.name, "present": path.exists()}
     try:
-        found = health(path)
+        found = load_health(path)
     except StoreError as error:
         answer |= {"ok": False, "error": _describe_error(error)}
         return JSONResponse(answer, status_code=503, headers=_AGAIN if isinstance(error, DatabaseBusy) else None)

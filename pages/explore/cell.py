@@ -44,7 +44,7 @@ def draw_pinned(frame: Frame, table: str, rows: Sequence[Explored]) -> None:
 
 
 def _list_columns(frame: Frame, table: str, held: Explored) -> list[dict[str, Any]]:
-    row = frame.ask(explore.row, table, held.cell_id)
+    row = frame.ask(explore.load_row, table, held.cell_id)
     return [
         {"Column": column.label, "Value": _format_value(row[column.name]), "Unit": column.unit, "Meaning": column.doc}
         for column in TABLES[table].columns

@@ -18,8 +18,8 @@ from pages.ui.frame import Frame
 from runner.results import Explored
 from runner.schema import TABLES
 from runner.schema.axes import SHAPE
-from runner.store.queries.explore import KINDS, Measure, Wanted, measures
-from runner.store.queries.tables import sizes
+from runner.store.queries.explore import KINDS, Measure, Wanted, load_measures
+from runner.store.queries.tables import count_rows
 
 NOTHING, ALL = "nothing", "all of them"
 OWN, OTHERS = "this one", "all, marked"
@@ -42,12 +42,12 @@ class Plotted:
 def choose_measure(frame: Frame) -> tuple[Wanted, Measure, Any] | None:
     """Draws the choosers of the kind of cell and of the number. Returns both and the container for the next boxes, or
     None where the file holds no numbers."""
-    counts = frame.ask(sizes)
-    words = {words: table for table, words in KINDS.items() if counts[table] and frame.ask(measures, table)}
+    counts = frame.ask(count_rows)
+    words = {words: table for table, words in KINDS.items() if counts[table] and frame.ask(load_measures, table)}
     if not words:
         return None
     table = words[chosen("of", "Of", list(words))]
-    named = {_name_measure(measure): measure for measure in frame.ask(measures, table)}
+    named = {_name_measure(measure): measure for measure in frame.ask(load_measures, table)}
     boxes = st.container(key="_boxes-axes")
     with boxes:
         measure = named[_select(f"{table}-y", "y-axis", list(named), default=next(iter(named)))]

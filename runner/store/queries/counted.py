@@ -12,12 +12,12 @@ from uuid import UUID
 
 from runner.schema import TABLES
 from runner.store.database import open_reader
-from runner.store.queries.selection import MACHINE, Selection, chosen
+from runner.store.queries.selection import MACHINE, Selection, select_chosen
 
 
 def select_counted(table: str, of: Selection) -> str:
     """Returns a query for the rows that count, one a round, with their key, ids, status, `round` and `machine`."""
-    return inline_parameters(*chosen(table, of))
+    return inline_parameters(*select_chosen(table, of))
 
 
 def load_settled_ids(path: Path, table: str, of: Selection) -> set[UUID]:

@@ -1,6 +1,6 @@
 """Any measured number of any kind of cell, with the cell's settings, for the page Explore.
 
-    for found in measures(path, "steps"):
+    for found in load_measures(path, "steps"):
         print(found.name, found.title)
     rows = load_explored(path, Wanted(table="steps", measure="median_ms", phase="backward"))
 
@@ -18,7 +18,7 @@ from runner.schema import TABLES, Phase
 from runner.store.database import open_reader
 from runner.store.queries.counted import select_counted
 from runner.store.queries.fetch import fetch
-from runner.store.queries.raw import stored_rows
+from runner.store.queries.raw import fetch_rows
 from runner.store.queries.selection import Selection
 
 #: The tables that can be explored, and what their rows are called.
@@ -50,7 +50,7 @@ class Wanted:
     run: UUID | None = None
 
 
-def measures(path: Path, table: str) -> list[Measure]:
+def load_measures(path: Path, table: str) -> list[Measure]:
     """Returns what has a value in any row that is ok: the times of the phases, then the columns in the schema's
     order."""
     columns = [
@@ -105,8 +105,8 @@ def load_explored(path: Path, wanted: Wanted) -> list[Explored]:
         return fetch(reader, cells, parameters, kind=Explored, cell=TABLES[table].cell)
 
 
-def row(path: Path, table: str, cell_id: UUID) -> dict[str, Any]:
+def load_row(path: Path, table: str, cell_id: UUID) -> dict[str, Any]:
     """Returns all values of one row by column, nothing if the file has no such row."""
     with open_reader(path) as reader:
-        found: list[object] = stored_rows(reader, TABLES[table].row, f"{table} WHERE cell_id = ?", [cell_id])
+        found: list[object] = fetch_rows(reader, TABLES[table].row, f"{table} WHERE cell_id = ?", [cell_id])
     return dict(vars(found[0])) if found else {}

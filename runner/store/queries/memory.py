@@ -1,6 +1,6 @@
 """The memory of a step: peaks with their parts, peaks by phase, and the tensors that one block keeps for backward.
 
-    for peak in peaks(path, Selection()):
+    for peak in load_peaks(path, Selection()):
         print(peak.cell.context, peak.peak_allocated_bytes, peak.parts["activation"])
 
 A part that was not counted is None, such as fragmentation and rounding on a CPU. A part that was counted and is empty
@@ -53,7 +53,7 @@ _LIVE = """
     WHERE peak_allocated_bytes IS NOT NULL"""
 
 
-def peaks(path: Path, of: Selection) -> list[Peak]:
+def load_peaks(path: Path, of: Selection) -> list[Peak]:
     """Returns every cell that counts, smallest model and shortest context first."""
     with open_reader(path) as reader:
         choose(reader, "memory", of, (*_OWN, *PARTS.values()))
@@ -71,7 +71,7 @@ _PHASES = """
     ORDER BY list_position(['forward', 'loss', 'backward', 'optimizer'], phase)"""
 
 
-def phase_peaks(path: Path, cell_id: UUID) -> list[PhasePeak]:
+def load_phase_peaks(path: Path, cell_id: UUID) -> list[PhasePeak]:
     """Returns the peaks of each phase of a memory cell, in the order of the phases."""
     with open_reader(path) as reader:
         return fetch(reader, _PHASES, [cell_id], kind=PhasePeak)

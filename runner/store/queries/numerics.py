@@ -1,6 +1,6 @@
 """The cost of a precision: sums with their partial sums, errors of a pass, dtypes, and statistics of normalization.
 
-    for found in precisions(path, Selection()):
+    for found in load_precisions(path, Selection()):
         print(found.cell.precision, found.row.gradient_error)
 
 These numbers do not vary between measurements as times do, so the first ok round of a cell counts.
@@ -15,13 +15,13 @@ from runner.results import Accumulated, Precise, Sensitive
 from runner.schema import TABLES, DtypeRow, NumericsRow, Precision
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch, select
-from runner.store.queries.raw import stored_rows
-from runner.store.queries.selection import Selection, chosen
+from runner.store.queries.raw import fetch_rows
+from runner.store.queries.selection import Selection, select_chosen
 
 R = TypeVar("R", Accumulated, Precise)
 
 
-def accumulations(path: Path, of: Selection) -> list[Accumulated]:
+def load_accumulations(path: Path, of: Selection) -> list[Accumulated]:
     """Returns the latest row of each sum, narrow accumulators last."""
     found = _load_rows(path, of, table="accumulation", kind=Accumulated)
     points: dict[UUID, list[tuple[int, float]]] = {one.row.cell_id: [] for one in found}
@@ -36,7 +36,7 @@ def accumulations(path: Path, of: Selection) -> list[Accumulated]:
     )
 
 
-def precisions(path: Path, of: Selection) -> list[Precise]:
+def load_precisions(path: Path, of: Selection) -> list[Precise]:
     """Returns the latest row of each model and precision, smallest model first."""
 
     def order(row: NumericsRow) -> tuple[object, ...]:
@@ -46,11 +46,11 @@ def precisions(path: Path, of: Selection) -> list[Precise]:
     return sorted(_load_rows(path, of, table="numerics", kind=Precise), key=lambda one: order(one.row))
 
 
-def dtypes(path: Path, cells: tuple[UUID, ...]) -> list[DtypeRow]:
+def load_dtypes(path: Path, cells: tuple[UUID, ...]) -> list[DtypeRow]:
     """Returns the dtypes that were read in these passes, in their order."""
     with open_reader(path) as reader:
         source = "dtypes WHERE list_contains(?, cell_id) ORDER BY cell_id, position"
-        return stored_rows(reader, DtypeRow, source, [list(cells)])
+        return fetch_rows(reader, DtypeRow, source, [list(cells)])
 
 
 _SENSITIVE = """
@@ -59,7 +59,7 @@ _SENSITIVE = """
     FROM normalisation n WHERE cell_id = ? GROUP BY ALL ORDER BY statistic, computed_in, scale"""
 
 
-def sensitivities(path: Path, cell_id: UUID) -> list[Sensitive]:
+def load_sensitivities(path: Path, cell_id: UUID) -> list[Sensitive]:
     """Returns the errors of normalization over the residual streams of this cell, by statistic, dtype and scale."""
     with open_reader(path) as reader:
         return fetch(reader, _SENSITIVE, [cell_id], kind=Sensitive)
@@ -68,6 +68,6 @@ def sensitivities(path: Path, cell_id: UUID) -> list[Sensitive]:
 def _load_rows(path: Path, of: Selection, *, table: str, kind: type[R]) -> list[R]:
     """Returns the rows that count, with their machine, one round of each cell."""
     row = TABLES[table].row
-    query, parameters = chosen(table, of, tuple(column.name for column in TABLES[table].columns))
+    query, parameters = select_chosen(table, of, tuple(column.name for column in TABLES[table].columns))
     with open_reader(path) as reader:
         return fetch(reader, f"SELECT {select(row)}, machine FROM ({query})", parameters, kind=kind)

@@ -1,6 +1,6 @@
 """The contents of a file: its machines, its runs, and the values of its filters.
 
-summary = contents(path)
+summary = load_contents(path)
 print([run.label for run in summary.runs], summary.shapes)
 """
 
@@ -72,13 +72,13 @@ _EDITION = f"""
         (SELECT count(*) FROM runs)), 1, 8) FROM ({EVERY_CELL})"""
 
 
-def runs(path: Path) -> list[RunSummary]:
+def load_runs(path: Path) -> list[RunSummary]:
     """Returns every run in the file, newest first."""
     with open_reader(path) as reader:
         return fetch(reader, _RUNS, kind=RunSummary)
 
 
-def contents(path: Path) -> Contents:
+def load_contents(path: Path) -> Contents:
     """Returns the contents of the tables that can be read, in the order of showing."""
     with open_reader(path, damaged="empty") as reader:
         (edition,) = reader.execute(_EDITION).fetchone() or ("",)

@@ -1,6 +1,6 @@
 """The progress of running and interrupted sweeps, for the live parts of the pages.
 
-    for sweep in progress(path):
+    for sweep in load_progress(path):
         print(sweep.done, "of", sweep.total, "· now:", sweep.current)
 
 A sweep whose last heartbeat is older than `STALE_S` counts as interrupted.
@@ -52,7 +52,7 @@ _PROGRESS = """
     FROM plan p GROUP BY run_id HAVING count(*) FILTER (state <> 'done') > 0 ORDER BY max(p.heartbeat_at) DESC"""
 
 
-def progress(path: Path) -> list[SweepProgress]:
+def load_progress(path: Path) -> list[SweepProgress]:
     """Returns every sweep with unfinished cells, the latest heartbeat first."""
     with open_reader(path) as reader:
         return fetch(reader, _PROGRESS, kind=SweepProgress)

@@ -1,6 +1,6 @@
 """The ceilings of a machine and its profiled steps with their kernels, for the page Roofline.
 
-for row in ceilings(path, Selection(machine="NVIDIA H200 · node1")):
+for row in load_ceilings(path, Selection(machine="NVIDIA H200 · node1")):
     print(row.moment, row.name, row.flops_per_s)
 for found in load_profiles(path, Selection()):
     print(found.row.busy_share, len(found.kernels))
@@ -14,12 +14,12 @@ from runner.results import Machine, Profiled
 from runner.schema import TABLES, CeilingRow, KernelRow, ProfileRow
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch, select
-from runner.store.queries.raw import stored_rows
+from runner.store.queries.raw import fetch_rows
 from runner.store.queries.selection import MACHINE, Selection
 from runner.store.queries.steps import choose
 
 
-def ceilings(path: Path, of: Selection) -> list[CeilingRow]:
+def load_ceilings(path: Path, of: Selection) -> list[CeilingRow]:
     """Returns every ceiling of a machine or a run, the latest run first, and in a run those of its start first."""
     conditions, parameters = of.of_runs()
     query = f"""
@@ -30,7 +30,7 @@ def ceilings(path: Path, of: Selection) -> list[CeilingRow]:
         return fetch(reader, query, parameters, kind=CeilingRow)
 
 
-def machine(path: Path, of: Selection) -> Machine:
+def load_machine(path: Path, of: Selection) -> Machine:
     """Returns the machine as its latest run names it, with unknown values where it has no runs."""
     query = f"SELECT device, device_name FROM runs r WHERE {MACHINE} = ? ORDER BY run_id DESC LIMIT 1"
     with open_reader(path) as reader:
@@ -48,7 +48,7 @@ _VARIED = f"""
     GROUP BY run_id HAVING max(ways) > 1 ORDER BY max(ways) DESC, run_id DESC LIMIT 1"""
 
 
-def most_varied_run(path: Path, of: Selection, mode: str) -> UUID | None:
+def find_most_varied_run(path: Path, of: Selection, mode: str) -> UUID | None:
     """Returns the run that measured one step in the most ways, the latest of equals. None where no run measured a step
     in two ways."""
     with open_reader(path) as reader:
@@ -64,7 +64,7 @@ def load_profiles(path: Path, of: Selection) -> list[Profiled]:
     """Returns the latest row of each profiled step that is ok, smallest model and shortest context first."""
     with open_reader(path) as reader:
         choose(reader, "profiles", of, tuple(column.name for column in TABLES["profiles"].columns))
-        rows = stored_rows(reader, ProfileRow, f"chosen WHERE status = 'ok' ORDER BY {_SMALLEST}")
+        rows = fetch_rows(reader, ProfileRow, f"chosen WHERE status = 'ok' ORDER BY {_SMALLEST}")
         kernels = fetch(reader, _LONGEST, kind=KernelRow)
     by_id: dict[UUID, list[KernelRow]] = {}
     for kernel in kernels:

@@ -1,6 +1,6 @@
 """The stored rows of any table, for the Data page and the HTTP routes, and the health of the file.
 
-    found = rows(path, "attention", Selection(precision=("bf16",)), Window(limit=1000))
+    found = load_rows(path, "attention", Selection(precision=("bf16",)), Window(limit=1000))
     print(found.total, found.rows[0])
 
 A filter applies to the column of its name in any table. Rows that belong to a cell (timings, samples, …) pass with
@@ -16,13 +16,13 @@ from runner.errors import UsageError
 from runner.schema import TABLES, Table
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
-from runner.store.queries.selection import FILTERS, MACHINE, REPEATABLE, Selection, column_of, conditions
+from runner.store.queries.selection import FILTERS, MACHINE, REPEATABLE, Selection, column_of, write_conditions
 from runner.store.queries.tables import MAX_ROWS, TablePage, Window
 
 _CELLS = [table for table in TABLES.values() if table.key]
 
 
-def rows(path: Path, name: str, selection: Selection, window: Window) -> TablePage:
+def load_rows(path: Path, name: str, selection: Selection, window: Window) -> TablePage:
     """Returns the wanted rows of a table. Raises UsageError for a filter that the table cannot have."""
     table = TABLES[name]
     condition, parameters = _write_condition(table, selection)
@@ -41,14 +41,14 @@ def rows(path: Path, name: str, selection: Selection, window: Window) -> TablePa
     return TablePage(rows=found, total=total[0])
 
 
-def page(path: Path, name: str, selection: Selection, window: Window) -> TablePage:
+def load_page(path: Path, name: str, selection: Selection, window: Window) -> TablePage:
     """Returns the wanted rows of a table. Filters that the table cannot have are ignored."""
-    known = filters_of(TABLES[name])
+    known = list_filters(TABLES[name])
     fitting = selection.without(*(item for item in REPEATABLE if item not in known))
-    return rows(path, name, fitting if "mode" in known else replace(fitting, mode=None), window)
+    return load_rows(path, name, fitting if "mode" in known else replace(fitting, mode=None), window)
 
 
-def filters_of(table: Table) -> tuple[str, ...]:
+def list_filters(table: Table) -> tuple[str, ...]:
     """Returns the filters that narrow this table, by their names in a URL."""
     narrowing = [name for name in FILTERS if _belongs_to_cells(table) or _has(table, column_of(name))]
     return ("machine", "run", *narrowing, *(["status"] if _has(table, "status") else []))
@@ -58,7 +58,7 @@ def _write_condition(table: Table, selection: Selection) -> tuple[str, list[Any]
     """Returns the condition that the selection makes on a table, and its parameters. Raises UsageError."""
     of_runs, parameters = _write_run_conditions(selection)
     asked = selection.asked()
-    filters, values = conditions(asked)
+    filters, values = write_conditions(asked)
     if not asked or not _belongs_to_cells(table):
         missing = [column for column, _ in asked if not _has(table, column)]
         if missing:
@@ -89,7 +89,7 @@ def _has(table: Table, column: str) -> bool:
 
 
 def _filter_error(table: Table, name: str) -> UsageError:
-    expected = f"for this table only {', '.join(filters_of(table))}"
+    expected = f"for this table only {', '.join(list_filters(table))}"
     return UsageError(f"Rows of {table.name} have no {name}.", expected=expected, do=f"Leave {name} out.")
 
 
@@ -101,7 +101,7 @@ class Health:
     newest_at: datetime | None
 
 
-def health(path: Path) -> Health:
+def load_health(path: Path) -> Health:
     """Counts the rows of the file. Raises StoreError where the file cannot be read."""
     counts = " + ".join(f"(SELECT count(*) FROM {name})" for name in TABLES)
     times = " UNION ALL ".join(

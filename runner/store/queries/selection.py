@@ -82,7 +82,7 @@ def _get_value(cell: Cell, name: str) -> Any:
     return getattr(cell, name, None)
 
 
-def conditions(asked: Iterable[Asked], *, prefix: str = "") -> tuple[list[str], list[Any]]:
+def write_conditions(asked: Iterable[Asked], *, prefix: str = "") -> tuple[list[str], list[Any]]:
     """Returns the conditions that columns hold one of their values, and the parameters."""
     found, parameters = list[str](), list[Any]()
     for column, values in asked:
@@ -96,14 +96,14 @@ def conditions(asked: Iterable[Asked], *, prefix: str = "") -> tuple[list[str], 
     return found, parameters
 
 
-def chosen(table: str, of: Selection, names: Sequence[str] = ()) -> tuple[str, list[Any]]:
+def select_chosen(table: str, of: Selection, names: Sequence[str] = ()) -> tuple[str, list[Any]]:
     """Returns a query for the rows of a table that count, and its parameters. Its columns are the key, ids, `round`,
     `status`, `names`, `machine` and `torch`."""
     of_runs, parameters = of.of_runs()
-    filters, values = conditions(of.asked(), prefix="s.") if table == "steps" else ([], [])
+    filters, values = write_conditions(of.asked(), prefix="s.") if table == "steps" else ([], [])
     where = " AND ".join([is_stated(TABLES[table], prefix="s."), *(of_runs + filters or ["true"])])
     columns = dict.fromkeys((*TABLES[table].key, *_IDS, *names))
-    query = latest(table, columns, where=where)
+    query = select_latest(table, columns, where=where)
     question, key = (", ".join(("machine", *names)) for names in (TABLES[table].question, TABLES[table].key))
     effort = ", ".join(column.name for column in TABLES[table].effort)
     if of.settled and effort:
@@ -123,7 +123,7 @@ def chosen(table: str, of: Selection, names: Sequence[str] = ()) -> tuple[str, l
 _IDS = ("run_id", "cell_id", "cell_key", "round", "status")
 
 
-def latest(table: str, columns: Iterable[str], *, where: str, same: Sequence[str] = ("machine",)) -> str:
+def select_latest(table: str, columns: Iterable[str], *, where: str, same: Sequence[str] = ("machine",)) -> str:
     """Returns the beginning of a query, which defines `latest`: the last try of each round in the latest run of each
     `cell_key`, separately for each value of the columns `same`."""
     names = (*same, "cell_key", "run_id")

@@ -1,7 +1,7 @@
 """The sides of a comparison that a file offers: its runs, labels, machines, commits, precisions and backends.
 
-    known = sides(path)
-    a, b = usual(path) or (known["precision"][0], known["precision"][1])
+    known = load_sides(path)
+    a, b = choose_sides(path) or (known["precision"][0], known["precision"][1])
 
 Limits: a label, a machine or a commit may stand for several runs; `compare` defines which of their rows count.
 """
@@ -42,7 +42,7 @@ class _Run:
     git_commit: str | None
 
 
-def sides(path: Path) -> dict[Kind, tuple[Side, ...]]:
+def load_sides(path: Path) -> dict[Kind, tuple[Side, ...]]:
     """Returns all possible sides by kind, the latest first; precisions and backends in the schema's order."""
     with open_reader(path) as reader:
         runs = fetch(reader, _RUNS, kind=_Run)
@@ -91,11 +91,11 @@ _SHARED = f"""
     GROUP BY ALL ORDER BY count(*) DESC, a.run_id DESC LIMIT 1"""
 
 
-def usual(path: Path) -> tuple[Side, Side] | None:
+def choose_sides(path: Path) -> tuple[Side, Side] | None:
     """Returns the default comparison: the latest run that shares cells with another, and the run that shares the most
     with it. Where no runs share cells, the first precision or backend and the most frequent other one; None where there
     is nothing to compare."""
-    known = sides(path)
+    known = load_sides(path)
     with open_reader(path) as reader:
         shared = reader.execute(_SHARED).fetchone()
         counts = {kind: _count_values(reader, kind) for kind in ("precision", "backend")}

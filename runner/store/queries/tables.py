@@ -1,6 +1,6 @@
 """The number of rows of each table, and the part of a table that `runner.store.queries.rows` reads.
 
-sizes(path)["timings"]
+count_rows(path)["timings"]
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class TablePage:
     total: int
 
 
-def sizes(path: Path) -> dict[str, int]:
+def count_rows(path: Path) -> dict[str, int]:
     """Counts the rows of each table; 0 for a table that cannot be read."""
     counts = " UNION ALL ".join(f"SELECT '{name}', count(*) FROM {name}" for name in TABLES)
     with open_reader(path, damaged="empty") as reader:

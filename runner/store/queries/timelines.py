@@ -1,7 +1,7 @@
 """The memory timelines of a file, all allocations of one as columns, and the allocations alive at a moment.
 
-    for timeline in timelines(path):
-        print(timeline.title, timeline.peak_bytes, parts_at(path, timeline.cell_id, timeline.peak_at_us))
+    for timeline in load_timelines(path):
+        print(timeline.title, timeline.peak_bytes, load_parts_at(path, timeline.cell_id, timeline.peak_at_us))
 
 An allocation is alive at `t` when `born_us <= t` and it is freed after `t` or never. Limits: moments are whole
 microseconds, so a block that is freed within the microsecond of the peak does not count; `peak_bytes` is the recorder's
@@ -44,7 +44,7 @@ _TIMELINES = f"""
     ORDER BY machine IS DISTINCT FROM $first, t.cell_id DESC"""
 
 
-def timelines(path: Path, run: UUID | None = None, first: str | None = None) -> list[Timeline]:
+def load_timelines(path: Path, run: UUID | None = None, first: str | None = None) -> list[Timeline]:
     """Returns the timelines of the file or of one run, those of the machine `first` before others, the newest first. On
     each machine only the newest timeline of a title counts."""
     with open_reader(path) as reader:
@@ -68,7 +68,7 @@ class Columns:
 _NAMED = ("phase", "operation", "module")
 
 
-def columns(path: Path, cell_id: UUID) -> Columns:
+def load_columns(path: Path, cell_id: UUID) -> Columns:
     """Returns the allocations of a timeline, with their names, stacks and marks."""
     rank = "CASE WHEN {0} IS NOT NULL THEN dense_rank() OVER (ORDER BY {0} NULLS LAST) - 1 ELSE -1 END::INTEGER AS {0}"
     named = ", ".join(rank.format(name) for name in _NAMED)
@@ -96,7 +96,7 @@ def _load_names(reader: duckdb.DuckDBPyConnection, name: str, cell_id: UUID) -> 
     return tuple(value for (value,) in reader.execute(query, [cell_id]).fetchall())
 
 
-def parts_at(path: Path, cell_id: UUID, at_us: int, which: Which = "all") -> list[MemoryPart]:
+def load_parts_at(path: Path, cell_id: UUID, at_us: int, which: Which = "all") -> list[MemoryPart]:
     """Returns the bytes alive at a moment by category, the largest first."""
     query = f"""
         SELECT category, sum(allocated_bytes)::BIGINT AS held_bytes, count(*) AS allocations
@@ -105,7 +105,7 @@ def parts_at(path: Path, cell_id: UUID, at_us: int, which: Which = "all") -> lis
         return fetch(reader, query, [cell_id, at_us, at_us], kind=MemoryPart)
 
 
-def largest_at(path: Path, cell_id: UUID, at_us: int, limit: int = 25, which: Which = "all") -> list[Alive]:
+def load_largest_at(path: Path, cell_id: UUID, at_us: int, limit: int = 25, which: Which = "all") -> list[Alive]:
     """Returns the largest allocations alive at a moment, the largest first."""
     query = f"""
         SELECT allocation, allocated_bytes, category, phase, module, operation, born_us, died_us, frames

@@ -26,7 +26,7 @@ from pages.ui import formats
 from pages.ui.filters import run_name
 from runner.schema import TABLES
 from runner.store.database import fingerprint, plan_fingerprint
-from runner.store.queries.overview import contents
+from runner.store.queries.overview import load_contents
 from runner.store.queries.tables import TablePage
 from tests.browser import Site, served
 from tests.synthetic import memory_rows, rows
@@ -119,7 +119,7 @@ def test_filters(db: Path, address: str, table: str, parameters: dict[str, Any],
 
 
 def test_machine_and_run_are_named_as_in_the_pages_address(db: Path, address: str) -> None:
-    for run in contents(db).runs:
+    for run in load_contents(db).runs:
         for asked in ({"machine": run.machine}, {"run": run_name(run)}, {"run": str(run.run_id)}):
             answer = said(address, table="samples", limit=5000, **asked)
             assert {row["run_id"] for row in answer["rows"]} == {str(run.run_id)}
