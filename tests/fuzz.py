@@ -111,7 +111,6 @@ class Kind:
 def fuzz(kind: Kind, *, examples: int, folder: Path) -> Counter[str]:
     """Imports so many files of a kind, a half of them built and a half with bytes changed. Returns how they ended."""
     ends: Counter[str] = Counter()
-    reader = Reader(_READER)
 
     def read(path: Path) -> "subprocess.CompletedProcess[bytes]":
         content = path.read_bytes()
@@ -120,6 +119,7 @@ def fuzz(kind: Kind, *, examples: int, folder: Path) -> Counter[str]:
     path = folder / f"their{kind.ending}"
     real = kind.real(folder / f"real{kind.ending}")
     with (
+        contextlib.closing(Reader(_READER)) as reader,
         patch("runner.importers.snapshots.importing.run_reader", read),
         patch("runner.importers.snapshots.importing.ingest"),
         patch("runner.importers.nsys.importing.ingest"),
@@ -135,7 +135,6 @@ def fuzz(kind: Kind, *, examples: int, folder: Path) -> Counter[str]:
         import_built()
         for content in itertools.islice(changed(real), examples - ends.total()):
             ends[_end(path, content, folder)] += 1
-    reader.close()
     while ingest(folder / "results.duckdb"):
         pass
     return ends

@@ -1,6 +1,7 @@
 """A reader's answer belongs to the question that was asked, whatever else happens in its process or in the test's."""
 
 import signal
+from contextlib import closing
 from types import FrameType
 
 import pytest
@@ -30,23 +31,20 @@ class Interrupted(Exception):
 
 
 def test_what_duckdb_draws_is_no_answer() -> None:
-    reader = Reader(COUNT)
-    try:
+    with closing(Reader(COUNT)) as reader:
         for rows in (20_000_000, 20_000_001, 20_000_002):
             assert reader.ask(b"%d\n" % rows).stdout == b"%d\n" % rows
-    finally:
-        reader.close()
 
 
 def test_an_interrupted_question_leaves_no_answer_behind() -> None:
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise Interrupted
 
-    reader, before = Reader(INTERRUPT), signal.signal(signal.SIGUSR1, interrupt)
+    before = signal.signal(signal.SIGUSR1, interrupt)
     try:
-        with pytest.raises(Interrupted):
-            reader.ask(b"interrupt\n")
-        assert reader.ask(b"next\n").stdout == b"next\n"
+        with closing(Reader(INTERRUPT)) as reader:
+            with pytest.raises(Interrupted):
+                reader.ask(b"interrupt\n")
+            assert reader.ask(b"next\n").stdout == b"next\n"
     finally:
         signal.signal(signal.SIGUSR1, before)
-        reader.close()
