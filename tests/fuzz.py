@@ -46,13 +46,14 @@ while line := sys.stdin.buffer.readline():
     print(json.dumps(answer(io.BytesIO(sys.stdin.buffer.read(int(line))))), flush=True)
 """
 
-
-#: What a library writes to standard output, as DuckDB its progress of slow queries, is no answer.
+#: Keeps standard output for answers, because DuckDB takes `python -c` for an interactive session and draws the progress
+#: of slow queries there.
 _ANSWERS_ONLY = "import os, sys; sys.stdout = open(os.dup(1), 'w'); os.dup2(2, 1)\n"
 
 
 class Reader:
-    """One process for so many files, which answers each with a line; a new one where a file has ended it."""
+    """A process that answers each request with a line. A new one takes over after so many files, and where a file has
+    ended it."""
 
     def __init__(self, script: str, *, files: int = 500) -> None:
         self.process: subprocess.Popen[bytes] | None = None
@@ -61,7 +62,7 @@ class Reader:
     def ask(self, request: bytes) -> "subprocess.CompletedProcess[bytes]":
         """Returns the answer, or how the process ended. Raises TimeoutError where it does neither in PATIENCE_S.
 
-        Whatever is raised here ends the process, so that no answer is left for the next request."""
+        An exception between a request and its answer ends the process, so that the next request gets its own answer."""
         self.left -= 1
         if self.left < 0:
             self.close()

@@ -1,4 +1,4 @@
-"""A reader's answer belongs to the question that was asked, whatever else happens in its process or in the test's."""
+"""A reader's answer belongs to its question, whatever else happens in the reader's process or in the test's."""
 
 import signal
 from contextlib import closing
@@ -8,7 +8,7 @@ import pytest
 
 from tests.fuzz import Reader
 
-#: Counts rows for each line, slowly enough for DuckDB to draw its progress on standard output.
+#: Counts as many rows as each line names, slowly enough for DuckDB to draw its progress on standard output.
 COUNT = """
 import duckdb, sys
 con = duckdb.connect()
@@ -16,7 +16,7 @@ con.execute("SET enable_progress_bar = true; SET progress_bar_time = 1")
 for line in sys.stdin:
     print(con.execute("SELECT count(*) FROM range(%d) WHERE hash(range) >= 0" % int(line)).fetchone()[0], flush=True)
 """
-#: Interrupts who asks before it answers.
+#: Interrupts the asking process before it answers.
 INTERRUPT = """
 import os, signal, sys
 for line in sys.stdin:
