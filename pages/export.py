@@ -18,7 +18,7 @@ from pages.offline.document import Origin, document
 from pages.offline.visit import Visits
 from runner.errors import StepscopeError, UsageError
 from runner.store.database import default_path
-from runner.store.queries.overview import contents
+from runner.store.queries.overview import load_contents
 from runner.visible import visible
 
 Parameters = dict[str, list[str]]
@@ -51,7 +51,7 @@ def _export(words: Sequence[str]) -> None:
     given = _make_parser().parse_args(rest)
     folder = _find_folder(given.out)
     path = Path(given.db) if given.db else default_path()
-    edition = contents(path).edition
+    edition = load_contents(path).edition
     visits = Visits(path, origin=given.address)
     targets = _find_targets(given, parameters, list(visits.places))
     origin = Origin(file=path.name, edition=edition, pages={name: visits.places[name] for name in targets},

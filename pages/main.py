@@ -15,7 +15,7 @@ from pages.ui.frame import Frame, Page, cached
 from pages.ui.zoom import keep_zoom
 from runner.errors import DatabaseBusy, DatabaseDamaged, StoreError
 from runner.store.database import default_path, fingerprint, look_through
-from runner.store.queries.overview import contents
+from runner.store.queries.overview import load_contents
 
 ICON, LOGO = (str(Path(__file__).parent / name) for name in ("icon.svg", "logo.svg"))
 STYLE = Path(__file__).parent / "ui" / "page.css"
@@ -41,7 +41,7 @@ def main() -> None:
     state = fingerprint(path)
     watch = partial(live.watch, path, drawn_at=drawn_at)
     try:
-        file_contents = cached(path, state, contents)
+        file_contents = cached(path, state, load_contents)
         if not file_contents.runs:
             states.empty()
             watch(state)

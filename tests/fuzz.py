@@ -46,34 +46,37 @@ while line := sys.stdin.buffer.readline():
     print(json.dumps(answer(io.BytesIO(sys.stdin.buffer.read(int(line))))), flush=True)
 """
 
+#: Keeps standard output for answers, because DuckDB takes `python -c` for an interactive session and draws the progress
+#: of slow queries there.
+_ANSWERS_ONLY = "import os, sys; sys.stdout = open(os.dup(1), 'w'); os.dup2(2, 1)\n"
+
 
 class Reader:
-    """One process for so many files, which answers each with a line; a new one where a file has ended it."""
+    """A process that answers each request with a line. A new one takes over after so many files, and where a file has
+    ended it."""
 
     def __init__(self, script: str, *, files: int = 500) -> None:
         self.process: subprocess.Popen[bytes] | None = None
         self.script, self.files, self.left = script, files, files
 
     def ask(self, request: bytes) -> "subprocess.CompletedProcess[bytes]":
-        """The answer, or how the process ended. Raises TimeoutError where it does neither in PATIENCE_S."""
+        """Returns the answer, or how the process ended. Raises TimeoutError where it does neither in PATIENCE_S.
+
+        An exception between a request and its answer ends the process, so that the next request gets its own answer."""
         self.left -= 1
         if self.left < 0:
             self.close()
         if self.process is None:
             self.left = self.files
-            self.process = subprocess.Popen([sys.executable, "-c", self.script], stdin=subprocess.PIPE,
-                                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # fmt: skip
-        process = self.process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(request)
-            process.stdin.flush()
-        if not select.select([process.stdout], [], [], PATIENCE_S)[0]:
+            command = [sys.executable, "-c", _ANSWERS_ONLY + self.script]
+            pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
+            self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere)
+        try:
+            line = _exchange(self.process, request)
+            code = 0 if line else self.process.wait()
+        except BaseException:
             self.close()
-            raise TimeoutError
-        line = process.stdout.readline()
-        code = 0 if line else process.wait()
+            raise
         if not line:
             self.close()
         return subprocess.CompletedProcess([], code, stdout=line, stderr=b"")
@@ -83,6 +86,18 @@ class Reader:
             self.process.kill()
             self.process.communicate()
             self.process = None
+
+
+def _exchange(process: subprocess.Popen[bytes], request: bytes) -> bytes:
+    """Returns the line that answers the request, empty where the process ended. Raises TimeoutError."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.write(request)
+        process.stdin.flush()
+    if not select.select([process.stdout], [], [], PATIENCE_S)[0]:
+        raise TimeoutError
+    return process.stdout.readline()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +112,6 @@ class Kind:
 def fuzz(kind: Kind, *, examples: int, folder: Path) -> Counter[str]:
     """Imports so many files of a kind, a half of them built and a half with bytes changed. Returns how they ended."""
     ends: Counter[str] = Counter()
-    reader = Reader(_READER)
 
     def read(path: Path) -> "subprocess.CompletedProcess[bytes]":
         content = path.read_bytes()
@@ -106,6 +120,7 @@ def fuzz(kind: Kind, *, examples: int, folder: Path) -> Counter[str]:
     path = folder / f"their{kind.ending}"
     real = kind.real(folder / f"real{kind.ending}")
     with (
+        contextlib.closing(Reader(_READER)) as reader,
         patch("runner.importers.snapshots.importing.run_reader", read),
         patch("runner.importers.snapshots.importing.ingest"),
         patch("runner.importers.nsys.importing.ingest"),
@@ -121,7 +136,6 @@ def fuzz(kind: Kind, *, examples: int, folder: Path) -> Counter[str]:
         import_built()
         for content in itertools.islice(changed(real), examples - ends.total()):
             ends[_end(path, content, folder)] += 1
-    reader.close()
     while ingest(folder / "results.duckdb"):
         pass
     return ends

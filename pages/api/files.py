@@ -2,8 +2,8 @@
 
     encode_rows(TABLES["steps"], page, "parquet")
 
-All three keep the schema's names; JSON and Parquet say labels and units too. Ids are texts, times are naive UTC.
-In CSV a text that a spreadsheet would take for a formula has an apostrophe before it.
+All three keep the schema's names. JSON and Parquet hold labels and units too. Ids are texts, times are naive UTC. In
+CSV a text that a spreadsheet would take for a formula begins with an apostrophe.
 """
 
 import csv
@@ -38,37 +38,35 @@ _ARROW: Mapping[type, pa.DataType] = {
 }
 
 
-def written(table: Table, page: TablePage, kind: str) -> bytes:
-    """The rows in one of `FORMATS`. Unknown is empty in CSV, null elsewhere."""
-    return {"csv": _csv, "json": _json, "parquet": _parquet}[kind](table, page)
+def encode_rows(table: Table, page: TablePage, kind: str) -> bytes:
+    """Returns the rows in one of `FORMATS`. Unknown values are empty in CSV, null elsewhere."""
+    return {"csv": _encode_csv, "json": _encode_json, "parquet": _encode_parquet}[kind](table, page)
 
 
-def _csv(table: Table, page: TablePage) -> bytes:
+def _encode_csv(table: Table, page: TablePage) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([column.name for column in table.columns])
-    writer.writerows([harmless(_plain(value)) for value in row] for row in page.rows)
+    writer.writerows([harmless(_to_plain(value)) for value in row] for row in page.rows)
     return text.getvalue().encode()
 
 
-def _json(table: Table, page: TablePage) -> bytes:
+def _encode_json(table: Table, page: TablePage) -> bytes:
     names = [column.name for column in table.columns]
-    said = {
+    document = {
         "table": table.name,
         "total": page.total,
         "columns": [{"name": c.name, "type": c.sql_type, "label": c.label, "unit": c.unit} for c in table.columns],
-        "rows": [dict(zip(names, map(_plain, row), strict=True)) for row in page.rows],
+        "rows": [dict(zip(names, map(_to_plain, row), strict=True)) for row in page.rows],
     }
-    return json.dumps(said, ensure_ascii=False).encode()
+    return json.dumps(document, ensure_ascii=False).encode()
 
 
-def _parquet(table: Table, page: TablePage) -> bytes:
+def _encode_parquet(table: Table, page: TablePage) -> bytes:
     by_column = zip(*page.rows, strict=True) if page.rows else ((),) * len(table.columns)
     schema = pa.schema(
-        [
-            pa.field(c.name, _ARROW[c.type], metadata={"label": c.label, "unit": c.unit, "meaning": c.doc})
-            for c in table.columns
-        ]
+        pa.field(c.name, _ARROW[c.type], metadata={"label": c.label, "unit": c.unit, "meaning": c.doc})
+        for c in table.columns
     )
     arrays = [
         pa.array([str(v) if isinstance(v, UUID) else v for v in values], type=field.type)
@@ -79,7 +77,7 @@ def _parquet(table: Table, page: TablePage) -> bytes:
     return target.getvalue()
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, UUID):
         return str(value)
     return value.isoformat() if isinstance(value, datetime) else value

@@ -1,10 +1,11 @@
-"""By which names this server answers, and what it tells browsers about its pages.
+"""The host names to which this server answers, and the security headers of its pages.
 
     STEPSCOPE_HOSTS=stepscope.example.com,*.lab.example streamlit run app.py
 
-A page of somebody else whose name is made to lead to this machine could otherwise read everything here. Known are
-addresses (a name is needed for that), localhost, the machine's own name, `server.address`, `browser.serverAddress` and
-what STEPSCOPE_HOSTS lists; `*` there stands for any. Limits: who sends no Host at all is no browser, and is answered.
+Without this check, a foreign website could point its own name at this machine and read everything here. The server
+answers to addresses (such an attack needs a name), localhost, the machine's own name, `server.address`,
+`browser.serverAddress` and the names of STEPSCOPE_HOSTS, in which `*` stands for any text. Limits: a request without
+Host is answered, because no browser sends one.
 """
 
 import ipaddress
@@ -18,7 +19,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-#: Nothing is loaded from elsewhere, and no page of somebody else shows these in a frame.
+#: The pages load nothing from elsewhere, and no other site shows them in a frame.
 HEADERS = {
     "Content-Security-Policy": "frame-ancestors 'self'; frame-src 'self' data: blob:; object-src 'none'; "
     "base-uri 'self'; img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self' data:; "
@@ -30,10 +31,10 @@ HEADERS = {
 
 
 class KnownHosts:
-    """Answers those who ask for a known name, pages and WebSocket alike, with `HEADERS`; others are told which."""
+    """Answers requests for a known host with `HEADERS`, and refuses others, for pages and WebSocket alike."""
 
     def __init__(self, app: ASGIApp) -> None:
-        self._app, self._names = app, known_names()
+        self._app, self._names = app, list_known_names()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -44,25 +45,26 @@ class KnownHosts:
             await _refuse(host, scope, receive, send)
             return
 
-        async def told(message: Message) -> None:
+        async def send_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        await self._app(scope, receive, told)
+        await self._app(scope, receive, send_headers)
 
 
-def known_names() -> tuple[str, ...]:
-    """The names and patterns of names, in lower case."""
-    options = [st.get_option("server.address"), st.get_option("browser.serverAddress")]
-    asked = os.environ.get("STEPSCOPE_HOSTS", "").split(",")
+def list_known_names() -> tuple[str, ...]:
+    """Returns the known names and patterns of names, in lower case."""
+    options = (st.get_option("server.address"), st.get_option("browser.serverAddress"))
+    listed = os.environ.get("STEPSCOPE_HOSTS", "").split(",")
     own = socket.gethostname()
-    names = ("localhost", "*.localhost", own, own.partition(".")[0], f"{own.partition('.')[0]}.local", *options, *asked)
-    return tuple(dict.fromkeys(str(name).strip().lower() for name in names if name and str(name).strip()))
+    short = own.partition(".")[0]
+    names = ("localhost", "*.localhost", own, short, f"{short}.local", *options, *listed)
+    return tuple(dict.fromkeys(clean for name in names if (clean := str(name or "").strip().lower())))
 
 
 def is_known(host: str, names: tuple[str, ...]) -> bool:
-    """Whether the header `host`, a name or an address with or without a port, is one of this server's."""
+    """Whether the header `host`, a name or an address with or without a port, names this server."""
     try:
         name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
     except ValueError:

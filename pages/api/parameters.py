@@ -1,9 +1,9 @@
-"""What a request for rows asks: its parameters as a table, a selection and numbers.
+"""The parameters of a request for rows, parsed into a table, a selection and numbers.
 
     asked = parse_parameters(request.query_params.multi_items())
-    parse_table(asked), parse_selection(asked, contents(path)), parse_count(asked, "limit", usual=100, most=1000)
+    parse_table(asked), parse_selection(asked, load_contents(path)), parse_count(asked, "limit", usual=100, most=1000)
 
-Names and values are those of a page's address. Everything else is a UsageError that names what there is.
+Names and values are those of a page's address. Anything else raises a UsageError that lists what is allowed.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -16,12 +16,13 @@ from runner.store.queries import selection as queries
 from runner.store.queries.overview import Contents
 from runner.store.queries.selection import Selection
 
-#: `data` names the state of the file that a copied link meant; X-Stepscope-Data names the present one.
+#: `data` is the edition of the file in a copied link; the header X-Stepscope-Data holds the present edition.
 PARAMETERS = ("table", *FILTERS, "status", "limit", "offset", "data")
 _SINGLE = tuple(name for name in PARAMETERS if name not in (*queries.REPEATABLE, "status"))
 
 
 def parse_parameters(given: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Returns the values of each parameter. Raises UsageError for an unknown one, and for a single one twice."""
     asked: dict[str, list[str]] = {}
     for name, value in given:
         asked.setdefault(name, []).append(value)
@@ -34,6 +35,7 @@ def parse_parameters(given: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def parse_table(asked: Mapping[str, list[str]]) -> Table:
+    """Returns the table that the request names. Raises UsageError without one."""
     if "table" not in asked:
         raise UsageError("No table.", expected=f"table={list_names(TABLES)}", do="See /api/v1 for what they hold.")
     (name,) = check_choices("table", asked["table"], TABLES)
@@ -41,7 +43,7 @@ def parse_table(asked: Mapping[str, list[str]]) -> Table:
 
 
 def parse_selection(asked: Mapping[str, list[str]], held: Contents) -> Selection:
-    """What the filters of a page's address select; here none of them has a default."""
+    """Returns the selection of a page's filters, without their defaults. Raises UsageError for an unknown value."""
     runs = {run_name(run): run.run_id for run in held.runs}
     runs |= {str(run.run_id): run.run_id for run in held.runs}
     check_choices("machine", machines := asked.get("machine", ()), held.machines)
@@ -55,31 +57,32 @@ def parse_selection(asked: Mapping[str, list[str]], held: Contents) -> Selection
 
 
 def _parse_filter(name: str, texts: Iterable[str], held: Contents) -> Any:
-    """The values that a filter names: any whole number, or what the schema or, of sizes, the file knows."""
+    """Returns the values of a filter: whole numbers, choices of the schema, or sizes of the file."""
     if name == "size":
         shapes = name_values(name, held)
         return tuple(shape for text in check_choices(name, texts, shapes) for shape in shapes[text])
     column = TABLES["steps"].column(name)
     if column.type is int:
-        return tuple(_number(name, text, most=2**62) for text in texts)
+        return tuple(_parse_number(name, text, most=2**62) for text in texts)
     return check_choices(name, texts, column.choices)
 
 
 def check_choices(name: str, values: Iterable[str], known: Collection[str]) -> tuple[str, ...]:
+    """Returns the values. Raises UsageError for one that is not known."""
     for value in values:
         if value not in known:
-            raise UsageError(
-                f"{name}={value}.", expected=list_names(known), do="Names are those of the pages' filters."
-            )
+            do = "Names are those of the pages' filters."
+            raise UsageError(f"{name}={value}.", expected=list_names(known), do=do)
     return tuple(values)
 
 
 def parse_count(asked: Mapping[str, list[str]], name: str, *, usual: int, most: int) -> int:
+    """Returns the number of a parameter, `usual` without one. Raises UsageError for anything but 0 to `most`."""
     (text,) = asked.get(name, [str(usual)])
-    return _number(name, text, most=most)
+    return _parse_number(name, text, most=most)
 
 
-def _number(name: str, text: str, *, most: int) -> int:
+def _parse_number(name: str, text: str, *, most: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= most):
         raise UsageError(f"{name}={text}.", expected=f"a whole number from 0 to {most:,}")
     return int(text)

@@ -1,14 +1,14 @@
-"""The rows for programs: read-only HTTP routes beside the pages, on the same server.
+"""Read-only HTTP routes for programs, on the same server as the pages.
 
-    curl 'http://localhost:8501/api/v1'                                                  what there is to ask
+    curl 'http://localhost:8501/api/v1'                                                  tables, columns and filters
     curl 'http://localhost:8501/api/v1/rows.csv?table=steps&mode=train&precision=bf16'   .csv, .json or .parquet
     curl 'http://localhost:8501/api/v1/state'                                            changes when rows or plans do
     curl 'http://localhost:8501/healthz'                                                 200, or 503 and why
 
-Filters have the names and values that they have in a page's address; without one, all rows. Limits: `MAX_ROWS` rows an
-answer (`limit`, `offset`; X-Total-Count says how many match); `AT_ONCE` answers are made at once, others wait
-for up to `PATIENCE_S`, then 503 with Retry-After. With STEPSCOPE_API_TOKEN set, rows need `Authorization: Bearer
-<token>`; where sign-in is configured and no token is set, there is no access to rows but by the pages.
+Filters have the names and values of a page's address; without filters all rows are returned. Limits: an answer holds at
+most `MAX_ROWS` rows (`limit`, `offset`; X-Total-Count is the number of matching rows). `AT_ONCE` answers are made at
+once; other requests wait for up to `PATIENCE_S`, then get 503 with Retry-After. With STEPSCOPE_API_TOKEN set, rows need
+`Authorization: Bearer <token>`. With sign-in configured and no token set, only the pages give access to rows.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from pages.api.files import FORMATS, written
+from pages.api.files import FORMATS, encode_rows
 from pages.api.parameters import (
     PARAMETERS,
     check_choices,
@@ -41,63 +41,65 @@ from pages.ui.sign_in import signs_in
 from runner.errors import DatabaseBusy, StepscopeError, StoreError, UsageError
 from runner.schema import TABLES, Status
 from runner.store.database import default_path, fingerprint, look_through, plan_fingerprint
-from runner.store.queries.overview import Contents, contents
-from runner.store.queries.rows import filters_of, health, rows
+from runner.store.queries.overview import Contents, load_contents
+from runner.store.queries.rows import list_filters, load_health, load_rows
 from runner.store.queries.selection import REPEATABLE
 from runner.store.queries.tables import MAX_ROWS, Window
 
-#: Answers that are made at once, requests that wait for one, and how long.
+#: The number of answers made at once, of requests that wait for one, and the longest wait (s).
 AT_ONCE, MAX_WAITING, PATIENCE_S = 4, 256, 30.0
-#: Rows of an answer that names no limit.
+#: The number of rows of an answer without `limit`.
 USUAL_ROWS = 10_000
 
 _turns = asyncio.BoundedSemaphore(AT_ONCE)
 _waiting: set[Request] = set()
 
 
-async def _index(request: Request) -> Response:
-    return _misspelled(request) or await _answered(request, lambda: JSONResponse(_described()))
+async def _serve_index(request: Request) -> Response:
+    return _refuse_parameters(request) or await _serve(request, lambda: JSONResponse(_describe()))
 
 
-async def _rows(request: Request) -> Response:
-    return await _answered(request, lambda: _found(request))
+async def _serve_rows(request: Request) -> Response:
+    return await _serve(request, lambda: _encode_request(request))
 
 
-async def _health(request: Request) -> Response:
-    if wrong := _misspelled(request):
-        return wrong
-    refused = _refused(request)
-    return await run_in_threadpool(_checked, everything=refused is None)
+async def _serve_health(request: Request) -> Response:
+    if refusal := _refuse_parameters(request):
+        return refusal
+    return await run_in_threadpool(_check_health, everything=_refuse_access(request) is None)
 
 
-async def _state(request: Request) -> Response:
-    if wrong := _misspelled(request):
-        return wrong
+async def _serve_state(request: Request) -> Response:
+    if refusal := _refuse_parameters(request):
+        return refusal
     path = default_path()
-    said = {"rows": await run_in_threadpool(fingerprint, path), "plan": await run_in_threadpool(plan_fingerprint, path)}
-    return JSONResponse(said, headers={"Cache-Control": "no-store"})
+    state = {
+        "rows": await run_in_threadpool(fingerprint, path),
+        "plan": await run_in_threadpool(plan_fingerprint, path),
+    }
+    return JSONResponse(state, headers={"Cache-Control": "no-store"})
 
 
-async def _nothing(request: Request) -> Response:
+async def _serve_nothing(request: Request) -> Response:
     there = [f"{BASE}/api/v1", ADDRESS, *(f"{BASE}/api/v1/rows.{kind}" for kind in FORMATS), f"{BASE}/healthz"]
     return _error(UsageError(f"Nothing is at {request.url.path[:200]}.", expected=list_names(there)), status=404)
 
 
 ROUTES = (
-    Route(f"{BASE}/api/v1", _index),
-    Route(ADDRESS, _state),
-    Route(f"{BASE}/api/v1/rows.{{format}}", _rows),
-    Route(f"{BASE}/healthz", _health),
-    Route(f"{BASE}/api", _nothing),
-    Route(f"{BASE}/api/{{rest:path}}", _nothing),
+    Route(f"{BASE}/api/v1", _serve_index),
+    Route(ADDRESS, _serve_state),
+    Route(f"{BASE}/api/v1/rows.{{format}}", _serve_rows),
+    Route(f"{BASE}/healthz", _serve_health),
+    Route(f"{BASE}/api", _serve_nothing),
+    Route(f"{BASE}/api/{{rest:path}}", _serve_nothing),
 )
 
 
-async def _answered(request: Request, work: Callable[[], Response]) -> Response:
-    """The answer, worked out beside the event loop; what cannot be answered, as JSON with got, expected, do."""
-    if (refused := _refused(request)) is not None:
-        return refused
-    if not await _has_turn(request):
+async def _serve(request: Request, work: Callable[[], Response]) -> Response:
+    """Returns the result of `work`, which runs in a thread, or an error as JSON with got, expected, do."""
+    if refusal := _refuse_access(request):
+        return refusal
+    if not await _wait_for_turn(request):
         busy = UsageError("Too many answers are asked for at once.", expected="a little patience", do="Ask again.")
         return _error(busy, status=503, headers=_AGAIN)
     try:
@@ -112,8 +114,8 @@ async def _answered(request: Request, work: Callable[[], Response]) -> Response:
         _turns.release()
 
 
-async def _has_turn(request: Request) -> bool:
-    """Wait for one of the answers at once; not at all behind too many others."""
+async def _wait_for_turn(request: Request) -> bool:
+    """Waits for one of the turns. Returns False after PATIENCE_S, and at once behind too many others."""
     if len(_waiting) >= MAX_WAITING:
         return False
     _waiting.add(request)
@@ -127,46 +129,43 @@ async def _has_turn(request: Request) -> bool:
     return True
 
 
-#: Of what passes by itself; a file that is missing or none of Stepscope's does not.
+#: The header of an error that passes by itself, unlike a file that is missing or foreign.
 _AGAIN = {"Retry-After": "1"}
 
 
 def _error(error: StepscopeError, *, status: int, headers: Mapping[str, str] | None = None) -> Response:
-    return JSONResponse({"error": _told(error)}, status_code=status, headers=headers)
+    return JSONResponse({"error": _describe_error(error)}, status_code=status, headers=headers)
 
 
-def _told(error: StepscopeError) -> dict[str, str]:
-    """The message, with the name of the file alone: where it lies is nobody's business."""
+def _describe_error(error: StepscopeError) -> dict[str, str]:
+    """Returns the message without the folder of the file, which clients must not learn."""
     path = default_path()
-    said = {"got": error.got, "expected": error.expected, "do": error.do}
+    message = {"got": error.got, "expected": error.expected, "do": error.do}
     for folder in (path.absolute().parent, path.parent):
-        said = {name: text.replace(f"{folder}{os.sep}", "") for name, text in said.items()}
-    return said
+        message = {name: text.replace(f"{folder}{os.sep}", "") for name, text in message.items()}
+    return message
 
 
-def _misspelled(request: Request) -> Response | None:
-    """What is told to who asks with a parameter where there is none."""
-    if unknown := next(iter(request.query_params), None):
-        error = UsageError(
-            f"The parameter “{unknown}”.", expected="none here", do=f"Rows have {list_names(PARAMETERS)}."
-        )
-        return _error(error, status=400)
-    return None
+def _refuse_parameters(request: Request) -> Response | None:
+    """Returns an error for a request with parameters, where there are none."""
+    unknown = next(iter(request.query_params), None)
+    if not unknown:
+        return None
+    got, do = f"The parameter “{unknown}”.", f"Rows have {list_names(PARAMETERS)}."
+    return _error(UsageError(got, expected="none here", do=do), status=400)
 
 
 # ------------------------------------------------------------------------------------------------------- who may ask
 
 
-def _refused(request: Request) -> Response | None:
-    """Why this request gets no rows; None if it gets them."""
-    token = os.environ.get("STEPSCOPE_API_TOKEN")
-    if token:
+def _refuse_access(request: Request) -> Response | None:
+    """Returns an error for a request that may not read rows."""
+    if token := os.environ.get("STEPSCOPE_API_TOKEN"):
         given = request.headers.get("authorization", "")
         if hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
             return None
-        error = UsageError(
-            "No valid token.", expected="the header Authorization: Bearer <token>", do="Ask who runs this server."
-        )
+        expected = "the header Authorization: Bearer <token>"
+        error = UsageError("No valid token.", expected=expected, do="Ask who runs this server.")
         return _error(error, status=401, headers={"WWW-Authenticate": "Bearer"})
     if signs_in():
         error = UsageError(
@@ -181,39 +180,40 @@ def _refused(request: Request) -> Response | None:
 # ------------------------------------------------------------------------------------------------------ what is given
 
 
-def _found(request: Request) -> Response:
+def _encode_request(request: Request) -> Response:
+    """Returns the rows that a request asks for. Raises UsageError, StoreError."""
     kind = request.path_params["format"]
     if kind not in FORMATS:
         raise UsageError(f"rows.{kind}.", expected=list_names([f"rows.{known}" for known in FORMATS]))
     asked = parse_parameters(request.query_params.multi_items())
     table, path = parse_table(asked), default_path()
-    held = _contents(path, fingerprint(path))
+    held = _load_contents(path, fingerprint(path))
     window = Window(
         statuses=check_choices("status", asked.get("status", ()), get_args(Status)),
         limit=parse_count(asked, "limit", usual=USUAL_ROWS, most=MAX_ROWS),
         offset=parse_count(asked, "offset", usual=0, most=2**62),
     )
-    page = rows(path, table.name, parse_selection(asked, held), window)
+    page = load_rows(path, table.name, parse_selection(asked, held), window)
     headers = {
         "X-Total-Count": str(page.total),
         "X-Stepscope-Data": held.edition,
         "Cache-Control": "no-store",
         "Content-Disposition": f'inline; filename="stepscope-{table.name}.{kind}"',
     }
-    return Response(written(table, page, kind), media_type=FORMATS[kind], headers=headers)
+    return Response(encode_rows(table, page, kind), media_type=FORMATS[kind], headers=headers)
 
 
 @lru_cache(maxsize=4)
-def _contents(path: Path, state: str) -> Contents:
-    """What the file holds in this `state`: what every answer needs to know."""
-    return contents(path)
+def _load_contents(path: Path, state: str) -> Contents:
+    """Returns the contents of the file, once for each `state` of it."""
+    return load_contents(path)
 
 
 # --------------------------------------------------------------------------------------------------- what there is
 
 
-def _described() -> dict[str, Any]:
-    """What /api/v1 says."""
+def _describe() -> dict[str, Any]:
+    """Returns the document of /api/v1."""
     return {
         "rows": [f"{BASE}/api/v1/rows.{kind}" for kind in FORMATS],
         "state": ADDRESS,
@@ -229,7 +229,7 @@ def _described() -> dict[str, Any]:
         "tables": {
             table.name: {
                 "meaning": table.doc,
-                "filters": filters_of(table),
+                "filters": list_filters(table),
                 "columns": [
                     {"name": c.name, "type": c.sql_type, "label": c.label, "unit": c.unit, "meaning": c.doc}
                     for c in table.columns
@@ -240,21 +240,21 @@ def _described() -> dict[str, Any]:
     }
 
 
-def _checked(*, everything: bool) -> Response:
-    """What /healthz says; how many rows and how new only to those who may read them."""
+def _check_health(*, everything: bool) -> Response:
+    """Returns the document of /healthz, and with `everything` the number of rows and the time of the newest."""
     path = default_path()
     try:
         version = metadata.version("stepscope")
     except metadata.PackageNotFoundError:
         version = None
-    said: dict[str, Any] = {"ok": True, "version": version, "file": path.name, "present": path.exists()}
+    answer: dict[str, Any] = {"ok": True, "version": version, "file": path.name, "present": path.exists()}
     try:
-        found = health(path)
+        found = load_health(path)
     except StoreError as error:
-        said |= {"ok": False, "error": _told(error)}
-        return JSONResponse(said, status_code=503, headers=_AGAIN if isinstance(error, DatabaseBusy) else None)
+        answer |= {"ok": False, "error": _describe_error(error)}
+        return JSONResponse(answer, status_code=503, headers=_AGAIN if isinstance(error, DatabaseBusy) else None)
     if everything:
-        said |= {"rows_left_out": dict(look_through(path).left_out)} if path.exists() else {}
+        answer |= {"rows_left_out": dict(look_through(path).left_out)} if path.exists() else {}
         newest = found.newest_at.isoformat() + "Z" if found.newest_at else None
-        said |= {"rows": found.rows, "newest_row_at": newest}
-    return JSONResponse(said, headers={"Cache-Control": "no-store"})
+        answer |= {"rows": found.rows, "newest_row_at": newest}
+    return JSONResponse(answer, headers={"Cache-Control": "no-store"})

@@ -16,7 +16,7 @@ from pages.ui.markdown import restrict
 from runner.analysis.compare.verdict import ComparedPhase, Kind, Side, Verdict
 from runner.store.queries.compare import ComparisonRequest
 from runner.store.queries.selection import REPEATABLE
-from runner.store.queries.sides import OF_RUNS, sides
+from runner.store.queries.sides import OF_RUNS, load_sides
 
 _KINDS: dict[str, Kind] = {
     "Runs": "run",
@@ -31,7 +31,7 @@ _PHASES: dict[str, ComparedPhase] = {"Whole step": "step", "Forward": "forward",
 
 def choose(frame: Frame, usual: tuple[Side, Side]) -> ComparisonRequest | None:
     """Draw the choosers. `usual` is what is compared unless the reader says otherwise."""
-    known = frame.ask(sides)
+    known = frame.ask(load_sides)
     kinds = [word for word, kind in _KINDS.items() if len(known[kind]) > 1]
     default = next(word for word, kind in _KINDS.items() if kind == usual[0].kind)
     kind = _KINDS[chosen("compare", "Compare", kinds, default=default)]

@@ -15,12 +15,12 @@ from pages.ui.markdown import literal, restrict
 from runner.analysis.compare.verdict import Verdict
 from runner.analysis.compare.verdict_text import NAMES, RULE, sentence
 from runner.store.queries.compare import ComparisonRequest, load_comparison
-from runner.store.queries.sides import usual
+from runner.store.queries.sides import choose_sides
 
 
 def page(frame: Frame) -> None:
     st.title("Is B faster than A, and why?", anchor=False)
-    sides = frame.ask(usual)
+    sides = frame.ask(choose_sides)
     if sides is None:
         _empty()
         return

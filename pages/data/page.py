@@ -22,7 +22,7 @@ PAGE_ROWS = 200
 
 def page(frame: Frame) -> None:
     st.title("What exactly was stored?", anchor=False)
-    counts = frame.ask(tables.sizes)
+    counts = frame.ask(tables.count_rows)
     filled = {name: count for name, count in counts.items() if count}
     nothing = len(counts) - len(filled)
     empty = f" {nothing} {'table is' if nothing == 1 else 'tables are'} empty." if nothing else ""
@@ -42,7 +42,7 @@ def page(frame: Frame) -> None:
             )
         )
     window = Window(statuses=_choose_statuses(table), limit=PAGE_ROWS)
-    total = frame.ask(stored.page, table.name, frame.selection, Window(statuses=window.statuses, limit=0)).total
+    total = frame.ask(stored.load_page, table.name, frame.selection, Window(statuses=window.statuses, limit=0)).total
     st.caption(restrict(f"{table.doc} {total:,} of {counts[table.name]:,} rows match, newest first."))
     pages = max(1, -(-total // PAGE_ROWS))
     number = _choose_page(table, pages)
@@ -121,7 +121,7 @@ def _describe_columns(table: Table) -> list[dict[str, Any]]:
 def _load_frame(frame: Frame, table: Table, window: Window) -> pd.DataFrame:
     """Returns the rows in the schema's columns, under their own names; whole numbers stay whole where some are
     unknown."""
-    rows = frame.ask(stored.page, table.name, frame.selection, window).rows
+    rows = frame.ask(stored.load_page, table.name, frame.selection, window).rows
     found = pd.DataFrame(rows, columns=[column.name for column in table.columns])
     return found.astype({column.name: "Int64" for column in table.columns if column.type is int})
 

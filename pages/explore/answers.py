@@ -1,4 +1,4 @@
-"""The sentence of Explore: how far the number goes, how it grows, what failed, what lies on one place.
+"""The answer of Explore: the range of the number, its growth, failed cells, and places with several cells.
 
 print(answer(frame, asked, measure))
 """
@@ -19,44 +19,40 @@ from runner.results import Explored
 from runner.schema.axes import SHAPE
 from runner.store.queries.explore import Measure
 
-#: Axes whose values say what they are.
+#: Axes whose values need no label.
 _BARE = (SIZE, MACHINE, "implementation", "mode", "precision", "backend")
-#: Lines of fewer places say nothing of growth.
+#: The fewest places of a line that shows growth.
 _MIN_PLACES = 3
 
 
 def name_of(measure: Measure) -> str:
-    """The number as a sentence and an axis call it."""
+    """Returns the name of the number in sentences and on axes."""
     return f"Median time, {WORDS[measure.phase]}" if measure.phase else measure.title
 
 
 def unit_of(measure: Measure) -> str:
-    """Its unit, with shares told apart from plain numbers."""
+    """Returns the unit of the number, which is SHARE for a share."""
     return SHARE if measure.name == "mfu" or measure.name.endswith("_share") else measure.unit
 
 
 def answer(frame: Frame, asked: Plotted, measure: Measure) -> str:
-    """Over what is drawn."""
+    """Returns the sentences about the drawn rows."""
     done = [row for row in asked.rows if row.value is not None]
     failed = sum(row.status != "ok" for row in asked.rows)
     unknown = len(asked.rows) - len(done) - failed
-    parts = [_extremes(frame, asked, done, measure), _growth(frame, asked, done)]
+    parts = [_describe_range(frame, asked, done, measure), _describe_growth(frame, asked, done)]
     if failed:
         parts.append(f"{failed} of {len(asked.rows)} cells ended without a result, drawn as crosses.")
     if unknown:
-        parts.append(f"{unknown} {_cells(unknown)} worked but {'has' if unknown == 1 else 'have'} no such number.")
-    parts.append(_piled(frame, asked))
+        parts.append(f"{unknown} {'cell worked but has' if unknown == 1 else 'cells worked but have'} no such number.")
+    parts.append(_describe_piles(frame, asked))
     others = {row.machine for row in asked.rows} - {frame.selection.machine}
     if others:
         parts.append(f"Dashed, with marks of another shape: rows of {', '.join(map(literal, sorted(others)))}.")
     return " ".join(part for part in parts if part)
 
 
-def _cells(count: int) -> str:
-    return "cell" if count == 1 else "cells"
-
-
-def _extremes(frame: Frame, asked: Plotted, done: Sequence[Explored], measure: Measure) -> str:
+def _describe_range(frame: Frame, asked: Plotted, done: Sequence[Explored], measure: Measure) -> str:
     name, unit = name_of(measure), unit_of(measure)
     if not done:
         return f"None of these cells has a number for **{name}**."
@@ -65,8 +61,8 @@ def _extremes(frame: Frame, asked: Plotted, done: Sequence[Explored], measure: M
         return f"**{name}** is **{in_fitting_unit(most.value or 0.0, unit)}** in the one cell here that has it."
     if least.value == most.value:
         return f"**{name}** is {in_fitting_unit(most.value or 0.0, unit)} in all {len(done)} cells here."
-    ratio = f", {_times((most.value or 0) / least.value)} as much" if least.value and least.value > 0 else ""
-    # Of two numbers beside each other all is said in which their cells differ.
+    ratio = f", {_format_times((most.value or 0) / least.value)} as much" if least.value and least.value > 0 else ""
+    # The sentence names everything in which the two cells differ.
     differ = [name for name in varying(frame, asked.choice.table, [least, most]) if name not in SHAPE]
     return (
         f"**{name}** goes from **{in_fitting_unit(least.value or 0.0, unit)}** "
@@ -75,37 +71,34 @@ def _extremes(frame: Frame, asked: Plotted, done: Sequence[Explored], measure: M
     )
 
 
-def _times(ratio: float) -> str:
+def _format_times(ratio: float) -> str:
     return f"{ratio:,.0f}×" if ratio >= 100 else f"{format_number(ratio)}×"
 
 
 def place_of(frame: Frame, asked: Plotted, row: Explored, *, also: Sequence[str] = ()) -> str:
-    """Where a row stands in the chart, in words, and the value of other axes."""
-    names = [name for name in (asked.choice.x, asked.choice.color, asked.choice.panel, *also) if name]
-    said = []
-    for name in dict.fromkeys(names):
+    """Returns a row's values on the axes of the chart and on the axes `also`."""
+    parts = []
+    for name in dict.fromkeys((*asked.choice.axes, *also)):
         value = value_of(frame, row, name)
         label = label_of(asked.choice.table, name).lower()
         plain = name in _BARE or name not in also
         words = f"{value:,}" if isinstance(value, int | float) else literal(str(value))
-        said.append(f"{label} {words}" if isinstance(value, int | float) or not plain else words)
+        parts.append(f"{label} {words}" if isinstance(value, int | float) or not plain else words)
     machine = literal(row.machine)
-    if row.machine != frame.selection.machine and machine not in said:
-        said.append(machine)
-    said += [words] if (words := unusual(row.cell)) else []
-    return ", ".join(said)
+    if row.machine != frame.selection.machine and machine not in parts:
+        parts.append(machine)
+    return ", ".join(part for part in (*parts, unusual(row.cell)) if part)
 
 
-def _growth(frame: Frame, asked: Plotted, done: Sequence[Explored]) -> str:
-    """The power of x with which the lines grow, by least squares on log-log; nothing of short or piled lines."""
+def _describe_growth(frame: Frame, asked: Plotted, done: Sequence[Explored]) -> str:
+    """Returns the power of x with which the lines grow, by least squares on log-log. Short lines and lines with several
+    cells at one place do not count."""
     lines: dict[tuple[Value, ...], list[tuple[float, float]]] = {}
     for row in done:
-        x = value_of(frame, row, asked.choice.x)
+        x, *line = (value_of(frame, row, name) for name in asked.choice.axes)
         if not isinstance(x, int | float) or x <= 0 or not row.value or row.value <= 0:
             return ""
-        names = [name for name in (asked.choice.color, asked.choice.panel) if name]
-        key = (row.machine, *(value_of(frame, row, name) for name in names))
-        lines.setdefault(key, []).append((math.log(x), math.log(row.value)))
+        lines.setdefault((row.machine, *line), []).append((math.log(x), math.log(row.value)))
     whole = {key: points for key, points in lines.items() if len({x for x, _ in points}) == len(points) >= _MIN_PLACES}
     if not whole:
         return ""
@@ -118,19 +111,16 @@ def _growth(frame: Frame, asked: Plotted, done: Sequence[Explored]) -> str:
     return f"It goes as {ends[0]} to {ends[1]}, depending on the line."
 
 
-def _piled(frame: Frame, asked: Plotted) -> str:
-    """Where several cells share one place of one line: how many such places, and in what those cells differ."""
-    choice, places = asked.choice, {}  # type: ignore[var-annotated]
+def _describe_piles(frame: Frame, asked: Plotted) -> str:
+    """Returns the number of places of a line with several cells, and in what those cells differ."""
+    table, places = asked.choice.table, dict[tuple[Value, ...], list[Explored]]()
     for row in asked.rows:
-        names = [name for name in (choice.x, choice.color, choice.panel) if name]
-        key = (row.machine, *(value_of(frame, row, name) for name in names))
+        key = (row.machine, *(value_of(frame, row, name) for name in asked.choice.axes))
         places.setdefault(key, []).append(row)
     piled = [rows for rows in places.values() if len(rows) > 1]
     if not piled:
         return ""
-    differ = dict.fromkeys(
-        label_of(choice.table, name).lower() for rows in piled for name in varying(frame, choice.table, rows)
-    )
+    differ = dict.fromkeys(label_of(table, name).lower() for rows in piled for name in varying(frame, table, rows))
     return (
         f"{len(piled)} of {len(places)} places hold several cells, which differ in {', '.join(differ)}: "
         "each is drawn, none is averaged."

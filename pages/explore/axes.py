@@ -1,4 +1,4 @@
-"""What can be an axis: everything that was asked of a kind of cell, its size under its name, and the machine.
+"""The possible axes of Explore: the config fields of a kind of cell, the name of its size, and the machine.
 
 names = varying(frame, "steps", rows); value_of(frame, rows[0], "size")
 """
@@ -13,13 +13,13 @@ from runner.schema import TABLES, Shape
 from runner.schema.axes import SHAPE
 
 SIZE, MACHINE = "size", "machine"
-#: A value on an axis: a number as it is, anything else in words.
+#: A value on an axis: a number, or the text of anything else.
 Value = float | str
 
 
 @dataclass(frozen=True, kw_only=True)
 class AxisChoice:
-    """What is drawn over what. `color` and `panel` are None where nothing is told apart."""
+    """The axes of a chart. `color` and `panel` are None where color or panels show nothing."""
 
     table: str
     x: str
@@ -27,14 +27,18 @@ class AxisChoice:
     panel: str | None
 
     @property
+    def axes(self) -> tuple[str, ...]:
+        """The names of the axes that are set, x first."""
+        return tuple(name for name in (self.x, self.color, self.panel) if name)
+
+    @property
     def used(self) -> set[str]:
-        """The axes that the chart tells apart; one number of the shape stands for the size."""
-        named = {name for name in (self.x, self.color, self.panel) if name}
-        return named | ({SIZE} if named & set(SHAPE) else set())
+        """The axes that the chart shows; one number of the shape stands for the size."""
+        return {*self.axes, *((SIZE,) if {*self.axes} & {*SHAPE} else ())}
 
 
-def every(table: str) -> list[str]:
-    """The names of all axes of a table, the most telling first."""
+def list_axes(table: str) -> list[str]:
+    """Returns the names of all axes of a table, the most telling first."""
     asked = list(TABLES[table].question)
     if "d_model" not in asked:
         return [*asked, MACHINE]
@@ -44,12 +48,12 @@ def every(table: str) -> list[str]:
 
 
 def varying(frame: Frame, table: str, rows: Sequence[Explored]) -> list[str]:
-    """Those of which these rows hold more than one value."""
-    return [name for name in every(table) if len({value_of(frame, row, name) for row in rows}) > 1]
+    """Returns the axes on which these rows have more than one value."""
+    return [name for name in list_axes(table) if len({value_of(frame, row, name) for row in rows}) > 1]
 
 
 def value_of(frame: Frame, row: Explored, name: str) -> Value:
-    """Where a row stands on an axis."""
+    """Returns the value of a row on an axis."""
     if name == SIZE:
         return frame.sizes[Shape.of(row.cell)]
     if name == MACHINE:
@@ -61,31 +65,31 @@ def value_of(frame: Frame, row: Explored, name: str) -> Value:
 
 
 def label_of(table: str, name: str) -> str:
-    """An axis as a chooser shows it."""
+    """Returns the name of an axis in a chooser."""
     return {SIZE: "Size", MACHINE: "Machine"}.get(name) or TABLES[table].column(name).label
 
 
 def title_of(table: str, name: str) -> str:
-    """An axis with its unit."""
+    """Returns the name of an axis with its unit."""
     return label_of(table, name) if name in (SIZE, MACHINE) else TABLES[table].column(name).title
 
 
 def order_values(frame: Frame, table: str, name: str, rows: Sequence[Explored]) -> list[Value]:
-    """The values of these rows: numbers by size, words as the schema lists them, sizes from small to large."""
+    """Returns the values of these rows in order: numbers by size, texts as in the schema, sizes from small to large."""
     values = {value_of(frame, row, name) for row in rows}
     if name == SIZE:
         return [size for size in frame.sizes.values() if size in values]
     if name == MACHINE:
         return sorted(values, key=lambda value: (value != frame.selection.machine, str(value)))
     choices = TABLES[table].column(name).choices
-    return sorted(
-        values, key=lambda value: (choices.index(value) if value in choices else 0, _number(value), str(value))
-    )
 
+    def order(value: Value) -> tuple[int, float, str]:
+        index = choices.index(value) if isinstance(value, str) and value in choices else 0
+        return index, 0.0 if isinstance(value, str) else value, str(value)
 
-def _number(value: Value) -> float:
-    return value if isinstance(value, int | float) else 0.0
+    return sorted(values, key=order)
 
 
 def is_numeric(values: Sequence[Value]) -> bool:
+    """Whether all values are numbers."""
     return all(isinstance(value, int | float) for value in values)

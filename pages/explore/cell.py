@@ -1,4 +1,4 @@
-"""The cell that the reader clicked on: its samples where there are some, and everything that is stored of it.
+"""The cell that the reader clicked on: its samples and its stored row.
 
 draw_pinned(frame, "memory", rows)
 """
@@ -20,13 +20,13 @@ from runner.store.queries.attention import attention_cells
 
 
 def find_pinned(rows: Sequence[Explored]) -> Explored | None:
-    """The row whose cell the URL names."""
+    """Returns the row of the cell in the URL."""
     asked = st.query_params.get("cell")
     return next((row for row in rows if str(row.cell_id) == asked), None)
 
 
 def draw_pinned(frame: Frame, table: str, rows: Sequence[Explored]) -> None:
-    """The samples and the stored row of the pinned cell; a hint where none is."""
+    """Draws the samples and the stored row of the pinned cell, or a hint."""
     held = find_pinned(rows)
     if table == "steps":
         draw_samples(frame, frame.measured())
@@ -38,17 +38,19 @@ def draw_pinned(frame: Frame, table: str, rows: Sequence[Explored]) -> None:
         return
     st.header("Everything stored of it", anchor="stored")
     st.caption(restrict(f"{title(held.cell)} · {literal(held.machine)}"))
-    st.dataframe(_stored(frame, table, held), hide_index=True, height=320, key="_stored", alt="The row, by column.")
+    st.dataframe(
+        _list_columns(frame, table, held), hide_index=True, height=320, key="_stored", alt="The row, by column."
+    )
 
 
-def _stored(frame: Frame, table: str, held: Explored) -> list[dict[str, Any]]:
-    row = frame.ask(explore.row, table, held.cell_id)
+def _list_columns(frame: Frame, table: str, held: Explored) -> list[dict[str, Any]]:
+    row = frame.ask(explore.load_row, table, held.cell_id)
     return [
-        {"Column": column.label, "Value": _text(row[column.name]), "Unit": column.unit, "Meaning": column.doc}
+        {"Column": column.label, "Value": _format_value(row[column.name]), "Unit": column.unit, "Meaning": column.doc}
         for column in TABLES[table].columns
         if row.get(column.name) is not None
     ]
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return f"{value:,}" if type(value) is int else f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,7 +1,7 @@
-"""The choosers of Explore: which kind of cell, which number, over what, told apart by what, and which of the rest.
+"""The choosers of Explore: the kind of cell, the number, the axes, and the values of all other settings.
 
-wanted, measure, boxes = what(frame)
-asked = choose(frame, wanted.table, rows, boxes=boxes)
+wanted, measure, boxes = choose_measure(frame)
+asked = choose_axes(frame, wanted.table, rows, boxes=boxes)
 """
 
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ from pages.ui.frame import Frame
 from runner.results import Explored
 from runner.schema import TABLES
 from runner.schema.axes import SHAPE
-from runner.store.queries.explore import KINDS, Measure, Wanted, measures
-from runner.store.queries.tables import sizes
+from runner.store.queries.explore import KINDS, Measure, Wanted, load_measures
+from runner.store.queries.tables import count_rows
 
 NOTHING, ALL = "nothing", "all of them"
 OWN, OTHERS = "this one", "all, marked"
@@ -27,7 +27,7 @@ OWN, OTHERS = "this one", "all, marked"
 
 @dataclass(frozen=True, kw_only=True)
 class Plotted:
-    """What is to be drawn: the rows that remain, what they are drawn over, and what was fixed to which value."""
+    """The rows to draw, their axes, and the other settings with the values to which they are fixed."""
 
     choice: AxisChoice
     rows: Sequence[Explored]
@@ -35,35 +35,32 @@ class Plotted:
     scale: Scale
 
     def own(self, machine: str | None) -> list[Explored]:
-        """The rows of the reader's machine, or all if none is chosen."""
+        """Returns the rows of the selected machine, or all rows without one."""
         return [row for row in self.rows if machine in (None, row.machine)]
 
 
-def what(frame: Frame) -> tuple[Wanted, Measure, Any] | None:
-    """The kind of cell, the number, and where boxes stand beside its own; None where the file holds none of them."""
-    counts = frame.ask(sizes)
-    words = {words: table for table, words in KINDS.items() if counts[table] and frame.ask(measures, table)}
+def choose_measure(frame: Frame) -> tuple[Wanted, Measure, Any] | None:
+    """Draws the choosers of the kind of cell and of the number. Returns both and the container for the next boxes, or
+    None where the file holds no numbers."""
+    counts = frame.ask(count_rows)
+    words = {words: table for table, words in KINDS.items() if counts[table] and frame.ask(load_measures, table)}
     if not words:
         return None
     table = words[chosen("of", "Of", list(words))]
-    named = {_measure_words(measure): measure for measure in frame.ask(measures, table)}
+    named = {_name_measure(measure): measure for measure in frame.ask(load_measures, table)}
     boxes = st.container(key="_boxes-axes")
     with boxes:
         measure = named[_select(f"{table}-y", "y-axis", list(named), default=next(iter(named)))]
-    wanted = frame.selection
-    return (
-        Wanted(table=table, measure=measure.name, phase=measure.phase, machine=wanted.machine, run=wanted.run),
-        measure,
-        boxes,
-    )
+    machine, run = frame.selection.machine, frame.selection.run
+    return Wanted(table=table, measure=measure.name, phase=measure.phase, machine=machine, run=run), measure, boxes
 
 
-def _measure_words(measure: Measure) -> str:
+def _name_measure(measure: Measure) -> str:
     return f"time, {WORDS[measure.phase]}" if measure.phase else measure.title
 
 
-def choose(frame: Frame, table: str, rows: Sequence[Explored], *, boxes: Any) -> Plotted | None:
-    """Everything else; None where no row of the reader's machine passes the sidebar's filters."""
+def choose_axes(frame: Frame, table: str, rows: Sequence[Explored], *, boxes: Any) -> Plotted | None:
+    """Draws all other choosers. Returns None where no row of the selected machine passes the sidebar's filters."""
     passing = [row for row in rows if frame.selection.holds(row.cell)]
     own = [row for row in passing if row.machine == frame.selection.machine]
     if not own:
@@ -74,8 +71,8 @@ def choose(frame: Frame, table: str, rows: Sequence[Explored], *, boxes: Any) ->
         axes = varying(frame, table, passing) or [SIZE if "d_model" in TABLES[table].key else TABLES[table].key[0]]
         labels = {label_of(table, name): name for name in axes}
         x = labels[_select(f"{table}-x", "x-axis", list(labels), default=label_of(table, _usual_x(axes)))]
-        color = _told_apart(table, "color", "Color", labels, usual=_usual_color(axes, x))
-        panel = _told_apart(table, "panels", "Small multiples", labels, usual=None)
+        color = _choose_axis(table, "color", "Color", labels, usual=_usual_color(axes, x))
+        panel = _choose_axis(table, "panels", "Small multiples", labels, usual=None)
         scale = _select("scale", "Axes", list(get_args(Scale)), default="fitting")
         if others:
             machines = _select("machines", "Machines", [OWN, OTHERS], default=OWN)
@@ -94,7 +91,7 @@ def _usual_color(axes: Sequence[str], x: str) -> str | None:
     return next((name for name in order if name in axes and name != x), None)
 
 
-def _told_apart(table: str, key: str, label: str, labels: dict[str, str], *, usual: str | None) -> str | None:
+def _choose_axis(table: str, key: str, label: str, labels: dict[str, str], *, usual: str | None) -> str | None:
     default = label_of(table, usual) if usual else NOTHING
     return labels.get(_select(f"{table}-{key}", label, [NOTHING, *labels], default=default))
 
@@ -102,7 +99,8 @@ def _told_apart(table: str, key: str, label: str, labels: dict[str, str], *, usu
 def _fix(
     frame: Frame, choice: AxisChoice, own: Sequence[Explored], drawn: Sequence[Explored]
 ) -> tuple[list[Explored], dict[str, str]]:
-    """A chooser for every axis that is not drawn and has more than one value; the rows of the chosen values."""
+    """Draws a chooser for every axis outside the chart with more than one value. Returns the rows of the chosen values,
+    and the values by axis."""
     left, fixed = list(drawn), {}
     names = [name for name in varying(frame, choice.table, own) if name not in choice.used]
     if SIZE in choice.used or SIZE in names:
@@ -128,7 +126,7 @@ def _text(value: Value) -> str:
 
 
 def _usual(frame: Frame, table: str, name: str, rows: Sequence[Explored]) -> Value:
-    """The sidebar's mode, or the value of most rows; of such two the default of the axis."""
+    """Returns the sidebar's mode, or the value of most rows, where equally many rows have two the axis's default."""
     values = [value_of(frame, row, name) for row in rows]
     if name == "mode" and frame.selection.mode in values:
         return frame.selection.mode
@@ -137,6 +135,6 @@ def _usual(frame: Frame, table: str, name: str, rows: Sequence[Explored]) -> Val
 
 
 def _select(key: str, label: str, options: Sequence[str], *, default: str, known: Sequence[str] = ()) -> str:
-    """A box whose value lives in the URL. What the link asks for and nobody ever measured is reported; what is only
-    not there together with the other choices is shown by the box itself."""
+    """Draws a box whose value lives in the URL. The page reports a value in a link that was never measured. The box
+    itself shows a value that is only missing beside the other choices."""
     return select_one(key, label, options, default=default, known=known)

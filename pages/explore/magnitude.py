@@ -1,14 +1,14 @@
-"""Numbers in a unit that fits their magnitude, whatever they measure.
+"""Numbers of any kind in a unit that fits their magnitude.
 
-fitting([4.2e13, 9.9e13], "FLOP/s")      # (1e12, 'TFLOP/s')
-in_fitting_unit(0.042, "ms")             # '42.0 µs'
+fitting_unit([4.2e13, 9.9e13], "FLOP/s")      # (1e12, 'TFLOP/s')
+in_fitting_unit(0.042, "ms")                  # '42.0 µs'
 """
 
 from collections.abc import Sequence
 
 from runner.formats import format_number, unit_for
 
-#: The unit of a share, which the schema stores as a plain number.
+#: The unit of shares, which the schema stores as plain numbers.
 SHARE = "share"
 _SI = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _PREFIXED = {"FLOP": "FLOP", "FLOP/s": "FLOP/s", "bytes/s": "B/s", "tokens/s": " tokens/s", "": ""}
@@ -16,7 +16,7 @@ _MIN_PREFIXED = 1e4
 
 
 def fitting_unit(values: Sequence[float], unit: str) -> tuple[float, str]:
-    """What values are divided by, and the unit they are then in: the one that suits the largest."""
+    """Returns the unit that suits the largest value, and the factor by which values are divided for it."""
     largest = max((abs(value) for value in values), default=0.0)
     if unit == SHARE:
         return 0.01, "%"
@@ -32,7 +32,7 @@ def fitting_unit(values: Sequence[float], unit: str) -> tuple[float, str]:
 
 
 def in_fitting_unit(value: float, unit: str) -> str:
-    """One number with three digits and its unit."""
+    """Formats one number with three digits and its unit."""
     factor, name = fitting_unit([value], unit)
-    said = f"{value / factor:.2e}" if 0 < abs(value / factor) < 1e-3 else format_number(value / factor)
-    return f"{said}{'' if name in ('%', '') else ' '}{name}"
+    number = f"{value / factor:.2e}" if 0 < abs(value / factor) < 1e-3 else format_number(value / factor)
+    return f"{number}{'' if name in ('%', '') else ' '}{name}"

@@ -1,4 +1,4 @@
-"""How does anything depend on anything? Any measured number over anything that was asked for, told apart at will."""
+"""How does anything depend on anything? Any measured number over any setting, with lines and panels by others."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import streamlit as st
 from pages.explore.answers import answer, is_line, name_of, unit_of
 from pages.explore.axes import label_of, order_values, title_of, value_of
 from pages.explore.cell import draw_pinned, find_pinned
-from pages.explore.choose import Plotted, choose, what
+from pages.explore.choose import Plotted, choose_axes, choose_measure
 from pages.explore.figures import Axes, PlotMark, explore_chart
 from pages.figures.frame import WORDS, escape_text
 from pages.ui.card import Card, draw
@@ -23,13 +23,13 @@ from runner.store.queries.explore import Measure, Wanted, load_explored
 def page(frame: Frame) -> None:
     st.title("How does anything depend on anything?", anchor=False)
     lead = st.empty()
-    found = what(frame)
+    found = choose_measure(frame)
     if found is None:
         no_rows("No cell in this file has a result.", "Measure some: `python -m runner sweep`.")
         return
     wanted, measure, boxes = found
     rows = frame.ask(load_explored, wanted)
-    asked = choose(frame, wanted.table, rows, boxes=boxes)
+    asked = choose_axes(frame, wanted.table, rows, boxes=boxes)
     if asked is None:
         no_rows("No cell of this machine matches these filters.", "Clear some of them, or measure what is missing.")
         return
@@ -52,20 +52,20 @@ def _draw(frame: Frame, asked: Plotted, measure: Measure, wanted: Wanted, words:
             note=(f"Of {fixed}. " if fixed else "")
             + "Of the sidebar all but the mode applies. Click a mark to pin it.",
             alt=words,
-            rows=[_row(frame, asked, measure, row) for row in asked.rows],
+            rows=[_make_row(frame, asked, measure, row) for row in asked.rows],
             cells=[row.cell for row in asked.rows],
         ),
-        lambda: explore_chart([_mark(frame, asked, row) for row in asked.rows], _axes(frame, asked, measure)),
+        lambda: explore_chart([_make_mark(frame, asked, row) for row in asked.rows], _make_axes(frame, asked, measure)),
         on_click=pin,
     )
 
 
-def _axes(frame: Frame, asked: Plotted, measure: Measure) -> Axes:
+def _make_axes(frame: Frame, asked: Plotted, measure: Measure) -> Axes:
     choice = asked.choice
 
     def values(name: str | None) -> tuple[str, ...]:
-        found = order_values(frame, choice.table, name, asked.rows) if name else ("",)
-        return tuple(escape_text(str(value)) for value in found)
+        ordered = order_values(frame, choice.table, name, asked.rows) if name else ("",)
+        return tuple(escape_text(str(value)) for value in ordered)
 
     return Axes(
         x=title_of(choice.table, choice.x),
@@ -79,39 +79,42 @@ def _axes(frame: Frame, asked: Plotted, measure: Measure) -> Axes:
     )
 
 
-def _mark(frame: Frame, asked: Plotted, row: Explored) -> PlotMark:
-    choice, held = asked.choice, find_pinned(asked.rows)
+def _make_mark(frame: Frame, asked: Plotted, row: Explored) -> PlotMark:
+    choice = asked.choice
     own = row.machine == frame.selection.machine or "machine" in choice.used
+
+    def text(name: str | None) -> str:
+        return escape_text(str(value_of(frame, row, name))) if name else ""
+
     return PlotMark(
-        x=escape_text(x) if isinstance(x := value_of(frame, row, choice.x), str) else x,
+        x=text(choice.x) if isinstance(x := value_of(frame, row, choice.x), str) else x,
         y=row.value,
         cell_id=str(row.cell_id),
-        color=escape_text(str(value_of(frame, row, choice.color))) if choice.color else "",
-        panel=escape_text(str(value_of(frame, row, choice.panel))) if choice.panel else "",
+        color=text(choice.color),
+        panel=text(choice.panel),
         machine="" if own else escape_text(row.machine),
         low=row.low,
         high=row.high,
-        failure="" if row.status == "ok" else escape_text(_failure(row)),
+        failure="" if row.status == "ok" else escape_text(_describe_failure(row)),
         words=title(row.cell),
-        pinned=held is not None and row.cell_id == held.cell_id,
+        pinned=find_pinned([row]) is not None,
     )
 
 
-def _failure(row: Explored) -> str:
+def _describe_failure(row: Explored) -> str:
     return WORDS[row.status] + (f" in {row.failed_phase}" if row.failed_phase else "")
 
 
-def _row(frame: Frame, asked: Plotted, measure: Measure, row: Explored) -> dict[str, Any]:
-    choice = asked.choice
-    names = dict.fromkeys(name for name in (choice.x, choice.color, choice.panel) if name)
+def _make_row(frame: Frame, asked: Plotted, measure: Measure, row: Explored) -> dict[str, Any]:
+    table = asked.choice.table
     unit = f" ({measure.unit})" if measure.unit else ""
     interval = {"Low (ms)": row.low, "High (ms)": row.high} if measure.phase else {}
     return {
-        **{title_of(choice.table, name): value_of(frame, row, name) for name in names},
+        **{title_of(table, name): value_of(frame, row, name) for name in asked.choice.axes},
         "Machine": row.machine,
         f"{name_of(measure)}{unit}": row.value,
         **interval,
-        "Ended": "ok" if row.status == "ok" else _failure(row),
+        "Ended": "ok" if row.status == "ok" else _describe_failure(row),
         "Cell": title(row.cell),
     }
 

@@ -23,7 +23,7 @@ from pages.ui.markdown import literal, restrict
 from runner.analysis.costs.softmax import softmax_flops
 from runner.formats import format_number, format_quantity
 from runner.results import KernelPart, KernelTrace
-from runner.store.queries.kernels import ranges
+from runner.store.queries.kernels import load_ranges
 
 #: The role of a range inside attention, by its name; the first pattern that matches.
 ROLES: Mapping[str, re.Pattern[str]] = {
@@ -96,7 +96,7 @@ def describe_ranges(inside_attention: Sequence[AttentionRange], name: str, trace
 
 def draw_attention(frame: Frame, name: str, trace: KernelTrace) -> None:
     st.header("Inside attention: softmax or matrix products?", anchor="attention-ranges")
-    parts = frame.ask(ranges, trace.cell_id)
+    parts = frame.ask(load_ranges, trace.cell_id)
     phases = list(dict.fromkeys(part.phase for part in parts if role_of(part.scope)))
     if not phases:
         st.caption(restrict(_explain_missing(trace)))

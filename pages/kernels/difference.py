@@ -26,7 +26,7 @@ from runner.analysis.compare.differences import REST, PartChange, changes
 from runner.formats import format_number
 from runner.results import KernelPart, KernelTrace
 from runner.schema.titles import shape_of
-from runner.store.queries.kernels import KEY, kernels
+from runner.store.queries.kernels import KEY, load_kernels
 from runner.store.queries.selection import Shape
 
 #: The bar for the time of a step in which no kernel ran, less what kernels overlap.
@@ -111,14 +111,14 @@ def _load_times(frame: Frame, trace: KernelTrace, parts: Parts, *, kinds: bool) 
     """Returns milliseconds by class or by kernel."""
     if kinds:
         return {str(name): took for name, took in sum_by_class(parts.get(trace.cell_id, ())).items()}
-    return {name: took for name, (took, _) in sum_by_kernel(frame.ask(kernels, trace.cell_id)).items()}
+    return {name: took for name, (took, _) in sum_by_kernel(frame.ask(load_kernels, trace.cell_id)).items()}
 
 
 def _load_classes(frame: Frame, traces: Sequence[KernelTrace], *, kinds: bool) -> dict[str, str]:
     """Returns the class of each part, which gives it its color."""
     if kinds:
         return {name: name for name in CLASS_WORDS}
-    listed = [kernel for trace in traces for kernel in frame.ask(kernels, trace.cell_id)]
+    listed = [kernel for trace in traces for kernel in frame.ask(load_kernels, trace.cell_id)]
     return {kernel.kernel: kernel.kernel_class for kernel in sorted(listed, key=lambda kernel: kernel.device_ms)}
 
 

@@ -17,7 +17,7 @@ from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, quoted, restrict
 from runner.results import Kernel, KernelPart, KernelTrace
-from runner.store.queries.kernels import kernels
+from runner.store.queries.kernels import load_kernels
 
 #: More kernels than these are not one picture any more; the table has them all.
 MAX_KERNELS = 15
@@ -55,7 +55,7 @@ def _name_total(trace: KernelTrace) -> str:
 
 def draw_top(frame: Frame, trace: KernelTrace) -> None:
     """Draws the kernels with the most time in a phase of the reader's choice."""
-    listed = frame.ask(kernels, trace.cell_id)
+    listed = frame.ask(load_kernels, trace.cell_id)
     one = noun(trace)
     st.header(restrict(f"Which {one} take the most time?"), anchor="top-kernels")
     if not listed:

@@ -13,12 +13,12 @@ from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame, Page, step_of
 from pages.ui.states import draw_unmeasured, no_rows
 from runner.results import KernelTrace
-from runner.store.queries.kernels import parts, traces
+from runner.store.queries.kernels import load_parts, load_traces
 
 
 def page(frame: Frame) -> None:
     st.title("What is the time of a step made of?", anchor=False)
-    loaded = frame.ask(traces, rows_of(frame))
+    loaded = frame.ask(load_traces, rows_of(frame))
     if not loaded:
         draw_unmeasured(
             (f"**No step has been profiled {frame.where}.** This lists the kernels of some, phase by phase:",
@@ -34,7 +34,7 @@ def page(frame: Frame) -> None:
         what = "has a result with" if named else "matches"
         no_rows(f"No profiled step {what} these filters.", "Clear some of them, or measure what is missing.")
         return
-    classes = frame.ask(parts)
+    classes = frame.ask(load_parts)
     lead = st.empty()
     name = _choose(measured)
     trace, own = measured[name], classes.get(measured[name].cell_id, [])

@@ -11,7 +11,7 @@ from pages.ui.evidence import of_details, say
 from pages.ui.frame import Frame, Page
 from pages.ui.states import draw_unmeasured
 from runner.results import Timeline
-from runner.store.queries.timelines import columns, parts_at, timelines
+from runner.store.queries.timelines import load_columns, load_parts_at, load_timelines
 
 #: Sizes below which blocks are folded into one, in words and bytes.
 FOLDS = {"nothing": 0, **{f"{size} KiB": size * 2**10 for size in (1, 4, 16, 64, 256)},
@@ -22,7 +22,7 @@ FOLDED = "folded"
 
 def page(frame: Frame) -> None:
     st.title("What fills memory during a step?", anchor=False)
-    by_label = {item.label: item for item in frame.ask(timelines, frame.selection.run, frame.selection.machine)}
+    by_label = {item.label: item for item in frame.ask(load_timelines, frame.selection.run, frame.selection.machine)}
     if not by_label:
         draw_unmeasured(
             (f"**No timeline is recorded {frame.where}.** This records steps, every allocation with its stack:",
@@ -37,8 +37,8 @@ def page(frame: Frame) -> None:
     for side, place, item in zip(("left", "right"), st.columns(len(shown)), shown, strict=False):
         with place:
             pane(frame, item, side=side, look=look)
-    parts = [frame.ask(parts_at, item.cell_id, item.peak_at_us) for item in shown]
-    sentence = answer(shown[0], frame.ask(columns, shown[0].cell_id), parts[0])
+    parts = [frame.ask(load_parts_at, item.cell_id, item.peak_at_us) for item in shown]
+    sentence = answer(shown[0], frame.ask(load_columns, shown[0].cell_id), parts[0])
     evidence = of_details(frame, "timelines", [item.cell_id for item in shown])
     if len(shown) == 1:
         say(frame, sentence, evidence, at=lead)

@@ -33,7 +33,7 @@ from runner.errors import DatabaseBusy
 from runner.formats import format_bytes
 from runner.plan.commands import sweep_commands
 from runner.results import Timeline
-from runner.store.queries.timelines import columns, largest_at, parts_at, timelines
+from runner.store.queries.timelines import load_columns, load_largest_at, load_parts_at, load_timelines
 
 MAX_SHOWN = 25
 Rows = list[dict[str, Any]]
@@ -52,9 +52,9 @@ class Look:
 @st.fragment
 def pane(frame: Frame, about: Timeline, *, side: str, look: Look) -> None:
     """Draws the pane. `side` tells the panes of a page apart."""
-    blocks = frame.ask(columns, about.cell_id)
+    blocks = frame.ask(load_columns, about.cell_id)
     folds_held = look.folds_held and about.origin == "imported" and bool(blocks.arrays["born"].any())
-    sentence = answer(about, blocks, frame.ask(parts_at, about.cell_id, about.peak_at_us))
+    sentence = answer(about, blocks, frame.ask(load_parts_at, about.cell_id, about.peak_at_us))
     with st.container(border=True, key=f"card-timeline-{side}"):
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             st.subheader(restrict(literal(about.label)), anchor=f"timeline-{side}", width="stretch")
@@ -87,7 +87,7 @@ def _read_cursor(frame: Frame, about: Timeline, *, side: str) -> int:
         cursor = rest[4] if len(rest) > 4 else ""
         known = re.fullmatch("[0-9]{1,16}", cursor) and int(cursor) <= about.duration_us
         return int(cursor) if known else about.peak_at_us
-    if recording and recording not in (item.cell_id.hex[-8:] for item in frame.ask(timelines, None)):
+    if recording and recording not in (item.cell_id.hex[-8:] for item in frame.ask(load_timelines, None)):
         st.warning(
             "The link's window, cursor and pinned block are of another recording, which is not in this file or has "
             "been measured anew: this one is shown whole.",
@@ -111,11 +111,11 @@ def _draw_share(frame: Frame, about: Timeline, *, side: str, rows: Rows) -> None
 
 def _list_alive(frame: Frame, about: Timeline, *, side: str, at_us: int, folds_held: bool) -> Rows:
     """Lists the largest allocations at a moment, those from before the recording as one entry if `folds_held`."""
-    alive = frame.ask(largest_at, about.cell_id, at_us, MAX_SHOWN, "recorded" if folds_held else "all")
-    parts = frame.ask(parts_at, about.cell_id, at_us)
+    alive = frame.ask(load_largest_at, about.cell_id, at_us, MAX_SHOWN, "recorded" if folds_held else "all")
+    parts = frame.ask(load_parts_at, about.cell_id, at_us)
     total, count = sum(part.held_bytes for part in parts), sum(part.allocations for part in parts)
     when = "At the peak" if at_us == about.peak_at_us else "At the cursor"
-    phase = phase_at(frame.ask(columns, about.cell_id), at_us)
+    phase = phase_at(frame.ask(load_columns, about.cell_id), at_us)
     where = f"{format_ms(at_us)}{f', {literal(phase)}' if phase else ''}"
     of_these = " of the recording" if folds_held else ""
     say(
@@ -134,7 +134,7 @@ def _list_alive(frame: Frame, about: Timeline, *, side: str, at_us: int, folds_h
 
 def _list_held(frame: Frame, about: Timeline, *, side: str, at_us: int, total_bytes: int) -> None:
     """Lists what was allocated before the recording and still is, as one entry that can be opened."""
-    parts = frame.ask(parts_at, about.cell_id, at_us, "held")
+    parts = frame.ask(load_parts_at, about.cell_id, at_us, "held")
     count = sum(part.allocations for part in parts)
     if not count:
         return
@@ -143,7 +143,9 @@ def _list_held(frame: Frame, about: Timeline, *, side: str, at_us: int, total_by
     opened = st.expander(label, key=f"_held-{side}", on_change="rerun")
     if opened.open:
         with opened:
-            rows = alive_rows(frame.ask(largest_at, about.cell_id, at_us, MAX_SHOWN, "held"), total_bytes=total_bytes)
+            rows = alive_rows(
+                frame.ask(load_largest_at, about.cell_id, at_us, MAX_SHOWN, "held"), total_bytes=total_bytes
+            )
             st.caption(restrict(f"The {len(rows)} largest"))
             _draw_table(
                 rows, key=f"held-{side}", alt=f"The largest allocations that were held before {format_ms(at_us)}."

@@ -32,7 +32,7 @@ from pages.ui.markdown import restrict
 from pages.ui.states import suggest
 from runner.results import Accumulated
 from runner.schema import NumericsRow
-from runner.store.queries.numerics import accumulations, dtypes, sensitivities
+from runner.store.queries.numerics import load_accumulations, load_dtypes, load_sensitivities
 
 _STATISTICS = ("mean of squares", "variance", "mean", "output")
 _SUM = ("total", "exact", "error", "rounded_value", "spacing", "last_increment", "slips_at", "status")
@@ -42,7 +42,7 @@ _MODELS = {"Transformer": "transformer", "toy: linear, ReLU, layer norm, linear"
 def draw_accuracy(frame: Frame) -> None:
     """Draws the cards for which there are rows."""
     st.header("What does it cost in accuracy?", anchor="accuracy")
-    priced, sums = price_precisions(frame), frame.ask(accumulations, rows_of(frame))
+    priced, sums = price_precisions(frame), frame.ask(load_accumulations, rows_of(frame))
     if not priced and not sums:
         suggest(
             f"No row {frame.where} says it for these sizes and contexts. This measures it, in seconds:",
@@ -109,7 +109,7 @@ def _draw_dtypes(frame: Frame, rows: Sequence[NumericsRow]) -> None:
     st.header("What does autocast leave in fp32?", anchor="dtypes")
     model = chosen("dtypes-of", "Read from", list(_MODELS))
     precision: dict[UUID, str] = {row.cell_id: row.precision for row in rows}
-    read = [row for row in frame.ask(dtypes, tuple(precision)) if row.model == _MODELS[model]]
+    read = [row for row in frame.ask(load_dtypes, tuple(precision)) if row.model == _MODELS[model]]
     by_precision = {
         name: formats_of(row for row in read if precision[row.cell_id] == name) for name in precision.values()
     }
@@ -136,7 +136,7 @@ def _draw_dtypes(frame: Frame, rows: Sequence[NumericsRow]) -> None:
 
 
 def _draw_normalization(frame: Frame, row: NumericsRow) -> None:
-    points = frame.ask(sensitivities, row.cell_id)
+    points = frame.ask(load_sensitivities, row.cell_id)
     if not points:
         return
     st.header("What in normalization needs more than 16 bits?", anchor="normalization")

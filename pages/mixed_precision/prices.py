@@ -20,7 +20,7 @@ from runner.analysis.compare.pairs import Pair
 from runner.formats import format_number
 from runner.results import Measured
 from runner.schema import NumericsCell, NumericsRow, StepCell
-from runner.store.queries.numerics import precisions
+from runner.store.queries.numerics import load_precisions
 
 BASELINE = "fp32"
 _SHARED = tuple(name for name in NumericsCell.names() if name != "precision")
@@ -42,7 +42,7 @@ class Priced:
 def price_precisions(frame: Frame) -> list[Priced]:
     """Returns every precision that the sidebar's size and context leave; its backends and precisions do not count."""
     free = replace(frame, selection=frame.selection.without("precision", "backend"))
-    rows = [one.row for one in frame.ask(precisions, rows_of(frame)) if free.selection.holds(one.row.step())]
+    rows = [one.row for one in frame.ask(load_precisions, rows_of(frame)) if free.selection.holds(one.row.step())]
     variants = {row.precision for row in rows if row.precision != BASELINE}
     speedups = {name: comparison(free, "precision", baseline=BASELINE, variant=name).speedups for name in variants}
     return [Priced(row=row, speedup=_find_speedup(row, speedups.get(row.precision, []))) for row in rows]

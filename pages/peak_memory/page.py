@@ -17,13 +17,13 @@ from pages.ui.states import draw_unmeasured, no_rows
 from pages.ui.trust import draw_trust
 from runner.results import Peak
 from runner.schema import Mode
-from runner.store.queries.memory import peaks
+from runner.store.queries.memory import load_peaks
 from runner.store.queries.selection import Shape
 
 
 def page(frame: Frame) -> None:
     st.title("What fills the memory at the peak of a step?", anchor=False)
-    measured = frame.ask(peaks, rows_of(frame))
+    measured = frame.ask(load_peaks, rows_of(frame))
     if not measured:
         draw_unmeasured(
             (f"**No memory cell has been measured {frame.where}.** This takes peaks apart, step by step:",
@@ -70,7 +70,7 @@ def _draw_growth(frame: Frame, cells: list[Peak], names: Names) -> None:
 
 def headline(frame: Frame) -> Answer:
     """Returns the answer for training steps, or for what there is."""
-    measured = [cell for cell in frame.ask(peaks, rows_of(frame)) if not cell.cell.checkpoint_blocks]
+    measured = [cell for cell in frame.ask(load_peaks, rows_of(frame)) if not cell.cell.checkpoint_blocks]
     if not measured:
         return f"Not measured {frame.where}: `python -m runner sweep --experiment memory`.", None
     shown = [cell for cell in measured if cell.cell.mode == "train"] or measured

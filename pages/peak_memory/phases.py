@@ -20,14 +20,14 @@ from runner.formats import format_bytes
 from runner.results import Peak, PhasePeak
 from runner.schema import TABLES
 from runner.schema.titles import title
-from runner.store.queries.memory import peaks, phase_peaks
+from runner.store.queries.memory import load_peaks, load_phase_peaks
 from runner.store.queries.selection import Selection
 
 
 def draw_phases(frame: Frame, cells: Sequence[Peak]) -> None:
     st.header("One cell, phase by phase", anchor="phases")
     st.caption("Which phase of the step needs how much. The link keeps which cell.")
-    every = {cell.cell_id: cell for cell in frame.ask(peaks, Selection())}
+    every = {cell.cell_id: cell for cell in frame.ask(load_peaks, Selection())}
     cell = choose(cells, elsewhere=every.get)
     if cell is None:
         return
@@ -37,7 +37,7 @@ def draw_phases(frame: Frame, cells: Sequence[Peak]) -> None:
         why = literal(f"{failure_of(cell)}. {cell.message or ''}")
         st.error(restrict(f"{words}: {why}"), icon=":material/error:")
         return
-    loaded = frame.ask(phase_peaks, cell.cell_id)
+    loaded = frame.ask(load_phase_peaks, cell.cell_id)
     card = Card(
         key="phase-peaks",
         title=words,

@@ -26,7 +26,7 @@ from runner.analysis.compare.pairs import unusual
 from runner.formats import format_number
 from runner.results import Measured
 from runner.schema.titles import title
-from runner.store.queries.roofline import most_varied_run
+from runner.store.queries.roofline import find_most_varied_run
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import load_steps, samples_by_round
 
@@ -37,7 +37,7 @@ def draw_changes(frame: Frame) -> None:
     """Draws the chooser of a step, the answer, the card."""
     st.header("What would help, and by how much?", anchor="help")
     mode = frame.selection.mode or "train"
-    run = frame.ask(most_varied_run, rows_of(frame), mode)
+    run = frame.ask(find_most_varied_run, rows_of(frame), mode)
     if run is None:
         words = f"No run {frame.where} has results of one step of mode {mode} in more than one way, measured alike."
         suggest(f"{words} This measures one change at a time:", COMMAND)

@@ -20,7 +20,7 @@ from runner.analysis.costs.activations import Device
 from runner.analysis.roofline import CeilingChange, Roof, changes, measured_roof, promised_roof
 from runner.formats import format_bytes, format_quantity
 from runner.schema import TABLES, CeilingRow
-from runner.store.queries.roofline import ceilings, machine
+from runner.store.queries.roofline import load_ceilings, load_machine
 from runner.store.queries.selection import Selection
 
 
@@ -46,8 +46,8 @@ class DeviceLimits:
 def limits_of(frame: Frame) -> DeviceLimits:
     """Returns the sidebar's machine with the ceilings of the chosen run or, where it has none, of the latest that
     has."""
-    found = frame.ask(machine, rows_of(frame))
-    rows = frame.ask(ceilings, Selection(machine=frame.selection.machine))
+    found = frame.ask(load_machine, rows_of(frame))
+    rows = frame.ask(load_ceilings, Selection(machine=frame.selection.machine))
     own = [row for row in rows if row.run_id == frame.selection.run]
     latest = [row for row in rows if row.run_id == rows[0].run_id]
     return DeviceLimits(device=device_of(found.device), device_name=found.device_name or "", rows=own or latest)

@@ -51,7 +51,7 @@ def _load_example(example: Example) -> None:
 
 
 def _draw_schema(frame: Frame) -> None:
-    counts = frame.ask(tables.sizes)
+    counts = frame.ask(tables.count_rows)
     name = st.selectbox(
         "Tables and their columns",
         list(TABLES),

@@ -16,7 +16,7 @@ def page(frame: Frame) -> None:
     query = editor(frame)
     answer = ask(frame, query)
     if answer is None:
-        counts = {name: count for name, count in frame.ask(tables.sizes).items() if count}
+        counts = {name: count for name, count in frame.ask(tables.count_rows).items() if count}
         words = f"The file holds **{sum(counts.values()):,} rows in {len(counts)} tables** to ask."
         say(frame, words, of_tables(frame), at=headline)
         return

@@ -14,7 +14,7 @@ from pages.ui.marks import place_of
 from runner.analysis.compare.break_even import PaidAfter, break_even
 from runner.analysis.compare.pairs import LeftOut, Pair
 from runner.results import CompileCost, Measured
-from runner.store.queries.compile import compile_costs, question
+from runner.store.queries.compile import load_compile_costs, question
 
 BASELINE = "eager"
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -46,7 +46,7 @@ def ways(frame: Frame) -> list[str]:
 def load_speedups(frame: Frame, names: Sequence[str]) -> tuple[list[CompileSpeedup], list[LeftOut[Measured]]]:
     """Returns every pair with eager that the filters leave, cell by cell, and what has no pair."""
     free = frame.selection.without("backend")
-    known = frame.ask(compile_costs, free.broad())
+    known = frame.ask(load_compile_costs, free.broad())
     costs = {question(cost.machine, cost.torch, cost.cell): cost for cost in known}
     found, left_out = [], []
     for variant in names:

@@ -16,7 +16,7 @@ from pages.ui.frame import cached
 from pages.ui.markdown import literal, restrict
 from runner.errors import StoreError
 from runner.store.database import fingerprint, plan_fingerprint
-from runner.store.queries.progress import STALE_S, SweepProgress, progress
+from runner.store.queries.progress import STALE_S, SweepProgress, load_progress
 
 EVERY_S = 2
 #: The path before every address of this server: nothing, or such as "/team".
@@ -36,7 +36,7 @@ def watch(path: Path, state: str, *, drawn_at: float) -> None:
         st.rerun(scope="app")
     plan = plan_fingerprint(path)
     try:
-        sweeps = cached(path, plan, progress)
+        sweeps = cached(path, plan, load_progress)
     except StoreError:
         sweeps = []
     for sweep in sweeps:

@@ -61,7 +61,7 @@ def _has_result(frame: Frame, cell: Measured | Attended) -> bool:
 
 
 def _draw_card(frame: Frame, cell: Measured | Attended, *, table: Literal["steps", "attention"]) -> None:
-    rows = frame.ask(raw.samples, table, cell.cell_id)
+    rows = frame.ask(raw.load_samples, table, cell.cell_id)
     words = title(cell.cell)
     card = Card(
         key="samples",

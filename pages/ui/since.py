@@ -19,7 +19,7 @@ from pages.ui.filters import run_name
 from pages.ui.formats import format_count
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, plain, restrict
-from runner.store.queries.changes import load_counts, runs_since
+from runner.store.queries.changes import load_counts, load_runs_since
 
 _SHOWN = "_choices of the link"
 _MAX_RUNS, _MAX_LETTERS = 3, 120
@@ -99,7 +99,7 @@ def _describe_runs(frame: Frame, moment_ms: int) -> str:
     # The link holds whole milliseconds: the moment's own rows must not count as later.
     moment = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=moment_ms + 1)
     names = {run.run_id: run_name(run) for run in frame.contents.runs}
-    runs = [literal(names[run]) for run in frame.ask(runs_since, moment.replace(tzinfo=None)) if run in names]
+    runs = [literal(names[run]) for run in frame.ask(load_runs_since, moment.replace(tzinfo=None)) if run in names]
     if not runs:
         return ""
     if len(runs) > _MAX_RUNS:

@@ -8,13 +8,13 @@ from pathlib import Path
 from runner.cli.lists import new_grid
 from runner.cli.terminal import Terminal
 from runner.schema import CeilingRow
-from runner.store.queries.roofline import ceilings
+from runner.store.queries.roofline import load_ceilings
 from runner.store.queries.selection import Selection
 
 
 def print_ceilings(console: Terminal, db: Path, of: Selection) -> None:
     """Prints one line a ceiling; nothing for a run that measured none."""
-    rows = ceilings(db, of)
+    rows = load_ceilings(db, of)
     if not rows:
         return
     grid = new_grid("ceiling", "at the start", "at the end", "datasheet")

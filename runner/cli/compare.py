@@ -22,7 +22,7 @@ from runner.cli.terminal import Terminal
 from runner.errors import StepscopeError, UsageError
 from runner.schema.titles import title
 from runner.store.queries.compare import Comparison, ComparisonRequest, load_comparison
-from runner.store.queries.sides import OF_RUNS, sides
+from runner.store.queries.sides import OF_RUNS, load_sides
 
 FORMATS = ("text", "markdown")
 SPECS = "a run's id or its beginning, a label, or machine:…, commit:…, precision:…, backend:…, label:…, run:…"
@@ -48,7 +48,7 @@ def compare(console: Terminal, asked: CompareOptions, *, db: Path) -> int:
         raise UsageError(f"There is no format {asked.form!r}.", expected=" or ".join(FORMATS))
     if asked.phase not in get_args(ComparedPhase):
         raise UsageError(f"{asked.phase!r} is not compared.", expected=", ".join(get_args(ComparedPhase)))
-    known = sides(db)
+    known = load_sides(db)
     question = ComparisonRequest(
         a=resolve(asked.a, known),
         b=resolve(asked.b, known),

@@ -17,8 +17,8 @@ from runner.experiments import KINDS
 from runner.experiments.experiment import Kind, Lines, Shown
 from runner.schema import FrontierRow, Row
 from runner.schema.titles import title
-from runner.store.queries.counted import settled_ids
-from runner.store.queries.raw import run_rows
+from runner.store.queries.counted import load_settled_ids
+from runner.store.queries.raw import load_run_rows
 from runner.store.queries.selection import Selection
 from runner.store.queries.trust import load_findings
 from runner.sweep import frontier
@@ -35,7 +35,7 @@ def print_run(console: Terminal, run: str, *, db: Path) -> None:
         if rows:
             console.print(_grid(kind.shown, rows), "")
     print_ceilings(console, db, Selection(run=found.run_id))
-    for answered, _ in run_rows(db, found.run_id, FrontierRow):
+    for answered, _ in load_run_rows(db, found.run_id, FrontierRow):
         console.say(f"{frontier.title(answered)}: {frontier.answer(answered)}")
     every = [(kind, shown) for kind, rows in listed.items() for shown in rows]
     said = [finding for _, shown in every for finding in shown.findings]
@@ -52,9 +52,9 @@ def print_run(console: Terminal, run: str, *, db: Path) -> None:
 def _listed(db: Path, run: UUID, kind: Kind) -> list[Shown]:
     """The rows of one kind, as they are listed; of timed ones of a model with what the audit says."""
     lines, name = kind.shown, kind.table.name
-    rows: list[tuple[Row, dict[str, float]]] = run_rows(db, run, kind.table.row)
+    rows: list[tuple[Row, dict[str, float]]] = load_run_rows(db, run, kind.table.row)
     if lines.settled:
-        counted = settled_ids(db, name, Selection(run=run))
+        counted = load_settled_ids(db, name, Selection(run=run))
         rows = [(row, medians) for row, medians in rows if row.cell_id in counted]
     said = load_findings(db, tuple(row.cell_id for row, _ in rows), name) if lines.audited else {}
     found = [Shown(row=row, medians_ms=medians, findings=said.get(row.cell_id, ())) for row, medians in rows]

@@ -11,31 +11,30 @@ import pkgutil
 from runner.experiments.experiment import Experiment, Kind
 from runner.schema import Cell
 
-#: The order in which experiments are listed and planned; what is not named here comes last.
+#: The order in which experiments are listed and planned; experiments that are not named here come last.
 _ORDER = "benchmark mixed-precision attention memory kernels compile numerics counterfactuals"
-#: What `python -m runner frontier` measures, again and again, of cells of several kinds.
+#: The function that measures one trial of `python -m runner frontier`, for cells of several kinds.
 TRIAL = "runner.measure.memory.frontier:measure_trial"
 
 
-def _experiments() -> list[Experiment]:
-    """What the files of this folder call `EXPERIMENT`."""
-    names = [module.name for module in pkgutil.iter_modules(__path__)]
-    modules = [importlib.import_module(f"{__name__}.{name}") for name in names]
+def _load_experiments() -> list[Experiment]:
+    """Returns what the files of this folder call `EXPERIMENT`."""
+    modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
     found: list[Experiment] = [module.EXPERIMENT for module in modules if hasattr(module, "EXPERIMENT")]
     known = _ORDER.split()
     return sorted(found, key=lambda one: known.index(one.name) if one.name in known else len(known))
 
 
-EXPERIMENTS = tuple(_experiments())
+EXPERIMENTS = tuple(_load_experiments())
 KINDS = tuple(dict.fromkeys(kind for experiment in EXPERIMENTS for kind in experiment.kinds))
-_ASKED = {kind.cell: (kind, experiment) for experiment in reversed(EXPERIMENTS) for kind in experiment.kinds}
+_BY_CELL = {kind.cell: (kind, experiment) for experiment in reversed(EXPERIMENTS) for kind in experiment.kinds}
 
 
 def kind_of(cell: Cell) -> Kind:
-    """The kind of a cell, also of a row."""
-    return _ASKED[cell.asked()][0]
+    """Returns the kind of a cell or of a row."""
+    return _BY_CELL[cell.asked()][0]
 
 
 def experiment_of(cell: type[Cell]) -> Experiment:
-    """The experiment by which such cells are asked for again: the first that measures them."""
-    return _ASKED[cell][1]
+    """Returns the first experiment that measures such cells, whose command measures them again."""
+    return _BY_CELL[cell][1]

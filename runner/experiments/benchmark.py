@@ -10,8 +10,8 @@ from runner.experiments.grid import Grid
 from runner.experiments.steps import EDITION_STEP, EDITION_STEPS, FITTING, STEPS, TOY_STEP, TOY_STEPS
 
 
-def _ablation(grid: Grid) -> Grid:
-    """The same cells after 0, 1, 2 and 5 warm-up steps, with exactly ten measured ones, to compare."""
+def _vary_warmup(grid: Grid) -> Grid:
+    """Returns the same cells after 0, 1, 2 and 5 warm-up steps, each with exactly ten measured steps."""
     return grid.change(warmup=(0, 1, 2, 5), steps=10, max_steps=0)
 
 
@@ -23,16 +23,16 @@ EXPERIMENT = Experiment(
         "laptop": (
             TOY_STEPS,
             TOY_STEPS.change(contexts=(64,), modes=("inference",)),
-            _ablation(TOY_STEP.change(sizes=("toy-128",))),
+            _vary_warmup(TOY_STEP.change(sizes=("toy-128",))),
             TOY_STEP,
         ),
         "standard": (
             FITTING,
             FITTING.change(contexts=(512,), modes=("inference",)),
-            _ablation(FITTING.change(sizes=("small",), contexts=(512,))),
+            _vary_warmup(FITTING.change(sizes=("small",), contexts=(512,))),
         ),
         **{
-            name: (grid.change(modes=("inference", "train")), _ablation(EDITION_STEP[name]))
+            name: (grid.change(modes=("inference", "train")), _vary_warmup(EDITION_STEP[name]))
             for name, grid in EDITION_STEPS.items()
         },
     },

@@ -2,8 +2,8 @@
 
     python -m runner sweep --experiment compile --backends eager,compiled,compiled-block
 
-Answers C2. The cells are those of `benchmark`, each compiled with an empty cache, so that the cold compile time and the
-warm one are both in the row.
+Answers C2. The cells are those of `benchmark`. Each is compiled with an empty cache, so that its row holds the cold and
+the warm compile time.
 """
 
 from runner.experiments.experiment import Experiment

@@ -2,7 +2,8 @@
 
     python -m runner sweep --experiment counterfactuals --sizes small --contexts 512
 
-The same step with one thing changed at a time, measured in the same sweep; what made it slower is listed too.
+The sweep measures one step again and again with one setting changed at a time. Changes that make it slower are listed
+too.
 """
 
 from runner.experiments.experiment import Experiment
@@ -11,23 +12,24 @@ from runner.experiments.steps import EDITION_STEP, FITTING, STEPS, TOY_STEP
 from runner.schema import StepCell
 
 
-def _changed(grid: Grid, *more: Grid) -> tuple[Variants]:
-    """The same step with one thing changed at a time, with everything that may help at once, and whatever `more` there
-    is. What is not compiled comes first; the grid itself is among them."""
+def _vary(grid: Grid, *more: Grid) -> tuple[Variants]:
+    """Returns the grid's step, the same step with one setting changed at a time and with all promising settings at
+    once, and the steps of `more`. Steps that are not compiled come first."""
     half = grid.change(precisions=("bf16",))
-    changed = (
+    variants = (
         grid.change(precisions=("fp32", "tf32", "bf16")),
         half.change(weights=("bf16",)),
         grid.change(attention=("sdpa",)),
         grid.change(optimizers=("fused",)),
         grid.change(backends=("cuda-graphs",)),
         half.change(attention=("sdpa",), optimizers=("fused",), weights=("fp32",)),
+        *more,
     )
-    return (Variants((*changed, *more), holds=_holds_its_weights),)
+    return (Variants(variants, holds=_can_hold_weights),)
 
 
-def _holds_its_weights(cell: StepCell) -> bool:
-    """Whether the weights can be held so in that precision."""
+def _can_hold_weights(cell: StepCell) -> bool:
+    """Whether the cell's precision can run with weights of that dtype."""
     return cell.weights_dtype == "fp32" or cell.precision == "bf16"
 
 
@@ -38,8 +40,8 @@ EXPERIMENT = Experiment(
     question="What would make the step faster, and by how much?",
     kinds=(STEPS,),
     grids={
-        "laptop": _changed(TOY_STEP),
-        "standard": _changed(
+        "laptop": _vary(TOY_STEP),
+        "standard": _vary(
             _STANDARD,
             _STANDARD.change(
                 sizes=("small", "medium"),
@@ -49,6 +51,6 @@ EXPERIMENT = Experiment(
                 backends=("compiled", "compiled-reduce-overhead"),
             ),
         ),
-        **{name: _changed(grid) for name, grid in EDITION_STEP.items()},
+        **{name: _vary(grid) for name, grid in EDITION_STEP.items()},
     },
 )

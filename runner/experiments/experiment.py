@@ -1,9 +1,9 @@
-"""What an experiment is, and what a kind of cell is: everything that the house knows of them, in one declaration each.
+"""The declarations of an experiment and of a kind of cell.
 
     EXPERIMENT = Experiment(name="memory", question="…", kinds=(MEMORY,), grids={"laptop": (GRID,)})
 
-A file of this folder that defines `EXPERIMENT` is one; nothing else lists it. Nothing here measures: `measure` says
-where the function stands that does, so that torch stays out. Standard library only.
+A file of this folder that defines `EXPERIMENT` is an experiment; nothing else lists it. `measure` names the module and
+the function that measures, so that torch stays out of here. Standard library only.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,13 +16,13 @@ from runner.experiments.grid import Grid, Variants
 from runner.formats import format_bytes, format_quantity
 from runner.schema import Cell, Row, Table, TimingRow, table_of
 
-#: Starting a process, building a model and starting CUDA in it, by device (s).
+#: The time to start a process, start CUDA and build a model in it, by device (s).
 START_SECONDS: Mapping[Device, float] = {"cuda": 2.0, "mps": 3.0, "cpu": 0.15}
 
 
 @dataclass(frozen=True, kw_only=True)
 class On:
-    """Where a cell is to run: the device, the FLOP/s that it reaches in the cell's precision, and its name."""
+    """The device on which a cell will run, the FLOP/s that it reaches in the cell's precision, and its name."""
 
     device: Device
     flops_per_s: float
@@ -31,7 +31,8 @@ class On:
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """What is expected of a cell: operations of one step, bytes at its peak, seconds from its process to its row."""
+    """The expected cost of a cell: operations of one step, bytes at its peak, and seconds from the start of its
+    process to its row."""
 
     step_flops: int
     peak_bytes: int
@@ -40,7 +41,7 @@ class Prediction:
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """A row as `show` prints it, with the medians of its phases (ms) and what the audit says of it."""
+    """A row for `show`, with the medians of its phases (ms) and its findings."""
 
     row: Any
     medians_ms: Mapping[str, float]
@@ -49,9 +50,9 @@ class Shown:
 
 @dataclass(frozen=True, kw_only=True)
 class Lines:
-    """The table of `show`: its headings after cell and status, what stands below them, in which order. With `settled`
-    only rows that count are listed; with `audited` findings are looked for; with `explained` failures are explained
-    below the tables."""
+    """The table of `show`: its headings after cell and status, the texts of a line, and the order of the lines.
+    `settled` lists only rows that count, `audited` looks for findings, and `explained` explains failures below the
+    tables."""
 
     headings: tuple[str, ...]
     line: Callable[[Shown], Sequence[str]]
@@ -62,12 +63,8 @@ class Lines:
     explained: bool = True
 
 
-def _always(cell: Cell, memory_bytes: int) -> bool:
-    return True
-
-
-def _tell(row: Row, name: str) -> str:
-    """A value of a row in its unit; nothing if it is unknown."""
+def _format_value(row: Row, name: str) -> str:
+    """Returns a value of a row with its unit, an empty text for an unknown value."""
     value, unit = getattr(row, name), table_of(row).column(name).unit
     if not isinstance(value, int | float):
         return str(value or "")
@@ -75,21 +72,21 @@ def _tell(row: Row, name: str) -> str:
 
 
 def summarize_numbers(row: Row, timings: Mapping[str, TimingRow]) -> str:
-    """The numbers of a row that are known, by their labels."""
+    """Returns the known numbers of a row with their labels."""
     table = table_of(row)
-    said = {table.column(name).label.lower(): _tell(row, name) for name in table.told}
-    return ", ".join(f"{label} {value}" for label, value in said.items() if value)
+    values = {table.column(name).label.lower(): _format_value(row, name) for name in table.told}
+    return ", ".join(f"{label} {value}" for label, value in values.items() if value)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """A kind of cell. `measure` is the module and the function that measures one: it is called with a job and a
-    function to tell what is being done, and returns a Measurement or raises.
+    """A kind of cell. `measure` names the module and the function that measures one. The function takes a job and a
+    function that reports progress, and returns a Measurement or raises.
 
-    `check` raises UsageError for a cell that makes no sense on any machine. `summarize` says in a few words what came
-    of a row that is ok, from its timings by phase; `explain` what a failed one still knows. `fits` says whether the
-    shape of a cell fits a device, where a preset leaves out what does not. `lines` are what `show` prints, the row's
-    numbers if nothing is said; `listed` is whether it prints anything."""
+    `check` raises UsageError for a cell that makes no sense on any machine. `summarize` describes a row that is ok in a
+    few words, from its timings by phase; `explain` describes what a failed row still knows. `fits` says whether the
+    shape of a cell fits into the bytes of a device; presets leave out cells that do not fit. `lines` is the table that
+    `show` prints, by default the row's numbers; `listed` is False where it prints none."""
 
     cell: type[Cell]
     measure: str
@@ -97,7 +94,7 @@ class Kind:
     check: Callable[[Any], None] = lambda cell: None
     summarize: Callable[[Any, Mapping[str, TimingRow]], str] = summarize_numbers
     explain: Callable[[Any], str] = lambda row: ""
-    fits: Callable[[Any, int], bool] = _always
+    fits: Callable[[Any, int], bool] = lambda cell, memory_bytes: True
     lines: Lines | None = None
     listed: bool = True
 
@@ -107,19 +104,19 @@ class Kind:
 
     @property
     def shown(self) -> Lines:
-        """What `show` prints."""
+        """The table that `show` prints."""
         table = self.table
         return self.lines or Lines(
             headings=tuple(table.column(name).label.lower() for name in table.told),
-            line=lambda shown: [_tell(shown.row, name) for name in table.told],
+            line=lambda shown: [_format_value(shown.row, name) for name in table.told],
             order=lambda row: (row.cell_id,),
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """A question, the kinds of cells that answer it, and its grids in each preset. The first grid of a kind is the
-    experiment's own: alone it is what is asked once a user sets an axis. A preset that is not named leaves it out."""
+    """A question, the kinds of cells that answer it, and the grids of each preset. A preset that is not named leaves
+    the experiment out. Once a user sets an axis, only the first grid of each kind is measured."""
 
     name: str
     question: str

@@ -1,25 +1,19 @@
-"""What is the time of a step made of: which kernels, of what kind, in which phase and range, and who waits for whom?
+"""Which kernels make up the time of a step, of what kind, in which phase and range, and what waits for what?
 
     python -m runner sweep --experiment kernels --sizes small --modes inference,train
 
-Answers K1 to K5. A pass of its own under the profiler: profiled time is never shown as the step's time.
+Answers K1 to K5. The kernels come from a separate pass under the profiler. Profiled time is never shown as the step's
+time.
 """
 
 from collections.abc import Mapping
 
 from runner.experiments.experiment import Experiment, Kind, Lines, On, Prediction, Shown
 from runner.experiments.grid import Grid
-from runner.experiments.models import (
-    EDITIONS,
-    SIZES,
-    check_model,
-    compile_seconds,
-    fits_trained,
-    predict_model,
-)
+from runner.experiments.models import EDITIONS, SIZES, check_model, compile_seconds, fits_trained, predict_model
 from runner.schema import PHASES, ProfileCell, ProfileRow, TimingRow
 
-#: A cell runs steps without and with the profiler, and reads its events (s).
+#: The number of steps that a cell runs without and with the profiler, and the time to read the events (s).
 STEPS_RUN = 20
 EXTRA_SECONDS = 1.0
 
@@ -40,8 +34,8 @@ def _summarize(row: ProfileRow, timings: Mapping[str, TimingRow]) -> str:
     return f"{row.unprofiled_step_ms or 0:,.2f} ms, {cost}, {row.kernel_calls} {what} {row.kernel_ms or 0:,.2f} ms"
 
 
-def _line(shown: Shown) -> list[str]:
-    """What profiling cost, and how much of the step the device worked."""
+def _format_line(shown: Shown) -> list[str]:
+    """Returns the step's time, the profiler's overhead and the shares of the step in which the device worked."""
     row: ProfileRow = shown.row
     step, kernels = (f"{ms:,.2f}" if ms is not None else "" for ms in (row.unprofiled_step_ms, row.kernel_ms))
     shares = (row.overhead_share, row.busy_share, row.attributed_share)
@@ -49,7 +43,7 @@ def _line(shown: Shown) -> list[str]:
     return [step, overhead, str(row.kernel_calls or ""), kernels, busy, known]
 
 
-def _order(row: ProfileRow) -> tuple[object, ...]:
+def _order_rows(row: ProfileRow) -> tuple[object, ...]:
     size = (row.d_model * row.d_model * row.layers, row.d_model, row.layers, row.context)
     usual = (row.precision != "fp32", row.precision, row.backend != "eager", row.backend)
     return *size, *usual, row.attention != "naive", row.attention, [*PHASES].index(row.mode)
@@ -64,8 +58,8 @@ PROFILES = Kind(
     fits=fits_trained,
     lines=Lines(
         headings=("step", "overhead", "kernels", "kernel time", "busy", "attributed"),
-        line=_line,
-        order=_order,
+        line=_format_line,
+        order=_order_rows,
         settled=True,
         explained=False,
     ),

@@ -2,7 +2,7 @@
 
     python -m runner sweep --experiment memory --sizes small --contexts 128,512 --timeline
 
-Answers M1 to M6. One steady step is recorded, allocation by allocation, after a whole real step.
+Answers M1 to M6. The cell records every allocation of one steady step, which follows a whole real step.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from runner.experiments.models import EDITIONS, SIZES, TOYS, check_model, fits_t
 from runner.formats import format_bytes
 from runner.schema import MemoryCell, MemoryRow, TimingRow
 
-#: A cell runs a few steps, and looks at what they allocated (s).
+#: The number of steps that a cell runs, and the time to examine their allocations (s).
 STEPS_RUN = 4
 EXTRA_SECONDS = 0.1
 
@@ -21,8 +21,8 @@ GRID = Grid.of(MemoryCell, modes=("inference", "forward", "train"), precisions=(
 TOY = GRID.change(sizes=TOYS, contexts=(64,))
 
 
-def _recorded(grid: Grid) -> Grid:
-    """A timeline of one inference and one training step of each size."""
+def _record_timelines(grid: Grid) -> Grid:
+    """Returns the timelines of one inference step and one training step of each size."""
     contexts = grid.value("contexts")[:1]
     return grid.change(modes=("inference", "train"), precisions=("fp32",), contexts=contexts, timeline=(True,))
 
@@ -50,14 +50,14 @@ EXPERIMENT = Experiment(
     question="What fills the memory, and when?",
     kinds=(MEMORY,),
     grids={
-        "laptop": (TOY, TOY.change(contexts=(128,), modes=("train",)), _recorded(TOY)),
+        "laptop": (TOY, TOY.change(contexts=(128,), modes=("train",)), _record_timelines(TOY)),
         "standard": (
             GRID.change(sizes=SIZES, contexts=(512,)),
             GRID.change(sizes=SIZES, contexts=(128, 1024), modes=("train",)),
-            _recorded(GRID.change(sizes=SIZES, contexts=(512,))),
+            _record_timelines(GRID.change(sizes=SIZES, contexts=(512,))),
         ),
         **{
-            name: (GRID.change(**axes, modes=("forward", "train")), _recorded(GRID.change(**axes)))
+            name: (GRID.change(**axes, modes=("forward", "train")), _record_timelines(GRID.change(**axes)))
             for name, axes in EDITIONS.items()
         },
     },

@@ -2,8 +2,8 @@
 
     python -m runner sweep --experiment mixed-precision --precisions fp32,tf32,bf16
 
-Answers P3. The cells are those of `benchmark` at several precisions, shuffled together so that they can be compared; a
-cell that both ask for is measured once.
+Answers P3. The cells are those of `benchmark` at several precisions, shuffled together so that they can be compared. A
+cell that belongs to both experiments is measured once.
 """
 
 from runner.experiments.experiment import Experiment

@@ -1,4 +1,4 @@
-"""What experiments on a Transformer have in common: the shapes of the presets, what makes sense, what it costs.
+"""The common part of experiments on a Transformer: the shapes of the presets, checks of a cell, and predicted costs.
 
 Standard library only.
 """
@@ -21,8 +21,8 @@ EDITIONS: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "cs336-2025": {"sizes": ("small", "medium", "large", "xl@2025", "2.7B"), "contexts": (128, 256, 512, 1024)},
     "cs336-2026": {"sizes": ("small", "medium", "large", "xl@2026", "10B"), "contexts": (512,)},
 }
-#: Compiling anything in an own process without a cache, and each of the first blocks of a model (s), by device: for a
-#: CPU a C++ compiler does the work.
+#: The time to compile anything in a fresh process without a cache, and to compile each of the first blocks of a model
+#: (s), by device. A CPU needs a C++ compiler.
 COMPILE_SECONDS: Mapping[Device, tuple[float, float]] = {"cuda": (8.0, 5.0), "mps": (8.0, 5.0), "cpu": (18.0, 12.0)}
 MAX_COMPILED_BLOCKS = 8
 
@@ -47,12 +47,12 @@ def check_limits(*, min_steps: int, warmup_steps: int, max_seconds: float) -> No
 
 
 def fits_trained(cell: ModelCell, memory_bytes: int) -> bool:
-    """Whether the cell's shape can be trained on a device of that memory; one rule for all of a size's modes."""
+    """Whether the cell's shape can be trained in that memory. All modes of a size follow this one rule."""
     return steps.predicted_peak_bytes(replace(cell, mode="train")) < memory_bytes
 
 
 def predict_model(cell: ModelCell, on: On, *, steps_run: float, more_seconds: float) -> Prediction:
-    """What a cell takes that runs its step so often, and something else for `more_seconds`."""
+    """Predicts the cost of a cell that runs `steps_run` steps and something else for `more_seconds`."""
     flops = steps.step_flops(cell)
     return Prediction(
         step_flops=flops,
@@ -62,12 +62,12 @@ def predict_model(cell: ModelCell, on: On, *, steps_run: float, more_seconds: fl
 
 
 def compile_seconds(backend: str, layers: int, *, device: Device) -> float:
-    """What compiling a model of so many blocks takes; 0 where nothing is compiled."""
+    """Predicts the time to compile a model of so many blocks; 0 where nothing is compiled."""
     blocks = {"eager": 0, "cuda-graphs": 0, "compiled-block": 1}.get(backend, layers)
     once, per_block = COMPILE_SECONDS[device]
     return once + per_block * min(blocks, MAX_COMPILED_BLOCKS) if blocks else 0.0
 
 
 def order_by_size(row: Any) -> tuple[object, ...]:
-    """Smaller models first, then shorter sequences."""
+    """Returns a sort key that puts smaller models first, then shorter sequences."""
     return row.layers * row.d_model**2, row.context

@@ -2,7 +2,7 @@
 
     python -m runner sweep --experiment numerics --precisions bf16,fp16
 
-Answers P1 and P2: sums bit by bit, the dtypes of a pass as they were, the error of loss and gradients.
+Answers P1 and P2: sums bit by bit, the dtypes of a pass as read from it, the errors of loss and gradients.
 """
 
 from collections.abc import Mapping
@@ -12,16 +12,9 @@ from runner.analysis.costs import steps
 from runner.experiments.experiment import START_SECONDS, Experiment, Kind, Lines, On, Prediction, Shown
 from runner.experiments.grid import Grid
 from runner.experiments.models import EDITIONS, check_model, order_by_size
-from runner.schema import (
-    AccumulationCell,
-    AccumulationRow,
-    NumericsCell,
-    NumericsRow,
-    Precision,
-    TimingRow,
-)
+from runner.schema import AccumulationCell, AccumulationRow, NumericsCell, NumericsRow, Precision, TimingRow
 
-#: What a pass in float64 costs beside one in the cell's precision, and what else a cell does (s).
+#: The cost of a pass in float64 as a multiple of one in the cell's precision, and the time for the rest of a cell (s).
 REFERENCE_COST = 8
 EXTRA_SECONDS = 0.5
 
@@ -35,7 +28,7 @@ def _check(cell: NumericsCell) -> None:
 
 
 def _predict(cell: NumericsCell, on: On) -> Prediction:
-    """Two models in one process, the reference at twice the width of fp32."""
+    """Predicts the cost of two models in one process, with a reference of twice the width of fp32."""
     flops = steps.step_flops(cell.step())
     return Prediction(
         step_flops=flops,
@@ -49,35 +42,35 @@ def _predict_sum(cell: AccumulationCell, on: On) -> Prediction:
 
 
 def _summarize(row: NumericsRow, timings: Mapping[str, TimingRow]) -> str:
-    off = "" if row.gradient_error is None else f", gradients off by {row.gradient_error:.1e}"
-    return f"loss {row.loss or float('nan'):.6g}{off} ({row.reference})"
+    error = "" if row.gradient_error is None else f", gradients off by {row.gradient_error:.1e}"
+    return f"loss {row.loss or float('nan'):.6g}{error} ({row.reference})"
 
 
 def _summarize_sum(row: AccumulationRow, timings: Mapping[str, TimingRow]) -> str:
     return f"{row.total or float('nan'):.9g} for {row.exact or float('nan'):g}"
 
 
-def _line(shown: Shown) -> list[str]:
-    """The relative errors against the reference."""
+def _format_line(shown: Shown) -> list[str]:
+    """Returns the reference, the loss, and the relative errors against the reference."""
     row: NumericsRow = shown.row
     errors = (row.loss_error, row.logits_error, row.gradient_error, row.worst_gradient_error)
     loss = "" if row.loss is None else f"{row.loss:.6f}"
     return [row.reference or "", loss, *("" if error is None else f"{error:.1e}" for error in errors)]
 
 
-def _line_of_sum(shown: Shown) -> list[str]:
-    """A sum, with what makes it what it is."""
+def _format_sum(shown: Shown) -> list[str]:
+    """Returns a sum and the numbers that explain it."""
     row: AccumulationRow = shown.row
     numbers = (row.total, row.error, row.rounded_value, row.spacing, row.last_increment, row.slips_at)
     return ["" if number is None else f"{number:.9g}" for number in numbers]
 
 
-def _order(row: NumericsRow) -> tuple[object, ...]:
+def _order_rows(row: NumericsRow) -> tuple[object, ...]:
     precision = get_args(Precision).index(row.precision)
     return *order_by_size(row), row.batch, row.attention, row.weights_dtype, precision
 
 
-def _order_of_sum(row: AccumulationRow) -> tuple[object, ...]:
+def _order_sums(row: AccumulationRow) -> tuple[object, ...]:
     names = ("fp64", "fp32", "bf16", "fp16")
     return names.index(row.accumulator), names.index(row.addend), row.upcast
 
@@ -89,8 +82,8 @@ SUMS = Kind(
     summarize=_summarize_sum,
     lines=Lines(
         headings=("sum", "error", "addend as held", "spacing there", "last increment", "slips at"),
-        line=_line_of_sum,
-        order=_order_of_sum,
+        line=_format_sum,
+        order=_order_sums,
         settled=True,
     ),
 )
@@ -102,8 +95,8 @@ NUMERICS = Kind(
     summarize=_summarize,
     lines=Lines(
         headings=("reference", "loss", "loss error", "logits", "gradients", "worst of one"),
-        line=_line,
-        order=_order,
+        line=_format_line,
+        order=_order_rows,
         caption="Errors are relative: ‖x − reference‖ / ‖reference‖.",
         settled=True,
     ),

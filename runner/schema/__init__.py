@@ -1,7 +1,7 @@
 """The contract: every table, every column, with its label, unit and meaning.
 
-A *cell* is what was asked for (`StepCell`); a *row* is a cell with what came of it (`StepRow`). Everything else that
-knows a column's name or type derives it from here: the DDL, `data/README.md`, axis titles, filters, tests.
+A *cell* is one combination of settings (`StepCell`); a *row* is a cell with its result (`StepRow`). Everything else
+that knows a column's name or type derives it from here: the DDL, `data/README.md`, axis titles, filters, tests.
 
     >>> from runner.schema import TABLES
     >>> [column.name for column in TABLES["timings"].columns if column.unit == "ms"]
@@ -83,10 +83,10 @@ from runner.schema.steps import StepCell as StepCell
 from runner.schema.steps import StepRow as StepRow
 from runner.schema.tables import Table as Table
 
-#: A question about a whole Transformer step, whether of its time or of its memory.
+#: A cell that measures a whole Transformer step: its time, its memory or its kernels.
 ModelCell = StepCell | MemoryCell | ProfileCell
 
-#: The order in which tables are listed; what is not named here comes last.
+#: The order in which tables are listed; tables that are not named here come last.
 _ORDER = (
     "runs steps timings samples attention memory phase_peaks saved_tensors timelines allocations stacks marks "
     "profiles traces kernels accumulation partial_sums numerics dtypes normalisation ceilings frontier "
@@ -94,26 +94,27 @@ _ORDER = (
 )
 
 
-def _tables() -> list[Table]:
-    """What the files of this folder call `TABLES`."""
-    names = [module.name for module in pkgutil.iter_modules(__path__)]
-    modules = [importlib.import_module(f"{__name__}.{name}") for name in names]
+def _load_tables() -> list[Table]:
+    """Returns the tables that the files of this folder list as `TABLES`."""
+    modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
     found: list[Table] = [table for module in modules for table in getattr(module, "TABLES", ())]
     known = _ORDER.split()
     return sorted(found, key=lambda table: known.index(table.name) if table.name in known else len(known))
 
 
-TABLES: Mapping[str, Table] = {table.name: table for table in _tables()}
+TABLES: Mapping[str, Table] = {table.name: table for table in _load_tables()}
 
 
 def table_of(cell: Cell | type[Cell]) -> Table:
-    """The table whose rows answer such a cell."""
+    """Returns the table that holds the rows of such a cell."""
     kind = cell if isinstance(cell, type) else type(cell)
     return next(table for table in TABLES.values() if issubclass(table.row, kind.asked()))
 
 
 def flags() -> Mapping[str, Column]:
-    """What sets cells in a plan, by name, with the column that has the most choices of those that it sets."""
+    """Returns each flag's name with a column that the flag sets, in the order of the flags.
+
+    A flag that sets several columns is given with the one that has the most choices."""
     found: dict[Flag, Column] = {}
     for table in TABLES.values():
         for column in table.columns:

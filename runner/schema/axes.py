@@ -1,11 +1,11 @@
-"""What plans vary: the flags that set columns, and the columns that several kinds of cells have in common.
+"""The axes of plans: the flags that set columns, and the columns that several kinds of cells share.
 
     class MemoryCell(Shape, Cell):
         context: axes.Context
         mode: axes.Mode
 
-Flags are listed by `sweep --help` in the order in which they stand here; one that only a single kind of cell knows may
-stand beside it. Standard library only.
+`sweep --help` lists the flags in the order of this file. A flag that only one kind of cell uses may be defined beside
+that cell. Standard library only.
 """
 
 from dataclasses import dataclass, fields
@@ -59,13 +59,13 @@ Checkpointing = Annotated[
     Column("Checkpointing", "blocks", "Blocks recomputed together; 0 keeps all activations.", least=0, flag=CHECKPOINT),
 ]
 
-#: The columns through which a plan of models goes first.
+#: The columns that vary slowest in a plan of models.
 _MODEL_AXES = "context mode precision backend attention optimizer weights_dtype checkpoint_blocks"
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Shape:
-    """The numbers of a Transformer's shape, which its name stands for; the first columns of every cell that has one."""
+    """The numbers of a Transformer's shape. They are the first columns of every cell that has a shape."""
 
     AXES = tuple[str, ...](_MODEL_AXES.split())
 
@@ -77,9 +77,9 @@ class Shape:
 
     @classmethod
     def of(cls, cell: Any) -> "Shape":
-        """The shape of a cell or of a row."""
+        """Returns the shape of a cell or of a row."""
         return Shape(**{name: getattr(cell, name) for name in SHAPE})
 
 
-#: The names of its columns.
+#: The names of a shape's columns.
 SHAPE = tuple(item.name for item in fields(Shape))

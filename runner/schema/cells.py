@@ -1,4 +1,4 @@
-"""What every table of cells shares: a cell, the row that it becomes, and rows that came with it.
+"""The base classes of every table of cells: a cell, its row, and the rows that belong to it.
 
     class StepRow(StepCell, Row): ...
 
@@ -20,34 +20,34 @@ from runner.schema.columns import Column
 
 
 def utc_now() -> datetime:
-    """The time of day as every table stores it: UTC, without a zone attached."""
+    """Returns the time of day as every table stores it: UTC, without a zone attached."""
     return datetime.now(UTC).replace(tzinfo=None)
 
 
 def new_id() -> UUID:
-    """A UUIDv7: sorts by the millisecond it was made in (RFC 9562, section 5.7)."""
+    """Returns a UUIDv7, which sorts by the millisecond of its making (RFC 9562, section 5.7)."""
     milliseconds = time.time_ns() // 1_000_000
     random = int.from_bytes(os.urandom(10), "big")
     version, variant = 0x7 << 76, 0b10 << 62
-    return UUID(
-        int=(milliseconds << 80) | version | ((random >> 62 & 0xFFF) << 64) | variant | (random & (1 << 62) - 1)
-    )
+    high, low = random >> 62 & 0xFFF, random & (1 << 62) - 1
+    return UUID(int=(milliseconds << 80) | version | (high << 64) | variant | low)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """What is asked for. Keyed on numbers, never on a name: sizes of one name differ between editions.
+    """One combination of settings that is measured once. Its key rests on numbers, never on a name, because sizes of
+    one name differ between editions.
 
-    `TITLE` is what a title begins with; `AXES` are the columns through which a plan goes first, the rest following as
-    the fields do."""
+    `TITLE` is the format of the first part of its title. `AXES` are the columns that vary slowest in a plan; the other
+    columns follow in the order of the fields."""
 
     TITLE = ""
     AXES = tuple[str, ...]()
 
     @cached_property
     def key(self) -> str:
-        """16 hex digits that name this question. Only fields that differ from their default count, so that an axis
-        added later leaves every older key as it was."""
+        """The cell's name as 16 hex digits. Only fields that differ from their default count, so that an axis added
+        later leaves every older key as it was."""
         asked = {
             item.name: getattr(self, item.name)
             for item in fields(self)
@@ -58,26 +58,26 @@ class Cell:
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """The names of the key's fields, also when asked of a row."""
+        """Returns the names of the key's fields, for a row's class too."""
         return tuple(item.name for item in fields(cls.asked()))
 
     @classmethod
     def asked(cls) -> "type[Cell]":
-        """The class of what was asked for, also when asked of a row."""
+        """Returns the class of the cell, for a row's class too."""
         return next(base for base in cls.__mro__ if issubclass(base, Cell) and not issubclass(base, Row))
 
     def normalized(self) -> Self:
-        """The same cell without what means nothing to it."""
+        """Returns the same cell with default values in fields that do not affect it."""
         return self
 
     def remarks(self) -> list[str]:
-        """What a title says beside values."""
+        """Returns what a title says beside values."""
         return []
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row(Cell):
-    """What came of a cell, whichever experiment asked. A failure keeps its whole key, the phase and the message."""
+    """The result of a cell, in every experiment. A failed cell keeps its whole key, the phase and the message."""
 
     run_id: Annotated[UUID, Column("Run", "", "The sweep that measured this row.")]
     cell_id: Annotated[UUID, Column("Cell", "", "This row's own id (UUIDv7).")]
@@ -125,7 +125,7 @@ class TimedRow(Row):
 
 @dataclass(frozen=True, kw_only=True)
 class Detail:
-    """A row that belongs to a cell and came with it: its times, its samples, its allocations."""
+    """A row that belongs to a cell, such as one of its times, samples or allocations."""
 
     run_id: Annotated[UUID, Column("Run", "", "The run of the cell that it belongs to.")]
     cell_id: Annotated[UUID, Column("Cell", "", "The cell, or the imported timeline, that it belongs to.")]

@@ -1,4 +1,4 @@
-"""The words a column may hold. Each is a `Literal`, so that a misspelt one is a type error."""
+"""The values that a column of text may hold. Each type is a `Literal`, so that a misspelled value is a type error."""
 
 from collections.abc import Mapping
 from typing import Literal

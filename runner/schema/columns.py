@@ -1,4 +1,4 @@
-"""What a field of a dataclass says as a column of a table: label, unit, meaning and roles.
+"""The columns of tables, as annotations of a dataclass's fields: label, unit, meaning and roles.
 
     class StepCell(Cell):
         context: Annotated[int, Column("Context", "tokens", "Tokens of each sequence.", flag=CONTEXTS)]
@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from datetime import datetime
 from functools import cache
+from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
-#: Which value of a field that says how a cell was measured, and not what, is preferred: the greatest, the least, or the
-#: earliest of its choices.
+#: The preferred value of an effort field: the greatest, the least, or the earliest of its choices.
 Preferred = Literal["most", "least", "first"]
 
 SQL_TYPES: Mapping[type, str] = {
@@ -29,19 +29,19 @@ SQL_TYPES: Mapping[type, str] = {
 }
 
 
-#: The largest whole number, the largest number with a unit, the largest without one: beyond them sums and products
-#: of a few rows no longer fit into 64 bits.
+#: The largest whole number, number with a unit, and number without one. Sums and products of a few larger ones would
+#: not fit into 64 bits.
 MAX_WHOLE, MAX_MEASURED, MAX_NUMBER = 2**60, 1e30, 1e100
-#: Units of which there cannot be less than none, as there is of a difference (a column says so with `least`).
-_NEVER_NEGATIVE = {"ms", "s", "µs", "bytes", "bytes/s", "FLOP", "FLOP/s", "tokens", "tokens/s", "sequences", "steps",
-                   "blocks", "MHz", "W"}  # fmt: skip
+#: Units whose values are never negative, except where a column says otherwise with `least`, as a difference does.
+_NEVER_NEGATIVE = "ms s µs bytes bytes/s FLOP FLOP/s tokens tokens/s sequences steps blocks MHz W"
 
 
 @dataclass(frozen=True)
 class Flag:
-    """What sets a column in a plan: a flag of `sweep`, a name in its config file, an axis of a grid. Cells of several
-    kinds share one. In `help` stands `{choices}` for what may be chosen. An `axis` takes several values, a `limit` one
-    number of at least `least`, a `switch` is on or off. Flags are listed in the order in which they were made."""
+    """A flag of `sweep`, which is also a name in its config file and an axis of a grid. It sets a column of one or of
+    several kinds of cells. `{choices}` in `help` stands for the column's choices. An `axis` takes several values, a
+    `limit` takes one number of at least `least`, a `switch` is on or off. Flags are listed in the order of their
+    making."""
 
     name: str
     help: str
@@ -52,14 +52,12 @@ class Flag:
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table, as the annotation of its field says it. `unit` is empty for names, counts of nothing in
-    particular and times of day. `effort` is None unless the column is a field of a key that says how a cell was
-    measured, and not what; `flag` is what sets it in a plan, if anything does; `least` is the smallest number it may
-    hold, where its type and unit do not say so.
+    """One column of a table, written as the annotation of its field. `unit` is empty for names, plain counts and times
+    of day. `effort` is set for an effort field of a key, which says how long or how carefully a cell was measured.
+    `flag` sets the column in a plan. `least` is the smallest allowed number where type and unit do not say it.
 
-    What the field itself says is filled in by `columns_of`: its name, type and choices, `absent`, which is what rows
-    hold that are older than the column (its default; of an axis, what they were measured with), whether it is `asked`
-    for, which is part of a cell's key, and whether it is `nullable`, which is that it may be unknown."""
+    `columns_of` takes the rest from the field: name, type, choices; `absent`, the default, which rows older than the
+    column hold; `asked`, whether the column is part of a cell's key; `nullable`, whether it may be unknown."""
 
     label: str
     unit: str
@@ -76,7 +74,7 @@ class Column:
 
     @property
     def sets(self) -> Literal["axis", "limit", "switch"] | None:
-        """How a flag sets it, if one does."""
+        """The kind of the flag that sets the column, None without a flag."""
         return self.flag.kind if self.flag else None
 
     @property
@@ -84,15 +82,15 @@ class Column:
         return SQL_TYPES[self.type]
 
     def preference(self, value: Any) -> float:
-        """A number for each value of a column of effort: the larger, the more preferred."""
+        """Returns a number for a value of an effort field. A larger number means a more preferred value."""
         if value is None:
             return -math.inf
         return -self.choices.index(value) if self.effort == "first" else -value if self.effort == "least" else value
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        """The least and the largest value of a number, None for other types: sizes that are asked for are at least 1,
-        counts and whatever has a unit are at least 0."""
+        """The smallest and the largest number that the column may hold, None for other types. Sizes in a key are at
+        least 1, counts and most numbers with a unit at least 0."""
         if self.type not in (int, float):
             return None
         most = MAX_WHOLE if self.type is int else MAX_MEASURED if self.unit else MAX_NUMBER
@@ -100,32 +98,32 @@ class Column:
             return max(self.least, -most), most
         if self.type is int:
             return int(self.asked), most
-        return 0.0 if self.unit in _NEVER_NEGATIVE else -most, most
+        return 0.0 if self.unit in _NEVER_NEGATIVE.split() else -most, most
 
     @property
     def title(self) -> str:
-        """The label with its unit, as an axis or a table heading shows it."""
+        """The label with its unit, for an axis or a table heading."""
         return f"{self.label} ({self.unit})" if self.unit else self.label
 
 
 def columns_of(row: type) -> tuple[Column, ...]:
-    """The columns of a cell or a row, in the order of its fields."""
-    return _columns(row)
+    """Returns the columns of a cell or a row, in the order of its fields."""
+    return _read_columns(row)
 
 
 @cache
-def _columns(row: type) -> tuple[Column, ...]:
+def _read_columns(row: type) -> tuple[Column, ...]:
     hints = get_type_hints(row, include_extras=True)
     key: tuple[str, ...] = getattr(row, "names", tuple)()
-    return tuple(_column(item, hints[item.name], asked=item.name in key) for item in fields(row))
+    return tuple(_complete_column(item, hints[item.name], asked=item.name in key) for item in fields(row))
 
 
-def _column(item: Field[Any], hint: Any, *, asked: bool) -> Column:
-    said: Column
-    held, said = get_args(hint)
-    kind, choices = _plain(held)
+def _complete_column(item: Field[Any], hint: Any, *, asked: bool) -> Column:
+    column: Column
+    held, column = get_args(hint)
+    kind, choices = _parse_type(held)
     return replace(
-        said,
+        column,
         name=item.name,
         type=kind,
         choices=choices,
@@ -135,11 +133,11 @@ def _column(item: Field[Any], hint: Any, *, asked: bool) -> Column:
     )
 
 
-def _plain(hint: Any) -> tuple[type, tuple[str, ...]]:
-    """The plain type and the choices of an annotation: `Literal[...]` is a str, `X | None` is an X."""
+def _parse_type(hint: Any) -> tuple[type, tuple[str, ...]]:
+    """Returns the plain type and the choices of an annotation: `Literal[...]` is a str, `X | None` is an X."""
     if get_origin(hint) is Literal:
         return str, get_args(hint)
-    if get_origin(hint) is Union or type(hint).__name__ == "UnionType":
-        return _plain(next(part for part in get_args(hint) if part is not type(None)))
+    if get_origin(hint) in (Union, UnionType):
+        return _parse_type(next(part for part in get_args(hint) if part is not type(None)))
     assert isinstance(hint, type), hint
     return hint, ()

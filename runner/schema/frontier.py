@@ -1,4 +1,4 @@
-"""What still fits: the question of the largest size, and its answer."""
+"""The largest size that fits in memory: the cell and its row."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -11,7 +11,8 @@ from runner.schema.tables import Table
 
 @dataclass(frozen=True, kw_only=True)
 class FrontierCell(Cell):
-    """The question of the largest size that fits: of a sequence in single-head attention, or of a model's step."""
+    """A search for the largest sequence in single-head attention, or the largest context or batch of a model's step,
+    that fits in memory."""
 
     limited: Annotated[
         Limited, Column("What grows", "", "seq_len of single-head attention; context or batch of a model's step.")
@@ -36,7 +37,7 @@ class FrontierCell(Cell):
 
 @dataclass(frozen=True, kw_only=True)
 class FrontierRow(FrontierCell, Row):
-    """The answer, by prediction and then bisection with real allocations."""
+    """The largest size, found by a prediction and then by bisection with real allocations."""
 
     predicted: Annotated[int | None, Column("Predicted largest", "", "Largest size by the closed formula.")] = None
     largest: Annotated[int | None, Column("Largest that fits", "", "Largest size that ran.")] = None

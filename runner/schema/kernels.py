@@ -1,4 +1,4 @@
-"""What a step's time is made of: a profiled pass, its traces, and their kernels (operators, on a CPU)."""
+"""The breakdown of a step's time: a profiled pass, its traces, and their kernels (operators, on a CPU)."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -30,8 +30,8 @@ class ProfileCell(Shape, Cell):
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileRow(ProfileCell, Row):
-    """What the profiled pass says of a step; its kernels are in `kernels`. Whatever is said of kernels is of one step,
-    the profiled one with the median duration, so that it adds up."""
+    """The results of the profiled pass of a step; its kernels are in `kernels`. All numbers about kernels are those of
+    one step, the profiled one with the median duration, so that they add up."""
 
     steps: Annotated[
         int | None, Column("Profiled steps", "steps", "Steps under the profiler, of which the median one counts.")
@@ -97,7 +97,7 @@ class ProfileRow(ProfileCell, Row):
 
 @dataclass(frozen=True, kw_only=True)
 class TraceRow(Detail):
-    """One trace with kernels in `kernels`: a profiled cell's, or one that somebody else recorded."""
+    """One trace with kernels in `kernels`: that of a profiled cell, or an imported one."""
 
     origin: Annotated[TraceOrigin, Column("Origin", "", "Who recorded it.")]
     title: Annotated[str, Column("Title", "", "The cell in words, or the imported file's name.")]
@@ -110,7 +110,7 @@ class TraceRow(Detail):
 
 @dataclass(frozen=True, kw_only=True)
 class KernelRow(Detail):
-    """One kernel within one phase and one named range of a trace, per step. On a CPU: one operator, its own time."""
+    """One kernel within one phase and one named range of a trace, per step. On a CPU, an operator with its own time."""
 
     phase: Annotated[str, Column("Phase", "", "forward, loss, backward, optimizer; `unknown` where nothing says so.")]
     scope: Annotated[

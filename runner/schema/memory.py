@@ -1,4 +1,4 @@
-"""Where memory goes in a step: peaks and their parts, what is saved for backward, and timelines."""
+"""The memory of a step: peaks and their parts, tensors saved for backward, and timelines."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -39,7 +39,7 @@ class MemoryCell(Shape, Cell):
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryRow(MemoryCell, Row):
-    """Peaks of a step and what the largest is made of. The parts are each counted; none is worked out as the rest."""
+    """The peaks of a step and the parts of the largest. Each part is counted; none is computed as the remainder."""
 
     peak_phase: Annotated[str | None, Column("Peak in", "", "Phase of the step in which the peak fell.")] = None
     peak_allocated_bytes: Annotated[int | None, Column("Peak allocated", "bytes", "Peak of live tensors.")] = None
@@ -135,8 +135,8 @@ class PhasePeakRow(Detail):
 
 @dataclass(frozen=True, kw_only=True)
 class SavedTensorRow(Detail):
-    """What one operation of a model's first block, or of an attention cell, keeps for backward. A checkpointed block
-    keeps it no longer than its own backward pass takes."""
+    """One tensor that an operation of a model's first block, or of an attention cell, keeps for backward. A
+    checkpointed block keeps it only during its own backward pass."""
 
     position: Annotated[int, Column("Position", "", "Order of saving, from 0.")]
     operation: Annotated[str, Column("Operation", "", "The operation whose backward needs it.")]
@@ -153,7 +153,7 @@ class SavedTensorRow(Detail):
 
 @dataclass(frozen=True, kw_only=True)
 class TimelineRow(Detail):
-    """One recorded memory timeline: a memory cell's, or one that somebody else recorded."""
+    """One recorded memory timeline: that of a memory cell, or an imported one."""
 
     origin: Annotated[TimelineOrigin, Column("Origin", "", "Who recorded it.")]
     title: Annotated[str, Column("Title", "", "The cell in words, or the imported file's name.")]

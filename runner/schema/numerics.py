@@ -1,4 +1,4 @@
-"""What precision costs and where: accumulations, dtypes under autocast, statistics of normalisation, errors."""
+"""What precision costs and where: accumulations, dtypes under autocast, statistics of normalization, errors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from runner.schema.tables import Table
 
 @dataclass(frozen=True, kw_only=True)
 class AccumulationCell(Cell):
-    """A sum of equal addends, one after the other."""
+    """A sum of equal addends, which are added one after the other."""
 
     TITLE = "sum in {accumulator} · of {addend}"
 
@@ -30,7 +30,7 @@ class AccumulationCell(Cell):
 
 @dataclass(frozen=True, kw_only=True)
 class AccumulationRow(AccumulationCell, Row):
-    """The sum, bit for bit, and why it is what it is."""
+    """The sum, bit for bit, and what explains it."""
 
     total: Annotated[
         float | None, Column("Sum", "", "The accumulator at the end, converted to float64 without rounding.")
@@ -62,7 +62,7 @@ class AccumulationRow(AccumulationCell, Row):
 
 @dataclass(frozen=True, kw_only=True)
 class PartialSumRow(Detail):
-    """A running sum on its way."""
+    """A running sum after so many addends."""
 
     addend: Annotated[int, Column("Addend", "", "How many have been added.")]
     total: Annotated[float, Column("Sum so far", "", "The accumulator, converted to float64 without rounding.")]
@@ -82,14 +82,14 @@ class NumericsCell(Shape, Cell):
     attention: axes.Attention = "naive"
 
     def step(self) -> StepCell:
-        """The pass that is looked at, as an end-to-end step."""
+        """Returns the measured pass as an end-to-end step."""
         return StepCell(**{name: getattr(self, name) for name in NumericsCell.names()}, mode="backward")
 
 
 @dataclass(frozen=True, kw_only=True)
 class NumericsRow(NumericsCell, Row):
-    """How far a precision is from the reference. Errors are relative: ‖x − ref‖ / ‖ref‖ over all elements; unknown
-    where either side is not finite, and for fp32 where it is itself the reference."""
+    """The errors of a precision against the reference. Errors are relative: ‖x − ref‖ / ‖ref‖ over all elements. They
+    are unknown where either side is not finite, and for fp32 where it is itself the reference."""
 
     reference: Annotated[
         FloatName | None, Column("Reference", "", "dtype of the reference: fp64, or fp32 where that is too much.")
@@ -161,7 +161,7 @@ class DtypeRow(Detail):
 
 @dataclass(frozen=True, kw_only=True)
 class NormalisationRow(Detail):
-    """One statistic of normalisation over one residual stream of the model, computed in one dtype."""
+    """One statistic of normalization over one residual stream of the model, computed in one dtype."""
 
     layer: Annotated[int, Column("Block", "", "Block whose input it is, from 0.")]
     statistic: Annotated[NormStatistic, Column("Statistic", "", "What is computed over the width.")]
@@ -179,7 +179,7 @@ class NormalisationRow(Detail):
     ]
 
 
-#: The four ways in which people add a thousand hundredths, by the names of `--sums`.
+#: Four common ways to add a thousand hundredths, by the names of `--sums`.
 SUMS: Mapping[str, AccumulationCell] = {
     "fp32": AccumulationCell(accumulator="fp32", addend="fp32"),
     "fp16": AccumulationCell(accumulator="fp16", addend="fp16"),

@@ -1,4 +1,4 @@
-"""Shapes that have a name, and shapes written out. Names are for people: rows are keyed on the numbers.
+"""Shapes by name, and shapes written out. Names are for people; rows are keyed on the numbers.
 
     >>> size_named("small").d_model
     768
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Size(Shape):
-    """A shape that has a name. The name is for people; rows are keyed on the numbers."""
+    """A shape with a name, which is empty for a shape that was written out."""
 
     name: str
 
@@ -46,7 +46,7 @@ ALIASES: Mapping[str, str] = {"2.7B": "xl@2026", "xl@2024": "xl@2025"}
 
 
 def size_named(name: str) -> Size:
-    """The shape called `name`; `xl` alone is refused, because its editions are different shapes."""
+    """Returns the shape called `name`. Raises UsageError, also for `xl` alone, whose editions are different shapes."""
     found = SIZES.get(ALIASES.get(name, name))
     if found is not None:
         return found
@@ -61,8 +61,8 @@ def size_named(name: str) -> Size:
     )
 
 
-def shape_given(text: str) -> Size:
-    """A shape written out as `d_model=512,d_ff=2048,layers=8,heads=8[,vocabulary=10000]`."""
+def parse_shape(text: str) -> Size:
+    """Parses a shape such as `d_model=512,d_ff=2048,layers=8,heads=8[,vocabulary=10000]`. Raises UsageError."""
     expected = "d_model=512,d_ff=2048,layers=8,heads=8 and, if wanted, vocabulary=10000"
     try:
         numbers = {name.strip(): int(value) for name, value in (part.split("=") for part in text.split(","))}
@@ -77,7 +77,7 @@ def shape_given(text: str) -> Size:
 
 
 def shape_name(*, d_model: int, d_ff: int, layers: int, heads: int, vocabulary: int) -> str:
-    """The name of a shape where it has one; else `512×8`, its width and depth."""
+    """Returns the name of a shape, or its width and depth as `512×8` where it has none."""
     numbers = {"d_model": d_model, "d_ff": d_ff, "layers": layers, "heads": heads, "vocabulary": vocabulary}
     return next((size.name for size in SIZES.values() if size.numbers == numbers), f"{d_model}×{layers}")
 

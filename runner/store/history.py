@@ -88,7 +88,7 @@ class _PastCell:
 def runs(db: Path) -> list[RunSummary]:
     """Returns every run in the file, newest first; none where there is no file."""
     with contextlib.suppress(DatabaseMissing):
-        return overview.runs(db)
+        return overview.load_runs(db)
     return []
 
 

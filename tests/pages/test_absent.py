@@ -20,8 +20,8 @@ from pages.ui.frame import Frame
 from runner.analysis.compare.speedups import compare
 from runner.schema import new_id
 from runner.store.queries.attention import attention_cells
-from runner.store.queries.memory import peaks
-from runner.store.queries.overview import contents
+from runner.store.queries.memory import load_peaks
+from runner.store.queries.overview import load_contents
 from runner.store.queries.selection import Selection, Shape
 from runner.store.queries.steps import load_steps, samples_by_round
 from tests.synthetic import memory_rows, rows, traces
@@ -31,7 +31,7 @@ COMPILED = {"backend": "compiled-block"}
 
 
 def frame_of(path: Path, **selected: Any) -> Frame:
-    held = contents(path)
+    held = load_contents(path)
     selection = Selection(**{"machine": held.machines[0], "mode": "train", **selected})
     return Frame(path=path, state=str(new_id()), contents=held, selection=selection)
 
@@ -90,7 +90,7 @@ def test_published_rows_without_the_whole_step_have_a_result(tmp_path: Path) -> 
     frame = frame_of(path)
     assert step_answer(frame, frame.measured()) == "None of these cells has a time of a whole step."
     memory_rows.store(path, [memory_rows.memory(of, {}, values={"peak_allocated_bytes": None})])
-    assert memory_answer(peaks(path, Selection()), frame.sizes) == "None of these cells has a peak."
+    assert memory_answer(load_peaks(path, Selection()), frame.sizes) == "None of these cells has a peak."
 
 
 def test_an_error_of_zero_was_compared(tmp_path: Path) -> None:

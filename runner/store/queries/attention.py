@@ -12,7 +12,7 @@ from runner.results import Attended, Frontier, Rounds
 from runner.schema import TABLES, Phase
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
-from runner.store.queries.selection import Selection, chosen
+from runner.store.queries.selection import Selection, select_chosen
 from runner.store.queries.steps import POOLED, add_times, choose
 
 KEY = TABLES["attention"].key
@@ -64,7 +64,7 @@ def attention_samples(path: Path, of: Selection) -> dict[tuple[str, str], dict[P
 def frontiers(path: Path, of: Selection) -> list[Frontier]:
     """The answer to every question of `runner frontier`: the finest, and of those the latest."""
     columns = ("predicted", "largest", "smallest_failing", "largest_peak_bytes", "trials")
-    query, parameters = chosen("frontier", of, columns)
+    query, parameters = select_chosen("frontier", of, columns)
     order = "limited, implementation <> 'naive', implementation, precision, d_head, d_model, layers, context, batch"
     names = ", ".join(("cell_id", "status", *columns, *TABLES["frontier"].key))
     with open_reader(path) as reader:

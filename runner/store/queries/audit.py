@@ -15,8 +15,8 @@ from runner.analysis.audit.report import AuditedRow
 from runner.schema import TABLES, AttentionRow, MemoryRow, StepRow
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
-from runner.store.queries.raw import stored_rows
-from runner.store.queries.selection import Selection, chosen, conditions
+from runner.store.queries.raw import fetch_rows
+from runner.store.queries.selection import Selection, select_chosen, write_conditions
 from runner.store.queries.trust import load_findings
 
 #: The tables whose rows are audited.
@@ -55,8 +55,8 @@ def load_audit(path: Path, of: Selection) -> Audit:
 
 def _find_counted(path: Path, table: str, of: Selection) -> list[_Counted]:
     """Returns the rows of a table that count and pass the filters, newest first."""
-    query, parameters = chosen(table, replace(of, settled=False))
-    filters, values = conditions((column, wanted) for column, wanted in of.asked() if column in TABLES[table].key)
+    query, parameters = select_chosen(table, replace(of, settled=False))
+    filters, values = write_conditions((column, wanted) for column, wanted in of.asked() if column in TABLES[table].key)
     query = f"SELECT cell_id, machine FROM ({query}) WHERE {' AND '.join(filters) or 'true'} ORDER BY cell_id DESC"
     with open_reader(path) as reader:
         return fetch(reader, query, [*parameters, *values], kind=_Counted)
@@ -69,7 +69,7 @@ def _load_rows(path: Path, kind: type[Audited], table: str, counted: list[_Count
     findings = load_findings(path, ids, table)
     with open_reader(path) as reader:
         source = f"{table} SEMI JOIN (SELECT unnest(?) AS cell_id) USING (cell_id)"
-        rows = {row.cell_id: row for row in stored_rows(reader, kind, source, [list(ids)])}
+        rows = {row.cell_id: row for row in fetch_rows(reader, kind, source, [list(ids)])}
     return [
         AuditedRow(row=rows[one.cell_id], machine=one.machine, findings=tuple(findings.get(one.cell_id, ())))
         for one in counted

@@ -1,10 +1,10 @@
-"""How many cells the file holds of each kind, and which runs brought rows after a given moment: what links compare.
+"""The changes of a file that a link reports: its number of cells, and the runs that added rows after a moment.
 
-    before = held(path)
+    before = load_counts(path)
     ...
-    load_counts(path).cells, runs_since(path, before.latest)
+    load_counts(path).cells, load_runs_since(path, before.latest)
 
-Limits: rows that still wait in the spool have not reached the file, so that they count as newer than any moment.
+Limits: rows of the spool have not reached the file, so they count as newer than any moment.
 """
 
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ _CELLS = " UNION ALL ".join(f"SELECT '{name}' AS name, run_id, ingested_at FROM 
 
 @dataclass(frozen=True, kw_only=True)
 class FileCounts:
-    """The number of cells by table, those without any left out, and when the last of them reached the file (UTC)."""
+    """The number of cells by table, without empty tables, and the time when the last of them reached the file (UTC)."""
 
     cells: dict[str, int]
     latest: datetime | None
 
 
 def load_counts(path: Path) -> FileCounts:
-    """What the file holds now."""
+    """Counts the cells that the file holds now."""
     with open_reader(path) as reader:
         rows = reader.execute(f"SELECT name, count(*), max(ingested_at) FROM ({_CELLS}) GROUP BY name").fetchall()
     counts = {name: count for name, count, _ in rows}
@@ -38,8 +38,8 @@ def load_counts(path: Path) -> FileCounts:
     )
 
 
-def runs_since(path: Path, moment: datetime) -> list[UUID]:
-    """The runs of which cells reached the file after `moment` (UTC), the earliest first."""
+def load_runs_since(path: Path, moment: datetime) -> list[UUID]:
+    """Returns the runs with cells that reached the file after `moment` (UTC), the earliest first."""
     query = f"SELECT DISTINCT run_id FROM ({_CELLS}) WHERE ingested_at > ? OR ingested_at IS NULL ORDER BY run_id"
     with open_reader(path) as reader:
         return [run_id for (run_id,) in reader.execute(query, [moment]).fetchall()]

@@ -31,8 +31,8 @@ from runner.errors import UsageError
 from runner.schema import TABLES, AttentionCell, MemoryCell, RunRow, StepCell
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
-from runner.store.queries.raw import stored_rows
-from runner.store.queries.selection import MACHINE, latest
+from runner.store.queries.raw import fetch_rows
+from runner.store.queries.selection import MACHINE, select_latest
 from runner.store.queries.sides import OF_RUNS
 from runner.store.queries.steps import STEP_MS
 from runner.store.queries.trust import faults
@@ -195,7 +195,7 @@ def _rounds(
     """The rows of one side that count, partners together, in the order of their keys, rounds in order."""
     columns = (*TABLES[table].key, "run_id", "cell_id", "cell_key", "round", "status", "message", *_MORE.get(table, ()))
     asked = (side, *question.within)
-    query = latest(table, columns, where=" AND ".join(_WHERE[item.kind] for item in asked), same=question.same)
+    query = select_latest(table, columns, where=" AND ".join(_WHERE[item.kind] for item in asked), same=question.same)
     reader.execute(f"CREATE OR REPLACE TEMP TABLE chosen AS {query} FROM latest", [item.value for item in asked])
     order = [*question.same, *(name for name in TABLES[table].question if name != side.kind)]
     query = _SAMPLED.format(
@@ -208,4 +208,4 @@ def _rounds(
 
 def _runs(path: Path, ids: set[UUID]) -> tuple[RunRow, ...]:
     with open_reader(path) as reader:
-        return tuple(stored_rows(reader, RunRow, "runs WHERE list_contains(?, run_id)", [list(ids)]))
+        return tuple(fetch_rows(reader, RunRow, "runs WHERE list_contains(?, run_id)", [list(ids)]))

@@ -1,14 +1,14 @@
-"""A reader's own SQL: asked of the results file, answered within limits, stopped at any time.
+"""A reader's own SQL on the results file, with limits, which can be stopped at any time.
 
-    with asked(path, "SELECT mode, count(*) FROM steps GROUP BY ALL") as question:
-        while (answer := question.answer(wait_s=0.2)) is None:
+    with run_query(path, "SELECT mode, count(*) FROM steps GROUP BY ALL") as query:
+        while (answer := query.answer(wait_s=0.2)) is None:
             ...                                          # leaving the block stops the query
     print(answer.columns, answer.rows)
 
-Every query runs in a process of its own (`runner.store.sandbox` says what that may do), which is killed when its
-time is up or nobody waits for it any more: about 0.2 s more than the query itself, for an app that no query can take
-down. The query reads the file in place, as copying its tables first costs more than most queries. As long as it reads,
-what a sweep finishes waits in the spool; so while a sweep runs, a query gets no longer than any other reader may wait.
+Every query runs in its own process, which costs about 0.2 s and keeps the app alive whatever the query does
+(`runner.store.sandbox` holds its limits). The process is killed when its time is up or nobody waits for it any more.
+The query reads the file in place, because copying tables first takes longer than most queries. While it reads, the
+finished cells of a sweep wait in the spool. So beside a sweep a query gets no more time than any other reader.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from runner.store.queries.progress import STALE_S
 from runner.store.sandbox import MEMORY
 from runner.store.spool import Spool
 
-#: The most that one query may take: seconds on its own, seconds beside a sweep, rows, and queries at once.
+#: The limits of a query: seconds on its own, seconds beside a sweep, rows, and the number of queries at once.
 MAX_SECONDS, BESIDE_A_SWEEP_S, MAX_ROWS, AT_ONCE = 10.0, READER_PATIENCE_S, 10_000, 3
 
 _ROOT = Path(__file__).parents[3]
@@ -37,8 +37,9 @@ _turns = threading.BoundedSemaphore(AT_ONCE)
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What came back. `columns` are names and DuckDB's types; times are ISO texts, decimals floats, and what is neither
-    number, text nor truth is text. `cut` when there are more rows; `seconds` without the start of the process."""
+    """The result of a query. `columns` are names and DuckDB's types. Times are ISO texts, decimals are floats, and all
+    values but numbers and truth values are texts. `cut` says that there are more rows. `seconds` does not count the
+    start of the process."""
 
     columns: tuple[tuple[str, str], ...]
     rows: tuple[tuple[Any, ...], ...]
@@ -47,7 +48,7 @@ class Answer:
 
 
 class RunningQuery:
-    """A query that is being answered."""
+    """A query while it runs."""
 
     def __init__(self, path: Path, process: "subprocess.Popen[str]", *, seconds: float) -> None:
         self._path, self._process, self._seconds = path, process, seconds
@@ -58,25 +59,22 @@ class RunningQuery:
         return time.monotonic() - self._begun
 
     def answer(self, *, wait_s: float) -> Answer | None:
-        """The answer if it comes within `wait_s`, else None. Raises UsageError, which says why there will be none."""
+        """Returns the answer if it comes within `wait_s`, else None. Raises UsageError where the query is refused or
+        takes too long."""
         try:
-            said, _ = self._process.communicate(timeout=wait_s)
+            output, _ = self._process.communicate(timeout=wait_s)
         except subprocess.TimeoutExpired:
             self._check_time()
             return None
-        if not said:
+        if not output:
             got = "The process that ran the query ended without an answer."
             raise UsageError(got, expected=f"a query that needs less than {MEMORY}", do="Ask for less at once.")
-        found = json.loads(said)
-        if "refused" in found:
-            got, expected, do = found["refused"]
+        reply = json.loads(output)
+        if "refused" in reply:
+            got, expected, do = reply["refused"]
             raise UsageError(got, expected=expected, do=do)
-        return Answer(
-            columns=tuple((name, kind) for name, kind in found["columns"]),
-            rows=tuple(map(tuple, found["rows"])),
-            cut=found["cut"],
-            seconds=found["seconds"],
-        )
+        columns, rows = (tuple(map(tuple, reply[name])) for name in ("columns", "rows"))
+        return Answer(columns=columns, rows=rows, cut=reply["cut"], seconds=reply["seconds"])
 
     def _check_time(self) -> None:
         beside = self._seconds > BESIDE_A_SWEEP_S and sweep_is_alive(self._path)
@@ -91,13 +89,13 @@ class RunningQuery:
 def run_query(
     path: Path, query: str, *, seconds: float = MAX_SECONDS, most_rows: int = MAX_ROWS
 ) -> Iterator[RunningQuery]:
-    """Have the query answered meanwhile; leaving stops it. Raises UsageError when `AT_ONCE` others run for as long as
-    this one may."""
+    """Starts the query and stops it on leaving. Raises UsageError where `AT_ONCE` other queries are still running after
+    `seconds`."""
     if not _turns.acquire(timeout=seconds):
         got = f"{AT_ONCE} other queries are running."
         raise UsageError(got, expected=f"at most {AT_ONCE} at once", do="Try again in a few seconds.")
     try:
-        process = _started(path, query, seconds=seconds, most_rows=most_rows)
+        process = _start(path, query, seconds=seconds, most_rows=most_rows)
         try:
             yield RunningQuery(path, process, seconds=seconds)
         finally:
@@ -107,7 +105,7 @@ def run_query(
         _turns.release()
 
 
-def _started(path: Path, query: str, *, seconds: float, most_rows: int) -> "subprocess.Popen[str]":
+def _start(path: Path, query: str, *, seconds: float, most_rows: int) -> "subprocess.Popen[str]":
     process = subprocess.Popen(
         [sys.executable, "-X", "utf8", "-m", "runner.store.sandbox"],
         cwd=_ROOT,
@@ -128,7 +126,7 @@ def _started(path: Path, query: str, *, seconds: float, most_rows: int) -> "subp
 
 
 def sweep_is_alive(path: Path) -> bool:
-    """Whether a sweep into this file has given a sign of life lately. Opens nothing."""
+    """Whether a sweep into this file has sent a heartbeat within STALE_S. Opens no file."""
     for plan in Spool(path).plans():
         with contextlib.suppress(FileNotFoundError):
             if time.time() - plan.stat().st_mtime <= STALE_S:

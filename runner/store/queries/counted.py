@@ -1,8 +1,8 @@
-"""Which rows count, for any table of cells, as SQL that a reader can run: no placeholder is left in it.
+"""The rows that count in any table of cells, as SQL without placeholders, which a reader can run.
 
-print(counted("steps", Selection(machine="Example GPU · node1")))
+    print(select_counted("steps", Selection(machine="Example GPU · node1")))
 
-The rules are those of `selection`, which says them.
+`selection` defines the rules.
 """
 
 from collections.abc import Sequence
@@ -12,31 +12,30 @@ from uuid import UUID
 
 from runner.schema import TABLES
 from runner.store.database import open_reader
-from runner.store.queries.selection import MACHINE, Selection, chosen
+from runner.store.queries.selection import MACHINE, Selection, select_chosen
 
 
 def select_counted(table: str, of: Selection) -> str:
-    """A query for the rows that count, one a round, with their key, ids, status, `round` and `machine`."""
-    return inline_parameters(*chosen(table, of))
+    """Returns a query for the rows that count, one a round, with their key, ids, status, `round` and `machine`."""
+    return inline_parameters(*select_chosen(table, of))
 
 
-def settled_ids(path: Path, table: str, of: Selection) -> set[UUID]:
-    """The ids of the rows that count."""
+def load_settled_ids(path: Path, table: str, of: Selection) -> set[UUID]:
+    """Returns the ids of the rows that count."""
+    query = f"SELECT cell_id FROM ({select_counted(table, of)})"
     with open_reader(path) as reader:
-        return {
-            cell_id for (cell_id,) in reader.execute(f"SELECT cell_id FROM ({select_counted(table, of)})").fetchall()
-        }
+        return {cell_id for (cell_id,) in reader.execute(query).fetchall()}
 
 
-def every(table: str) -> str:
-    """A query for all rows of the table, with the same columns."""
+def select_every(table: str) -> str:
+    """Returns a query for all rows of the table, with the same columns."""
     names = dict.fromkeys((*TABLES[table].key, "run_id", "cell_id", "cell_key", "round", "status"))
     columns = ", ".join(f"s.{name}" for name in names)
     return f"SELECT {columns}, {MACHINE} AS machine FROM {table} s LEFT JOIN runs r USING (run_id)"
 
 
 def inline_parameters(query: str, parameters: Sequence[Any]) -> str:
-    """The query with its parameters written out."""
+    """Returns the query with its parameters written out."""
     first, *rest = query.split("?")
     assert len(rest) == len(parameters)
     text = first + "".join(literal(value) + part for value, part in zip(parameters, rest, strict=True))
@@ -44,7 +43,7 @@ def inline_parameters(query: str, parameters: Sequence[Any]) -> str:
 
 
 def among(column: str, values: Sequence[Any]) -> str:
-    """The condition that the column holds one of these values, NULL being one like any other."""
+    """Returns the condition that the column holds one of these values, of which None stands for NULL."""
     known = [literal(value) for value in values if value is not None]
     equal = f"{column} = {known[0]}" if len(known) == 1 else f"{column} IN ({', '.join(known)})"
     if len(known) == len(values):
@@ -53,7 +52,7 @@ def among(column: str, values: Sequence[Any]) -> str:
 
 
 def literal(value: Any) -> str:
-    """A value as SQL writes it."""
+    """Returns a value as an SQL literal."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):

@@ -1,20 +1,20 @@
-"""How do we know, from rows that belong to cells? Early steps, kernels, tensors, dtypes: one query for each kind.
+"""The evidence behind answers that rest on details of cells, such as early steps, kernels, tensors and dtypes.
 
     found = of_details(path, "kernels", (cell_id,))
     print(found.sql, found.rows, found.left_out)
 
-As those of `evidence`, the queries need nothing but the file, and bring back their rows in one order.
+Each kind of detail has one query. Like those of `evidence`, the queries need only the file and order their rows.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 from uuid import UUID
 
 from runner.store.database import open_reader
 from runner.store.queries.counted import among
-from runner.store.queries.evidence import MAX_ROWS, Evidence, run_with_names
+from runner.store.queries.evidence import MAX_ROWS, Evidence, read_evidence
 from runner.store.queries.steps import STEP_MS
 
 Kind = Literal[
@@ -25,8 +25,8 @@ Kind = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class _Source:
-    """A query with a place for `{where}`, which chooses rows of `table`. Rows of the cells that are not `such` are
-    left out, being `otherwise`."""
+    """A query of `table` with the placeholder `{where}`. It reads the cells' rows that meet the condition `such`; the
+    others are left out for the reason `otherwise`."""
 
     table: str
     sql: str
@@ -97,19 +97,19 @@ GROUP BY ALL ORDER BY title, bytes DESC, category""",
 
 
 def of_details(path: Path, kind: Kind, cells: Sequence[UUID]) -> Evidence:
-    """Rows that belong to these cells; all others are left out as those of other cells."""
-    return _found(path, _SOURCES[kind], cells)
+    """Returns the rows that belong to these cells. All others are left out as those of other cells."""
+    return _load(path, _SOURCES[kind], cells)
 
 
 def of_moment(path: Path, cell_id: UUID, at_us: int) -> Evidence:
-    """What is alive in a timeline at a moment, by what it is for."""
+    """Returns the blocks of a timeline that are alive at a moment, by category."""
     sql = """SELECT category, count(*) AS blocks, sum(allocated_bytes)::BIGINT AS bytes
 FROM allocations WHERE {where} GROUP BY ALL ORDER BY bytes DESC, category"""
     alive = f"born_us <= {int(at_us)} AND (died_us IS NULL OR died_us > {int(at_us)})"
-    return _found(path, _Source(table="allocations", sql=sql, such=alive, otherwise="not alive then"), [cell_id])
+    return _load(path, _Source(table="allocations", sql=sql, such=alive, otherwise="not alive then"), [cell_id])
 
 
-def _found(path: Path, source: _Source, cells: Sequence[UUID]) -> Evidence:
+def _load(path: Path, source: _Source, cells: Sequence[UUID]) -> Evidence:
     own = among("cell_id", cells)
     where, why = own, "'of another cell'"
     if source.such:
@@ -118,9 +118,8 @@ def _found(path: Path, source: _Source, cells: Sequence[UUID]) -> Evidence:
     others = f"""SELECT {why} AS why, count(*) AS "rows"
 FROM {source.table} WHERE ({where}) IS NOT TRUE GROUP BY why ORDER BY why"""
     with open_reader(path) as reader:
-        names, rows = run_with_names(reader, sql)
+        found = read_evidence(reader, sql, about=source.table)
         count = reader.execute(f"SELECT count(*), count(*) FILTER ({where}) FROM {source.table}").fetchone()
-        left_out = reader.execute(others).fetchall()
+        left_out = tuple(reader.execute(others).fetchall())
     assert count is not None
-    return Evidence(about=source.table, sql=sql, columns=names, rows=rows, cells=count[1], total=count[0],
-                    left_out=tuple(left_out), left_out_sql=others)  # fmt: skip
+    return replace(found, cells=count[1], total=count[0], left_out=left_out, left_out_sql=others)

@@ -1,11 +1,11 @@
-"""Any measured number of any kind of cell, with everything that was asked: what the page Explore draws.
+"""Any measured number of any kind of cell, with the cell's settings, for the page Explore.
 
-    for found in measures(path, "steps"):
+    for found in load_measures(path, "steps"):
         print(found.name, found.title)
-    rows = explored(path, Wanted(table="steps", measure="median_ms", phase="backward"))
+    rows = load_explored(path, Wanted(table="steps", measure="median_ms", phase="backward"))
 
-Rows of every machine, each machine's latest answer to each question. Rounds are pooled as elsewhere: the median of
-their medians with the envelope of the intervals; of bytes and of errors the largest.
+The rows are the latest of each cell on every machine. Rounds are pooled as elsewhere: the median of their medians with
+the envelope of the intervals, and the largest of bytes and errors.
 """
 
 from dataclasses import dataclass
@@ -18,20 +18,20 @@ from runner.schema import TABLES, Phase
 from runner.store.database import open_reader
 from runner.store.queries.counted import select_counted
 from runner.store.queries.fetch import fetch
-from runner.store.queries.raw import stored_rows
+from runner.store.queries.raw import fetch_rows
 from runner.store.queries.selection import Selection
 
 #: The tables that can be explored, and what their rows are called.
 KINDS = {name: table.words for name, table in TABLES.items() if table.words}
 #: Numbers of a row that say how measuring went, not what was measured.
 _EFFORT = ("cell_seconds", "build_seconds", "warmup_seconds", "measure_seconds", "steps", "round", "threads")
-#: What of several rounds the largest of counts.
+#: The endings of names of columns of which the largest of several rounds counts.
 _LARGEST = ("_bytes", "_error", "tolerance")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """One number of a row; of the time of a phase, which."""
+    """One number of a row, or the time of a phase."""
 
     name: str
     title: str
@@ -41,7 +41,7 @@ class Measure:
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """One measure of the rows of a table. With `run` only its rows count for the machine that it ran on."""
+    """One measure of the rows of a table. With `run`, only rows of that run count on its machine."""
 
     table: str
     measure: str
@@ -50,9 +50,9 @@ class Wanted:
     run: UUID | None = None
 
 
-def measures(path: Path, table: str) -> list[Measure]:
-    """What has a value in any row that worked: first the times of the phases, then the columns as the schema lists
-    them."""
+def load_measures(path: Path, table: str) -> list[Measure]:
+    """Returns what has a value in any row that is ok: the times of the phases, then the columns in the schema's
+    order."""
     columns = [
         column
         for column in TABLES[table].columns
@@ -61,12 +61,8 @@ def measures(path: Path, table: str) -> list[Measure]:
     counts = ", ".join(f"count({column.name})" for column in columns)
     with open_reader(path) as reader:
         found = reader.execute(f"SELECT {counts} FROM {table} WHERE status = 'ok'").fetchone()
-        phases = {
-            phase
-            for (phase,) in reader.execute(
-                f"SELECT DISTINCT phase FROM timings SEMI JOIN {table} USING (cell_id) WHERE median_ms IS NOT NULL"
-            ).fetchall()
-        }
+        query = f"SELECT DISTINCT phase FROM timings SEMI JOIN {table} USING (cell_id) WHERE median_ms IS NOT NULL"
+        phases = {phase for (phase,) in reader.execute(query).fetchall()}
     assert found is not None
     timed = [
         Measure(name="median_ms", title="Median time", unit="ms", phase=phase)
@@ -81,11 +77,11 @@ def measures(path: Path, table: str) -> list[Measure]:
 
 
 def load_explored(path: Path, wanted: Wanted) -> list[Explored]:
-    """Every cell that counts, with its value; smaller models and shorter sequences first."""
+    """Returns every cell that counts, with its value; smaller models and shorter sequences first."""
     table, key = wanted.table, TABLES[wanted.table].key
     phase = "NULL" if wanted.phase is None else f"'{wanted.phase}'"
     timed = wanted.phase is not None
-    # Of the machine that the run was on only its rows; of the others what counts there.
+    # On the run's machine only its rows count; on other machines the latest do.
     query = f"SELECT * FROM ({select_counted(table, Selection())})"
     if wanted.run is not None:
         own = select_counted(table, Selection(machine=wanted.machine, run=wanted.run))
@@ -109,8 +105,8 @@ def load_explored(path: Path, wanted: Wanted) -> list[Explored]:
         return fetch(reader, cells, parameters, kind=Explored, cell=TABLES[table].cell)
 
 
-def row(path: Path, table: str, cell_id: UUID) -> dict[str, Any]:
-    """Everything that is stored of one row, by column; empty if the file has no such row."""
+def load_row(path: Path, table: str, cell_id: UUID) -> dict[str, Any]:
+    """Returns all values of one row by column, nothing if the file has no such row."""
     with open_reader(path) as reader:
-        found: list[object] = stored_rows(reader, TABLES[table].row, f"{table} WHERE cell_id = ?", [cell_id])
-    return {name: value for one in found for name, value in vars(one).items()}
+        found: list[object] = fetch_rows(reader, TABLES[table].row, f"{table} WHERE cell_id = ?", [cell_id])
+    return dict(vars(found[0])) if found else {}

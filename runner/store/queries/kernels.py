@@ -1,10 +1,10 @@
-"""What steps are made of: profiled cells and imported traces, and their kernels by phase, class, range and name.
+"""The kernels of profiled cells and imported traces, by phase, class, range and name.
 
-    for trace in traces(path, Selection()):
-        print(trace.title, trace.kernel_ms, parts(path).get(trace.cell_id))
+    for trace in load_traces(path, Selection()):
+        print(trace.title, trace.kernel_ms, load_parts(path).get(trace.cell_id))
 
-Times and calls are per step; of a trace without steps (`steps` is None) they are sums over all that was recorded. Of a
-cell measured in several rounds the first that worked counts: a profile explains a time, it does not measure one.
+Times and calls are per step, but sums over the whole recording in a trace without steps (`steps` is None). The first
+ok round of a cell counts, because a profile explains a time and does not measure one.
 """
 
 from pathlib import Path
@@ -37,9 +37,9 @@ _IMPORTED = """
     ORDER BY t.run_id, t.cell_id"""
 
 
-def traces(path: Path, of: Selection) -> list[KernelTrace]:
-    """The profiled cells that count, smallest model first, failed ones too; then what was imported, from whatever
-    machine (of the named run, if one is named)."""
+def load_traces(path: Path, of: Selection) -> list[KernelTrace]:
+    """Returns the profiled cells that count, also failed ones, smallest model first; then the imported traces of all
+    machines, or of the selected run."""
     with open_reader(path) as reader:
         choose(reader, "profiles", of, _OWN)
         measured = fetch(reader, _MEASURED, kind=KernelTrace)
@@ -53,14 +53,14 @@ _PARTS = """
     ORDER BY cell_id, phase, 3, sum(device_ms) DESC, kernel_class"""
 
 
-def parts(path: Path) -> dict[UUID, list[KernelPart]]:
-    """The classes of every trace, phase by phase; ranges are summed up."""
+def load_parts(path: Path) -> dict[UUID, list[KernelPart]]:
+    """Returns the kernel classes of every trace by phase, summed over ranges."""
     with open_reader(path) as reader:
         return fetch_by(reader, _PARTS.format(scope="''", condition="true"), kind=KernelPart, by=("cell_id",))
 
 
-def ranges(path: Path, cell_id: UUID) -> list[KernelPart]:
-    """The classes of one trace in every phase and named range."""
+def load_ranges(path: Path, cell_id: UUID) -> list[KernelPart]:
+    """Returns the kernel classes of one trace by phase and range."""
     query = _PARTS.format(scope="scope", condition="cell_id = ?")
     with open_reader(path) as reader:
         found: dict[UUID, list[KernelPart]] = fetch_by(reader, query, [cell_id], kind=KernelPart, by=("cell_id",))
@@ -74,7 +74,7 @@ _KERNELS = """
     FROM kernels k WHERE cell_id = ? GROUP BY phase, kernel ORDER BY sum(k.device_ms) DESC, kernel, phase"""
 
 
-def kernels(path: Path, cell_id: UUID) -> list[Kernel]:
-    """Every kernel of one trace in each phase, the one with the most time first."""
+def load_kernels(path: Path, cell_id: UUID) -> list[Kernel]:
+    """Returns every kernel of one trace in each phase, the longest first."""
     with open_reader(path) as reader:
         return fetch(reader, _KERNELS, [cell_id], kind=Kernel)

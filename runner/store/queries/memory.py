@@ -1,10 +1,10 @@
-"""What fills the memory of a step: peaks with their parts, peaks by phase, and what one block keeps for backward.
+"""The memory of a step: peaks with their parts, peaks by phase, and the tensors that one block keeps for backward.
 
-    for peak in peaks(path, Selection()):
+    for peak in load_peaks(path, Selection()):
         print(peak.cell.context, peak.peak_allocated_bytes, peak.parts["activation"])
 
-A part is None where it was not counted (fragmentation and rounding on a CPU), 0 where it was counted and nothing was
-there.
+A part that was not counted is None, such as fragmentation and rounding on a CPU. A part that was counted and is empty
+is 0.
 """
 
 from collections.abc import Mapping
@@ -20,8 +20,8 @@ from runner.store.queries.selection import Selection
 from runner.store.queries.steps import choose
 
 KEY = TABLES["memory"].key
-#: The parts of a peak in the order of stacking: what it is -> its column. The names are those of `Category`, with what
-#: the allocator adds.
+#: The column of each part of a peak, in the order of stacking. The names are those of `Category` and two more of the
+#: allocator.
 PARTS: Mapping[str, str] = {
     "parameter": "parameters_bytes",
     "gradient": "gradients_bytes",
@@ -35,7 +35,7 @@ PARTS: Mapping[str, str] = {
     "unknown": "residual_bytes",
     "fragmentation": "fragmentation_bytes",
 }
-#: What the paths of the first block's modules begin with.
+#: The beginning of the paths of the first block's modules.
 _FIRST_BLOCK = "blocks.0."
 _OWN = (
     "failed_phase", "message", "peak_phase", "peak_allocated_bytes", "peak_reserved_bytes", "peak_driver_bytes",
@@ -53,8 +53,8 @@ _LIVE = """
     WHERE peak_allocated_bytes IS NOT NULL"""
 
 
-def peaks(path: Path, of: Selection) -> list[Peak]:
-    """Every cell that counts, smallest model and shortest context first."""
+def load_peaks(path: Path, of: Selection) -> list[Peak]:
+    """Returns every cell that counts, smallest model and shortest context first."""
     with open_reader(path) as reader:
         choose(reader, "memory", of, (*_OWN, *PARTS.values()))
         found = fetch(reader, _PEAKS, kind=Peak)
@@ -71,8 +71,8 @@ _PHASES = """
     ORDER BY list_position(['forward', 'loss', 'backward', 'optimizer'], phase)"""
 
 
-def phase_peaks(path: Path, cell_id: UUID) -> list[PhasePeak]:
-    """The peaks of each phase of a memory cell, in the order in which the step passes through them."""
+def load_phase_peaks(path: Path, cell_id: UUID) -> list[PhasePeak]:
+    """Returns the peaks of each phase of a memory cell, in the order of the phases."""
     with open_reader(path) as reader:
         return fetch(reader, _PHASES, [cell_id], kind=PhasePeak)
 
@@ -85,7 +85,7 @@ _KEPT = """
 
 
 def load_saved_by_operation(path: Path, cell_id: UUID) -> list[SavedOperation]:
-    """What the first block of this cell keeps for backward, by operation, the largest first."""
+    """Returns the tensors that the first block of this cell keeps for backward, by operation, the largest first."""
     with open_reader(path) as reader:
         return fetch(reader, _KEPT, [cell_id], kind=SavedOperation)
 
@@ -97,7 +97,7 @@ _SAVED = f"""
 
 
 def load_saved_tensors(path: Path, cell_id: UUID) -> list[MeasuredTensor]:
-    """Each tensor that a memory cell's first block, or an attention cell, keeps for backward, in the order of keeping.
-    The module is named from the block on."""
+    """Returns each tensor that a memory cell's first block, or an attention cell, keeps for backward, in the order of
+    saving. The paths of modules begin at the block."""
     with open_reader(path) as reader:
         return fetch(reader, _SAVED, [cell_id], kind=MeasuredTensor)

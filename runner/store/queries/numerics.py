@@ -1,58 +1,56 @@
-"""What precision costs: sums with their way there, errors of a pass, dtypes, and statistics of normalization.
+"""The cost of a precision: sums with their partial sums, errors of a pass, dtypes, and statistics of normalization.
 
-    for found in precisions(path, Selection()):
+    for found in load_precisions(path, Selection()):
         print(found.cell.precision, found.row.gradient_error)
 
-Numbers here do not vary from one measurement to the next as times do: of several rounds the first that worked counts.
+These numbers do not vary between measurements as times do, so the first ok round of a cell counts.
 """
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, get_args
 from uuid import UUID
 
 from runner.results import Accumulated, Precise, Sensitive
-from runner.schema import TABLES, DtypeRow
+from runner.schema import TABLES, DtypeRow, NumericsRow, Precision
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch, select
-from runner.store.queries.raw import stored_rows
-from runner.store.queries.selection import Selection, chosen
+from runner.store.queries.raw import fetch_rows
+from runner.store.queries.selection import Selection, select_chosen
 
 R = TypeVar("R", Accumulated, Precise)
 
 
-def accumulations(path: Path, of: Selection) -> list[Accumulated]:
-    """The latest answer to each sum, narrow accumulators last."""
-    found = _cells(path, of, table="accumulation", kind=Accumulated)
+def load_accumulations(path: Path, of: Selection) -> list[Accumulated]:
+    """Returns the latest row of each sum, narrow accumulators last."""
+    found = _load_rows(path, of, table="accumulation", kind=Accumulated)
+    points: dict[UUID, list[tuple[int, float]]] = {one.row.cell_id: [] for one in found}
+    query = "SELECT cell_id, addend, total FROM partial_sums WHERE list_contains(?, cell_id) ORDER BY addend"
     with open_reader(path) as reader:
-        points: dict[UUID, tuple[tuple[int, float], ...]] = {
-            cell_id: tuple((point["addend"], point["total"]) for point in listed)
-            for cell_id, listed in reader.execute(
-                """SELECT cell_id, list({'addend': addend, 'total': total} ORDER BY addend)
-                FROM partial_sums WHERE list_contains(?, cell_id) GROUP BY cell_id""",
-                [[one.row.cell_id for one in found]],
-            ).fetchall()
-        }
-    order = {"fp64": 0, "fp32": 1, "bf16": 2, "fp16": 3}
-    sums = [replace(one, on_the_way=points.get(one.row.cell_id, ())) for one in found]
-    return sorted(sums, key=lambda one: (order[one.row.accumulator], order[one.row.addend], one.row.upcast))
-
-
-def precisions(path: Path, of: Selection) -> list[Precise]:
-    """The latest answer for each model and precision, smallest model first."""
-    order = ("fp32", "tf32", "bf16", "fp16")
+        for cell_id, addend, total in reader.execute(query, [list(points)]).fetchall():
+            points[cell_id].append((addend, total))
+    order = ("fp64", "fp32", "bf16", "fp16")
     return sorted(
-        _cells(path, of, table="numerics", kind=Precise),
-        key=lambda one: (one.row.layers * one.row.d_model**2, one.row.context, one.row.batch, one.row.attention,
-                         one.row.weights_dtype, order.index(one.row.precision)),
-    )  # fmt: skip
+        (replace(one, on_the_way=tuple(points[one.row.cell_id])) for one in found),
+        key=lambda one: (order.index(one.row.accumulator), order.index(one.row.addend), one.row.upcast),
+    )
 
 
-def dtypes(path: Path, cells: tuple[UUID, ...]) -> list[DtypeRow]:
-    """What was read in these passes, in their order."""
+def load_precisions(path: Path, of: Selection) -> list[Precise]:
+    """Returns the latest row of each model and precision, smallest model first."""
+
+    def order(row: NumericsRow) -> tuple[object, ...]:
+        size = (row.layers * row.d_model**2, row.context, row.batch)
+        return *size, row.attention, row.weights_dtype, get_args(Precision).index(row.precision)
+
+    return sorted(_load_rows(path, of, table="numerics", kind=Precise), key=lambda one: order(one.row))
+
+
+def load_dtypes(path: Path, cells: tuple[UUID, ...]) -> list[DtypeRow]:
+    """Returns the dtypes that were read in these passes, in their order."""
     with open_reader(path) as reader:
         source = "dtypes WHERE list_contains(?, cell_id) ORDER BY cell_id, position"
-        return stored_rows(reader, DtypeRow, source, [list(cells)])
+        return fetch_rows(reader, DtypeRow, source, [list(cells)])
 
 
 _SENSITIVE = """
@@ -61,15 +59,15 @@ _SENSITIVE = """
     FROM normalisation n WHERE cell_id = ? GROUP BY ALL ORDER BY statistic, computed_in, scale"""
 
 
-def sensitivities(path: Path, cell_id: UUID) -> list[Sensitive]:
-    """What was computed from the streams of this cell's model, by statistic, dtype and scale."""
+def load_sensitivities(path: Path, cell_id: UUID) -> list[Sensitive]:
+    """Returns the errors of normalization over the residual streams of this cell, by statistic, dtype and scale."""
     with open_reader(path) as reader:
         return fetch(reader, _SENSITIVE, [cell_id], kind=Sensitive)
 
 
-def _cells(path: Path, of: Selection, *, table: str, kind: type[R]) -> list[R]:
-    """The rows that count, with their machine; one of several rounds."""
+def _load_rows(path: Path, of: Selection, *, table: str, kind: type[R]) -> list[R]:
+    """Returns the rows that count, with their machine, one round of each cell."""
     row = TABLES[table].row
-    query, parameters = chosen(table, of, tuple(column.name for column in TABLES[table].columns))
+    query, parameters = select_chosen(table, of, tuple(column.name for column in TABLES[table].columns))
     with open_reader(path) as reader:
         return fetch(reader, f"SELECT {select(row)}, machine FROM ({query})", parameters, kind=kind)

@@ -1,6 +1,6 @@
-"""What is in this file: its machines and runs, and what can be chosen in it.
+"""The contents of a file: its machines, its runs, and the values of its filters.
 
-summary = contents(path)
+summary = load_contents(path)
 print([run.label for run in summary.runs], summary.shapes)
 """
 
@@ -21,9 +21,8 @@ from runner.store.queries.selection import FILTERS, MACHINE
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """Everything that the file's cells can be narrowed to: `choices` are the values of each filter but `size`, whose
-    are the `shapes`. `edition` names this state of the data: it is the same for a copy of the file on another
-    machine."""
+    """The contents of a file. `choices` are the values of each filter but `size`, whose values are the `shapes`.
+    `edition` names this state of the data; it is the same for a copy of the file on another machine."""
 
     runs: tuple[RunSummary, ...]
     shapes: tuple[Shape, ...]
@@ -32,7 +31,7 @@ class Contents:
 
     @property
     def machines(self) -> tuple[str, ...]:
-        """The machines, the one that measured last first, and behind them those whose recordings were imported."""
+        """The machines, the last to measure first, and then the machines of imported recordings."""
         measured_first = sorted(self.runs, key=lambda run: run.source == "imported")
         return tuple(dict.fromkeys(run.machine for run in measured_first))
 
@@ -46,14 +45,12 @@ _RUNS = f"""
 
 
 _MODELS = tuple(table for table in TABLES.values() if issubclass(table.row, Shape))
-_CHOSEN = tuple(name for name in FILTERS if name != "size")
-#: A mode is chosen for cells that have a backend, too: memory, which has none, is chosen on its page.
-_BESIDE = {"mode": "backend"}
 
 
 def _select(*names: str) -> str:
-    """The columns of every model's cells that have them."""
-    wanted = {*names, *(_BESIDE[name] for name in names if name in _BESIDE)}
+    """Returns a query for columns of every model's cells that have them. The modes of memory cells, which have no
+    backend, are left out: their page has its own chooser."""
+    wanted = {*names, "backend"} if "mode" in names else {*names}
     return " UNION ALL ".join(
         f"SELECT {', '.join(names)} FROM {table.name} WHERE {is_stated(table)}"
         for table in _MODELS
@@ -66,29 +63,30 @@ _SHAPES = f"""
     ORDER BY d_model * d_model * layers, d_model, layers, d_ff, heads, vocabulary"""
 
 _VALUES = {
-    name: f"SELECT DISTINCT {name} FROM ({_select(name)}) WHERE {name} IS NOT NULL ORDER BY 1" for name in _CHOSEN
+    name: f"SELECT DISTINCT {name} FROM ({_select(name)}) WHERE {name} IS NOT NULL ORDER BY 1"
+    for name in FILTERS
+    if name != "size"
 }
 _EDITION = f"""
     SELECT substr(md5(count(*) || ' ' || coalesce(max(cell_id)::VARCHAR, '') || ' ' ||
         (SELECT count(*) FROM runs)), 1, 8) FROM ({EVERY_CELL})"""
 
 
-def runs(path: Path) -> list[RunSummary]:
-    """Every run in the file, newest first."""
+def load_runs(path: Path) -> list[RunSummary]:
+    """Returns every run in the file, newest first."""
     with open_reader(path) as reader:
         return fetch(reader, _RUNS, kind=RunSummary)
 
 
-def contents(path: Path) -> Contents:
-    """What the file holds, of tables that can be read; lists are ordered as they are shown."""
+def load_contents(path: Path) -> Contents:
+    """Returns the contents of the tables that can be read, in the order of showing."""
     with open_reader(path, damaged="empty") as reader:
-        found = fetch(reader, _RUNS, kind=RunSummary)
-        shapes = fetch(reader, _SHAPES, kind=Shape)
-        choices = {name: reader.execute(_VALUES[name]).fetchall() for name in _VALUES}
         (edition,) = reader.execute(_EDITION).fetchone() or ("",)
-    return Contents(
-        runs=tuple(found),
-        shapes=tuple(shapes),
-        choices={name: tuple(value for (value,) in found) for name, found in choices.items()},
-        edition=edition,
-    )
+        return Contents(
+            runs=tuple(fetch(reader, _RUNS, kind=RunSummary)),
+            shapes=tuple(fetch(reader, _SHAPES, kind=Shape)),
+            choices={
+                name: tuple(value for (value,) in reader.execute(query).fetchall()) for name, query in _VALUES.items()
+            },
+            edition=edition,
+        )

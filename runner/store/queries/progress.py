@@ -1,9 +1,9 @@
-"""How far the running (or interrupted) sweeps are: what the live parts of the pages show.
+"""The progress of running and interrupted sweeps, for the live parts of the pages.
 
-    for sweep in progress(path):
+    for sweep in load_progress(path):
         print(sweep.done, "of", sweep.total, "· now:", sweep.current)
 
-A sweep whose last heartbeat is older than `STALE_S` is taken to be dead.
+A sweep whose last heartbeat is older than `STALE_S` counts as interrupted.
 """
 
 from dataclasses import dataclass
@@ -15,13 +15,14 @@ from runner.schema import utc_now
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
 
-#: A heartbeat older than this means that the sweep was interrupted.
+#: The age of a heartbeat after which a sweep counts as interrupted (s).
 STALE_S = 15.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepProgress:
-    """One sweep that still owes cells. `seconds_left` is its own prediction, scaled by how its predictions went."""
+    """One sweep with unfinished cells. `seconds_left` is its own prediction, scaled by the errors of its earlier
+    ones."""
 
     run_id: UUID
     done: int
@@ -51,7 +52,7 @@ _PROGRESS = """
     FROM plan p GROUP BY run_id HAVING count(*) FILTER (state <> 'done') > 0 ORDER BY max(p.heartbeat_at) DESC"""
 
 
-def progress(path: Path) -> list[SweepProgress]:
-    """Every sweep that still owes cells, the most lively first."""
+def load_progress(path: Path) -> list[SweepProgress]:
+    """Returns every sweep with unfinished cells, the latest heartbeat first."""
     with open_reader(path) as reader:
         return fetch(reader, _PROGRESS, kind=SweepProgress)

@@ -1,9 +1,9 @@
-"""What was recorded of a cell, as it is stored: rows of any table, and every sample of its rounds.
+"""The stored rows of any table, and every sample of a cell's rounds.
 
-    stored_rows(reader, TimingRow, "timings SEMI JOIN chosen USING (cell_id)")
-    samples(path, "attention", cell_id)       # every iteration, warm-up included
+    fetch_rows(reader, TimingRow, "timings SEMI JOIN chosen USING (cell_id)")
+    load_samples(path, "attention", cell_id)       # every iteration, warm-up included
 
-Rounds of a cell are rows of one run with one key.
+The rounds of a cell are the rows of one run with one key.
 """
 
 from pathlib import Path
@@ -22,22 +22,19 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Row)
 
 
-def stored_rows(reader: duckdb.DuckDBPyConnection, kind: type[T], source: str, parameters: Parameters = None
-                ) -> list[T]:  # fmt: skip
-    """Rows of a table as the schema's dataclasses. `source` names the table, and may narrow and order its rows."""
+def fetch_rows(reader: duckdb.DuckDBPyConnection, kind: type[T], source: str, parameters: Parameters = None) -> list[T]:
+    """Returns rows of a table as dataclasses of the schema. `source` names the table and may narrow and order it."""
     return fetch(reader, f"SELECT {select(kind)} FROM {source}", parameters, kind=kind)
 
 
-def run_rows(path: Path, run_id: UUID, kind: type[R]) -> list[tuple[R, dict[str, float]]]:
-    """Every row of a run in one table, each round and each try, in the order of measuring, with the medians of its
-    phases (ms)."""
+def load_run_rows(path: Path, run_id: UUID, kind: type[R]) -> list[tuple[R, dict[str, float]]]:
+    """Returns every row of a run in one table, each round and each try, in the order of measuring, with the medians of
+    its phases (ms)."""
     table = table_of(kind)
-    medians = (
-        "SELECT cell_id, map_from_entries(list((phase, median_ms))) FROM timings WHERE run_id = ? GROUP BY cell_id"
-    )
+    medians = "SELECT cell_id, map_from_entries(list((phase, median_ms))) FROM timings WHERE run_id = ? GROUP BY 1"
     with open_reader(path) as reader:
         source = f"{table.name} WHERE run_id = ? AND {is_stated(table)} ORDER BY cell_id"
-        rows = stored_rows(reader, kind, source, [run_id])
+        rows = fetch_rows(reader, kind, source, [run_id])
         known = dict(reader.execute(medians, [run_id]).fetchall())
     return [(row, known.get(row.cell_id, {})) for row in rows]
 
@@ -50,8 +47,8 @@ _SAMPLES = """
     ORDER BY s.round, m.phase, m.step"""
 
 
-def samples(path: Path, table: Literal["steps", "attention"], cell_id: UUID) -> list[PhaseSample]:
-    """Every phase of every step of the cell and of its other rounds. For attention, whose sums are stored too, its
-    two phases."""
+def load_samples(path: Path, table: Literal["steps", "attention"], cell_id: UUID) -> list[PhaseSample]:
+    """Returns every phase of every step of the cell and of its other rounds; of attention, without the stored sums of
+    phases."""
     with open_reader(path) as reader:
         return fetch(reader, _SAMPLES.format(table=table), [cell_id], kind=PhaseSample)

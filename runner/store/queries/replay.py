@@ -15,7 +15,7 @@ from runner.errors import UsageError
 from runner.schema import TABLES, AttentionRow, Phase, RunRow, StepRow
 from runner.schema.titles import title
 from runner.store.database import open_reader
-from runner.store.queries.raw import stored_rows
+from runner.store.queries.raw import fetch_rows
 
 #: The tables whose cells can be replayed, because a median is what is compared.
 REPLAYED: tuple[type[StepRow | AttentionRow], ...] = (StepRow, AttentionRow)
@@ -41,13 +41,13 @@ def find_stored(path: Path, cell: str) -> StoredCell:
     if not _ID.fullmatch(beginning):
         raise UsageError(f"{cell!r} is no cell.", expected="the id of a row of steps or attention, or its beginning")
     with open_reader(path) as reader:
-        found = [row for kind in REPLAYED for row in stored_rows(reader, kind, *_beginning(kind, beginning))]
+        found = [row for kind in REPLAYED for row in fetch_rows(reader, kind, *_beginning(kind, beginning))]
         if not found:
             raise _nothing_found(reader, cell, beginning)
         if len(found) > 1:
             raise _several_found(cell, found)
         (row,) = found
-        runs = stored_rows(reader, RunRow, "runs WHERE run_id = ?", [row.run_id])
+        runs = fetch_rows(reader, RunRow, "runs WHERE run_id = ?", [row.run_id])
         rounds = reader.execute(
             _ROUNDS.format(table=_name(type(row))), {"run": row.run_id, "key": row.cell_key}
         ).fetchall()

@@ -1,8 +1,8 @@
-"""The ceilings of a machine and its profiled steps with their kernels: what the page Roofline draws.
+"""The ceilings of a machine and its profiled steps with their kernels, for the page Roofline.
 
-for row in ceilings(path, Selection(machine="NVIDIA H200 · node1")):
+for row in load_ceilings(path, Selection(machine="NVIDIA H200 · node1")):
     print(row.moment, row.name, row.flops_per_s)
-for found in profiled(path, Selection()):
+for found in load_profiles(path, Selection()):
     print(found.row.busy_share, len(found.kernels))
 """
 
@@ -14,13 +14,13 @@ from runner.results import Machine, Profiled
 from runner.schema import TABLES, CeilingRow, KernelRow, ProfileRow
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch, select
-from runner.store.queries.raw import stored_rows
+from runner.store.queries.raw import fetch_rows
 from runner.store.queries.selection import MACHINE, Selection
 from runner.store.queries.steps import choose
 
 
-def ceilings(path: Path, of: Selection) -> list[CeilingRow]:
-    """Every ceiling of a machine or a run, the latest run first; within a run those of its start before its end's."""
+def load_ceilings(path: Path, of: Selection) -> list[CeilingRow]:
+    """Returns every ceiling of a machine or a run, the latest run first, and in a run those of its start first."""
     conditions, parameters = of.of_runs()
     query = f"""
         SELECT {select(CeilingRow, "s.")} FROM ceilings s LEFT JOIN runs r USING (run_id)
@@ -30,14 +30,14 @@ def ceilings(path: Path, of: Selection) -> list[CeilingRow]:
         return fetch(reader, query, parameters, kind=CeilingRow)
 
 
-def machine(path: Path, of: Selection) -> Machine:
-    """The machine, by its latest run; nothing is known of one without runs."""
+def load_machine(path: Path, of: Selection) -> Machine:
+    """Returns the machine as its latest run names it, with unknown values where it has no runs."""
     query = f"SELECT device, device_name FROM runs r WHERE {MACHINE} = ? ORDER BY run_id DESC LIMIT 1"
     with open_reader(path) as reader:
         return next(iter(fetch(reader, query, [of.machine], kind=Machine)), Machine())
 
 
-#: The compiler's cache is a matter of the backend, which is an axis.
+#: The columns that one step in several ways has in common. The compiler's cache goes with the backend, which varies.
 _ALIKE = [f"s.{name}" for name in TABLES["steps"].key if name not in (*AXES, "compile_cache")]
 _VARIED = f"""
     SELECT run_id FROM (
@@ -48,11 +48,12 @@ _VARIED = f"""
     GROUP BY run_id HAVING max(ways) > 1 ORDER BY max(ways) DESC, run_id DESC LIMIT 1"""
 
 
-def most_varied_run(path: Path, of: Selection, mode: str) -> UUID | None:
-    """The run that measured one step in the most ways; of equals the latest. None where no step was changed."""
+def find_most_varied_run(path: Path, of: Selection, mode: str) -> UUID | None:
+    """Returns the run that measured one step in the most ways, the latest of equals. None where no run measured a step
+    in two ways."""
     with open_reader(path) as reader:
-        runs: list[tuple[UUID]] = reader.execute(_VARIED, [of.machine, of.run, of.run, mode]).fetchall()
-    return next((run for (run,) in runs), None)
+        run: tuple[UUID] | None = reader.execute(_VARIED, [of.machine, of.run, of.run, mode]).fetchone()
+    return run[0] if run else None
 
 
 _LONGEST = f"SELECT {select(KernelRow)} FROM kernels SEMI JOIN chosen USING (cell_id) ORDER BY device_ms DESC"
@@ -60,11 +61,12 @@ _SMALLEST = "d_model * d_model * layers, context, mode, precision, backend, atte
 
 
 def load_profiles(path: Path, of: Selection) -> list[Profiled]:
-    """Every profiled step that worked, the latest of each question; smallest model and shortest context first."""
+    """Returns the latest row of each profiled step that is ok, smallest model and shortest context first."""
     with open_reader(path) as reader:
         choose(reader, "profiles", of, tuple(column.name for column in TABLES["profiles"].columns))
-        rows = stored_rows(reader, ProfileRow, f"chosen WHERE status = 'ok' ORDER BY {_SMALLEST}")
-        kernels: dict[UUID, list[KernelRow]] = {}
-        for kernel in fetch(reader, _LONGEST, kind=KernelRow):
-            kernels.setdefault(kernel.cell_id, []).append(kernel)
-    return [Profiled(row=row, kernels=tuple(kernels.get(row.cell_id, ()))) for row in rows]
+        rows = fetch_rows(reader, ProfileRow, f"chosen WHERE status = 'ok' ORDER BY {_SMALLEST}")
+        kernels = fetch(reader, _LONGEST, kind=KernelRow)
+    by_id: dict[UUID, list[KernelRow]] = {}
+    for kernel in kernels:
+        by_id.setdefault(kernel.cell_id, []).append(kernel)
+    return [Profiled(row=row, kernels=tuple(by_id.get(row.cell_id, ()))) for row in rows]

@@ -1,10 +1,10 @@
-"""Rows of any table as stored: what the Data page and the HTTP routes give away, and whether the file is well.
+"""The stored rows of any table, for the Data page and the HTTP routes, and the health of the file.
 
-    found = rows(path, "attention", Selection(precision=("bf16",)), Window(limit=1000))
+    found = load_rows(path, "attention", Selection(precision=("bf16",)), Window(limit=1000))
     print(found.total, found.rows[0])
 
-A filter means the column of that name, whichever table has it; rows that belong to a cell (timings, samples, …) are
-those of the cells that pass. Never reads more than asked for, at most `MAX_ROWS` at once, newest first.
+A filter applies to the column of its name in any table. Rows that belong to a cell (timings, samples, …) pass with
+their cell. A query reads only the wanted rows, at most `MAX_ROWS`, newest first.
 """
 
 from dataclasses import dataclass, replace
@@ -16,19 +16,19 @@ from runner.errors import UsageError
 from runner.schema import TABLES, Table
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
-from runner.store.queries.selection import FILTERS, MACHINE, REPEATABLE, Selection, column_of, conditions
+from runner.store.queries.selection import FILTERS, MACHINE, REPEATABLE, Selection, column_of, write_conditions
 from runner.store.queries.tables import MAX_ROWS, TablePage, Window
 
 _CELLS = [table for table in TABLES.values() if table.key]
 
 
-def rows(path: Path, name: str, selection: Selection, window: Window) -> TablePage:
-    """Raises UsageError for a filter that the table cannot have."""
+def load_rows(path: Path, name: str, selection: Selection, window: Window) -> TablePage:
+    """Returns the wanted rows of a table. Raises UsageError for a filter that the table cannot have."""
     table = TABLES[name]
-    condition, parameters = _condition(table, selection)
+    condition, parameters = _write_condition(table, selection)
     if window.statuses:
         if not _has(table, "status"):
-            raise _no_such_filter(table, "status")
+            raise _filter_error(table, "status")
         condition, parameters = f"{condition} AND list_contains(?, status)", [*parameters, list(window.statuses)]
     columns = ", ".join(column.name for column in table.columns)
     order = ", ".join(f"{column}{' DESC' if index == 0 else ''}" for index, column in enumerate(table.unique))
@@ -41,27 +41,28 @@ def rows(path: Path, name: str, selection: Selection, window: Window) -> TablePa
     return TablePage(rows=found, total=total[0])
 
 
-def page(path: Path, name: str, selection: Selection, window: Window) -> TablePage:
-    """The same, whatever the filters: those that the table cannot have count for nothing."""
-    known = filters_of(TABLES[name])
+def load_page(path: Path, name: str, selection: Selection, window: Window) -> TablePage:
+    """Returns the wanted rows of a table. Filters that the table cannot have are ignored."""
+    known = list_filters(TABLES[name])
     fitting = selection.without(*(item for item in REPEATABLE if item not in known))
-    return rows(path, name, fitting if "mode" in known else replace(fitting, mode=None), window)
+    return load_rows(path, name, fitting if "mode" in known else replace(fitting, mode=None), window)
 
 
-def filters_of(table: Table) -> tuple[str, ...]:
-    """The filters, by their names in a URL, that narrow this table."""
-    narrowing = [name for name in FILTERS if _of_cells(table) or _has(table, column_of(name))]
+def list_filters(table: Table) -> tuple[str, ...]:
+    """Returns the filters that narrow this table, by their names in a URL."""
+    narrowing = [name for name in FILTERS if _belongs_to_cells(table) or _has(table, column_of(name))]
     return ("machine", "run", *narrowing, *(["status"] if _has(table, "status") else []))
 
 
-def _condition(table: Table, selection: Selection) -> tuple[str, list[Any]]:
-    of_runs, parameters = _of_runs(selection)
+def _write_condition(table: Table, selection: Selection) -> tuple[str, list[Any]]:
+    """Returns the condition that the selection makes on a table, and its parameters. Raises UsageError."""
+    of_runs, parameters = _write_run_conditions(selection)
     asked = selection.asked()
-    filters, values = conditions(asked)
-    if not asked or not _of_cells(table):
+    filters, values = write_conditions(asked)
+    if not asked or not _belongs_to_cells(table):
         missing = [column for column, _ in asked if not _has(table, column)]
         if missing:
-            raise _no_such_filter(table, next(name for name in FILTERS if column_of(name) == missing[0]))
+            raise _filter_error(table, next(name for name in FILTERS if column_of(name) == missing[0]))
         return " AND ".join([*of_runs, *filters]) or "true", [*parameters, *values]
     able = [cells for cells in _CELLS if all(_has(cells, column) for column, _ in asked)]
     of_cells = " AND ".join([*of_runs, *filters])
@@ -69,7 +70,7 @@ def _condition(table: Table, selection: Selection) -> tuple[str, list[Any]]:
     return f"cell_id IN ({queries})", [*parameters, *values] * len(able)
 
 
-def _of_runs(selection: Selection) -> tuple[list[str], list[Any]]:
+def _write_run_conditions(selection: Selection) -> tuple[list[str], list[Any]]:
     found = [
         (f"run_id IN (SELECT r.run_id FROM runs r WHERE {MACHINE} = ?)", selection.machine),
         ("run_id = ?", selection.run),
@@ -78,30 +79,30 @@ def _of_runs(selection: Selection) -> tuple[list[str], list[Any]]:
     return [text for text, _ in known], [value for _, value in known]
 
 
-def _of_cells(table: Table) -> bool:
-    """Whether its rows belong to cells of other tables."""
+def _belongs_to_cells(table: Table) -> bool:
+    """Whether the table's rows belong to cells of other tables."""
     return not table.key and _has(table, "cell_id")
 
 
 def _has(table: Table, column: str) -> bool:
-    return any(known.name == column for known in table.columns)
+    return column in table.names
 
 
-def _no_such_filter(table: Table, name: str) -> UsageError:
-    expected = f"for this table only {', '.join(filters_of(table))}"
+def _filter_error(table: Table, name: str) -> UsageError:
+    expected = f"for this table only {', '.join(list_filters(table))}"
     return UsageError(f"Rows of {table.name} have no {name}.", expected=expected, do=f"Leave {name} out.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Health:
-    """How many rows the file holds, and when the latest of them came to it (UTC)."""
+    """The number of rows in the file, and the time when the latest of them reached it (UTC)."""
 
     rows: int
     newest_at: datetime | None
 
 
-def health(path: Path) -> Health:
-    """Reads the file; raises StoreError when that cannot be done."""
+def load_health(path: Path) -> Health:
+    """Counts the rows of the file. Raises StoreError where the file cannot be read."""
     counts = " + ".join(f"(SELECT count(*) FROM {name})" for name in TABLES)
     times = " UNION ALL ".join(
         f"SELECT max(coalesce(ingested_at, started_at)) AS at_time FROM {t.name}" for t in _CELLS

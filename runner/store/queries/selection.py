@@ -1,12 +1,12 @@
-"""Which cells are meant, and which of their rows count: the one definition, as a value and as SQL.
+"""The selection of cells, and the one definition of which of their rows count, as a value and as SQL.
 
-    Selection(machine="NVIDIA H100 80GB HBM3 · node1", mode="train", precisions=("fp32", "bf16"))
+    Selection(machine="NVIDIA H100 80GB HBM3 · node1", mode="train", precision=("fp32", "bf16"))
 
-Everything unset means "all". Of a cell measured by several runs on one machine the latest run counts, unless a run is
-chosen; of a round that was tried again, the last try. Cells that differ only in effort (how they were measured) count
-as one question, and the preferred effort answers it: of steps the longest warm-up, then the most steps, then the
-compiler's shared cache (`settled=False` keeps them all, for what puts two cells beside each other: see
-`analysis.pairs`). Rounds stay rows of their own, but for tables of which one round says it all (`Table.first`).
+A filter that is not set selects everything. Where several runs on one machine measured a cell, the latest run counts,
+unless a run is selected; where a round was tried again, the last try counts. Of cells that differ only in effort
+fields, the one with the preferred effort counts: for steps the longest warm-up, then the most steps, then the
+compiler's shared cache. `settled=False` keeps them all, for comparisons of two cells (`analysis.pairs`). Rounds stay
+separate rows, except in tables where one round suffices (`Table.first`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,17 +19,18 @@ from runner.schema import Shape as Shape
 from runner.schema.axes import SHAPE
 from runner.store.contract import is_stated
 
-#: How a machine is named: its device and, since two machines may hold the same device, its host.
+#: The name of a machine in SQL: its device and its host, because two machines may have the same device.
 MACHINE = "coalesce(r.device_name, r.device, 'unknown device') || coalesce(' · ' || r.host, '')"
-#: A column and the values that it may have; for the size, `d_model` and the shapes.
+#: A column and its selected values; for the size, `d_model` and the shapes.
 Asked = tuple[str, Sequence[Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """The cells that a page is about. Hashable, so that it can be part of a cache's key. All tables know machine, run
-    and `settled`, only `steps` the rest: the filters, which hold values of the column of that name or, as `size`,
-    whole shapes. A filter that is added here is drawn in the sidebar, in a page's address and known to every query."""
+    """The selected cells. A selection is hashable, so that it can be part of a cache's key. Machine, run and `settled`
+    apply to all tables. The other fields are the filters, which apply to `steps`; a filter holds values of the column
+    of its name, or whole shapes as `size`. A field that is added here becomes a filter of the sidebar, of a page's
+    address and of every query."""
 
     machine: str | None = None
     run: UUID | None = None
@@ -41,49 +42,48 @@ class Selection:
     backend: tuple[str, ...] = ()
 
     def without(self, *names: str) -> "Selection":
-        """The same with some filters open."""
+        """Returns the selection without the filters of these names."""
         open_filters: dict[str, Any] = dict.fromkeys(names, ())
         return replace(self, **open_filters)
 
     def broad(self) -> "Selection":
-        """The same machine, run and mode, the rest open: what is asked of the file, once, for all filters."""
+        """Returns the selection with its machine, run and mode only. The file is read once for it, for all filters."""
         return self.without(*REPEATABLE)
 
     def holds(self, cell: Cell) -> bool:
-        """Whether a cell of `broad()` passes the filters. What it has no field for, it passes."""
-        return all(_value(cell, name) in (None, *wanted) for name in REPEATABLE if (wanted := getattr(self, name)))
+        """Whether a cell of `broad()` passes the filters. A cell passes a filter for which it has no field."""
+        return all(_get_value(cell, name) in (None, *wanted) for name in REPEATABLE if (wanted := getattr(self, name)))
 
     def asked(self) -> list[Asked]:
-        """The filters, by column."""
-        found = [(column_of(name), getattr(self, name)) for name in REPEATABLE]
+        """Returns the filters that are set, by column."""
         mode: list[Asked] = [("mode", (self.mode,))] if self.mode is not None else []
-        return [*mode, *((column, values) for column, values in found if values)]
+        return [*mode, *((column_of(name), values) for name in REPEATABLE if (values := getattr(self, name)))]
 
     def of_runs(self) -> tuple[list[str], list[Any]]:
-        """The conditions on a table `s` joined to `runs r` that machine and run make, and their parameters."""
+        """Returns the conditions of machine and run on a table `s` joined to `runs r`, and their parameters."""
         found = [(f"{MACHINE} = ?", self.machine), ("s.run_id = ?", self.run)]
         known = [(text, value) for text, value in found if value is not None]
         return [text for text, _ in known], [value for _, value in known]
 
 
-#: The filters, in the order of the sidebar, and those that may name several values.
+#: The filters in the order of the sidebar, and those that may have several values.
 FILTERS = tuple(item.name for item in fields(Selection) if item.name not in ("machine", "run", "settled"))
 REPEATABLE = tuple(name for name in FILTERS if name != "mode")
 
 
 def column_of(name: str) -> str:
-    """The column that a filter is about; for the size, the first of a shape."""
+    """Returns the column of a filter; for the size, the first of a shape."""
     return SHAPE[0] if name == "size" else name
 
 
-def _value(cell: Cell, name: str) -> Any:
+def _get_value(cell: Cell, name: str) -> Any:
     if name == "size":
         return Shape.of(cell) if isinstance(cell, Shape) else None
     return getattr(cell, name, None)
 
 
-def conditions(asked: Iterable[Asked], *, prefix: str = "") -> tuple[list[str], list[Any]]:
-    """The conditions that columns hold one of their values, and the parameters."""
+def write_conditions(asked: Iterable[Asked], *, prefix: str = "") -> tuple[list[str], list[Any]]:
+    """Returns the conditions that columns hold one of their values, and the parameters."""
     found, parameters = list[str](), list[Any]()
     for column, values in asked:
         if column == SHAPE[0]:
@@ -96,20 +96,20 @@ def conditions(asked: Iterable[Asked], *, prefix: str = "") -> tuple[list[str], 
     return found, parameters
 
 
-def chosen(table: str, of: Selection, names: Sequence[str] = ()) -> tuple[str, list[Any]]:
-    """A query for the rows of a table that count, and its parameters: the key, ids, `round`, `status`, `names`,
-    `machine` and `torch`."""
+def select_chosen(table: str, of: Selection, names: Sequence[str] = ()) -> tuple[str, list[Any]]:
+    """Returns a query for the rows of a table that count, and its parameters. Its columns are the key, ids, `round`,
+    `status`, `names`, `machine` and `torch`."""
     of_runs, parameters = of.of_runs()
-    filters, values = conditions(of.asked(), prefix="s.") if table == "steps" else ([], [])
+    filters, values = write_conditions(of.asked(), prefix="s.") if table == "steps" else ([], [])
     where = " AND ".join([is_stated(TABLES[table], prefix="s."), *(of_runs + filters or ["true"])])
     columns = dict.fromkeys((*TABLES[table].key, *_IDS, *names))
-    query = latest(table, columns, where=where)
+    query = select_latest(table, columns, where=where)
     question, key = (", ".join(("machine", *names)) for names in (TABLES[table].question, TABLES[table].key))
     effort = ", ".join(column.name for column in TABLES[table].effort)
     if of.settled and effort:
         query += f""", settled AS (
             SELECT machine, cell_key FROM (SELECT DISTINCT cell_key, {question}, {effort} FROM latest)
-            QUALIFY dense_rank() OVER (PARTITION BY {question} ORDER BY {", ".join(_by_effort(table))}) = 1)
+            QUALIFY dense_rank() OVER (PARTITION BY {question} ORDER BY {", ".join(_order_by_effort(table))}) = 1)
             FROM latest SEMI JOIN settled USING (machine, cell_key)"""
     else:
         query += " FROM latest"
@@ -123,9 +123,9 @@ def chosen(table: str, of: Selection, names: Sequence[str] = ()) -> tuple[str, l
 _IDS = ("run_id", "cell_id", "cell_key", "round", "status")
 
 
-def latest(table: str, columns: Iterable[str], *, where: str, same: Sequence[str] = ("machine",)) -> str:
-    """The beginning of a query, which ends in `latest`: of rows with one `cell_key`, and the same of what else is
-    named, those of the latest run; of a round that was tried again the last try."""
+def select_latest(table: str, columns: Iterable[str], *, where: str, same: Sequence[str] = ("machine",)) -> str:
+    """Returns the beginning of a query, which defines `latest`: the last try of each round in the latest run of each
+    `cell_key`, separately for each value of the columns `same`."""
     names = (*same, "cell_key", "run_id")
     joined = f"USING ({', '.join(names)})"
     if "torch" in same:  # the one that may be unknown
@@ -142,8 +142,8 @@ def latest(table: str, columns: Iterable[str], *, where: str, same: Sequence[str
                 SEMI JOIN last_runs {joined})"""
 
 
-def _by_effort(table: str) -> list[str]:
-    """The terms of an ORDER BY that put the preferred effort first."""
+def _order_by_effort(table: str) -> list[str]:
+    """Returns the terms of an ORDER BY that put the preferred effort first."""
     return [
         f"list_position({list(column.choices)}, {column.name})"
         if column.effort == "first"

@@ -1,9 +1,9 @@
-"""What can be compared in this file: its runs, labels, machines, commits, precisions and backends.
+"""The sides of a comparison that a file offers: its runs, labels, machines, commits, precisions and backends.
 
-    known = sides(path)
-    a, b = usual(path) or (known["precision"][0], known["precision"][1])
+    known = load_sides(path)
+    a, b = choose_sides(path) or (known["precision"][0], known["precision"][1])
 
-Limits: labels, machines and commits may stand for several runs; `compare` says which of their rows count.
+Limits: a label, a machine or a commit may stand for several runs; `compare` defines which of their rows count.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
 from runner.store.queries.selection import MACHINE
 
-#: Sides that are rows of runs; the others are values of a cell's key.
+#: The kinds of sides that select runs; the others select values of a cell's key.
 OF_RUNS: tuple[Kind, ...] = ("run", "label", "machine", "commit")
 _TABLES = ("steps", "attention", "memory")
 _RUNS = f"""
@@ -32,7 +32,7 @@ _RUNS = f"""
 
 @dataclass(frozen=True, kw_only=True)
 class _Run:
-    """What a run is called."""
+    """A run and its names."""
 
     run_id: UUID
     started_at: datetime | None
@@ -42,24 +42,24 @@ class _Run:
     git_commit: str | None
 
 
-def sides(path: Path) -> dict[Kind, tuple[Side, ...]]:
-    """Everything that can stand on a side, the latest first; precisions and backends in the schema's order."""
+def load_sides(path: Path) -> dict[Kind, tuple[Side, ...]]:
+    """Returns all possible sides by kind, the latest first; precisions and backends in the schema's order."""
     with open_reader(path) as reader:
         runs = fetch(reader, _RUNS, kind=_Run)
-        values = {kind: _values(reader, kind) for kind in ("precision", "backend")}
+        values = {kind: _count_values(reader, kind) for kind in ("precision", "backend")}
     order = {kind: TABLES["steps"].column(kind).choices for kind in values}
     return {
-        "run": tuple(map(_side, runs)),
-        "label": _named("label", [run.label for run in runs]),
-        "machine": _named("machine", [run.machine for run in runs]),
-        "commit": _named("commit", [run.git_commit for run in runs]),
-        "precision": _named("precision", sorted(values["precision"], key=order["precision"].index)),
-        "backend": _named("backend", sorted(values["backend"], key=order["backend"].index)),
+        "run": tuple(map(_make_run_side, runs)),
+        "label": _make_sides("label", [run.label for run in runs]),
+        "machine": _make_sides("machine", [run.machine for run in runs]),
+        "commit": _make_sides("commit", [run.git_commit for run in runs]),
+        "precision": _make_sides("precision", sorted(values["precision"], key=order["precision"].index)),
+        "backend": _make_sides("backend", sorted(values["backend"], key=order["backend"].index)),
     }
 
 
-def _values(reader: duckdb.DuckDBPyConnection, kind: str) -> Counter[str]:
-    """The values of a column of the key, and how many rows have each."""
+def _count_values(reader: duckdb.DuckDBPyConnection, kind: str) -> Counter[str]:
+    """Returns the values of a column of the key, and the number of rows with each."""
     found: Counter[str] = Counter()
     for table in _TABLES:
         if kind in TABLES[table].key:
@@ -67,7 +67,7 @@ def _values(reader: duckdb.DuckDBPyConnection, kind: str) -> Counter[str]:
     return found
 
 
-def _named(kind: Kind, values: Sequence[str | None]) -> tuple[Side, ...]:
+def _make_sides(kind: Kind, values: Sequence[str | None]) -> tuple[Side, ...]:
     return tuple(
         Side(kind=kind, value=value, title=value[:10] if kind == "commit" else value)
         for value in dict.fromkeys(values)
@@ -75,7 +75,7 @@ def _named(kind: Kind, values: Sequence[str | None]) -> tuple[Side, ...]:
     )
 
 
-def _side(run: _Run) -> Side:
+def _make_run_side(run: _Run) -> Side:
     when = f"{run.started_at:%Y-%m-%d %H:%M}" if run.started_at else "undated"
     title = f"{run.label or run.preset or 'run'} {run.run_id.hex[-6:]}"
     return Side(kind="run", value=str(run.run_id), title=title, when=when)
@@ -91,13 +91,14 @@ _SHARED = f"""
     GROUP BY ALL ORDER BY count(*) DESC, a.run_id DESC LIMIT 1"""
 
 
-def usual(path: Path) -> tuple[Side, Side] | None:
-    """What to compare unless asked otherwise: the latest run with the one it shares most cells with; where no runs
-    share any, the first precision or backend with the most frequent other; None where there is only one of each."""
-    known = sides(path)
+def choose_sides(path: Path) -> tuple[Side, Side] | None:
+    """Returns the default comparison: the latest run that shares cells with another, and the run that shares the most
+    with it. Where no runs share cells, the first precision or backend and the most frequent other one; None where there
+    is nothing to compare."""
+    known = load_sides(path)
     with open_reader(path) as reader:
         shared = reader.execute(_SHARED).fetchone()
-        counts = {kind: _values(reader, kind) for kind in ("precision", "backend")}
+        counts = {kind: _count_values(reader, kind) for kind in ("precision", "backend")}
     if shared:
         by_id = {side.value: side for side in known["run"]}
         first, second = map(str, shared)

@@ -17,7 +17,7 @@ from runner.results import EarlyStep, Measured, PhaseTime, Rounds, TimedResult
 from runner.schema import TABLES, Phase, StepCell
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch, fetch_by
-from runner.store.queries.selection import Selection, chosen
+from runner.store.queries.selection import Selection, select_chosen
 
 KEY = TABLES["steps"].key
 _OWN = ("failed_phase", "message", "parameters", "tokens_per_s", "mfu", "compile_seconds")
@@ -53,7 +53,7 @@ def load_steps(path: Path, selection: Selection) -> list[Measured]:
 
 def choose(reader: duckdb.DuckDBPyConnection, table: str, of: Selection, names: tuple[str, ...] = ()) -> None:
     """Makes the temporary table `chosen` of the rows that count."""
-    query, parameters = chosen(table, of, names)
+    query, parameters = select_chosen(table, of, names)
     reader.execute(f"CREATE TEMP TABLE chosen AS {query}", parameters)
 
 

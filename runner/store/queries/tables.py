@@ -1,6 +1,6 @@
-"""The tables of a file: how many rows each holds, and what a part of one is (`runner.store.queries.rows` reads it).
+"""The number of rows of each table, and the part of a table that `runner.store.queries.rows` reads.
 
-sizes(path)["timings"]
+count_rows(path)["timings"]
 """
 
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from typing import Any
 from runner.schema import TABLES
 from runner.store.database import open_reader
 
-#: The most rows that one question may bring back.
+#: The most rows that one query returns.
 MAX_ROWS = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """Which rows of a table: those with one of `statuses` (all, if none is named), `limit` of them from `offset` on."""
+    """A part of a table: of the rows with one of `statuses`, or of all rows without any, `limit` rows from `offset`."""
 
     statuses: tuple[str, ...] = ()
     limit: int = 500
@@ -25,14 +25,14 @@ class Window:
 
 @dataclass(frozen=True, kw_only=True)
 class TablePage:
-    """Some rows of a table, in the schema's column order, and how many there are in all."""
+    """Some rows of a table, in the schema's order of columns, and the total number of rows."""
 
     rows: list[tuple[Any, ...]]
     total: int
 
 
-def sizes(path: Path) -> dict[str, int]:
-    """How many rows each table holds; none, where it cannot be read."""
+def count_rows(path: Path) -> dict[str, int]:
+    """Counts the rows of each table; 0 for a table that cannot be read."""
     counts = " UNION ALL ".join(f"SELECT '{name}', count(*) FROM {name}" for name in TABLES)
     with open_reader(path, damaged="empty") as reader:
         found = dict(reader.execute(counts).fetchall())

@@ -1,10 +1,11 @@
-"""What a memory timeline holds: which there are, every allocation of one as columns, and what is alive at a moment.
+"""The memory timelines of a file, all allocations of one as columns, and the allocations alive at a moment.
 
-    for timeline in timelines(path):
-        print(timeline.title, timeline.peak_bytes, parts_at(path, timeline.cell_id, timeline.peak_at_us))
+    for timeline in load_timelines(path):
+        print(timeline.title, timeline.peak_bytes, load_parts_at(path, timeline.cell_id, timeline.peak_at_us))
 
-An allocation is alive at `t` when `born_us <= t` and it is not freed, or only after `t`. Limits: moments are whole
-microseconds, so a block freed within the microsecond of the peak counts as gone; `peak_bytes` is the recorder's own.
+An allocation is alive at `t` when `born_us <= t` and it is freed after `t` or never. Limits: moments are whole
+microseconds, so a block that is freed within the microsecond of the peak does not count; `peak_bytes` is the recorder's
+own number.
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ from runner.store.queries.selection import MACHINE
 CATEGORIES: tuple[str, ...] = get_args(Category)
 
 _ALIVE = "cell_id = ? AND born_us <= ? AND (died_us IS NULL OR died_us > ?)"
-#: Which allocations count: all, those that were held before the recording, or those of the recording.
+#: The allocations that count: all, those that were held before the recording, or those of the recording.
 Which = Literal["all", "held", "recorded"]
 _WHICH: Mapping[Which, str] = {"all": "", "held": " AND born_us = 0", "recorded": " AND born_us > 0"}
 
@@ -43,9 +44,9 @@ _TIMELINES = f"""
     ORDER BY machine IS DISTINCT FROM $first, t.cell_id DESC"""
 
 
-def timelines(path: Path, run: UUID | None = None, first: str | None = None) -> list[Timeline]:
-    """Every timeline of the file, or of one run, those of the machine `first` before others, the newest first. Of those
-    with one title the newest counts, on each machine."""
+def load_timelines(path: Path, run: UUID | None = None, first: str | None = None) -> list[Timeline]:
+    """Returns the timelines of the file or of one run, those of the machine `first` before others, the newest first. On
+    each machine only the newest timeline of a title counts."""
     with open_reader(path) as reader:
         return fetch(reader, _TIMELINES, {"run": run, "first": first}, kind=Timeline)
 
@@ -54,10 +55,9 @@ def timelines(path: Path, run: UUID | None = None, first: str | None = None) -> 
 class Columns:
     """The allocations of one timeline in order of birth, as NumPy arrays of one length.
 
-    `born` and `died` (µs; -1 for what outlived the recording), `address`, `bytes` are int64. `category` counts in
-    `CATEGORIES`, `phase`, `operation` and `module` in `names[…]`, `stack` in `stacks`: int32, -1 where unknown. `marks`
-    are the beginnings of the phases, in order.
-    """
+    `born`, `died` (µs; -1 for allocations that outlived the recording), `address` and `bytes` are int64. The others are
+    int32 indices, -1 where unknown: `category` into `CATEGORIES`, `phase`, `operation` and `module` into `names[…]`,
+    `stack` into `stacks`. `marks` are the beginnings of the phases, in order."""
 
     arrays: Mapping[str, Any]
     names: Mapping[str, tuple[str, ...]]
@@ -68,8 +68,8 @@ class Columns:
 _NAMED = ("phase", "operation", "module")
 
 
-def columns(path: Path, cell_id: UUID) -> Columns:
-    """Everything that a drawing of this timeline needs."""
+def load_columns(path: Path, cell_id: UUID) -> Columns:
+    """Returns the allocations of a timeline, with their names, stacks and marks."""
     rank = "CASE WHEN {0} IS NOT NULL THEN dense_rank() OVER (ORDER BY {0} NULLS LAST) - 1 ELSE -1 END::INTEGER AS {0}"
     named = ", ".join(rank.format(name) for name in _NAMED)
     query = f"""
@@ -79,7 +79,7 @@ def columns(path: Path, cell_id: UUID) -> Columns:
         FROM allocations WHERE cell_id = ? ORDER BY born_us, allocation"""
     with open_reader(path) as reader:
         arrays = reader.execute(query, [list(CATEGORIES), cell_id]).fetchnumpy()
-        names = {name: _names(reader, name, cell_id) for name in _NAMED}
+        names = {name: _load_names(reader, name, cell_id) for name in _NAMED}
         stacks = dict(reader.execute("SELECT stack, frames FROM stacks WHERE cell_id = ?", [cell_id]).fetchall())
         marks = reader.execute("SELECT at_us, name FROM marks WHERE cell_id = ? ORDER BY at_us", [cell_id]).fetchall()
     return Columns(
@@ -90,14 +90,14 @@ def columns(path: Path, cell_id: UUID) -> Columns:
     )
 
 
-def _names(reader: duckdb.DuckDBPyConnection, name: str, cell_id: UUID) -> tuple[str, ...]:
-    """The names that a column's numbers stand for, in the order of `dense_rank`."""
+def _load_names(reader: duckdb.DuckDBPyConnection, name: str, cell_id: UUID) -> tuple[str, ...]:
+    """Returns the names that a column's numbers stand for, in the order of `dense_rank`."""
     query = f"SELECT DISTINCT {name} FROM allocations WHERE cell_id = ? AND {name} IS NOT NULL ORDER BY 1"
     return tuple(value for (value,) in reader.execute(query, [cell_id]).fetchall())
 
 
-def parts_at(path: Path, cell_id: UUID, at_us: int, which: Which = "all") -> list[MemoryPart]:
-    """What is alive at a moment, by category, the largest first."""
+def load_parts_at(path: Path, cell_id: UUID, at_us: int, which: Which = "all") -> list[MemoryPart]:
+    """Returns the bytes alive at a moment by category, the largest first."""
     query = f"""
         SELECT category, sum(allocated_bytes)::BIGINT AS held_bytes, count(*) AS allocations
         FROM allocations WHERE {_ALIVE}{_WHICH[which]} GROUP BY category ORDER BY held_bytes DESC, category"""
@@ -105,8 +105,8 @@ def parts_at(path: Path, cell_id: UUID, at_us: int, which: Which = "all") -> lis
         return fetch(reader, query, [cell_id, at_us, at_us], kind=MemoryPart)
 
 
-def largest_at(path: Path, cell_id: UUID, at_us: int, limit: int = 25, which: Which = "all") -> list[Alive]:
-    """The largest allocations alive at a moment, the largest first."""
+def load_largest_at(path: Path, cell_id: UUID, at_us: int, limit: int = 25, which: Which = "all") -> list[Alive]:
+    """Returns the largest allocations alive at a moment, the largest first."""
     query = f"""
         SELECT allocation, allocated_bytes, category, phase, module, operation, born_us, died_us, frames
         FROM (SELECT * FROM allocations WHERE {_ALIVE}{_WHICH[which]}

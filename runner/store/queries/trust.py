@@ -18,7 +18,7 @@ from runner.analysis.audit.grades import FAULT_PHASES, judge
 from runner.analysis.audit.pair_rules import FAULT_RULES, PAIR_RULES, together
 from runner.schema import AttentionRow, MemoryRow, RunRow, StepRow, TelemetryRow, TimingRow
 from runner.store.database import open_reader
-from runner.store.queries.raw import stored_rows
+from runner.store.queries.raw import fetch_rows
 from runner.store.queries.steps import STEP_MS
 
 R = TypeVar("R", bound=Audited)
@@ -66,10 +66,10 @@ def _judged(path: Path, cells: tuple[UUID, ...], table: str, *, depth: Depth) ->
         # Semi-joins, because a list of thousands would be searched once for each row of the file.
         reader.execute("CREATE TEMP TABLE chosen AS SELECT unnest($cells) AS cell_id", {"cells": list(cells)})
         reader.execute(_SEEN.format(table=table, columns=columns))
-        found = stored_rows(reader, kind, f"{table} SEMI JOIN seen USING (cell_id)")
+        found = fetch_rows(reader, kind, f"{table} SEMI JOIN seen USING (cell_id)")
         source = f"timings SEMI JOIN seen USING (cell_id) WHERE {_PHASES[depth]}"
-        timings = _by_cell(stored_rows(reader, TimingRow, source))
-        runs = {row.run_id: row for row in stored_rows(reader, RunRow, "runs SEMI JOIN seen USING (run_id)")}
+        timings = _by_cell(fetch_rows(reader, TimingRow, source))
+        runs = {row.run_id: row for row in fetch_rows(reader, RunRow, "runs SEMI JOIN seen USING (run_id)")}
         telemetry, steps = _moments(reader) if depth == "all" else ({}, {})
     known = [
         (row, RowContext(
@@ -88,7 +88,7 @@ def _judged(path: Path, cells: tuple[UUID, ...], table: str, *, depth: Depth) ->
 
 def _moments(reader: duckdb.DuckDBPyConnection) -> tuple[dict[UUID, list[TelemetryRow]], dict[UUID, list[float]]]:
     """What was seen of the chosen cells while they were measured: telemetry, and every step's time in ms."""
-    telemetry = _by_cell(stored_rows(reader, TelemetryRow, "telemetry SEMI JOIN chosen USING (cell_id)"))
+    telemetry = _by_cell(fetch_rows(reader, TelemetryRow, "telemetry SEMI JOIN chosen USING (cell_id)"))
     return telemetry, dict(reader.execute(_STEPS).fetchall())
 
 

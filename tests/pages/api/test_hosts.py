@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pages.api.hosts import is_known, known_names
+from pages.api.hosts import is_known, list_known_names
 from tests.browser import served
 from tests.synthetic import rows
 
@@ -65,11 +65,11 @@ def test_browsers_are_told_to_load_nothing_from_elsewhere(address: str, path: st
 def test_which_names_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEPSCOPE_HOSTS", " Lab.Example ,")
     monkeypatch.setattr("socket.gethostname", lambda: "gpu1.inside")
-    names = known_names()
+    names = list_known_names()
     for host in ("lab.example", "LAB.example.:80", "gpu1", "gpu1.inside", "gpu1.local", "10.0.0.3:8501", "[fe80::1]"):
         assert is_known(host, names), host
     strangers = ("", "lab.example.evil", "xlab.example", "10.0.0.3.evil.example", "[", "localhost.evil", "a@b.example")
     for host in strangers:
         assert not is_known(host, names), host
     monkeypatch.setenv("STEPSCOPE_HOSTS", "*")
-    assert is_known("anything.example", known_names())
+    assert is_known("anything.example", list_known_names())

@@ -21,12 +21,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pages.api import routes
-from pages.api.files import written
+from pages.api.files import encode_rows
 from pages.ui import formats
 from pages.ui.filters import run_name
 from runner.schema import TABLES
 from runner.store.database import fingerprint, plan_fingerprint
-from runner.store.queries.overview import contents
+from runner.store.queries.overview import load_contents
 from runner.store.queries.tables import TablePage
 from tests.browser import Site, served
 from tests.synthetic import memory_rows, rows
@@ -119,7 +119,7 @@ def test_filters(db: Path, address: str, table: str, parameters: dict[str, Any],
 
 
 def test_machine_and_run_are_named_as_in_the_pages_address(db: Path, address: str) -> None:
-    for run in contents(db).runs:
+    for run in load_contents(db).runs:
         for asked in ({"machine": run.machine}, {"run": run_name(run)}, {"run": str(run.run_id)}):
             answer = said(address, table="samples", limit=5000, **asked)
             assert {row["run_id"] for row in answer["rows"]} == {str(run.run_id)}
@@ -187,7 +187,7 @@ def test_who_waits_too_long_is_told_to_come_again(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(routes, "_turns", asyncio.BoundedSemaphore(1))
         monkeypatch.setattr(routes, "PATIENCE_S", 0.01)
         await routes._turns.acquire()
-        return await routes._index(Request({"type": "http", "headers": [], "query_string": b"", "method": "GET"}))
+        return await routes._serve_index(Request({"type": "http", "headers": [], "query_string": b"", "method": "GET"}))
 
     with ThreadPoolExecutor(1) as thread:  # in this one the browser's loop may be running
         answer = thread.submit(asyncio.run, asked()).result()
@@ -230,10 +230,10 @@ def test_no_cell_of_a_csv_is_a_formula(tmp_path: Path) -> None:
     table = TABLES["runs"]
     values = {"label": "=HYPERLINK(1)", "host": "+1", "argv": "-x", "preset": "@a", "os": "\tb"}
     row = tuple(values.get(column.name) for column in table.columns)
-    (text,) = csv.DictReader(io.StringIO(written(table, TablePage(rows=[row], total=1), "csv").decode()))
+    (text,) = csv.DictReader(io.StringIO(encode_rows(table, TablePage(rows=[row], total=1), "csv").decode()))
     for name in ("label", "host", "argv", "preset", "os"):
         assert text[name] == f"'{values[name]}"
-    stored = json.loads(written(table, TablePage(rows=[row], total=1), "json"))["rows"][0]
+    stored = json.loads(encode_rows(table, TablePage(rows=[row], total=1), "json"))["rows"][0]
     assert stored["label"] == "=HYPERLINK(1)"
     read = list(csv.reader(io.StringIO(formats.csv([{"=a": "=1+1", "b": -2.5}]))))
     assert read == [["'=a", "b"], ["'=1+1", "-2.5"]]
@@ -304,5 +304,5 @@ def test_where_people_sign_in_programs_need_a_token(monkeypatch: pytest.MonkeyPa
     request = Request({"type": "http", "headers": []})
     for secrets, status in (({"auth": {}}, 403), (Broken(), 403), ({}, None)):
         monkeypatch.setattr(st, "secrets", secrets)
-        refused = routes._refused(request)
+        refused = routes._refuse_access(request)
         assert (refused and refused.status_code) == status

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 
 from pages.explore.figures import Axes, PlotMark, color_for, explore_chart
 from pages.explore.magnitude import SHARE, fitting_unit, in_fitting_unit
-from runner.store.queries.explore import KINDS, Wanted, load_explored, measures
+from runner.store.queries.explore import KINDS, Wanted, load_explored, load_measures
 from tests.browser import Site, opened, settled
 from tests.synthetic import memory_rows, rows, traces
 from tests.synthetic.rows import asked, step_ms
@@ -73,12 +73,12 @@ def test_with_a_run_the_other_machines_stay(file: Path) -> None:
 
 
 def test_only_what_has_a_value_can_be_drawn(file: Path) -> None:
-    found = measures(file, "steps")
+    found = load_measures(file, "steps")
     assert [item.phase for item in found[:2]] == ["step", "forward"]
     assert {"tokens_per_s", "parameters"} <= {item.name for item in found}
     assert "mfu" not in {item.name for item in found}, "none of these rows has one"
-    assert [item.name for item in measures(file, "profiles")][:2] == ["unprofiled_step_ms", "profiled_step_ms"]
-    assert measures(file, "numerics") == []
+    assert [item.name for item in load_measures(file, "profiles")][:2] == ["unprofiled_step_ms", "profiled_step_ms"]
+    assert load_measures(file, "numerics") == []
     assert set(KINDS) >= {"steps", "attention", "memory", "profiles", "numerics"}
 
 

@@ -22,8 +22,8 @@ from runner.analysis.compare.differences import REST, changes
 from runner.analysis.costs.softmax import softmax_flops
 from runner.importers.files import import_file
 from runner.schema import KernelClass, ProfileCell
-from runner.store.queries.kernels import kernels, parts, ranges, traces
-from runner.store.queries.overview import contents
+from runner.store.queries.kernels import load_kernels, load_parts, load_ranges, load_traces
+from runner.store.queries.overview import load_contents
 from runner.store.queries.selection import Selection
 from tests.browser import Site, fits_sideways, opened, said
 from tests.browser import traces as drawn
@@ -193,7 +193,7 @@ def test_on_a_phone(at_kernels: Page) -> None:
 
 def test_nothing_measured_yet(browser: Browser, address: str, file: Path) -> None:
     """A run that is not of kernels, chosen in the sidebar."""
-    run = next(run for run in contents(file).runs if run.label == "no kernels")
+    run = next(run for run in load_contents(file).runs if run.label == "no kernels")
     with opened(browser, f"{address}?run={quote_plus(run_name(run))}") as visit:
         expect(visit.page.locator("code").filter(has_text="--experiment kernels")).to_be_visible()
         expect(visit.page.locator("code").filter(has_text="runner import report.sqlite")).to_be_visible()
@@ -204,28 +204,30 @@ def test_nothing_measured_yet(browser: Browser, address: str, file: Path) -> Non
 
 def test_queries(file: Path, tmp_path: Path) -> None:
     """Ranges summed up by class; kernels over their ranges; a run narrows also what was imported."""
-    held = traces(file, Selection())
+    held = load_traces(file, Selection())
     assert [trace.status for trace in held] == ["ok", "ok", "ok", "oom", "ok"]
     train, imported = held[1], held[-1]
     assert (imported.is_imported, imported.title, imported.device, imported.steps) == (True, "report.sqlite", "cuda", 2)
-    classes = {(part.phase, part.kernel_class): (part.calls, part.device_ms) for part in parts(file)[train.cell_id]}
+    classes = {
+        (part.phase, part.kernel_class): (part.calls, part.device_ms) for part in load_parts(file)[train.cell_id]
+    }
     assert classes["forward", "matmul"] == (10, 13)
     assert classes["optimizer", "optimizer"] == (4, 6)
-    inside = [part for part in ranges(file, train.cell_id) if part.scope == "attention softmax"]
+    inside = [part for part in load_ranges(file, train.cell_id) if part.scope == "attention softmax"]
     assert [(part.phase, part.device_ms, part.flops) for part in inside] == [
         ("backward", 6, None),
         ("forward", 4, None),
     ]
-    first, second, *_ = kernels(file, train.cell_id)
+    first, second, *_ = load_kernels(file, train.cell_id)
     assert (first.kernel, first.calls, first.flops) == (GEMM_BACK, 12, 12_000_000)
     assert (second.kernel, second.phase, second.calls, second.scope) == (GEMM, "forward", 10, "feed-forward")
-    assert [trace.title for trace in traces(file, Selection(run=imported.run_id))] == ["report.sqlite"]
-    assert len(traces(file, Selection(run=train.run_id))) == 4
-    assert [trace.is_imported for trace in traces(file, Selection(machine="another"))] == [True]
+    assert [trace.title for trace in load_traces(file, Selection(run=imported.run_id))] == ["report.sqlite"]
+    assert len(load_traces(file, Selection(run=train.run_id))) == 4
+    assert [trace.is_imported for trace in load_traces(file, Selection(machine="another"))] == [True]
     again = shutil.copy(file, tmp_path / "results.duckdb")
     later = rows.run(device="cuda", device_name="Example GPU")
     made.store(Path(again), [profiled(later, values={"round": number}) for number in (0, 1)])
-    known = [trace.run_id for trace in traces(Path(again), Selection())]
+    known = [trace.run_id for trace in load_traces(Path(again), Selection())]
     assert known.count(later.run_id) == 1, "the latest, one round"
 
 

@@ -14,8 +14,8 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from runner.importers.files import import_file
 from runner.schema import Category, TimelineRow
-from runner.store.queries.timelines import CATEGORIES, columns, largest_at, parts_at
-from runner.store.queries.timelines import timelines as stored
+from runner.store.queries.timelines import CATEGORIES, load_columns, load_largest_at, load_parts_at
+from runner.store.queries.timelines import load_timelines as stored
 from tests.browser import Site, opened, settled
 from tests.synthetic import rows, timelines
 from tests.synthetic.timelines import HOSTILE, KIB, MIB, Step
@@ -68,11 +68,13 @@ def test_what_is_alive_by_hand(written: tuple[Path, TimelineRow]) -> None:
     path, row = written
     assert [item.label for item in stored(path)] == [BY_HAND, TRAIN, INFERENCE]
     assert (row.peak_bytes, row.peak_at_us) == (30 * MIB, 300)
-    parts = {part.category: (part.held_bytes // MIB, part.allocations) for part in parts_at(path, row.cell_id, 300)}
+    parts = {
+        part.category: (part.held_bytes // MIB, part.allocations) for part in load_parts_at(path, row.cell_id, 300)
+    }
     assert parts == {"activation": (20, 2), "parameter": (8, 1), "temporary": (2, 1)}
-    assert [item.allocated_bytes // MIB for item in largest_at(path, row.cell_id, 400)] == [16, 8, 4]
-    assert [item.allocation for item in largest_at(path, row.cell_id, 699, limit=1)] == [1]
-    assert [item.module for item in largest_at(path, row.cell_id, 700)] == ["blocks.0.weight"]
+    assert [item.allocated_bytes // MIB for item in load_largest_at(path, row.cell_id, 400)] == [16, 8, 4]
+    assert [item.allocation for item in load_largest_at(path, row.cell_id, 699, limit=1)] == [1]
+    assert [item.module for item in load_largest_at(path, row.cell_id, 700)] == ["blocks.0.weight"]
 
 
 def test_the_newest_of_a_title_counts_on_each_machine(tmp_path: Path) -> None:
@@ -92,7 +94,7 @@ def test_the_newest_of_a_title_counts_on_each_machine(tmp_path: Path) -> None:
 
 def test_columns_by_hand(written: tuple[Path, TimelineRow]) -> None:
     path, row = written
-    found = columns(path, row.cell_id)
+    found = load_columns(path, row.cell_id)
     assert found.arrays["born"].tolist() == [0, 100, 200, 300, 500]
     assert found.arrays["died"].tolist() == [-1, 700, 600, 400, 510]
     assert [CATEGORIES[number] for number in found.arrays["category"]] == [

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
 
 from pages.export import main
 from pages.memory_timeline.pane import MAX_SHOWN
-from runner.store.queries.overview import contents
+from runner.store.queries.overview import load_contents
 from tests.browser import ROOT
 from tests.synthetic import memory_rows, rows, timelines, traces
 
@@ -122,7 +122,7 @@ def test_every_page_opens_offline_with_every_chart(reader: Page, file: Path, tmp
 def opens_offline(reader: Page, exported: Mapping[str, Path], file: Path) -> dict[str, int]:
     """As many drawn charts as cards, each with its table; the question, the edition, the filters, the other pages.
     Returns the number of charts by page."""
-    charts, edition = {}, contents(file).edition
+    charts, edition = {}, load_contents(file).edition
     for address, path in exported.items():
         assert path.stat().st_size < 8e6
         with read(reader, path):

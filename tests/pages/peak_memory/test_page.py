@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from pages.offline.visit import Visits, nodes
 from runner.store.queries.attention import attention_cells, attention_samples, frontiers
-from runner.store.queries.memory import load_saved_by_operation, peaks
+from runner.store.queries.memory import load_peaks, load_saved_by_operation
 from runner.store.queries.selection import Selection
 from tests.browser import Site, fits_sideways, opened, said, traces
 from tests.command import asked
@@ -261,7 +261,7 @@ def test_the_finest_answer_of_a_frontier_counts(tmp_path: Path) -> None:
 
 def test_memory_rows(file: Path) -> None:
     """A part that was not counted is None; an operation's tensors are summed, those of one storage once."""
-    found = peaks(file, Selection())
+    found = load_peaks(file, Selection())
     assert [(cell.cell.context, cell.cell.precision) for cell in found][:2] == [(32, "fp32"), (32, "bf16")]
     assert found[0].parts["fragmentation"] is None
     assert (found[0].parts["activation"], found[0].phases) == (MIB, {"backward": 13 * MIB})

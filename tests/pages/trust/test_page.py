@@ -21,7 +21,7 @@ from runner.analysis.audit.report import group_findings
 from runner.errors import DatabaseDamaged
 from runner.schema import new_id
 from runner.store.queries.audit import load_audit
-from runner.store.queries.overview import contents
+from runner.store.queries.overview import load_contents
 from runner.store.queries.selection import Selection
 from tests.browser import Site, fits_sideways, opened, said, traces
 from tests.pages.test_damage import said as words_of
@@ -121,7 +121,7 @@ def table(file: Path, card: str, **parameters: list[str]) -> list[dict[str, Any]
 
 
 def test_grades_by_run_and_by_machine(file: Path) -> None:
-    names = {run.run_id: run_name(run) for run in contents(file).runs}
+    names = {run.run_id: run_name(run) for run in load_contents(file).runs}
     by_run = table(file, "grades", **{"trust-by": ["run"]})
     assert [(row["Run"], row["A"], row["D"], row["No result"]) for row in by_run] == [
         (names[SECOND.run_id], 2, 2, 1),
@@ -154,7 +154,7 @@ def test_the_table_of_findings_has_each_with_its_evidence_and_remedy(file: Path)
 def test_filters_machine_and_run_narrow_it(file: Path) -> None:
     narrow = table(file, "grades", size=["toy-128"])
     assert [(row["Table"], row["C"]) for row in narrow] == [("steps", 1), ("attention", 0)]
-    (run,) = (run_name(run) for run in contents(file).runs if run.label == "first")
+    (run,) = (run_name(run) for run in load_contents(file).runs if run.label == "first")
     assert [row["A"] for row in table(file, "grades", run=[run])] == [1]
     sound = Visits(file).visit("trust", {"run": [run]})
     told = plain(" ".join(str(getattr(node, "value", "")) for node in nodes(sound.main)))

@@ -27,8 +27,8 @@ from runner.store.database import open_reader
 from runner.store.queries.attention import attention_cells
 from runner.store.queries.counted import inline_parameters
 from runner.store.queries.evidence import Evidence, Scope, of_cells
-from runner.store.queries.kernels import traces as traces_of
-from runner.store.queries.memory import peaks
+from runner.store.queries.kernels import load_traces as traces_of
+from runner.store.queries.memory import load_peaks
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import load_steps
 from tests.pages.ui.test_commands import gives_back
@@ -287,7 +287,7 @@ def test_rows_left_out_are_counted_under_the_reason_that_holds(file: Path) -> No
 
 @pytest.mark.parametrize("table", ["attention", "memory", "profiles"])
 def test_the_query_counts_what_the_pages_count(file: Path, table: str) -> None:
-    query: Any = {"attention": attention_cells, "memory": peaks, "profiles": traces_of}[table]
+    query: Any = {"attention": attention_cells, "memory": load_peaks, "profiles": traces_of}[table]
     cells = [cell for cell in query(file, Selection(machine=HERE)) if cell.cell is not None]
     found = of_cells(file, Scope(table=table, machine=HERE), tuple(cell.cell_id for cell in cells))
     assert {row[found.columns.index("cell_id")] for row in found.rows} == {cell.cell_id for cell in cells}

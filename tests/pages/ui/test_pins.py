@@ -16,8 +16,8 @@ from playwright.sync_api import Browser, Page, expect
 from pages.memory_timeline.answers import frames_of
 from pages.ui.filters import ALL_RUNS
 from runner.store.queries.attention import attention_cells
-from runner.store.queries.memory import peaks, phase_peaks
-from runner.store.queries.raw import samples
+from runner.store.queries.memory import load_peaks, load_phase_peaks
+from runner.store.queries.raw import load_samples
 from runner.store.queries.selection import Selection
 from tests.browser import Site, of_chart, opened, served, settled
 from tests.synthetic import memory_rows, rows, timelines
@@ -139,11 +139,13 @@ def test_a_peak_is_pinned_to_its_phases(browser: Browser, address: str) -> None:
 
 
 def test_what_was_recorded_of_one_cell(file: Path) -> None:
-    (first, *_), (plain, *_) = attention_cells(file, Selection()), peaks(file, Selection())
-    forward = [sample.duration_ms for sample in samples(file, "attention", first.cell_id) if sample.phase == "forward"]
+    (first, *_), (plain, *_) = attention_cells(file, Selection()), load_peaks(file, Selection())
+    forward = [
+        sample.duration_ms for sample in load_samples(file, "attention", first.cell_id) if sample.phase == "forward"
+    ]
     assert sorted(forward)[5] == pytest.approx(1.0)
-    assert samples(file, "steps", first.cell_id) == []
-    (found,) = phase_peaks(file, plain.cell_id)
+    assert load_samples(file, "steps", first.cell_id) == []
+    (found,) = load_phase_peaks(file, plain.cell_id)
     assert (found.phase, found.allocated, found.reserved) == ("backward", 6 * MIB, None)
 
 

@@ -33,10 +33,10 @@ from runner.results import Measured
 from runner.schema import Cell, StepCell, new_id
 from runner.store.queries.attention import attention_cells, attention_samples
 from runner.store.queries.compare import ComparisonRequest, load_comparison
-from runner.store.queries.memory import peaks
-from runner.store.queries.overview import contents
+from runner.store.queries.memory import load_peaks
+from runner.store.queries.overview import load_contents
 from runner.store.queries.selection import Selection
-from runner.store.queries.sides import OF_RUNS, sides
+from runner.store.queries.sides import OF_RUNS, load_sides
 from runner.store.queries.steps import load_steps, samples_by_round
 from tests.synthetic import memory_rows, rows
 from tests.synthetic.everything import store as store_everything
@@ -54,7 +54,7 @@ def differing(a: Cell, b: Cell) -> set[str]:
 
 def every_pair(path: Path) -> Iterator[Named]:
     """Both sides of every ratio and difference that the file gives, and the fields that the sentence names."""
-    held, frames = contents(path), []
+    held, frames = load_contents(path), []
     for machine, mode in product(held.machines, held.choices["mode"]):
         frames.append(
             Frame(path=path, state=str(new_id()), contents=held, selection=Selection(machine=machine, mode=mode))
@@ -89,14 +89,14 @@ def _others(path: Path) -> Iterator[Named]:
         if one != other:
             pairs = compare(attended, samples, axis="way", baseline=one, variant=other).speedups
             yield from ((pair.base.cell, pair.other.cell, {"implementation", "backend"}) for pair in pairs)
-    held = peaks(path, Selection())
+    held = load_peaks(path, Selection())
     yield from ((pair.base.cell, pair.other.cell, {"precision"}) for pair in pairs_of(held))
     for plain, *checkpointed in families(held):
         yield from ((plain.cell, cell.cell, {"checkpoint_blocks"}) for cell in checkpointed)
 
 
 def _of_compare(path: Path) -> Iterator[Named]:
-    known = sides(path)
+    known = load_sides(path)
     kinds: tuple[Kind, ...] = ("label", "precision", "backend")
     for kind in kinds:
         named: set[str] = set() if kind in OF_RUNS else {kind}
@@ -225,7 +225,7 @@ def test_where_both_have_only_an_empty_cache_or_no_warmup_that_is_compared(tmp_p
     hasty = rows.asked(warmup_steps=0), rows.asked(warmup_steps=0, precision="bf16")
     path = stored(tmp_path / "r.duckdb", FP32, COLD, cold, thorough, *hasty)
     assert pairs(path, "precision", "fp32", "bf16") == ([hasty, (COLD, cold)], [])
-    frame = Frame(path=path, state=str(new_id()), contents=contents(path), selection=Selection(mode="train"))
+    frame = Frame(path=path, state=str(new_id()), contents=load_contents(path), selection=Selection(mode="train"))
     asked = Selection(mode="train", settled=False)
     found = compare(
         load_steps(path, asked), samples_by_round(path, asked), axis="precision", baseline="fp32", variant="bf16"

@@ -26,7 +26,7 @@ from runner.analysis.roofline import (
 )
 from runner.results import Machine
 from runner.schema import StepCell
-from runner.store.queries.roofline import ceilings, load_profiles, machine, most_varied_run
+from runner.store.queries.roofline import find_most_varied_run, load_ceilings, load_machine, load_profiles
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import load_steps, samples_by_round
 from tests.synthetic.roofline_rows import KERNELS, MACHINE, WAYS, ceiling, profile, store
@@ -131,7 +131,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def changed(file: Path, base: StepCell) -> list[Counterfactual]:
     """All changes to a step, of the run that changed most."""
-    asked_for = Selection(run=most_varied_run(file, Selection(machine=MACHINE), "train"), mode="train")
+    asked_for = Selection(run=find_most_varied_run(file, Selection(machine=MACHINE), "train"), mode="train")
     cells = load_steps(file, asked_for)
     (chosen,) = [cell for cell in bases(cells) if cell.cell == base]
     return counterfactuals(chosen, cells, samples_by_round(file, asked_for))
@@ -169,24 +169,24 @@ def test_what_makes_a_step_slower_is_listed(file: Path) -> None:
 
 def test_the_run_that_changed_most_is_asked(file: Path) -> None:
     """The latest run measured the plain step alone: nothing can be said of it. Plain steps come first."""
-    first, later = (row.run_id for row in reversed(ceilings(file, Selection(machine=MACHINE))[::5]))
-    assert most_varied_run(file, Selection(machine=MACHINE), "train") == first != later
-    assert most_varied_run(file, Selection(machine=MACHINE, run=later), "train") is None
-    assert most_varied_run(file, Selection(machine=MACHINE), "inference") is None
+    first, later = (row.run_id for row in reversed(load_ceilings(file, Selection(machine=MACHINE))[::5]))
+    assert find_most_varied_run(file, Selection(machine=MACHINE), "train") == first != later
+    assert find_most_varied_run(file, Selection(machine=MACHINE, run=later), "train") is None
+    assert find_most_varied_run(file, Selection(machine=MACHINE), "inference") is None
     offered = bases(load_steps(file, Selection(run=first, mode="train")))
     assert offered[0].cell == asked("toy-256")
     assert len(offered) == len(WAYS) - 1, "nothing was changed about the one at 64 tokens"
 
 
 def test_what_is_asked_of_the_file(file: Path) -> None:
-    found = ceilings(file, Selection(machine=MACHINE))
+    found = load_ceilings(file, Selection(machine=MACHINE))
     assert [(row.moment, row.name) for row in found[:5]] == [
         ("start", "matmul bf16"), ("start", "matmul fp32"), ("start", "copy"),
         ("end", "matmul bf16"), ("end", "matmul fp32"),
     ]  # fmt: skip
     assert [row.flops_per_s for row in found if row.name == "matmul fp32"] == [2e12, 2e12, 1e12, 1e12], "latest first"
-    assert ceilings(file, Selection(machine="another")) == []
-    assert machine(file, Selection(machine=MACHINE)) == Machine(device="cuda", device_name="NVIDIA H200")
+    assert load_ceilings(file, Selection(machine="another")) == []
+    assert load_machine(file, Selection(machine=MACHINE)) == Machine(device="cuda", device_name="NVIDIA H200")
     (one,) = load_profiles(file, Selection(machine=MACHINE))
     assert [kernel.device_ms for kernel in one.kernels] == [6, 2, 1, 1]
     assert (one.row.d_model, one.row.busy_share) == (256, 0.5)

@@ -15,7 +15,7 @@ from runner.cli.terminal import Terminal
 from runner.errors import UsageError
 from runner.schema import new_id
 from runner.store.queries.compare import Comparison, ComparisonRequest, load_comparison
-from runner.store.queries.sides import sides, usual
+from runner.store.queries.sides import choose_sides, load_sides
 from tests.command import TINY, rows, run, run_apart
 from tests.synthetic import memory_rows
 from tests.synthetic import sides as made
@@ -125,8 +125,8 @@ def test_precisions_and_backends_stay_on_their_machine(tmp_path: Path) -> None:
     path = store(tmp_path / "r.duckdb", here, cells)
     store(path, there, [ok(there, made.context(64))])
     memory_rows.store(path, [memory_rows.attention(here, seq_len=1024, backend=way) for way in ("eager", "compiled")])
-    known = sides(path)
-    assert usual(path) is not None
+    known = load_sides(path)
+    assert choose_sides(path) is not None
     fp32, bf16 = known["precision"]
     steps = verdict_of(load_comparison(path, ComparisonRequest(a=fp32, b=bf16)), "steps")
     assert [round(pair.ratio, 2) for pair in steps.pairs] == [2.0]
@@ -266,7 +266,7 @@ def test_an_unknown_name_in_a_shell(path: Path) -> None:
 
 
 def test_sides_by_a_part_of_their_name(path: Path) -> None:
-    known = sides(path)
+    known = load_sides(path)
     run_id = known["run"][0].value
     assert resolve(run_id[:35], known).value == run_id
     assert resolve(f"run:{run_id.replace('-', '')[:31]}", known).value == run_id
@@ -291,7 +291,7 @@ def test_two_real_sweeps(tmp_path: Path) -> None:
     assert [len(values) for values in samples.values()] == [8, 8]
     assert pair.ratio == pytest.approx(statistics.median(samples["one"]) / statistics.median(samples["two"]))
     assert in_a_sentence(differences(found.a_runs, found.b_runs)) == "The environments differ in threads (1 → 2)."
-    known = usual(path)
+    known = choose_sides(path)
     assert known is not None
     assert [side.title.split()[0] for side in known] == ["one", "two"], "the latest run against the one before"
     beginning = str(pair.base.run_id)[:23]

@@ -26,7 +26,7 @@ from runner.measure.timing.step import ModelStep
 from runner.measure.timing.timing import StepLimits, measure
 from runner.models.transformer import Transformer
 from runner.schema import StepRow
-from runner.store.queries.compile import compile_costs
+from runner.store.queries.compile import load_compile_costs
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import load_steps
 from tests.browser import Site, drawn, opened, said
@@ -251,7 +251,7 @@ def test_a_cell_compiled_both_ways_is_one_question(file: Path) -> None:
     """The page draws it once, with the shared cache, as the others were compiled; its cost knows all three times."""
     cells = [cell for cell in load_steps(file, Selection(mode="train")) if cell.cell.backend == "compiled"]
     assert [(cell.cell.d_model, cell.cell.compile_cache) for cell in cells if cell.status == "ok"] == [(64, "shared")]
-    costs = {cost.cell.backend: cost for cost in compile_costs(file, Selection())}
+    costs = {cost.cell.backend: cost for cost in load_compile_costs(file, Selection())}
     assert set(costs) == set(COSTS), "neither what failed nor what was not compiled"
     found = costs["compiled"]
     assert (found.cold_seconds, found.warm_seconds, found.shared_seconds) == (20.0, 2.0, 8.5)

@@ -36,7 +36,7 @@ from runner.schema import (
     PartialSumRow,
     new_id,
 )
-from runner.store.queries.numerics import accumulations, precisions, sensitivities
+from runner.store.queries.numerics import load_accumulations, load_precisions, load_sensitivities
 from runner.store.queries.selection import Selection
 from tests.command import rows as read
 from tests.command import run
@@ -306,14 +306,16 @@ def test_a_sweep_and_what_show_says_of_it(tmp_path: Path) -> None:
         "sweep", *words, "--sums", "fp32,fp16,fp16-in-fp32,fp16-upcast-in-fp32", "--precisions", "fp32,tf32,bf16", db=db
     )
     assert done.returncode == 0, done.stdout
-    sums = {(one.row.accumulator, one.row.addend, one.row.upcast): one.row for one in accumulations(db, Selection())}
+    sums = {
+        (one.row.accumulator, one.row.addend, one.row.upcast): one.row for one in load_accumulations(db, Selection())
+    }
     assert {key: f"{row.total:.9g}" for key, row in sums.items()} == {
         (accumulator, addend, upcast): f"{total:.9g}" for accumulator, addend, upcast, total in SUMS
     }
-    found = {one.row.precision: one.row for one in precisions(db, Selection())}
+    found = {one.row.precision: one.row for one in load_precisions(db, Selection())}
     assert {name: row.status for name, row in found.items()} == {"fp32": "ok", "tf32": "skipped", "bf16": "ok"}
     assert found["bf16"].gradient_error == measured(cell()).values["gradient_error"]  # the same in another process
-    assert sensitivities(db, found["bf16"].cell_id)
+    assert load_sensitivities(db, found["bf16"].cell_id)
     assert read(db, "SELECT count(*) AS n FROM dtypes WHERE model = 'toy' AND part = 'parameter'")[0]["n"] == 2 * 4
     shown = run("show", db=db).stdout
     assert "9.953125" in shown

@@ -9,7 +9,7 @@ import pytest
 from runner.engines.local import LocalEngine
 from runner.plan.forecast import CEILING_SECONDS, FAMILIAR_S, Forecast
 from runner.schema import MemoryCell, Row, TimingRow
-from runner.store.queries.progress import progress
+from runner.store.queries.progress import load_progress
 from runner.sweep.loop import sweep
 from runner.sweep.prepare import Expected, Prepared, prepare
 from tests.command import TINY, parsed, rows, tiny
@@ -52,7 +52,7 @@ class Listener:
     def doing(self, item: Expected, phase: str, *, left_s: float) -> None: ...
 
     def finished(self, row: Row, timings: list[TimingRow], *, left_s: float) -> None:
-        found = progress(self.db)
+        found = load_progress(self.db)
         self.left.append((left_s, found[0].seconds_left if found else None))
 
     def ended(self, *, statuses: Mapping[str, int], out_of_budget: int) -> None: ...

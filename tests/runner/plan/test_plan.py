@@ -15,7 +15,7 @@ from runner.plan.planning import Planned, Request, plan
 from runner.plan.presets import PRESETS, QUESTIONS, preset_for
 from runner.schema import TABLES, AttentionCell, Cell, MemoryCell, StepCell, table_of
 from runner.schema.columns import Column
-from runner.schema.sizes import SIZES, shape_given, size_named
+from runner.schema.sizes import SIZES, parse_shape, size_named
 from runner.schema.titles import title
 from tests.command import planned, tiny
 
@@ -233,8 +233,8 @@ def test_sizes_by_name_and_by_numbers() -> None:
     assert size_named("2.7B") is size_named("xl@2026") is SIZES["xl@2026"]
     for size in SIZES.values():
         text = ",".join(f"{name}={number}" for name, number in size.numbers.items())
-        assert shape_given(text).numbers == size.numbers
-    assert shape_given("heads=8, layers=8, d_ff=2048, d_model=512").vocabulary == 10_000
+        assert parse_shape(text).numbers == size.numbers
+    assert parse_shape("heads=8, layers=8, d_ff=2048, d_model=512").vocabulary == 10_000
 
 
 def test_xl_alone_is_refused() -> None:
@@ -255,7 +255,7 @@ def test_xl_alone_is_refused() -> None:
 )
 def test_a_shape_that_is_not_whole_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"Expected d_model=512"):
-        shape_given(text)
+        parse_shape(text)
 
 
 def test_registries_agree() -> None:

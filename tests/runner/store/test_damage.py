@@ -9,7 +9,7 @@ import pytest
 from runner.errors import DatabaseDamaged, StoreError
 from runner.store.database import look_through, open_reader
 from runner.store.merging import merge
-from runner.store.queries.overview import contents
+from runner.store.queries.overview import load_contents
 from tests.synthetic import rows
 
 BLOCK = 4096
@@ -56,7 +56,7 @@ def test_only_queries_of_the_damaged_table_fail(file: Path, tmp_path: Path, tabl
     damaged = set(look_through(damage(file, table)).damaged)
     assert table in damaged
     assert readable(file) == {name: name not in damaged for name in ("runs", "steps", "timings", "samples")}
-    assert len(contents(file).runs) == (0 if "runs" in damaged else 1)
+    assert len(load_contents(file).runs) == (0 if "runs" in damaged else 1)
     with pytest.raises(StoreError, match=r"results\.duckdb"):
         merge(file, into=tmp_path / "here.duckdb")
     assert not (tmp_path / "here.duckdb").exists()

@@ -10,6 +10,7 @@ import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import get_args
 
@@ -115,7 +116,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def test_a_results_file_with_flipped_bits(whole: bytes, examples: int) -> None:
     """Read by a process as an import starts one, many by one; the first few by that of an import itself, too."""
     found: Counter[str] = Counter()
-    reader = Reader(_READER)
 
     @settings(max_examples=examples, deadline=None, database=None, derandomize=examples < 100,
               phases=[Phase.generate], suppress_health_check=list(HealthCheck))  # fmt: skip
@@ -130,10 +130,8 @@ def test_a_results_file_with_flipped_bits(whole: bytes, examples: int) -> None:
         found[said] += 1
         assert said in ("rows", "refused", "ended by a signal"), (said, flips, seal)
 
-    try:
+    with closing(Reader(_READER)) as reader:
         one()
-    finally:
-        reader.close()
     print(dict(found))
     assert found["refused"]
 

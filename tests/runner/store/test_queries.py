@@ -29,7 +29,7 @@ def laptop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_contents(laptop: Path) -> None:
     """29 cells: 18 of the grid of which 2 failed, 4 compiled, 3 inference, and a warm-up ablation of 4."""
-    held = overview.contents(laptop)
+    held = overview.load_contents(laptop)
     assert [(run.label, run.ok, run.failed, run.skipped) for run in held.runs] == [("first look", 27, 2, 0)]
     assert held.machines == ("Example CPU · bench1",)
     assert [shape.d_model for shape in held.shapes] == [64, 128, 256]
@@ -42,13 +42,13 @@ def test_the_edition_follows_the_data(tmp_path: Path) -> None:
     """A copy has the same edition, a further row another; whether rows wait in the spool does not matter."""
     of, path = rows.run(), tmp_path / "a.duckdb"
     rows.spooled(path, of, rows.ok(of, rows.asked()))
-    before = overview.contents(path).edition
+    before = overview.load_contents(path).edition
     rows.store(path, of, [])
     copy = tmp_path / "b.duckdb"
     copy.write_bytes(path.read_bytes())
-    assert overview.contents(path).edition == overview.contents(copy).edition == before
+    assert overview.load_contents(path).edition == overview.load_contents(copy).edition == before
     rows.store(path, of, [rows.ok(of, rows.asked(context=64))])
-    assert overview.contents(path).edition != before
+    assert overview.load_contents(path).edition != before
 
 
 def test_measured_times(laptop: Path) -> None:
@@ -101,7 +101,7 @@ def test_rounds_are_pooled(tmp_path: Path) -> None:
     assert found.times["forward"].median_ms == pytest.approx(median(t.median_ms or 0 for t in timings))
     assert found.times["forward"].low_ms == min(t.low_ms or 0 for t in timings)
     assert found.times["forward"].high_ms == max(t.high_ms or 0 for t in timings)
-    assert {sample.round for sample in raw.samples(path, "steps", found.cell_id)} == {0, 1, 2}
+    assert {sample.round for sample in raw.load_samples(path, "steps", found.cell_id)} == {0, 1, 2}
     by_round = steps.samples_by_round(path, Selection())[found.machine or "", found.cell_key]
     assert [len(values) for values in by_round["step"]] == [11, 11, 11]
     spans = [[s.duration_ms for s in item.samples if s.step == 7] for item in rounds]
@@ -175,38 +175,38 @@ def test_machines_and_versions_are_not_mixed(tmp_path: Path, machine: dict[str, 
 @pytest.mark.parametrize("table", TABLES)
 def test_tables_page_by_page(laptop: Path, table: str) -> None:
     """All pages together are the whole table, each row once, in the schema's columns."""
-    whole = stored.page(laptop, table, Selection(), Window(limit=MAX_ROWS))
-    assert whole.total == len(whole.rows) == tables.sizes(laptop)[table]
+    whole = stored.load_page(laptop, table, Selection(), Window(limit=MAX_ROWS))
+    assert whole.total == len(whole.rows) == tables.count_rows(laptop)[table]
     starts = range(0, whole.total, 500)
-    pages = [stored.page(laptop, table, Selection(), Window(limit=500, offset=start)).rows for start in starts]
+    pages = [stored.load_page(laptop, table, Selection(), Window(limit=500, offset=start)).rows for start in starts]
     assert [row for page in pages for row in page] == whole.rows
     assert all(len(row) == len(TABLES[table].columns) for row in whole.rows)
 
 
 def test_tables_follow_the_selection(laptop: Path) -> None:
-    oom = stored.page(laptop, "steps", Selection(), Window(statuses=("oom",)))
+    oom = stored.load_page(laptop, "steps", Selection(), Window(statuses=("oom",)))
     assert oom.total == 1
     one = Selection(mode="train", context=(64,), size=(Shape(**rows.TOYS["toy-64"]),), precision=("bf16",))
-    assert stored.page(laptop, "timings", one, Window()).total == 6
-    assert stored.page(laptop, "samples", one, Window()).total == 4 * (5 + 11)
+    assert stored.load_page(laptop, "timings", one, Window()).total == 6
+    assert stored.load_page(laptop, "samples", one, Window()).total == 4 * (5 + 11)
 
 
 def test_progress(tmp_path: Path) -> None:
     """Two of five done, the third running: three times two seconds are left; 15 s without a heartbeat is dead."""
     of, path = rows.run(), tmp_path / "p.duckdb"
     Spool(path).write_plan(rows.plan(of, list("abcde"), done=2), of.run_id)
-    (sweep,) = progress.progress(path)
+    (sweep,) = progress.load_progress(path)
     assert (sweep.done, sweep.total, sweep.current, sweep.waiting) == (2, 5, "c", ("d", "e"))
     assert sweep.seconds_left == 6.0
     assert sweep.is_alive()
     assert not sweep.is_alive(now=utc_now() + timedelta(seconds=16))
     Spool(path).write_plan(rows.plan(of, list("ab"), done=2), of.run_id)
-    assert progress.progress(path) == []
+    assert progress.load_progress(path) == []
 
 
 def test_a_missing_file_says_so(tmp_path: Path) -> None:
     with pytest.raises(DatabaseMissing):
-        overview.contents(tmp_path / "none.duckdb")
+        overview.load_contents(tmp_path / "none.duckdb")
 
 
 def test_a_cell_is_a_cell_again(laptop: Path) -> None:
