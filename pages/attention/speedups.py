@@ -27,9 +27,10 @@ from pages.ui.marks import speedup_columns
 from pages.ui.pin import pin
 from runner.analysis.compare.pairs import LeftOut, Pair
 from runner.analysis.compare.speedups import Speedups, compare, way_of
+from runner.analysis.compare.verdict_text import INTERVALS
 from runner.results import Attended
 from runner.schema import TABLES
-from runner.store.queries.attention import attention_cells, attention_samples
+from runner.store.queries.attention import attention_cells
 from runner.store.queries.selection import Selection
 
 Kind = Literal["fused", "compiled"]
@@ -77,8 +78,8 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
         card = Card(
             key=f"{kind}-speedup",
             title=f"{variant} against {baseline}",
-            note="One line a pair of cells that differ in nothing else. Bars are 95% intervals, by bootstrap over "
-            "rounds and samples; one that crosses 1× may be chance. Click a dot to see the cell's samples.",
+            note="One line a pair of cells that differ in nothing else. Bars are 95% intervals. "
+            f"{INTERVALS} Click a dot to see the cell's samples.",
             alt=f"Speedups as dots on a log axis. {words}",
             rows=[_make_row(pair) for pair in pairs],
             cells=[side.cell for side in sides],
@@ -99,8 +100,8 @@ def _list_variants(cells: Sequence[Attended], kind: Kind) -> list[str]:
 
 def _compare(path: Path, of: Selection, baseline: str, variant: str) -> Speedups[Attended]:
     """Compares all cells in the file, once for each state of the data, whatever is chosen on the page."""
-    cells, samples = attention_cells(path, replace(of, settled=False)), attention_samples(path, of)
-    compared = compare(cells, samples, axis="way", baseline=baseline, variant=variant)
+    cells = attention_cells(path, replace(of, settled=False))
+    compared = compare(cells, axis="way", baseline=baseline, variant=variant)
     compared.speedups.sort(key=lambda pair: (pair.base.cell.d_head, pair.base.cell.seq_len))
     return compared
 

@@ -20,7 +20,7 @@ from runner.analysis.compare.pairs import LeftOut, Pair
 from runner.analysis.compare.verdict import SideResult, Verdict
 from runner.analysis.compare.verdict import movers as moved
 from runner.analysis.compare.verdict_text import amount, change, sentence, short_titles, words_of
-from runner.analysis.statistics import NOISE
+from runner.analysis.statistics import MIN_DIFFERENCE
 from runner.schema.titles import title
 
 #: More lines than these are not one picture any more.
@@ -42,7 +42,9 @@ def draw_pairs(frame: Frame, verdict: Verdict) -> None:
     cut = f"The {len(largest)} largest changes of {len(verdict.pairs)} pairs are drawn; the table has all."
     note = [
         f"One line a pair of cells that differ in nothing else; right of 1× {literal(b)} is {words['better']}.",
-        f"Bars are 95% intervals; the gray band is ±{NOISE:.0%}." if timed else f"The gray band is ±{NOISE:.0%}.",
+        f"Bars are 95% intervals; the gray band is ±{MIN_DIFFERENCE:.0%}."
+        if timed
+        else f"The gray band is ±{MIN_DIFFERENCE:.0%}.",
         "Click a dot to see the samples of both cells." if timed else "",
         cut if len(verdict.pairs) > len(largest) else "",
     ]
@@ -59,7 +61,7 @@ def draw_pairs(frame: Frame, verdict: Verdict) -> None:
         lambda: ratio_dots(
             dots,
             legend={outcome: f"{word} ({verdict.outcomes[outcome]})" for outcome, word in words.items()},
-            noise=NOISE,
+            noise=MIN_DIFFERENCE,
             axis_title=f"{escape_text(b)}, times {words['better']} (log)",
         ),
         on_click=pin if timed else None,

@@ -23,12 +23,13 @@ from pages.ui.pin import pin
 from pages.ui.states import suggest
 from runner.analysis.compare.counterfactuals import Counterfactual, bases, counterfactuals
 from runner.analysis.compare.pairs import unusual
+from runner.analysis.compare.verdict_text import INTERVALS
 from runner.formats import format_number
 from runner.results import Measured
 from runner.schema.titles import title
 from runner.store.queries.roofline import find_most_varied_run
 from runner.store.queries.selection import Selection
-from runner.store.queries.steps import load_steps, samples_by_round
+from runner.store.queries.steps import load_steps
 
 COMMAND = "python -m runner sweep --experiment counterfactuals"
 
@@ -43,18 +44,18 @@ def draw_changes(frame: Frame) -> None:
         suggest(f"{words} This measures one change at a time:", COMMAND)
         return
     selection = Selection(run=run, mode=mode, settled=False)
-    cells, samples = frame.ask(load_steps, selection), frame.ask(samples_by_round, selection)
+    cells = frame.ask(load_steps, selection)
     known = {title(cell.cell): cell for cell in bases(cells)}
     base = known[select_one("base", "Step", list(known))]
-    changes = counterfactuals(base, cells, samples)
+    changes = counterfactuals(base, cells)
     words = describe_ranking(changes)
     sentences = "\n\n".join(text for text in (words, _describe_failures(changes)) if text)
     say(frame, sentences, of_cells(frame, [base, *(change.cell for change in changes)], run=run), key="changes")
     card = Card(
         key="changes",
         title=f"Against {title(base.cell)}",
-        note="The time of this step over that of the changed one, with 95% intervals by bootstrap. Above the "
-        f"dotted line one thing is changed, below it several. {_describe_run(frame, run)}",
+        note=f"The time of this step over that of the changed one, with 95% intervals. {INTERVALS} "
+        f"Above the dotted line one thing is changed, below it several. {_describe_run(frame, run)}",
         alt=f"Speedups of changes on a log axis. {words}",
         rows=[_make_row(base, change) for change in changes],
         cells=[base.cell, *(change.cell.cell for change in changes)],
@@ -80,13 +81,17 @@ def describe_ranking(changes: Sequence[Counterfactual]) -> str:
     without = [change for change in single if change.verdict == "failed"]
     if without:
         words += f"; no result from {', '.join(f'{_describe(c)} ({_describe_failure(c)})' for c in without)}"
-    several = [change for change in changes if change.kind == "several" and change.ratio]
+    several = [change for change in changes if change.kind == "several" and change.speedup]
     together = f" Of several at once, the best is {_list(several[:1])}." if several else ""
     return f"{words}.{together}"
 
 
 def _list(changes: Sequence[Counterfactual]) -> str:
-    parts = [f"**{_describe(c)} {format_number(c.ratio or 0)}×** ({interval(c.low, c.high)})" for c in changes]
+    parts = [
+        f"**{_describe(change)} {format_number(found.ratio)}×** ({interval(found.low, found.high)})"
+        for change in changes
+        if (found := change.speedup)
+    ]
     return ", ".join(parts)
 
 
@@ -96,16 +101,16 @@ def _describe(change: Counterfactual) -> str:
 
 
 def _make_dot(change: Counterfactual) -> SpeedupDot:
-    failed = change.ratio is None
+    found = change.speedup
     return SpeedupDot(
         place=_describe(change),
         size="",
         phase="step",
         cell_id=str(change.cell.cell_id),
-        ratio=change.ratio or 1.0,
-        low=change.low,
-        high=change.high,
-        failure=_describe_failure(change) if failed else None,
+        ratio=found.ratio if found else 1.0,
+        low=found.low if found else None,
+        high=found.high if found else None,
+        failure=None if found else _describe_failure(change),
     )
 
 
@@ -115,7 +120,7 @@ def _describe_failure(change: Counterfactual) -> str:
 
 def _describe_failures(changes: Sequence[Counterfactual]) -> str:
     """Says why changes have no result, in the words of their rows."""
-    lost = [change for change in changes if change.ratio is None]
+    lost = [change for change in changes if change.speedup is None]
     return " ".join(
         f"{_describe(c)}: {_describe_failure(c)}. {' '.join(literal(c.cell.message or '').split())}" for c in lost
     )

@@ -18,6 +18,7 @@ from pages.ui.frame import Frame
 from pages.ui.marks import failure_of, key_columns, place_of, speedup_columns
 from pages.ui.pin import pin
 from runner.analysis.compare.pairs import LeftOut
+from runner.analysis.compare.verdict_text import INTERVALS
 from runner.results import Measured
 
 _COSTS = ("graphs", "graph_breaks", "recompiles", "compiled_gradient_error")
@@ -41,7 +42,7 @@ def draw_ways(
     card = Card(
         key="ways",
         title="Every way of compiling beside eager",
-        note="One line a cell, one dot a way; bars are 95% intervals, by bootstrap over rounds and samples. "
+        note=f"One line a cell, one dot a way; bars are 95% intervals. {INTERVALS} "
         "cuda-graphs is the eager step recorded and replayed, without a compiler. Click a dot to see the cell's "
         f"samples.{note_cut(len({dot.place for dot in dots}), 'cells')}",
         alt=f"Speedups of the whole step as dots on a log axis. {words}",

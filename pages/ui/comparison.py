@@ -19,9 +19,10 @@ from pages.ui.markdown import restrict
 from pages.ui.pin import pin
 from runner.analysis.compare.pairs import LeftOut
 from runner.analysis.compare.speedups import Axis, Speedups, compare
+from runner.analysis.compare.verdict_text import INTERVALS
 from runner.results import Measured
 from runner.store.queries.selection import Selection
-from runner.store.queries.steps import load_steps, samples_by_round
+from runner.store.queries.steps import load_steps
 
 #: For more lines than these Plotly would need seconds.
 MAX_PLACES = 24
@@ -71,8 +72,7 @@ def _compare(
     path: Path, selection: Selection, axis: Axis, baseline: str, variant: str, state: str
 ) -> Speedups[Measured]:
     """Compares all cells; the rows are read once for all variants."""
-    cells, samples = cached(path, state, load_steps, selection), cached(path, state, samples_by_round, selection)
-    return compare(cells, samples, axis=axis, baseline=baseline, variant=variant)
+    return compare(cached(path, state, load_steps, selection), axis=axis, baseline=baseline, variant=variant)
 
 
 def draw_dots(frame: Frame, compared: Speedups[Measured], *, axis: Axis, variant: str, baseline: str) -> None:
@@ -86,9 +86,8 @@ def draw_dots(frame: Frame, compared: Speedups[Measured], *, axis: Axis, variant
     card = Card(
         key=f"{axis}-speedup",
         title=f"{variant} against {baseline}",
-        note="One line a pair of cells that differ in nothing else. Bars are 95% intervals, by bootstrap over "
-        "rounds and samples; one that crosses 1× may be chance. Click a dot to see the cell's samples."
-        + note_cut(pairs, "pairs"),
+        note="One line a pair of cells that differ in nothing else. Bars are 95% intervals. "
+        f"{INTERVALS} Click a dot to see the cell's samples." + note_cut(pairs, "pairs"),
         alt=f"Speedups as dots on a log axis. {speedup_answer(compared, baseline=baseline, variant=variant)}",
         rows=marks.speedup_table(frame, compared),
         cells=[side.cell for pair in compared.speedups for side in (pair.base, pair.other)],

@@ -12,10 +12,7 @@ from runner.results.cells import EarlyStep as EarlyStep
 from runner.results.cells import Explored as Explored
 from runner.results.cells import Measured as Measured
 from runner.results.cells import PhaseSample as PhaseSample
-from runner.results.cells import PhaseTime as PhaseTime
 from runner.results.cells import Result as Result
-from runner.results.cells import Rounds as Rounds
-from runner.results.cells import Samples as Samples
 from runner.results.cells import TimedResult as TimedResult
 from runner.results.kernels import Kernel as Kernel
 from runner.results.kernels import KernelPart as KernelPart
@@ -33,3 +30,8 @@ from runner.results.numerics import Precise as Precise
 from runner.results.numerics import Sensitive as Sensitive
 from runner.results.runs import Machine as Machine
 from runner.results.runs import RunSummary as RunSummary
+from runner.results.times import Clock as Clock
+from runner.results.times import Estimate as Estimate
+from runner.results.times import Noise as Noise
+from runner.results.times import PhaseTime as PhaseTime
+from runner.results.times import RoundTime as RoundTime

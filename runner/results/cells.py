@@ -1,32 +1,14 @@
 """Cells over their rounds: times of steps and of attention, what compiling cost, any one number.
 
-Rounds of one cell are pooled: the median of the rounds' medians, with the envelope of their intervals, which is never
-narrower than any of them. Ratios need the samples instead (`Samples`).
+Rounds of one cell are one result: of times the estimate over the rounds (`times`), of other numbers the median.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from runner.schema import AttentionCell, Cell, Phase, StepCell
-
-#: The samples of one phase in ms: one tuple a round.
-Rounds = tuple[tuple[float, ...], ...]
-#: (machine, cell_key) -> phase -> the measured samples.
-Samples = Mapping[tuple[str, str], Mapping[Phase, Rounds]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PhaseTime:
-    """One phase of one cell over all its rounds, in ms."""
-
-    median_ms: float
-    mean_ms: float | None
-    std_ms: float | None
-    low_ms: float | None
-    high_ms: float | None
-    n: int | None
+from runner.results.times import PhaseTime
+from runner.schema import AttentionCell, Bound, Cell, Phase, StepCell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +26,12 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class TimedResult(Result):
-    """The same with its times by phase, of which there are none when no round is ok."""
+    """The same with its times by phase, of which there are none when no round is ok. `bound` is what sets the time:
+    the device, or the host that gives it work; None where that is not known."""
 
     cell_key: str
     torch: str | None
+    bound: Bound | None = None
     times: dict[Phase, PhaseTime] = field(default_factory=dict)
 
 

@@ -23,7 +23,7 @@ from runner.store.queries.attention import attention_cells
 from runner.store.queries.memory import load_peaks
 from runner.store.queries.overview import load_contents
 from runner.store.queries.selection import Selection, Shape
-from runner.store.queries.steps import load_steps, samples_by_round
+from runner.store.queries.steps import load_steps
 from tests.synthetic import memory_rows, rows, traces
 
 MAIN = Path(__file__).parents[2] / "pages/main.py"
@@ -73,9 +73,7 @@ def test_rows_of_another_torch_are_not_called_missing(tmp_path: Path) -> None:
     for of, precision in ((rows.run(), "fp32"), (rows.run(torch="2.14.0"), "bf16")):
         rows.store(path, of, [rows.ok(of, rows.asked(precision=precision))])
     asked = Selection(settled=False)
-    found = compare(
-        load_steps(path, asked), samples_by_round(path, asked), axis="precision", baseline="fp32", variant="bf16"
-    )
+    found = compare(load_steps(path, asked), axis="precision", baseline="fp32", variant="bf16")
     alike = "on the same machine with the same torch"
     assert {item.reason for item in found.left_out} == {f"not measured in {p} {alike}" for p in ("fp32", "bf16")}
     assert comparison(frame_of(path), "precision", baseline="fp32", variant="bf16").speedups == []

@@ -2,14 +2,16 @@
 
     path = written(folder)         # before and after: 4× as fast, ½× as fast, alike; a cell of each way to be left out
 
-Every sample of a cell is the same, so that its interval is its ratio; those of `NOISY` overlap.
+Every sample of a cell is the same, and so are the five rounds of one, so that the machine has no noise to speak of;
+the samples of `NOISY` overlap.
 """
 
 import time
 from pathlib import Path
 from typing import Any
 
-from runner.schema import Phase, RunRow, SampleRow, StepCell, StepRow, new_id
+from runner.analysis.statistics import summarize
+from runner.schema import Phase, RunRow, SampleRow, StepCell, StepRow, TimingRow, new_id
 from tests.synthetic import memory_rows
 from tests.synthetic.memory_rows import MIB
 from tests.synthetic.rows import Rows, asked, failed, run, spooled
@@ -38,7 +40,12 @@ def timed(of: RunRow, cell: StepCell, samples: tuple[float, ...], **values: Any)
         for step, value in enumerate(samples)
         for phase, share in shares.items()
     ]
-    return Rows(step=row, samples=tuple(rows))
+    timings = [
+        TimingRow(**ids, phase=phase, n=found.n, median_ms=found.median, low_ms=found.low, high_ms=found.high)
+        for phase, share in shares.items()
+        for found in [summarize([share * value for value in samples])]
+    ]
+    return Rows(step=row, samples=tuple(rows), timings=tuple(timings))
 
 
 def run_named(label: str, **values: Any) -> RunRow:
@@ -61,7 +68,7 @@ def before_and_after() -> list[tuple[RunRow, list[Rows]]]:
         timed(before, context(16), (40.0,) * 11),
         timed(before, context(32), (10.0,) * 11),
         timed(before, context(48), (10.0,) * 11),
-        timed(before, context(64), (10.0,) * 11),
+        *(timed(before, context(64), (10.0,) * 11, round=number) for number in range(5)),
         timed(before, context(80), (10.0,) * 11),
         failed(before, context(96)),
         timed(before, context(112), (10.0,) * 11, matmul_precision="ieee"),

@@ -1,8 +1,8 @@
 """What would help, and by how much? One step against the same step of the same run with one thing changed, or several.
 
-    found = counterfactuals(base, cells, samples)      # all cells of the base's run
+    found = counterfactuals(base, cells)               # all cells of the base's run
     for change in found:                               # the one that helps most first, failed ones last
-        print(change.changed, change.ratio, change.low, change.high, change.cell.status)
+        print(change.changed, change.speedup, change.cell.status)
 
 Nothing here is predicted: every change is a cell that was measured. What else was asked for (shape, context, batch,
 mode, ...) and how it was measured (`pairs`) is the same: give it the cells of every effort. Weights held in bf16 are
@@ -16,7 +16,7 @@ from typing import Any, Literal
 from runner.analysis.compare.pairs import alike, preference
 from runner.analysis.compare.speedups import ratio_of
 from runner.analysis.statistics import Ratio
-from runner.results import Measured, Samples
+from runner.results import Measured
 from runner.schema import TABLES, StepCell
 
 #: Two axes that change together count as one step.
@@ -35,14 +35,12 @@ AXES = ("precision", "weights_dtype", "attention", "optimizer", "backend", "chec
 
 @dataclass(frozen=True, kw_only=True)
 class Counterfactual:
-    """One change: `changed` are the new values by axis. `ratio` is the base's time over the changed step's, above 1
-    where the change helps, with its 95% interval; None where one side has no time."""
+    """One change: `changed` are the new values by axis. `speedup` is the base's time over the changed step's, above 1
+    where the change helps; None where one side has no time."""
 
     cell: Measured
     changed: Mapping[str, Any]
-    ratio: float | None = None
-    low: float | None = None
-    high: float | None = None
+    speedup: Ratio | None = None
 
     @property
     def kind(self) -> Kind:
@@ -51,9 +49,9 @@ class Counterfactual:
     @property
     def verdict(self) -> Literal["faster", "slower", "undecided", "failed"]:
         """What the interval says."""
-        if self.ratio is None:
+        if self.speedup is None:
             return "failed"
-        outcome = Ratio(ratio=self.ratio, low=self.low, high=self.high).outcome
+        outcome = self.speedup.outcome
         return "undecided" if outcome == "same" else "faster" if outcome == "better" else "slower"
 
 
@@ -77,11 +75,15 @@ def is_plain(cell: StepCell) -> bool:
     return all(getattr(cell, axis) == value for axis, value in PLAIN.items())
 
 
-def counterfactuals(base: Measured, cells: Sequence[Measured], samples: Samples) -> list[Counterfactual]:
+def counterfactuals(base: Measured, cells: Sequence[Measured]) -> list[Counterfactual]:
     """Every cell of the base's run that differs from it in `AXES` alone; single changes before several, of each what
     helps most first and what has no result last."""
-    found = [_counterfactual(base, cell, samples) for cell in _changed(base, cells)]
-    return sorted(found, key=lambda change: (change.kind == "several", change.ratio is None, -(change.ratio or 0)))
+    found = [_counterfactual(base, cell) for cell in _changed(base, cells)]
+
+    def order(change: Counterfactual) -> tuple[bool, bool, float]:
+        return change.kind == "several", change.speedup is None, -change.speedup.ratio if change.speedup else 0
+
+    return sorted(found, key=order)
 
 
 def _changed(base: Measured, cells: Sequence[Measured]) -> list[Measured]:
@@ -98,13 +100,11 @@ def _way(cell: Measured) -> tuple[object, ...]:
     return tuple(getattr(cell.cell, axis) for axis in AXES)
 
 
-def _counterfactual(base: Measured, cell: Measured, samples: Samples) -> Counterfactual:
+def _counterfactual(base: Measured, cell: Measured) -> Counterfactual:
     changed = {axis: getattr(cell.cell, axis) for axis in AXES if getattr(cell.cell, axis) != getattr(base.cell, axis)}
     if not (_has_time(base) and _has_time(cell)):
         return Counterfactual(cell=cell, changed=changed)
-    found = ratio_of(base, cell, phase="step", samples=samples)
-    assert found
-    return Counterfactual(cell=cell, changed=changed, ratio=found.ratio, low=found.low, high=found.high)
+    return Counterfactual(cell=cell, changed=changed, speedup=ratio_of(base, cell))
 
 
 def _has_time(cell: Measured) -> bool:

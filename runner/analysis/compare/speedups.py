@@ -1,6 +1,6 @@
 """How much faster one way of running is than another, over cells that differ in nothing else.
 
-    compared = compare(cells, samples, axis="precision", baseline="fp32", variant="bf16")
+    compared = compare(cells, axis="precision", baseline="fp32", variant="bf16")
     for speedup in compared.speedups:
         print(speedup.base.cell.context, speedup.phase, speedup.ratio, speedup.low, speedup.high)
 
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
 from runner.analysis.compare.pairs import LeftOut, Pair, closest, describe_effort_difference, preference
-from runner.analysis.statistics import Ratio, ratio_interval
-from runner.results import Samples, TimedResult
+from runner.analysis.statistics import Ratio, ratio
+from runner.results import Clock, TimedResult
 from runner.schema import Cell, Phase, table_of
 
 #: What differs: a field of the key or, of attention, how it is computed (`way_of`).
@@ -33,7 +33,7 @@ class Speedups(Generic[T]):
     left_out: list[LeftOut[T]]
 
 
-def compare(cells: Sequence[T], samples: Samples, *, axis: Axis, baseline: str, variant: str) -> Speedups[T]:
+def compare(cells: Sequence[T], *, axis: Axis, baseline: str, variant: str) -> Speedups[T]:
     """Every cell of `variant` against the cell of `baseline` that differs in `axis` alone."""
     questions: dict[tuple[object, ...], dict[str, list[T]]] = {}
     for cell in cells:
@@ -45,7 +45,7 @@ def compare(cells: Sequence[T], samples: Samples, *, axis: Axis, baseline: str, 
     for question, sides in questions.items():
         bases, others = sides[baseline], sides[variant]
         if bases and others:
-            _add(compared, closest(bases, others), axis=axis, samples=samples)
+            _add(compared, closest(bases, others), axis=axis)
         elif bases or others:
             missing = variant if bases else baseline
             elsewhere = (question[2:], missing) in held
@@ -62,15 +62,10 @@ def way_of(cell: Cell) -> str:
     return str(implementation) if backend == "eager" else f"{implementation} · {backend}"
 
 
-def ratio_of(base: TimedResult, other: TimedResult, *, phase: Phase, samples: Samples) -> Ratio | None:
-    """The time of one cell over that of another in one phase, rounds pooled, with its interval where both have samples;
-    None where either side has no such phase."""
-    a, b = (samples.get((cell.machine, cell.cell_key), {}).get(phase) for cell in (base, other))
-    if a and b:
-        return ratio_interval(a, b)
-    if phase not in base.times or phase not in other.times:
-        return None
-    return Ratio(ratio=base.times[phase].median_ms / other.times[phase].median_ms, low=None, high=None)
+def ratio_of(base: TimedResult, other: TimedResult, *, phase: Phase = "step", clock: Clock = "step") -> Ratio | None:
+    """The time of one cell over that of another in one phase by one clock; None where either has no such time."""
+    a, b = (cell.times[phase].by(clock) if phase in cell.times else None for cell in (base, other))
+    return ratio(a, b) if a and b else None
 
 
 #: The fields of the key in which partners may differ.
@@ -85,7 +80,7 @@ def _value(cell: Cell, axis: Axis) -> str:
     return way_of(cell) if axis == "way" else str(getattr(cell, axis))
 
 
-def _add(compared: Speedups[T], pair: tuple[T, T], *, axis: Axis, samples: Samples) -> None:
+def _add(compared: Speedups[T], pair: tuple[T, T], *, axis: Axis) -> None:
     """The ratios of two cells of one question, or why there are none."""
     base, other = pair
     if unlike := describe_effort_difference(base.cell, other.cell):
@@ -97,7 +92,7 @@ def _add(compared: Speedups[T], pair: tuple[T, T], *, axis: Axis, samples: Sampl
         compared.left_out.append(LeftOut(named=other, kind="failed", reason=reason, base=base, other=other))
     else:
         for phase in COMPARED:
-            if found := ratio_of(base, other, phase=phase, samples=samples):
+            if found := ratio_of(base, other, phase=phase):
                 compared.speedups.append(Pair(base=base, other=other, phase=phase, **vars(found)))
 
 

@@ -4,9 +4,8 @@
     print(verdict.mean, verdict.outcomes, [pair.ratio for pair in movers(verdict)])
 
 A ratio is A over B, so above 1 B is better: faster or, for peaks of memory, smaller. A pair is better or worse when its
-95% interval excludes 1 and it is more than 1% away from it, else within noise. Peaks have no interval: their 1% is
-all. What is not comparable is left out with its reason. Limits: see `statistics.ratio_interval` for what an interval
-does not know.
+99% interval excludes 1 and it is more than 1% away from it, else within noise. Peaks have no interval: their 1% is
+all. What is not comparable is left out with its reason. Limits: see `statistics` for what an interval does not know.
 """
 
 import math
@@ -19,7 +18,8 @@ from typing import Literal
 from uuid import UUID
 
 from runner.analysis.compare.pairs import LeftOut, Pair, describe_effort_difference
-from runner.analysis.statistics import MIN_SAMPLES, Outcome, Ratio, ratio_interval
+from runner.analysis.statistics import MIN_SAMPLES, Outcome, Ratio, ratio
+from runner.results import Estimate
 from runner.schema import TABLES, AttentionCell, MemoryCell, StepCell
 
 Kind = Literal["run", "label", "machine", "commit", "precision", "backend"]
@@ -47,7 +47,7 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True)
 class SideResult:
-    """One cell on one side, over its rounds: `rounds` are the measured samples of the phase in ms, none for peaks.
+    """One cell on one side, over its rounds: its `time` in the phase and of how many `samples`, none for peaks.
     `faults` are the sentences for which the audit grades it D."""
 
     cell: StepCell | AttentionCell | MemoryCell
@@ -55,19 +55,16 @@ class SideResult:
     cell_id: UUID
     status: str
     message: str | None = None
-    rounds: tuple[tuple[float, ...], ...] = ()
+    time: Estimate | None = None
+    samples: int = 0
     peak_bytes: int | None = None
     matmul_precision: str | None = None
     faults: tuple[str, ...] = ()
 
     @property
-    def samples(self) -> int:
-        return sum(map(len, self.rounds))
-
-    @property
     def value(self) -> float:
-        """The median of its pooled samples in ms, or its peak in bytes."""
-        return float(self.peak_bytes or 0) or statistics.median(chain(*self.rounds))
+        """Its time in ms, or its peak in bytes."""
+        return self.time.ms if self.time else float(self.peak_bytes or 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,8 +113,10 @@ def judge(table: Compared, partners: Iterable[Partners], *, sides: tuple[Side, S
 
 def _ratio(a: SideResult, b: SideResult) -> Ratio:
     if a.peak_bytes and b.peak_bytes:
-        return Ratio(ratio=a.peak_bytes / b.peak_bytes, exact=True)
-    return ratio_interval(a.rounds, b.rounds)
+        return Ratio(ratio=a.peak_bytes / b.peak_bytes, decided=True)
+    assert a.time
+    assert b.time
+    return ratio(a.time, b.time)
 
 
 def _objection(
@@ -133,7 +132,7 @@ def _objection(
     timed = TABLES[table].timed
     if not timed and (silent := [("no peak", name) for cell, name in both if not cell.peak_bytes]):
         return "doubtful", _where(silent), "The row has no peak of allocated bytes."
-    if timed and not a.rounds and not b.rounds and phase != "step":
+    if timed and not a.time and not b.time and phase != "step":
         return "unlike", f"no {phase} pass", f"Its mode has no phase {phase}."
     read_back = {a.matmul_precision, b.matmul_precision} - {None}
     if a.cell.precision == b.cell.precision and len(read_back) == 2:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from runner.analysis.compare.verdict import Compared, Verdict
-from runner.analysis.statistics import NOISE, Outcome, Ratio
+from runner.analysis.statistics import MIN_DIFFERENCE, Outcome, Ratio
 from runner.formats import format_bytes, format_ms, format_times
 from runner.schema import Cell
 from runner.schema.titles import title
@@ -18,9 +18,15 @@ NAMES: Mapping[Compared, str] = {"steps": "Steps", "attention": "Attention", "me
 #: What an outcome is called: of times, of peaks.
 TIMED: Mapping[Outcome, str] = {"better": "faster", "worse": "slower", "same": "within noise"}
 HELD: Mapping[Outcome, str] = {"better": "smaller", "worse": "larger", "same": "within 1%"}
+#: What an interval holds for: under every picture of ratios.
+INTERVALS = (
+    "Intervals hold for the next process on this machine; where none is drawn, no cell of the kind was repeated, so "
+    "that it is not known how much processes differ."
+)
 RULE = (
-    "Faster or slower: the 95% interval of the ratio of medians excludes 1× and the ratio is more than 1% away from "
-    "it; everything else is within noise. Peaks of memory have no interval: smaller or larger is more than 1%."
+    "Faster or slower: the 99% interval of the ratio, which holds for the next process, excludes 1× and the ratio is "
+    "more than 1% away from it; everything else is within noise. Peaks of memory have no interval: smaller or larger "
+    "is more than 1%."
 )
 
 
@@ -56,7 +62,7 @@ def _counted(verdict: Verdict) -> str:
 
 def _how(verdict: Verdict) -> str:
     assert verdict.mean
-    if max(verdict.mean, 1 / verdict.mean) <= 1 + NOISE:
+    if max(verdict.mean, 1 / verdict.mean) <= 1 + MIN_DIFFERENCE:
         return "needs as much memory as" if verdict.table == "memory" else "is as fast as"
     better = verdict.mean > 1
     if verdict.table == "memory":

@@ -1,19 +1,18 @@
-"""Single-head attention: times, bytes and samples of each cell, and the longest sequences that fit.
+"""Single-head attention: times and bytes of each cell, and the longest sequences that fit.
 
 for cell in attention_cells(path, Selection()):
     print(cell.cell.seq_len, cell.status, cell.times["forward"].median_ms, cell.peak_allocated_bytes)
 """
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from runner.results import Attended, Frontier, Rounds
-from runner.schema import TABLES, Phase
+from runner.results import Attended, Frontier
+from runner.schema import TABLES
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
 from runner.store.queries.selection import Selection, select_chosen
-from runner.store.queries.steps import POOLED, add_times, choose
+from runner.store.queries.steps import POOLED, choose
+from runner.store.queries.times import with_times
 
 KEY = TABLES["attention"].key
 #: Columns of which the largest over the rounds counts.
@@ -36,29 +35,7 @@ def attention_cells(path: Path, of: Selection) -> list[Attended]:
     """Every cell that counts; the written-out implementation first, then by width and length."""
     with open_reader(path) as reader:
         choose(reader, "attention", of, ("failed_phase", "message", *_LARGEST))
-        cells = fetch(reader, _CELLS, kind=Attended)
-        add_times(reader, cells)
-    return cells
-
-
-_SAMPLES = """
-    SELECT machine, cell_key, phase, list(duration_ms ORDER BY step) AS ms
-    FROM chosen c JOIN samples m USING (cell_id)
-    WHERE c.status = 'ok' AND NOT m.is_warmup AND phase IN ('forward', 'backward', 'step')
-    GROUP BY machine, cell_key, round, phase ORDER BY machine, cell_key, phase, round"""
-
-
-def attention_samples(path: Path, of: Selection) -> dict[tuple[str, str], dict[Phase, Rounds]]:
-    """The measured samples in ms, of every effort: (machine, cell_key) -> phase -> one tuple a round, in the order of
-    the rounds."""
-    with open_reader(path) as reader:
-        choose(reader, "attention", replace(of, settled=False))
-        rows: list[Any] = reader.execute(_SAMPLES).fetchall()
-    found: dict[tuple[str, str], dict[Phase, Rounds]] = {}
-    for machine, cell_key, phase, values in rows:
-        cell = found.setdefault((machine, cell_key), {})
-        cell[phase] = (*cell.get(phase, ()), tuple(values))
-    return found
+        return with_times(reader, "attention", fetch(reader, _CELLS, kind=Attended))
 
 
 def frontiers(path: Path, of: Selection) -> list[Frontier]:

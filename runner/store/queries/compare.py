@@ -27,14 +27,16 @@ from runner.analysis.compare.verdict import (
     Verdict,
     judge,
 )
+from runner.analysis.statistics import estimate
 from runner.errors import UsageError
-from runner.schema import TABLES, AttentionCell, MemoryCell, RunRow, StepCell
+from runner.results import Estimate, Noise, RoundTime
+from runner.schema import TABLES, AttentionCell, Bound, MemoryCell, RunRow, StepCell
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
 from runner.store.queries.raw import fetch_rows
 from runner.store.queries.selection import MACHINE, select_latest
 from runner.store.queries.sides import OF_RUNS
-from runner.store.queries.steps import STEP_MS
+from runner.store.queries.times import NoiseKind, load_noise
 from runner.store.queries.trust import faults
 
 _CELLS: Mapping[Compared, type[StepCell | AttentionCell | MemoryCell]] = {
@@ -124,7 +126,7 @@ def check(question: ComparisonRequest) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _CountedRow:
-    """One row that counts, with its samples of the phase in order (ms)."""
+    """One row that counts, with its time in the phase."""
 
     cell: StepCell | AttentionCell | MemoryCell
     run_id: UUID
@@ -135,7 +137,8 @@ class _CountedRow:
     torch: str | None
     status: str
     message: str | None
-    samples: tuple[float, ...]
+    round_time: RoundTime | None = None
+    bound: Bound | None = None
     matmul_precision: str | None = None
     peak_allocated_bytes: int | None = None
 
@@ -144,6 +147,7 @@ def _answers(path: Path, table: Compared, question: ComparisonRequest) -> list[d
     """The cells of A and of B in one table, by what partners share: one for each effort."""
     with open_reader(path) as reader:
         sides = [_rounds(reader, table, question, side) for side in question.sides]
+        noise = load_noise(reader, table) if TABLES[table].timed else {}
     measured = tuple(row.cell_id for rows in sides for row in rows if row.status == "ok")
     found = faults(path, measured, table) if measured else {}
     answers: list[dict[tuple[Any, ...], list[SideResult]]] = [{}, {}]
@@ -152,7 +156,9 @@ def _answers(path: Path, table: Compared, question: ComparisonRequest) -> list[d
         for row in rounds:
             cells.setdefault((row.cell_key, *(getattr(row, name) for name in question.same)), []).append(row)
         for cell in cells.values():
-            held.setdefault(_shared(cell[0], table, question, side), []).append(_answered(table, cell, found))
+            held.setdefault(_shared(cell[0], table, question, side), []).append(
+                _answered(cell, found, _time(cell, question, noise))
+            )
     return answers
 
 
@@ -162,7 +168,17 @@ def _shared(row: _CountedRow, table: Compared, question: ComparisonRequest, side
     return (*(getattr(row, name) for name in question.same), *asked)
 
 
-def _answered(table: Compared, rows: Sequence[_CountedRow], found: Mapping[UUID, tuple[str, ...]]) -> SideResult:
+def _time(
+    rows: Sequence[_CountedRow], question: ComparisonRequest, noise: Mapping[NoiseKind, Noise]
+) -> Estimate | None:
+    """The time of the rounds of one cell; None of a cell without the phase."""
+    rounds = [row.round_time for row in rows if row.status == "ok" and row.round_time]
+    bound = max((row.bound for row in rows if row.bound), default=None)
+    kind = NoiseKind(machine=rows[0].machine, bound=bound, phase=question.phase)
+    return estimate(rounds, noise.get(kind)) if rounds else None
+
+
+def _answered(rows: Sequence[_CountedRow], found: Mapping[UUID, tuple[str, ...]], time: Estimate | None) -> SideResult:
     """The rounds of one cell as one: ok when any is, then only those that are count."""
     counted = [row for row in rows if row.status == "ok"] or rows[-1:]
     peaks = [row.peak_allocated_bytes for row in counted if row.peak_allocated_bytes is not None]
@@ -172,21 +188,20 @@ def _answered(table: Compared, rows: Sequence[_CountedRow], found: Mapping[UUID,
         cell_id=counted[0].cell_id,
         status=counted[0].status,
         message=counted[0].message,
-        rounds=tuple(row.samples for row in counted if row.samples) if table != "memory" else (),
-        peak_bytes=max(peaks, default=None) if table == "memory" else None,
+        time=time,
+        samples=sum(row.round_time.n or 0 for row in counted if row.round_time),
+        peak_bytes=max(peaks, default=None),
         matmul_precision=next((row.matmul_precision for row in counted if row.matmul_precision is not None), None),
         faults=tuple(dict.fromkeys(sentence for row in counted for sentence in found.get(row.cell_id, ()))),
     )
 
 
 #: What else of a row is needed, beside its key and ids.
-_MORE: Mapping[Compared, tuple[str, ...]] = {"steps": ("matmul_precision",), "memory": ("peak_allocated_bytes",)}
-_SAMPLED = """
-    SELECT {columns}, c.machine, c.torch, coalesce(list(ms ORDER BY m.step) FILTER (ms IS NOT NULL), []) AS samples
-    FROM chosen c LEFT JOIN (
-        SELECT cell_id, step, {ms} AS ms FROM samples SEMI JOIN chosen USING (cell_id)
-        WHERE NOT is_warmup GROUP BY cell_id, step) m ON m.cell_id = c.cell_id AND c.status = 'ok'
-    GROUP BY ALL ORDER BY {order}, c.round, c.cell_id"""
+_MORE: Mapping[Compared, tuple[str, ...]] = {
+    "steps": ("matmul_precision", "bound"),
+    "attention": ("bound",),
+    "memory": ("peak_allocated_bytes",),
+}
 
 
 def _rounds(
@@ -198,12 +213,14 @@ def _rounds(
     query = select_latest(table, columns, where=" AND ".join(_WHERE[item.kind] for item in asked), same=question.same)
     reader.execute(f"CREATE OR REPLACE TEMP TABLE chosen AS {query} FROM latest", [item.value for item in asked])
     order = [*question.same, *(name for name in TABLES[table].question if name != side.kind)]
-    query = _SAMPLED.format(
-        columns=", ".join(f"c.{name}" for name in columns),
-        ms=STEP_MS if question.phase == "step" else f"max(duration_ms) FILTER (phase = '{question.phase}')",
-        order=", ".join(f"c.{name}" for name in (*order, *(column.name for column in TABLES[table].effort))),
-    )
-    return fetch(reader, query, kind=_CountedRow, cell=_CELLS[table])
+    names = ", ".join(f"c.{name}" for name in (*columns, "machine", "torch"))
+    by = ", ".join(f"c.{name}" for name in (*order, *(column.name for column in TABLES[table].effort)))
+    timed = TABLES[table].timed
+    times = "t.median_ms, t.low_ms, t.high_ms, t.n" if timed else "NULL AS median_ms"
+    joined = "LEFT JOIN timings t ON t.cell_id = c.cell_id AND t.phase = $phase AND t.median_ms > 0" if timed else ""
+    query = f"SELECT {names}, {times} FROM chosen c {joined} ORDER BY {by}, c.round, c.cell_id"
+    parameters = {"phase": question.phase} if timed else {}
+    return fetch(reader, query, parameters, kind=_CountedRow, cell=_CELLS[table])
 
 
 def _runs(path: Path, ids: set[UUID]) -> tuple[RunRow, ...]:

@@ -4,11 +4,11 @@
         print(found.name, found.title)
     rows = load_explored(path, Wanted(table="steps", measure="median_ms", phase="backward"))
 
-The rows are the latest of each cell on every machine. Rounds are pooled as elsewhere: the median of their medians with
-the envelope of the intervals, and the largest of bytes and errors.
+The rows are the latest of each cell on every machine. Of several rounds counts what counts elsewhere: of times the
+estimate over the rounds, of bytes and errors the largest, of other numbers the median.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 from uuid import UUID
@@ -20,6 +20,7 @@ from runner.store.queries.counted import select_counted
 from runner.store.queries.fetch import fetch
 from runner.store.queries.raw import fetch_rows
 from runner.store.queries.selection import Selection
+from runner.store.queries.times import TimesByCell, load_times
 
 #: The tables that can be explored, and what their rows are called.
 KINDS = {name: table.words for name, table in TABLES.items() if table.words}
@@ -79,30 +80,39 @@ def load_measures(path: Path, table: str) -> list[Measure]:
 def load_explored(path: Path, wanted: Wanted) -> list[Explored]:
     """Returns every cell that counts, with its value; smaller models and shorter sequences first."""
     table, key = wanted.table, TABLES[wanted.table].key
-    phase = "NULL" if wanted.phase is None else f"'{wanted.phase}'"
-    timed = wanted.phase is not None
     # On the run's machine only its rows count; on other machines the latest do.
     query = f"SELECT * FROM ({select_counted(table, Selection())})"
     if wanted.run is not None:
         own = select_counted(table, Selection(machine=wanted.machine, run=wanted.run))
         query = f"{query} WHERE machine IS DISTINCT FROM $machine UNION ALL BY NAME FROM ({own})"
     largest = wanted.measure.endswith(_LARGEST)
-    value = f"{'max' if largest else 'median'}({'t.median_ms' if timed else f's.{wanted.measure}'})"
+    value = (
+        "NULL::DOUBLE"
+        if wanted.phase
+        else f"{'max' if largest else 'median'}(s.{wanted.measure}) FILTER (c.status = 'ok')"
+    )
     cells = f"""
         SELECT coalesce(min(c.cell_id) FILTER (c.status = 'ok'), min(c.cell_id)) AS cell_id, c.machine,
             any_value(r.source) AS source,
             CASE WHEN bool_or(c.status = 'ok') THEN 'ok' ELSE arg_max(c.status, c.cell_id) END AS status,
             arg_max(s.failed_phase, s.cell_id) AS failed_phase, arg_max(s.message, s.cell_id) AS message,
-            count(*) AS rounds, {value} FILTER (c.status = 'ok') AS value,
-            min(t.low_ms) FILTER (c.status = 'ok') AS low, max(t.high_ms) FILTER (c.status = 'ok') AS high,
+            count(*) AS rounds, {value} AS value,
             {", ".join(f"c.{name}" for name in key)}
-        FROM ({query}) c JOIN {table} s USING (cell_id) LEFT JOIN runs r ON r.run_id = c.run_id
-            LEFT JOIN timings t ON t.cell_id = c.cell_id AND t.phase = {phase}
+        FROM chosen c JOIN {table} s USING (cell_id) LEFT JOIN runs r ON r.run_id = c.run_id
         GROUP BY c.machine, c.cell_key, {", ".join(f"c.{name}" for name in key)}
         ORDER BY {", ".join(f"c.{name}" for name in TABLES[table].question)}, c.machine"""
     with open_reader(path) as reader:
         parameters = {"machine": wanted.machine} if wanted.run is not None else {}
-        return fetch(reader, cells, parameters, kind=Explored, cell=TABLES[table].cell)
+        reader.execute(f"CREATE TEMP TABLE chosen AS {query}", parameters)
+        found = fetch(reader, cells, kind=Explored, cell=TABLES[table].cell)
+        times = load_times(reader, table) if wanted.phase else {}
+    return [_with_time(cell, times, wanted.phase) for cell in found] if wanted.phase else found
+
+
+def _with_time(cell: Explored, times: TimesByCell, phase: Phase) -> Explored:
+    """Returns the cell with its time in the phase, if it has one."""
+    time = times[cell.machine, cell.cell.key][1].get(phase) if (cell.machine, cell.cell.key) in times else None
+    return replace(cell, value=time.median_ms, low=time.low_ms, high=time.high_ms) if time else cell
 
 
 def load_row(path: Path, table: str, cell_id: UUID) -> dict[str, Any]:

@@ -31,13 +31,13 @@ from runner.analysis.compare.speedups import compare
 from runner.analysis.compare.verdict import Kind, Side
 from runner.results import Measured
 from runner.schema import Cell, StepCell, new_id
-from runner.store.queries.attention import attention_cells, attention_samples
+from runner.store.queries.attention import attention_cells
 from runner.store.queries.compare import ComparisonRequest, load_comparison
 from runner.store.queries.memory import load_peaks
 from runner.store.queries.overview import load_contents
 from runner.store.queries.selection import Selection
 from runner.store.queries.sides import OF_RUNS, load_sides
-from runner.store.queries.steps import load_steps, samples_by_round
+from runner.store.queries.steps import load_steps
 from tests.synthetic import memory_rows, rows
 from tests.synthetic.everything import store as store_everything
 
@@ -61,8 +61,7 @@ def every_pair(path: Path) -> Iterator[Named]:
         )
     for frame in frames:
         cells = load_steps(path, replace(frame.selection, settled=False))
-        samples = samples_by_round(path, replace(frame.selection, settled=False))
-        yield from _steps(cells, samples)
+        yield from _steps(cells)
         items, _ = load_speedups(frame, ways_of_compiling(frame))
         yield from ((item.step.base.cell, item.step.other.cell, {"backend"}) for item in items)
         for one in price_precisions(frame):
@@ -72,22 +71,22 @@ def every_pair(path: Path) -> Iterator[Named]:
     yield from _of_compare(path)
 
 
-def _steps(cells: list[Measured], samples: Any) -> Iterator[Named]:
+def _steps(cells: list[Measured]) -> Iterator[Named]:
     for axis, values in (("precision", ("fp32", "tf32", "bf16")), ("backend", ("eager", "compiled", "compiled-block"))):
         for variant in values[1:]:
-            found = compare(cells, samples, axis=axis, baseline=values[0], variant=variant)  # type: ignore[arg-type]
+            found = compare(cells, axis=axis, baseline=values[0], variant=variant)  # type: ignore[arg-type]
             yield from ((pair.base.cell, pair.other.cell, {axis}) for pair in found.speedups)
     for base in bases(cells):
-        for change in counterfactuals(base, cells, samples):
+        for change in counterfactuals(base, cells):
             assert set(change.changed) <= set(AXES)
             yield base.cell, change.cell.cell, set(change.changed)
 
 
 def _others(path: Path) -> Iterator[Named]:
-    attended, samples = attention_cells(path, Selection(settled=False)), attention_samples(path, Selection())
+    attended = attention_cells(path, Selection(settled=False))
     for one, other in product(ways(attended), repeat=2):
         if one != other:
-            pairs = compare(attended, samples, axis="way", baseline=one, variant=other).speedups
+            pairs = compare(attended, axis="way", baseline=one, variant=other).speedups
             yield from ((pair.base.cell, pair.other.cell, {"implementation", "backend"}) for pair in pairs)
     held = load_peaks(path, Selection())
     yield from ((pair.base.cell, pair.other.cell, {"precision"}) for pair in pairs_of(held))
@@ -172,8 +171,8 @@ def test_pairs_of_every_page_agree(tmp_path: Path) -> None:
 def test_no_pair_is_missed(by_chance: Path) -> None:
     """Each question that has two cells which agree has its pair, and only one."""
     asked = Selection(settled=False)
-    cells, samples = load_steps(by_chance, asked), samples_by_round(by_chance, asked)
-    found = compare(cells, samples, axis="precision", baseline="fp32", variant="bf16").speedups
+    cells = load_steps(by_chance, asked)
+    found = compare(cells, axis="precision", baseline="fp32", variant="bf16").speedups
     pairs = [pair.base.cell for pair in found if pair.phase == "step"]
     questions = {
         (a.cell.batch, a.cell.attention, a.cell.backend)
@@ -194,9 +193,7 @@ def stored(path: Path, *cells: StepCell) -> Path:
 
 def pairs(path: Path, axis: Any, baseline: str, variant: str) -> tuple[list[tuple[StepCell, StepCell]], list[str]]:
     asked = Selection(mode="train", settled=False)
-    found = compare(
-        load_steps(path, asked), samples_by_round(path, asked), axis=axis, baseline=baseline, variant=variant
-    )
+    found = compare(load_steps(path, asked), axis=axis, baseline=baseline, variant=variant)
     shown = [(pair.base.cell, pair.other.cell) for pair in found.speedups if pair.phase == "step"]
     return shown, [item.reason for item in found.left_out]
 
@@ -227,9 +224,7 @@ def test_where_both_have_only_an_empty_cache_or_no_warmup_that_is_compared(tmp_p
     assert pairs(path, "precision", "fp32", "bf16") == ([hasty, (COLD, cold)], [])
     frame = Frame(path=path, state=str(new_id()), contents=load_contents(path), selection=Selection(mode="train"))
     asked = Selection(mode="train", settled=False)
-    found = compare(
-        load_steps(path, asked), samples_by_round(path, asked), axis="precision", baseline="fp32", variant="bf16"
-    )
+    found = compare(load_steps(path, asked), axis="precision", baseline="fp32", variant="bf16")
     words = speedup_answer(found, baseline="fp32", variant="bf16")
     assert "Warm-up 0 steps: 1 of 2 pairs. Compile cache empty: 1 of 2 pairs." in words
     assert [frame.size_of(pair[0]) for pair in ((COLD, cold), hasty)] == [

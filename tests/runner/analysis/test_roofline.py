@@ -28,7 +28,7 @@ from runner.results import Machine
 from runner.schema import StepCell
 from runner.store.queries.roofline import find_most_varied_run, load_ceilings, load_machine, load_profiles
 from runner.store.queries.selection import Selection
-from runner.store.queries.steps import load_steps, samples_by_round
+from runner.store.queries.steps import load_steps
 from tests.synthetic.roofline_rows import KERNELS, MACHINE, WAYS, ceiling, profile, store
 from tests.synthetic.rows import asked
 
@@ -134,7 +134,7 @@ def changed(file: Path, base: StepCell) -> list[Counterfactual]:
     asked_for = Selection(run=find_most_varied_run(file, Selection(machine=MACHINE), "train"), mode="train")
     cells = load_steps(file, asked_for)
     (chosen,) = [cell for cell in bases(cells) if cell.cell == base]
-    return counterfactuals(chosen, cells, samples_by_round(file, asked_for))
+    return counterfactuals(chosen, cells)
 
 
 def test_changes_to_the_plain_step(file: Path) -> None:
@@ -148,10 +148,11 @@ def test_changes_to_the_plain_step(file: Path) -> None:
         ("bf16", "compiled-block"): ("several", "faster"),
     }
     assert [change.kind for change in found] == ["one"] * 5 + ["several"]
-    assert [change.ratio for change in found] == [pytest.approx(2, rel=1e-3)] * 2 + [
+    assert [change.speedup and change.speedup.ratio for change in found] == [pytest.approx(2, rel=1e-3)] * 2 + [
         pytest.approx(1, rel=1e-3), None, None, pytest.approx(2.4, rel=1e-3)
     ]  # fmt: skip
-    fused = next(change for change in found if "optimizer" in change.changed)
+    fused = next(change.speedup for change in found if "optimizer" in change.changed)
+    assert fused is not None
     assert fused.low is not None
     assert fused.high is not None
     assert 0.96 < fused.low < 1 < fused.high < 1.04, "samples are within 2% of their median"
@@ -162,7 +163,8 @@ def test_what_makes_a_step_slower_is_listed(file: Path) -> None:
     found = {tuple(change.changed.items()): change for change in changed(file, asked("toy-256", precision="bf16"))}
     back = found[(("precision", "fp32"),)]
     assert back.verdict == "slower"
-    assert back.ratio == pytest.approx(0.5, rel=1e-3)
+    assert back.speedup is not None
+    assert back.speedup.ratio == pytest.approx(0.5, rel=1e-3)
     assert found[(("weights_dtype", "bf16"),)].kind == "one"
     assert found[(("precision", "fp32"), ("optimizer", "fused"))].kind == "several"
 

@@ -1,21 +1,25 @@
 """The app's questions to the file, against values worked out by hand."""
 
 import itertools
+import math
 import time
 from datetime import timedelta
 from pathlib import Path
-from statistics import median
+from statistics import fmean, variance
 from typing import Any
 
 import pytest
 
 from runner.analysis.compare.speedups import compare
 from runner.errors import DatabaseMissing
+from runner.results import Measured, Noise
 from runner.schema import TABLES, StepCell, utc_now
+from runner.store.database import open_reader
 from runner.store.queries import overview, progress, raw, steps, tables
 from runner.store.queries import rows as stored
 from runner.store.queries.selection import Selection, Shape
 from runner.store.queries.tables import MAX_ROWS, Window
+from runner.store.queries.times import NoiseKind, load_noise
 from runner.store.queries.trust import load_findings
 from runner.store.spool import Spool
 from tests.synthetic import rows
@@ -58,7 +62,7 @@ def test_measured_times(laptop: Path) -> None:
     assert list(found) == list(itertools.product((64, 128, 256), (64, 128, 256)))
     whole = found[128, 64].times["step"]
     assert whole.median_ms == pytest.approx(3 * 128**1.5 * 64 / 20_000, rel=1e-9)
-    assert whole.low_ms < whole.median_ms < whole.high_ms  # type: ignore[operator]
+    assert (whole.low_ms, whole.high_ms) == (None, None), "no cell was repeated, so that the next process is unknown"
     assert whole.n == 11
     assert found[128, 64].times["backward"].median_ms == pytest.approx(0.56 * whole.median_ms, rel=1e-9)
     assert sorted(found[128, 64].times) == ["backward", "forward", "forward_backward", "loss", "optimizer", "step"]
@@ -91,21 +95,28 @@ def test_the_longest_warmup_answers(laptop: Path) -> None:
 
 
 def test_rounds_are_pooled(tmp_path: Path) -> None:
-    """Three rounds: the median of their medians, the envelope of their intervals, the sum of their samples."""
+    """Three rounds: the geometric mean of their medians, and Student's interval of it with two degrees of freedom."""
     of, cell = rows.run(), rows.asked()
     rounds = [rows.ok(of, cell, round=number) for number in range(3)]
     path = rows.store(tmp_path / "r.duckdb", of, rounds)
     (found,) = steps.load_steps(path, Selection())
     timings = [next(t for t in item.timings if t.phase == "forward") for item in rounds]
     assert (found.rounds, found.times["forward"].n) == (3, 33)
-    assert found.times["forward"].median_ms == pytest.approx(median(t.median_ms or 0 for t in timings))
-    assert found.times["forward"].low_ms == min(t.low_ms or 0 for t in timings)
-    assert found.times["forward"].high_ms == max(t.high_ms or 0 for t in timings)
+    logs = [math.log(t.median_ms or 0) for t in timings]
+    assert found.times["forward"].median_ms == pytest.approx(math.exp(fmean(logs)))
+    noise = load_noise_of(path, found)
+    spread = math.sqrt((2 * variance(logs) + noise.dof * noise.std**2) / (2 + noise.dof))
+    within = math.sqrt(fmean(math.log((t.high_ms or 0) / (t.low_ms or 0)) ** 2 for t in timings)) / (2 * 1.959964)
+    reach = math.exp(3.182446 * max(spread, within) / math.sqrt(3))
+    assert noise.dof == 1, "half of two, from this cell alone"
+    assert found.times["forward"].low_ms == pytest.approx(found.times["forward"].median_ms / reach)
+    assert found.times["forward"].high_ms == pytest.approx(found.times["forward"].median_ms * reach)
     assert {sample.round for sample in raw.load_samples(path, "steps", found.cell_id)} == {0, 1, 2}
-    by_round = steps.samples_by_round(path, Selection())[found.machine or "", found.cell_key]
-    assert [len(values) for values in by_round["step"]] == [11, 11, 11]
-    spans = [[s.duration_ms for s in item.samples if s.step == 7] for item in rounds]
-    assert [values[2] for values in by_round["step"]] == pytest.approx([sum(values) for values in spans])
+
+
+def load_noise_of(path: Path, cell: Measured) -> Noise:
+    with open_reader(path) as reader:
+        return load_noise(reader, "steps")[NoiseKind(machine=cell.machine, bound=None, phase="forward")]
 
 
 def test_the_latest_run_and_the_last_try_count(tmp_path: Path) -> None:
@@ -127,13 +138,15 @@ def test_the_latest_run_and_the_last_try_count(tmp_path: Path) -> None:
 def test_speedups(laptop: Path) -> None:
     """bf16 was made exactly twice as fast, compiled 1.2 times; every pair that failed says which side and how."""
     selection = Selection(mode="train")
-    cells, samples = steps.load_steps(laptop, selection), steps.samples_by_round(laptop, selection)
-    compared = compare(cells, samples, axis="precision", baseline="fp32", variant="bf16")
+    cells = steps.load_steps(laptop, selection)
+    compared = compare(cells, axis="precision", baseline="fp32", variant="bf16")
     assert len(compared.speedups) == 3 * (8 + 2)
     assert [found.ratio for found in compared.speedups] == pytest.approx([2.0] * 30, rel=1e-3)
-    assert all((found.low or 0) < 2 < (found.high or 0) for found in compared.speedups)
+    assert all((found.low, found.outcome) == (None, "same") for found in compared.speedups), (
+        "one process decides nothing"
+    )
     assert [(left.kind, left.reason) for left in compared.left_out] == [("failed", "fp32 oom, bf16 timeout")]
-    compiled = compare(cells, samples, axis="backend", baseline="eager", variant="compiled-block")
+    compiled = compare(cells, axis="backend", baseline="eager", variant="compiled-block")
     assert [found.ratio for found in compiled.speedups] == pytest.approx([1.2] * 12, rel=1e-3)
     assert {left.reason for left in compiled.left_out} == {"not measured in compiled-block"}
     assert len(compiled.left_out) == 18 - 4
@@ -156,8 +169,8 @@ def test_only_comparable_cells_are_compared(tmp_path: Path, other: dict[str, Any
     path = rows.store(
         tmp_path / "c.duckdb", of, [rows.ok(of, rows.asked()), rows.ok(of, rows.asked(precision="bf16", **other))]
     )
-    cells, samples = steps.load_steps(path, Selection()), steps.samples_by_round(path, Selection())
-    compared = compare(cells, samples, axis="precision", baseline="fp32", variant="bf16")
+    cells = steps.load_steps(path, Selection())
+    compared = compare(cells, axis="precision", baseline="fp32", variant="bf16")
     assert not compared.speedups
     assert sorted(left.reason for left in compared.left_out) == ["not measured in bf16", "not measured in fp32"]
 
@@ -167,9 +180,9 @@ def test_machines_and_versions_are_not_mixed(tmp_path: Path, machine: dict[str, 
     path = tmp_path / "m.duckdb"
     for of, precision in ((rows.run(), "fp32"), (rows.run(**machine), "bf16")):
         rows.store(path, of, [rows.ok(of, rows.asked(precision=precision))])
-    cells, samples = steps.load_steps(path, Selection()), steps.samples_by_round(path, Selection())
+    cells = steps.load_steps(path, Selection())
     assert len(cells) == 2
-    assert not compare(cells, samples, axis="precision", baseline="fp32", variant="bf16").speedups
+    assert not compare(cells, axis="precision", baseline="fp32", variant="bf16").speedups
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -1,0 +1,141 @@
+"""Times of cells over their rounds, and the noise of the machines that measured them: where every interval begins.
+
+    cells = with_times(reader, "steps", cells)          # cells[0].times["step"].low_ms
+    noise = load_noise(reader, "steps")                 # {NoiseKind(machine="H200 · node1", bound="host", …): Noise(…)}
+
+The noise of a kind of cell is what its cells showed that were measured in several rounds of one run. On CUDA cells that
+are bound by the host are one kind and cells that are bound by the device another, because the first vary many times as
+much; elsewhere all cells of a machine are one kind. Phases and clocks are told apart.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar, get_args
+
+import duckdb
+
+from runner.analysis.statistics import estimate, estimate_noise
+from runner.results import Clock, Estimate, Noise, PhaseTime, RoundTime, TimedResult
+from runner.schema import Bound, Phase
+from runner.store.queries.fetch import fetch
+from runner.store.queries.selection import MACHINE
+
+#: What sets the time of a cell, over its rounds: the host where it does in any of them.
+BOUND = "max(bound)"
+#: The column of `timings` for each clock.
+COLUMNS: Mapping[Clock, str] = {"step": "median_ms", "loop": "loop_ms", "device": "device_ms"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseKind:
+    """The cells that are taken to be equally noisy: of one machine, bound by the same, in one phase, by one clock."""
+
+    machine: str
+    bound: Bound | None
+    phase: Phase
+    clock: Clock = "step"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Repeated:
+    """The cells of one kind that were repeated: rounds and variance of ln(time) of each."""
+
+    kind: NoiseKind
+    rounds: tuple[int, ...]
+    variances: tuple[float, ...]
+
+
+_REPEATED = f"""
+    WITH measured AS (
+        SELECT run_id, cell_key, cell_id, {BOUND} OVER cell AS kind_bound, count(*) OVER cell AS rounds
+        FROM {{table}} WHERE status = 'ok' WINDOW cell AS (PARTITION BY run_id, cell_key) QUALIFY rounds > 1),
+    by_clock AS (
+        SELECT m.run_id, m.cell_key, m.kind_bound, t.phase, unnest($clocks) AS clock,
+            unnest([{", ".join(f"t.{column}" for column in COLUMNS.values())}]) AS ms
+        FROM measured m JOIN timings t USING (cell_id)),
+    cells AS (
+        SELECT {MACHINE} AS machine, kind_bound AS bound, phase, clock, count(*) AS rounds, var_samp(ln(ms)) AS variance
+        FROM by_clock JOIN runs r USING (run_id) WHERE ms > 0
+        GROUP BY 1, 2, 3, 4, run_id, cell_key HAVING count(*) > 1)
+    SELECT machine, bound, phase, clock, list(rounds) AS rounds, list(variance) AS variances FROM cells GROUP BY ALL"""
+
+
+def load_noise(reader: duckdb.DuckDBPyConnection, table: str) -> dict[NoiseKind, Noise]:
+    """Returns what the repeated cells of a table show of each kind."""
+    found = fetch(reader, _REPEATED.format(table=table), {"clocks": list(get_args(Clock))}, kind=_Repeated)
+    noise = {one.kind: estimate_noise(list(zip(one.rounds, one.variances, strict=True))) for one in found}
+    return {kind: value for kind, value in noise.items() if value is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PhaseRounds:
+    """The rounds of one phase of a cell: one value a round in each tuple."""
+
+    machine: str
+    cell_key: str
+    bound: Bound | None
+    phase: Phase
+    medians: tuple[float, ...]
+    lows: tuple[float | None, ...]
+    highs: tuple[float | None, ...]
+    counts: tuple[int | None, ...]
+    loops: tuple[float | None, ...]
+    devices: tuple[float | None, ...]
+    mean_ms: float | None
+    std_ms: float | None
+    n: int | None
+
+    def rounds(self) -> list[RoundTime]:
+        """Returns the rounds as waited for."""
+        columns = zip(self.medians, self.lows, self.highs, self.counts, strict=True)
+        return [RoundTime(median_ms=ms, low_ms=low, high_ms=high, n=n) for ms, low, high, n in columns]
+
+    def time(self, noise: Mapping[NoiseKind, Noise]) -> PhaseTime:
+        """Returns the time over the rounds."""
+        others: dict[Clock, Estimate] = {}
+        taken: Mapping[Clock, tuple[float | None, ...]] = {"loop": self.loops, "device": self.devices}
+        for clock, values in taken.items():
+            known = [RoundTime(median_ms=ms, n=n) for ms, n in zip(values, self.counts, strict=True) if ms]
+            if known:
+                others[clock] = estimate(known, noise.get(self._kind(clock)))
+        step = estimate(self.rounds(), noise.get(self._kind("step")))
+        return PhaseTime(step=step, mean_ms=self.mean_ms, std_ms=self.std_ms, n=self.n, others=others)
+
+    def _kind(self, clock: Clock) -> NoiseKind:
+        return NoiseKind(machine=self.machine, bound=self.bound, phase=self.phase, clock=clock)
+
+
+_LISTED = {"medians": "median_ms", "lows": "low_ms", "highs": "high_ms", "counts": "n", "loops": "loop_ms",
+           "devices": "device_ms"}  # fmt: skip
+_TIMES = f"""
+    WITH rounds AS (SELECT c.machine, c.cell_key, c.round, cell_id, s.bound FROM chosen c
+        JOIN {{table}} s USING (cell_id) WHERE c.status = 'ok')
+    SELECT c.machine, c.cell_key, {BOUND} AS bound, t.phase,
+        {", ".join(f"list(t.{column} ORDER BY c.round, c.cell_id) AS {name}" for name, column in _LISTED.items())},
+        avg(t.mean_ms) AS mean_ms, sqrt(avg(t.std_ms * t.std_ms)) AS std_ms, CAST(sum(t.n) AS BIGINT) AS n
+    FROM rounds c JOIN timings t USING (cell_id) WHERE t.median_ms IS NOT NULL GROUP BY c.machine, c.cell_key, t.phase
+    ORDER BY c.machine, c.cell_key,
+        list_position(['forward', 'loss', 'backward', 'optimizer', 'forward_backward', 'step'], t.phase)"""
+
+
+R = TypeVar("R", bound=TimedResult)
+
+
+Times = dict[Phase, PhaseTime]
+#: What bounds a cell, and its times, by machine and cell key.
+TimesByCell = dict[tuple[str, str], tuple[Bound | None, Times]]
+
+
+def load_times(reader: duckdb.DuckDBPyConnection, table: str) -> TimesByCell:
+    """Returns what bounds the cells of the temporary table `chosen`, and their times, by machine and cell key."""
+    noise, found = load_noise(reader, table), TimesByCell()
+    for one in fetch(reader, _TIMES.format(table=table), kind=_PhaseRounds):
+        found.setdefault((one.machine, one.cell_key), (one.bound, {}))[1][one.phase] = one.time(noise)
+    return found
+
+
+def with_times(reader: duckdb.DuckDBPyConnection, table: str, cells: Sequence[R]) -> list[R]:
+    """Returns the cells of the temporary table `chosen` with their times, and with what bounds them."""
+    found, none = load_times(reader, table), (None, Times())
+    known = [(cell, *found.get((cell.machine, cell.cell_key), none)) for cell in cells]
+    return [replace(cell, bound=bound, times=times) for cell, bound, times in known]
