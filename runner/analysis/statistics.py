@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runner.errors import UsageError
+from runner.results.times import Estimate, Noise, RoundTime
 
 #: Below this many samples even the interval from smallest to largest covers the median in less than 95% of cases.
 MIN_SAMPLES = 6
@@ -188,3 +189,94 @@ def _median_ranks(n: int, count: int, generator: np.random.Generator) -> list[ND
     lower = generator.beta((n + 1) // 2, n + 1 - (n + 1) // 2, size=count)
     upper = lower + (1 - lower) * generator.beta(1, n - n // 2, size=count) if n % 2 == 0 else lower
     return [np.minimum((n * uniform).astype(int), n - 1) for uniform in (lower, upper)]
+
+
+#: The confidence of the intervals that are shown, and the one that a verdict needs: of 100 pairs of equal cells no more
+#: than one is to be called different.
+SHOWN, DECIDED = 0.95, 0.99
+#: Medians that agree better than this agree by the resolution of the clock.
+MIN_STD = 1e-4
+#: What the noise of other cells counts for at most, in degrees of freedom.
+MAX_NOISE_DOF = 4.0
+
+
+def estimate_noise(repeated: Sequence[tuple[int, float]]) -> Noise | None:
+    """Returns what cells of one kind have in common, of the rounds (at least 2) and the variance of ln(median) of each;
+    None without cells.
+
+    The variances are pooled. Cells of one kind are not equally noisy, so that for another cell the result counts for
+    half its degrees of freedom and for no more than MAX_NOISE_DOF: with these, simulated intervals hold what they
+    promise also where the cells' own variances differ by a factor of ten."""
+    total = sum(rounds - 1 for rounds, _ in repeated)
+    if not total:
+        return None
+    variance = sum((rounds - 1) * variance for rounds, variance in repeated) / total
+    return Noise(std=max(math.sqrt(variance), MIN_STD), dof=min(total / 2, MAX_NOISE_DOF), cells=len(repeated))
+
+
+def summarize_round(samples: Sequence[float]) -> RoundTime:
+    """Returns the time of one process from its samples in ms. Raises UsageError without samples."""
+    summary = summarize(samples)
+    return RoundTime(median_ms=summary.median, low_ms=summary.low, high_ms=summary.high, n=summary.n)
+
+
+def estimate(rounds: Sequence[RoundTime], noise: Noise | None = None) -> Estimate:
+    """Returns the time of one cell over its rounds, each a process of its own.
+
+    The variance between processes is that of the rounds' ln(median) and that of the machine's noise, each weighted by
+    its degrees of freedom (as in Smyth 2004, "Linear models and empirical Bayes methods", equation 4), and no less than
+    what the samples within a process account for. Raises UsageError without rounds."""
+    if not rounds:
+        raise UsageError("There are no rounds to sum up.", expected="at least one")
+    logs, count = [math.log(found.median_ms) for found in rounds], len(rounds)
+    ms = rounds[0].median_ms if count == 1 else math.exp(statistics.fmean(logs))
+    dof = count - 1 + (noise.dof if noise else 0.0)
+    if dof == 0 or sum(found.n or 0 for found in rounds) < MIN_SAMPLES:
+        return Estimate(ms=ms, rounds=count)
+    squares = sum((value - statistics.fmean(logs)) ** 2 for value in logs) + (noise.dof * noise.std**2 if noise else 0)
+    std = math.sqrt(max(squares / dof, statistics.fmean(map(_variance_within, rounds)), MIN_STD**2))
+    reach = _reach(std / math.sqrt(count), dof)
+    return Estimate(ms=ms, rounds=count, low_ms=ms / reach, high_ms=ms * reach, std=std, dof=dof, noise=noise)
+
+
+def _variance_within(found: RoundTime) -> float:
+    """Returns the variance of ln(median) that the samples within the process account for."""
+    if found.low_ms is None or found.high_ms is None:
+        return 0.0
+    return (math.log(found.high_ms / found.low_ms) / (2 * student_quantile(SHOWN, math.inf))) ** 2
+
+
+def _reach(error: float, dof: float) -> float:
+    """Returns the factor from a time to the end of its 95% interval, for a standard error of its logarithm."""
+    return math.exp(student_quantile(SHOWN, dof) * error)
+
+
+@lru_cache(maxsize=4096)
+def student_quantile(confidence: float, dof: float) -> float:
+    """Returns t with P(|T| <= t) = `confidence` for Student's t of `dof` degrees of freedom, which may be a fraction or
+    infinite (2.776 for 95% and 4)."""
+    if math.isinf(dof):
+        return statistics.NormalDist().inv_cdf((1 + confidence) / 2)
+    low, high = 0.0, 1e6
+    for _ in range(80):
+        middle = (low + high) / 2
+        outside = _incomplete_beta(dof / (dof + middle * middle), dof / 2, 0.5)
+        low, high = (middle, high) if outside > 1 - confidence else (low, middle)
+    return high
+
+
+def _incomplete_beta(x: float, a: float, b: float) -> float:
+    """Returns the regularized incomplete beta function I_x(a, b) by its continued fraction (NIST Digital Library of
+    Mathematical Functions, 8.17.22), where that converges fast, or that of 1 - x."""
+    if x in (0.0, 1.0):
+        return x
+    if x > (a + 1) / (a + b + 2):
+        return 1 - _incomplete_beta(1 - x, b, a)
+    fraction = 1.0
+    for m in range(200, 0, -1):
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        fraction = 1 + even / (1 + odd / fraction)
+    first = 1 - (a + b) * x / ((a + 1) * fraction)
+    scale = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    return math.exp(scale) / (a * first)

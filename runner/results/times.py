@@ -1,0 +1,80 @@
+"""Times over rounds: what one process measured, what processes differ by, and what both say of the next one.
+
+    time = estimate([RoundTime(median_ms=12.0, low_ms=11.9, high_ms=12.2, n=40)], noise)   # runner.analysis.statistics
+    time.ms, time.low_ms, time.high_ms
+
+Standard library only.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+#: How a step is timed: waited for, in a row with others without waiting, or by what the device alone needs for it.
+Clock = Literal["step", "loop", "device"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """The standard deviation of ln(median) from one process to the next, for cells of one kind on one machine: as good
+    as one from `dof` + 1 rounds, and known from how many repeated cells."""
+
+    std: float
+    dof: float
+    cells: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundTime:
+    """The time of one phase in one process, in ms: its median, the 95% interval of that within the process (None for
+    fewer than 6 samples), and the number of samples."""
+
+    median_ms: float
+    low_ms: float | None = None
+    high_ms: float | None = None
+    n: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A time over the processes that measured it: the geometric mean of their medians in ms, and its 95% interval.
+
+    `std` is the standard deviation of ln(median) from one process to the next, known with `dof` degrees of freedom. It
+    and the interval are None where nothing is known of it: one process, on a machine without repeated cells of the
+    kind, or fewer than 6 samples."""
+
+    ms: float
+    rounds: int
+    low_ms: float | None = None
+    high_ms: float | None = None
+    std: float | None = None
+    dof: float = 0.0
+    noise: Noise | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseTime:
+    """One phase of one cell over its rounds, waited for. `mean_ms` is the mean of the rounds' means, `std_ms` the
+    standard deviation within a process. `others` are its times by other clocks, where those were taken."""
+
+    step: Estimate
+    mean_ms: float | None = None
+    std_ms: float | None = None
+    n: int | None = None
+    others: Mapping[Clock, Estimate] = field(default_factory=dict)
+
+    @property
+    def median_ms(self) -> float:
+        return self.step.ms
+
+    @property
+    def low_ms(self) -> float | None:
+        return self.step.low_ms
+
+    @property
+    def high_ms(self) -> float | None:
+        return self.step.high_ms
+
+    def by(self, clock: Clock) -> Estimate | None:
+        """Returns the time by this clock, or None where it was not taken."""
+        return self.step if clock == "step" else self.others.get(clock)
