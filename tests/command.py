@@ -4,7 +4,8 @@
     done = run_apart("list", db=path, env={"COLUMNS": "80"})             # in a process of its own, as `start` does
     cells = rows(path, "SELECT cell_key, status FROM steps")
 
-`TINY` makes every cell a matter of a tenth of a second; what a test wants otherwise goes behind it, the last one wins.
+`TINY` makes every cell a matter of a tenth of a second and measures it once; what a test wants otherwise goes behind
+it, the last one wins.
 Sweeps leave out the ceilings unless `--ceilings` is among the words: they take 2 s and most tests ask nothing of them.
 """
 
@@ -36,7 +37,7 @@ Found = TypeVar("Found")
 PATIENCE_S = 250.0
 TINY = shlex.split(
     "--experiment benchmark --sizes toy-64 --contexts 16 --batch 1 --modes train --precisions fp32 --backends eager "
-    "--warmup 1 --steps 3 --max-steps 3 --device cpu"
+    "--rounds 1 --warmup 1 --steps 3 --max-steps 3 --device cpu"
 )
 
 

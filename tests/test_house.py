@@ -39,7 +39,7 @@ RUNNER_MAY = {
     "plan": {"analysis", "errors", "experiments", "schema"},
     "store": {"analysis", "errors", "experiments", "results", "schema"},
     "importers": {"analysis", "errors", "formats", "schema", "store"},
-    "sweep": {"analysis", "engines", "errors", "experiments", "formats", "job", "plan", "schema", "store"},
+    "sweep": {"analysis", "engines", "errors", "experiments", "formats", "job", "plan", "results", "schema", "store"},
 }
 #: Where torch lives, and what pages may know of the runner.
 WITH_TORCH = {"engines", "measure", "models"}

@@ -21,6 +21,7 @@ from runner.schema.titles import title
 from runner.store import history
 from runner.store.database import look_through
 from runner.sweep.prepare import Prepared
+from runner.sweep.rounds import ENOUGH, FurtherRounds
 
 
 def print_plan(console: Terminal, prepared: Prepared) -> None:
@@ -41,11 +42,20 @@ def print_plan(console: Terminal, prepared: Prepared) -> None:
         )
     console.print(grid)
     flops = sum(item.predicted.step_flops for item in prepared.cells)
+    further = f", and {_describe_further(prepared)}" if prepared.is_auto else ""
     console.say(
         f"{len(prepared.cells)} cells on {machine['device_name']}, {len(prepared.owed)} to measure, about "
-        f"{format_duration(prepared.seconds)}; one step of each is {format_quantity(flops, 'FLOP')}. "
+        f"{format_duration(prepared.seconds)}{further}; one step of each is {format_quantity(flops, 'FLOP')}. "
         "Nothing was measured."
     )
+
+
+def _describe_further(prepared: Prepared) -> str:
+    """Says how long the rounds will take at most that a sweep adds by itself."""
+    seconds = FurtherRounds(prepared).most_seconds()
+    if not seconds:
+        return "no further rounds"
+    return f"up to {format_duration(seconds)} of further rounds, until intervals are within ±{ENOUGH:.0%}"
 
 
 def print_lists(console: Terminal, what: str, *, db: Path) -> None:

@@ -31,6 +31,7 @@ from runner.sweep.frontier import explore
 from runner.sweep.loop import sweep
 from runner.sweep.prepare import Settings, prepare
 from runner.sweep.request import CHOICES, FLAGS, parse_duration, parse_request
+from runner.sweep.rounds import ENOUGH, MAX_ROUNDS
 
 #: The width of output to a pipe or a file, in characters.
 PIPED_WIDTH = 160
@@ -56,8 +57,9 @@ def _what(text: str, *, metavar: str = "A,B,…") -> Any:
     return typer.Option(help=escape(text), show_default=False, metavar=metavar, rich_help_panel="What to measure")
 
 
-def _how(text: str, *, minimum: float) -> Any:
-    return typer.Option(help=escape(text), show_default=False, min=minimum, rich_help_panel="How carefully")
+def _how(text: str, *, minimum: float | None = None, metavar: str | None = None) -> Any:
+    panel = "How carefully"
+    return typer.Option(help=escape(text), show_default=False, min=minimum, metavar=metavar, rich_help_panel=panel)
 
 
 def _where(text: str) -> Any:
@@ -71,6 +73,10 @@ def _flag(name: str, text: str) -> Any:
 _SKIP = "Do not try cells that are predicted not to fit."
 _DRY_RUN = "Print the plan with predicted FLOPs, memory and time; measure nothing."
 _CEILINGS = "Measure at its start and end what this machine can do at most. [default: --ceilings]"
+_ROUNDS = (
+    "auto: one more interleaved round, in fresh processes, for what is undecided "
+    f"(interval wider than ±{ENOUGH:.0%}), up to {MAX_ROUNDS}; or a number. [default: auto]"
+)
 _SHAPE = "d_model=512,d_ff=2048,layers=8,heads=8[,vocabulary=N]"
 _PRESETS = f"One of {', '.join(PRESETS)}. [default: standard on CUDA, else laptop]"
 
@@ -99,7 +105,7 @@ def _options() -> dict[str, Any]:
         "shape": Annotated[list[str] | None, _what("A shape of your own; repeatable.", metavar=_SHAPE)],
         **own["axis"],
         **own["limit"],
-        "rounds": Annotated[int | None, _how("Measure every cell this often, interleaved. [default: 1]", minimum=1)],
+        "rounds": Annotated[str | None, _how(_ROUNDS, metavar="auto|N")],
         "config": Annotated[Path | None, _where("A TOML file with the same names; flags given here win.")],
         "db": Annotated[Path | None, _where(DB_HELP)],
         "label": Annotated[str | None, _where("A name for this run.")],

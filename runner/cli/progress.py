@@ -15,6 +15,7 @@ from runner.formats import format_duration
 from runner.schema import DONE, Row, TimingRow
 from runner.schema.titles import title
 from runner.sweep.prepare import Expected, Prepared
+from runner.sweep.rounds import ENOUGH
 
 STATUS_STYLES = {"ok": "green", "skipped": "yellow", "oom": "magenta"} | dict.fromkeys(
     ("timeout", "crashed", "error"), "red"
@@ -31,7 +32,7 @@ class PlainLines:
     def waiting(self, reason: str) -> None:
         self._say(reason)
 
-    def began(self, prepared: Prepared, *, total: int) -> None:
+    def began(self, prepared: Prepared, *, total: int, left_s: float) -> None:
         self.total = total
         machine, done = prepared.machine, len(prepared.cells) - total
         earlier = f", {done} of them measured before (--fresh measures them again)" if done else ""
@@ -39,7 +40,12 @@ class PlainLines:
         count = "1 cell" if len(prepared.cells) == 1 else f"{len(prepared.cells)} cells"
         self._say(" · ".join([where, *([f"preset {prepared.preset}"] if prepared.preset else []), f"{count}{earlier}"]))
         if total:
-            self._say(f"about {format_duration(prepared.seconds)} · rows go to {self.db}")
+            self._say(f"about {format_duration(left_s)} · rows go to {self.db}")
+
+    def added(self, count: int) -> None:
+        self.total += count
+        cells = "1 cell" if count == 1 else f"{count} cells"
+        self._say(f"One more round of {cells}, until intervals are within ±{ENOUGH:.0%}.")
 
     def doing(self, item: Expected, phase: str, *, left_s: float) -> None:
         """Prints nothing, because a line a cell is enough."""
@@ -80,11 +86,16 @@ class TerminalBar(PlainLines):
         )
         self.task = self.bar.add_task("", total=None)
 
-    def began(self, prepared: Prepared, *, total: int) -> None:
-        super().began(prepared, total=total)
+    def began(self, prepared: Prepared, *, total: int, left_s: float) -> None:
+        super().began(prepared, total=total, left_s=left_s)
         self.bar.update(self.task, total=total)
         if total:
             self.bar.start()
+
+    def added(self, count: int) -> None:
+        super().added(count)
+        self.bar.update(self.task, total=self.total)
+        self.bar.start()
 
     def doing(self, item: Expected, phase: str, *, left_s: float) -> None:
         self.bar.update(self.task, description=f"{title(item.planned.cell)}: {phase} · {format_duration(left_s)} left")

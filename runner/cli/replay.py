@@ -65,9 +65,9 @@ class _Watcher(PlainLines):
         self.row: Row | None = None
         self.medians_ms: Mapping[Phase, float] = {}
 
-    def began(self, prepared: Prepared, *, total: int) -> None:
+    def began(self, prepared: Prepared, *, total: int, left_s: float) -> None:
         self.console.say(f"{title(self.stored.row)}: measured again, with the settings of {self.stored.row.cell_id}.")
-        super().began(prepared, total=total)
+        super().began(prepared, total=total, left_s=left_s)
         for line in _describe_machine(self.stored, new_run(self.stored.row.run_id, self.settings, prepared.machine)):
             self.console.say(line)
 

@@ -36,7 +36,7 @@ TOY = GRID.change(
     batch=(2,),
     steps=10,
     max_steps=40,
-    max_seconds=0.8,
+    max_seconds=0.4,
 )
 
 

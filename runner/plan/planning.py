@@ -10,7 +10,7 @@ are measured once. Standard library only.
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from runner.errors import UsageError
 from runner.experiments import experiment_of, kind_of
@@ -18,6 +18,8 @@ from runner.experiments.grid import Grid, Variants
 from runner.plan.presets import PRESETS, QUESTIONS, Preset, preset_for
 from runner.schema import Cell, flags
 
+#: How often every cell is measured; `auto` decides it cell by cell, while the sweep runs.
+Rounds = int | Literal["auto"]
 #: The flags that say how carefully a cell is measured; every other flag of a column is an axis.
 LIMITS = frozenset(name for name, column in flags().items() if column.sets == "limit")
 
@@ -30,7 +32,7 @@ class Request:
     preset: str | None = None
     experiments: tuple[str, ...] = tuple(QUESTIONS)
     axes: Mapping[str, Any] = field(default_factory=dict)
-    rounds: int = 1
+    rounds: Rounds = 1
     cells: tuple[Cell, ...] = ()
 
     def named_preset(self, device: str) -> str | None:
@@ -50,8 +52,9 @@ class Planned:
 def plan(request: Request, *, device: str, device_memory_bytes: int | None, seed: str = "") -> list[Planned]:
     """Returns every cell of `request` on this device, once a round, in the order of measuring.
 
-    Each round is shuffled by `seed`, so that a machine that warms up or slows down favors no cell. Raises UsageError
-    for an axis that no experiment of the request has, and where no cell is left."""
+    Each round is shuffled by `seed`, so that a machine that warms up or slows down favors no cell. Rounds that are
+    `auto` begin with one. Raises UsageError for an axis that no experiment of the request has, and where no cell is
+    left."""
     name = request.named_preset(device)
     if name is None:
         cells = [Planned(experiment=experiment_of(type(cell)).name, cell=cell, round=0) for cell in request.cells]
@@ -60,7 +63,8 @@ def plan(request: Request, *, device: str, device_memory_bytes: int | None, seed
     if not cells:
         raise UsageError("No cell is left of what was asked for.", do="See it without some of its flags: --dry-run.")
     order = random.Random(seed)
-    rounds = (order.sample(cells, len(cells)) for _ in range(request.rounds))
+    count = 1 if request.rounds == "auto" else request.rounds
+    rounds = (order.sample(cells, len(cells)) for _ in range(count))
     return [replace(item, round=number) for number, items in enumerate(rounds) for item in items]
 
 

@@ -15,7 +15,8 @@ from uuid import UUID
 from runner.errors import DatabaseMissing
 from runner.experiments import KINDS
 from runner.results import RunSummary
-from runner.schema import DONE, Cell, Status
+from runner.results.times import RoundTime
+from runner.schema import DONE, TABLES, Bound, Cell, Status
 from runner.store.cells import EVERY_CELL
 from runner.store.database import open_reader
 from runner.store.queries import overview
@@ -23,8 +24,10 @@ from runner.store.queries.fetch import fetch, select
 
 #: How many rows of each table a forecast reads.
 MAX_PAST = 100
-#: The status of each finished cell, by its key and round.
-Done = Mapping[tuple[str, int], Status]
+#: A cell of a sweep in one round: its key and the round.
+CellRound = tuple[str, int]
+#: The status of each finished cell.
+Done = Mapping[CellRound, Status]
 
 _HERE = "device_name IS NOT DISTINCT FROM $device_name AND torch IS NOT DISTINCT FROM $torch"
 
@@ -41,6 +44,46 @@ def done_cells(db: Path, machine: Mapping[str, Any]) -> Done:
         {**_subset(machine, "device_name", "torch", "git_commit"), "done": sorted(DONE)},
     )
     return {(key, number): status for key, number, status in rows}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredRound:
+    """What came of a cell in one round and how long it took (s). `time` is that of the whole step; None for what is not
+    timed and for what did not end ok."""
+
+    status: Status
+    seconds: float
+    bound: Bound | None = None
+    time: RoundTime | None = None
+
+
+_ROUNDS = " UNION ALL ".join(
+    f"SELECT run_id, cell_id, cell_key, round, status, cell_seconds, {'bound' if table.timed else 'NULL'} AS bound "
+    f"FROM {table.name}"
+    for table in TABLES.values()
+    if table.key
+)
+
+
+def measured_rounds(db: Path, machine: Mapping[str, Any]) -> dict[CellRound, MeasuredRound]:
+    """Returns what `done_cells` counts as done, with times."""
+    rows = _query(
+        db,
+        f"""
+        SELECT c.cell_key, c.round, c.status, coalesce(c.cell_seconds, 0), c.bound, t.median_ms, t.low_ms, t.high_ms,
+            t.n
+        FROM ({_ROUNDS}) c JOIN runs USING (run_id)
+        LEFT JOIN timings t ON t.cell_id = c.cell_id AND t.phase = 'step' AND c.status = 'ok'
+        WHERE {_HERE} AND git_commit IS NOT DISTINCT FROM $git_commit AND list_contains($done, c.status)
+        ORDER BY c.cell_id
+        """,
+        {**_subset(machine, "device_name", "torch", "git_commit"), "done": sorted(DONE)},
+    )
+    found = {}
+    for key, number, status, seconds, bound, median, low, high, n in rows:
+        time = None if median is None else RoundTime(median_ms=median, low_ms=low, high_ms=high, n=n)
+        found[key, number] = MeasuredRound(status=status, seconds=seconds, bound=bound, time=time)
+    return found
 
 
 def find_run(db: Path, sweep_key: str) -> UUID | None:

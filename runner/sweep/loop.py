@@ -3,8 +3,9 @@
     code = sweep(Request(), Settings(db=Path("data/results.duckdb")), watcher=PlainLines())
 
 A cell is done when its key, device name, torch version and commit agree with a row that ended `ok`, `oom` or `skipped`;
-done cells are not measured again unless `fresh`. The same sweep started again continues its run. A finished cell is on
-disk before the next one starts; moving it into the file is tried once, without waiting for readers.
+done cells are not measured again unless `fresh`. The same sweep started again continues its run. Once every cell is
+measured, further rounds of some may follow (`runner.sweep.rounds`). A finished cell is on disk before the next one
+starts; moving it into the file is tried once, without waiting for readers.
 """
 
 import contextlib
@@ -22,12 +23,15 @@ from uuid import UUID
 from runner.engines.local import LocalEngine
 from runner.job import CeilingJob, Job, Outcome
 from runner.plan.planning import Request
+from runner.results.times import RoundTime
 from runner.schema import DONE, Moment, PlanRow, Row, TimingRow, new_id, table_of, utc_now
 from runner.schema.titles import title
 from runner.store import history
 from runner.store.database import QUICK, ingest
+from runner.store.history import MeasuredRound
 from runner.store.spool import Spool
 from runner.sweep.prepare import Expected, Prepared, Settings, new_run, prepare
+from runner.sweep.rounds import FurtherRounds
 
 #: The time between two heartbeats of a running sweep, and the longest that its last ingest waits for readers (s).
 HEARTBEAT_SECONDS = 4.0
@@ -38,14 +42,16 @@ class Watcher(Protocol):
     """Shows a sweep's progress."""
 
     def waiting(self, reason: str) -> None: ...
-    def began(self, prepared: Prepared, *, total: int) -> None: ...
+    def began(self, prepared: Prepared, *, total: int, left_s: float) -> None: ...
+    def added(self, count: int) -> None: ...
     def doing(self, item: Expected, phase: str, *, left_s: float) -> None: ...
     def finished(self, row: Row, timings: list[TimingRow], *, left_s: float) -> None: ...
     def ended(self, *, statuses: Mapping[str, int], out_of_budget: int) -> None: ...
 
 
 def sweep(request: Request, settings: Settings, *, watcher: Watcher) -> int:
-    """Measures the owed cells and returns the exit code: 0 if every cell is done, 1 if some failed or time ran out."""
+    """Measures the owed cells and returns the exit code: 0 if every cell is done, 1 if some failed or time ran out
+    before the further rounds."""
     engine = LocalEngine()
     with lock_machine(watcher.waiting):
         prepared = prepare(request, settings, engine)
@@ -62,28 +68,56 @@ class _Sweep:
         self.run_id, self.is_new = known or new_id(), known is None
         self.device = settings.torch_device(prepared.machine)
         self.device_name = prepared.machine["device_name"] or ""
-        self.plan = [self._plan_row(position, item) for position, item in enumerate(prepared.cells)]
-        self.positions = {item.id: position for position, item in enumerate(prepared.cells)}
+        self.further = FurtherRounds(prepared)
+        self.cells: list[Expected] = []
+        self.plan: list[PlanRow] = []
+        self.positions: dict[history.CellRound, int] = {}
+        self._add(prepared.cells)
         self.began = self.beat_at = time.monotonic()
 
     def run(self) -> int:
-        self.watcher.began(self.prepared, total=len(self.prepared.owed))
-        if self.is_new and self.prepared.owed:
-            prepared = self.prepared
-            run = new_run(self.run_id, self.settings, prepared.machine, sweep_key=prepared.key, preset=prepared.preset)
-            self._store({"runs": [run]}, name=f"run-{self.run_id}")
-            self._measure_ceilings("start")
-        counts = Counter[str]()
-        left = deque(self.prepared.owed)
-        while left and not self._is_out_of_budget():
-            counts[self._measure(left.popleft(), left).status] += 1
+        owed, counts = deque(self.prepared.owed), Counter[str]()
+        left_s = self.prepared.seconds + self.further.seconds_left()
+        self.watcher.began(self.prepared, total=len(owed), left_s=left_s)
+        self._measure_all(owed, counts)
+        left = owed
+        while not left and (left := self._next_round()):
+            self._measure_all(left, counts)
         if counts and not left:
             self._measure_ceilings("end")
         ingest_all(self.settings.db)
-        if not left:
+        if not owed:
             self.spool.remove_plan(self.run_id)
         self.watcher.ended(statuses=counts, out_of_budget=len(left))
-        return 1 if left or set(counts) - DONE else 0
+        return 1 if owed or set(counts) - DONE else 0
+
+    def _measure_all(self, left: deque[Expected], counts: Counter[str]) -> None:
+        """Measures the cells one after the other, as far as the budget reaches; what is left stays in `left`."""
+        if left and self.is_new:
+            self._begin_run()
+        while left and not self._is_out_of_budget():
+            counts[self._measure(left.popleft(), left).status] += 1
+
+    def _begin_run(self) -> None:
+        prepared, self.is_new = self.prepared, False
+        run = new_run(self.run_id, self.settings, prepared.machine, sweep_key=prepared.key, preset=prepared.preset)
+        self._store({"runs": [run]}, name=f"run-{self.run_id}")
+        self._measure_ceilings("start")
+
+    def _next_round(self) -> deque[Expected]:
+        """Returns the cells to measure once more, and adds them to the plan if there is time for them."""
+        items = self.further.next_round()
+        if items and not self._is_out_of_budget():
+            self._add(items)
+            self.watcher.added(len(items))
+        return deque(items)
+
+    def _add(self, items: Sequence[Expected]) -> None:
+        """Adds cells to the end of the plan."""
+        for item in items:
+            self.positions[item.id] = len(self.cells)
+            self.plan.append(self._plan_row(len(self.cells), item))
+            self.cells.append(item)
 
     def _measure(self, item: Expected, rest: Collection[Expected]) -> Row:
         """Measures one cell and stores its row and its details."""
@@ -92,7 +126,7 @@ class _Sweep:
 
         def beat(phase: str) -> None:
             cell_left_s = max(0.0, self._seconds_left([item]) - (time.monotonic() - began))
-            left_s = cell_left_s + self._seconds_left(rest) + self.prepared.ceiling_seconds
+            left_s = cell_left_s + self._seconds_left(rest) + self._seconds_after()
             self.watcher.doing(item, phase, left_s=left_s)
             if phase == "start" or time.monotonic() - self.beat_at > HEARTBEAT_SECONDS:
                 self._update_plan(position, state="running", seconds=cell_left_s)
@@ -116,10 +150,11 @@ class _Sweep:
         )
         details = outcome.measurement.details
         self._store({table.name: [row], **details}, name=str(cell_id))
-        self.prepared.forecast.learn(cell, predicted=item.predicted.seconds, measured=seconds)
-        self._update_plan(position, state="done", status=outcome.status, seconds=seconds)
         timings = [timing for timing in details.get("timings", ()) if isinstance(timing, TimingRow)]
-        self.watcher.finished(row, timings, left_s=self._seconds_left(rest) + self.prepared.ceiling_seconds)
+        self.prepared.forecast.learn(cell, predicted=item.predicted.seconds, measured=seconds)
+        self.further.record(item, _summarize(row, timings, seconds=seconds))
+        self._update_plan(position, state="done", status=outcome.status, seconds=seconds)
+        self.watcher.finished(row, timings, left_s=self._seconds_left(rest) + self._seconds_after())
         return row
 
     def _measure_ceilings(self, moment: Moment) -> None:
@@ -157,22 +192,26 @@ class _Sweep:
         ingest(self.settings.db, **QUICK)
 
     def _update_plan(self, position: int, **changes: Any) -> None:
-        """Writes the plan with changes to one cell, a heartbeat and the current forecast. The seconds of the ceilings
-        are added to the last owed cell, so that a page that sums them agrees with the terminal."""
+        """Writes the plan with changes to one cell, a heartbeat and the current forecast. The seconds of what comes
+        after the last owed cell are added to it, so that a page that sums them agrees with the terminal."""
         self.plan[position] = replace(self.plan[position], **changes)
         self.beat_at, now = time.monotonic(), utc_now()
         for place, row in enumerate(self.plan):
             if row.state == "waiting":
-                self.plan[place] = replace(row, seconds=self._seconds_left([self.prepared.cells[place]]))
+                self.plan[place] = replace(row, seconds=self._seconds_left([self.cells[place]]))
         rows = [replace(row, heartbeat_at=now) for row in self.plan]
         last = max((place for place, row in enumerate(rows) if row.state != "done"), default=None)
         if last is not None:
-            rows[last] = replace(rows[last], seconds=(rows[last].seconds or 0) + self.prepared.ceiling_seconds)
+            rows[last] = replace(rows[last], seconds=(rows[last].seconds or 0) + self._seconds_after())
         self.spool.write_plan(rows, run_id=self.run_id)
 
     def _seconds_left(self, items: Collection[Expected]) -> float:
         """Returns how long these cells will take (s), by what the sweep has learned."""
         return sum(self.prepared.forecast.left(item.planned.cell, item.predicted.seconds) for item in items)
+
+    def _seconds_after(self) -> float:
+        """Returns how long what follows the cells of the plan will take (s): further rounds and the ceilings."""
+        return self.further.seconds_left() + self.prepared.ceiling_seconds
 
     def _is_out_of_budget(self) -> bool:
         return self.settings.budget_s is not None and time.monotonic() - self.began >= self.settings.budget_s
@@ -190,6 +229,15 @@ class _Sweep:
             status=status,
             seconds=None if status else item.predicted.seconds,
         )
+
+
+def _summarize(row: Row, timings: Sequence[TimingRow], *, seconds: float) -> MeasuredRound:
+    """Returns of a measured cell what decides whether it gets another round."""
+    step = next((timing for timing in timings if timing.phase == "step"), None)
+    time = None
+    if step and step.median_ms:
+        time = RoundTime(median_ms=step.median_ms, low_ms=step.low_ms, high_ms=step.high_ms, n=step.n)
+    return MeasuredRound(status=row.status, seconds=seconds, bound=getattr(row, "bound", None), time=time)
 
 
 def ingest_all(db: Path) -> None:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,7 @@ from runner.experiments import kind_of
 from runner.experiments.experiment import On, Prediction
 from runner.plan.forecast import CEILING_SECONDS, Forecast, estimate_rate
 from runner.plan.planning import Planned, Request, plan
+from runner.plan.repeats import add_repeats
 from runner.schema import Cell, RunRow, utc_now
 from runner.store import history
 
@@ -53,7 +54,7 @@ class Expected:
     predicted: Prediction
 
     @property
-    def id(self) -> tuple[str, int]:
+    def id(self) -> history.CellRound:
         """The cell's key and its round, which no other cell of the sweep has."""
         return self.planned.cell.key, self.planned.round
 
@@ -61,20 +62,23 @@ class Expected:
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
     """A sweep on a known machine: every cell with its forecast, and those already done. It has no preset where its
-    cells were given."""
+    cells were given. `is_auto` is whether it adds further rounds, for which `measured` says what is known by now."""
 
     preset: str | None
     machine: Mapping[str, Any]
     cells: tuple[Expected, ...]
     done: history.Done
+    is_auto: bool = False
+    measured: Mapping[history.CellRound, history.MeasuredRound] = field(default_factory=dict)
     forecast: Forecast = field(default_factory=Forecast)
     ceiling_seconds: float = 0.0
 
     @property
     def key(self) -> str:
         """The key by which the same sweep on the same machine is found again; a sweep of a preset does not go on with
-        the run of given cells."""
-        ids: list[object] = [*sorted(item.id for item in self.cells)]
+        the run of given cells. One that adds rounds by itself goes on with one that measured every cell once."""
+        counted = [item for item in self.cells if not (self.is_auto and item.planned.round)]
+        ids: list[object] = [*sorted(item.id for item in counted)]
         return sweep_key(ids if self.preset else [*ids, "given"], self.machine)
 
     @cached_property
@@ -115,11 +119,13 @@ def prepare(request: Request, settings: Settings, engine: LocalEngine) -> Prepar
     Raises UsageError for a cell that cannot be built."""
     machine = engine.describe(settings.device)
     device = machine["device"]
-    planned = plan(
-        request, device=device, device_memory_bytes=machine["device_memory_bytes"], seed=machine["host"] or ""
-    )
+    seed, is_auto = machine["host"] or "", request.rounds == "auto"
+    planned = plan(request, device=device, device_memory_bytes=machine["device_memory_bytes"], seed=seed)
     for item in planned:
         kind_of(item.cell).check(item.cell)
+    if is_auto:
+        predict = _predictor(machine, rates={})
+        planned = add_repeats(planned, {item.cell.key: predict(item.cell).seconds for item in planned}, seed=seed)
     forecast, cells = _forecast(planned, machine, db=settings.db)
     return Prepared(
         preset=request.named_preset(device),
@@ -127,21 +133,29 @@ def prepare(request: Request, settings: Settings, engine: LocalEngine) -> Prepar
         cells=cells,
         done={} if settings.fresh else history.done_cells(settings.db, machine),
         forecast=forecast,
+        is_auto=is_auto,
+        measured=history.measured_rounds(settings.db, machine) if is_auto and not settings.fresh else {},
         ceiling_seconds=CEILING_SECONDS[device] if settings.ceilings else 0.0,
     )
 
 
-def _forecast(planned: list[Planned], machine: Mapping[str, Any], *, db: Path) -> tuple[Forecast, tuple[Expected, ...]]:
-    """Returns the forecast from this machine's earlier cells, and each planned cell with its prediction."""
-    rates, predictions = history.measured_rates(db, machine), dict[str, Prediction]()
+def _predictor(machine: Mapping[str, Any], *, rates: Mapping[str, float]) -> Callable[[Cell], Prediction]:
+    """Returns a function that predicts a cell on this machine, from measured FLOP/s by precision."""
+    known = dict[str, Prediction]()
 
     def predict(cell: Cell) -> Prediction:
-        if cell.key not in predictions:
+        if cell.key not in known:
             rate = estimate_rate(machine, getattr(cell, "precision", "fp32"), measured=rates)
             on = On(device=machine["device"], flops_per_s=rate, gpu=machine["device_name"] or "")
-            predictions[cell.key] = kind_of(cell).predict(cell, on)
-        return predictions[cell.key]
+            known[cell.key] = kind_of(cell).predict(cell, on)
+        return known[cell.key]
 
+    return predict
+
+
+def _forecast(planned: list[Planned], machine: Mapping[str, Any], *, db: Path) -> tuple[Forecast, tuple[Expected, ...]]:
+    """Returns the forecast from this machine's earlier cells, and each planned cell with its prediction."""
+    predict = _predictor(machine, rates=history.measured_rates(db, machine))
     past = history.past_cells(db, machine)
     forecast = Forecast((cell, predict(cell).seconds, seconds) for cell, seconds in past)
     expected = []

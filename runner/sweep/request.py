@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.errors import UsageError
-from runner.plan.planning import Request
+from runner.plan.planning import Request, Rounds
 from runner.plan.presets import PRESETS, QUESTIONS
 from runner.schema import flags
 from runner.schema.sizes import size_named
@@ -32,7 +32,7 @@ TYPES: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("preset", "label", "device", "db"), (str,)),
     **dict.fromkeys(("timeout", "budget"), (str, int, float)),
     **dict.fromkeys(("fresh", "skip_predicted_oom", "ceilings"), (bool,)),
-    "rounds": (int,),
+    "rounds": (int, str),
     **{
         name: (int, float) if column.type is float else (column.type,)
         for name, column in FLAGS.items()
@@ -88,9 +88,7 @@ def _request(options: Mapping[str, Any]) -> Request:
     experiments = _split(options["experiment"] or QUESTIONS)
     for name in experiments:
         _check_choice("experiment", name, QUESTIONS)
-    rounds = options["rounds"] or 1
-    if rounds > MAX_ROUNDS:
-        raise UsageError(f"--rounds got {rounds:,}.", expected=f"at most {MAX_ROUNDS}", do="Sweep again with --fresh.")
+    rounds = parse_rounds("auto" if options["rounds"] is None else options["rounds"])
     return Request(preset=options["preset"], experiments=experiments, axes=axes, rounds=rounds)
 
 
@@ -137,6 +135,18 @@ def parse_values(name: str, value: str | int | Iterable[object]) -> tuple[Any, .
     if wrong is not None:
         raise UsageError(f"--{flag} got {wrong!r}.", expected="whole numbers, such as 128,256")
     return tuple(int(text) for text in texts)
+
+
+def parse_rounds(value: str | int) -> Rounds:
+    """Returns `auto` or the number of rounds. Raises UsageError for anything else, and for more than MAX_ROUNDS."""
+    if value == "auto":
+        return "auto"
+    number = int(value) if str(value).isdecimal() else 0
+    if number > MAX_ROUNDS:
+        raise UsageError(f"--rounds got {number:,}.", expected=f"at most {MAX_ROUNDS}", do="Sweep again with --fresh.")
+    if number < 1:
+        raise UsageError(f"--rounds got {value!r}.", expected="auto, or a whole number of at least 1")
+    return number
 
 
 def _check_choice(name: str, value: str, choices: Collection[str]) -> None:

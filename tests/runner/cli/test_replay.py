@@ -97,7 +97,9 @@ def test_the_exit_code_is_the_verdict_and_another_machine_is_named_first(
 def test_an_attention_cell_is_compared_by_both_passes(tmp_path: Path) -> None:
     path = tmp_path / "r.duckdb"
     words = "--experiment attention --attention naive --seq-lens 32 --d-heads 16 --batch 1 --precisions fp32 --steps 5"
-    done = run("sweep", *words.split(), "--max-steps", "5", "--warmup", "1", "--device", "cpu", db=path)
+    done = run(
+        "sweep", *words.split(), "--max-steps", "5", "--warmup", "1", "--rounds", "1", "--device", "cpu", db=path
+    )
     assert done.returncode == 0, done.stdout
     (row, *_) = stored(path, "FROM attention WHERE status = 'ok'")
     replayed = run("replay", str(row["cell_id"]), db=path)

@@ -82,7 +82,7 @@ def config(folder: Path, text: str) -> tuple[str, str]:
 
 def test_nothing_typed_asks_for_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STEPSCOPE_DB", raising=False)
-    assert parsed() == (Request(), Settings(db=Path("data/results.duckdb"), timeout_s=600.0))
+    assert parsed() == (Request(rounds="auto"), Settings(db=Path("data/results.duckdb"), timeout_s=600.0))
     monkeypatch.setenv("STEPSCOPE_DB", "/elsewhere/r.duckdb")
     assert parsed()[1].db == Path("/elsewhere/r.duckdb")
     assert parsed("--db", "here.duckdb")[1].db == Path("here.duckdb")
@@ -137,6 +137,12 @@ def test_what_was_typed_wins_over_the_file(tmp_path: Path) -> None:
     assert settings.fresh, "a flag that was not given leaves the file's"
 
 
+def test_rounds_are_a_number_or_decided_by_the_sweep(tmp_path: Path) -> None:
+    assert parsed("--rounds", "auto")[0].rounds == parsed()[0].rounds == "auto"
+    assert parsed(*config(tmp_path, "rounds = 'auto'"))[0].rounds == "auto"
+    assert parsed(*config(tmp_path, "rounds = 2"))[0].rounds == parsed("--rounds", "2")[0].rounds == 2
+
+
 def test_zero_seconds_are_not_taken_for_nothing() -> None:
     assert parsed("--max-seconds", "0")[0].axes == {"max_seconds": 0.0}
 
@@ -168,6 +174,9 @@ def test_durations(text: str, seconds: float) -> None:
         ("--contexts ²", "--contexts got '²'", "whole numbers"),
         ("--batch=-1", "--batch got '-1'", "whole numbers"),
         ("--warmup=", "--warmup got ''", "whole numbers"),
+        ("--rounds banana", "--rounds got 'banana'", "auto, or a whole number of at least 1"),
+        ("--rounds 0", "--rounds got '0'", "auto, or a whole number of at least 1"),
+        ("--rounds 1000", "--rounds got 1,000", "at most 100"),
         ("--timeout soon", "--timeout got 'soon'", "90s, 15m or 2h"),
         ("--timeout 0", "--timeout got '0'", "above zero"),
         ("--timeout nan", "--timeout got 'nan'", "above zero"),
@@ -198,7 +207,9 @@ def test_a_wrong_value_is_explained(words: str, got: str, expected: str) -> None
         ("steps = 'ten'", "steps = 'ten'", "a whole number, at least 1"),
         ("steps = 0", "steps = 0", "a whole number, at least 1"),
         ("max-steps = 2.5", "max_steps = 2.5", "a whole number, at least 1"),
-        ("rounds = -1", "rounds = -1", "a whole number, at least 1"),
+        ("rounds = -1", "--rounds got -1", "auto, or a whole number of at least 1"),
+        ("rounds = 'banana'", "--rounds got 'banana'", "auto, or a whole number of at least 1"),
+        ("rounds = 2.0", "rounds = 2.0", "type int or str"),
         ("max-seconds = '5'", "max_seconds = '5'", "type int or float"),
         ("timeout = []", "timeout = []", "type str or int or float"),
         ("timeout = 0", "--timeout got 0", "above zero"),

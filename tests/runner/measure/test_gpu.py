@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 #: The plan with the fewest grids, whatever the device: what a test asks for is then all there is.
-LAPTOP = ("--preset", "laptop")
+LAPTOP = ("--preset", "laptop", "--rounds", "1")
 WORDS = (
     *LAPTOP,
     "--experiment",

@@ -43,11 +43,15 @@ class Listener:
 
     def __init__(self, db: Path) -> None:
         self.db, self.left, self.prepared = db, list[tuple[float, float | None]](), list[Prepared]()
+        self.first_s = 0.0
 
     def waiting(self, reason: str) -> None: ...
 
-    def began(self, prepared: Prepared, *, total: int) -> None:
+    def began(self, prepared: Prepared, *, total: int, left_s: float) -> None:
         self.prepared.append(prepared)
+        self.first_s = left_s
+
+    def added(self, count: int) -> None: ...
 
     def doing(self, item: Expected, phase: str, *, left_s: float) -> None: ...
 
@@ -69,6 +73,24 @@ def test_page_and_terminal_say_the_same_and_rows_say_it_the_next_time(tmp_path: 
     assert listener.left[-1][0] == pytest.approx(CEILING_SECONDS["cpu"]), "the ceilings at its end are still to come"
     (first,) = listener.prepared
     assert first.seconds == pytest.approx(sum(item.predicted.seconds for item in first.cells) + 2 * 1.5)
+    assert listener.first_s == first.seconds
     again = prepare(request, settings, LocalEngine())
     taken = {row["cell_key"]: row["cell_seconds"] for row in rows(db, "SELECT cell_key, cell_seconds FROM steps")}
     assert {item.planned.cell.key: item.predicted.seconds for item in again.cells} == pytest.approx(taken)
+
+
+def test_page_and_terminal_say_the_same_of_further_rounds(tmp_path: Path) -> None:
+    """Before the first of five cells the time of the three timed ones is to come once more."""
+    db = tmp_path / "results.duckdb"
+    request, settings = parsed(*TINY, "--rounds", "auto", "--contexts", "8,16,24", "--db", str(db), "--no-ceilings")
+    listener = Listener(db)
+    assert sweep(request, settings, watcher=listener) == 0
+    (first,) = listener.prepared
+    seconds = {item.planned.cell.key: item.predicted.seconds for item in first.cells}
+    assert len(first.cells) == 5
+    planned = sum(item.predicted.seconds for item in first.cells)
+    assert listener.first_s == pytest.approx(planned + sum(seconds.values()))
+    assert len(listener.left) > 5
+    pairs = [(terminal, page) for terminal, page in listener.left if page is not None]
+    assert len(pairs) >= 4, "but for the last cell of a round, when the page waits for the next"
+    assert all(page == pytest.approx(terminal) for terminal, page in pairs)

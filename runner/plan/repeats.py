@@ -1,0 +1,98 @@
+"""The cells that a sweep measures several times from the start, so that the noise of the machine is known: equal cells
+in processes of their own (A/A), and a canary that shows drift.
+
+    cells = add_repeats(cells, seconds, seed="node1")      # seconds: predicted, by cell key
+
+The A/A cells are the cheapest eager cell of each kind, each in ROUNDS rounds, one in every third of the sweep. The
+cheapest of them is the canary: it is the first cell of the sweep and the last, and comes back every CANARY_SECONDS in
+between. Its measurements are rounds like any other. Standard library only.
+"""
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from runner.plan.planning import Planned
+from runner.schema import AttentionCell, Cell, StepCell, table_of
+
+#: The rounds of an A/A cell.
+ROUNDS = 3
+#: The time between two rounds of the canary (s), and how often it is measured.
+CANARY_SECONDS = 600.0
+MIN_CANARY, MAX_CANARY = 3, 10
+#: A cell that takes longer is not repeated (s).
+MAX_CELL_SECONDS = 300.0
+
+
+def repeatable_keys(cells: Iterable[Cell]) -> frozenset[str]:
+    """Returns the keys of the cells that may be measured in further rounds: timed ones, but for those compiled with an
+    empty cache and those of a warm-up ablation, which differ in nothing but their warm-up steps."""
+    timed = {cell.key: cell for cell in cells if table_of(cell).timed and not _starts_cold(cell)}
+    variants: dict[str, list[str]] = {}
+    for key, cell in timed.items():
+        same = replace(cell, warmup_steps=0).key if isinstance(cell, StepCell | AttentionCell) else key
+        variants.setdefault(same, []).append(key)
+    return frozenset(keys[0] for keys in variants.values() if len(keys) == 1)
+
+
+def _starts_cold(cell: Cell) -> bool:
+    return isinstance(cell, StepCell) and cell.backend.startswith("compiled") and cell.compile_cache == "empty"
+
+
+def choose_repeated(cells: Sequence[Planned], seconds: Mapping[str, float]) -> list[Planned]:
+    """Returns the A/A cells, the canary first: the cheapest of each kind, by predicted seconds; the cheapest of all
+    where the plan has none of these kinds. Equal predictions are told apart by key, so that the same plan always
+    chooses the same cells."""
+    keys = repeatable_keys(item.cell for item in cells)
+    usable = [item for item in cells if item.cell.key in keys and seconds[item.cell.key] <= MAX_CELL_SECONDS]
+    usable.sort(key=lambda item: (seconds[item.cell.key], item.cell.key))
+    first: dict[str, Planned] = {}
+    for item in usable:
+        if kind := _kind(item.cell):
+            first.setdefault(kind, item)
+    return list(first.values()) or usable[:1]
+
+
+def _kind(cell: Cell) -> str | None:
+    """Returns which kind of A/A cell this is: a train step in fp32 or bf16, an inference step or attention, all of
+    them eager. None is no such cell."""
+    if isinstance(cell, AttentionCell):
+        return "attention" if cell.backend == "eager" and cell.implementation == "naive" else None
+    if not isinstance(cell, StepCell) or cell.backend != "eager":
+        return None
+    if cell.mode == "inference":
+        return "inference"
+    return f"train {cell.precision}" if cell.mode == "train" and cell.precision in ("fp32", "bf16") else None
+
+
+def add_repeats(cells: Sequence[Planned], seconds: Mapping[str, float], *, seed: str) -> list[Planned]:
+    """Returns the cells of a first round with the further rounds of the A/A cells and of the canary among them.
+
+    `seconds` are predictions by cell key that must not depend on what the file holds, for the same sweep started again
+    is to make the same plan."""
+    chosen = choose_repeated(cells, seconds)
+    if not chosen:
+        return list(cells)
+    canary, *others = chosen
+    order = random.Random(f"{seed} repeats")
+    total = sum(seconds[item.cell.key] for item in cells)
+    count = min(MAX_CANARY, max(MIN_CANARY, 1 + int(total // CANARY_SECONDS)))
+    repeats = [(number / (count - 1), replace(canary, round=number)) for number in range(count)]
+    for item in others:
+        moments = ((number + order.random()) / ROUNDS for number in range(ROUNDS))
+        repeats += [(moment, replace(item, round=number)) for number, moment in enumerate(moments)]
+    return spread([item for item in cells if item not in chosen], repeats, seconds)
+
+
+def spread(
+    cells: Sequence[Planned], repeats: Sequence[tuple[float, Planned]], seconds: Mapping[str, float]
+) -> list[Planned]:
+    """Returns the cells with the repeats among them, each at its moment: a share of the cells' time, from 0 for before
+    them to 1 for after them."""
+    total, passed = sum(seconds[item.cell.key] for item in cells), 0.0
+    placed = list(repeats)
+    for item in cells:
+        own = seconds[item.cell.key]
+        placed.append(((passed + own / 2) / total, item))
+        passed += own
+    return [item for _, item in sorted(placed, key=lambda pair: pair[0])]

@@ -1,0 +1,189 @@
+"""Which cells of a sweep get one more round: those whose time is not known well enough yet.
+
+    further = FurtherRounds(prepared)
+    further.record(item, measured)              # every cell that was measured
+    while items := further.next_round(): ...    # the cells to measure next, each in a fresh process
+
+Enough is a 95% interval, one that holds for the next process, of ±ENOUGH. The noise between processes is that of the
+sweep's own repeated cells of the same kind: on CUDA those that are bound by the host are one kind and those that are
+bound by the device another; elsewhere all cells are one kind. Where a kind's noise is not known well yet, only its
+PROBES cheapest undecided cells are measured again at first, since what they show may decide the others.
+
+All further rounds together take no longer than MAX_SHARE of what the first round took: which cells there are is to
+decide how long a sweep takes, and not how noisy the machine is. Who wants more says `--rounds 5`.
+"""
+
+import math
+import random
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from runner.analysis.statistics import MAX_NOISE_DOF, estimate, estimate_noise
+from runner.plan.repeats import CANARY_SECONDS, MAX_CANARY, MAX_CELL_SECONDS, repeatable_keys, spread
+from runner.results.times import Noise, RoundTime
+from runner.schema import Bound
+from runner.store.history import CellRound, MeasuredRound
+from runner.sweep.prepare import Expected, Prepared
+
+#: Half the width of the interval that a cell needs, as a share of its time.
+ENOUGH = 0.02
+#: No cell is measured more often than this, but for the canary.
+MAX_ROUNDS = 5
+#: The time that all further rounds may take together, as a share of what the first round took.
+MAX_SHARE = 1.0
+#: How many cells of a kind are measured again while little is known of its noise.
+PROBES = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepeatedCell:
+    """A timed cell: what bounds it, its time in each round so far, and how long one more round takes (s)."""
+
+    key: str
+    bound: Bound | None
+    times: tuple[RoundTime, ...]
+    seconds: float
+
+
+def measure_noise(cells: Sequence[RepeatedCell]) -> dict[Bound | None, Noise]:
+    """Returns the noise between processes of each kind of which a cell has several rounds."""
+    repeated: dict[Bound | None, list[tuple[int, float]]] = {}
+    for cell in cells:
+        if len(cell.times) > 1:
+            variance = statistics.variance(math.log(time.median_ms) for time in cell.times)
+            repeated.setdefault(cell.bound, []).append((len(cell.times), variance))
+    found = {bound: estimate_noise(variances) for bound, variances in repeated.items()}
+    return {bound: noise for bound, noise in found.items() if noise is not None}
+
+
+def half_width(cell: RepeatedCell, noise: Noise | None) -> float:
+    """Returns how far the cell's 95% interval reaches above its time, as a share of that; infinite if unknown."""
+    time = estimate(cell.times, noise)
+    return math.inf if time.high_ms is None else time.high_ms / time.ms - 1
+
+
+def choose_cells(cells: Sequence[RepeatedCell], *, seconds_left: float) -> list[RepeatedCell]:
+    """Returns the cells that get another round, which together take no longer than `seconds_left`: those of the widest
+    intervals where there is not time for all."""
+    noise = measure_noise(cells)
+    widths = {cell.key: half_width(cell, noise.get(cell.bound)) for cell in cells if len(cell.times) < MAX_ROUNDS}
+    undecided = [cell for cell in cells if widths.get(cell.key, 0.0) > ENOUGH]
+    kinds = {bound: [cell for cell in undecided if cell.bound == bound] for bound in {cell.bound for cell in undecided}}
+    chosen = [cell for bound, of_kind in kinds.items() for cell in _probe(of_kind, noise.get(bound))]
+    left, fitting = seconds_left, []
+    for cell in sorted(chosen, key=lambda cell: (-widths[cell.key], cell.seconds, cell.key)):
+        if cell.seconds <= left:
+            fitting.append(cell)
+            left -= cell.seconds
+    return fitting
+
+
+def _probe(undecided: Sequence[RepeatedCell], noise: Noise | None) -> Sequence[RepeatedCell]:
+    """Returns the undecided cells of a kind, of which only the cheapest while little is known of its noise."""
+    if noise and noise.dof >= MAX_NOISE_DOF:
+        return undecided
+    return sorted(undecided, key=lambda cell: (cell.seconds, cell.key))[:PROBES]
+
+
+class FurtherRounds:
+    """The rounds of a sweep beyond those of its plan. There are none where the number of rounds was given."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self._prepared = prepared
+        self._planned = {item.id: item for item in prepared.cells}
+        self._added: dict[CellRound, Expected] = {}
+        self._rounds: dict[str, dict[int, MeasuredRound]] = {key: {} for key, _ in self._planned}
+        for (key, number), measured in prepared.measured.items():
+            if key in self._rounds:
+                self._rounds[key][number] = measured
+        firsts = {item.planned.cell.key: item for item in prepared.cells if item.planned.round == 0}
+        keys = repeatable_keys(item.planned.cell for item in firsts.values())
+        self._repeatable = {key: item for key, item in firsts.items() if prepared.is_auto and key in keys}
+
+    def record(self, item: Expected, measured: MeasuredRound) -> None:
+        """Takes note of what came of a cell in a round."""
+        key, number = item.id
+        self._rounds[key][number] = measured
+
+    def next_round(self) -> list[Expected]:
+        """Returns the cells to measure once more, in the order of measuring; none once all are decided, have
+        MAX_ROUNDS, or took their share of time. The canary comes last, if not earlier too."""
+        cells = self._repeated_cells()
+        chosen = choose_cells(list(cells.values()), seconds_left=self._share_seconds() - self._spent_seconds())
+        if not chosen:
+            return []
+        order = random.Random(f"{self._prepared.machine['host']} {sum(map(len, self._rounds.values()))}")
+        canary = self._prepared.cells[0].planned.cell.key
+        keys = [cell.key for cell in order.sample(chosen, len(chosen)) if cell.key != canary]
+        items = [self._repeat(key) for key in keys]
+        if canary in cells:
+            items = self._add_canary(items, canary)
+        self._added |= {item.id: item for item in items}
+        return items
+
+    def seconds_left(self) -> float:
+        """Returns how long the rounds will take that are not decided on yet (s), as far as that can be said: once more
+        the time of each cell that is bound by the host or runs on a CPU, whose times differ between processes."""
+        noisy = (item for key, item in self._repeatable.items() if self._is_noisy(key))
+        expected = min(self._share_seconds(), sum(map(self._seconds, noisy)))
+        owed = (item for (key, number), item in self._added.items() if number not in self._rounds[key])
+        return max(0.0, expected - self._spent_seconds() - sum(map(self._seconds, owed)))
+
+    def most_seconds(self) -> float:
+        """Returns how long they can take at most (s)."""
+        counts = Counter(key for key, _ in self._planned)
+        more = sum(max(0, MAX_ROUNDS - counts[key]) * self._seconds(item) for key, item in self._repeatable.items())
+        return max(0.0, min(self._share_seconds(), more) - self._spent_seconds())
+
+    def _repeated_cells(self) -> dict[str, RepeatedCell]:
+        """Returns the cells that may get another round: those that were ok in every round and do not take too long."""
+        found = {}
+        for key in self._repeatable:
+            rounds = list(self._rounds[key].values())
+            times = tuple(one.time for one in rounds if one.status == "ok" and one.time)
+            seconds = min((one.seconds for one in rounds), default=math.inf)
+            if len(times) == len(rounds) and seconds <= MAX_CELL_SECONDS:
+                found[key] = RepeatedCell(key=key, bound=_bound(rounds), times=times, seconds=seconds)
+        return found
+
+    def _repeat(self, key: str, *, later: int = 0) -> Expected:
+        """Returns the cell in its next round, or in one that is so many `later`."""
+        item = self._repeatable[key]
+        return replace(item, planned=replace(item.planned, round=max(self._rounds[key]) + 1 + later))
+
+    def _add_canary(self, items: list[Expected], canary: str) -> list[Expected]:
+        """Returns the items with the canary as the last, and every CANARY_SECONDS before."""
+        seconds = {item.planned.cell.key: self._seconds(item) for item in items}
+        count = min(MAX_CANARY, max(1, int(sum(seconds.values()) // CANARY_SECONDS)))
+        repeats = [((number + 1) / count, self._repeat(canary, later=number).planned) for number in range(count)]
+        planned = spread([item.planned for item in items], repeats, seconds)
+        return [replace(self._repeatable[one.cell.key], planned=one) for one in planned]
+
+    def _is_noisy(self, key: str) -> bool:
+        rounds = list(self._rounds[key].values())
+        return self._prepared.machine["device"] != "cuda" or _bound(rounds) == "host"
+
+    def _share_seconds(self) -> float:
+        """Returns how long all further rounds may take (s)."""
+        return MAX_SHARE * sum(map(self._seconds, self._planned.values()))
+
+    def _spent_seconds(self) -> float:
+        """Returns how long they took so far (s), in earlier sweeps too."""
+        rounds = ((key, number, one) for key, found in self._rounds.items() for number, one in found.items())
+        return sum(one.seconds for key, number, one in rounds if (key, number) not in self._planned)
+
+    def _seconds(self, item: Expected) -> float:
+        """Returns what the cell took in that round or in any (s), or will take by the forecast."""
+        key, number = item.id
+        rounds = self._rounds[key]
+        if rounds:
+            return (rounds.get(number) or next(iter(rounds.values()))).seconds
+        return self._prepared.forecast.left(item.planned.cell, item.predicted.seconds)
+
+
+def _bound(rounds: Sequence[MeasuredRound]) -> Bound | None:
+    """Returns what bounds a cell: the host where it does in any round."""
+    bounds = {one.bound for one in rounds}
+    return "host" if "host" in bounds else "device" if "device" in bounds else None

@@ -1,0 +1,259 @@
+"""Which cells get one more round, worked out by hand; and in real sweeps, what `--rounds auto` measures and when."""
+
+import math
+import signal
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.analysis.statistics import MAX_NOISE_DOF
+from runner.experiments.experiment import Prediction
+from runner.plan.planning import Planned
+from runner.results.times import Noise, RoundTime
+from runner.schema import Bound, StepCell
+from runner.store.history import MeasuredRound
+from runner.sweep.prepare import Expected, Prepared
+from runner.sweep.rounds import FurtherRounds, RepeatedCell, choose_cells, half_width, measure_noise
+from tests.command import TINY, awaited, ended, rows, run, start, tiny
+
+#: Student's t of 95% for 4 and for 6 degrees of freedom.
+T_4, T_6 = 2.7764, 2.4469
+
+
+def cell(key: str, *medians: float, bound: Bound | None = None, seconds: float = 1.0, n: int = 10) -> RepeatedCell:
+    times = tuple(RoundTime(median_ms=median, n=n) for median in medians)
+    return RepeatedCell(key=key, bound=bound, times=times, seconds=seconds)
+
+
+def repeated(std: float, *, bound: Bound | None = None) -> list[RepeatedCell]:
+    """Four cells in three rounds, whose ln(median) have this standard deviation."""
+    medians = (10 * math.exp(-std), 10.0, 10 * math.exp(std))
+    return [cell(f"repeated {bound} {number}", *medians, bound=bound) for number in range(4)]
+
+
+def keys(cells: list[RepeatedCell]) -> set[str]:
+    return {one.key for one in cells}
+
+
+def test_noise_is_that_of_the_repeated_cells_of_a_kind() -> None:
+    cells = [*repeated(0.01), cell("host", 1.0, math.exp(0.2), bound="host"), cell("once", 7.0, bound="device")]
+    found = measure_noise(cells)
+    # Variances: 0.01² each; of two values 0.2 apart 0.2² / 2. Half the 8, or the 1, degrees of freedom count.
+    assert found.keys() == {None, "host"}
+    assert (found[None].dof, found["host"].dof) == (4.0, 0.5)
+    assert found[None].std == pytest.approx(0.01)
+    assert found["host"].std == pytest.approx(0.2 / math.sqrt(2))
+
+
+def test_the_width_of_an_interval_by_hand() -> None:
+    noise = Noise(std=0.01, dof=4.0, cells=4)
+    assert half_width(cell("once", 5.0), noise) == pytest.approx(math.exp(T_4 * 0.01) - 1, rel=1e-4)
+    thrice = repeated(0.01)[0]
+    assert half_width(thrice, noise) == pytest.approx(math.exp(T_6 * 0.01 / math.sqrt(3)) - 1, rel=1e-4)
+    assert half_width(cell("once", 5.0), None) == math.inf
+    assert half_width(cell("few samples", 5.0, n=5), noise) == math.inf
+
+
+def test_what_is_wider_than_two_percent_gets_a_round() -> None:
+    """One round at a noise of 1% is known to ±2.8%, three to ±1.4%; one round at a noise of 0.7% to ±1.96%."""
+    once = [cell(f"once {number}", 20.0) for number in range(6)]
+    assert keys(choose_cells([*repeated(0.01), *once], seconds_left=100)) == keys(once)
+    assert choose_cells([*repeated(0.007), *once], seconds_left=100) == []
+
+
+def test_kinds_are_told_apart() -> None:
+    quiet, noisy = repeated(0.001, bound="device"), repeated(0.02, bound="host")
+    once = [cell("device", 5.0, bound="device"), cell("host", 5.0, bound="host")]
+    # ±2.8% after three rounds at a noise of 2%
+    assert keys(choose_cells([*quiet, *noisy, *once], seconds_left=100)) == {"host", *keys(noisy)}
+
+
+def test_of_a_kind_whose_noise_is_not_known_the_four_cheapest_are_measured_again() -> None:
+    once = [cell(f"{seconds}", 5.0, bound="device", seconds=seconds) for seconds in (7, 3, 6, 2, 5, 4)]
+    cells = [*repeated(0.001, bound="host"), *once]
+    assert keys(choose_cells(cells, seconds_left=100)) == {"2", "3", "4", "5"}
+    # Two rounds of four cells are 4 degrees of freedom, of which half count: not enough yet to judge the others by.
+    twice = [cell(f"{seconds}", 5.0, 5.2, bound="device", seconds=seconds) for seconds in (2, 3, 4, 5)]
+    assert MAX_NOISE_DOF == 4.0
+    assert keys(choose_cells([*twice, *once[:1], *once[2:3]], seconds_left=100)) == {"2", "3", "4", "5"}
+
+
+def test_five_rounds_are_enough() -> None:
+    wild = cell("wild", 1.0, 2.0, 3.0, 4.0, 5.0)
+    less = cell("less", 1.0, 2.0, 3.0, 4.0)
+    assert keys(choose_cells([wild, less], seconds_left=100)) == {"less"}
+
+
+def test_where_time_is_short_the_widest_come_first() -> None:
+    """The interval within a process is 20% wide in one cell, so that its time is known less well."""
+    noise = repeated(0.01)
+    wide = RepeatedCell(
+        key="wide", bound=None, seconds=3.0, times=(RoundTime(median_ms=10, low_ms=9, high_ms=11, n=10),)
+    )
+    other, cheap = cell("other", 10.0, seconds=2.5), cell("cheap", 10.0, seconds=0.9)
+    cells = [*noise, other, cheap, wide]
+    assert [one.key for one in choose_cells(cells, seconds_left=100)] == ["wide", "cheap", "other"]
+    assert [one.key for one in choose_cells(cells, seconds_left=4)] == ["wide", "cheap"]
+    assert [one.key for one in choose_cells(cells, seconds_left=2)] == ["cheap"]
+    assert choose_cells(cells, seconds_left=0.5) == []
+
+
+def prepared(*contexts: int, device: str = "cpu", canary_rounds: int = 3, **measured: Any) -> Prepared:
+    """A sweep of cells of 2 s, of which the first is the canary."""
+    cells = [tiny(context=context) for context in contexts]
+    planned = [(cells[0], number) for number in range(canary_rounds)] + [(one, 0) for one in cells[1:]]
+    return Prepared(
+        preset="laptop", machine={"host": "node1", "device": device}, done={}, is_auto=True, **measured,
+        cells=tuple(expected(one, number) for one, number in planned),
+    )  # fmt: skip
+
+
+def expected(of: StepCell, number: int) -> Expected:
+    prediction = Prediction(step_flops=1, peak_bytes=1, seconds=2.0)
+    return Expected(planned=Planned(experiment="benchmark", cell=of, round=number), predicted=prediction)
+
+
+def ok(median: float, *, seconds: float = 2.0, bound: Bound | None = None) -> MeasuredRound:
+    return MeasuredRound(status="ok", seconds=seconds, bound=bound, time=RoundTime(median_ms=median, n=10))
+
+
+def measure(further: FurtherRounds, items: list[Expected], medians: Mapping[int, float]) -> None:
+    for item in items:
+        cell = item.planned.cell
+        assert isinstance(cell, StepCell)
+        further.record(item, ok(medians[cell.context] * (1 + 0.1 * (item.planned.round % 2))))
+
+
+def ids(items: list[Expected]) -> list[tuple[int, int]]:
+    return [
+        (item.planned.cell.context, item.planned.round) for item in items if isinstance(item.planned.cell, StepCell)
+    ]
+
+
+def test_further_rounds_take_as_long_as_the_first_and_end_with_the_canary() -> None:
+    """5 rounds of 2 s are planned; a noise of 5% decides nothing. Of 10 s the next round takes 2 s for each of three
+    cells, so that the one after that has time for two, and for the canary beyond its five rounds."""
+    sweep = prepared(8, 16, 24)
+    further = FurtherRounds(sweep)
+    assert further.seconds_left() == pytest.approx(6.0), "once more each cell"
+    assert further.most_seconds() == pytest.approx(10.0)
+    measure(further, list(sweep.cells), {8: 5.0, 16: 10.0, 24: 20.0})
+    first = further.next_round()
+    assert sorted(ids(first)) == [(8, 3), (16, 1), (24, 1)]
+    assert ids(first)[-1] == (8, 3), "the canary is last"
+    assert further.seconds_left() == 0.0, "all of it is decided on"
+    measure(further, first, {8: 5.0, 16: 10.0, 24: 20.0})
+    second = further.next_round()
+    assert len(second) <= 3
+    assert ids(second)[-1][0] == 8
+    measure(further, second, {8: 5.0, 16: 10.0, 24: 20.0})
+    assert further.next_round() == [], "10 s are spent"
+
+
+def test_a_sweep_that_is_started_again_decides_as_it_would_have() -> None:
+    sweep = prepared(8, 16, 24)
+    further = FurtherRounds(sweep)
+    measure(further, list(sweep.cells), {8: 5.0, 16: 10.0, 24: 20.0})
+    items = further.next_round()
+    known = {item.id: ok(5.0 * (1 + 0.1 * (item.planned.round % 2))) for item in sweep.cells}
+    assert FurtherRounds(prepared(8, 16, 24, measured=known)).next_round() == items
+
+
+def test_cells_that_failed_or_take_long_and_given_rounds_get_none() -> None:
+    sweep = prepared(8, 16, 24)
+    known = {item.id: ok(5.0) for item in sweep.cells}
+    failed, long = sweep.cells[-2].id, sweep.cells[-1].id
+    known |= {failed: MeasuredRound(status="crashed", seconds=1.0), long: ok(5.0, seconds=301.0)}
+    found = FurtherRounds(prepared(8, 16, 24, measured=known)).next_round()
+    assert found == [], "the canary's three rounds agree, and it comes only with others"
+    given = Prepared(preset="laptop", machine=sweep.machine, done={}, cells=sweep.cells, measured=known)
+    assert (FurtherRounds(given).next_round(), FurtherRounds(given).seconds_left()) == ([], 0.0)
+
+
+def test_on_cuda_the_forecast_counts_what_the_host_bounds() -> None:
+    sweep = prepared(8, 16, 24, device="cuda")
+    further = FurtherRounds(sweep)
+    assert further.seconds_left() == 0.0
+    further.record(sweep.cells[-1], ok(5.0, seconds=1.5, bound="host"))
+    further.record(sweep.cells[-2], ok(5.0, seconds=1.5, bound="device"))
+    assert further.seconds_left() == pytest.approx(1.5)
+
+
+#: Three cells of three samples each: too few for an interval, so that every one is sure to get a second round.
+AUTO = (*TINY, "--rounds", "auto", "--contexts", "8,16,24")
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file after the sweep `AUTO`."""
+    path = tmp_path_factory.mktemp("rounds") / "results.duckdb"
+    done = run("sweep", *AUTO, db=path)
+    assert done.returncode == 0, done.stdout
+    assert "preset laptop · 5 cells" in done.stdout, "3 rounds of the canary, 1 of the others"
+    assert "One more round of " in done.stdout
+    return path
+
+
+def measured(db: Path) -> list[tuple[int, int]]:
+    return [(row["context"], row["round"]) for row in rows(db, "SELECT context, round FROM steps ORDER BY cell_id")]
+
+
+def test_undecided_cells_get_further_rounds_between_those_of_the_canary(db: Path) -> None:
+    found = measured(db)
+    assert (found[0], found[4]) == ((8, 0), (8, 2)), "the canary begins and ends the plan"
+    assert sorted(found[:5]) == [(8, 0), (8, 1), (8, 2), (16, 0), (24, 0)]
+    assert found[-1][0] == 8, "and the sweep"
+    counts = Counter(context for context, _ in found)
+    assert set(found) == {(context, number) for context, count in counts.items() for number in range(count)}
+    assert len(found) == len(set(found))
+    assert all(2 <= counts[context] <= 5 for context in (16, 24))
+    assert rows(db, "SELECT count(DISTINCT run_id) AS runs FROM steps") == [{"runs": 1}]
+    assert rows(db, "FROM plan") == []
+
+
+def test_a_finished_sweep_has_nothing_more_to_measure(db: Path) -> None:
+    before = db.read_bytes()
+    done = run("sweep", *AUTO, db=db)
+    assert (done.returncode, "Nothing to measure" in done.stdout) == (0, True), done.stdout
+    assert db.read_bytes() == before
+
+
+def test_one_that_was_measured_once_goes_on_under_its_run(tmp_path: Path) -> None:
+    path = tmp_path / "results.duckdb"
+    assert run("sweep", *AUTO, "--rounds", "1", db=path).returncode == 0
+    done = run("sweep", *AUTO, db=path)
+    assert "5 cells, 3 of them measured before" in done.stdout
+    assert sorted(measured(path))[:3] == [(8, 0), (8, 1), (8, 2)]
+    assert rows(path, "SELECT count(*) AS runs FROM runs") == [{"runs": 1}]
+
+
+def test_interrupted_among_its_further_rounds_it_goes_on_with_them(tmp_path: Path) -> None:
+    path = tmp_path / "results.duckdb"
+    process = start("sweep", *AUTO, db=path)
+    awaited(process, lambda: rows(path, "FROM plan WHERE position > 4") if path.exists() else [])
+    process.send_signal(signal.SIGINT)
+    assert "Interrupted" in ended(process)
+    kept = measured(path)
+    assert len(kept) >= 5
+    totals = rows(path, "SELECT count(*) AS cells FROM plan")
+    assert totals[0]["cells"] > 5, "what was added stays to be seen"
+    stopped = run("sweep", *AUTO, "--budget", "0.000001s", db=path)
+    assert (stopped.returncode, "The budget ran out with" in stopped.stdout) == (0, True), "every cell is measured"
+    assert measured(path) == kept
+    done = run("sweep", *AUTO, db=path)
+    assert done.returncode == 0, done.stdout
+    found = measured(path)
+    assert found[: len(kept)] == kept
+    assert len(found) == len(set(found)) > len(kept)
+    assert rows(path, "SELECT count(*) AS runs FROM runs") == [{"runs": 1}]
+    assert "Nothing to measure" in run("sweep", *AUTO, db=path).stdout
+
+
+def test_a_dry_run_says_how_long_further_rounds_may_take(tmp_path: Path) -> None:
+    done = run("sweep", *AUTO, "--dry-run", db=tmp_path / "r.duckdb")
+    assert "5 cells" in done.stdout
+    assert "of further rounds, until intervals are within ±2%" in done.stdout
+    assert "further" not in run("sweep", *AUTO, "--rounds", "2", "--dry-run", db=tmp_path / "r.duckdb").stdout
