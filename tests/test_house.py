@@ -33,7 +33,7 @@ RUNNER_MAY = {
     "job": {"errors", "schema"},
     "analysis": {"errors", "formats", "results", "schema"},
     "models": {"analysis", "errors", "schema"},
-    "measure": {"analysis", "errors", "job", "models", "schema"},
+    "measure": {"analysis", "errors", "job", "models", "results", "schema"},
     "experiments": {"analysis", "errors", "formats", "schema"},
     "engines": {"errors", "experiments", "job", "measure", "schema"},
     "plan": {"analysis", "errors", "experiments", "schema"},

@@ -2,9 +2,8 @@
 
     python -m runner sweep | frontier | import | list | show | audit | replay | compare | doctor
 
-Exit codes: 0 all cells ended ok, oom or skipped; 1 some cell crashed, timed out or failed, the budget ran out, `audit`
-graded a row D, `replay` landed outside, or `compare --fail-on-regression` found a regression; 2 wrong usage or a file
-that cannot be used; 130 interrupted.
+Exit codes: 0 all cells ended ok, oom or skipped; 1 some did not, the budget ran out, `audit` graded a row D, `replay`
+landed outside, or `compare --fail-on-regression` found a regression; 2 wrong usage or a bad file; 130 interrupted.
 """
 
 import inspect
@@ -57,9 +56,8 @@ def _what(text: str, *, metavar: str = "A,B,…") -> Any:
     return typer.Option(help=escape(text), show_default=False, metavar=metavar, rich_help_panel="What to measure")
 
 
-def _how(text: str, *, minimum: float | None = None, metavar: str | None = None) -> Any:
-    panel = "How carefully"
-    return typer.Option(help=escape(text), show_default=False, min=minimum, metavar=metavar, rich_help_panel=panel)
+def _how(text: str, **limits: Any) -> Any:
+    return typer.Option(help=escape(text), show_default=False, rich_help_panel="How carefully", **limits)
 
 
 def _where(text: str) -> Any:
@@ -73,10 +71,8 @@ def _flag(name: str, text: str) -> Any:
 _SKIP = "Do not try cells that are predicted not to fit."
 _DRY_RUN = "Print the plan with predicted FLOPs, memory and time; measure nothing."
 _CEILINGS = "Measure at its start and end what this machine can do at most. [default: --ceilings]"
-_ROUNDS = (
-    "auto: one more interleaved round, in fresh processes, for what is undecided "
-    f"(interval wider than ±{ENOUGH:.0%}), up to {MAX_ROUNDS}; or a number. [default: auto]"
-)
+_UNDECIDED = f"what is undecided (interval wider than ±{ENOUGH:.0%}), up to {MAX_ROUNDS}"
+_ROUNDS = f"auto: one more interleaved round, in fresh processes, for {_UNDECIDED}; or a number. [default: auto]"
 _SHAPE = "d_model=512,d_ff=2048,layers=8,heads=8[,vocabulary=N]"
 _PRESETS = f"One of {', '.join(PRESETS)}. [default: standard on CUDA, else laptop]"
 
@@ -89,7 +85,7 @@ def _annotate(column: Column) -> Any:
     if flag.kind == "axis":
         return Annotated[str | None, _what(text)]
     if flag.kind == "limit":
-        return Annotated[Optional[column.type], _how(text, minimum=flag.least)]  # noqa: UP045
+        return Annotated[Optional[column.type], _how(text, min=flag.least)]  # noqa: UP045
     return Annotated[bool | None, _flag(f"--{name}/--no-{name}", text)]
 
 
@@ -166,7 +162,7 @@ _FRONTIER: dict[str, Any] = {
     "limit": Annotated[
         str | None, _where("What it has to fit in, such as 2GiB. [default: the GPU's memory; what is free, on a CPU]")
     ],
-    "step": Annotated[int | None, _how("Resolution of the answer. [default: 64; 1 for the batch]", minimum=1)],
+    "step": Annotated[int | None, _how("Resolution of the answer. [default: 64; 1 for the batch]", min=1)],
     "db": Annotated[Path | None, _where(DB_HELP)],
     "label": Annotated[str | None, _where("A name for this run.")],
     "device": Annotated[str | None, _where("auto, cuda, cuda:1, mps or cpu. [default: auto]")],

@@ -3,15 +3,29 @@
     time = estimate([RoundTime(median_ms=12.0, low_ms=11.9, high_ms=12.2, n=40)], noise)   # runner.analysis.statistics
     time.ms, time.low_ms, time.high_ms
 
-Standard library only.
+Standard library and the schema only.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from runner.schema import Bound
+
 #: How a step is timed: waited for, in a row with others without waiting, or by what the device alone needs for it.
 Clock = Literal["step", "loop", "device"]
+
+
+#: A device that works for this share of a time is what sets it.
+DEVICE_BOUND = 0.9
+
+
+def find_bound(ms: float | None, device_ms: float | None) -> Bound | None:
+    """Returns what sets a time: the device, where it works for 90% of it or more, else the host, for which it waits.
+    None where the device time is not known."""
+    if not ms or device_ms is None:
+        return None
+    return "device" if device_ms >= DEVICE_BOUND * ms else "host"
 
 
 @dataclass(frozen=True, kw_only=True)

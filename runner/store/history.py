@@ -15,7 +15,7 @@ from uuid import UUID
 from runner.errors import DatabaseMissing
 from runner.experiments import KINDS
 from runner.results import RunSummary
-from runner.results.times import RoundTime
+from runner.results.times import RoundTime, find_bound
 from runner.schema import DONE, TABLES, Bound, Cell, Status
 from runner.store.cells import EVERY_CELL
 from runner.store.database import open_reader
@@ -58,8 +58,7 @@ class MeasuredRound:
 
 
 _ROUNDS = " UNION ALL ".join(
-    f"SELECT run_id, cell_id, cell_key, round, status, cell_seconds, {'bound' if table.timed else 'NULL'} AS bound "
-    f"FROM {table.name}"
+    f"SELECT run_id, cell_id, cell_key, round, status, cell_seconds FROM {table.name}"
     for table in TABLES.values()
     if table.key
 )
@@ -70,8 +69,8 @@ def measured_rounds(db: Path, machine: Mapping[str, Any]) -> dict[CellRound, Mea
     rows = _query(
         db,
         f"""
-        SELECT c.cell_key, c.round, c.status, coalesce(c.cell_seconds, 0), c.bound, t.median_ms, t.low_ms, t.high_ms,
-            t.n
+        SELECT c.cell_key, c.round, c.status, coalesce(c.cell_seconds, 0), t.median_ms, t.low_ms, t.high_ms, t.n,
+            t.device_ms
         FROM ({_ROUNDS}) c JOIN runs USING (run_id)
         LEFT JOIN timings t ON t.cell_id = c.cell_id AND t.phase = 'step' AND c.status = 'ok'
         WHERE {_HERE} AND git_commit IS NOT DISTINCT FROM $git_commit AND list_contains($done, c.status)
@@ -80,9 +79,11 @@ def measured_rounds(db: Path, machine: Mapping[str, Any]) -> dict[CellRound, Mea
         {**_subset(machine, "device_name", "torch", "git_commit"), "done": sorted(DONE)},
     )
     found = {}
-    for key, number, status, seconds, bound, median, low, high, n in rows:
+    for key, number, status, seconds, median, low, high, n, device_ms in rows:
         time = None if median is None else RoundTime(median_ms=median, low_ms=low, high_ms=high, n=n)
-        found[key, number] = MeasuredRound(status=status, seconds=seconds, bound=bound, time=time)
+        found[key, number] = MeasuredRound(
+            status=status, seconds=seconds, bound=find_bound(median, device_ms), time=time
+        )
     return found
 
 

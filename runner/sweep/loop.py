@@ -23,7 +23,7 @@ from uuid import UUID
 from runner.engines.local import LocalEngine
 from runner.job import CeilingJob, Job, Outcome
 from runner.plan.planning import Request
-from runner.results.times import RoundTime
+from runner.results.times import RoundTime, find_bound
 from runner.schema import DONE, Moment, PlanRow, Row, TimingRow, new_id, table_of, utc_now
 from runner.schema.titles import title
 from runner.store import history
@@ -234,10 +234,11 @@ class _Sweep:
 def _summarize(row: Row, timings: Sequence[TimingRow], *, seconds: float) -> MeasuredRound:
     """Returns of a measured cell what decides whether it gets another round."""
     step = next((timing for timing in timings if timing.phase == "step"), None)
-    time = None
+    time, bound = None, None
     if step and step.median_ms:
+        bound = find_bound(step.median_ms, step.device_ms)
         time = RoundTime(median_ms=step.median_ms, low_ms=step.low_ms, high_ms=step.high_ms, n=step.n)
-    return MeasuredRound(status=row.status, seconds=seconds, bound=getattr(row, "bound", None), time=time)
+    return MeasuredRound(status=row.status, seconds=seconds, bound=bound, time=time)
 
 
 def ingest_all(db: Path) -> None:

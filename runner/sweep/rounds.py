@@ -32,7 +32,7 @@ ENOUGH = 0.02
 #: No cell is measured more often than this, but for the canary.
 MAX_ROUNDS = 5
 #: The time that all further rounds may take together, as a share of what the first round took.
-MAX_SHARE = 1.0
+MAX_SHARE = 0.5
 #: How many cells of a kind are measured again while little is known of its noise.
 PROBES = 4
 

@@ -9,10 +9,8 @@ Both are known on CUDA only. Limits: a share close to the limit falls to either 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from runner.results.times import find_bound
 from runner.schema import Bound, Phase
-
-#: A device that works for this share of a loop's time is what sets the time.
-DEVICE_BOUND = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,10 +31,7 @@ class Clocks:
     @property
     def bound(self) -> Bound | None:
         """What sets the time of a step in a loop."""
-        share = self.device_share
-        if share is None:
-            return None
-        return "device" if share >= DEVICE_BOUND else "host"
+        return find_bound(self.loop_ms.get("step"), self.device_ms.get("step"))
 
 
 #: The clocks of a step that was only waited for.

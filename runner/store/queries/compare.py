@@ -30,13 +30,14 @@ from runner.analysis.compare.verdict import (
 from runner.analysis.statistics import estimate
 from runner.errors import UsageError
 from runner.results import Estimate, Noise, RoundTime
-from runner.schema import TABLES, AttentionCell, Bound, MemoryCell, RunRow, StepCell
+from runner.results.times import find_bound
+from runner.schema import TABLES, AttentionCell, MemoryCell, RunRow, StepCell
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
 from runner.store.queries.raw import fetch_rows
 from runner.store.queries.selection import MACHINE, select_latest
 from runner.store.queries.sides import OF_RUNS
-from runner.store.queries.times import NoiseKind, load_noise
+from runner.store.queries.times import NoiseKind, load_noise, pool_bounds
 from runner.store.queries.trust import faults
 
 _CELLS: Mapping[Compared, type[StepCell | AttentionCell | MemoryCell]] = {
@@ -138,7 +139,7 @@ class _CountedRow:
     status: str
     message: str | None
     round_time: RoundTime | None = None
-    bound: Bound | None = None
+    device_ms: float | None = None
     matmul_precision: str | None = None
     peak_allocated_bytes: int | None = None
 
@@ -173,7 +174,7 @@ def _time(
 ) -> Estimate | None:
     """The time of the rounds of one cell; None of a cell without the phase."""
     rounds = [row.round_time for row in rows if row.status == "ok" and row.round_time]
-    bound = max((row.bound for row in rows if row.bound), default=None)
+    bound = pool_bounds(find_bound(row.round_time.median_ms, row.device_ms) for row in rows if row.round_time)
     kind = NoiseKind(machine=rows[0].machine, bound=bound, phase=question.phase)
     return estimate(rounds, noise.get(kind)) if rounds else None
 
@@ -198,8 +199,7 @@ def _answered(rows: Sequence[_CountedRow], found: Mapping[UUID, tuple[str, ...]]
 
 #: What else of a row is needed, beside its key and ids.
 _MORE: Mapping[Compared, tuple[str, ...]] = {
-    "steps": ("matmul_precision", "bound"),
-    "attention": ("bound",),
+    "steps": ("matmul_precision",),
     "memory": ("peak_allocated_bytes",),
 }
 
@@ -216,7 +216,7 @@ def _rounds(
     names = ", ".join(f"c.{name}" for name in (*columns, "machine", "torch"))
     by = ", ".join(f"c.{name}" for name in (*order, *(column.name for column in TABLES[table].effort)))
     timed = TABLES[table].timed
-    times = "t.median_ms, t.low_ms, t.high_ms, t.n" if timed else "NULL AS median_ms"
+    times = "t.median_ms, t.low_ms, t.high_ms, t.n, t.device_ms" if timed else "NULL AS median_ms"
     joined = "LEFT JOIN timings t ON t.cell_id = c.cell_id AND t.phase = $phase AND t.median_ms > 0" if timed else ""
     query = f"SELECT {names}, {times} FROM chosen c {joined} ORDER BY {by}, c.round, c.cell_id"
     parameters = {"phase": question.phase} if timed else {}

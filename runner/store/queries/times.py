@@ -3,12 +3,13 @@
     cells = with_times(reader, "steps", cells)          # cells[0].times["step"].low_ms
     noise = load_noise(reader, "steps")                 # {NoiseKind(machine="H200 · node1", bound="host", …): Noise(…)}
 
-The noise of a kind of cell is what its cells showed that were measured in several rounds of one run. On CUDA cells that
-are bound by the host are one kind and cells that are bound by the device another, because the first vary many times as
-much; elsewhere all cells of a machine are one kind. Phases and clocks are told apart.
+The noise of a kind of cell is what its cells showed that were measured in several rounds of one run. On CUDA the times
+that the host sets are one kind and those that the device sets another, because the first vary many times as much;
+elsewhere all cells of a machine are one kind. Phases and clocks are told apart: a step may wait for the host where the
+loop does not.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar, get_args
 
@@ -16,19 +17,18 @@ import duckdb
 
 from runner.analysis.statistics import estimate, estimate_noise
 from runner.results import Clock, Estimate, Noise, PhaseTime, RoundTime, TimedResult
+from runner.results.times import DEVICE_BOUND, find_bound
 from runner.schema import Bound, Phase
 from runner.store.queries.fetch import fetch
 from runner.store.queries.selection import MACHINE
 
-#: What sets the time of a cell, over its rounds: the host where it does in any of them.
-BOUND = "max(bound)"
 #: The column of `timings` for each clock.
 COLUMNS: Mapping[Clock, str] = {"step": "median_ms", "loop": "loop_ms", "device": "device_ms"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseKind:
-    """The cells that are taken to be equally noisy: of one machine, bound by the same, in one phase, by one clock."""
+    """The times that are taken to be equally noisy: of one machine, set by the same, in one phase, by one clock."""
 
     machine: str
     bound: Bound | None
@@ -47,24 +47,32 @@ class _Repeated:
 
 _REPEATED = f"""
     WITH measured AS (
-        SELECT run_id, cell_key, cell_id, {BOUND} OVER cell AS kind_bound, count(*) OVER cell AS rounds
-        FROM {{table}} WHERE status = 'ok' WINDOW cell AS (PARTITION BY run_id, cell_key) QUALIFY rounds > 1),
+        SELECT run_id, cell_key, cell_id FROM {{table}} WHERE status = 'ok'
+        QUALIFY count(*) OVER (PARTITION BY run_id, cell_key) > 1),
     by_clock AS (
-        SELECT m.run_id, m.cell_key, m.kind_bound, t.phase, unnest($clocks) AS clock,
+        SELECT m.run_id, m.cell_key, t.phase, t.device_ms, unnest($clocks) AS clock,
             unnest([{", ".join(f"t.{column}" for column in COLUMNS.values())}]) AS ms
         FROM measured m JOIN timings t USING (cell_id)),
     cells AS (
-        SELECT {MACHINE} AS machine, kind_bound AS bound, phase, clock, count(*) AS rounds, var_samp(ln(ms)) AS variance
+        SELECT {MACHINE} AS machine, max(if(device_ms < $bound * ms, 'host', 'device')) FILTER (device_ms IS NOT NULL)
+            AS bound, phase, clock, count(*) AS rounds, var_samp(ln(ms)) AS variance
         FROM by_clock JOIN runs r USING (run_id) WHERE ms > 0
-        GROUP BY 1, 2, 3, 4, run_id, cell_key HAVING count(*) > 1)
+        GROUP BY machine, phase, clock, run_id, cell_key HAVING count(*) > 1)
     SELECT machine, bound, phase, clock, list(rounds) AS rounds, list(variance) AS variances FROM cells GROUP BY ALL"""
 
 
 def load_noise(reader: duckdb.DuckDBPyConnection, table: str) -> dict[NoiseKind, Noise]:
     """Returns what the repeated cells of a table show of each kind."""
-    found = fetch(reader, _REPEATED.format(table=table), {"clocks": list(get_args(Clock))}, kind=_Repeated)
+    found = fetch(
+        reader, _REPEATED.format(table=table), {"clocks": list(get_args(Clock)), "bound": DEVICE_BOUND}, kind=_Repeated
+    )
     noise = {one.kind: estimate_noise(list(zip(one.rounds, one.variances, strict=True))) for one in found}
     return {kind: value for kind, value in noise.items() if value is not None}
+
+
+def pool_bounds(bounds: Iterable[Bound | None]) -> Bound | None:
+    """Returns what sets the time of a cell over its rounds: the host where it does in any of them."""
+    return max((bound for bound in bounds if bound), default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,12 +105,13 @@ class _PhaseRounds:
         for clock, values in taken.items():
             known = [RoundTime(median_ms=ms, n=n) for ms, n in zip(values, self.counts, strict=True) if ms]
             if known:
-                others[clock] = estimate(known, noise.get(self._kind(clock)))
-        step = estimate(self.rounds(), noise.get(self._kind("step")))
+                others[clock] = estimate(known, noise.get(self._kind(clock, values)))
+        step = estimate(self.rounds(), noise.get(self._kind("step", self.medians)))
         return PhaseTime(step=step, mean_ms=self.mean_ms, std_ms=self.std_ms, n=self.n, others=others)
 
-    def _kind(self, clock: Clock) -> NoiseKind:
-        return NoiseKind(machine=self.machine, bound=self.bound, phase=self.phase, clock=clock)
+    def _kind(self, clock: Clock, times: Sequence[float | None]) -> NoiseKind:
+        bounds = map(find_bound, times, self.devices)
+        return NoiseKind(machine=self.machine, bound=pool_bounds(bounds), phase=self.phase, clock=clock)
 
 
 _LISTED = {"medians": "median_ms", "lows": "low_ms", "highs": "high_ms", "counts": "n", "loops": "loop_ms",
@@ -110,7 +119,7 @@ _LISTED = {"medians": "median_ms", "lows": "low_ms", "highs": "high_ms", "counts
 _TIMES = f"""
     WITH rounds AS (SELECT c.machine, c.cell_key, c.round, cell_id, s.bound FROM chosen c
         JOIN {{table}} s USING (cell_id) WHERE c.status = 'ok')
-    SELECT c.machine, c.cell_key, {BOUND} AS bound, t.phase,
+    SELECT c.machine, c.cell_key, max(bound) AS bound, t.phase,
         {", ".join(f"list(t.{column} ORDER BY c.round, c.cell_id) AS {name}" for name, column in _LISTED.items())},
         avg(t.mean_ms) AS mean_ms, sqrt(avg(t.std_ms * t.std_ms)) AS std_ms, CAST(sum(t.n) AS BIGINT) AS n
     FROM rounds c JOIN timings t USING (cell_id) WHERE t.median_ms IS NOT NULL GROUP BY c.machine, c.cell_key, t.phase

@@ -15,6 +15,7 @@ from runner.plan.planning import Planned
 from runner.results.times import Noise, RoundTime
 from runner.schema import Bound, StepCell
 from runner.store.history import MeasuredRound
+from runner.sweep import rounds
 from runner.sweep.prepare import Expected, Prepared
 from runner.sweep.rounds import FurtherRounds, RepeatedCell, choose_cells, half_width, measure_noise
 from tests.command import TINY, awaited, ended, rows, run, start, tiny
@@ -133,9 +134,10 @@ def ids(items: list[Expected]) -> list[tuple[int, int]]:
     ]
 
 
-def test_further_rounds_take_as_long_as_the_first_and_end_with_the_canary() -> None:
-    """5 rounds of 2 s are planned; a noise of 5% decides nothing. Of 10 s the next round takes 2 s for each of three
+def test_further_rounds_take_no_more_than_their_share_and_end_with_the_canary(monkeypatch: pytest.MonkeyPatch) -> None:
+    """5 rounds of 2 s are planned; a noise of 5% decides nothing. With a share of 1, so of 10 s, the next round takes 2 s for each of three
     cells, so that the one after that has time for two, and for the canary beyond its five rounds."""
+    monkeypatch.setattr(rounds, "MAX_SHARE", 1.0)
     sweep = prepared(8, 16, 24)
     further = FurtherRounds(sweep)
     assert further.seconds_left() == pytest.approx(6.0), "once more each cell"
