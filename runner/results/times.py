@@ -17,11 +17,11 @@ Clock = Literal["step", "loop", "device"]
 
 
 #: A device that works for this share of a time is what sets it.
-DEVICE_BOUND = 0.9
+DEVICE_BOUND = 0.95
 
 
 def find_bound(ms: float | None, device_ms: float | None) -> Bound | None:
-    """Returns what sets a time: the device, where it works for 90% of it or more, else the host, for which it waits.
+    """Returns what sets a time: the device, where it works for 95% of it or more, else the host, for which it waits.
     None where the device time is not known."""
     if not ms or device_ms is None:
         return None

@@ -104,7 +104,7 @@ class TimedRow(Row):
         Column(
             "Bound by",
             "",
-            "What sets the time of a step in a loop: device, where the device works for 90% of it or more, else host, "
+            "What sets the time of a step in a loop: device, where the device works for 95% of it or more, else host, "
             "for which the device waits; CUDA only.",
         ),
     ] = None

@@ -38,7 +38,7 @@ def trace_phases(step: Step, device: Device, *, phases: int, between: Callable[[
     if device.type != "cuda" or is_under_nsys() or ProfilerActivity.CUDA not in supported_activities():  # type: ignore[no-untyped-call]
         return None
     try:
-        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as profiler:
             between()
             _launch_marker()
             step(_launch_marker)

@@ -153,7 +153,7 @@ def test_the_times_reach_the_row_of_their_phase() -> None:
 
 
 @pytest.mark.parametrize(
-    ("device_ms", "share", "bound"), [(9.0, 0.9, "device"), (8.9, 0.89, "host"), (10.1, 1.01, "device")]
+    ("device_ms", "share", "bound"), [(9.5, 0.95, "device"), (9.4, 0.94, "host"), (10.1, 1.01, "device")]
 )
 def test_what_sets_the_time(device_ms: float, share: float, bound: str) -> None:
     clocks = Clocks(loop_ms={"step": 10.0}, device_ms={"step": device_ms})

@@ -135,8 +135,8 @@ def ids(items: list[Expected]) -> list[tuple[int, int]]:
 
 
 def test_further_rounds_take_no_more_than_their_share_and_end_with_the_canary(monkeypatch: pytest.MonkeyPatch) -> None:
-    """5 rounds of 2 s are planned; a noise of 5% decides nothing. With a share of 1, so of 10 s, the next round takes 2 s for each of three
-    cells, so that the one after that has time for two, and for the canary beyond its five rounds."""
+    """5 rounds of 2 s are planned; a noise of 5% decides nothing. With a share of 1, so of 10 s, the next round takes
+    2 s for each of three cells: the one after that has time for two, and for the canary beyond its five rounds."""
     monkeypatch.setattr(rounds, "MAX_SHARE", 1.0)
     sweep = prepared(8, 16, 24)
     further = FurtherRounds(sweep)
