@@ -230,8 +230,9 @@ def replay_command(
 ) -> None:
     """Measure a cell again, and say whether it lands inside the interval that the file claims for the next process.
 
-    The new row is appended under a run of its own and counts from then on, as after `sweep --fresh`. Exit codes: 0 it
-    lands inside, or the file claims no interval; 1 it lands outside, or has no result; 2 there is no such cell.
+    On the same machine, with the same torch and commit, the new row is one more round of the cell's run. Elsewhere it
+    gets a run of its own. Exit codes: 0 it lands inside, or the file claims no interval; 1 it lands outside, or has no
+    result; 2 there is no such cell.
     """
     options = replay.ReplayOptions(cell=cell, device=device, timeout_s=parse_duration("timeout", timeout))
     raise typer.Exit(replay.replay(console, options, db=db or default_path()))

@@ -1,6 +1,9 @@
 """One cell measured again, and whether it lands where the file says that the next process will land.
 
 python -m runner replay 01a2037e-c114
+
+Where machine, torch and commit are those of the cell's run, the new row is one more round of that run, so that pages
+show it together with the rounds that it was compared with.
 """
 
 from collections.abc import Mapping
@@ -32,7 +35,7 @@ class ReplayOptions:
 
 
 def replay(console: Terminal, asked: ReplayOptions, *, db: Path) -> int:
-    """Measures a cell again under a run of its own, and prints how that compares.
+    """Measures a cell again, and prints how that compares with the rounds in the file.
 
     Returns the exit code: 0 if it lands inside the interval or there is none, 1 if outside or if it has no result.
     Raises UsageError for a cell that is not there or that this version cannot measure."""
@@ -50,6 +53,7 @@ def replay(console: Terminal, asked: ReplayOptions, *, db: Path) -> int:
         timeout_s=asked.timeout_s,
         fresh=True,
         ceilings=False,
+        joins=stored.row.run_id,
     )
     watcher = _Watcher(console, db=db, stored=stored, settings=settings)
     code = sweep(Request(cells=(cell,)), settings, watcher=watcher)
@@ -93,15 +97,16 @@ def _describe_machine(stored: StoredCell, here: RunRow) -> list[str]:
 def _print_verdict(console: Terminal, stored: StoredCell, watcher: _Watcher) -> int:
     """Prints the medians, the interval and whether the new one lands inside. Returns the exit code."""
     assert watcher.row is not None
-    console.say(f"The new row is {watcher.row.cell_id}.")
+    place = "one more round of that run" if watcher.row.run_id == stored.row.run_id else "in a run of its own"
+    console.say(f"The new row is {watcher.row.cell_id}, {place}.")
     whole: Phase = "forward_backward" if isinstance(stored.row, AttentionRow) else "step"
-    replayed = pair_up(stored.rounds, watcher.medians_ms, whole=whole)
+    replayed = pair_up(stored.times, watcher.medians_ms, whole=whole)
     if watcher.row.status != "ok" or replayed is None:
         now, then = watcher.row.status, stored.row.status
         console.say(f"There is nothing to compare: the cell ended {now} now and {then} in the file.")
         return 1 if now != then else 0
-    if len(replayed.medians_ms) > 1:
-        medians = ", ".join(map(format_ms, replayed.medians_ms))
-        console.say(f"The rounds in the file took {medians}.")
+    if replayed.time.rounds > 1:
+        medians = [found[replayed.phase] for found in stored.rounds if replayed.phase in found]
+        console.say(f"The rounds in the file took {', '.join(map(format_ms, medians))}.")
     console.say(describe(replayed))
     return 1 if replayed.is_inside is False else 0

@@ -28,6 +28,8 @@ MAX_PAST = 100
 CellRound = tuple[str, int]
 #: The status of each finished cell.
 Done = Mapping[CellRound, Status]
+#: What a later measurement must have in common with a run to become part of it.
+SAME_RUN = ("host", "device_name", "torch", "git_commit")
 
 _HERE = "device_name IS NOT DISTINCT FROM $device_name AND torch IS NOT DISTINCT FROM $torch"
 
@@ -91,6 +93,21 @@ def find_run(db: Path, sweep_key: str) -> UUID | None:
     """Returns the latest run of the same sweep on the same machine; None if it was never started."""
     rows = _query(db, "SELECT max(run_id) FROM runs WHERE sweep_key = $sweep_key", {"sweep_key": sweep_key})
     return rows[0][0] if rows else None
+
+
+def next_rounds(db: Path, run_id: UUID, machine: Mapping[str, Any]) -> dict[str, int] | None:
+    """Returns the round after the last one of each cell of a run, by cell key; None where the run is not in the file,
+    or was on another machine, with another torch or at another commit."""
+    same = " AND ".join(f"{name} IS NOT DISTINCT FROM ${name}" for name in SAME_RUN)
+    rows = _query(
+        db,
+        f"""
+        SELECT cell_key, max(round) + 1 FROM runs JOIN ({EVERY_CELL}) USING (run_id)
+        WHERE run_id = $run_id AND {same} GROUP BY cell_key
+        """,
+        {"run_id": run_id, **_subset(machine, *SAME_RUN)},
+    )
+    return dict(rows) or None
 
 
 def measured_rates(db: Path, machine: Mapping[str, Any]) -> dict[str, float]:

@@ -64,7 +64,7 @@ class _Sweep:
     def __init__(self, prepared: Prepared, settings: Settings, *, engine: LocalEngine, watcher: Watcher) -> None:
         self.prepared, self.settings, self.engine, self.watcher = prepared, settings, engine, watcher
         self.spool = Spool(settings.db)
-        known = None if settings.fresh else history.find_run(settings.db, prepared.key)
+        known = prepared.joined or (None if settings.fresh else history.find_run(settings.db, prepared.key))
         self.run_id, self.is_new = known or new_id(), known is None
         self.device = settings.torch_device(prepared.machine)
         self.device_name = prepared.machine["device_name"] or ""
@@ -86,7 +86,7 @@ class _Sweep:
         if counts and not left:
             self._measure_ceilings("end")
         ingest_all(self.settings.db)
-        if not owed:
+        if not owed and not self.prepared.joined:
             self.spool.remove_plan(self.run_id)
         self.watcher.ended(statuses=counts, out_of_budget=len(left))
         return 1 if owed or set(counts) - DONE else 0
@@ -193,7 +193,10 @@ class _Sweep:
 
     def _update_plan(self, position: int, **changes: Any) -> None:
         """Writes the plan with changes to one cell, a heartbeat and the current forecast. The seconds of what comes
-        after the last owed cell are added to it, so that a page that sums them agrees with the terminal."""
+        after the last owed cell are added to it, so that a page that sums them agrees with the terminal. A joined run
+        keeps the plan of its own sweep, which may have been interrupted."""
+        if self.prepared.joined:
+            return
         self.plan[position] = replace(self.plan[position], **changes)
         self.beat_at, now = time.monotonic(), utc_now()
         for place, row in enumerate(self.plan):

@@ -30,7 +30,8 @@ from runner.store import history
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """How a sweep or a frontier search runs, apart from what it measures. `timeout_s` is for one cell or trial; no cell
-    is started after `budget_s`."""
+    is started after `budget_s`. `joins` is a run of which the cells become further rounds, where machine, torch and
+    commit are those of that run; elsewhere they get a run of their own."""
 
     db: Path
     device: str = "auto"
@@ -40,6 +41,7 @@ class Settings:
     fresh: bool = False
     skip_predicted_oom: bool = False
     ceilings: bool = True
+    joins: UUID | None = None
 
     def torch_device(self, machine: Mapping[str, Any]) -> str:
         """Returns the device string for the workers; `auto` is the device that the machine described."""
@@ -62,7 +64,8 @@ class Expected:
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
     """A sweep on a known machine: every cell with its forecast, and those already done. It has no preset where its
-    cells were given. `is_auto` is whether it adds further rounds, for which `measured` says what is known by now."""
+    cells were given. `is_auto` is whether it adds further rounds, for which `measured` says what is known by now.
+    `joined` is the run of which its cells are further rounds."""
 
     preset: str | None
     machine: Mapping[str, Any]
@@ -72,6 +75,7 @@ class Prepared:
     measured: Mapping[history.CellRound, history.MeasuredRound] = field(default_factory=dict)
     forecast: Forecast = field(default_factory=Forecast)
     ceiling_seconds: float = 0.0
+    joined: UUID | None = None
 
     @property
     def key(self) -> str:
@@ -94,7 +98,7 @@ class Prepared:
 
 def sweep_key(cells: Sequence[object], machine: Mapping[str, Any]) -> str:
     """Returns 16 hex digits for these cells on this machine, torch version and commit."""
-    where = [machine[name] for name in ("host", "device_name", "torch", "git_commit")]
+    where = [machine[name] for name in history.SAME_RUN]
     return hashlib.sha256(json.dumps([cells, where]).encode()).hexdigest()[:16]
 
 
@@ -126,6 +130,9 @@ def prepare(request: Request, settings: Settings, engine: LocalEngine) -> Prepar
     if is_auto:
         predict = _predictor(machine, rates={})
         planned = add_repeats(planned, {item.cell.key: predict(item.cell).seconds for item in planned}, seed=seed)
+    following = history.next_rounds(settings.db, settings.joins, machine) if settings.joins else None
+    if following:
+        planned = [replace(item, round=item.round + following.get(item.cell.key, 0)) for item in planned]
     forecast, cells = _forecast(planned, machine, db=settings.db)
     return Prepared(
         preset=request.named_preset(device),
@@ -136,6 +143,7 @@ def prepare(request: Request, settings: Settings, engine: LocalEngine) -> Prepar
         is_auto=is_auto,
         measured=history.measured_rounds(settings.db, machine) if is_auto and not settings.fresh else {},
         ceiling_seconds=CEILING_SECONDS[device] if settings.ceilings else 0.0,
+        joined=settings.joins if following else None,
     )
 
 

@@ -1,17 +1,17 @@
 """Does a cell that is measured again land where the file says that the next process will land?
 
-    replayed = Replayed(phase="step", medians_ms=(12.1, 12.4, 12.0), again_ms=12.3)
+    replayed = Replayed(phase="step", time=estimate(rounds, noise), again_ms=12.3)
     print(describe(replayed))
 
 Standard library only.
 """
 
-import math
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from runner.analysis.statistics import next_process_interval
 from runner.formats import format_ms, format_number
+from runner.results.times import Estimate, PhaseTime
 from runner.schema import Phase
 
 #: The phases that may stand for a whole cell, the widest first.
@@ -21,59 +21,21 @@ _TAKES: Mapping[Phase, str] = {
     "forward_backward": "Forward and backward take",
     "forward": "Forward takes",
 }
-#: Of the next process's medians so many land inside.
-CONFIDENCE = 0.95
-
-
-def next_process_interval(medians_ms: Sequence[float]) -> tuple[float, float] | None:
-    """Returns where the median of the next process lies with 95% confidence (ms), from the medians of processes that
-    measured the same cell; None for fewer than two, because one process says nothing of how processes differ.
-
-    The prediction interval for one more draw of a normal distribution (Hahn and Meeker 1991, "Statistical Intervals",
-    section 4.7), on the log scale: exp(mean ± t(0.975, n - 1) · std · √(1 + 1/n)). Times must be positive."""
-    n = len(medians_ms)
-    if n < 2:
-        return None
-    logs = [math.log(median) for median in medians_ms]
-    middle = statistics.fmean(logs)
-    reach = _t_quantile(n - 1) * statistics.stdev(logs) * math.sqrt(1 + 1 / n)
-    return math.exp(middle - reach), math.exp(middle + reach)
-
-
-def _t_quantile(dof: int) -> float:
-    """Returns what Student's t with this many degrees of freedom exceeds in absolute value in 5% of cases."""
-    low, high = 0.0, 1000.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _t_inside(middle, dof) < CONFIDENCE else (low, middle)
-    return high
-
-
-def _t_inside(t: float, dof: int) -> float:
-    """Returns the probability that |T| <= t (Abramowitz and Stegun 1964, 26.7.3 and 26.7.4)."""
-    angle = math.atan(t / math.sqrt(dof))
-    odd = dof % 2
-    term = math.cos(angle) if odd else 1.0
-    total = term if dof > 1 else 0.0
-    for k in range(2 + odd, dof, 2):
-        term *= (k - 1) / k * math.cos(angle) ** 2
-        total += term
-    return 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
 
 
 @dataclass(frozen=True, kw_only=True)
 class Replayed:
-    """One phase of a cell that was measured again: the medians of the rounds in the file, and that of the new process
-    (ms)."""
+    """One phase of a cell that was measured again: the time over the rounds in the file, with what is known there of
+    the noise between processes, and the median of the new process (ms)."""
 
     phase: Phase
-    medians_ms: tuple[float, ...]
+    time: Estimate
     again_ms: float
 
     @property
     def interval_ms(self) -> tuple[float, float] | None:
         """What the file claims for the next process; None if it claims nothing."""
-        return next_process_interval(self.medians_ms)
+        return next_process_interval(self.time)
 
     @property
     def is_inside(self) -> bool | None:
@@ -83,35 +45,52 @@ class Replayed:
 
 
 def pair_up(
-    rounds: Sequence[Mapping[Phase, float]], again: Mapping[Phase, float], *, whole: Phase = "step"
+    times: Mapping[Phase, PhaseTime], again: Mapping[Phase, float], *, whole: Phase = "step"
 ) -> Replayed | None:
-    """Returns the phase `whole` or, where the file or the new process has no median of it, the widest phase that both
-    have (ms); None if there is none."""
+    """Returns the phase `whole` or, where the file or the new process has no time of it, the widest phase that both
+    have; None if there is none."""
     for phase in dict.fromkeys((whole, *_WHOLE)):
-        medians = tuple(medians[phase] for medians in rounds if medians.get(phase))
-        if again.get(phase) and medians:
-            return Replayed(phase=phase, medians_ms=medians, again_ms=again[phase])
+        if again.get(phase) and phase in times:
+            return Replayed(phase=phase, time=times[phase].step, again_ms=again[phase])
     return None
 
 
 def describe(replayed: Replayed) -> str:
-    """Says both medians, the interval that the file claims for the next process, and whether the new one lies in it."""
-    before = statistics.median(replayed.medians_ms)
-    n, change = len(replayed.medians_ms), replayed.again_ms / before - 1
-    whole = "one process" if n == 1 else f"the median of {n} processes"
+    """Says both times, the interval that the file claims for the next process, and whether the new one lies in it."""
+    time = replayed.time
+    change = replayed.again_ms / time.ms - 1
+    whole = "one process" if time.rounds == 1 else f"the mean of {time.rounds} processes"
     longer = "longer" if change >= 0 else "shorter"
     start = (
-        f"{_TAKES[replayed.phase]} {format_ms(replayed.again_ms)} now and {format_ms(before)} in the file "
+        f"{_TAKES[replayed.phase]} {format_ms(replayed.again_ms)} now and {format_ms(time.ms)} in the file "
         f"({whole}): {abs(change):.1%} {longer}."
     )
     if replayed.interval_ms is None:
-        return (
-            f"{start} Whether that is a difference is unknown, because the cell was measured in one process: the file "
-            "claims no interval for the next one. `--rounds 3` of a sweep gives it one."
-        )
+        return f"{start} {_explain_unknown(time)}"
     low, high = replayed.interval_ms
-    claimed = f"the 95% interval that the file claims for the next process, {format_number(low)}–{format_ms(high)}"
+    source = ""
+    if time.noise and time.rounds == 1:
+        repeated = "1 cell" if time.noise.cells == 1 else f"{time.noise.cells} cells"
+        source = f", from the noise that {repeated} repeated on that machine showed"
+    claimed = (
+        f"the 95% interval that the file claims for the next process{source}, {format_number(low)}–{format_ms(high)}"
+    )
     if replayed.is_inside:
         return f"{start} It lands inside {claimed}."
     side = "above" if replayed.again_ms > high else "below"
     return f"{start} It lands outside, {side} {claimed}. By chance that happens once in 20 times."
+
+
+def _explain_unknown(time: Estimate) -> str:
+    """Says why the file claims no interval, and what would give it one."""
+    if time.rounds == 1:
+        why = (
+            "the cell was measured in one process, with fewer than 6 samples or on a machine without repeated cells "
+            "of its kind"
+        )
+    else:
+        why = "its rounds hold fewer than 6 samples together"
+    return (
+        f"Whether that is a difference is unknown, because {why}: the file claims no interval for the next one. "
+        "`--rounds 3` of a sweep gives it one."
+    )

@@ -1,7 +1,7 @@
 """A cell of the file by its id or the beginning of it, with what the file says of its times.
 
 stored = find_stored(path, "01a2037e-c114")
-print(stored.row.cell_id, [medians["step"] for medians in stored.rounds])
+print(stored.row.cell_id, [medians["step"] for medians in stored.rounds], stored.times["step"].low_ms)
 """
 
 import re
@@ -12,10 +12,13 @@ from pathlib import Path
 import duckdb
 
 from runner.errors import UsageError
+from runner.results import PhaseTime
 from runner.schema import TABLES, AttentionRow, Phase, RunRow, StepRow
 from runner.schema.titles import title
 from runner.store.database import open_reader
 from runner.store.queries.raw import fetch_rows
+from runner.store.queries.selection import MACHINE
+from runner.store.queries.times import load_times
 
 #: The tables whose cells can be replayed, because a median is what is compared.
 REPLAYED: tuple[type[StepRow | AttentionRow], ...] = (StepRow, AttentionRow)
@@ -26,11 +29,13 @@ _ID = re.compile(r"[0-9a-f]{1,32}")
 
 @dataclass(frozen=True, kw_only=True)
 class StoredCell:
-    """A row, its run, and the medians (ms) by phase of each round of the cell in that run that ended ok."""
+    """A row, its run, the medians (ms) by phase of each round of the cell in that run that ended ok, and the times over
+    these rounds with the noise of the machine."""
 
     row: StepRow | AttentionRow
     run: RunRow | None
     rounds: tuple[Mapping[Phase, float], ...]
+    times: Mapping[Phase, PhaseTime]
 
 
 def find_stored(path: Path, cell: str) -> StoredCell:
@@ -48,18 +53,26 @@ def find_stored(path: Path, cell: str) -> StoredCell:
             raise _several_found(cell, found)
         (row,) = found
         runs = fetch_rows(reader, RunRow, "runs WHERE run_id = ?", [row.run_id])
-        rounds = reader.execute(
-            _ROUNDS.format(table=_name(type(row))), {"run": row.run_id, "key": row.cell_key}
-        ).fetchall()
-    return StoredCell(row=row, run=runs[0] if runs else None, rounds=tuple(medians for (medians,) in rounds))
+        table = _name(type(row))
+        reader.execute(_CHOSEN.format(table=table), {"run": row.run_id, "key": row.cell_key})
+        rounds = reader.execute(_ROUNDS).fetchall()
+        times = load_times(reader, table)
+    return StoredCell(
+        row=row,
+        run=runs[0] if runs else None,
+        rounds=tuple(medians for (medians,) in rounds),
+        times=next((found for _, found in times.values()), {}),
+    )
 
 
-#: Of a round that was tried again the last try counts.
+#: The rounds of one cell; of a round that was tried again the last try counts.
+_CHOSEN = f"""
+    CREATE TEMP TABLE chosen AS
+    SELECT s.cell_id, s.cell_key, s.round, s.status, {MACHINE} AS machine
+    FROM {{table}} s LEFT JOIN runs r USING (run_id) WHERE s.run_id = $run AND s.cell_key = $key AND s.status = 'ok'
+    QUALIFY row_number() OVER (PARTITION BY s.round ORDER BY s.cell_id DESC) = 1"""
 _ROUNDS = """
-    WITH rounds AS (
-        SELECT cell_id, round FROM {table} WHERE run_id = $run AND cell_key = $key AND status = 'ok'
-        QUALIFY row_number() OVER (PARTITION BY round ORDER BY cell_id DESC) = 1)
-    SELECT map_from_entries(list((phase, median_ms))) FROM rounds JOIN timings USING (cell_id)
+    SELECT map_from_entries(list((phase, median_ms))) FROM chosen JOIN timings USING (cell_id)
     WHERE median_ms IS NOT NULL GROUP BY cell_id, round ORDER BY round"""
 _BEGINS = "starts_with(replace(cell_id::VARCHAR, '-', ''), ?)"
 

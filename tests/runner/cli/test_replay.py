@@ -8,11 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from runner.analysis.statistics import next_process_interval
+from runner.store.queries.progress import load_progress
+from runner.store.queries.replay import find_stored
+from runner.store.queries.selection import Selection
+from runner.store.queries.steps import load_steps
+from runner.store.spool import Spool
 from tests.command import TINY, run, run_apart, tiny
 from tests.command import rows as stored
 from tests.synthetic import memory_rows, rows
 
-T_2 = 4.3027  # Student's t for three rounds
+#: Student's t, two-sided 95%, for four degrees of freedom.
+T_4 = 2.7764
 
 
 @pytest.fixture(scope="module")
@@ -24,54 +31,101 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def with_median(of: rows.Rows, median_ms: float) -> rows.Rows:
+    """The same cell with this median in every phase, which its samples know to within a millionth."""
+    low, high = median_ms * (1 - 1e-6), median_ms * (1 + 1e-6)
+    timings = (replace(found, median_ms=median_ms, low_ms=low, high_ms=high) for found in of.timings)
+    return replace(of, timings=tuple(timings))
+
+
 def synthetic(path: Path, medians_ms: Sequence[float]) -> str:
     """Stores a tiny cell whose rounds had these medians on a machine that does not exist; returns its first id."""
     of = rows.run(torch="1.0.0")
-    cells = []
-    for number, median_ms in enumerate(medians_ms):
-        found = rows.ok(of, tiny(), round=number)
-        timings = tuple(replace(timing, median_ms=median_ms) for timing in found.timings)
-        cells.append(replace(found, timings=timings))
+    cells = [with_median(rows.ok(of, tiny(), round=number), ms) for number, ms in enumerate(medians_ms)]
     rows.store(path, of, cells)
     return str(cells[0].step.cell_id)
 
 
-def test_the_same_cell_is_measured_again_under_a_run_of_its_own(db: Path) -> None:
+def logs_of(path: Path, mode: str) -> list[float]:
+    """The logarithms of the medians of the rounds in the file."""
+    found = stored(
+        path, f"SELECT median_ms FROM timings JOIN steps USING (cell_id) WHERE mode = '{mode}' AND phase = 'step'"
+    )
+    return [math.log(row["median_ms"]) for row in found]
+
+
+def test_a_replay_is_one_more_round_of_the_run_it_was_compared_with(db: Path) -> None:
     before = stored(db, "FROM steps WHERE mode = 'train' ORDER BY round")
-    medians = [row["median_ms"] for row in stored(
-        db, "SELECT median_ms FROM timings JOIN steps USING (cell_id) WHERE mode = 'train' AND phase = 'step'")
-    ]  # fmt: skip
+    logs, others = logs_of(db, "train"), logs_of(db, "inference")
     wanted = before[1]
     done = run("replay", str(wanted["cell_id"]), db=db)
-    (new,) = stored(db, f"FROM steps WHERE run_id <> '{wanted['run_id']}'")
-    asked = ("cell_key", "context", "mode", "warmup_steps", "min_steps", "max_steps", "max_seconds")
+    rows_now = stored(db, "FROM steps WHERE mode = 'train' ORDER BY round")
+    assert rows_now[:3] == before
+    (new,) = rows_now[3:]
+    asked = ("run_id", "cell_key", "context", "mode", "warmup_steps", "min_steps", "max_steps", "max_seconds")
     assert {name: new[name] for name in asked} == {name: wanted[name] for name in asked}
-    assert (new["status"], new["round"]) == ("ok", 0)
-    (started,) = stored(db, f"FROM runs WHERE run_id = '{new['run_id']}'")
-    assert started["argv"].startswith(f"python -m runner replay {wanted['cell_id']}")
-    assert (started["preset"], started["label"]) == (None, f"replay of {str(wanted['cell_id'])[:13]}")
-    ((again,),) = (
-        [row["median_ms"]] for row in stored(db, f"FROM timings WHERE cell_id = '{new['cell_id']}' AND phase = 'step'")
-    )
-    logs = [math.log(median) for median in medians]
-    reach = T_2 * statistics.stdev(logs) * math.sqrt(4 / 3)
-    inside = abs(math.log(again) - statistics.fmean(logs)) <= reach
+    assert (new["status"], new["round"]) == ("ok", 3)
+    assert len(stored(db, "FROM runs")) == 1
+    # Both cells were measured in three rounds: their 4 degrees of freedom count for 2, as noise of the machine.
+    noise = (statistics.variance(logs) + statistics.variance(others)) / 2
+    std = math.sqrt((2 * statistics.variance(logs) + 2 * noise) / 4)
+    again = next(row["median_ms"] for row in stored(
+        db, f"FROM timings WHERE cell_id = '{new['cell_id']}' AND phase = 'step'")
+    )  # fmt: skip
+    inside = abs(math.log(again) - statistics.fmean(logs)) <= T_4 * std * math.sqrt(4 / 3)
     assert done.returncode == (0 if inside else 1), done.stdout
     assert ("It lands inside" in done.stdout) == inside
-    assert f"The new row is {new['cell_id']}." in done.stdout
+    assert f"The new row is {new['cell_id']}, one more round of that run." in done.stdout
     assert "another machine" not in done.stdout
     assert "preset" not in done.stdout
 
 
-def test_a_sweep_of_the_same_cell_does_not_go_on_with_the_run_of_a_replay(tmp_path: Path) -> None:
+def test_the_rounds_that_a_replay_was_compared_with_still_count(db: Path) -> None:
+    """The fixture's three rounds, and one more for each replay so far."""
+    (one,) = stored(db, "FROM steps WHERE mode = 'inference' AND round = 0")
+    already = len(stored(db, "FROM steps WHERE mode = 'inference'"))
+    run("replay", str(one["cell_id"]), db=db)
+    (cell,) = [found for found in load_steps(db, Selection()) if found.cell.mode == "inference"]
+    assert cell.times["step"].step.rounds == already + 1
+
+
+def test_a_replay_leaves_the_plan_of_an_interrupted_sweep(tmp_path: Path) -> None:
     path = tmp_path / "r.duckdb"
     assert run("sweep", *TINY, db=path).returncode == 0
     (row,) = stored(path, "FROM steps")
-    assert run("replay", str(row["cell_id"])[:18], db=path).returncode == 0
-    assert "unknown, because the cell was measured in one process" in run("replay", str(row["cell_id"]), db=path).stdout
-    keys = {found["sweep_key"] for found in stored(path, "FROM runs")}
-    assert len(keys) == 2
+    of = replace(rows.run(), run_id=row["run_id"])
+    owed = rows.plan(of, ["measured", "owed"], done=1)
+    Spool(path).write_plan(owed, run_id=of.run_id)
+    assert run("replay", str(row["cell_id"]), db=path).returncode == 0
+    assert [found.total for found in load_progress(path)] == [2]
+
+
+def test_a_sweep_of_the_same_cell_is_still_done_after_a_replay(tmp_path: Path) -> None:
+    path = tmp_path / "r.duckdb"
+    assert run("sweep", *TINY, db=path).returncode == 0
+    (row,) = stored(path, "FROM steps")
+    first = run("replay", str(row["cell_id"])[:18], db=path)
+    assert (first.returncode, "unknown, because the cell was measured in one process" in first.stdout) == (0, True)
+    assert "(the mean of 2 processes)" in run("replay", str(row["cell_id"]), db=path).stdout
+    assert len(stored(path, "FROM runs")) == 1
+    assert [found["round"] for found in stored(path, "FROM steps ORDER BY cell_id")] == [0, 1, 2]
     assert "every cell is done" in run("sweep", *TINY, db=path).stdout
+
+
+def test_a_cell_of_one_process_has_the_interval_of_its_machines_noise(tmp_path: Path) -> None:
+    """Another cell in three rounds, whose ln(median) have a variance of 1: 1 degree of freedom, t 12.706."""
+    path, of = tmp_path / "r.duckdb", rows.run(torch="1.0.0")
+    cells = [rows.ok(of, tiny(context=32), round=number) for number in range(3)] + [rows.ok(of, tiny())]
+    medians = (10 / math.e, 10.0, 10 * math.e, 5.0)
+    rows.store(path, of, [with_median(cell, ms) for cell, ms in zip(cells, medians, strict=True)])
+    found = find_stored(path, str(cells[-1].step.cell_id))
+    interval = next_process_interval(found.times["step"].step)
+    reach = math.exp(12.706 * math.sqrt(2))
+    assert interval == pytest.approx((5.0 / reach, 5.0 * reach), rel=1e-3)
+    done = run("replay", str(cells[-1].step.cell_id), db=path)
+    assert done.returncode == 0, done.stdout
+    assert "It lands inside" in done.stdout
+    assert "from the noise that 1 cell repeated on that machine showed" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -92,6 +146,13 @@ def test_the_exit_code_is_the_verdict_and_another_machine_is_named_first(
     assert "This is another machine or another torch" in done.stdout
     assert done.stdout.index("Example CPU →") < done.stdout.index("takes")
     assert "torch (1.0.0 →" in done.stdout
+    assert "in a run of its own" in done.stdout
+    synthetic_run, own = stored(path, "FROM runs ORDER BY run_id")
+    (new,) = stored(path, f"FROM steps WHERE run_id = '{own['run_id']}'")
+    assert (new["round"], len(stored(path, "FROM steps"))) == (0, len(medians) + 1)
+    assert own["argv"].startswith("python -m runner replay ")
+    assert own["label"].startswith("replay of ")
+    assert own["sweep_key"] != synthetic_run["sweep_key"]
 
 
 def test_an_attention_cell_is_compared_by_both_passes(tmp_path: Path) -> None:
