@@ -190,6 +190,13 @@ def ratio(a: Estimate, b: Estimate) -> Ratio:
     return Ratio(ratio=value, low=value / reach, high=value * reach, decided=decided)
 
 
+def resolvable(noise: Noise, *, rounds: int) -> float:
+    """Returns the smallest difference of two times, as a share, that is decided where both rest on this noise and are
+    measured in so many rounds each: exp(t · std · √(2 / rounds)) - 1, with t of 99% and the noise's degrees of freedom
+    (those that the rounds themselves add are left out)."""
+    return math.exp(student_quantile(DECIDED, noise.dof) * noise.std * math.sqrt(2 / rounds)) - 1
+
+
 @lru_cache(maxsize=4096)
 def student_quantile(confidence: float, dof: float) -> float:
     """Returns t with P(|T| <= t) = `confidence` for Student's t of `dof` degrees of freedom, which may be a fraction or

@@ -1,6 +1,7 @@
 """What this machine is, and what can and cannot be measured on it, and why.
 
 python -m runner doctor
+python -m runner doctor --noise
 """
 
 import importlib.util
@@ -13,7 +14,9 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from runner.analysis.costs import hardware
+from runner.cli.noise import print_noise
 from runner.cli.terminal import Terminal
+from runner.engines.local import LocalEngine
 from runner.schema import TABLES
 
 
@@ -66,6 +69,15 @@ def checks(machine: Mapping[str, Any]) -> Iterator[Check]:
     yield Check("quiet CPU threads", policy == "PASSIVE", spin)
     copy = "Streamlit is not installed: pip install '.[app]', or copy the results file to another machine."
     yield check("browse here", importlib.util.find_spec("streamlit") is not None, yes="streamlit run app.py", no=copy)
+
+
+def doctor(console: Terminal, device: str, *, noise: bool) -> int:
+    """Prints what a device can do or, with `noise`, how noisy it is. Returns the exit code."""
+    machine = LocalEngine().describe(device)
+    if noise:
+        return print_noise(console, device, machine)
+    print_report(console, machine)
+    return 0
 
 
 def print_report(console: Terminal, machine: Mapping[str, Any]) -> None:

@@ -290,9 +290,13 @@ def import_command(
 @app.command(name="doctor", epilog="Example: python -m runner doctor --device cpu")
 def doctor_command(
     device: Annotated[str, typer.Option(help="auto, cuda, cuda:1, mps or cpu.")] = "auto",
+    noise: Annotated[bool, typer.Option("--noise", help="Measure the noise between processes, for a minute.")] = False,
 ) -> None:
-    """Say what this machine is, and what can and cannot be measured on it, and why."""
-    doctor.print_report(console, LocalEngine().describe(device))
+    """Say what this machine is, and what can and cannot be measured on it, and why.
+
+    With --noise: how far equal cells in different processes differ, and the smallest difference it can resolve.
+    """
+    raise typer.Exit(doctor.doctor(console, device, noise=noise))
 
 
 def main() -> None:

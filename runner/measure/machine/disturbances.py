@@ -1,0 +1,108 @@
+"""What on this machine may make equal processes differ in time, and what to do about each.
+
+    for found in find_disturbances(busy_share=busy_share()):
+        print(found.seen, found.advice)
+
+Reads what Linux says of itself under /proc and /sys; elsewhere only the load is known. Limits: neighbors of a virtual
+machine are seen only where its host reports the time that they took (steal).
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+#: Others that take more of the machine's CPU time than this disturb a measurement.
+BUSY = 0.05
+#: A host that takes more of a virtual machine's CPU time than this disturbs it.
+STOLEN = 0.01
+_CPUS = Path("/sys/devices/system/cpu")
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """The shares of the machine's CPU time that processes used, and that the host of a virtual machine took."""
+
+    busy: float
+    stolen: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Disturbance:
+    """One thing that was looked at. `advice` is what to do about it, empty where nothing is wrong."""
+
+    seen: str
+    advice: str = ""
+
+
+def read_load(seconds: float) -> Load:
+    """Returns the load of the machine over so many seconds, while this process waits."""
+    times = psutil.cpu_times_percent(interval=seconds)
+    idle = times.idle + getattr(times, "iowait", 0.0)
+    return Load(busy=max(0.0, 100 - idle) / 100, stolen=getattr(times, "steal", 0.0) / 100)
+
+
+def find_disturbances(load: Load) -> list[Disturbance]:
+    """Returns what was looked at: the load while nothing was measured, the governor, and who shares the cores."""
+    return [_judge_load(load), _judge_governor(read_governors()), *_judge_cores(load)]
+
+
+def _judge_load(load: Load) -> Disturbance:
+    seen = f"Others took {load.busy:.0%} of the CPU while nothing was measured."
+    if load.busy <= BUSY:
+        return Disturbance(seen=seen)
+    return Disturbance(seen=seen, advice="Close what else is running (`top` names it), or measure when it has ended.")
+
+
+def read_governors() -> set[str]:
+    """Returns the governors of the CPU's frequency that are in use; none where the system shows none."""
+    found = set()
+    for path in _CPUS.glob("cpu[0-9]*/cpufreq/scaling_governor"):
+        text = _read(path)
+        if text:
+            found.add(text)
+    return found
+
+
+def _judge_governor(governors: set[str]) -> Disturbance:
+    if not governors:
+        seen = "The frequency governor of the CPU is not visible, as in most virtual machines and containers."
+        return Disturbance(seen=seen)
+    seen = f"The frequency governor of the CPU is {', '.join(sorted(governors))}."
+    if governors == {"performance"}:
+        return Disturbance(seen=seen)
+    advice = "Clocks follow the load: `sudo cpupower frequency-set -g performance` keeps them up."
+    return Disturbance(seen=seen, advice=advice)
+
+
+def _judge_cores(load: Load) -> list[Disturbance]:
+    """Whether two threads share a core, whether the process has all cores, and whether other guests use them too."""
+    found, cores = [], os.cpu_count() or 1
+    if _read(_CPUS / "smt/active") == "1":
+        advice = f"Keep to one thread a core: `OMP_NUM_THREADS={psutil.cpu_count(logical=False) or cores // 2}`."
+        found.append(Disturbance(seen="Two hardware threads share each core (SMT).", advice=advice))
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
+    if allowed < cores:
+        seen = f"This process may use {allowed} of the machine's {cores} CPUs; others may use them too."
+        found.append(Disturbance(seen=seen, advice="Reserve them, such as with a cpuset of their own."))
+    limit, _, period = (_read(_QUOTA) or "").partition(" ")
+    if limit.isdigit() and period.isdigit():
+        seen = f"The container may use {int(limit) / int(period):g} CPUs' time and is stopped once that is used up."
+        found.append(Disturbance(seen=seen, advice="Give it whole CPUs (a cpuset) in place of a quota."))
+    if load.stolen > STOLEN:
+        seen = f"The host took {load.stolen:.0%} of the CPU from this virtual machine for others."
+        found.append(Disturbance(seen=seen, advice="Use an instance with dedicated cores."))
+    elif " hypervisor" in (_read(Path("/proc/cpuinfo")) or ""):
+        seen = "This is a virtual machine: its cores may be shared with others, of which nothing is seen here."
+        found.append(Disturbance(seen=seen, advice="Use an instance with dedicated cores where the noise is too high."))
+    return found or [Disturbance(seen="The cores are this machine's own, and no two threads share one.")]
+
+
+def _read(path: Path) -> str | None:
+    """Returns the text of a file without the space around it; None where it cannot be read."""
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return None

@@ -1,0 +1,141 @@
+"""`python -m runner doctor --noise`: real processes, what is said of them, and Ctrl-C; and the judgments by hand."""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+from typer.testing import CliRunner
+
+from runner.cli.main import app
+from runner.cli.noise import describe_kind
+from runner.measure.machine import disturbances
+from runner.measure.machine.disturbances import Load, find_disturbances, read_load
+from runner.schema import Bound
+from runner.sweep.noise import Repetition, noise_cells, summarize_kinds
+from tests.command import PATIENCE_S, ROOT, family, gone, tiny
+from tests.synthetic import rows
+
+RUN = rows.run()
+
+
+def repeated(context: int, *medians: float, bound: Bound | None = None, shares: float = 1.0) -> list[Repetition]:
+    """A cell in as many processes; on the device alone it takes these shares of the time."""
+    found = []
+    for number, ms in enumerate(medians):
+        cell = rows.ok(RUN, tiny(context=context), round=number)
+        timings = [replace(timing, median_ms=ms, device_ms=ms * shares if bound else None) for timing in cell.timings]
+        found.append(Repetition.of(replace(cell.step, bound=bound), timings))
+    return found
+
+
+def test_the_noise_of_real_processes(tmp_path: Path) -> None:
+    cells = (tiny(), tiny(context=32))
+    with (
+        patch("runner.sweep.noise.PROCESSES", 2),
+        patch("runner.sweep.noise.noise_cells", lambda kind: cells),
+        patch("tempfile.tempdir", str(tmp_path)),
+    ):
+        done = CliRunner().invoke(app, ["doctor", "--noise", "--device", "cpu"], env={"COLUMNS": "300"})
+    assert done.exit_code == 0, done.output
+    assert "2 cells in 2 processes each" in done.output
+    assert done.output.count("  ok  ") == 4
+    assert "toy-64 · 16 · train · fp32 · eager · exactly 3 steps · batch 1 · warm-up 1: 2 processes, " in done.output
+    assert "(degrees of freedom: 1)" in done.output, "two cells in two processes have 2, of which half count"
+    assert "one process each, resolves " in done.output
+    assert "while nothing was measured" in done.output
+    assert not list(tmp_path.glob("stepscope-noise-*")), "nothing is stored"
+
+
+def test_a_device_that_is_missing_is_one_clear_error() -> None:
+    done = CliRunner().invoke(app, ["doctor", "--noise", "--device", "tpu"])
+    assert done.exit_code == 2
+    assert "Traceback" not in done.output
+
+
+def test_an_interrupt_ends_it_and_leaves_nothing(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "runner", "doctor", "--noise", "--device", "cpu"],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        env={**os.environ, "TMPDIR": str(tmp_path), "COLUMNS": "300"},
+    )  # fmt: skip
+    assert process.stdout is not None
+    while "[ 1/" not in process.stdout.readline():
+        assert process.poll() is None
+    everyone = family(process)
+    os.killpg(process.pid, signal.SIGINT)
+    output = process.communicate(timeout=PATIENCE_S)[0]
+    assert process.returncode == 130
+    assert output.splitlines()[-1] == "Interrupted. Nothing was stored."
+    assert "Traceback" not in output
+    assert gone(everyone)
+    assert not list(tmp_path.glob("stepscope-noise-*"))
+
+
+def test_kinds_are_told_apart_and_summed_by_hand() -> None:
+    """Of two values 0.2 apart the variance is 0.02; two such cells pool to the same, and 2 degrees of freedom to 1."""
+    low, high = 10.0, 10.0 * math.exp(0.2)
+    cells = [*repeated(16, low, high), *repeated(32, 2 * low, 2 * high), *repeated(64, 7.0)]
+    (kind,) = summarize_kinds(cells)
+    assert (kind.bound, kind.clock, len(kind.medians_ms)) == (None, "step", 2)
+    assert kind.noise.std == pytest.approx(math.sqrt(0.02))
+    assert (kind.noise.dof, kind.noise.cells) == (1.0, 2)
+    cells = [*repeated(16, low, high, bound="host"), *repeated(32, low, 1.01 * low, bound="device", shares=0.95)]
+    found = {(kind.bound, kind.clock): kind for kind in summarize_kinds(cells)}
+    assert list(found) == [("host", "step"), ("host", "device"), ("device", "step"), ("device", "device")]
+    assert found["device", "device"].noise.std == pytest.approx(math.log(1.01) / math.sqrt(2))
+    assert summarize_kinds(repeated(16, 5.0)) == []
+
+
+def test_what_is_said_of_a_kind() -> None:
+    """Nine processes, ln(median) of ±0.01 about one in the middle: a std of 0.01 and 4 degrees of freedom, t 4.604."""
+    (kind,) = summarize_kinds(repeated(16, *[10 * math.exp(0.01 * side) for side in (-1, 1) * 4], 10.0))
+    first, cell, spread, power = describe_kind(kind)
+    assert first == "Cells on this device, waited for:"
+    assert cell.endswith("9 processes, 9.90–10.1 ms")
+    assert spread.endswith("standard deviation of 1.0% (degrees of freedom: 4).")
+    # e^(4.604 · 0.01 · √2) - 1 = 6.73%; with √(2/5) 2.95%
+    assert power == "  One pair of cells, one process each, resolves 6.7%; five rounds each resolve 3.0%."
+
+
+@pytest.mark.parametrize("kind", ["cuda", "cpu", "mps"])
+def test_the_cells_of_every_device_can_be_asked_for(kind: str) -> None:
+    first, second = noise_cells(kind)
+    assert first.key != second.key
+
+
+def advice(load: Load) -> dict[str, str]:
+    return {found.seen: found.advice for found in find_disturbances(load)}
+
+
+def test_load_of_others_and_time_taken_by_the_host_are_named() -> None:
+    quiet, busy = advice(Load(busy=0.04, stolen=0.0)), advice(Load(busy=0.5, stolen=0.03))
+    assert quiet["Others took 4% of the CPU while nothing was measured."] == ""
+    assert "`top` names it" in busy["Others took 50% of the CPU while nothing was measured."]
+    assert "dedicated cores" in busy["The host took 3% of the CPU from this virtual machine for others."]
+    now = read_load(0.1)
+    assert 0 <= now.stolen <= now.busy <= 1
+
+
+def test_governor_quota_and_shared_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine as Linux describes it under /sys: two CPUs on powersave, two threads a core, 1.5 CPUs of quota."""
+    for number in (0, 1):
+        (tmp_path / f"cpu{number}/cpufreq").mkdir(parents=True)
+        (tmp_path / f"cpu{number}/cpufreq/scaling_governor").write_text("powersave\n")
+    (tmp_path / "smt").mkdir()
+    (tmp_path / "smt/active").write_text("1\n")
+    (tmp_path / "cpu.max").write_text("150000 100000\n")
+    monkeypatch.setattr(disturbances, "_CPUS", tmp_path)
+    monkeypatch.setattr(disturbances, "_QUOTA", tmp_path / "cpu.max")
+    found = advice(Load(busy=0.0, stolen=0.0))
+    assert "frequency-set -g performance" in found["The frequency governor of the CPU is powersave."]
+    assert "OMP_NUM_THREADS" in found["Two hardware threads share each core (SMT)."]
+    assert "cpuset" in found["The container may use 1.5 CPUs' time and is stopped once that is used up."]
+    for number in (0, 1):
+        (tmp_path / f"cpu{number}/cpufreq/scaling_governor").write_text("performance\n")
+    assert advice(Load(busy=0.0, stolen=0.0))["The frequency governor of the CPU is performance."] == ""
