@@ -140,11 +140,13 @@ def _open_everything(app: AppTest) -> list[str]:
 
 
 def _tables(main: Node, views: Sequence[str]) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yields the first table of every card that shows one."""
+    """Yields the own table of every card that shows one: the evidence of its answer lies in an expander."""
     cards = {f"card-{view.removesuffix('-as')}" for view in views}
     for card in nodes(main):
         if getattr(card, "key", None) in cards:
-            yield from ((card.key, node.value) for node in islice(_of_type(card, "dataframe"), 1))
+            folded = {id(inner) for box in _of_type(card, "expander") for inner in nodes(box)}
+            own = (node for node in _of_type(card, "dataframe") if id(node) not in folded)
+            yield from ((card.key, node.value) for node in islice(own, 1))
 
 
 def _of_type(node: Node, kind: str) -> Iterator[Any]:
