@@ -6,13 +6,14 @@ figure.update_xaxes(title=title_of("timings", "median_ms"))
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from typing import Any
 
 import plotly.graph_objects as go
 
 from runner.formats import format_number
+from runner.results import Clock
 from runner.schema import TABLES
 
 #: Tags that charts write themselves. Plotly also knows links, and styles that may name an address.
@@ -31,6 +32,8 @@ WORDS = {
     "forward_backward": "forward + backward",
     "step": "whole step",
 }
+#: How a step is timed.
+CLOCKS: Mapping[Clock, str] = {"step": "waited for", "loop": "in a loop", "device": "device time"}
 
 
 def title_of(table: str, column: str) -> str:

@@ -1,13 +1,19 @@
 """The sentences of the page Trust, from rows that the audit has looked at.
 
-words = answer(rows, among="on this machine")
+words = answer(rows, groups, among="on this machine")
+words = say_drift("small · 512 · train", drift, rounds=8, seconds=44.0)
 """
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
 from runner.analysis.audit.findings import Grade
 from runner.analysis.audit.report import AuditedRow, FindingGroup
+from runner.analysis.drift import Drift
+from runner.analysis.statistics import resolvable
+from runner.formats import format_duration, format_ms, format_number
+from runner.store.queries.noise import KnownNoise
 
 #: So many of the most frequent findings are named.
 _NAMED = 3
@@ -57,3 +63,54 @@ def _be(number: int) -> str:
 
 def _count(number: int) -> str:
     return f"{number:,} more {'row has' if number == 1 else 'rows have'}"
+
+
+# ------------------------------------------------------------------------------------------------ noise and the canary
+
+
+def name_kind(item: KnownNoise) -> str:
+    """Returns a kind of cells in words: `host-bound steps`."""
+    what = "attention" if item.table == "attention" else item.table
+    return f"{item.kind.bound}-bound {what}" if item.kind.bound else f"{what} (bound not known)"
+
+
+def say_resolvable(known: Sequence[KnownNoise], *, machine: str, rounds: int) -> str:
+    """Says of each kind of cells on one machine, as waited for, which differences one pair can resolve."""
+    parts = [
+        f"**{name_kind(item)}** differ by {format_percent(item.noise.std, signed=False)} from process to process "
+        f"({item.noise.cells} repeated {'cell' if item.noise.cells == 1 else 'cells'}): one process each can resolve "
+        f"{_format_resolvable(item, rounds=1)}, {rounds} processes each {_format_resolvable(item, rounds=rounds)}"
+        for item in known
+        if item.kind.clock == "step"
+    ]
+    if not parts:
+        return (
+            f"No cell was measured in several processes on {machine}: what varies between them is not known there, and "
+            "no difference between cells measured once is beyond doubt."
+        )
+    return f"On {machine}, waited for, {'; '.join(parts)}."
+
+
+def _format_resolvable(item: KnownNoise, *, rounds: int) -> str:
+    least = resolvable(item.noise, rounds=rounds)
+    return format_percent(least, signed=False) if math.isfinite(least) else "no difference"
+
+
+def say_drift(name: str, drift: Drift, *, rounds: int, seconds: float) -> str:
+    """Says how much a cell drifted from the first process to the last, and whether that is more than the noise."""
+    start = (
+        f"**{name}** took {format_ms(drift.first_ms)} in the first of {rounds} processes and "
+        f"{format_ms(drift.last_ms)} in the last, {format_duration(seconds)} later: **{format_percent(drift.change)}**"
+    )
+    if drift.expected is None:
+        return f"{start}. Whether that is more than the noise is not known."
+    low, high = (format_number(end) for end in drift.expected)
+    verdict = "more than the noise" if drift.exceeds else "within the noise"
+    rest = " The cells measured between may have drifted, too." if drift.exceeds else ""
+    return f"{start}, {verdict}: the last was to land in {low}–{high} ms.{rest}"
+
+
+def format_percent(share: float, *, signed: bool = True) -> str:
+    """Formats a share in percent with three digits: `+1.25%`."""
+    sign = "−" if share < 0 else "+" if signed else ""
+    return f"{sign}{format_number(abs(100 * share))}%"

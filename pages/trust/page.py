@@ -1,4 +1,5 @@
-"""How far can these numbers be trusted? Grades by table, run and machine; every finding and what would mend it."""
+"""How far can these numbers be trusted? Grades by table, run and machine; every finding and what would mend it; what
+varies between processes and drifts over a sweep."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ import streamlit as st
 from pages.trust.answers import answer
 from pages.trust.figures import NO_RESULT, GradeBar, grade_bars
 from pages.trust.findings import draw_findings
+from pages.trust.noise import draw_canary, draw_noise
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen
 from pages.ui.evidence import LoadEvidence, of_rows, say
@@ -40,6 +42,8 @@ def page(frame: Frame) -> None:
         st.caption(restrict(text))
     _draw_grades(frame, audit)
     draw_findings(frame, groups)
+    draw_noise(frame)
+    draw_canary(frame)
 
 
 def _describe_among(frame: Frame) -> str:

@@ -33,6 +33,8 @@ MIN_DIFFERENCE = 0.01
 #: The confidence of the intervals that are shown, and the one that a verdict needs: of 100 pairs of equal cells no more
 #: than one is to be called different.
 SHOWN, DECIDED = 0.95, 0.99
+#: What could only resolve a difference of this many times resolves none.
+MAX_RESOLVABLE = 100.0
 #: Medians that agree better than this agree by the resolution of the clock.
 MIN_STD = 1e-4
 #: What the noise of other cells counts for at most, in degrees of freedom.
@@ -190,11 +192,14 @@ def ratio(a: Estimate, b: Estimate) -> Ratio:
     return Ratio(ratio=value, low=value / reach, high=value * reach, decided=decided)
 
 
-def resolvable(noise: Noise, *, rounds: int) -> float:
-    """Returns the smallest difference of two times, as a share, that is decided where both rest on this noise and are
-    measured in so many rounds each: exp(t · std · √(2 / rounds)) - 1, with t of 99% and the noise's degrees of freedom
-    (those that the rounds themselves add are left out)."""
-    return math.exp(student_quantile(DECIDED, noise.dof) * noise.std * math.sqrt(2 / rounds)) - 1
+def resolvable(noise: Noise, *, rounds: int = 1) -> float:
+    """Returns the smallest difference that one pair of cells can resolve, each measured in so many processes (0.05 is
+    5%): exp(t s √(2 / rounds)) - 1 with s of the noise and t for 99% confidence, as `ratio` decides.
+
+    As there, each cell adds what its own rounds know of the noise, rounds - 1 degrees of freedom. Infinite where the
+    noise is known so little that not even MAX_RESOLVABLE would be enough."""
+    reach = student_quantile(DECIDED, noise.dof + rounds - 1) * noise.std * math.sqrt(2 / rounds)
+    return math.expm1(reach) if reach < math.log(MAX_RESOLVABLE) else math.inf
 
 
 @lru_cache(maxsize=4096)

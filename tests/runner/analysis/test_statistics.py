@@ -147,6 +147,26 @@ def test_a_difference_under_one_percent_is_none() -> None:
     assert ratio(a, b).outcome == "same"
 
 
+def test_the_smallest_difference_that_can_be_resolved() -> None:
+    """From the table of t for 99%: 4.604 for 4 degrees of freedom, 3.355 for 8. One process each:
+    4.604 * 0.02 * √2 = 0.13022, and exp of it 1.1391; five each: 3.355 * 0.02 * √0.4 = 0.04244, and 1.0434."""
+    noise = Noise(std=0.02, dof=4, cells=5)
+    assert resolvable(noise) == pytest.approx(0.1391, abs=1e-4)
+    assert resolvable(noise, rounds=5) == pytest.approx(0.0434, abs=1e-4)
+    assert resolvable(Noise(std=0.07, dof=0.5, cells=1)) == math.inf  # one cell in two processes tells next to nothing
+
+
+@pytest.mark.parametrize("rounds", [1, 5])
+def test_what_is_resolvable_is_what_ratio_decides(rounds: int) -> None:
+    """Of rounds that differ as much as the noise says: a hair more is decided, a hair less is not."""
+    noise = Noise(std=0.02, dof=4, cells=5)
+    logs = [0.02 * place / math.sqrt(2.5) for place in range(-2, 3)] if rounds == 5 else [0.0]  # their std is 0.02
+    for hair in (0.99, 1.01):
+        factor = 1 + hair * resolvable(noise, rounds=rounds)
+        a, b = (estimate([RoundTime(median_ms=ms * math.exp(x), n=20) for x in logs], noise) for ms in (factor, 1.0))
+        assert ratio(a, b).decided is (hair > 1)
+
+
 @pytest.mark.parametrize("rounds", [2, 3, 5, 8])
 @pytest.mark.parametrize("spread", [6.0, math.inf])
 def test_intervals_hold_with_two_levels_of_variation(rounds: int, spread: float) -> None:

@@ -1,0 +1,126 @@
+"""The cells that were measured in several processes, and what they show of a machine's noise: what Trust draws.
+
+    for known in load_known_noise(path): print(known.table, known.kind.machine, known.noise.std)
+    for cell in load_repeated(path): print(cell.cell, [found.time.median_ms for found in cell.rounds])
+
+Of whole steps. The rounds of a cell are those of one run.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from runner.results import Noise, RoundTime
+from runner.schema import TABLES, Bound, Cell, Phase
+from runner.store.contract import is_stated
+from runner.store.database import open_reader
+from runner.store.queries.fetch import fetch
+from runner.store.queries.selection import MACHINE
+from runner.store.queries.times import BOUND, NoiseKind, load_noise
+
+#: The tables of timed cells, and the phase that stands for a whole cell.
+TIMED = tuple(name for name, table in TABLES.items() if table.timed)
+WHOLE: Phase = "step"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownNoise:
+    """What the repeated cells of one table show of one kind."""
+
+    table: str
+    kind: NoiseKind
+    noise: Noise
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repetition:
+    """One process that measured a cell, when it was started (UTC), and its time of a whole step, waited for."""
+
+    cell_id: UUID
+    round: int
+    started_at: datetime | None
+    time: RoundTime
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepeatedCell:
+    """A cell that one run measured in several processes, in their order. `noise` is that of its kind."""
+
+    table: str
+    machine: str
+    run_id: UUID
+    cell: Any
+    rounds: tuple[Repetition, ...]
+    noise: Noise | None
+
+    @property
+    def cell_id(self) -> UUID:
+        return self.rounds[0].cell_id
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Row:
+    run_id: UUID
+    machine: str
+    bound: Bound | None
+    cell: Cell
+    cell_id: UUID
+    round: int
+    started_at: datetime | None
+    time: RoundTime
+
+
+_ROUNDS = f"""
+    WITH measured AS (
+        SELECT s.* EXCLUDE (bound), {MACHINE} AS machine, {BOUND} OVER cell AS bound
+        FROM {{table}} s LEFT JOIN runs r USING (run_id) WHERE status = 'ok' AND {{stated}}
+        WINDOW cell AS (PARTITION BY run_id, cell_key) QUALIFY count(*) OVER cell > 1)
+    SELECT m.run_id, m.machine, m.bound, {{key}}, m.cell_id, m.round, m.started_at,
+        t.median_ms, t.low_ms, t.high_ms, t.n
+    FROM measured m JOIN timings t USING (cell_id) WHERE t.phase = '{WHOLE}' AND t.median_ms > 0
+    ORDER BY m.run_id, m.started_at, m.cell_id"""
+
+
+def load_known_noise(path: Path) -> list[KnownNoise]:
+    """Returns the noise of whole steps, of each machine and kind of cell."""
+    with open_reader(path) as reader:
+        found = {table: load_noise(reader, table) for table in TIMED}
+    return [
+        KnownNoise(table=table, kind=kind, noise=noise)
+        for table, of_table in found.items()
+        for kind, noise in of_table.items()
+        if kind.phase == WHOLE
+    ]
+
+
+def load_repeated(path: Path) -> list[RepeatedCell]:
+    """Returns every cell that a run measured in several processes, by the order of the runs."""
+    with open_reader(path) as reader:
+        cells: list[RepeatedCell] = []
+        for table in TIMED:
+            noise, key = load_noise(reader, table), [f"m.{name}" for name in TABLES[table].key]
+            sql = _ROUNDS.format(table=table, stated=is_stated(TABLES[table], prefix="s."), key=", ".join(key))
+            groups: dict[tuple[UUID, Cell], list[_Row]] = {}
+            for row in fetch(reader, sql, kind=_Row, cell=TABLES[table].cell):
+                groups.setdefault((row.run_id, row.cell), []).append(row)
+            cells += [_gather(table, rows, noise) for rows in groups.values() if len(rows) > 1]
+    return cells
+
+
+def _gather(table: str, rows: list[_Row], noise: Mapping[NoiseKind, Noise]) -> RepeatedCell:
+    first = rows[0]
+    kind = NoiseKind(machine=first.machine, bound=first.bound, phase=WHOLE)
+    rounds = tuple(
+        Repetition(cell_id=row.cell_id, round=row.round, started_at=row.started_at, time=row.time) for row in rows
+    )
+    return RepeatedCell(
+        table=table,
+        machine=first.machine,
+        run_id=first.run_id,
+        cell=first.cell,
+        rounds=rounds,
+        noise=noise.get(kind),
+    )
