@@ -14,12 +14,13 @@ from typing import Any
 from uuid import UUID
 
 from runner.results import Noise, RoundTime
-from runner.schema import TABLES, Bound, Cell, Phase
+from runner.results.times import find_bound
+from runner.schema import TABLES, Cell, Phase
 from runner.store.contract import is_stated
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
 from runner.store.queries.selection import MACHINE
-from runner.store.queries.times import BOUND, NoiseKind, load_noise
+from runner.store.queries.times import NoiseKind, load_noise, pool_bounds
 
 #: The tables of timed cells, and the phase that stands for a whole cell.
 TIMED = tuple(name for name, table in TABLES.items() if table.timed)
@@ -65,7 +66,7 @@ class RepeatedCell:
 class _Row:
     run_id: UUID
     machine: str
-    bound: Bound | None
+    device_ms: float | None
     cell: Cell
     cell_id: UUID
     round: int
@@ -75,10 +76,10 @@ class _Row:
 
 _ROUNDS = f"""
     WITH measured AS (
-        SELECT s.* EXCLUDE (bound), {MACHINE} AS machine, {BOUND} OVER cell AS bound
+        SELECT s.*, {MACHINE} AS machine
         FROM {{table}} s LEFT JOIN runs r USING (run_id) WHERE status = 'ok' AND {{stated}}
-        WINDOW cell AS (PARTITION BY run_id, cell_key) QUALIFY count(*) OVER cell > 1)
-    SELECT m.run_id, m.machine, m.bound, {{key}}, m.cell_id, m.round, m.started_at,
+        QUALIFY count(*) OVER (PARTITION BY run_id, cell_key) > 1)
+    SELECT m.run_id, m.machine, t.device_ms, {{key}}, m.cell_id, m.round, m.started_at,
         t.median_ms, t.low_ms, t.high_ms, t.n
     FROM measured m JOIN timings t USING (cell_id) WHERE t.phase = '{WHOLE}' AND t.median_ms > 0
     ORDER BY m.run_id, m.started_at, m.cell_id"""
@@ -112,7 +113,8 @@ def load_repeated(path: Path) -> list[RepeatedCell]:
 
 def _gather(table: str, rows: list[_Row], noise: Mapping[NoiseKind, Noise]) -> RepeatedCell:
     first = rows[0]
-    kind = NoiseKind(machine=first.machine, bound=first.bound, phase=WHOLE)
+    bound = pool_bounds(find_bound(row.time.median_ms, row.device_ms) for row in rows)
+    kind = NoiseKind(machine=first.machine, bound=bound, phase=WHOLE)
     rounds = tuple(
         Repetition(cell_id=row.cell_id, round=row.round, started_at=row.started_at, time=row.time) for row in rows
     )
