@@ -2,6 +2,7 @@
 
     python -m tests.bench            # or: make bench
     python -m tests.bench models     # only these
+    python -m tests.bench noise --seconds 600 --db noise.duckdb
 
 A bench is no test: it exits with 0 whatever it finds. Run it on a machine that does nothing else.
 """
@@ -9,24 +10,29 @@ A bench is no test: it exits with 0 whatever it finds. Run it on a machine that 
 import argparse
 import sys
 from importlib import import_module
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 #: Files beside this one, imported when it is their turn: half of them need a browser.
-BENCHES = ("step", "models", "cell", "store", "app", "snapshot", "timeline")
+BENCHES = ("step", "models", "cell", "store", "app", "snapshot", "timeline", "noise")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="What Stepscope itself costs.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHES))
-    names = parser.parse_args().names or BENCHES
+    parser.add_argument("--seconds", type=float, help="noise: no process is started after this time; 0 measures none")
+    parser.add_argument("--db", type=Path, help="noise: the results file, which is added to [default: a new one]")
+    given = vars(parser.parse_args())
+    names = given.pop("names") or BENCHES
+    options = {"noise": {name: value for name, value in given.items() if value is not None}}
     if unknown := set(names) - set(BENCHES):
         parser.error(f"there is no bench {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
     table = Table("bench", "figure", "goal", "met", box=None, header_style="bold", pad_edge=False)
     for name in names:
         print(f"{name} …", file=sys.stderr)
-        for result in import_module(f"tests.bench.{name}").run():
+        for result in import_module(f"tests.bench.{name}").run(**options.get(name, {})):
             met = {True: "[green]yes[/]", False: "[red]NO[/]", None: ""}[result.met]
             table.add_row(result.name, result.figure, result.goal, met)
     Console(width=None if sys.stdout.isatty() else 160).print(table)
