@@ -14,7 +14,7 @@ from runner.results import Noise, RoundTime
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drift:
+class CanaryDrift:
     """From the first process to the last: the times in ms, and where the others let the last be expected with 95%
     confidence (ms), None where nothing is known of the noise."""
 
@@ -33,8 +33,8 @@ class Drift:
         return None if self.expected is None else not self.expected[0] <= self.last_ms <= self.expected[1]
 
 
-def find_drift(rounds: Sequence[RoundTime], noise: Noise | None = None) -> Drift:
+def find_drift(rounds: Sequence[RoundTime], noise: Noise | None = None) -> CanaryDrift:
     """Returns the drift over at least two processes. The last one is judged by those before it and by the noise."""
     *before, last = rounds
     expected = next_process_interval(estimate(before, noise))
-    return Drift(first_ms=before[0].median_ms, last_ms=last.median_ms, expected=expected)
+    return CanaryDrift(first_ms=before[0].median_ms, last_ms=last.median_ms, expected=expected)

@@ -7,9 +7,10 @@ Thresholds stand beside the rules that use them. Standard library and the schema
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal
 
-from runner.schema import AttentionRow, MemoryRow, Phase, RunRow, StepRow, TelemetryRow, TimingRow
+from runner.schema import AttentionRow, Bound, MemoryRow, Phase, RunRow, StepRow, TelemetryRow, TimingRow
 
 Severity = Literal["note", "doubt", "fault"]
 Grade = Literal["A", "B", "C", "D"]
@@ -50,14 +51,28 @@ def grade(findings: Sequence[Finding]) -> Grade:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Drift:
+    """A change of the machine between the starts of two rounds of a run's canary (UTC), whose median step went from
+    `before_ms` to `after_ms`; `bound` is what bounds the canary."""
+
+    started_at: datetime
+    ended_at: datetime
+    before_ms: float
+    after_ms: float
+    bound: Bound | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class RowContext:
     """What is known of a row beside itself: its measured steps in order (ms), warm-up left out; the summary of each
-    phase; what the GPU was seen doing meanwhile; the run with its machine. Whatever is missing is unknown."""
+    phase; what the GPU was seen doing meanwhile; the run with its machine; when that machine changed in the run.
+    Whatever is missing is unknown."""
 
     step_ms: Sequence[float] = ()
     timings: Mapping[Phase, TimingRow] = field(default_factory=dict)
     telemetry: Sequence[TelemetryRow] = ()
     run: RunRow | None = None
+    drifts: Sequence[Drift] = ()
 
     def typical_ms(self, phase: Phase) -> float | None:
         """The median of a phase or, where a published table has no median, its mean."""

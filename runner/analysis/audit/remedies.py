@@ -19,6 +19,8 @@ REMEDIES: Mapping[str, str] = {
     "impossible_ratio": "Do not use these times. Time forward and backward inside one warm step, and measure again.",
     "launch_bound": "Nothing is wrong with the row. To make the step faster, start fewer operations: a compiled "
     "backend, `cuda-graphs`, or a larger batch.",
+    "machine_drift": "Let the machine come to a steady temperature and load, and measure these cells again with "
+    "`--fresh`; do not compare them with cells from before or after the change.",
     "no_effect": "Check that the option reaches the computation: the autocast region, the compiled module, the "
     "implementation that was chosen. Do not read this pair as a speedup.",
     "not_by_formula": "Do not use these parts. Check that the model has the shape that the row names, and that a whole "

@@ -8,6 +8,7 @@ They hold for whole steps and for attention alike. Each rule's name is its findi
 import math
 import statistics
 from collections.abc import Callable
+from datetime import timedelta
 
 from runner.analysis.audit.findings import Finding, RowContext, doubt, fault, note
 from runner.formats import format_ms
@@ -31,6 +32,8 @@ MIN_RATIO, MAX_RATIO = 0.5, 20.0
 FULL = 0.8
 #: Where the host's clock over the phases is at least this share of the device's, the device waited for the host.
 HOST_BOUND = 0.99
+#: Moments that are less apart are told with their seconds.
+BRIEF = timedelta(minutes=2)
 _COMPUTING: tuple[Phase, ...] = ("forward", "loss", "backward")
 
 
@@ -96,6 +99,28 @@ def drifting(row: Timed, seen: RowContext) -> Finding | None:
         "changed."
     )
     return doubt("drifting", sentence, early_ms=early, late_ms=late)
+
+
+def machine_drift(row: Timed, seen: RowContext) -> Finding | None:
+    """Of a row that was measured between two rounds of the canary, or as one of them, and is bound by what bounds it:
+    a slower host leaves alone what the device bounds."""
+    around = [
+        drift
+        for drift in seen.drifts
+        if row.started_at and drift.started_at <= row.started_at <= drift.ended_at and row.bound == drift.bound
+    ]
+    if not around:
+        return None
+    drift = around[0]
+    digits = "%H:%M:%S" if drift.ended_at - drift.started_at < BRIEF else "%H:%M"
+    day = "" if drift.started_at.date() == drift.ended_at.date() else "%Y-%m-%d "
+    times = [moment.strftime(day + digits) for moment in (drift.started_at, drift.ended_at)]
+    sentence = (
+        f"The canary went from {format_ms(drift.before_ms)} to {format_ms(drift.after_ms)} between {times[0]} and "
+        f"{times[1]} UTC, which is more than the run's other repeated cells differ by: the machine changed while this "
+        "was measured."
+    )
+    return doubt("machine_drift", sentence, before_ms=drift.before_ms, after_ms=drift.after_ms)
 
 
 def throttled(row: Timed, seen: RowContext) -> Finding | None:
@@ -181,6 +206,7 @@ TIME_RULES: tuple[TimeRule, ...] = (
     wide_interval,
     cold_step,
     drifting,
+    machine_drift,
     throttled,
     shared_gpu,
     impossible_ratio,

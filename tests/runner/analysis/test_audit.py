@@ -5,6 +5,7 @@ What published reports got wrong is judged by their own figures, in tests/runner
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -12,8 +13,8 @@ from uuid import UUID
 import pytest
 
 from runner.analysis.audit.attention_rules import ATTENTION_RULES
-from runner.analysis.audit.findings import Audited, RowContext, Severity, doubt, fault, note
-from runner.analysis.audit.grades import FAULT_PHASES, RULES, audit, grade
+from runner.analysis.audit.findings import Audited, Drift, RowContext, Severity, doubt, fault, note
+from runner.analysis.audit.grades import FAULT_PHASES, RULES, audit, grade, judge
 from runner.analysis.audit.memory_rules import BYTE_RULES, LOST_RULES, MEMORY_RULES
 from runner.analysis.audit.pair_rules import PAIR_RULES, together
 from runner.analysis.audit.remedies import REMEDIES
@@ -59,6 +60,8 @@ H200 = RunRow(run_id=IDS["run_id"], sweep_key="0", device="cuda", device_name="N
               device_memory_bytes=140 * GIB)  # fmt: skip
 LAPTOP = RunRow(run_id=IDS["run_id"], sweep_key="0", device="cpu", device_memory_bytes=16 * GIB)
 STEADY = [10.0] * 10
+NOON = datetime(2026, 3, 1, 12)
+DRIFT = Drift(started_at=NOON, ended_at=NOON + timedelta(minutes=12), before_ms=12.1, after_ms=15.0, bound=None)
 
 
 def timed(phase: Phase = "forward_backward", **values: Any) -> TimingRow:
@@ -91,6 +94,8 @@ CASES: list[Case] = [
     ("cold_step", ATTENTION, {}, {"step_ms": [15.1, *STEADY]}, "C"),
     ("cold_step", STEP, {}, {"step_ms": [], "timings": SPREAD}, "C"),
     ("drifting", ATTENTION, {}, {"step_ms": [*STEADY, *[10.5] * 3, *[11.2] * 9]}, "C"),
+    ("machine_drift", STEP, {"started_at": NOON}, {"drifts": [DRIFT]}, "C"),
+    ("machine_drift", ATTENTION, {"started_at": NOON + timedelta(minutes=12)}, {"drifts": [DRIFT]}, "C"),
     ("throttled", ATTENTION, {}, {"telemetry": [seen_by(), seen_by("power cap")]}, "C"),
     ("shared_gpu", STEP, {}, {"telemetry": [seen_by(others=2)]}, "C"),
     ("shared_gpu", MEMORY, {}, {"telemetry": [seen_by("power cap", others=1)]}, "C"),
@@ -127,11 +132,15 @@ CASES: list[Case] = [
 ]  # fmt: skip
 
 
+def context(timings: Sequence[TimingRow] = (), **known: Any) -> RowContext:
+    return RowContext(timings={timing.phase: timing for timing in timings}, **known)
+
+
 @pytest.mark.parametrize("case", CASES, ids=[f"{case[0]}-{type(case[1]).__name__}" for case in CASES])
 def test_one_broken_number_gives_one_finding(case: Case) -> None:
     code, row, changed, beside, expected_grade = case
     known = {"step_ms": STEADY, "run": H200, **beside}
-    findings = audit(replace(row, **changed), **known)
+    findings = judge(replace(row, **changed), context(**known))
     if code == "launch_bound" and row is STEP:  # 15 of 10 ms issued twice: the host is the slower one
         assert findings[0].evidence == {"host_ms": 30.0, "device_ms": 30.0}
     elif code == "launch_bound":
@@ -164,6 +173,9 @@ def test_every_code_of_a_rule_has_a_remedy() -> None:
         # Waited for, it is the host's; in a loop it is not, and that is what the row goes by.
         (STEP, {"bound": "device"}, {"timings": both(10.0, 20.0, host_median_ms=15.0, clock="cuda-event")}),
         (STEP, {"bound": "device"}, {"timings": [timed("step", loop_ms=11.5, device_ms=11.2)]}),
+        (STEP, {"started_at": NOON - timedelta(minutes=1)}, {"drifts": [DRIFT]}),
+        (STEP, {"started_at": NOON, "bound": "device"}, {"drifts": [DRIFT]}),  # which the canary is not
+        (STEP, {}, {"drifts": [DRIFT]}),
         (STEP, {"status": "oom", "steps": 1, "predicted_peak_bytes": 80 * GIB}, {}),
         (STEP, {"compiled_gradient_error": 0.4}, {}),  # of bfloat16, in a deep model
         (ATTENTION, {"forward_bytes_per_s": 4.9e12, "cache": "hot"}, {}),  # from the L2 cache
@@ -179,7 +191,7 @@ def test_every_code_of_a_rule_has_a_remedy() -> None:
 )
 def test_what_is_within_bounds_is_not_said(row: Audited, changed: dict[str, Any], beside: dict[str, Any]) -> None:
     known = {"step_ms": STEADY, "run": H200, **beside}
-    assert audit(replace(row, **changed), **known) == []
+    assert judge(replace(row, **changed), context(**known)) == []
 
 
 def test_unknown_numbers_and_failed_cells_give_no_finding() -> None:
