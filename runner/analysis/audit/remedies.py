@@ -25,6 +25,9 @@ REMEDIES: Mapping[str, str] = {
     "implementation that was chosen. Do not read this pair as a speedup.",
     "not_by_formula": "Do not use these parts. Check that the model has the shape that the row names, and that a whole "
     "step, with its optimizer, came before the measurement.",
+    "page_faults": "Nothing is wrong with the row. With glibc, `MALLOC_MMAP_THRESHOLD_=33554432 "
+    "MALLOC_TRIM_THRESHOLD_=1073741824` before `python -m runner sweep` keeps the memory in the process: measure again "
+    "with `--fresh` and see whether rounds come closer.",
     "peak_carried_over": "Do not use this peak. Measure the cell in a process of its own, or reset the peak before it.",
     "phases_do_not_add": "Use the time of the whole step; look for work between the phases, such as logging or copies.",
     "prediction_off": "The measurement stands. Do not plan with the predicted bytes of this kind of cell.",

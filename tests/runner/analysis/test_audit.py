@@ -96,6 +96,9 @@ CASES: list[Case] = [
     ("drifting", ATTENTION, {}, {"step_ms": [*STEADY, *[10.5] * 3, *[11.2] * 9]}, "C"),
     ("machine_drift", STEP, {"started_at": NOON}, {"drifts": [DRIFT]}, "C"),
     ("machine_drift", ATTENTION, {"started_at": NOON + timedelta(minutes=12)}, {"drifts": [DRIFT]}, "C"),
+    # 501 faults of half a microsecond are 2.5% of 10 ms
+    ("page_faults", STEP, {"page_faults": 501.0}, {"timings": [timed("step", median_ms=10.0)]}, "B"),
+    ("page_faults", ATTENTION, {"page_faults": 501.0}, {"timings": [timed("step", median_ms=10.0)]}, "B"),
     ("throttled", ATTENTION, {}, {"telemetry": [seen_by(), seen_by("power cap")]}, "C"),
     ("shared_gpu", STEP, {}, {"telemetry": [seen_by(others=2)]}, "C"),
     ("shared_gpu", MEMORY, {}, {"telemetry": [seen_by("power cap", others=1)]}, "C"),
@@ -176,6 +179,9 @@ def test_every_code_of_a_rule_has_a_remedy() -> None:
         (STEP, {"started_at": NOON - timedelta(minutes=1)}, {"drifts": [DRIFT]}),
         (STEP, {"started_at": NOON, "bound": "device"}, {"drifts": [DRIFT]}),  # which the canary is not
         (STEP, {}, {"drifts": [DRIFT]}),
+        (STEP, {"page_faults": 199.0}, {"timings": [timed("step", median_ms=10.0)]}),  # 1.0%
+        (STEP, {"page_faults": 99.0}, {"timings": [timed("step", median_ms=1.0)]}),  # 5%, of few
+        (STEP, {"page_faults": 501.0}, {}),
         (STEP, {"status": "oom", "steps": 1, "predicted_peak_bytes": 80 * GIB}, {}),
         (STEP, {"compiled_gradient_error": 0.4}, {}),  # of bfloat16, in a deep model
         (ATTENTION, {"forward_bytes_per_s": 4.9e12, "cache": "hot"}, {}),  # from the L2 cache
