@@ -1,4 +1,4 @@
-"""What Stepscope itself costs: every bench in turn, and one table of figures and goals.
+"""What Stepscope itself costs, and how often it is wrong: every bench in turn, and one table of figures and goals.
 
     python -m tests.bench            # or: make bench
     python -m tests.bench models     # only these
