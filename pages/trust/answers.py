@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from runner.analysis.audit.findings import Grade
 from runner.analysis.audit.report import AuditedRow, FindingGroup
-from runner.analysis.drift import Drift
+from runner.analysis.drift import CanaryDrift
 from runner.analysis.statistics import resolvable
 from runner.formats import format_duration, format_ms, format_number
 from runner.store.queries.noise import KnownNoise
@@ -96,7 +96,7 @@ def _format_resolvable(item: KnownNoise, *, rounds: int) -> str:
     return format_percent(least, signed=False) if math.isfinite(least) else "no difference"
 
 
-def say_drift(name: str, drift: Drift, *, rounds: int, seconds: float) -> str:
+def say_drift(name: str, drift: CanaryDrift, *, rounds: int, seconds: float) -> str:
     """Says how much a cell drifted from the first process to the last, and whether that is more than the noise."""
     start = (
         f"**{name}** took {format_ms(drift.first_ms)} in the first of {rounds} processes and "

@@ -20,7 +20,7 @@ from pages.ui.filters import run_name
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
 from pages.ui.pin import pin
-from runner.analysis.drift import Drift, find_drift
+from runner.analysis.drift import CanaryDrift, find_drift
 from runner.analysis.statistics import MIN_DIFFERENCE, resolvable
 from runner.results import Clock
 from runner.schema.titles import title
@@ -158,7 +158,7 @@ def _started(cell: RepeatedCell) -> list[Any]:
     return [one.started_at for one in cell.rounds if one.started_at is not None]
 
 
-def _describe_round(cell: RepeatedCell, place: int, drift: Drift) -> dict[str, Any]:
+def _describe_round(cell: RepeatedCell, place: int, drift: CanaryDrift) -> dict[str, Any]:
     one = cell.rounds[place]
     return {
         "Cell": title(cell.cell),
