@@ -2,29 +2,35 @@
 
     figure = phase_bars([PhaseBar(size="toy-64", context=128, phase="forward", median_ms=1.2, …)], view="time")
 
-A failed cell keeps its row, with its reason instead of a bar. Clicking a bar gives the cell's id as customdata.
+A failed cell keeps its row, with its reason instead of a bar. Clicking a bar gives the cell's id as customdata. Where
+the host sets the time, bars are hatched and dots are hollow.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import plotly.graph_objects as go
 
-from pages.figures.colors import FAINT, QUIET, color_of
+from pages.figures.colors import FAINT, QUIET, SLATE, color_of
 from pages.figures.frame import WORDS, interval, label_of, layout, title_of, unit_of
 from pages.figures.marks import Interval, color_failures, error_bars, write_ends
 from pages.figures.rows import BAR, chart_pixels, under_headings
 from runner.formats import format_number
+from runner.results import Clock
 from runner.schema import Phase
+from runner.store.queries.times import COLUMNS
 
+#: What the legend says of hatched bars and of hollow dots.
+HOST = "the host sets this time"
 View = Literal["time", "share", "scaling"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseBar:
-    """One phase of one cell or, with `failure`, a cell that has no times."""
+    """One phase of one cell or, with `failure`, a cell that has no times. `host` says how the host sets its time; empty
+    where it does not."""
 
     size: str
     context: int
@@ -35,14 +41,17 @@ class PhaseBar:
     high_ms: float | None = None
     n: int | None = None
     failure: str | None = None
+    host: str = ""
 
 
-def phase_bars(rows: Sequence[PhaseBar], *, view: View) -> go.Figure:
-    """Draws a stacked bar a cell or, for `scaling`, log-log lines. `step` rows give the total at a bar's end."""
-    return _draw_lines(rows) if view == "scaling" else _draw_bars(rows, view=view)
+def phase_bars(rows: Sequence[PhaseBar], *, view: View, clock: Clock = "step") -> go.Figure:
+    """Draws a stacked bar a cell or, for `scaling`, log-log lines. `step` rows give the total at a bar's end. `clock`
+    is how all of them were timed."""
+    label = label_of("timings", COLUMNS[clock])
+    return _draw_lines(rows, label=label) if view == "scaling" else _draw_bars(rows, view=view, label=label)
 
 
-def _draw_bars(rows: Sequence[PhaseBar], *, view: View) -> go.Figure:
+def _draw_bars(rows: Sequence[PhaseBar], *, view: View, label: str) -> go.Figure:
     order = _sort_sizes([row.size for row in rows])
     places = sorted(dict.fromkeys((row.size, row.context) for row in rows), key=lambda place: order.index(place[0]))
     totals = {(row.size, row.context): row for row in rows if row.phase == "step"}
@@ -53,13 +62,16 @@ def _draw_bars(rows: Sequence[PhaseBar], *, view: View) -> go.Figure:
     lines = under_headings([size for size, _ in places], [f"{context:,}" for _, context in places])
     at = dict(zip(places, lines.at, strict=True))
     figure = go.Figure()
-    for phase in dict.fromkeys(row.phase for row in parts):
+    by_host, phases = any(row.host for row in parts), list(dict.fromkeys(row.phase for row in parts))
+    for phase in phases:
         chosen = [row for row in parts if row.phase == phase]
         scale = [100 / sums[row.size, row.context] if view == "share" else 1.0 for row in chosen]
         figure.add_bar(
             name=WORDS[phase],
+            legendgroup=phase,
+            showlegend=not by_host,
             orientation="h",
-            marker={"color": color_of(phase), "line": {"width": 0}},
+            marker={"color": color_of(phase), "line": {"width": 0}, "pattern": _hatch(row.host for row in chosen)},
             y=[at[row.size, row.context] for row in chosen],
             width=BAR,
             x=[row.median_ms * factor for row, factor in zip(chosen, scale, strict=True)],
@@ -69,11 +81,13 @@ def _draw_bars(rows: Sequence[PhaseBar], *, view: View) -> go.Figure:
             error_x=error_bars(map(_interval, chosen), thickness=1.5, width=4, color=QUIET) if view == "time" else None,
             hovertemplate="<b>%{customdata[1]}</b><br>%{customdata[2]:.0f}% of the phases<extra></extra>",
         )
+    if by_host:
+        _explain_hatching(figure, phases)
     ends = _find_ends(parts)
     _write_totals(figure, {at[place]: totals[place] for place in places if place in totals}, ends_of=ends, view=view)
-    height = chart_pixels(lines.count, row=27, entries=len(figure.data) - 1)
+    height = chart_pixels(lines.count, row=27, entries=len(phases) + by_host)
     figure.update_layout(**layout(height=height, state=f"phases-{view}"), barmode="stack", margin_r=68)
-    title = f"{label_of('timings', 'median_ms')} of each phase ({unit_of('timings', 'median_ms')})"
+    title = f"{label} of each phase ({unit_of('timings', 'median_ms')})"
     figure.update_xaxes(
         title=title if view == "time" else "Share of the phases (%)",
         rangemode="tozero",
@@ -85,6 +99,20 @@ def _draw_bars(rows: Sequence[PhaseBar], *, view: View) -> go.Figure:
     )
     lines.draw(figure)
     return figure
+
+
+def _hatch(hosts: Iterable[str]) -> dict[str, Any]:
+    """Returns the pattern of bars: stripes where the host sets the time."""
+    return {"shape": ["/" if host else "" for host in hosts], "fillmode": "overlay", "size": 7, "solidity": 0.25}
+
+
+def _explain_hatching(figure: go.Figure, phases: Sequence[Phase]) -> None:
+    """Draws the legend with its plain phases apart: Plotly would take the look of each from its first bar."""
+    for phase in phases:
+        look = {"color": color_of(phase), "line": {"width": 0}}
+        figure.add_bar(name=WORDS[phase], legendgroup=phase, orientation="h", x=[None], y=[None], marker=look)
+    look = {"color": SLATE, "line": {"width": 0}, "pattern": _hatch([HOST])}
+    figure.add_bar(name=HOST, orientation="h", x=[None], y=[None], marker=look)
 
 
 def _sort_sizes(sizes: Sequence[str]) -> list[str]:
@@ -103,7 +131,10 @@ def _describe(row: PhaseBar) -> str:
     unit = unit_of("timings", "median_ms")
     return (
         f"{where}</b><br>{WORDS[row.phase]}: {format_number(row.median_ms)} {unit}"
-        f"<br>95% interval {interval(row.low_ms, row.high_ms, unit=unit)}<br>n = {row.n}<b>"
+        f"<br>95% interval {interval(row.low_ms, row.high_ms, unit=unit)}"
+        + (f"<br>n = {row.n}" if row.n is not None else "")
+        + (f"<br>{row.host.replace(': ', ':<br>')}" if row.host else "")
+        + "<b>"
     )
 
 
@@ -135,7 +166,7 @@ def _write_totals(
     )
 
 
-def _draw_lines(rows: Sequence[PhaseBar]) -> go.Figure:
+def _draw_lines(rows: Sequence[PhaseBar], *, label: str) -> go.Figure:
     """Draws the whole step over the context length, log-log, a line a size, with guides of linear and square growth."""
     steps = [row for row in rows if row.phase == "step" and not row.failure]
     sizes = list(dict.fromkeys(row.size for row in steps))
@@ -151,14 +182,19 @@ def _draw_lines(rows: Sequence[PhaseBar]) -> go.Figure:
             textposition="middle right",
             name=size,
             line={"color": color_of("step"), "width": 1.6},
-            marker={"size": 8, "color": color_of("step")},
+            marker={"size": 8, "color": color_of("step"), "symbol": [_dot(row) for row in line]},
+            showlegend=False,
             error_y=error_bars(map(_interval, line), thickness=1.5, width=4, color=color_of("step")),
             cliponaxis=False,
             customdata=[[row.cell_id, _describe(row)] for row in line],
             hovertemplate="<b>%{customdata[1]}</b><extra></extra>",
         )
     _draw_guides(figure, steps)
-    figure.update_layout(**layout(height=420, state="phases-scaling", legend=False))
+    by_host = any(row.host for row in steps)
+    if by_host:
+        dot = {"size": 8, "color": color_of("step"), "symbol": "circle-open"}
+        figure.add_scatter(name=HOST, mode="markers", x=[None], y=[None], marker=dot)
+    figure.update_layout(**layout(height=420, state="phases-scaling", legend=by_host))
     contexts = sorted({row.context for row in steps})
     spread = (contexts[-1] / contexts[0]) if contexts else 1.0
     figure.update_xaxes(
@@ -171,13 +207,17 @@ def _draw_lines(rows: Sequence[PhaseBar]) -> go.Figure:
     )
     figure.update_yaxes(
         type="log",
-        title=f"{label_of('timings', 'median_ms')} step ({unit_of('timings', 'median_ms')})",
+        title=f"{label} of the whole step ({unit_of('timings', 'median_ms')})",
         automargin=True,
         dtick=1,
         minor={"dtick": "D1"},
         tickformat=",~g",
     )
     return figure
+
+
+def _dot(row: PhaseBar) -> str:
+    return "circle-open" if row.host else "circle"
 
 
 def _find_range(contexts: Sequence[int], spread: float) -> list[float] | None:
@@ -201,6 +241,7 @@ def _draw_guides(figure: go.Figure, steps: Sequence[PhaseBar]) -> None:
             text=["", f" {name}"],
             textposition="middle right",
             hoverinfo="skip",
+            showlegend=False,
             cliponaxis=False,
             line={"color": FAINT, "dash": "dot", "width": 1.4},
             textfont={"color": QUIET},

@@ -1,9 +1,11 @@
 """Where does the time of a training step go? Phases by size and context, warm-up, samples."""
 
+from collections.abc import Mapping, Sequence
 from typing import cast, get_args
 
 import streamlit as st
 
+from pages.figures.frame import CLOCKS
 from pages.figures.phases import View, phase_bars
 from pages.training_step.warmup import draw_warmup
 from pages.ui import marks
@@ -17,7 +19,14 @@ from pages.ui.pin import pin
 from pages.ui.samples import draw_samples
 from pages.ui.states import no_rows
 from pages.ui.trust import draw_trust
-from runner.results import Measured
+from runner.results import Clock, Measured
+
+#: What the bars are, by each clock.
+_NOTES: Mapping[Clock, str] = {
+    "step": "Medians over the measured steps, each waited for",
+    "loop": "Medians over steps that follow each other without waiting, as in training",
+    "device": "What the device needs if it never waits for the host",
+}
 
 
 def page(frame: Frame) -> None:
@@ -38,22 +47,29 @@ def _draw_phases(frame: Frame, cells: list[Measured]) -> None:
     with st.container(horizontal=True):
         way = chosen("way", "Precision and backend", list(cells_by_way))
         view = chosen("as", "Show as", get_args(View), default="time")
-    shown = cells_by_way[way]
-    bars = marks.phase_bars_of(frame, shown)
-    answer = step_answer(frame, shown)
+        shown = cells_by_way[way]
+        clock = _choose_clock(shown)
+    bars = marks.phase_bars_of(frame, shown, clock=clock)
+    answer = step_answer(frame, shown, clock=clock)
     say(frame, answer, of_cells(frame, shown), at=lead)
     card = Card(
         key="phases",
         title="Phases by size and context",
-        note="Medians over the measured steps, with 95% intervals; the number is the median of the whole step. "
-        "Click a bar to see the cell's samples.",
+        note=f"{_NOTES[clock]}, with 95% intervals; the number is the whole step's. Click a bar to see the cell's "
+        "samples.",
         alt=f"Time of each phase, one bar a size and context. {answer}",
         rows=marks.phase_table(frame, shown),
         cells=[cell.cell for cell in shown],
     )
-    draw(frame, card, lambda: phase_bars(bars, view=cast(View, view)), on_click=pin)
+    draw(frame, card, lambda: phase_bars(bars, view=cast(View, view), clock=clock), on_click=pin)
     draw_trust(frame, shown)
     draw_grid(frame, cells)
+
+
+def _choose_clock(cells: Sequence[Measured]) -> Clock:
+    """Returns how steps are to be shown; the reader chooses where cells were timed in several ways."""
+    clocks = {CLOCKS[clock]: clock for clock in marks.list_clocks(cells)}
+    return clocks[chosen("clock", "Step", list(clocks))] if len(clocks) > 1 else "step"
 
 
 def _draw_compiled(frame: Frame) -> None:

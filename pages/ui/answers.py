@@ -5,17 +5,25 @@ st.markdown(step_answer(frame, cells))
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import geometric_mean, linear_regression
 
 from pages.figures.frame import WORDS, interval
 from pages.ui.frame import Frame
+from pages.ui.marks import describe_host
 from runner.analysis.compare.pairs import Pair, unusual
 from runner.analysis.compare.speedups import Speedups
 from runner.analysis.statistics import Ratio
-from runner.formats import format_number
-from runner.results import Measured
+from runner.formats import format_ms, format_number
+from runner.results import Clock, Estimate, Measured
 from runner.schema import Cell, Phase
+
+#: What a step does, by each clock.
+_TAKES: Mapping[Clock, str] = {
+    "step": "takes **{}**",
+    "loop": "takes **{}** in a loop",
+    "device": "takes **{}** of device time",
+}
 
 
 def ways(cells: Sequence[Measured]) -> dict[str, list[Measured]]:
@@ -26,9 +34,9 @@ def ways(cells: Sequence[Measured]) -> dict[str, list[Measured]]:
     return {way: of_way for way, of_way in by_way.items() if of_way}
 
 
-def step_answer(frame: Frame, cells: Sequence[Measured]) -> str:
-    """Says which phase takes the time of the largest measured cell."""
-    done = [cell for cell in cells if cell.status == "ok" and "step" in cell.times]
+def step_answer(frame: Frame, cells: Sequence[Measured], *, clock: Clock = "step") -> str:
+    """Says which phase takes the time of the largest measured cell, by one clock, and where the host sets it."""
+    done = [(cell, step) for cell in cells if cell.status == "ok" and (step := _by(cell, "step", clock))]
     failed = sum(cell.status != "ok" for cell in cells)
     lost = f" No result from {failed} of {len(cells)} cells." if failed else ""
     if not cells:
@@ -36,11 +44,9 @@ def step_answer(frame: Frame, cells: Sequence[Measured]) -> str:
     if not done:
         what = "result" if failed == len(cells) else "time of a whole step"
         return f"None of these cells has a {what}.{lost}"
-    largest = max(done, key=lambda cell: cell.times["step"].median_ms)
-    step = largest.times["step"]
-    parts = {
-        phase: time.median_ms for phase, time in largest.times.items() if phase not in ("step", "forward_backward")
-    }
+    largest, step = max(done, key=lambda item: item[1].ms)
+    found = {phase: _by(largest, phase, clock) for phase in largest.times if phase not in ("step", "forward_backward")}
+    parts = {phase: time.ms for phase, time in found.items() if time}
     whole = sum(parts.values())
     shares = [
         f"{WORDS[phase]} {format_share(ms / whole)}" for phase, ms in sorted(parts.items(), key=lambda item: -item[1])
@@ -48,10 +54,16 @@ def step_answer(frame: Frame, cells: Sequence[Measured]) -> str:
     cell = largest.cell
     name = f"{frame.size_of(cell)} at {cell.context:,} tokens, {cell.precision}, {cell.backend}"
     goes = f": {', '.join(shares)}" if len(shares) > 1 else ""
+    host = describe_host(largest) if clock != "device" else ""
     return (
-        f"The longest step here, **{name}**, takes **{format_number(step.median_ms)} ms** "
-        f"({interval(step.low_ms, step.high_ms)}){goes}.{lost}"
+        f"The longest step here, **{name}**, {_TAKES[clock].format(format_ms(step.ms))} "
+        f"({interval(step.low_ms, step.high_ms)}){goes}.{f' That is {host}.' if ':' in host else ''}{lost}"
     )
+
+
+def _by(cell: Measured, phase: Phase, clock: Clock) -> Estimate | None:
+    time = cell.times.get(phase)
+    return time.by(clock) if time else None
 
 
 def format_share(part: float) -> str:

@@ -7,13 +7,15 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from pages.figures.frame import WORDS, escape_text, label_values, title_of
+from pages.figures.frame import CLOCKS, WORDS, escape_text, label_values, title_of
 from pages.figures.phases import PhaseBar
 from pages.figures.speedups import SpeedupDot
 from pages.ui.frame import Frame
 from runner.analysis.compare.speedups import Speedups
-from runner.results import Attended, Measured, Peak, PhaseTime
+from runner.formats import format_ms
+from runner.results import Attended, Clock, Measured, Peak, PhaseTime, TimedResult
 from runner.schema import Phase, StepCell
+from runner.store.queries.times import COLUMNS
 
 _SPEEDUP = {"Speedup": "ratio", "Low": "low", "High": "high"}
 
@@ -23,29 +25,45 @@ def failure_of(cell: Measured | Attended | Peak) -> str:
     return WORDS[cell.status] + (f" in {cell.failed_phase}" if cell.failed_phase else "")
 
 
-def phase_bars_of(frame: Frame, cells: Sequence[Measured]) -> list[PhaseBar]:
-    """Returns every phase of every cell; a failed cell as one `step` with its failure."""
+def list_clocks(cells: Sequence[TimedResult]) -> list[Clock]:
+    """Returns the clocks by which any of the cells has times; first the one by which every timed cell has."""
+    return [clock for clock in CLOCKS if any(time.by(clock) for cell in cells for time in cell.times.values())]
+
+
+def describe_host(cell: TimedResult) -> str:
+    """Says that the host sets the time of a cell, and by how much; empty where it does not or nobody knows."""
+    if cell.bound != "host":
+        return ""
+    step = cell.times.get("step")
+    loop, device = (step.by("loop"), step.by("device")) if step else (None, None)
+    if not loop or not device:
+        return "the host sets this time"
+    return f"{format_ms(device.ms)} of GPU work in {format_ms(loop.ms)} in a loop: the host sets this time"
+
+
+def phase_bars_of(frame: Frame, cells: Sequence[Measured], *, clock: Clock = "step") -> list[PhaseBar]:
+    """Returns every phase of every cell by one clock; a cell without such a time as one `step` with the reason."""
     bars = []
     for cell in cells:
         size, context, cell_id = frame.size_of(cell.cell), cell.cell.context, str(cell.cell_id)
-        if cell.status != "ok":
-            bars.append(
-                PhaseBar(
-                    size=size, context=context, phase="step", cell_id=cell_id, failure=escape_text(failure_of(cell))
-                )
-            )
+        found = {phase: time.by(clock) for phase, time in cell.times.items()}
+        known = {phase: time for phase, time in found.items() if time}
+        if cell.status != "ok" or (cell.times and not known):
+            why = failure_of(cell) if cell.status != "ok" else f"{CLOCKS[clock]} not known"
+            bars.append(PhaseBar(size=size, context=context, phase="step", cell_id=cell_id, failure=escape_text(why)))
         bars += [
             PhaseBar(
                 size=size,
                 context=context,
                 phase=phase,
                 cell_id=cell_id,
-                median_ms=time.median_ms,
+                median_ms=time.ms,
                 low_ms=time.low_ms,
                 high_ms=time.high_ms,
-                n=time.n,
+                n=cell.times[phase].n if clock == "step" else None,
+                host=describe_host(cell) if clock != "device" else "",
             )
-            for phase, time in sorted(cell.times.items(), key=lambda item: list(WORDS).index(item[0]))
+            for phase, time in sorted(known.items(), key=lambda item: list(WORDS).index(item[0]))
         ]
     return bars
 
@@ -56,11 +74,14 @@ def key_columns(frame: Frame, cell: StepCell) -> dict[str, Any]:
 
 
 def phase_table(frame: Frame, cells: Sequence[Measured]) -> list[dict[str, Any]]:
-    """Returns one row a cell and phase, failed cells with their reason."""
-    rows = []
+    """Returns one row a cell and phase, failed cells with their reason; the other clocks where a cell has them."""
+    rows, clocks = [], list_clocks(cells)[1:]
     for cell in cells:
         start, status = key_columns(frame, cell.cell), label_values("steps", cell, ("status",))
-        rows += [{**start, **time_columns(phase, time), **status} for phase, time in cell.times.items()]
+        rows += [
+            {**start, **time_columns(phase, time), **clock_columns(cell, time, clocks), **status}
+            for phase, time in cell.times.items()
+        ]
         if not cell.times:
             rows.append({**start, **label_values("steps", cell, ("status", "failed_phase", "message"))})
     return rows
@@ -70,6 +91,14 @@ def time_columns(phase: Phase, time: PhaseTime) -> dict[str, Any]:
     """Returns a table's columns for the time of one phase, in ms."""
     names = ("median_ms", "low_ms", "high_ms", "mean_ms", "std_ms", "n")
     return {title_of("timings", "phase"): WORDS[phase], **label_values("timings", time, names)}
+
+
+def clock_columns(cell: TimedResult, time: PhaseTime, clocks: Sequence[Clock]) -> dict[str, Any]:
+    """Returns a table's columns for the time of a phase by these clocks, in ms, and for what bounds the cell; none
+    without clocks."""
+    found = {clock: time.by(clock) for clock in clocks}
+    columns = {title_of("timings", COLUMNS[clock]): estimate and estimate.ms for clock, estimate in found.items()}
+    return {**columns, **label_values("steps", cell, ("bound",))} if clocks else {}
 
 
 def speedup_columns(pair: object) -> dict[str, float | None]:

@@ -1,6 +1,7 @@
 """What the charts show, against values worked out by hand."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import plotly.graph_objects as go
@@ -61,6 +62,26 @@ def test_phase_bars_of_time() -> None:
 def test_phase_bars_of_shares() -> None:
     figure = phases.phase_bars(bars(), view="share")
     assert [list(trace.x) for trace in traces(figure, type="bar")] == [[25.0, 25.0], [75.0, 75.0]]
+
+
+def test_bars_are_hatched_where_the_host_sets_the_time() -> None:
+    """Only the first cell is bound by the host; the legend has each phase plain, and what the hatching says."""
+    host = "1.50 ms of GPU work in 4.20 ms in a loop: the host sets this time"
+    rows = [replace(row, host=host if row.context == 128 else "") for row in bars()]
+    figure = phases.phase_bars(rows, view="time", clock="loop")
+    drawn = traces(figure, type="bar", showlegend=False)
+    assert [list(trace.marker.pattern.shape) for trace in drawn] == [["/", ""], ["/", ""]]
+    assert [trace.name for trace in traces(figure, type="bar") if trace.showlegend is None] == [
+        "forward",
+        "backward",
+        "the host sets this time",
+    ]
+    slow, fast = (point[1] for point in drawn[0].customdata)
+    assert slow.endswith("n = 10<br>1.50 ms of GPU work in 4.20 ms in a loop:<br>the host sets this time<b>")
+    assert fast.endswith("n = 10<b>")
+    assert figure.layout.xaxis.title.text == "Median in a loop of each phase (ms)"
+    line, *_ = phases.phase_bars(rows, view="scaling").data
+    assert list(line.marker.symbol) == ["circle-open", "circle"]
 
 
 def test_phase_scaling() -> None:

@@ -1,0 +1,33 @@
+"""Cells that a GPU measured by all clocks, for tests: what bounds them follows from the times that they are given.
+
+    rows.store(path, GPU, [by_clocks(GPU, rows.asked(), waited=32.0, loop=30.0, device=10.0)])
+
+Every sample of a cell is the same, the forward pass is half of every time.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from runner.schema import RunRow, StepCell
+from tests.synthetic.rows import Rows, run
+from tests.synthetic.sides import timed
+
+#: A cell of which the device works for less of its time in a loop is bound by the host.
+_DEVICE_BOUND = 0.9
+
+
+def gpu(**values: Any) -> RunRow:
+    """One sweep on a GPU machine that does not exist."""
+    return run(**{"device": "cuda", "device_name": "Example GPU", **values})
+
+
+def by_clocks(of: RunRow, cell: StepCell, *, waited: float, loop: float, device: float, **values: Any) -> Rows:
+    """A cell whose steps take just so long (ms) by each clock; `values` are of its row, such as `round`."""
+    bound = "device" if device >= _DEVICE_BOUND * loop else "host"
+    found = timed(of, cell, (waited,) * 11, bound=bound, device_share=device / loop, **values)
+    timings = [
+        replace(row, loop_ms=share * loop, device_ms=share * device)
+        for row in found.timings
+        for share in [(row.median_ms or 0.0) / waited]
+    ]
+    return replace(found, timings=tuple(timings))
