@@ -130,7 +130,7 @@ def _make_row(base: Measured, change: Counterfactual) -> dict[str, Any]:
     step = change.cell.times.get("step")
     return {
         "Changed": _describe(change),
-        **speedup_columns(change),
+        **speedup_columns(change.speedup),
         "Verdict": change.verdict,
         "Median step (ms)": step.median_ms if step else None,
         "Before (ms)": base.times["step"].median_ms,

@@ -6,11 +6,13 @@ The plain step of toy-256 at 128 tokens takes 4·256^1.5·128 / 20,000 = 104.9 m
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Browser, Page
 
+from pages.offline.visit import Visits
 from tests.browser import Site, opened, said, settled, traces
 from tests.synthetic.roofline_rows import store
 
@@ -72,6 +74,12 @@ def test_steps_and_kernels_under_the_roof(page: Page) -> None:
     assert RATE in [pytest.approx(value, rel=1e-3) for value in drawn["fp32 steps"]["y"]]
     assert sorted(drawn["fp32 kernels"]["x"]) == [2, 100]
     assert sorted(drawn["fp32 kernels"]["y"]) == pytest.approx([1e4, 1e6 / 6])
+
+
+def test_the_table_of_changes_has_their_speedups(tmp_path: Path) -> None:
+    path = store(tmp_path / "results.duckdb")
+    speedups = Visits(path).visit("roofline", {}).rows["card-changes"]["Speedup (×)"].dropna()
+    assert list(speedups) == pytest.approx([2, 2, 1, 2.4], rel=1e-3)
 
 
 def test_changes_bounds_and_shares(page: Page) -> None:
