@@ -16,14 +16,14 @@ from pages.attention.answers import place_of, ways
 from pages.attention.scaling import key_columns
 from pages.figures.frame import WORDS
 from pages.figures.speedups import SpeedupDot, speedup_dots
-from pages.ui.answers import caveat, describe_ratio, describe_spread
+from pages.ui.answers import describe_ratio, describe_spread, remarks
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen, rows_of
 from pages.ui.comparison import keep_places
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
-from pages.ui.marks import speedup_columns
+from pages.ui.marks import host_words, pair_columns
 from pages.ui.pin import pin
 from runner.analysis.compare.pairs import LeftOut, Pair
 from runner.analysis.compare.speedups import Speedups, compare, way_of
@@ -122,12 +122,12 @@ def _explain(item: LeftOut[Attended]) -> tuple[Attended, str]:
 
 def _make_dot(pair: Pair[Attended]) -> SpeedupDot:
     return SpeedupDot(place=place_of(pair.base.cell), size="", phase=pair.phase, cell_id=str(pair.other.cell_id),
-                      ratio=pair.ratio, low=pair.low, high=pair.high)  # fmt: skip
+                      ratio=pair.ratio, low=pair.low, high=pair.high, host=host_words(pair))  # fmt: skip
 
 
 def _make_row(pair: Pair[Attended]) -> dict[str, Any]:
     names = {"Baseline": way_of(pair.base.cell), "Phase": WORDS[pair.phase]}
-    return {**key_columns(pair.other), **names, **speedup_columns(pair)}
+    return {**key_columns(pair.other), **names, **pair_columns(pair)}
 
 
 def _describe_pairs(
@@ -141,8 +141,7 @@ def _describe_pairs(
         return f"No cell here was measured both as {baseline} and as {variant}."
     times, word = describe_ratio(whole)
     start = f"**{variant}** is **{times}× {word}** than {baseline}, forward and backward {describe_spread(whole)}"
-    unusual_words = caveat([(pair.base.cell, pair.other.cell) for pair in whole])
-    rest = f" {unusual_words}" if unusual_words else ""
+    rest = remarks(whole)
     if len(whole) == 1:
         return f"{start}.{rest}"
     sure = sum(pair.outcome == "better" for pair in whole)

@@ -15,9 +15,11 @@ from pages.figures.frame import escape_text
 from pages.ui.card import Card, draw
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
+from pages.ui.marks import device_columns
 from pages.ui.pin import pin
+from runner.analysis.compare.host_bound import describe_share
 from runner.analysis.compare.pairs import LeftOut, Pair
-from runner.analysis.compare.verdict import SideResult, Verdict
+from runner.analysis.compare.verdict import SideResult, Verdict, host_share
 from runner.analysis.compare.verdict import movers as moved
 from runner.analysis.compare.verdict_text import amount, change, sentence, short_titles, words_of
 from runner.analysis.statistics import MIN_DIFFERENCE
@@ -151,7 +153,7 @@ def _dot(verdict: Verdict, item: Pair[SideResult] | LeftOut[SideResult], *, plac
         return RatioDot(place=place, cell_id="", failure=escape_text(item.reason))
     values = " → ".join(amount(verdict, side.value) for side in (item.base, item.other))
     return RatioDot(place=place, cell_id=str(item.other.cell_id), outcome=item.outcome, ratio=item.ratio, low=item.low,
-                    high=item.high, values=values)  # fmt: skip
+                    high=item.high, values=values, host=describe_share(host_share(item)))  # fmt: skip
 
 
 def _row(verdict: Verdict, pair: Pair[SideResult]) -> dict[str, Any]:
@@ -163,6 +165,7 @@ def _row(verdict: Verdict, pair: Pair[SideResult]) -> dict[str, Any]:
         f"A: {a} ({unit})": pair.base.value,
         f"B: {b} ({unit})": pair.other.value,
         **numbers,
+        **device_columns(host_share(pair).device),
         "Verdict": words_of(verdict)[pair.outcome],
     }
 

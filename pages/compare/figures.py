@@ -16,6 +16,7 @@ import plotly.graph_objects as go
 from pages.figures.bytes import binary_axis
 from pages.figures.colors import BLUE, FAINT, FAINTER, ORANGE, QUIET, RED
 from pages.figures.frame import interval, layout, log_ticks
+from pages.figures.marks import ring_hosts
 from pages.figures.ratios import left_end, ratio_axis
 from pages.figures.rows import row_pixels, wrap_label
 from runner.formats import format_number
@@ -30,7 +31,8 @@ _LOOKS: Mapping[Outcome, tuple[str, str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class RatioDot:
-    """One pair or, with `failure`, a cell that could not be compared. `ratio` is A over B."""
+    """One pair or, with `failure`, a cell that could not be compared. `ratio` is A over B, `host` says which sides the
+    host bounds."""
 
     place: str
     cell_id: str
@@ -39,6 +41,7 @@ class RatioDot:
     low: float | None = None
     high: float | None = None
     values: str = ""
+    host: str = ""
     failure: str | None = None
 
 
@@ -75,6 +78,7 @@ def ratio_dots(rows: Sequence[RatioDot], *, legend: Mapping[Outcome, str], noise
                 hovertemplate="%{customdata[1]}<extra></extra>",
                 cliponaxis=False,
             )
+    ring_hosts(figure, ((row.host, row.ratio, places.index(row.place)) for row in measured))
     axis = ratio_axis(value for row in measured for value in (row.ratio, row.low, row.high))
     lost = [row for row in rows if row.failure]
     figure.add_scatter(
@@ -179,4 +183,6 @@ def _errors(rows: Sequence[RatioDot]) -> dict[str, Any]:
 
 def _hover(row: RatioDot) -> str:
     sure = f"<br>95% interval {interval(row.low, row.high, unit='×')}" if row.low else ""
-    return f"<b>{row.place}</b><br>{row.values}<br>A / B {format_number(row.ratio)}×{sure}"
+    return f"<b>{row.place}</b><br>{row.values}<br>A / B {format_number(row.ratio)}×{sure}" + (
+        f"<br>{row.host}" if row.host else ""
+    )

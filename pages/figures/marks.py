@@ -11,6 +11,8 @@ import plotly.graph_objects as go
 
 from pages.figures.colors import QUIET, RED
 
+#: What the legend says of a ring.
+HOST_SIDE = "bound by the host on a side"
 #: A value with the ends of its interval.
 Interval = tuple[float, float | None, float | None]
 
@@ -50,6 +52,18 @@ def write_ends(figure: go.Figure, *, x: Sequence[float], y: Sequence[float], tex
         mode="text", x=x, y=y, text=text, textposition="middle right", showlegend=False, hoverinfo="skip",
         cliponaxis=False, **look,
     )  # fmt: skip
+
+
+def ring_hosts(figure: go.Figure, dots: Iterable[tuple[str, float, float]]) -> int:
+    """Draws a ring around each dot of which the host bounds a side, with its entry of the legend. `dots` are what is
+    said of the host, if anything, with x and y. Returns the number of entries."""
+    points = [(x, y) for host, x, y in dots if host]
+    if points:
+        figure.add_scatter(
+            name=HOST_SIDE, mode="markers", x=[x for x, _ in points], y=[y for _, y in points], hoverinfo="skip",
+            cliponaxis=False, marker={"symbol": "circle-open", "size": 17, "color": QUIET, "line": {"width": 1.6}},
+        )  # fmt: skip
+    return 1 if points else 0
 
 
 def color_failures(failures: Iterable[object]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 
 from pages.figures.colors import FAINT, FAINTER, color_of
 from pages.figures.frame import WORDS, format_short, interval, layout, title_of
-from pages.figures.marks import Interval, cross_failures, error_bars, hover_cells
+from pages.figures.marks import Interval, cross_failures, error_bars, hover_cells, ring_hosts
 from pages.figures.ratios import left_end, ratio_axis
 from pages.figures.rows import chart_pixels, label_rows, row_pixels, wrap_label
 from runner.formats import format_number
@@ -26,7 +26,7 @@ _SYMBOLS: dict[Phase, str] = {"forward": "circle", "backward": "diamond", "step"
 
 @dataclass(frozen=True, kw_only=True)
 class SpeedupDot:
-    """One phase of one pair or, with `failure`, a pair that has no ratio."""
+    """One phase of one pair or, with `failure`, a pair that has no ratio. `host` says which sides the host bounds."""
 
     place: str
     size: str
@@ -37,27 +37,29 @@ class SpeedupDot:
     high: float | None = None
     parameters: int | None = None
     failure: str | None = None
+    host: str = ""
 
 
 def speedup_dots(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
-    """Draws one line a pair, one dot a phase."""
+    """Draws one line a pair, one dot a phase, ringed where the host bounds a side."""
     places = list(dict.fromkeys(row.place for row in rows))
     figure = go.Figure()
     measured = [row for row in rows if not row.failure]
     phases = [phase for phase in _SYMBOLS if any(row.phase == phase for row in measured)]
-    for index, phase in enumerate(phases):
-        offset = (index - (len(phases) - 1) / 2) * 0.22
+    apart = {phase: (index - (len(phases) - 1) / 2) * 0.22 for index, phase in enumerate(phases)}
+    for phase in phases:
         chosen = [row for row in measured if row.phase == phase]
         figure.add_scatter(
             name=WORDS[phase],
             mode="markers+text" if phase == "step" else "markers",
             x=[row.ratio for row in chosen],
-            y=[places.index(row.place) + offset for row in chosen],
+            y=[places.index(row.place) + apart[phase] for row in chosen],
             marker={"color": color_of(phase), "size": 9, "symbol": _SYMBOLS[phase]},
             error_x=error_bars(map(_interval, chosen)),
             **hover_cells((row.cell_id, _describe(row)) for row in chosen),
             cliponaxis=False,
         )
+    rings = ring_hosts(figure, ((row.host, row.ratio, places.index(row.place) + apart[row.phase]) for row in measured))
     axis = ratio_axis(value for row in measured for value in _interval(row))
     lost = [row for row in rows if row.failure]
     cross_failures(
@@ -69,7 +71,7 @@ def speedup_dots(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
     figure.add_vline(x=1, line={"color": FAINT, "width": 2})
     labels = [wrap_label(place) for place in places]
     row = row_pixels(labels, least=36)
-    height = chart_pixels(len(places), row=row, entries=len(phases), squeezed=row)
+    height = chart_pixels(len(places), row=row, entries=len(phases) + rings, squeezed=row)
     figure.update_layout(**layout(height=max(200, height), state=f"speedups-{variant}"))
     figure.update_xaxes(**axis, title=f"Speedup of {variant} (×, log)")
     label_rows(figure, labels, showgrid=True, gridcolor=FAINTER)
@@ -146,5 +148,5 @@ def _interval(row: SpeedupDot) -> Interval:
 def _describe(row: SpeedupDot) -> str:
     return (
         f"<b>{row.place}</b><br>{WORDS[row.phase]}: {format_number(row.ratio)}×"
-        f"<br>95% interval {interval(row.low, row.high, unit='×')}"
+        f"<br>95% interval {interval(row.low, row.high, unit='×')}{f'<br>{row.host}' if row.host else ''}"
     )

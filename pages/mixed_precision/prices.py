@@ -15,7 +15,7 @@ from pages.ui.chosen import rows_of
 from pages.ui.comparison import comparison
 from pages.ui.evidence import LoadEvidence, of_cells, of_rows, say
 from pages.ui.frame import Frame
-from pages.ui.marks import speedup_columns
+from pages.ui.marks import pair_columns
 from runner.analysis.compare.pairs import Pair
 from runner.formats import format_number
 from runner.results import Measured
@@ -139,4 +139,4 @@ def _make_price(one: Priced) -> Price:
 
 def _make_row(one: Priced) -> dict[str, Any]:
     numbers = label_values("numerics", one.row, ("precision", *_ANSWERS))
-    return {"Model": place_of(one.row), **numbers, **speedup_columns(one.speedup)}
+    return {"Model": place_of(one.row), **numbers, **pair_columns(one.speedup)}

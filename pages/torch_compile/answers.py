@@ -7,7 +7,7 @@ from statistics import geometric_mean
 from pages.figures.frame import relative_error
 from pages.torch_compile.figures import format_steps
 from pages.torch_compile.speedups import CompileSpeedup
-from pages.ui.answers import caveat, describe_ratio, describe_spread
+from pages.ui.answers import describe_ratio, describe_spread, remarks
 from pages.ui.frame import Frame
 from runner.analysis.compare.break_even import PaidAfter
 from runner.formats import format_number
@@ -30,7 +30,7 @@ def answer(frame: Frame, items: Sequence[CompileSpeedup]) -> str:
     slower = sum(item.step.outcome == "worse" for item in compiled)
     most = max(compiled, key=lambda item: item.step.ratio)
     parts = [f"**{best}** makes the step **{times}× {word}** than eager {describe_spread(ratios[best])}."]
-    text = caveat([(item.step.base.cell, item.step.other.cell) for item in compiled if item.variant == best])
+    text = remarks([item.step for item in compiled if item.variant == best]).strip()
     parts += [text] if text else []
     if slower:
         cells = "cells" if compiled is items else "compiled cells"

@@ -15,7 +15,7 @@ from pages.ui.chosen import select_one
 from pages.ui.comparison import keep_places, note_cut
 from pages.ui.evidence import LoadEvidence, of_cells, say
 from pages.ui.frame import Frame
-from pages.ui.marks import failure_of, key_columns, place_of, speedup_columns
+from pages.ui.marks import failure_of, host_words, key_columns, pair_columns, place_of
 from pages.ui.pin import pin
 from runner.analysis.compare.pairs import LeftOut
 from runner.analysis.compare.verdict_text import INTERVALS
@@ -30,7 +30,7 @@ def draw_ways(
     """Draws every backend as a dot on its cell's line."""
     dots = [
         WayDot(place=place(frame, item), backend=item.variant, cell_id=str(item.step.other.cell_id),
-               ratio=item.step.ratio, low=item.step.low, high=item.step.high)
+               ratio=item.step.ratio, low=item.step.low, high=item.step.high, host=host_words(item.step))
         for item in items
     ]  # fmt: skip
     dots += [
@@ -172,7 +172,7 @@ def _make_row(frame: Frame, item: CompileSpeedup) -> dict[str, Any]:
         **key_columns(frame, item.step.other.cell),
         "Eager step (ms)": base.times["step"].median_ms,
         "Step (ms)": item.step.other.times["step"].median_ms,
-        **speedup_columns(item.step),
+        **pair_columns(item.step),
         **{f"Compile time, {kind} (s)": known[kind][0] if kind in known else None for kind in KINDS},
         **{f"Paid after, {kind} (steps)": known[kind][1].steps if kind in known else None for kind in KINDS},
         **{title_of("steps", name): getattr(cost, name) if cost else None for name in _COSTS},

@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 
 from pages.figures.colors import FAINT, FAINTER, FAMILIES, QUIET, RED, color_of
 from pages.figures.frame import interval, layout, log_ticks
-from pages.figures.marks import cross_failures, error_bars, hover_cells
+from pages.figures.marks import cross_failures, error_bars, hover_cells, ring_hosts
 from pages.figures.ratios import left_end, ratio_axis
 from pages.figures.rows import chart_pixels, label_rows, row_pixels, wrap_label
 from runner.formats import format_number
@@ -30,7 +30,8 @@ _DASHES: Mapping[str, str] = {"cold": "solid", "warm": "dash", "as found": "dot"
 
 @dataclass(frozen=True, kw_only=True)
 class WayDot:
-    """The whole step of one pair: the speedup of `backend` over eager, or why there is no ratio."""
+    """The whole step of one pair: the speedup of `backend` over eager, or why there is no ratio. `host` says which
+    sides the host bounds."""
 
     place: str
     backend: str
@@ -39,6 +40,7 @@ class WayDot:
     low: float | None = None
     high: float | None = None
     failure: str | None = None
+    host: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +71,7 @@ class CumulatedLine:
 
 
 def way_dots(rows: Sequence[WayDot]) -> go.Figure:
-    """Draws one line a pair, one dot a backend."""
+    """Draws one line a pair, one dot a backend, ringed where the host bounds a side."""
     places = list(dict.fromkeys(row.place for row in rows))
     backends = sorted({row.backend for row in rows}, key=list(FAMILIES["backend"]).index)
     figure = go.Figure()
@@ -100,10 +102,11 @@ def way_dots(rows: Sequence[WayDot]) -> go.Figure:
             y=[at[row.place, backend] for row in lost],
             failures=[(row.cell_id, row.failure) for row in lost],
         )
+    rings = ring_hosts(figure, ((r.host, r.ratio, at[r.place, r.backend]) for r in rows if not r.failure))
     figure.add_vline(x=1, line={"color": FAINT, "width": 2})
     labels = [wrap_label(place) for place in places]
     row = max(row_pixels(labels, least=36), 14 * max(map(len, beside.values()), default=1))
-    height = chart_pixels(len(places), row=row, entries=len(backends), squeezed=row)
+    height = chart_pixels(len(places), row=row, entries=len(backends) + rings, squeezed=row)
     figure.update_layout(**layout(height=max(220, height), state="ways"))
     figure.update_xaxes(**axis, title="Speedup of the step (×, log)")
     label_rows(figure, labels, showgrid=True, gridcolor=FAINTER)
@@ -246,7 +249,8 @@ _UNITS = ((7200.0, 3600.0, "h"), (180.0, 60.0, "min"), (0.0, 1.0, "s"))
 
 def _describe_way(row: WayDot) -> str:
     ends = interval(row.low, row.high, unit="×")
-    return f"<b>{row.place}</b><br>{row.backend}: {format_number(row.ratio)}×<br>95% interval {ends}"
+    host = f"<br>{row.host}" if row.host else ""
+    return f"<b>{row.place}</b><br>{row.backend}: {format_number(row.ratio)}×<br>95% interval {ends}{host}"
 
 
 def _describe_cost(row: CostDot, unit: Unit) -> str:

@@ -7,17 +7,20 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import geometric_mean, linear_regression
+from typing import TypeVar
 
 from pages.figures.frame import WORDS, interval
 from pages.ui.frame import Frame
 from pages.ui.marks import describe_host
+from runner.analysis.compare.host_bound import describe_shares
 from runner.analysis.compare.pairs import Pair, unusual
-from runner.analysis.compare.speedups import Speedups
+from runner.analysis.compare.speedups import Speedups, host_share
 from runner.analysis.statistics import Ratio
 from runner.formats import format_ms, format_number
-from runner.results import Clock, Estimate, Measured
+from runner.results import Clock, Estimate, Measured, TimedResult
 from runner.schema import Cell, Phase
 
+T = TypeVar("T", bound=TimedResult)
 #: What a step does, by each clock.
 _TAKES: Mapping[Clock, str] = {
     "step": "takes **{}**",
@@ -78,10 +81,8 @@ def speedup_answer(compared: Speedups[Measured], *, baseline: str, variant: str,
         return "" if compared.speedups else without_pair(compared, baseline=baseline, variant=variant)
     times, word = describe_ratio(speedups)
     start = f"**{variant}** makes the {WORDS[phase]} **{times}× {word}** than {baseline}"
-    unusual_words = caveat([(speedup.base.cell, speedup.other.cell) for speedup in speedups])
-    rest = f" {unusual_words}" if unusual_words else ""
     certain = f"; {_count_certain(speedups)}" if len(speedups) > 1 else ""
-    return f"{start} {describe_spread(speedups)}{certain}.{rest}"
+    return f"{start} {describe_spread(speedups)}{certain}.{remarks(speedups)}"
 
 
 def without_pair(compared: Speedups[Measured], *, baseline: str, variant: str, where: str = "here") -> str:
@@ -93,6 +94,14 @@ def without_pair(compared: Speedups[Measured], *, baseline: str, variant: str, w
             others = f", and {len(more)} other reasons" if len(more) > 1 else ", and another reason" if more else ""
             return f"No cell {where} can be compared in {baseline} and in {variant}: {reason}{others}."
     return f"No cell {where} was measured both in {baseline} and in {variant}."
+
+
+def remarks(pairs: Sequence[Pair[T]]) -> str:
+    """Says what is to be known of some pairs: what is unusual about them, and where the host bounds a side. Begins with
+    a space, unless there is nothing to say."""
+    unusual_words = caveat([(pair.base.cell, pair.other.cell) for pair in pairs])
+    host = describe_shares([host_share(pair) for pair in pairs])
+    return "".join(f" {words}" for words in (unusual_words, host) if words)
 
 
 def caveat(pairs: Sequence[tuple[Cell, Cell]]) -> str:

@@ -5,18 +5,24 @@ bars = phase_bars_of(frame, cells); rows = phase_table(frame, cells)
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from pages.figures.frame import CLOCKS, WORDS, escape_text, label_values, title_of
 from pages.figures.phases import PhaseBar
 from pages.figures.speedups import SpeedupDot
 from pages.ui.frame import Frame
-from runner.analysis.compare.speedups import Speedups
+from runner.analysis.compare.host_bound import describe_share
+from runner.analysis.compare.pairs import Pair
+from runner.analysis.compare.speedups import Speedups, host_share
+from runner.analysis.statistics import Ratio
 from runner.formats import format_ms
 from runner.results import Attended, Clock, Measured, Peak, PhaseTime, TimedResult
 from runner.schema import Phase, StepCell
 from runner.store.queries.times import COLUMNS
 
+T = TypeVar("T", bound=TimedResult)
+#: The column for the ratio of what the device alone needs.
+DEVICE_RATIO = "Device ratio (×)"
 _SPEEDUP = {"Speedup": "ratio", "Low": "low", "High": "high"}
 
 
@@ -101,9 +107,24 @@ def clock_columns(cell: TimedResult, time: PhaseTime, clocks: Sequence[Clock]) -
     return {**columns, **label_values("steps", cell, ("bound",))} if clocks else {}
 
 
-def speedup_columns(pair: object) -> dict[str, float | None]:
+def speedup_columns(pair: Ratio | None) -> dict[str, float | None]:
     """Returns a table's columns for the `ratio` of a pair and its interval; None throughout where there is no pair."""
     return {f"{title} (×)": getattr(pair, name, None) for title, name in _SPEEDUP.items()}
+
+
+def device_columns(device: Ratio | None) -> dict[str, float]:
+    """Returns a table's column for the ratio of device times; none where that is not known."""
+    return {DEVICE_RATIO: device.ratio} if device else {}
+
+
+def pair_columns(pair: Pair[T] | None) -> dict[str, float | None]:
+    """Returns a table's columns for a pair of timed cells: its ratio, and that of the device times where known."""
+    return {**speedup_columns(pair), **(device_columns(host_share(pair).device) if pair else {})}
+
+
+def host_words(pair: Pair[T]) -> str:
+    """Returns what a tooltip says of a pair of which the host bounds a side; empty for others."""
+    return describe_share(host_share(pair))
 
 
 def place_of(frame: Frame, cell: StepCell, *, beside: str) -> str:
@@ -126,6 +147,7 @@ def speedup_dots_of(frame: Frame, compared: Speedups[Measured], *, axis: str) ->
             ratio=pair.ratio,
             low=pair.low,
             high=pair.high,
+            host=host_words(pair),
             parameters=pair.base.parameters,
         )
         for pair in compared.speedups
@@ -157,7 +179,7 @@ def speedup_table(frame: Frame, compared: Speedups[Measured]) -> list[dict[str, 
             "Baseline": f"{pair.base.cell.precision} {pair.base.cell.backend}",
             "Variant": f"{pair.other.cell.precision} {pair.other.cell.backend}",
             title_of("timings", "phase"): WORDS[pair.phase],
-            **speedup_columns(pair),
+            **pair_columns(pair),
             "Baseline median (ms)": pair.base.times[pair.phase].median_ms,
             "Variant median (ms)": pair.other.times[pair.phase].median_ms,
         }

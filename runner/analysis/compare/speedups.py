@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
+from runner.analysis.compare.host_bound import HostShare
 from runner.analysis.compare.pairs import LeftOut, Pair, closest, describe_effort_difference, preference
 from runner.analysis.statistics import Ratio, ratio
 from runner.results import Clock, TimedResult
@@ -66,6 +67,12 @@ def ratio_of(base: TimedResult, other: TimedResult, *, phase: Phase = "step", cl
     """The time of one cell over that of another in one phase by one clock; None where either has no such time."""
     a, b = (cell.times[phase].by(clock) if phase in cell.times else None for cell in (base, other))
     return ratio(a, b) if a and b else None
+
+
+def host_share(pair: Pair[T]) -> HostShare:
+    """Returns what bounds the sides of a pair, and how their device times compare in its phase."""
+    device = ratio_of(pair.base, pair.other, phase=pair.phase, clock="device")
+    return HostShare(bounds=(pair.base.bound, pair.other.bound), device=device)
 
 
 #: The fields of the key in which partners may differ.

@@ -17,10 +17,11 @@ from itertools import chain
 from typing import Literal
 from uuid import UUID
 
+from runner.analysis.compare.host_bound import HostShare
 from runner.analysis.compare.pairs import LeftOut, Pair, describe_effort_difference
 from runner.analysis.statistics import MIN_SAMPLES, Outcome, Ratio, ratio
 from runner.results import Estimate
-from runner.schema import TABLES, AttentionCell, MemoryCell, StepCell
+from runner.schema import TABLES, AttentionCell, Bound, MemoryCell, StepCell
 
 Kind = Literal["run", "label", "machine", "commit", "precision", "backend"]
 Compared = Literal["steps", "attention", "memory"]
@@ -47,8 +48,9 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True)
 class SideResult:
-    """One cell on one side, over its rounds: its `time` in the phase and of how many `samples`, none for peaks.
-    `faults` are the sentences for which the audit grades it D."""
+    """One cell on one side, over its rounds: its `time` in the phase and of how many `samples`, none for peaks; what
+    sets that time (`bound`) and what the `device` needs, where that is known. `faults` are the sentences for which the
+    audit grades it D."""
 
     cell: StepCell | AttentionCell | MemoryCell
     run_id: UUID
@@ -56,6 +58,8 @@ class SideResult:
     status: str
     message: str | None = None
     time: Estimate | None = None
+    device: Estimate | None = None
+    bound: Bound | None = None
     samples: int = 0
     peak_bytes: int | None = None
     matmul_precision: str | None = None
@@ -117,6 +121,12 @@ def _ratio(a: SideResult, b: SideResult) -> Ratio:
     assert a.time
     assert b.time
     return ratio(a.time, b.time)
+
+
+def host_share(pair: Pair[SideResult]) -> HostShare:
+    """Returns what bounds the sides of a pair, and how their device times compare."""
+    a, b = pair.base, pair.other
+    return HostShare(bounds=(a.bound, b.bound), device=ratio(a.device, b.device) if a.device and b.device else None)
 
 
 def _objection(

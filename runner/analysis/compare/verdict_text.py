@@ -8,7 +8,8 @@ Limits: English; a reader who wants numbers takes those of `verdict`.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from runner.analysis.compare.verdict import Compared, Verdict
+from runner.analysis.compare.host_bound import describe_shares
+from runner.analysis.compare.verdict import Compared, Verdict, host_share
 from runner.analysis.statistics import MIN_DIFFERENCE, Outcome, Ratio
 from runner.formats import format_bytes, format_ms, format_times
 from runner.schema import Cell
@@ -36,7 +37,13 @@ def words_of(verdict: Verdict) -> Mapping[Outcome, str]:
 
 
 def sentence(verdict: Verdict) -> str:
-    """The answer: how B compares on average, how many cells each way, how many were left out and why."""
+    """The answer: how B compares on average, how many cells each way, how many were left out and why, and where the
+    host bounds a side."""
+    host = describe_shares([host_share(pair) for pair in verdict.pairs])
+    return f"{_judgment(verdict)} {host}".rstrip()
+
+
+def _judgment(verdict: Verdict) -> str:
     start = f"{NAMES[verdict.table]}: {_average(verdict)}"
     if not verdict.left_out:
         return f"{start}."

@@ -10,7 +10,7 @@ wherever they ran.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -31,7 +31,7 @@ from runner.analysis.statistics import estimate
 from runner.errors import UsageError
 from runner.results import Estimate, Noise, RoundTime
 from runner.results.times import find_bound
-from runner.schema import TABLES, AttentionCell, MemoryCell, RunRow, StepCell
+from runner.schema import TABLES, AttentionCell, Bound, MemoryCell, RunRow, StepCell
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
 from runner.store.queries.raw import fetch_rows
@@ -140,6 +140,7 @@ class _CountedRow:
     message: str | None
     round_time: RoundTime | None = None
     device_ms: float | None = None
+    bound: Bound | None = None
     matmul_precision: str | None = None
     peak_allocated_bytes: int | None = None
 
@@ -158,7 +159,7 @@ def _answers(path: Path, table: Compared, question: ComparisonRequest) -> list[d
             cells.setdefault((row.cell_key, *(getattr(row, name) for name in question.same)), []).append(row)
         for cell in cells.values():
             held.setdefault(_shared(cell[0], table, question, side), []).append(
-                _answered(cell, found, _time(cell, question, noise))
+                _answered(cell, found, _times(cell, question, noise))
             )
     return answers
 
@@ -169,17 +170,31 @@ def _shared(row: _CountedRow, table: Compared, question: ComparisonRequest, side
     return (*(getattr(row, name) for name in question.same), *asked)
 
 
-def _time(
-    rows: Sequence[_CountedRow], question: ComparisonRequest, noise: Mapping[NoiseKind, Noise]
-) -> Estimate | None:
-    """The time of the rounds of one cell; None of a cell without the phase."""
-    rounds = [row.round_time for row in rows if row.status == "ok" and row.round_time]
-    bound = pool_bounds(find_bound(row.round_time.median_ms, row.device_ms) for row in rows if row.round_time)
-    kind = NoiseKind(machine=rows[0].machine, bound=bound, phase=question.phase)
-    return estimate(rounds, noise.get(kind)) if rounds else None
+@dataclass(frozen=True, kw_only=True)
+class _Times:
+    """What sets the time of a cell, that time, and what the device needs of it; None where it is not known."""
+
+    bound: Bound | None
+    step: Estimate | None
+    device: Estimate | None
 
 
-def _answered(rows: Sequence[_CountedRow], found: Mapping[UUID, tuple[str, ...]], time: Estimate | None) -> SideResult:
+def _times(rows: Sequence[_CountedRow], question: ComparisonRequest, noise: Mapping[NoiseKind, Noise]) -> _Times:
+    """The times of the rounds of one cell, none of a cell without the phase."""
+    measured = [(row, row.round_time) for row in rows if row.status == "ok" and row.round_time]
+    bound = pool_bounds(row.bound for row in rows)
+    waits = pool_bounds(find_bound(time.median_ms, row.device_ms) for row, time in measured)
+    kind = NoiseKind(machine=rows[0].machine, bound=waits, phase=question.phase)
+    rounds = [time for _, time in measured]
+    devices = [RoundTime(median_ms=row.device_ms, n=time.n) for row, time in measured if row.device_ms]
+    return _Times(
+        bound=bound,
+        step=estimate(rounds, noise.get(kind)) if rounds else None,
+        device=estimate(devices, noise.get(replace(kind, bound="device", clock="device"))) if devices else None,
+    )
+
+
+def _answered(rows: Sequence[_CountedRow], found: Mapping[UUID, tuple[str, ...]], times: _Times) -> SideResult:
     """The rounds of one cell as one: ok when any is, then only those that are count."""
     counted = [row for row in rows if row.status == "ok"] or rows[-1:]
     peaks = [row.peak_allocated_bytes for row in counted if row.peak_allocated_bytes is not None]
@@ -189,7 +204,9 @@ def _answered(rows: Sequence[_CountedRow], found: Mapping[UUID, tuple[str, ...]]
         cell_id=counted[0].cell_id,
         status=counted[0].status,
         message=counted[0].message,
-        time=time,
+        time=times.step,
+        device=times.device,
+        bound=times.bound,
         samples=sum(row.round_time.n or 0 for row in counted if row.round_time),
         peak_bytes=max(peaks, default=None),
         matmul_precision=next((row.matmul_precision for row in counted if row.matmul_precision is not None), None),
@@ -199,7 +216,8 @@ def _answered(rows: Sequence[_CountedRow], found: Mapping[UUID, tuple[str, ...]]
 
 #: What else of a row is needed, beside its key and ids.
 _MORE: Mapping[Compared, tuple[str, ...]] = {
-    "steps": ("matmul_precision",),
+    "steps": ("matmul_precision", "bound"),
+    "attention": ("bound",),
     "memory": ("peak_allocated_bytes",),
 }
 

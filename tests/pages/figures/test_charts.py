@@ -116,6 +116,17 @@ def test_speedups_and_their_intervals() -> None:
     assert list(figure.layout.yaxis.ticktext) == ["a", "b", "c", "d"]
 
 
+def test_pairs_of_the_host_are_ringed_and_their_tooltips_say_so() -> None:
+    words = "bound by the host on one side; by device time: 4.00×"
+    rows = [replace(dot, host=words if dot.place in ("a", "c") else "") for dot in dots()]
+    figure = speedups.speedup_dots(rows, variant="bf16")
+    (rings,) = traces(figure, name="bound by the host on a side")
+    assert (list(rings.x), list(rings.y)) == ([2.0, 2.0], [0.0, 2.0])
+    (measured,) = traces(figure, name="whole step")
+    assert [point[1].endswith(f"<br>{words}") for point in measured.customdata] == [True, False, True]
+    assert not traces(speedups.speedup_dots(dots(), variant="bf16"), name="bound by the host on a side")
+
+
 def test_speedup_trend_joins_geometric_means() -> None:
     """2 and ½ cancel."""
     figure = speedups.speedup_trend(dots(), variant="bf16")
