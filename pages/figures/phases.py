@@ -19,8 +19,8 @@ from pages.figures.marks import Interval, color_failures, error_bars, write_ends
 from pages.figures.rows import BAR, chart_pixels, under_headings
 from runner.formats import format_number
 from runner.results import Clock
+from runner.results.times import COLUMNS
 from runner.schema import Phase
-from runner.store.queries.times import COLUMNS
 
 #: What the legend says of hatched bars and of hollow dots.
 HOST = "the host sets this time"

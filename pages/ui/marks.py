@@ -17,8 +17,8 @@ from runner.analysis.compare.speedups import Speedups, host_share
 from runner.analysis.statistics import Ratio
 from runner.formats import format_ms
 from runner.results import Attended, Clock, Measured, Peak, PhaseTime, TimedResult
+from runner.results.times import COLUMNS
 from runner.schema import Phase, StepCell
-from runner.store.queries.times import COLUMNS
 
 T = TypeVar("T", bound=TimedResult)
 #: The column for the ratio of what the device alone needs.

@@ -14,6 +14,8 @@ from runner.schema import Bound
 
 #: How a step is timed: waited for, in a row with others without waiting, or by what the device alone needs for it.
 Clock = Literal["step", "loop", "device"]
+#: The column of `timings` for each clock.
+COLUMNS: Mapping[Clock, str] = {"step": "median_ms", "loop": "loop_ms", "device": "device_ms"}
 
 
 #: A device that works for this share of a time is what sets it.

@@ -17,13 +17,10 @@ import duckdb
 
 from runner.analysis.statistics import estimate, estimate_noise
 from runner.results import Clock, Estimate, Noise, PhaseTime, RoundTime, TimedResult
-from runner.results.times import DEVICE_BOUND, find_bound
+from runner.results.times import COLUMNS, DEVICE_BOUND, find_bound
 from runner.schema import Bound, Phase
 from runner.store.queries.fetch import fetch
 from runner.store.queries.selection import MACHINE
-
-#: The column of `timings` for each clock.
-COLUMNS: Mapping[Clock, str] = {"step": "median_ms", "loop": "loop_ms", "device": "device_ms"}
 
 
 @dataclass(frozen=True, kw_only=True)

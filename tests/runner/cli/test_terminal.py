@@ -109,7 +109,7 @@ def test_lists_and_every_run_s_tables(file: Path) -> None:
 @pytest.mark.parametrize("form", ["text", "markdown"])
 def test_comparisons_and_their_errors(file: Path, form: str) -> None:
     one, other = run_ids(file)[-2:]
-    assert "95%" in said("compare", f"run:{one}", f"run:{other}", "--format", form, file=file, code=0)
+    assert "99%" in said("compare", f"run:{one}", f"run:{other}", "--format", form, file=file, code=0)
     assert "[red]" in said("compare", "nobody", "none", "--format", form, file=file, code=2)
     assert "␛[2J" in said("show", "nobody \x1b[2J", file=file, code=2)
 
