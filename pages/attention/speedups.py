@@ -146,5 +146,5 @@ def _describe_pairs(
         return f"{start}.{rest}"
     sure = sum(pair.outcome == "better" for pair in whole)
     few = sum(pair.low is None for pair in whole)
-    doubt = f", {few} with too few samples to say" if few else ""
+    doubt = f", and of {few} it is not known how much processes differ" if few else ""
     return f"{start}; {sure} of them beyond doubt{doubt}.{rest}"

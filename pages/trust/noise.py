@@ -21,7 +21,7 @@ from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
 from pages.ui.pin import pin
 from runner.analysis.drift import CanaryDrift, find_drift
-from runner.analysis.statistics import MIN_DIFFERENCE, resolvable
+from runner.analysis.statistics import resolvable
 from runner.results import Clock
 from runner.schema.titles import title
 from runner.store.queries.noise import TIMED, KnownNoise, RepeatedCell, load_known_noise, load_repeated
@@ -51,8 +51,8 @@ def draw_noise(frame: Frame) -> None:
         answer=answer,
         evidence=_load_evidence(frame, cells),
         note="Whole steps of cells that one run measured in several processes, on every machine, whatever the sidebar "
-        "says. The standard deviation is that of the logarithm of their medians. A difference is resolved where the "
-        f"99% interval of one pair excludes none; to be called one it must be more than {MIN_DIFFERENCE:.0%}, too.",
+        "says. The standard deviation is that of the logarithm of their medians. A difference is resolved where one "
+        "pair of cells is enough to decide it.",
         alt=f"Noise by kind of cell, as dots on a log axis. {answer}",
         rows=[_make_row(item) for item in known],
         cells=[cell.cell for cell in cells],

@@ -13,7 +13,7 @@ from tests.synthetic.rows import Rows, run
 from tests.synthetic.sides import timed
 
 #: A cell of which the device works for less of its time in a loop is bound by the host.
-_DEVICE_BOUND = 0.9
+_DEVICE_BOUND = 0.95
 
 
 def gpu(**values: Any) -> RunRow:

@@ -33,8 +33,8 @@ BEGAN = utc_now()
 
 
 def repeated(of: RunRow, cell: StepCell, medians: list[float], **values: Any) -> list[rows.Rows]:
-    """One row a round, ten minutes apart; the times in a loop are 2% less, and those of the device 3%, or half where the
-    host sets the time."""
+    """One row a round, ten minutes apart; the times in a loop are 2% less, and those of the device 3%, or half where
+    the host sets the time."""
     found = []
     for number, ms in enumerate(medians):
         one = timed(of, cell, (ms,) * 11, round=number, **values)

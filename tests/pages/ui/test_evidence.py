@@ -72,6 +72,7 @@ SAID = {
                     "frontier-context", "kept", "block-tensors", "checkpointing", "grade"},
     "memory-timeline": {"answer", "alive-left"},
     "compare": {"environment", "steps", "attention", "memory"},
+    "trust": {"answer", "noise", "canary"},
 }  # fmt: skip
 #: Texts with numbers that are no answers: which rows a card is about, what is drawn of them, what limits a query.
 NO_ANSWER = (

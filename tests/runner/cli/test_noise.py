@@ -99,7 +99,7 @@ def test_what_is_said_of_a_kind() -> None:
     assert first == "Cells on this device, waited for:"
     assert cell.endswith("9 processes, 9.90–10.1 ms")
     assert spread.endswith("standard deviation of 1.0% (degrees of freedom: 4).")
-    # e^(4.604 · 0.01 · √2) - 1 = 6.73%; with √(2/5) 2.95%
+    # e^(4.604 · 0.01 · √2) - 1 = 6.73%; with five rounds t is 3.355 for 8: e^(3.355 · 0.01 · √0.4) - 1 = 2.14%
     assert power == "  One pair of cells, one process each, resolves 6.7%; five rounds each resolve 2.1%."
 
 

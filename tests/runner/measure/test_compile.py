@@ -274,7 +274,7 @@ def texts(page: Page, card: str) -> list[str]:
 def test_the_page_says_what_compiling_buys_and_when_it_is_paid_for(page: Page) -> None:
     words = said(page)
     assert "compiled makes the step 1.25× faster than eager" in words
-    assert "1 of all 3 compiled cells are slower than eager beyond doubt" in words
+    assert "slower than eager beyond doubt" not in words, "one process each decides nothing"
     assert "compiling takes 20.0 s with an empty cache and 2.00 s with a full one" in words
     assert "paid for after 15,300 and 1,530 steps respectively" in words
     assert "Of 3 compiled cells: no graph break in the 3 that count them; none was compiled again" in words
