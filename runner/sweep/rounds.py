@@ -9,8 +9,9 @@ sweep's own repeated cells of the same kind: on CUDA those that are bound by the
 bound by the device another; elsewhere all cells are one kind. Where a kind's noise is not known well yet, only its
 PROBES cheapest undecided cells are measured again at first, since what they show may decide the others.
 
-All further rounds together take no longer than MAX_SHARE of what the first round took: which cells there are is to
-decide how long a sweep takes, and not how noisy the machine is. Who wants more says `--rounds 5`.
+All further rounds together take no longer than MAX_SHARE of what the timed cells took in the first, compiled ones left
+out, whose time is the compiler's: which cells there are is to decide how long a sweep takes, and not how noisy the
+machine is. Who wants more says `--rounds 5`.
 """
 
 import math
@@ -31,7 +32,7 @@ from runner.sweep.prepare import Expected, Prepared
 ENOUGH = 0.02
 #: No cell is measured more often than this, but for the canary.
 MAX_ROUNDS = 5
-#: The time that all further rounds may take together, as a share of what the first round took.
+#: The time that all further rounds may take together, as a share of what timed cells took in the first.
 MAX_SHARE = 0.5
 #: How many cells of a kind are measured again while little is known of its noise.
 PROBES = 4
@@ -167,7 +168,9 @@ class FurtherRounds:
 
     def _share_seconds(self) -> float:
         """Returns how long all further rounds may take (s)."""
-        return MAX_SHARE * sum(map(self._seconds, self._planned.values()))
+        timed = (item for (key, _), item in self._planned.items() if key in self._repeatable)
+        steady = (item for item in timed if not getattr(item.planned.cell, "backend", "").startswith("compiled"))
+        return MAX_SHARE * sum(map(self._seconds, steady))
 
     def _spent_seconds(self) -> float:
         """Returns how long they took so far (s), in earlier sweeps too."""
