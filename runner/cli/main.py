@@ -6,31 +6,26 @@ Exit codes: 0 all cells ended ok, oom or skipped; 1 some did not, the budget ran
 landed outside, or `compare --fail-on-regression` found a regression; 2 wrong usage or a bad file; 130 interrupted.
 """
 
-import inspect
 import signal
 import sys
-from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from runner.cli import audit, compare, doctor, lists, replay, show
 from runner.cli.commands import Commands, errors
+from runner.cli.options import FRONTIER, Db, Run, sweep_options, where, with_options
 from runner.cli.progress import PlainLines, TerminalBar
 from runner.cli.terminal import Terminal
 from runner.engines.local import LocalEngine
 from runner.importers.files import import_file
-from runner.plan.presets import PRESETS
-from runner.schema import Column
 from runner.store.database import default_path
 from runner.sweep.frontier import explore
 from runner.sweep.loop import sweep
 from runner.sweep.prepare import Settings, prepare
-from runner.sweep.request import CHOICES, FLAGS, parse_duration, parse_request
-from runner.sweep.rounds import ENOUGH, MAX_ROUNDS
+from runner.sweep.request import parse_duration, parse_request
 
 #: The width of output to a pipe or a file, in characters.
 PIPED_WIDTH = 160
@@ -48,91 +43,11 @@ app = typer.Typer(
     "Example: [bold]python -m runner sweep[/] then [bold]streamlit run app.py[/]",
 )
 
-DB_HELP = "The results file. [default: STEPSCOPE_DB or data/results.duckdb]"
-Db = Annotated[Path | None, typer.Option("--db", help=escape(DB_HELP), show_default=False)]
-
-
-def _what(text: str, *, metavar: str = "A,B,…") -> Any:
-    return typer.Option(help=escape(text), show_default=False, metavar=metavar, rich_help_panel="What to measure")
-
-
-def _how(text: str, **limits: Any) -> Any:
-    return typer.Option(help=escape(text), show_default=False, rich_help_panel="How carefully", **limits)
-
-
-def _where(text: str) -> Any:
-    return typer.Option(help=escape(text), show_default=False, rich_help_panel="Where and how long")
-
-
-def _flag(name: str, text: str) -> Any:
-    return typer.Option(name, help=text, show_default=False)
-
-
-_SKIP = "Do not try cells that are predicted not to fit."
-_DRY_RUN = "Print the plan with predicted FLOPs, memory and time; measure nothing."
-_CEILINGS = "Measure at its start and end what this machine can do at most. [default: --ceilings]"
-_UNDECIDED = f"what is undecided (interval wider than ±{ENOUGH:.0%}), up to {MAX_ROUNDS}"
-_ROUNDS = f"auto: one more interleaved round, in fresh processes, for {_UNDECIDED}; or a number. [default: auto]"
-_SHAPE = "d_model=512,d_ff=2048,layers=8,heads=8[,vocabulary=N]"
-_PRESETS = f"One of {', '.join(PRESETS)}. [default: standard on CUDA, else laptop]"
-
-
-def _annotate(column: Column) -> Any:
-    """Returns the annotation of the option that sets a column of cells."""
-    assert column.flag is not None
-    flag, name = column.flag, column.flag.name.replace("_", "-")
-    text = flag.help.format(choices=", ".join(CHOICES.get(flag.name, ())))
-    if flag.kind == "axis":
-        return Annotated[str | None, _what(text)]
-    if flag.kind == "limit":
-        return Annotated[Optional[column.type], _how(text, min=flag.least)]  # noqa: UP045
-    return Annotated[bool | None, _flag(f"--{name}/--no-{name}", text)]
-
-
-def _options() -> dict[str, Any]:
-    """Returns the annotations of `sweep`'s options by name: those of the schema between those of a sweep itself."""
-    own: dict[str, dict[str, Any]] = {"axis": {}, "limit": {}, "switch": {}}
-    for name, column in FLAGS.items():
-        own[str(column.sets)][name] = _annotate(column)
-    return {
-        "preset": Annotated[str | None, _what(_PRESETS, metavar="NAME")],
-        "experiment": Annotated[list[str] | None, _what("Only this experiment; repeatable.", metavar="NAME")],
-        "sizes": Annotated[str | None, _what("Shapes by name; see `python -m runner list sizes`.")],
-        "shape": Annotated[list[str] | None, _what("A shape of your own; repeatable.", metavar=_SHAPE)],
-        **own["axis"],
-        **own["limit"],
-        "rounds": Annotated[str | None, _how(_ROUNDS, metavar="auto|N")],
-        "config": Annotated[Path | None, _where("A TOML file with the same names; flags given here win.")],
-        "db": Annotated[Path | None, _where(DB_HELP)],
-        "label": Annotated[str | None, _where("A name for this run.")],
-        "device": Annotated[str | None, _where("auto, cuda, cuda:1, mps or cpu. [default: auto]")],
-        "timeout": Annotated[str | None, _where("Limit for one cell, such as 90s or 10m. [default: 10m]")],
-        "budget": Annotated[str | None, _where("No new cell is started after this time, such as 15m or 2h.")],
-        **own["switch"],
-        "fresh": Annotated[bool | None, _flag("--fresh", "Measure finished cells again.")],
-        "skip_predicted_oom": Annotated[bool | None, _flag("--skip-predicted-oom", _SKIP)],
-        "ceilings": Annotated[bool | None, _flag("--ceilings/--no-ceilings", escape(_CEILINGS))],
-        "dry_run": Annotated[bool | None, _flag("--dry-run", _DRY_RUN)],
-    }
-
-
-def _with_options(options: Mapping[str, Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a function of any keywords the signature of these options, all None by default."""
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        only = inspect.Parameter.KEYWORD_ONLY
-        parameters = [inspect.Parameter(name, only, default=None, annotation=how) for name, how in options.items()]
-        vars(command)["__signature__"] = inspect.Signature(parameters)
-        command.__annotations__ = dict(options)
-        return command
-
-    return decorate
-
 
 @app.command(
     name="sweep", epilog="Example: python -m runner sweep --sizes small,medium --precisions fp32,bf16 --contexts 512"
 )
-@_with_options(_options())
+@with_options(sweep_options())
 def sweep_command(*, config: Path | None, dry_run: bool | None, **given: Any) -> None:
     """Measure, and append rows to the results file. With no options it does the right thing for this machine.
 
@@ -149,30 +64,8 @@ def sweep_command(*, config: Path | None, dry_run: bool | None, **given: Any) ->
         raise typer.Exit(sweep(request, settings, watcher=watcher))
 
 
-_FRONTIER: dict[str, Any] = {
-    "attention": Annotated[str | None, _what(f"Of {', '.join(CHOICES['attention'])}. [default: naive]")],
-    "d_heads": Annotated[str | None, _what("Head widths of single-head attention. [default: 16,32,64,128]")],
-    "precisions": Annotated[str | None, _what(f"Of {', '.join(CHOICES['precisions'])}. [default: fp32]")],
-    "causal": Annotated[str | None, _what("Of true, false, for single-head attention. [default: true]")],
-    "batch": Annotated[str | None, _what("Sequences together. [default: 8; 4 for a model]")],
-    "sizes": Annotated[str | None, _what("Models by name, instead of single-head attention; with --grow.")],
-    "grow": Annotated[str | None, _what("What of a model's step grows.", metavar="context|batch")],
-    "modes": Annotated[str | None, _what("A model's step: what has to fit. [default: train]")],
-    "contexts": Annotated[str | None, _what("Tokens of each sequence, where the batch grows. [default: 512]")],
-    "limit": Annotated[
-        str | None, _where("What it has to fit in, such as 2GiB. [default: the GPU's memory; what is free, on a CPU]")
-    ],
-    "step": Annotated[int | None, _how("Resolution of the answer. [default: 64; 1 for the batch]", min=1)],
-    "db": Annotated[Path | None, _where(DB_HELP)],
-    "label": Annotated[str | None, _where("A name for this run.")],
-    "device": Annotated[str | None, _where("auto, cuda, cuda:1, mps or cpu. [default: auto]")],
-    "timeout": Annotated[str | None, _where("Limit for one trial, such as 90s or 10m. [default: 10m]")],
-    "fresh": Annotated[bool | None, _flag("--fresh", "Ask again what was answered before.")],
-}
-
-
 @app.command(name="frontier", epilog="Example: python -m runner frontier --d-heads 16,64 --limit 2GiB")
-@_with_options(_FRONTIER)
+@with_options(FRONTIER)
 def frontier_command(
     *, db: Path | None, label: str | None, device: str | None, timeout: str | None, fresh: bool | None, **given: Any
 ) -> None:
@@ -201,10 +94,6 @@ def list_command(
     lists.print_lists(console, what, db=db or default_path())
 
 
-RUN_HELP = "A run's id, its beginning, or its label. [default: the latest]"
-Run = Annotated[str, typer.Argument(help=escape(RUN_HELP), show_default=False)]
-
-
 @app.command(name="show", epilog="Example: python -m runner show 0192f3 --db other.duckdb")
 def show_command(run: Run = "", db: Db = None) -> None:
     """Show the rows of a run as a table."""
@@ -225,8 +114,8 @@ def audit_command(run: Run = "", db: Db = None) -> None:
 def replay_command(
     cell: Annotated[str, typer.Argument(help="The id of a row of steps or attention, or its beginning.")],
     db: Db = None,
-    device: Annotated[str | None, _where("auto, cuda, cuda:1, mps or cpu. [default: the row's]")] = None,
-    timeout: Annotated[str, _where("Limit for the cell, such as 90s or 10m. [default: 10m]")] = "10m",
+    device: Annotated[str | None, where("auto, cuda, cuda:1, mps or cpu. [default: the row's]")] = None,
+    timeout: Annotated[str, where("Limit for the cell, such as 90s or 10m. [default: 10m]")] = "10m",
 ) -> None:
     """Measure a cell again, and say whether it lands inside the interval that the file claims for the next process.
 
@@ -255,7 +144,7 @@ def compare_command(
 ) -> None:
     """Compare A with B: runs, labels, machines, commits, precisions or backends. Their cells differ in nothing else.
 
-    A regression takes more than the threshold longer, its 95% interval excluding 1, or needs as much more memory at
+    A regression takes more than the threshold longer, its 99% interval excluding 1, or needs as much more memory at
     its peak; or it worked in A and not in B. Exit codes: 0 none, 1 some, 2 nothing could be compared.
     """
     limit = compare.percent(threshold)
