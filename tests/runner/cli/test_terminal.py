@@ -159,4 +159,4 @@ def sources() -> Iterator[Path]:
 def test_nothing_prints_but_through_a_terminal() -> None:
     """The help of the commands alone has markup, and that is ours."""
     found = {path.name for path in sources() if re.search(r"rich\.(console|markup)", path.read_text())}
-    assert found == {"main.py"}
+    assert found == {"options.py"}
