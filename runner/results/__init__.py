@@ -28,6 +28,14 @@ from runner.results.memory import Timeline as Timeline
 from runner.results.numerics import Accumulated as Accumulated
 from runner.results.numerics import Precise as Precise
 from runner.results.numerics import Sensitive as Sensitive
+from runner.results.published import OtherQuantity as OtherQuantity
+from runner.results.published import PublishedFigure as PublishedFigure
+from runner.results.published import PublishedRow as PublishedRow
+from runner.results.published import PublishedTable as PublishedTable
+from runner.results.published import Quantity as Quantity
+from runner.results.published import Setting as Setting
+from runner.results.published import Statistic as Statistic
+from runner.results.published import Subject as Subject
 from runner.results.runs import Machine as Machine
 from runner.results.runs import RunSummary as RunSummary
 from runner.results.times import Clock as Clock

@@ -1,0 +1,132 @@
+"""Tables that other people published: what each row says it measured, and every figure with the text it was read from.
+
+    table.rows[0].mean("forward")        # milliseconds, or None where the table does not state it
+
+A table keeps the reader's path back: the file, the line, the heading and the text of the cell. Values are in base
+units: milliseconds, bytes, or plain numbers. Unknown is None. Standard library and the schema only.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+from uuid import UUID
+
+from runner.schema import Phase, Status
+
+#: What the rows of a table are about.
+Subject = Literal["steps", "attention", "accumulation", "dtypes", "kernels", "ranges", "other"]
+
+#: What a figure measures: the time of a phase or of a named kernel or range (ms), bytes of memory (by what the heading
+#: calls them), a number without a unit, or a dtype (then `value` is None and `text` names it).
+OtherQuantity = Literal[
+    "duration",
+    "total_duration",
+    "peak_memory",
+    "allocated_memory",
+    "reserved_memory",
+    "memory",
+    "speedup",
+    "ratio",
+    "share",
+    "calls",
+    "tokens_per_s",
+    "flops_per_s",
+    "result",
+    "dtype",
+    "other",
+]
+Quantity = Phase | OtherQuantity
+Statistic = Literal["value", "mean", "std", "median", "min", "max"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What one row, or one column of it, says it measured. `name` is the size as it is written, such as "2.7B"; `part`
+    is what a row of another subject is about: a kernel, a range, a case, a component. `precision` is the dtype as it is
+    written, in lower case, by the schema's word where there is one."""
+
+    name: str | None = None
+    part: str | None = None
+    d_model: int | None = None
+    d_ff: int | None = None
+    layers: int | None = None
+    heads: int | None = None
+    vocabulary: int | None = None
+    parameters: int | None = None
+    batch: int | None = None
+    context: int | None = None
+    seq_len: int | None = None
+    d_head: int | None = None
+    mode: str | None = None
+    precision: str | None = None
+    backend: str | None = None
+    implementation: str | None = None
+    warmup_steps: int | None = None
+    steps: int | None = None
+    device: str | None = None
+    is_profiled: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedFigure:
+    """One figure of a row. `heading` and `text` are the table's own; `remark` says what was assumed or repaired to read
+    it. `variant` holds the settings that the heading states where they differ from the row's, as "bf16_mean_ms" does in
+    a table with two precisions in one row."""
+
+    heading: str
+    text: str
+    quantity: Quantity
+    statistic: Statistic = "value"
+    value: float | None = None
+    remark: str | None = None
+    variant: Mapping[str, str | int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedRow:
+    """One row of a table. `line` is its line in the file, from 1. A row that ran out of memory has status "oom"."""
+
+    row_id: UUID
+    line: int
+    setting: Setting
+    status: Status = "ok"
+    figures: Sequence[PublishedFigure] = ()
+
+    def find(self, quantity: Quantity, statistic: Statistic = "mean", **variant: str | int) -> PublishedFigure | None:
+        """Returns the first figure with this quantity, this statistic and exactly this variant."""
+        for figure in self.figures:
+            if (figure.quantity, figure.statistic, dict(figure.variant)) == (quantity, statistic, variant):
+                return figure
+        return None
+
+    def mean(self, quantity: Quantity, **variant: str | int) -> float | None:
+        """Returns the mean of a quantity; where the table states no mean, its median or its only value."""
+        for statistic in ("mean", "median", "value"):
+            figure = self.find(quantity, statistic, **variant)
+            if figure is not None and figure.value is not None:
+                return figure.value
+        return None
+
+    def std(self, quantity: Quantity, **variant: str | int) -> float | None:
+        """Returns the standard deviation of a quantity, in its unit."""
+        figure = self.find(quantity, "std", **variant)
+        return figure.value if figure else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedTable:
+    """One table. `file` is the name of its file; `machine` what the table or its provenance says ran it.
+
+    `provenance` holds what is known of how it was measured, by the columns of `provenance.csv`: `warmup_ran`,
+    `std_kind`, `clock`, `memory_means`, `machine_is`. `remarks` say what was assumed to read the table as a whole, and
+    which rows were refused and why."""
+
+    table_id: UUID
+    title: str
+    file: str
+    subject: Subject
+    rows: Sequence[PublishedRow]
+    report: str | None = None
+    machine: str | None = None
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    remarks: Sequence[str] = ()
