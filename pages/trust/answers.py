@@ -1,16 +1,16 @@
 """The sentences of the page Trust, from rows that the audit has looked at.
 
 words = answer(rows, groups, among="on this machine")
-words = say_drift("small · 512 · train", drift, rounds=8, seconds=44.0)
+words = say_canary("small · 512 · train", canary)
 """
 
 import math
 from collections import Counter
 from collections.abc import Sequence
 
+from runner.analysis.audit.drift import Canary
 from runner.analysis.audit.findings import Grade
 from runner.analysis.audit.report import AuditedRow, FindingGroup
-from runner.analysis.drift import CanaryDrift
 from runner.analysis.statistics import resolvable
 from runner.formats import format_duration, format_ms, format_number
 from runner.store.queries.noise import KnownNoise
@@ -96,18 +96,21 @@ def _format_resolvable(item: KnownNoise, *, rounds: int) -> str:
     return format_percent(least, signed=False) if math.isfinite(least) else "no difference"
 
 
-def say_drift(name: str, drift: CanaryDrift, *, rounds: int, seconds: float) -> str:
-    """Says how much a cell drifted from the first process to the last, and whether that is more than the noise."""
-    start = (
-        f"**{name}** took {format_ms(drift.first_ms)} in the first of {rounds} processes and "
-        f"{format_ms(drift.last_ms)} in the last, {format_duration(seconds)} later: **{format_percent(drift.change)}**"
+def say_canary(name: str, canary: Canary) -> str:
+    """Says how much the canary's time changed from its first process to the last, and what that says of the machine."""
+    rounds, started = canary.cell.rounds, canary.cell.started
+    first, last = rounds[0].time.median_ms, rounds[-1].time.median_ms
+    seconds = (started[-1] - started[0]).total_seconds()
+    answer = (
+        f"**{name}** took {format_ms(first)} in the first of {len(rounds)} processes and {format_ms(last)} in the "
+        f"last, {format_duration(seconds)} later: **{format_percent(last / first - 1)}**."
     )
-    if drift.expected is None:
-        return f"{start}. Whether that is more than the noise is not known."
-    low, high = (format_number(end) for end in drift.expected)
-    verdict = "more than the noise" if drift.exceeds else "within the noise"
-    rest = " The cells measured between may have drifted, too." if drift.exceeds else ""
-    return f"{start}, {verdict}: the last was to land in {low}–{high} ms.{rest}"
+    if canary.drifts is None:
+        return f"{answer} Whether that is more than the noise is not known."
+    if not canary.drifts:
+        return f"{answer} No two of its processes differ by more than the noise."
+    changes = " and ".join(drift.change for drift in canary.drifts)
+    return f"{answer} It went {changes}, by more than the noise: cells measured then carry a finding."
 
 
 def format_percent(share: float, *, signed: bool = True) -> str:

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import streamlit as st
 
 from pages.figures.frame import CLOCKS, label_values, title_of
-from pages.trust.answers import format_percent, name_kind, say_drift, say_resolvable
+from pages.trust.answers import format_percent, name_kind, say_canary, say_resolvable
 from pages.trust.noise_figures import CanaryDot, NoiseDot, canary_dots, noise_dots
 from pages.ui.card import Card, draw
 from pages.ui.chosen import select_one
@@ -20,11 +20,11 @@ from pages.ui.filters import run_name
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
 from pages.ui.pin import pin
-from runner.analysis.drift import CanaryDrift, find_drift
+from runner.analysis.audit.drift import Canary, judge_canary
 from runner.analysis.statistics import resolvable
-from runner.results import Clock
+from runner.results import Clock, RepeatedCell, Repetition
 from runner.schema.titles import title
-from runner.store.queries.noise import TIMED, KnownNoise, RepeatedCell, load_known_noise, load_repeated
+from runner.store.queries.noise import TIMED, KnownNoise, load_known_noise, load_repeated
 
 #: More kinds of cells than these are not one picture any more.
 MAX_KINDS = 24
@@ -109,20 +109,17 @@ def draw_canary(frame: Frame) -> None:
     name = next(iter(canaries))
     if len(canaries) > 1:
         name = select_one("canary", "Canary of run", list(canaries))
-    cell = canaries[name]
-    drift = find_drift([one.time for one in cell.rounds], cell.noise)
-    seconds = (_started(cell)[-1] - _started(cell)[0]).total_seconds()
-    answer = say_drift(title(cell.cell), drift, rounds=len(cell.rounds), seconds=seconds)
+    canary, cell = canaries[name], canaries[name].cell
+    answer = say_canary(title(cell.cell), canary)
     card = Card(
         key="canary",
         title="Canary over time",
         answer=answer,
         evidence=[of_cells(frame, [cell], among="all")],
-        note="The cell that this run measured in most processes. The bars are the 95% intervals within a process; the "
-        "band is where 95% of processes land, by those before the last and the machine's noise. Click a dot to see "
-        "the cell's samples.",
+        note="The cell that this run measured in most processes. The bars are the 95% intervals within a process; "
+        "where the machine changed is shaded. Click a dot to see the cell's samples.",
         alt=f"Median step of one cell over the time of a run. {answer}",
-        rows=[_describe_round(cell, place, drift) for place in range(len(cell.rounds))],
+        rows=[_describe_round(cell, one) for one in cell.rounds],
         cells=[cell.cell],
     )
     dots = [
@@ -134,36 +131,28 @@ def draw_canary(frame: Frame) -> None:
             low_ms=one.time.low_ms,
             high_ms=one.time.high_ms,
         )
-        for one, at in zip(cell.rounds, _started(cell), strict=True)
+        for one, at in zip(cell.rounds, cell.started, strict=True)
     ]
-    draw(frame, card, lambda: canary_dots(dots, expected=drift.expected, state=name), on_click=pin)
+    draw(frame, card, lambda: canary_dots(dots, changes=canary.drifts or (), state=name), on_click=pin)
 
 
-def _find_canaries(frame: Frame, cells: Sequence[RepeatedCell]) -> dict[str, RepeatedCell]:
-    """Returns of each run that the sidebar leaves, newest first, the cell of most rounds; of several the one that they
-    accompany longest."""
-    found: dict[str, RepeatedCell] = {}
+def _find_canaries(frame: Frame, cells: Sequence[RepeatedCell]) -> dict[str, Canary]:
+    """Returns the canary of each run that the sidebar leaves, newest first."""
+    found: dict[str, Canary] = {}
     for run in frame.contents.runs:
         if run.machine != frame.selection.machine or frame.selection.run not in (None, run.run_id):
             continue
-        dated = [cell for cell in cells if cell.run_id == run.run_id and len(_started(cell)) == len(cell.rounds)]
-        if dated:
-            found[run_name(run)] = max(
-                dated, key=lambda cell: (len(cell.rounds), _started(cell)[-1] - _started(cell)[0])
-            )
+        canary = judge_canary([cell for cell in cells if cell.run_id == run.run_id])
+        if canary:
+            found[run_name(run)] = canary
     return found
 
 
-def _started(cell: RepeatedCell) -> list[Any]:
-    return [one.started_at for one in cell.rounds if one.started_at is not None]
-
-
-def _describe_round(cell: RepeatedCell, place: int, drift: CanaryDrift) -> dict[str, Any]:
-    one = cell.rounds[place]
+def _describe_round(cell: RepeatedCell, one: Repetition) -> dict[str, Any]:
     return {
         "Cell": title(cell.cell),
         title_of("steps", "round"): one.round,
         title_of("steps", "started_at"): one.started_at,
         **label_values("timings", one.time, ("median_ms", "low_ms", "high_ms", "n")),
-        "Against the first": format_percent(one.time.median_ms / drift.first_ms - 1),
+        "Against the first": format_percent(one.time.median_ms / cell.rounds[0].time.median_ms - 1),
     }

@@ -1,7 +1,7 @@
 """What varies between processes as dots on a log axis, and a canary's rounds over time.
 
 figure = noise_dots([NoiseDot(kind="H200 · node1 · host-bound steps", clock="step", std=0.02, one=0.14, five=0.04)])
-figure = canary_dots([CanaryDot(at=started_at, round=0, median_ms=12.1, …)], expected=(11.8, 12.6), state="run")
+figure = canary_dots([CanaryDot(at=started_at, round=0, median_ms=12.1, …)], changes=[drift], state="run")
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from pages.figures.colors import BLUE, FAINT, FAINTER, ORANGE, SLATE
 from pages.figures.frame import CLOCKS, escape_text, interval, layout, log_ticks, title_of, unit_of
 from pages.figures.marks import error_bars, hover_cells
 from pages.figures.rows import chart_pixels, under_headings
+from runner.analysis.audit.findings import Drift
 from runner.formats import format_number
 from runner.results import Clock
 
@@ -82,13 +83,14 @@ def noise_dots(rows: Sequence[NoiseDot]) -> go.Figure:
     return figure
 
 
-def canary_dots(rows: Sequence[CanaryDot], *, expected: tuple[float, float] | None, state: str) -> go.Figure:
-    """Draws a dot a process at the moment at which it started; the band is where the last was to be expected."""
+def canary_dots(rows: Sequence[CanaryDot], *, changes: Sequence[Drift], state: str) -> go.Figure:
+    """Draws a dot a process at the moment at which it started, and shades when the machine changed."""
     figure = go.Figure()
-    if expected:
-        figure.add_hrect(y0=expected[0], y1=expected[1], fillcolor=FAINTER, line_width=0, layer="below")
-        band = {"color": FAINT, "size": 12, "symbol": "square"}
-        figure.add_scatter(name="expected of the last", mode="markers", x=[None], y=[None], marker=band)
+    for change in changes:
+        figure.add_vrect(x0=change.started_at, x1=change.ended_at, fillcolor=FAINTER, line_width=0, layer="below")
+    if changes:
+        shade = {"color": FAINT, "size": 12, "symbol": "square"}
+        figure.add_scatter(name="the machine changed", mode="markers", x=[None], y=[None], marker=shade)
     figure.add_scatter(
         name="one process",
         mode="lines+markers",
@@ -100,10 +102,9 @@ def canary_dots(rows: Sequence[CanaryDot], *, expected: tuple[float, float] | No
         **hover_cells((row.cell_id, _describe(row)) for row in rows),
         cliponaxis=False,
     )
-    figure.update_layout(**layout(height=320, state=f"canary-{state}", legend=bool(expected)))
+    figure.update_layout(**layout(height=320, state=f"canary-{state}", legend=bool(changes)))
     figure.update_xaxes(type="date", title="Started (UTC)", automargin=True, nticks=5, tickangle=0, showgrid=False)
     ends = [value for row in rows for value in (row.median_ms, row.low_ms, row.high_ms) if value is not None]
-    ends += expected or ()
     room = 0.08 * (max(ends) - min(ends)) or 0.05 * max(ends)
     figure.update_yaxes(
         title=title_of("timings", "median_ms"), automargin=True, tickformat=",~g", zeroline=False,

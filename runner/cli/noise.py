@@ -15,7 +15,7 @@ from runner.formats import format_duration, format_ms, format_number
 from runner.measure.machine.disturbances import Disturbance, find_disturbances, read_load
 from runner.results.times import Clock
 from runner.schema import Bound, Row, TimingRow
-from runner.sweep.noise import KindNoise, Repetition, repeat_cells, summarize_kinds
+from runner.sweep.noise import KindNoise, ProcessMedians, repeat_cells, summarize_kinds
 from runner.sweep.prepare import Prepared
 
 #: How long the load of others is looked at before anything is measured (s).
@@ -58,7 +58,7 @@ class _Watcher(PlainLines):
 
     def __init__(self, console: Terminal) -> None:
         super().__init__(console, db=Path())
-        self.repetitions: list[Repetition] = []
+        self.repetitions: list[ProcessMedians] = []
 
     def began(self, prepared: Prepared, *, total: int, left_s: float) -> None:
         self.total = total
@@ -69,7 +69,7 @@ class _Watcher(PlainLines):
 
     def finished(self, row: Row, timings: list[TimingRow], *, left_s: float) -> None:
         super().finished(row, timings, left_s=left_s)
-        self.repetitions.append(Repetition.of(row, timings))
+        self.repetitions.append(ProcessMedians.of(row, timings))
 
     def ended(self, *, statuses: Mapping[str, int], out_of_budget: int) -> None:
         """Prints nothing, because the noise follows."""

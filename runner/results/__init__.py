@@ -36,6 +36,8 @@ from runner.results.published import Quantity as Quantity
 from runner.results.published import Setting as Setting
 from runner.results.published import Statistic as Statistic
 from runner.results.published import Subject as Subject
+from runner.results.repeated import RepeatedCell as RepeatedCell
+from runner.results.repeated import Repetition as Repetition
 from runner.results.runs import Machine as Machine
 from runner.results.runs import RunSummary as RunSummary
 from runner.results.times import Clock as Clock

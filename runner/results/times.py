@@ -6,7 +6,7 @@
 Standard library and the schema only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -28,6 +28,11 @@ def find_bound(ms: float | None, device_ms: float | None) -> Bound | None:
     if not ms or device_ms is None:
         return None
     return "device" if device_ms >= DEVICE_BOUND * ms else "host"
+
+
+def pool_bounds(bounds: Iterable[Bound | None]) -> Bound | None:
+    """Returns what sets the time of a cell over its rounds: the host where it does in any of them."""
+    return max((bound for bound in bounds if bound), default=None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """How much do equal cells differ from process to process on this machine? Measured now, and not stored.
 
-    repeat_cells("auto", kind="cpu", watcher=watcher)           # the watcher keeps a Repetition of each
+    repeat_cells("auto", kind="cpu", watcher=watcher)           # the watcher keeps a ProcessMedians of each
     for kind in summarize_kinds(repetitions): print(kind.bound, kind.clock, kind.noise)
 
 On CUDA there are two cells: a small one, for which the device waits for the host, and one whose time the device sets.
@@ -18,7 +18,7 @@ from typing import Any
 
 from runner.analysis.statistics import estimate_noise
 from runner.plan.planning import Request
-from runner.results.times import Clock, Noise
+from runner.results.times import Clock, Noise, pool_bounds
 from runner.schema import AttentionCell, Bound, Cell, Precision, Row, StepCell, TimingRow
 from runner.schema.sizes import size_named
 from runner.schema.titles import title
@@ -31,7 +31,7 @@ CELL_SECONDS, PROCESSES = 1.0, 9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Repetition:
+class ProcessMedians:
     """One cell in one process: what bounds it, and the median of the whole step by each clock (ms)."""
 
     row: Row
@@ -42,7 +42,7 @@ class Repetition:
         return getattr(self.row, "bound", None)
 
     @classmethod
-    def of(cls, row: Row, timings: Sequence[TimingRow]) -> "Repetition":
+    def of(cls, row: Row, timings: Sequence[TimingRow]) -> "ProcessMedians":
         """Returns the repetition that a measured cell is; one without medians where it has no result."""
         step = next((timing for timing in timings if timing.phase == "step"), None)
         taken: Mapping[Clock, float | None] = (
@@ -85,18 +85,16 @@ def repeat_cells(device: str, *, kind: str, watcher: Watcher) -> None:
         sweep(request, Settings(db=Path(folder, "noise.duckdb"), device=device, ceilings=False), watcher=watcher)
 
 
-def summarize_kinds(repetitions: Sequence[Repetition]) -> list[KindNoise]:
+def summarize_kinds(repetitions: Sequence[ProcessMedians]) -> list[KindNoise]:
     """Returns the noise of each kind by each clock, the host's kind first. A cell is bound by the host where it was in
     any process; a cell in fewer than two processes says nothing."""
-    cells: dict[str, list[Repetition]] = {}
+    cells: dict[str, list[ProcessMedians]] = {}
     for one in repetitions:
         if one.medians_ms:
             cells.setdefault(title(one.row), []).append(one)
-    kinds: dict[Bound | None, dict[str, list[Repetition]]] = {}
+    kinds: dict[Bound | None, dict[str, list[ProcessMedians]]] = {}
     for name, found in cells.items():
-        bounds = {one.bound for one in found}
-        bound: Bound | None = "host" if "host" in bounds else "device" if "device" in bounds else None
-        kinds.setdefault(bound, {})[name] = found
+        kinds.setdefault(pool_bounds(one.bound for one in found), {})[name] = found
     clocks: tuple[Clock, ...] = ("step", "loop", "device")
     summed = [
         _summarize(bound, clock, kinds[bound]) for bound in sorted(kinds, key=str, reverse=True) for clock in clocks
@@ -104,7 +102,7 @@ def summarize_kinds(repetitions: Sequence[Repetition]) -> list[KindNoise]:
     return [kind for kind in summed if kind is not None]
 
 
-def _summarize(bound: Bound | None, clock: Clock, cells: Mapping[str, Sequence[Repetition]]) -> KindNoise | None:
+def _summarize(bound: Bound | None, clock: Clock, cells: Mapping[str, Sequence[ProcessMedians]]) -> KindNoise | None:
     known = {
         name: tuple(one.medians_ms[clock] for one in found if clock in one.medians_ms) for name, found in cells.items()
     }

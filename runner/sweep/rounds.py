@@ -5,8 +5,8 @@
     while items := further.next_round(): ...    # the cells to measure next, each in a fresh process
 
 Enough is a 95% interval, one that holds for the next process, of ±ENOUGH. The noise between processes is that of the
-sweep's own repeated cells of the same kind: on CUDA those that are bound by the host are one kind and those that are
-bound by the device another; elsewhere all cells are one kind. Where a kind's noise is not known well yet, only its
+sweep's own repeated cells of the same kind: steps are told from attention, and on CUDA what the host bounds from what
+the device bounds. Where a kind's noise is not known well yet, only its
 PROBES cheapest undecided cells are measured again at first, since what they show may decide the others.
 
 All further rounds together take no longer than MAX_SHARE of what the timed cells took in the first, compiled ones left
@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 
 from runner.analysis.statistics import MAX_NOISE_DOF, estimate, estimate_noise
 from runner.plan.repeats import CANARY_SECONDS, MAX_CANARY, MAX_CELL_SECONDS, repeatable_keys, spread
-from runner.results.times import Noise, RoundTime
-from runner.schema import Bound
+from runner.results.times import Noise, RoundTime, pool_bounds
+from runner.schema import Bound, table_of
 from runner.store.history import CellRound, MeasuredRound
 from runner.sweep.prepare import Expected, Prepared
 
@@ -37,42 +37,50 @@ MAX_SHARE = 0.5
 #: How many cells of a kind are measured again while little is known of its noise.
 PROBES = 4
 
+#: The cells whose times are taken to be equally noisy: those of one table that are bound by the same.
+Kind = tuple[str, Bound | None]
+
 
 @dataclass(frozen=True, kw_only=True)
-class RepeatedCell:
-    """A timed cell: what bounds it, its time in each round so far, and how long one more round takes (s)."""
+class TimedCell:
+    """A timed cell: its table, what bounds it, its time in each round so far, and how long one more round takes (s)."""
 
     key: str
+    table: str
     bound: Bound | None
     times: tuple[RoundTime, ...]
     seconds: float
 
+    @property
+    def kind(self) -> Kind:
+        return self.table, self.bound
 
-def measure_noise(cells: Sequence[RepeatedCell]) -> dict[Bound | None, Noise]:
+
+def measure_noise(cells: Sequence[TimedCell]) -> dict[Kind, Noise]:
     """Returns the noise between processes of each kind of which a cell has several rounds."""
-    repeated: dict[Bound | None, list[tuple[int, float]]] = {}
+    repeated: dict[Kind, list[tuple[int, float]]] = {}
     for cell in cells:
         if len(cell.times) > 1:
             variance = statistics.variance(math.log(time.median_ms) for time in cell.times)
-            repeated.setdefault(cell.bound, []).append((len(cell.times), variance))
-    found = {bound: estimate_noise(variances) for bound, variances in repeated.items()}
-    return {bound: noise for bound, noise in found.items() if noise is not None}
+            repeated.setdefault(cell.kind, []).append((len(cell.times), variance))
+    found = {kind: estimate_noise(variances) for kind, variances in repeated.items()}
+    return {kind: noise for kind, noise in found.items() if noise is not None}
 
 
-def half_width(cell: RepeatedCell, noise: Noise | None) -> float:
+def half_width(cell: TimedCell, noise: Noise | None) -> float:
     """Returns how far the cell's 95% interval reaches above its time, as a share of that; infinite if unknown."""
     time = estimate(cell.times, noise)
     return math.inf if time.high_ms is None else time.high_ms / time.ms - 1
 
 
-def choose_cells(cells: Sequence[RepeatedCell], *, seconds_left: float) -> list[RepeatedCell]:
+def choose_cells(cells: Sequence[TimedCell], *, seconds_left: float) -> list[TimedCell]:
     """Returns the cells that get another round, which together take no longer than `seconds_left`: those of the widest
     intervals where there is not time for all."""
     noise = measure_noise(cells)
-    widths = {cell.key: half_width(cell, noise.get(cell.bound)) for cell in cells if len(cell.times) < MAX_ROUNDS}
+    widths = {cell.key: half_width(cell, noise.get(cell.kind)) for cell in cells if len(cell.times) < MAX_ROUNDS}
     undecided = [cell for cell in cells if widths.get(cell.key, 0.0) > ENOUGH]
-    kinds = {bound: [cell for cell in undecided if cell.bound == bound] for bound in {cell.bound for cell in undecided}}
-    chosen = [cell for bound, of_kind in kinds.items() for cell in _probe(of_kind, noise.get(bound))]
+    kinds = {kind: [cell for cell in undecided if cell.kind == kind] for kind in {cell.kind for cell in undecided}}
+    chosen = [cell for kind, of_kind in kinds.items() for cell in _probe(of_kind, noise.get(kind))]
     left, fitting = seconds_left, []
     for cell in sorted(chosen, key=lambda cell: (-widths[cell.key], cell.seconds, cell.key)):
         if cell.seconds <= left:
@@ -81,7 +89,7 @@ def choose_cells(cells: Sequence[RepeatedCell], *, seconds_left: float) -> list[
     return fitting
 
 
-def _probe(undecided: Sequence[RepeatedCell], noise: Noise | None) -> Sequence[RepeatedCell]:
+def _probe(undecided: Sequence[TimedCell], noise: Noise | None) -> Sequence[TimedCell]:
     """Returns the undecided cells of a kind, of which only the cheapest while little is known of its noise."""
     if noise and noise.dof >= MAX_NOISE_DOF:
         return undecided
@@ -138,15 +146,17 @@ class FurtherRounds:
         more = sum(max(0, MAX_ROUNDS - counts[key]) * self._seconds(item) for key, item in self._repeatable.items())
         return max(0.0, min(self._share_seconds(), more) - self._spent_seconds())
 
-    def _repeated_cells(self) -> dict[str, RepeatedCell]:
+    def _repeated_cells(self) -> dict[str, TimedCell]:
         """Returns the cells that may get another round: those that were ok in every round and do not take too long."""
         found = {}
-        for key in self._repeatable:
+        for key, item in self._repeatable.items():
             rounds = list(self._rounds[key].values())
             times = tuple(one.time for one in rounds if one.status == "ok" and one.time)
             seconds = min((one.seconds for one in rounds), default=math.inf)
             if len(times) == len(rounds) and seconds <= MAX_CELL_SECONDS:
-                found[key] = RepeatedCell(key=key, bound=_bound(rounds), times=times, seconds=seconds)
+                found[key] = TimedCell(
+                    key=key, table=table_of(item.planned.cell).name, bound=_bound(rounds), times=times, seconds=seconds
+                )
         return found
 
     def _repeat(self, key: str, *, later: int = 0) -> Expected:
@@ -188,5 +198,4 @@ class FurtherRounds:
 
 def _bound(rounds: Sequence[MeasuredRound]) -> Bound | None:
     """Returns what bounds a cell: the host where it does in any round."""
-    bounds = {one.bound for one in rounds}
-    return "host" if "host" in bounds else "device" if "device" in bounds else None
+    return pool_bounds(one.bound for one in rounds)

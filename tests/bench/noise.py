@@ -32,13 +32,13 @@ from runner.engines.local import LocalEngine
 from runner.formats import format_number
 from runner.plan.planning import Request
 from runner.plan.repeats import ROUNDS
-from runner.results.times import Clock, Noise, RoundTime
+from runner.results.times import Clock, Noise, RoundTime, pool_bounds
 from runner.schema import Attention, AttentionCell, Bound, Cell, StepCell
 from runner.schema.sizes import size_named
 from runner.store.database import open_reader
 from runner.sweep.loop import sweep
 from runner.sweep.prepare import Settings
-from runner.sweep.rounds import ENOUGH, MAX_ROUNDS, RepeatedCell, half_width, measure_noise
+from runner.sweep.rounds import ENOUGH, MAX_ROUNDS, TimedCell, half_width, measure_noise
 from tests.bench.result import Result
 
 PROCESSES = 8
@@ -134,8 +134,7 @@ class Kind:
 
 def bound_of(processes: Sequence[Process]) -> Bound | None:
     """Returns what bounds a cell: the host where it does in any process."""
-    bounds = {one.bound for one in processes}
-    return "host" if "host" in bounds else "device" if "device" in bounds else None
+    return pool_bounds(one.bound for one in processes)
 
 
 def load_kinds(db: Path) -> list[Kind]:
@@ -166,10 +165,10 @@ def noise_beside(kind: Kind, kinds: Sequence[Kind], sides: Sequence[Sequence[Pro
     run and table, each in ROUNDS rounds, and of the sides themselves."""
     beside = [one.processes[:ROUNDS] for one in kinds if (one.run, one.table) == (kind.run, kind.table) and one != kind]
     cells = [
-        RepeatedCell(key="", bound=bound_of(found), times=_times(found, clock), seconds=0.0)
+        TimedCell(key="", table=kind.table, bound=bound_of(found), times=_times(found, clock), seconds=0.0)
         for found in (*beside, *sides)
     ]
-    return measure_noise(cells)
+    return {bound: noise for (_, bound), noise in measure_noise(cells).items()}
 
 
 Noises = Mapping[Bound | None, Noise]
@@ -200,10 +199,9 @@ def split_evenly(processes: Sequence[Process], size: int) -> Iterator[Sides]:
 def take_default(processes: Sequence[Process], noises: Noises) -> Sequence[Process]:
     """Returns the first processes, as many as `--rounds auto` measures: until the interval is narrow enough."""
     for count in range(1, min(MAX_ROUNDS, len(processes))):
-        cell = RepeatedCell(
-            key="", bound=bound_of(processes[:count]), times=_times(processes[:count], "step"), seconds=0
-        )
-        if half_width(cell, noises.get(cell.bound)) <= ENOUGH:
+        bound, times = bound_of(processes[:count]), _times(processes[:count], "step")
+        cell = TimedCell(key="", table="steps", bound=bound, times=times, seconds=0)
+        if half_width(cell, noises.get(bound)) <= ENOUGH:
             return processes[:count]
     return processes[:MAX_ROUNDS]
 

@@ -1,66 +1,86 @@
 """Did the machine change while a run was measured? By the rounds of the run's canary, against the noise of its others.
 
-    find_drifts(rounds)      ->  [Drift(started_at=…, ended_at=…, before_ms=12.1, after_ms=15.0, bound=None)]
+    canary = judge_canary(cells_of_a_run)
+    canary.cell, canary.drifts      # [Drift(started_at=…, ended_at=…, before_ms=12.1, after_ms=15.0, bound=None)]
 
-The canary is the cell with the most rounds in its run, at least MIN_ROUNDS; of several, the first that was measured.
-The noise is that of the run's other repeated cells that are bound by the same. Two rounds of the canary differ where
-that noise, and what the samples within each process account for, explain their difference in less than 1% of runs: the
-level is divided by the number of pairs of rounds (Bonferroni). Limits: without other repeated cells nothing is found.
+The canary is the cell that the run measured in most processes; of several, the first that was measured. The noise is
+that of the run's other repeated cells in the same table that are bound by the same. Two rounds of the canary differ
+where that noise, and what the samples within each process account for, explain their difference in less than 1% of
+runs: the level is divided by the number of pairs of rounds (Bonferroni). Limits: with fewer than MIN_ROUNDS rounds, or
+without other repeated cells, nothing can be said.
 """
 
 import itertools
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from runner.analysis.audit.findings import Drift
 from runner.analysis.statistics import DECIDED, MIN_DIFFERENCE, estimate, estimate_noise, student_quantile
-from runner.results.times import Estimate, RoundTime
-from runner.schema import Bound
+from runner.results import Estimate, RepeatedCell
 
-#: The rounds that a canary has at least.
+#: The rounds that a canary must have to be judged.
 MIN_ROUNDS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class RepeatedRound:
-    """One round of a cell that its run measured several times: when it started, and its time of the whole step."""
+class Moment:
+    """One round of a canary whose start is known (UTC), with its time as far as one process knows it."""
 
-    run_id: UUID
-    cell_key: str
-    bound: Bound | None
-    started_at: datetime
-    time: RoundTime
+    at: datetime
+    ms: float
+    estimate: Estimate
 
 
-def find_drifts(rounds: Sequence[RepeatedRound]) -> dict[UUID, list[Drift]]:
-    """Returns the changes that the canary of each run shows, by run; those within which no other lies."""
-    runs: dict[UUID, dict[str, list[RepeatedRound]]] = {}
-    for one in sorted(rounds, key=lambda one: one.started_at):
-        runs.setdefault(one.run_id, {}).setdefault(one.cell_key, []).append(one)
-    found = {run_id: _find_in_run(cells) for run_id, cells in runs.items()}
-    return {run_id: drifts for run_id, drifts in found.items() if drifts}
+@dataclass(frozen=True, kw_only=True)
+class Canary:
+    """The canary of a run, and the changes of the machine that it shows: those within which no other lies. `drifts` is
+    None where the run cannot tell them from noise."""
+
+    cell: RepeatedCell
+    drifts: Sequence[Drift] | None
 
 
-def _find_in_run(cells: Mapping[str, Sequence[RepeatedRound]]) -> list[Drift]:
-    """Returns the changes that the canary shows. The rounds of each cell are in the order of time."""
-    canary = max(cells.values(), key=len)  # the first of them, because cells are in the order of their first round
-    if len(canary) < MIN_ROUNDS:
-        return []
-    others = [found for found in cells.values() if found is not canary and _bound(found) == _bound(canary)]
-    noise = estimate_noise([(len(found), _variance(found)) for found in others if len(found) > 1])
-    if noise is None:
-        return []
-    pairs = list(itertools.combinations([(one, estimate([one.time], noise)) for one in canary], 2))
+def find_drifts(cells: Sequence[RepeatedCell]) -> dict[UUID, Sequence[Drift]]:
+    """Returns the changes of the machine that the canary of each run shows, by run."""
+    runs: dict[UUID, list[RepeatedCell]] = {}
+    for cell in cells:
+        runs.setdefault(cell.run_id, []).append(cell)
+    found = {run_id: judge_canary(of_run) for run_id, of_run in runs.items()}
+    return {run_id: canary.drifts for run_id, canary in found.items() if canary and canary.drifts}
+
+
+def judge_canary(cells: Sequence[RepeatedCell]) -> Canary | None:
+    """Returns the canary among the repeated cells of one run, or None where there is none with known starts."""
+    dated = [cell for cell in cells if len(cell.started) == len(cell.rounds) > 1]
+    if not dated:
+        return None
+    cell = min(dated, key=lambda cell: (-len(cell.rounds), cell.started[0]))
+    others = [one for one in cells if one is not cell and (one.table, one.bound) == (cell.table, cell.bound)]
+    noise = estimate_noise([(len(one.rounds), _variance(one)) for one in others])
+    if noise is None or len(cell.rounds) < MIN_ROUNDS:
+        return Canary(cell=cell, drifts=None)
+    times = [one.time for one in cell.rounds]
+    moments = [
+        Moment(at=at, ms=time.median_ms, estimate=estimate([time], noise))
+        for at, time in zip(cell.started, times, strict=True)
+    ]
+    pairs = list(itertools.combinations(sorted(moments, key=lambda one: one.at), 2))
     level = 1 - (1 - DECIDED) / len(pairs)
-    changed = [(first, last) for (first, a), (last, b) in pairs if _differ(a, b, level)]
-    return [_drift(first, last, _bound(canary)) for first, last in changed if not _holds_another(first, last, changed)]
+    changed = [pair for pair in pairs if _differ(*pair, level=level)]
+    inner = [pair for pair in changed if not any(_holds(pair, other) for other in changed if other is not pair)]
+    drifts = [
+        Drift(started_at=first.at, ended_at=last.at, before_ms=first.ms, after_ms=last.ms, bound=cell.bound)
+        for first, last in inner
+    ]
+    return Canary(cell=cell, drifts=drifts)
 
 
-def _differ(a: Estimate, b: Estimate, level: float) -> bool:
+def _differ(first: Moment, last: Moment, *, level: float) -> bool:
+    a, b = first.estimate, last.estimate
     if a.std is None or b.std is None:
         return False
     change = abs(math.log(b.ms / a.ms))
@@ -68,31 +88,10 @@ def _differ(a: Estimate, b: Estimate, level: float) -> bool:
     return change > max(math.log1p(MIN_DIFFERENCE), student_quantile(level, min(a.dof, b.dof)) * error)
 
 
-def _holds_another(
-    first: RepeatedRound, last: RepeatedRound, changed: Sequence[tuple[RepeatedRound, RepeatedRound]]
-) -> bool:
-    """Whether another change lies between these two rounds."""
-    return any(
-        (begin, end) != (first, last) and first.started_at <= begin.started_at and end.started_at <= last.started_at
-        for begin, end in changed
-    )
+def _holds(outer: tuple[Moment, Moment], inner: tuple[Moment, Moment]) -> bool:
+    """Whether the inner change lies within the outer one."""
+    return outer[0].at <= inner[0].at and inner[1].at <= outer[1].at
 
 
-def _drift(first: RepeatedRound, last: RepeatedRound, bound: Bound | None) -> Drift:
-    return Drift(
-        started_at=first.started_at,
-        ended_at=last.started_at,
-        before_ms=first.time.median_ms,
-        after_ms=last.time.median_ms,
-        bound=bound,
-    )
-
-
-def _variance(rounds: Sequence[RepeatedRound]) -> float:
-    return statistics.variance(math.log(one.time.median_ms) for one in rounds)
-
-
-def _bound(rounds: Sequence[RepeatedRound]) -> Bound | None:
-    """Returns what bounds a cell: the host where it does in any round."""
-    bounds = {one.bound for one in rounds}
-    return "host" if "host" in bounds else "device" if "device" in bounds else None
+def _variance(cell: RepeatedCell) -> float:
+    return statistics.variance(math.log(one.time.median_ms) for one in cell.rounds)

@@ -7,14 +7,18 @@ Thresholds stand beside the rules that use them. Standard library and the schema
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 
+from runner.formats import format_ms
+from runner.results.times import find_bound
 from runner.schema import AttentionRow, Bound, MemoryRow, Phase, RunRow, StepRow, TelemetryRow, TimingRow
 
 Severity = Literal["note", "doubt", "fault"]
 Grade = Literal["A", "B", "C", "D"]
 Audited = StepRow | AttentionRow | MemoryRow
+#: Moments closer together than this are told apart by the second.
+_BRIEF = timedelta(minutes=2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,13 +57,21 @@ def grade(findings: Sequence[Finding]) -> Grade:
 @dataclass(frozen=True, kw_only=True)
 class Drift:
     """A change of the machine between the starts of two rounds of a run's canary (UTC), whose median step went from
-    `before_ms` to `after_ms`; `bound` is what bounds the canary."""
+    `before_ms` to `after_ms`; `bound` is what sets the time of its step."""
 
     started_at: datetime
     ended_at: datetime
     before_ms: float
     after_ms: float
     bound: Bound | None
+
+    @property
+    def change(self) -> str:
+        """The change in words: `from 12.1 ms to 15.0 ms between 10:08 and 10:14 UTC`."""
+        digits = "%H:%M:%S" if self.ended_at - self.started_at < _BRIEF else "%H:%M"
+        day = "" if self.started_at.date() == self.ended_at.date() else "%Y-%m-%d "
+        start, end = (moment.strftime(day + digits) for moment in (self.started_at, self.ended_at))
+        return f"from {format_ms(self.before_ms)} to {format_ms(self.after_ms)} between {start} and {end} UTC"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +92,12 @@ class RowContext:
         if timing is None:
             return None
         return timing.mean_ms if timing.median_ms is None else timing.median_ms
+
+    @property
+    def step_bound(self) -> Bound | None:
+        """What sets the time of the whole step, waited for."""
+        step = self.timings.get("step")
+        return find_bound(step.median_ms, step.device_ms) if step else None
 
     @property
     def device_bytes(self) -> int | None:

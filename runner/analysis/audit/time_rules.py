@@ -8,7 +8,6 @@ They hold for whole steps and for attention alike. Each rule's name is its findi
 import math
 import statistics
 from collections.abc import Callable
-from datetime import timedelta
 
 from runner.analysis.audit.findings import Finding, RowContext, doubt, fault, note
 from runner.formats import format_ms
@@ -35,9 +34,7 @@ HOST_BOUND = 0.99
 #: Pages that are handed out in a measured step, and their share of its time, beyond which they are worth a note. The
 #: fastest of 100 minor faults of 4 KiB took 0.58 µs on a desktop (https://ddumbying.vercel.app/experiments/
 #: pagefault-latency), and 3 µs in a virtual machine.
-MANY_FAULTS, FAULT_MS, FAULT_SHARE = 100, 0.0005, 0.01
-#: Moments that are less apart are told with their seconds.
-BRIEF = timedelta(minutes=2)
+MANY_FAULTS, FAULT_MS, FAULT_SHARE = 100, 0.0005, 0.05
 _COMPUTING: tuple[Phase, ...] = ("forward", "loss", "backward")
 
 
@@ -111,18 +108,14 @@ def machine_drift(row: Timed, seen: RowContext) -> Finding | None:
     around = [
         drift
         for drift in seen.drifts
-        if row.started_at and drift.started_at <= row.started_at <= drift.ended_at and row.bound == drift.bound
+        if row.started_at and drift.started_at <= row.started_at <= drift.ended_at and seen.step_bound == drift.bound
     ]
     if not around:
         return None
     drift = around[0]
-    digits = "%H:%M:%S" if drift.ended_at - drift.started_at < BRIEF else "%H:%M"
-    day = "" if drift.started_at.date() == drift.ended_at.date() else "%Y-%m-%d "
-    times = [moment.strftime(day + digits) for moment in (drift.started_at, drift.ended_at)]
     sentence = (
-        f"The canary went from {format_ms(drift.before_ms)} to {format_ms(drift.after_ms)} between {times[0]} and "
-        f"{times[1]} UTC, which is more than the run's other repeated cells differ by: the machine changed while this "
-        "was measured."
+        f"The canary went {drift.change}, which is more than the run's other repeated cells differ by: the machine "
+        "changed while this was measured."
     )
     return doubt("machine_drift", sentence, before_ms=drift.before_ms, after_ms=drift.after_ms)
 

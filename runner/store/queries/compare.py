@@ -30,14 +30,14 @@ from runner.analysis.compare.verdict import (
 from runner.analysis.statistics import estimate
 from runner.errors import UsageError
 from runner.results import Estimate, Noise, RoundTime
-from runner.results.times import find_bound
+from runner.results.times import find_bound, pool_bounds
 from runner.schema import TABLES, AttentionCell, Bound, MemoryCell, RunRow, StepCell
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
 from runner.store.queries.raw import fetch_rows
 from runner.store.queries.selection import MACHINE, select_latest
 from runner.store.queries.sides import OF_RUNS
-from runner.store.queries.times import NoiseKind, load_noise, pool_bounds
+from runner.store.queries.times import NoiseKind, load_noise
 from runner.store.queries.trust import faults
 
 _CELLS: Mapping[Compared, type[StepCell | AttentionCell | MemoryCell]] = {

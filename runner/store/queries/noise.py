@@ -6,21 +6,20 @@
 Of whole steps. The rounds of a cell are those of one run.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
-from runner.results import Noise, RoundTime
-from runner.results.times import find_bound
+from runner.results import Noise, RepeatedCell, Repetition, RoundTime
+from runner.results.times import find_bound, pool_bounds
 from runner.schema import TABLES, Cell, Phase
 from runner.store.contract import is_stated
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
 from runner.store.queries.selection import MACHINE
-from runner.store.queries.times import NoiseKind, load_noise, pool_bounds
+from runner.store.queries.times import NoiseKind, load_noise
 
 #: The tables of timed cells, and the phase that stands for a whole cell.
 TIMED = tuple(name for name, table in TABLES.items() if table.timed)
@@ -37,32 +36,6 @@ class KnownNoise:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Repetition:
-    """One process that measured a cell, when it was started (UTC), and its time of a whole step, waited for."""
-
-    cell_id: UUID
-    round: int
-    started_at: datetime | None
-    time: RoundTime
-
-
-@dataclass(frozen=True, kw_only=True)
-class RepeatedCell:
-    """A cell that one run measured in several processes, in their order. `noise` is that of its kind."""
-
-    table: str
-    machine: str
-    run_id: UUID
-    cell: Any
-    rounds: tuple[Repetition, ...]
-    noise: Noise | None
-
-    @property
-    def cell_id(self) -> UUID:
-        return self.rounds[0].cell_id
-
-
-@dataclass(frozen=True, kw_only=True)
 class _Row:
     run_id: UUID
     machine: str
@@ -74,11 +47,13 @@ class _Row:
     time: RoundTime
 
 
+#: Of a round that was tried again the last try counts.
 _ROUNDS = f"""
-    WITH measured AS (
+    WITH tries AS (
         SELECT s.*, {MACHINE} AS machine
-        FROM {{table}} s LEFT JOIN runs r USING (run_id) WHERE status = 'ok' AND {{stated}}
-        QUALIFY count(*) OVER (PARTITION BY run_id, cell_key) > 1)
+        FROM {{table}} s LEFT JOIN runs r USING (run_id) WHERE {{chosen}} AND status = 'ok' AND {{stated}}
+        QUALIFY row_number() OVER (PARTITION BY run_id, cell_key, round ORDER BY cell_id DESC) = 1),
+    measured AS (FROM tries QUALIFY count(*) OVER (PARTITION BY run_id, cell_key) > 1)
     SELECT m.run_id, m.machine, t.device_ms, {{key}}, m.cell_id, m.round, m.started_at,
         t.median_ms, t.low_ms, t.high_ms, t.n
     FROM measured m JOIN timings t USING (cell_id) WHERE t.phase = '{WHOLE}' AND t.median_ms > 0
@@ -97,32 +72,34 @@ def load_known_noise(path: Path) -> list[KnownNoise]:
     ]
 
 
-def load_repeated(path: Path) -> list[RepeatedCell]:
-    """Returns every cell that a run measured in several processes, by the order of the runs."""
-    with open_reader(path) as reader:
-        cells: list[RepeatedCell] = []
-        for table in TIMED:
-            noise, key = load_noise(reader, table), [f"m.{name}" for name in TABLES[table].key]
-            sql = _ROUNDS.format(table=table, stated=is_stated(TABLES[table], prefix="s."), key=", ".join(key))
+def load_repeated(path: Path, runs: Sequence[UUID] | None = None) -> list[RepeatedCell]:
+    """Returns every cell that a run measured in several processes, by the order of the runs: of these runs, or of all.
+    Leaves out what is in a damaged table."""
+    chosen = "true" if runs is None else "list_contains($runs, run_id)"
+    parameters = {} if runs is None else {"runs": list(runs)}
+    cells: list[RepeatedCell] = []
+    with open_reader(path, damaged="empty") as reader:
+        for name in TIMED:
+            table = TABLES[name]
+            key = ", ".join(f"m.{column}" for column in table.key)
+            stated = is_stated(table, prefix="s.")
+            sql = _ROUNDS.format(table=name, stated=stated, key=key, chosen=chosen)
             groups: dict[tuple[UUID, Cell], list[_Row]] = {}
-            for row in fetch(reader, sql, kind=_Row, cell=TABLES[table].cell):
+            for row in fetch(reader, sql, parameters, kind=_Row, cell=table.cell):
                 groups.setdefault((row.run_id, row.cell), []).append(row)
-            cells += [_gather(table, rows, noise) for rows in groups.values() if len(rows) > 1]
+            cells += [_gather(name, rows) for rows in groups.values() if len(rows) > 1]
     return cells
 
 
-def _gather(table: str, rows: list[_Row], noise: Mapping[NoiseKind, Noise]) -> RepeatedCell:
+def _gather(table: str, rows: Sequence[_Row]) -> RepeatedCell:
     first = rows[0]
-    bound = pool_bounds(find_bound(row.time.median_ms, row.device_ms) for row in rows)
-    kind = NoiseKind(machine=first.machine, bound=bound, phase=WHOLE)
-    rounds = tuple(
-        Repetition(cell_id=row.cell_id, round=row.round, started_at=row.started_at, time=row.time) for row in rows
-    )
     return RepeatedCell(
         table=table,
         machine=first.machine,
         run_id=first.run_id,
         cell=first.cell,
-        rounds=rounds,
-        noise=noise.get(kind),
+        bound=pool_bounds(find_bound(row.time.median_ms, row.device_ms) for row in rows),
+        rounds=tuple(
+            Repetition(cell_id=row.cell_id, round=row.round, started_at=row.started_at, time=row.time) for row in rows
+        ),
     )

@@ -9,7 +9,7 @@ elsewhere all cells of a machine are one kind. Phases and clocks are told apart:
 loop does not.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar, get_args
 
@@ -17,7 +17,7 @@ import duckdb
 
 from runner.analysis.statistics import estimate, estimate_noise
 from runner.results import Clock, Estimate, Noise, PhaseTime, RoundTime, TimedResult
-from runner.results.times import COLUMNS, DEVICE_BOUND, find_bound
+from runner.results.times import COLUMNS, DEVICE_BOUND, find_bound, pool_bounds
 from runner.schema import Bound, Phase
 from runner.store.queries.fetch import fetch
 from runner.store.queries.selection import MACHINE
@@ -65,11 +65,6 @@ def load_noise(reader: duckdb.DuckDBPyConnection, table: str) -> dict[NoiseKind,
     )
     noise = {one.kind: estimate_noise(list(zip(one.rounds, one.variances, strict=True))) for one in found}
     return {kind: value for kind, value in noise.items() if value is not None}
-
-
-def pool_bounds(bounds: Iterable[Bound | None]) -> Bound | None:
-    """Returns what sets the time of a cell over its rounds: the host where it does in any of them."""
-    return max((bound for bound in bounds if bound), default=None)
 
 
 @dataclass(frozen=True, kw_only=True)

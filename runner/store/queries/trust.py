@@ -13,13 +13,13 @@ from uuid import UUID
 
 import duckdb
 
-from runner.analysis.audit.drift import RepeatedRound, find_drifts
+from runner.analysis.audit.drift import find_drifts
 from runner.analysis.audit.findings import Audited, Finding, RowContext
 from runner.analysis.audit.grades import FAULT_PHASES, judge
 from runner.analysis.audit.pair_rules import FAULT_RULES, PAIR_RULES, together
-from runner.schema import TABLES, AttentionRow, MemoryRow, RunRow, StepRow, TelemetryRow, TimingRow
+from runner.schema import AttentionRow, MemoryRow, RunRow, StepRow, TelemetryRow, TimingRow
 from runner.store.database import open_reader
-from runner.store.queries.fetch import fetch
+from runner.store.queries.noise import load_repeated
 from runner.store.queries.raw import fetch_rows
 from runner.store.queries.steps import STEP_MS
 
@@ -45,21 +45,6 @@ _SEEN = """
     SELECT run_id, cell_id FROM {table} SEMI JOIN chosen USING (cell_id)
     UNION SELECT run_id, cell_id FROM {table}
     SEMI JOIN (FROM {table} SEMI JOIN chosen USING (cell_id)) USING ({columns}) WHERE status = 'ok'"""
-
-_WHOLE = " UNION ALL ".join(
-    f"SELECT run_id, cell_id, cell_key, round, bound, started_at, status FROM {table.name}"
-    for table in TABLES.values()
-    if table.timed
-)
-#: Of a round that was tried again the last try counts.
-_REPEATED = f"""
-    WITH rounds AS (
-        SELECT * FROM ({_WHOLE}) SEMI JOIN seen USING (run_id)
-        WHERE status = 'ok' AND started_at IS NOT NULL
-        QUALIFY row_number() OVER (PARTITION BY run_id, cell_key, round ORDER BY cell_id DESC) = 1)
-    SELECT c.run_id, c.cell_key, c.bound, c.started_at, t.median_ms, t.low_ms, t.high_ms, t.n
-    FROM rounds c JOIN timings t USING (cell_id) WHERE t.phase = 'step' AND t.median_ms > 0
-    QUALIFY count(*) OVER (PARTITION BY c.run_id, c.cell_key) > 1"""
 
 
 def load_findings(path: Path, cells: tuple[UUID, ...], table: str = "steps") -> dict[UUID, list[Finding]]:
@@ -88,7 +73,7 @@ def _judged(path: Path, cells: tuple[UUID, ...], table: str, *, depth: Depth) ->
         timings = _by_cell(fetch_rows(reader, TimingRow, source))
         runs = {row.run_id: row for row in fetch_rows(reader, RunRow, "runs SEMI JOIN seen USING (run_id)")}
         telemetry, steps = _moments(reader) if depth == "all" else ({}, {})
-        drifts = find_drifts(_load_repeated(reader)) if depth == "all" else {}
+    drifts = find_drifts(load_repeated(path, list(runs))) if depth == "all" else {}
     known = [
         (row, RowContext(
             step_ms=steps.get(row.cell_id, ()), timings={item.phase: item for item in timings.get(row.cell_id, ())},
@@ -109,11 +94,6 @@ def _moments(reader: duckdb.DuckDBPyConnection) -> tuple[dict[UUID, list[Telemet
     """What was seen of the chosen cells while they were measured: telemetry, and every step's time in ms."""
     telemetry = _by_cell(fetch_rows(reader, TelemetryRow, "telemetry SEMI JOIN chosen USING (cell_id)"))
     return telemetry, dict(reader.execute(_STEPS).fetchall())
-
-
-def _load_repeated(reader: duckdb.DuckDBPyConnection) -> list[RepeatedRound]:
-    """Returns the rounds of every timed cell that a run of the seen cells measured several times."""
-    return fetch(reader, _REPEATED, kind=RepeatedRound)
 
 
 def _by_cell(rows: list[Any]) -> dict[UUID, list[Any]]:

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from uuid import UUID
 
 import pytest
 
-from runner.analysis.audit.drift import RepeatedRound, find_drifts
+from runner.analysis.audit.drift import find_drifts, judge_canary
 from runner.analysis.audit.findings import Drift, RowContext
 from runner.analysis.audit.time_rules import machine_drift
-from runner.results.times import RoundTime
+from runner.results import RepeatedCell, Repetition, RoundTime
 from runner.schema import Bound, new_id
 from runner.store.queries.trust import load_findings
 from tests.command import tiny
@@ -28,56 +27,77 @@ def at(minutes: float) -> datetime:
 
 
 def cell(
-    key: str, medians: Sequence[float], *, minutes: Sequence[float] = (), bound: Bound | None = None, run: UUID = RUN
-) -> list[RepeatedRound]:
-    """The rounds of a cell, every six minutes, whose samples know their medians to the last digit."""
+    key: str,
+    medians: Sequence[float],
+    *,
+    minutes: Sequence[float] = (),
+    bound: Bound | None = None,
+    table: str = "steps",
+) -> RepeatedCell:
+    """A cell with rounds every six minutes, whose samples know their medians to the last digit."""
     starts = minutes or [6.0 * number for number in range(len(medians))]
-    return [
-        RepeatedRound(
-            run_id=run, cell_key=key, bound=bound, started_at=at(start),
+    rounds = tuple(
+        Repetition(
+            cell_id=new_id(), round=number, started_at=at(start),
             time=RoundTime(median_ms=ms, low_ms=ms, high_ms=ms, n=20),
         )
-        for ms, start in zip(medians, starts, strict=True)
-    ]  # fmt: skip
+        for number, (ms, start) in enumerate(zip(medians, starts, strict=True))
+    )  # fmt: skip
+    return RepeatedCell(table=table, machine="GPU · bench1", run_id=RUN, cell=key, bound=bound, rounds=rounds)
 
 
-def quiet(std: float, *, bound: Bound | None = None) -> list[RepeatedRound]:
+def quiet(std: float, *, bound: Bound | None = None, table: str = "steps") -> list[RepeatedCell]:
     """Four cells in three rounds whose ln(median) have this standard deviation: as noise, 4 degrees of freedom."""
     medians = [10 * math.exp(std * side) for side in (-1, 0, 1)]
     starts = (1.0, 7.0, 13.0)
-    return [one for key in "abcd" for one in cell(f"{key} {bound}", medians, minutes=starts, bound=bound)]
+    return [cell(f"{key} {bound}", medians, minutes=starts, bound=bound, table=table) for key in "abcd"]
 
 
 def test_a_canary_that_went_up_by_more_than_the_noise() -> None:
     """A noise of 2% with 4 degrees of freedom. Three rounds are three pairs, for which t(99.67%) = 6.25 explains up to
     e^(6.25 · 2% · √2) - 1 = 19.3%; four are six, for which t(99.83%) = 7.53 explains up to 23.7%."""
     canary = cell("canary", [12.1, 12.2, 15.0, 15.0])  # from 12.2 to 15.0 are 23.0%, from 12.1 24.0%
-    assert find_drifts([*canary, *quiet(0.02)]) == {
+    assert find_drifts([canary, *quiet(0.02)]) == {
         RUN: [Drift(started_at=at(0), ended_at=at(12), before_ms=12.1, after_ms=15.0, bound=None)]
     }
     three = cell("canary", [12.1, 12.0, 15.0])
-    (found,) = find_drifts([*three, *quiet(0.02)])[RUN]
+    (found,) = find_drifts([three, *quiet(0.02)])[RUN]
     assert (found.started_at, found.ended_at, found.before_ms) == (at(6), at(12), 12.0)
-    assert find_drifts([*cell("canary", [12.1, 12.0, 14.0]), *quiet(0.02)]) == {}, "16.7%"
+    assert find_drifts([cell("canary", [12.1, 12.0, 14.0]), *quiet(0.02)]) == {}, "16.7%"
 
 
 def test_what_cannot_be_judged_is_not_said() -> None:
     jump = cell("canary", [12.0, 12.0, 24.0])
-    assert find_drifts(jump) == {}, "no other repeated cell"
-    assert find_drifts([*cell("canary", [12.0, 24.0]), *cell("other", [10.0, 10.01])]) == {}, "two rounds"
-    assert find_drifts([*jump, *quiet(0.001, bound="device")]) == {}, "others are bound by something else"
-    assert find_drifts([*jump, *quiet(0.3)]) == {}, "the others differ as much"
-    within = [replace(one, time=RoundTime(median_ms=one.time.median_ms, low_ms=8, high_ms=30, n=20)) for one in jump]
-    assert find_drifts([*within, *quiet(0.001)]) == {}, "the samples of a process differ as much"
-    assert find_drifts([*cell("canary", [12.0, 12.05, 12.1]), *quiet(1e-5)]) == {}, "under 1%"
+    assert find_drifts([jump]) == {}, "no other repeated cell"
+    assert find_drifts([cell("canary", [12.0, 24.0]), cell("other", [10.0, 10.01])]) == {}, "two rounds"
+    assert find_drifts([jump, *quiet(0.001, bound="device")]) == {}, "others are bound by something else"
+    assert find_drifts([jump, *quiet(0.001, table="attention")]) == {}, "others are of another table"
+    assert find_drifts([jump, *quiet(0.3)]) == {}, "the others differ as much"
+    wide = [replace(one.time, low_ms=8, high_ms=30) for one in jump.rounds]
+    rounds = tuple(replace(one, time=time) for one, time in zip(jump.rounds, wide, strict=True))
+    within = replace(jump, rounds=rounds)
+    assert find_drifts([within, *quiet(0.001)]) == {}, "the samples of a process differ as much"
+    assert find_drifts([cell("canary", [12.0, 12.05, 12.1]), *quiet(1e-5)]) == {}, "under 1%"
+
+
+def test_a_canary_that_cannot_be_judged_is_one_all_the_same() -> None:
+    """Two rounds, or no other repeated cell: there is a picture, and no verdict."""
+    alone = judge_canary([cell("canary", [12.0, 12.0, 24.0])])
+    assert alone is not None
+    assert (alone.cell.cell, alone.drifts) == ("canary", None)
+    steady = judge_canary([cell("canary", [12.0, 12.0, 12.0]), *quiet(0.02)])
+    assert steady is not None
+    assert steady.drifts == []
+    undated = replace(alone.cell, rounds=tuple(replace(one, started_at=None) for one in alone.cell.rounds))
+    assert judge_canary([undated]) is None
 
 
 def test_the_cell_with_the_most_rounds_is_the_canary_and_the_first_of_several() -> None:
     early, late = cell("z", [12.0, 12.0, 24.0]), cell("a", [7.0, 7.0, 7.0], minutes=(1, 2, 3))
-    drifts = find_drifts([*late, *early, *quiet(0.001)])[RUN]
+    drifts = find_drifts([late, early, *quiet(0.001)])[RUN]
     assert [drift.after_ms for drift in drifts] == [24.0]
     more = cell("a", [7.0, 7.0, 7.0, 7.0], minutes=(1, 2, 3, 4))
-    assert find_drifts([*more, *cell("z", [12.0, 12.0, 12.01]), *quiet(0.001)]) == {}
+    assert find_drifts([more, cell("z", [12.0, 12.0, 12.01]), *quiet(0.001)]) == {}
 
 
 def test_a_steady_machine_is_blamed_in_no_more_than_one_run_of_a_hundred() -> None:
@@ -85,8 +105,8 @@ def test_a_steady_machine_is_blamed_in_no_more_than_one_run_of_a_hundred() -> No
     generator, blamed = random.Random(7), 0
     for _ in range(1500):
         medians = [math.exp(generator.gauss(0, 0.05)) for _ in range(17)]
-        others = [one for key in range(4) for one in cell(f"{key}", medians[5 + 3 * key : 8 + 3 * key])]
-        blamed += bool(find_drifts([*cell("canary", medians[:5]), *others]))
+        others = [cell(f"{key}", medians[5 + 3 * key : 8 + 3 * key]) for key in range(4)]
+        blamed += bool(find_drifts([cell("canary", medians[:5]), *others]))
     assert blamed / 1500 <= 0.01 + 3 * 0.0026
 
 
@@ -96,11 +116,11 @@ def test_the_cells_between_are_told(tmp_path: Path) -> None:
     cells, ids = [], {}
 
     def measured(
-        name: str, context: int, ms: float, minutes: float, *, bound: Bound | None = None, number: int = 0
+        name: str, context: int, ms: float, minutes: float, *, device_ms: float | None = None, number: int = 0
     ) -> None:
         found = rows.ok(of, tiny(context=context), round=number)
-        timings = tuple(replace(one, median_ms=ms, low_ms=ms, high_ms=ms) for one in found.timings)
-        step = replace(found.step, started_at=at(minutes), bound=bound)
+        timings = tuple(replace(one, median_ms=ms, low_ms=ms, high_ms=ms, device_ms=device_ms) for one in found.timings)
+        step = replace(found.step, started_at=at(minutes))
         cells.append(replace(found, step=step, timings=timings))
         ids[name] = step.cell_id
 
@@ -111,7 +131,7 @@ def test_the_cells_between_are_told(tmp_path: Path) -> None:
             measured(f"A/A {context} {number}", context, ms, 1 + 6 * number, number=number)
     measured("before", 32, 5.0, 3)
     measured("between", 33, 5.0, 9)
-    measured("between, the device's", 34, 5.0, 9, bound="device")
+    measured("between, the device's", 34, 5.0, 9, device_ms=4.9)
     measured("after", 35, 5.0, 15)
     path = rows.store(tmp_path / "r.duckdb", of, cells)
     found = load_findings(path, tuple(ids.values()))

@@ -17,20 +17,20 @@ from runner.cli.noise import describe_kind
 from runner.measure.machine import disturbances
 from runner.measure.machine.disturbances import Load, find_disturbances, read_load
 from runner.schema import Bound
-from runner.sweep.noise import Repetition, noise_cells, summarize_kinds
+from runner.sweep.noise import ProcessMedians, noise_cells, summarize_kinds
 from tests.command import PATIENCE_S, ROOT, family, gone, tiny
 from tests.synthetic import rows
 
 RUN = rows.run()
 
 
-def repeated(context: int, *medians: float, bound: Bound | None = None, shares: float = 1.0) -> list[Repetition]:
+def repeated(context: int, *medians: float, bound: Bound | None = None, shares: float = 1.0) -> list[ProcessMedians]:
     """A cell in as many processes; on the device alone it takes these shares of the time."""
     found = []
     for number, ms in enumerate(medians):
         cell = rows.ok(RUN, tiny(context=context), round=number)
         timings = [replace(timing, median_ms=ms, device_ms=ms * shares if bound else None) for timing in cell.timings]
-        found.append(Repetition.of(replace(cell.step, bound=bound), timings))
+        found.append(ProcessMedians.of(replace(cell.step, bound=bound), timings))
     return found
 
 

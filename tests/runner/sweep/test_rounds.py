@@ -17,25 +17,27 @@ from runner.schema import Bound, StepCell
 from runner.store.history import MeasuredRound
 from runner.sweep import rounds
 from runner.sweep.prepare import Expected, Prepared
-from runner.sweep.rounds import FurtherRounds, RepeatedCell, choose_cells, half_width, measure_noise
+from runner.sweep.rounds import FurtherRounds, Kind, TimedCell, choose_cells, half_width, measure_noise
 from tests.command import TINY, awaited, ended, rows, run, start, tiny
 
 #: Student's t of 95% for 4 and for 6 degrees of freedom.
 T_4, T_6 = 2.7764, 2.4469
 
 
-def cell(key: str, *medians: float, bound: Bound | None = None, seconds: float = 1.0, n: int = 10) -> RepeatedCell:
+def cell(
+    key: str, *medians: float, bound: Bound | None = None, seconds: float = 1.0, n: int = 10, table: str = "steps"
+) -> TimedCell:
     times = tuple(RoundTime(median_ms=median, n=n) for median in medians)
-    return RepeatedCell(key=key, bound=bound, times=times, seconds=seconds)
+    return TimedCell(key=key, table=table, bound=bound, times=times, seconds=seconds)
 
 
-def repeated(std: float, *, bound: Bound | None = None) -> list[RepeatedCell]:
+def repeated(std: float, *, bound: Bound | None = None) -> list[TimedCell]:
     """Four cells in three rounds, whose ln(median) have this standard deviation."""
     medians = (10 * math.exp(-std), 10.0, 10 * math.exp(std))
     return [cell(f"repeated {bound} {number}", *medians, bound=bound) for number in range(4)]
 
 
-def keys(cells: list[RepeatedCell]) -> set[str]:
+def keys(cells: list[TimedCell]) -> set[str]:
     return {one.key for one in cells}
 
 
@@ -43,10 +45,12 @@ def test_noise_is_that_of_the_repeated_cells_of_a_kind() -> None:
     cells = [*repeated(0.01), cell("host", 1.0, math.exp(0.2), bound="host"), cell("once", 7.0, bound="device")]
     found = measure_noise(cells)
     # Variances: 0.01² each; of two values 0.2 apart 0.2² / 2. Half the 8, or the 1, degrees of freedom count.
-    assert found.keys() == {None, "host"}
-    assert (found[None].dof, found["host"].dof) == (4.0, 0.5)
-    assert found[None].std == pytest.approx(0.01)
-    assert found["host"].std == pytest.approx(0.2 / math.sqrt(2))
+    steps: Kind = ("steps", None)
+    host: Kind = ("steps", "host")
+    assert found.keys() == {steps, host}
+    assert (found[steps].dof, found[host].dof) == (4.0, 0.5)
+    assert found[steps].std == pytest.approx(0.01)
+    assert found[host].std == pytest.approx(0.2 / math.sqrt(2))
 
 
 def test_the_width_of_an_interval_by_hand() -> None:
@@ -72,6 +76,12 @@ def test_kinds_are_told_apart() -> None:
     assert keys(choose_cells([*quiet, *noisy, *once], seconds_left=100)) == {"host", *keys(noisy)}
 
 
+def test_attention_is_not_judged_by_steps() -> None:
+    """With no noise of its own, attention is measured again although the steps are quiet."""
+    attention = cell("attention", 5.0, table="attention")
+    assert keys(choose_cells([*repeated(0.001), cell("step", 5.0), attention], seconds_left=100)) == {"attention"}
+
+
 def test_of_a_kind_whose_noise_is_not_known_the_four_cheapest_are_measured_again() -> None:
     once = [cell(f"{seconds}", 5.0, bound="device", seconds=seconds) for seconds in (7, 3, 6, 2, 5, 4)]
     cells = [*repeated(0.001, bound="host"), *once]
@@ -91,8 +101,8 @@ def test_five_rounds_are_enough() -> None:
 def test_where_time_is_short_the_widest_come_first() -> None:
     """The interval within a process is 20% wide in one cell, so that its time is known less well."""
     noise = repeated(0.01)
-    wide = RepeatedCell(
-        key="wide", bound=None, seconds=3.0, times=(RoundTime(median_ms=10, low_ms=9, high_ms=11, n=10),)
+    wide = TimedCell(
+        key="wide", table="steps", bound=None, seconds=3.0, times=(RoundTime(median_ms=10, low_ms=9, high_ms=11, n=10),)
     )
     other, cheap = cell("other", 10.0, seconds=2.5), cell("cheap", 10.0, seconds=0.9)
     cells = [*noise, other, cheap, wide]
