@@ -1,10 +1,10 @@
-"""How far from the limits of its machine is a step: its work, the roof above it, and what binds its kernels.
+"""How far is a step from the limits of its machine? Its work, the roof above it, and what limits its kernels.
 
     roof = measured_roof(ceilings, "bf16")             # from rows of the table `ceilings`
     roof.attainable(intensity(cell, device="cuda"))    # FLOP/s under the roof
     least_ms(cell, roof, device="cuda")                # of a step, if nothing else were in the way
 
-A device that multiplies at R FLOP/s and moves B bytes/s can do at most min(R, I B) FLOP/s with work of intensity I,
+A device that computes R FLOP/s and moves B bytes/s can do at most min(R, I B) FLOP/s with work of intensity I,
 its operations per byte moved; I = R / B is the ridge (Williams, Waterman and Patterson 2009, "Roofline: an insightful
 visual performance model"). The bytes here are the fewest, so that a cell's real intensity is lower. Limits: what caches
 keep from one kernel to the next is moved for nothing, so a small model may come out above the slope of its roof.
@@ -42,7 +42,7 @@ class StepWork:
 
 
 def work(cell: ModelCell, *, device: Device) -> dict[Phase, StepWork]:
-    """The work of each phase. Bytes: whatever outlives the kernel that makes it is written once and read once.
+    """Returns the work of each phase. Bytes: whatever outlives the kernel that makes it is written once and read once.
 
     - forward: the weights that multiply are read; what backward needs is written (`retained_bytes`, autocast's copies
       included), without a backward pass the residual stream twice a block, written and read; logits are written;
@@ -70,7 +70,7 @@ def work(cell: ModelCell, *, device: Device) -> dict[Phase, StepWork]:
 
 
 def whole(phases: Iterable[StepWork]) -> StepWork:
-    """The phases of a step together."""
+    """Returns the work of all phases of a step."""
     found = list(phases)
     return StepWork(flops=sum(part.flops for part in found), moved_bytes=sum(part.moved_bytes for part in found))
 
@@ -86,7 +86,7 @@ def intensity(cell: ModelCell, *, device: Device) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Roof:
-    """What a device can do at most in one precision."""
+    """The most that a device can do in one precision."""
 
     flops_per_s: float
     bytes_per_s: float
@@ -178,15 +178,15 @@ def utilization(cell: ModelCell, *, step_ms: float, peak_flops_per_s: float) -> 
 
 
 def bound_of(kernel: KernelRow, *, ridge: float | None) -> Bound:
-    """Whether a kernel is bound by multiplying or by memory: by its own intensity where operations and bytes are known,
-    else by its class. Unknown without a ridge, and for other kernels whose shapes say nothing."""
+    """Returns whether a kernel is compute-bound or memory-bound: by its own intensity where operations and bytes are
+    known, else by its class. Unknown without a ridge, and for other kernels whose shapes are not recorded."""
     if kernel.flops and kernel.moved_bytes and ridge is not None:
         return "compute" if kernel.flops / kernel.moved_bytes >= ridge else "memory"
     return "memory" if kernel.kernel_class in STREAMING else "unknown"
 
 
 def shares(profile: ProfileRow, kernels: Sequence[KernelRow], *, ridge: float | None) -> Mapping[Bound, float]:
-    """What a step's time goes to, as shares that add up to 1.
+    """Returns where a step's time goes, as shares that add up to 1.
 
     `launch` is the time in which no kernel ran, the device waiting for the host; the time in which kernels ran is
     divided among them by their own times. On a CPU no such waiting is known, and what lies between operators is

@@ -38,13 +38,13 @@ def audit(
     timings: Sequence[TimingRow] = (),
     run: RunRow | None = None,
 ) -> list[Finding]:
-    """What is to be said of a row. `step_ms` are its measured steps in order, warm-up left out (ms); `telemetry` is
+    """Returns the findings of a row. `step_ms` are its measured steps in order, warm-up left out (ms); `telemetry` is
     what the GPU was seen doing meanwhile; `timings` are its summaries by phase; `run` names the machine."""
     by_phase = {timing.phase: timing for timing in timings}
     return judge(row, RowContext(step_ms=step_ms, telemetry=telemetry, timings=by_phase, run=run))
 
 
 def judge(row: Audited, seen: RowContext) -> list[Finding]:
-    """The same, of what is known already."""
+    """Returns the findings of a row whose context has been loaded."""
     rules = {"ok": RULES[type(row)], "oom": LOST_RULES}.get(row.status, ())
     return [finding for rule in rules if (finding := rule(row, seen))]

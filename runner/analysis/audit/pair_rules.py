@@ -1,8 +1,8 @@
-"""What only several rows together show: time that does not grow with the work, options without effect.
+"""Rules that need several rows: time that does not grow with the work, options without effect.
 
     together([(row, seen), (other, other_seen)])      ->  {row.cell_id: [Finding(code="launch_bound", …)]}
 
-Rows are put beside each other when they are of one run and round, measured alike, and differ in one axis alone. Each
+Rows are compared when they are of one run and round, have the same effort, and differ in one axis alone. Each
 rule's name is its findings' code. Limits: cells of different runs are not compared.
 """
 
@@ -37,7 +37,7 @@ _BOTH: tuple[Phase, ...] = ("forward", "backward")
 
 
 def together(known: Sequence[Known], *, rules: Sequence[PairRule] | None = None) -> dict[UUID, list[Finding]]:
-    """The findings of each row that has any, by all rules or by these."""
+    """Returns the findings by row, of rows that have any: by all rules or by the given ones."""
     found: dict[UUID, list[Finding]] = defaultdict(list)
     for rule in rules or PAIR_RULES:
         for cell_id, finding in rule(known):
@@ -47,8 +47,8 @@ def together(known: Sequence[Known], *, rules: Sequence[PairRule] | None = None)
 
 
 def launch_bound(known: Sequence[Known]) -> Found:
-    """Twice the work and the same time: the host's launches set it, unless the row says that the device does. Both
-    ends of a flat stretch are named."""
+    """Twice the work takes the same time: kernel launches set it, unless the row says that the device does. The finding
+    names both ends of the flat stretch."""
     for axis, words in (("context", "context"), ("seq_len", "sequence length"), ("batch", "batch")):
         for family in _families(known, axis):
             waiting = [(row, seen) for row, seen in family if not _is_device_bound(row)]
@@ -79,7 +79,7 @@ def _flat(words: str, small: Point, large: Point) -> Finding:
 
 
 def no_effect(known: Sequence[Known]) -> Found:
-    """Options that change nothing: half precision with the bytes of float32; a variant with the baseline's time."""
+    """An option changes nothing: half precision has the bytes of float32, or a variant has the baseline's time."""
     for axis, baseline in (("precision", "fp32"), ("backend", "eager")):
         for family in _families(known, axis):
             base = next((item for item in family if getattr(item[0], axis) == baseline), None)
@@ -100,7 +100,7 @@ def no_effect(known: Sequence[Known]) -> Found:
 
 
 def _same_bytes(wide: Audited, narrow: Audited) -> int | None:
-    """The bytes that both take, unless that was to be expected: sdpa-math computes in float32 whatever it is given."""
+    """Returns the bytes that both take, unless equality is expected: sdpa-math computes in float32 for every input."""
     (first, _), (second, expected) = _activation_bytes(wide), _activation_bytes(narrow)
     if not first or not second or abs(second / first - 1) > SAME_BYTES:
         return None
@@ -109,8 +109,8 @@ def _same_bytes(wide: Audited, narrow: Audited) -> int | None:
 
 @singledispatch
 def _activation_bytes(row: Audited) -> tuple[int | None, int | None]:
-    """Measured and predicted: what is kept for backward or, where that is unknown or nothing, the peak, unless the
-    optimizer makes it, whose bytes do not depend on the precision."""
+    """Returns measured and predicted bytes: those saved for backward or, where these are unknown or zero, the peak,
+    unless the optimizer step sets it, whose bytes do not depend on the precision."""
     return row.peak_allocated_bytes, row.predicted_peak_bytes
 
 
@@ -134,7 +134,7 @@ def _(row: MemoryRow) -> tuple[int | None, int | None]:
 
 
 def _same_time(base: RowContext, other: RowContext) -> str | None:
-    """The times, where forward and backward are both alike; one alone may be chance."""
+    """Returns the times where forward and backward both agree; one of them alone may be chance."""
     said = []
     for phase in _BOTH:
         first, second = base.typical_ms(phase), other.typical_ms(phase)
@@ -145,14 +145,14 @@ def _same_time(base: RowContext, other: RowContext) -> str | None:
 
 
 def _whole_ms(seen: RowContext) -> float | None:
-    """Time of the whole cell, by the widest phase that is known."""
+    """Returns the time of the whole cell, of the widest phase that is known."""
     both = (seen.typical_ms("forward"), seen.typical_ms("backward"))
     summed = (both[0] or 0.0) + (both[1] or 0.0)
     return seen.typical_ms("step") or seen.typical_ms("forward_backward") or summed or None
 
 
 def _families(known: Sequence[Known], axis: str) -> Iterator[list[Known]]:
-    """Rows with results that differ in the axis alone."""
+    """Returns groups of rows with results that differ in the axis alone."""
     found: Mapping[tuple[object, ...], list[Known]] = defaultdict(list)
     names = {kind: kind.names() for kind in {type(row) for row, _ in known}}
     rest = {

@@ -1,4 +1,4 @@
-"""What the audit says of many rows: how many have each grade, and every finding by its code, most severe first.
+"""The audit of many rows: how many have each grade, and every finding by its code, most severe first.
 
     for group in group_findings(rows):
         print(group.severity, group.code, len(group.found), group.remedy)

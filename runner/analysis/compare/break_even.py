@@ -1,11 +1,11 @@
-"""After how many steps has compiling paid for itself?
+"""After how many steps does compiling pay off?
 
     >>> paid_after(compile_seconds=30.0, baseline_ms=50.0, ratio=2.5)
     1000.0
 
-Compiling costs seconds once and saves milliseconds in each step: n steps have paid for it where n (b - b / r) is the
-time spent compiling, with b the baseline's step and r the speedup. What the first eager step takes longer is not
-counted on its side.
+Compiling costs seconds once and saves milliseconds in each step. It pays off after n steps where n (b - b / r) is the
+time spent compiling, with b the baseline's step and r the speedup. The extra time of the first eager step is not
+counted.
 """
 
 import math
@@ -17,7 +17,7 @@ from runner.results import Measured
 
 @dataclass(frozen=True, kw_only=True)
 class PaidAfter:
-    """Steps after which a compile time is paid for, with the ends that the ratio's 95% interval gives; infinite is
+    """The number of steps after which compiling pays off, with the ends of its 95% interval; infinite is
     never, None is unknown."""
 
     compile_seconds: float
@@ -27,23 +27,23 @@ class PaidAfter:
 
     @property
     def is_never(self) -> bool:
-        """Whether nothing is saved, beyond doubt or as far as is known."""
+        """Whether compiling saves no time: decided by the interval or, without one, by the ratio."""
         return math.isinf(self.steps) and (self.low is None or math.isinf(self.low))
 
     @property
     def is_undecided(self) -> bool:
-        """Whether nothing was seen to be saved, but the interval allows for it."""
+        """Whether no saving was measured, but the interval allows for one."""
         return math.isinf(self.steps) and not self.is_never
 
 
 def paid_after(*, compile_seconds: float, baseline_ms: float, ratio: float) -> float:
-    """Steps until the time saved is the time spent compiling; infinite where nothing is saved."""
+    """Returns after how many steps the time saved equals the time spent compiling; infinite if no time is saved."""
     saved_ms = baseline_ms * (1 - 1 / ratio)
     return compile_seconds * 1e3 / saved_ms if saved_ms > 0 else math.inf
 
 
 def break_even(found: Pair[Measured], *, compile_seconds: float | None) -> PaidAfter | None:
-    """The same for a measured pair; None where the compile time is unknown."""
+    """Returns the same for a measured pair; None where the compile time is unknown."""
     if compile_seconds is None:
         return None
     baseline = found.base.times[found.phase].median_ms

@@ -1,12 +1,12 @@
-"""What would help, and by how much? One step against the same step of the same run with one thing changed, or several.
+"""Which change makes a step faster, and by how much? A step against itself with one or more options changed.
 
-    found = counterfactuals(base, cells)               # all cells of the base's run
+    found = counterfactuals(base, cells)               # all cells of the run
     for change in found:                               # the one that helps most first, failed ones last
         print(change.changed, change.speedup, change.cell.status)
 
-Nothing here is predicted: every change is a cell that was measured. What else was asked for (shape, context, batch,
-mode, ...) and how it was measured (`pairs`) is the same: give it the cells of every effort. Weights held in bf16 are
-computed with in bf16, so that these two count as one change.
+Nothing is predicted: each change is a measured cell. Its shape, context, batch and mode are those of the base, and so
+is its effort (`pairs`), so pass the cells of every effort. Weights held in bf16 imply bf16 arithmetic; the two count
+as one change.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ class Counterfactual:
 
     @property
     def verdict(self) -> Literal["faster", "slower", "undecided", "failed"]:
-        """What the interval says."""
+        """Whether the change is faster, slower or neither, by its interval."""
         if self.speedup is None:
             return "failed"
         outcome = self.speedup.outcome
@@ -56,8 +56,8 @@ class Counterfactual:
 
 
 def bases(cells: Sequence[Measured]) -> list[Measured]:
-    """The cells that have others to compare with, each with the effort by which it has most: plain ones before the
-    rest, the most changed before the less, and of those the largest first."""
+    """Returns the cells that others can be compared with, each with the effort that has most of them. Plain cells come
+    first, then those with the most changes, then the largest."""
     groups: dict[tuple[object, ...], list[Measured]] = {}
     for cell in cells:
         groups.setdefault(_same(cell), []).append(cell)
@@ -71,13 +71,13 @@ def bases(cells: Sequence[Measured]) -> list[Measured]:
 
 
 def is_plain(cell: StepCell) -> bool:
-    """Whether nothing is switched on that might help."""
+    """Whether no option that may save time is on."""
     return all(getattr(cell, axis) == value for axis, value in PLAIN.items())
 
 
 def counterfactuals(base: Measured, cells: Sequence[Measured]) -> list[Counterfactual]:
-    """Every cell of the base's run that differs from it in `AXES` alone; single changes before several, of each what
-    helps most first and what has no result last."""
+    """Returns every cell of the base's run that differs from it in `AXES` alone. Single changes come first; within each
+    group the fastest comes first and failed cells last."""
     found = [_counterfactual(base, cell) for cell in _changed(base, cells)]
 
     def order(change: Counterfactual) -> tuple[bool, bool, float]:
@@ -87,7 +87,7 @@ def counterfactuals(base: Measured, cells: Sequence[Measured]) -> list[Counterfa
 
 
 def _changed(base: Measured, cells: Sequence[Measured]) -> list[Measured]:
-    """Of each other way that the same step was measured in, the cell that was measured as the base was."""
+    """Returns one cell for each other setting of the axes, measured with the same effort as the base."""
     ways: dict[tuple[object, ...], list[Measured]] = {}
     for cell in cells:
         if _same(cell) == _same(base) and _way(cell) != _way(base):
@@ -112,7 +112,7 @@ def _has_time(cell: Measured) -> bool:
 
 
 def _same(cell: Measured) -> tuple[object, ...]:
-    """What base and change have in common."""
+    """Returns the fields that the base and the change share."""
     return (
         cell.machine,
         cell.run_id,

@@ -1,9 +1,9 @@
-"""What makes one step longer than another: the change of each part, largest first, that adds up to the whole change.
+"""Why does one step take longer than another? The change of each part, largest first; together they add up.
 
     changes({"matmul": 20.0, "softmax": 4.0}, {"matmul": 9.0, "copy or cast": 2.0}, most=12)
     # matmul -11, softmax -4, copy or cast +2: from 24 to 11
 
-Nothing is left out: what is not shown apart is summed up under REST.
+Parts that are not listed are summed under REST.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class PartChange:
 
 
 def changes(before: Mapping[str, float], after: Mapping[str, float], *, most: int) -> list[PartChange]:
-    """At most `most` parts, those that change most first, and REST for the others together."""
+    """Returns at most `most` parts, largest change first, and REST for the sum of the others."""
     every = [
         PartChange(name=name, before_ms=before.get(name, 0.0), after_ms=after.get(name, 0.0))
         for name in dict.fromkeys((*before, *after))

@@ -1,10 +1,10 @@
-"""In what do the environments of two sides differ: device, driver, CUDA, torch, commit, threads, …?
+"""How do the environments of two sides differ: device, driver, CUDA, torch, commit, threads, …?
 
     for found in differences(a_runs, b_runs):
         print(found.label, found.a, found.b)       # torch 2.11.0+cu130 2.13.0+cu130
 
-A side may hold several runs; then each value that occurs is named. Limits: two checkouts with uncommitted changes may
-differ under one commit, and nothing here knows how (`both_uncommitted`).
+A side may hold several runs; then all of their values are named. Limits: two checkouts with uncommitted changes may
+differ although their commit is the same (`both_uncommitted`).
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _UNKNOWN = "–"
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """One column of `runs` in which two sides differ, in words; a dash is unknown or not there."""
+    """One column of `runs` in which two sides differ, as text; a dash stands for unknown or missing."""
 
     label: str
     a: str
@@ -31,7 +31,7 @@ class Difference:
 
 
 def differences(a: Sequence[RunRow], b: Sequence[RunRow]) -> list[Difference]:
-    """The columns whose values are not the same on both sides."""
+    """Returns the columns whose values differ between the sides."""
     found = []
     for name in COLUMNS:
         values = [{_value(run, name) for run in side} for side in (a, b)]
@@ -42,13 +42,13 @@ def differences(a: Sequence[RunRow], b: Sequence[RunRow]) -> list[Difference]:
 
 
 def both_uncommitted(a: Sequence[RunRow], b: Sequence[RunRow]) -> bool:
-    """Whether some commit was run with uncommitted changes on both sides: the code may differ all the same."""
+    """Whether both sides ran the same commit with uncommitted changes, so that their code may differ."""
     dirty = [{run.git_commit for run in side if run.git_dirty} for side in (a, b)]
     return bool(dirty[0] & dirty[1])
 
 
 def in_a_sentence(found: Sequence[Difference]) -> str:
-    """`The environments differ in torch (2.11.0 → 2.13.0) and threads (2 → 1).`"""
+    """Returns a sentence: `The environments differ in torch (2.11.0 → 2.13.0) and threads (2 → 1).`"""
     if not found:
         return "Both sides ran in the same environment: device, driver, torch, commit, threads and all else recorded."
     parts = [f"{_inside(item.label)} ({item.a} → {item.b})" for item in found]
@@ -57,7 +57,7 @@ def in_a_sentence(found: Sequence[Difference]) -> str:
 
 
 def in_short(runs: Sequence[RunRow]) -> str:
-    """What one side ran on: `NVIDIA H200, torch 2.11.0+cu130, commit 7b7e79900c`."""
+    """Returns what one side ran on: `NVIDIA H200, torch 2.11.0+cu130, commit 7b7e79900c`."""
     parts = []
     for name, word in (("device_name", ""), ("torch", "torch "), ("git_commit", "commit ")):
         values = sorted({_value(run, name) for run in runs} - {_UNKNOWN})
@@ -77,7 +77,7 @@ def _value(run: RunRow, name: str) -> str:
 
 
 def _words(own: set[str], other: set[str], name: str) -> str:
-    """All values of one side; of instruction sets only those that the other lacks."""
+    """Returns all values of one side; of instruction sets only those that the other side lacks."""
     if name == "cpu_flags":
         theirs = {flag for value in other for flag in value.split()}
         own = {" ".join(flag for flag in value.split() if flag not in theirs) or "none further" for value in own}
@@ -85,5 +85,5 @@ def _words(own: set[str], other: set[str], name: str) -> str:
 
 
 def _inside(label: str) -> str:
-    """A label in the middle of a sentence: `device name`, but `CUDA`."""
+    """Returns a label for the middle of a sentence: `device name`, but `CUDA`."""
     return label[0].lower() + label[1:] if label[1:2].islower() and label.split()[0] != "OpenMP" else label

@@ -1,9 +1,9 @@
-"""What of a comparison is the host's: how many pairs it bounds, and how their device times compare.
+"""Which pairs of a comparison are bound by the host, and how do their device times compare?
 
     found = [HostShare(bounds=(pair.base.bound, pair.other.bound), device=device_ratio(pair)) for pair in pairs]
     print(describe_shares(found))      # 2 of the 6 pairs are bound by the host on one side or both: by device time …
 
-Where the host sets a time, a faster device does not show in it, and the ratio says how busy hosts compare.
+A host-bound time does not show how fast the device is: the ratio of two such times compares the hosts.
 """
 
 import math
@@ -30,7 +30,7 @@ class HostShare:
 
 
 def describe_share(share: HostShare) -> str:
-    """Says of one pair which sides the host bounds, for a tooltip; empty where it bounds none."""
+    """Returns which sides of one pair are host-bound, for a tooltip; empty if neither is."""
     if not share.sides:
         return ""
     where = "both sides" if share.sides == 2 else "one side"
@@ -39,7 +39,7 @@ def describe_share(share: HostShare) -> str:
 
 
 def describe_shares(shares: Sequence[HostShare]) -> str:
-    """Says of how many pairs the host bounds a side, and how their device times compare; empty where it bounds none."""
+    """Returns how many pairs have a host-bound side, and how their device times compare; empty if none has."""
     bound = [share for share in shares if share.sides]
     if not bound:
         return ""
@@ -56,7 +56,7 @@ def describe_shares(shares: Sequence[HostShare]) -> str:
 
 
 def _describe_spread(ratios: Sequence[Ratio]) -> str:
-    """Says how far several ratios lie apart or, of a single one, its interval, where that is known."""
+    """Returns the range of several ratios or, of a single one, its interval where that is known."""
     if len(ratios) > 1:
         least, most = (pick(found.ratio for found in ratios) for pick in (min, max))
         return f" (geometric mean of {len(ratios)}, {format_number(least)}× to {format_number(most)}×)"

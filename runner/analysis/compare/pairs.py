@@ -1,15 +1,15 @@
-"""Which two cells may stand beside each other: the one rule behind every speedup, ratio and difference.
+"""Which two cells may be compared? The one rule behind every speedup, ratio and difference.
 
-    found = alike(fp32_cells, bf16_cells)          # cells of one question each; (fp32, bf16), or None
-    said = describe_effort_difference(fp32_cell, bf16_cell)   # 'warm-up 5 against 0 steps'
-    said = unusual(bf16_cell)                      # 'warm-up 0 steps'
+    pair = alike(fp32_cells, bf16_cells)                      # (fp32 cell, bf16 cell), or None
+    text = describe_effort_difference(fp32_cell, bf16_cell)   # 'warm-up 5 against 0 steps'
+    text = unusual(bf16_cell)                                 # 'warm-up 0 steps'
 
-Two cells are a pair when they agree in every field of their key but the one that is compared: in what was measured,
-and in how (the columns of effort in the schema). Of cells that were measured in several ways the preferred way that
-both have counts. Where they have none in common there is no pair.
+Two cells are a pair when they agree in every field of their key except the compared one: in their config fields and in
+their effort fields. Where cells were measured with several efforts, the preferred effort that both sides have counts.
+Without a common effort there is no pair.
 
-Limits: a cell that is not compiled has no compiler's cache, so that it agrees with a compiled one whatever that found
-in its cache; an empty one is named (`unusual`) wherever such a pair is shown.
+Limits: an eager cell uses no compiler cache, so it may be paired with a compiled cell whatever cache that one used; an
+empty cache is named (`unusual`) wherever such a pair is shown.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from runner.schema import TABLES, Cell, Column, Phase
 
 
 class Sided(Protocol):
-    """One side of a pair: what was asked, and how it ended."""
+    """One side of a pair: the cell and its status."""
 
     @property
     def cell(self) -> Cell: ...
@@ -34,8 +34,8 @@ S = TypeVar("S", bound=Sided)
 
 @dataclass(frozen=True, kw_only=True)
 class Pair(Ratio, Generic[S]):
-    """Two cells that agree in all but what is compared, and the value of `base` over that of `other`: the time of one
-    phase, or the peak in bytes."""
+    """Two cells that differ only in what is compared. The ratio is the value of `base` over that of `other`: the time
+    of one phase, or the peak in bytes."""
 
     base: S
     other: S
@@ -43,15 +43,14 @@ class Pair(Ratio, Generic[S]):
 
     @property
     def named(self) -> S:
-        """The cell by which the pair is named: the base, unless only the other says how it was measured."""
+        """The cell that gives the pair its name: the base, unless only the other has an unusual effort."""
         return self.other if unusual(self.other.cell) and not unusual(self.base.cell) else self.base
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeftOut(Generic[S]):
-    """A cell that could not be compared, and why, in few words and with what is known of it: its partner is `missing`,
-    the two were measured, but not alike (`unlike`), one or both `failed`, or a number is not to be relied on
-    (`doubtful`)."""
+    """A cell that could not be compared, and why: its partner is `missing`, the two were measured with different
+    effort (`unlike`), one or both `failed`, or a number cannot be trusted (`doubtful`)."""
 
     named: S
     kind: Literal["missing", "unlike", "failed", "doubtful"]
@@ -62,7 +61,7 @@ class LeftOut(Generic[S]):
 
     @property
     def failed(self) -> tuple[S, ...]:
-        """The sides without a result, where that is the reason."""
+        """The sides that failed, where that is the reason."""
         sides = (self.base, self.other) if self.kind == "failed" else ()
         return tuple(side for side in sides if side is not None and side.status != "ok")
 
@@ -80,14 +79,14 @@ _EFFORT: Mapping[type, tuple[Column, ...]] = {
 
 
 def alike(a: Sequence[S], b: Sequence[S]) -> tuple[S, S] | None:
-    """Of cells that ask the same but for what is compared, the two that were measured in the same way: first two that
-    worked, then the preferred effort. None where no two agree."""
+    """Returns the two cells, one of each side, that were measured with the same effort: preferably two that have a
+    result, then the preferred effort. None where no two agree. Within a side the config fields are the same."""
     found = [(one, other) for one in a for other in b if not _differing(one.cell, other.cell)]
     return max(found, key=lambda pair: (_both_worked(*pair), *map(preference, pair)), default=None)
 
 
 def closest(a: Sequence[S], b: Sequence[S]) -> tuple[S, S]:
-    """The same; where no two agree, what each side prefers. Neither side is empty."""
+    """Returns the same; where no two agree, the preferred cell of each side. Neither side may be empty."""
     return alike(a, b) or (max(a, key=preference), max(b, key=preference))
 
 
@@ -96,12 +95,12 @@ def _both_worked(a: Sided, b: Sided) -> bool:
 
 
 def preference(side: Sided) -> tuple[float, ...]:
-    """A rank of how a cell was measured: the larger, the more preferred."""
+    """Returns the rank of a cell's effort; a higher rank is preferred."""
     return tuple(column.preference(getattr(side.cell, column.name)) for column in _EFFORT[type(side.cell)])
 
 
 def describe_effort_difference(a: Cell, b: Cell) -> str:
-    """In what effort two cells differ, in words; empty for a pair."""
+    """Returns the effort fields in which two cells differ, as text; empty for a pair."""
     return ", ".join(
         f"{column.label.lower()} {getattr(a, column.name)} against {_with_unit(column, getattr(b, column.name))}"
         for column in _differing(a, b)
@@ -109,8 +108,8 @@ def describe_effort_difference(a: Cell, b: Cell) -> str:
 
 
 def unusual(cell: Cell) -> str:
-    """What of a cell's effort makes its numbers others than the usual ones, in words: less warm-up than the default, an
-    empty compiler's cache, a timeline recorded. Empty for a cell that was measured as usual."""
+    """Returns which effort fields set a cell's numbers apart, as text: less warm-up than the default, an empty compiler
+    cache, a recorded timeline. Empty for a cell measured as usual."""
     found = [
         (column, value)
         for column in _EFFORT[type(cell)]
@@ -133,7 +132,7 @@ def _differing(a: Cell, b: Cell) -> list[Column]:
 
 
 def _has(cell: Cell, column: Column) -> bool:
-    """Whether the field means anything for this cell."""
+    """Whether the field applies to this cell."""
     only = _ONLY.get(column.name)
     return only is None or str(getattr(cell, "backend", "")).startswith(only)
 

@@ -1,4 +1,4 @@
-"""Does a cell that is measured again land where the file says that the next process will land?
+"""Does a cell, measured again, land inside the interval that the file claims for the next process?
 
     replayed = Replayed(phase="step", time=estimate(rounds, noise), again_ms=12.3)
     print(describe(replayed))
@@ -34,7 +34,7 @@ class Replayed:
 
     @property
     def interval_ms(self) -> tuple[float, float] | None:
-        """What the file claims for the next process; None if it claims nothing."""
+        """The interval that the file claims for the next process; None if it claims none."""
         return next_process_interval(self.time)
 
     @property
@@ -56,7 +56,7 @@ def pair_up(
 
 
 def describe(replayed: Replayed) -> str:
-    """Says both times, the interval that the file claims for the next process, and whether the new one lies in it."""
+    """Returns both times, the interval that the file claims for the next process, and whether the new one is inside."""
     time = replayed.time
     change = replayed.again_ms / time.ms - 1
     whole = "one process" if time.rounds == 1 else f"the mean of {time.rounds} processes"
@@ -82,7 +82,7 @@ def describe(replayed: Replayed) -> str:
 
 
 def _explain_unknown(time: Estimate) -> str:
-    """Says why the file claims no interval, and what would give it one."""
+    """Returns why the file claims no interval, and what would provide one."""
     if time.rounds == 1:
         why = (
             "the cell was measured in one process, with fewer than 6 samples or on a machine without repeated cells "

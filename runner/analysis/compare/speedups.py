@@ -1,12 +1,12 @@
-"""How much faster one way of running is than another, over cells that differ in nothing else.
+"""How much faster is one setting than another, over cells that differ in nothing else?
 
     compared = compare(cells, axis="precision", baseline="fp32", variant="bf16")
     for speedup in compared.speedups:
         print(speedup.base.cell.context, speedup.phase, speedup.ratio, speedup.low, speedup.high)
 
-A pair is compared only when everything else that was asked for and how it was measured (`pairs`), the machine and the
-torch version agree. Give it the cells of every effort. What found no partner, or whose partner failed, is in `left_out`
-with the reason.
+Two cells are compared only when all other config fields, the effort (`pairs`), the machine and the torch version
+agree; pass the cells of every effort. Cells without a partner, or whose partner failed, are in `left_out` with the
+reason.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class Speedups(Generic[T]):
 
 
 def compare(cells: Sequence[T], *, axis: Axis, baseline: str, variant: str) -> Speedups[T]:
-    """Every cell of `variant` against the cell of `baseline` that differs in `axis` alone."""
+    """Compares each cell of `variant` with the cell of `baseline` that differs from it in `axis` alone."""
     questions: dict[tuple[object, ...], dict[str, list[T]]] = {}
     for cell in cells:
         sides = questions.setdefault(_rest(cell, axis), {baseline: [], variant: []})
@@ -58,13 +58,13 @@ def compare(cells: Sequence[T], *, axis: Axis, baseline: str, variant: str) -> S
 
 
 def way_of(cell: Cell) -> str:
-    """How attention is computed: its implementation, and its backend unless that is eager."""
+    """Returns how attention is computed: its implementation, and its backend unless that is eager."""
     implementation, backend = (getattr(cell, name) for name in _FIELDS["way"])
     return str(implementation) if backend == "eager" else f"{implementation} · {backend}"
 
 
 def ratio_of(base: TimedResult, other: TimedResult, *, phase: Phase = "step", clock: Clock = "step") -> Ratio | None:
-    """The time of one cell over that of another in one phase by one clock; None where either has no such time."""
+    """Returns one cell's time over another's, in one phase by one clock; None where either has no such time."""
     a, b = (cell.times[phase].by(clock) if phase in cell.times else None for cell in (base, other))
     return ratio(a, b) if a and b else None
 
@@ -88,7 +88,7 @@ def _value(cell: Cell, axis: Axis) -> str:
 
 
 def _add(compared: Speedups[T], pair: tuple[T, T], *, axis: Axis) -> None:
-    """The ratios of two cells of one question, or why there are none."""
+    """Adds the ratios of two cells, or the reason why there are none."""
     base, other = pair
     if unlike := describe_effort_difference(base.cell, other.cell):
         names = [_value(cell.cell, axis) for cell in pair]
@@ -104,6 +104,6 @@ def _add(compared: Speedups[T], pair: tuple[T, T], *, axis: Axis) -> None:
 
 
 def _rest(measured: TimedResult, axis: Axis) -> tuple[object, ...]:
-    """What of a question partners share."""
+    """Returns the fields that partners share."""
     names = (name for name in table_of(measured.cell).question if name not in _FIELDS[axis])
     return (measured.machine, measured.torch, *(getattr(measured.cell, name) for name in names))

@@ -1,11 +1,12 @@
-"""Is B faster than A, by how much, and how sure is that? Over pairs of cells that differ only in what is compared.
+"""Is B faster than A, by how much, and how certain is it? Over pairs of cells that differ only in what is compared.
 
     verdict = judge("steps", pairs, sides=(a, b), phase="step")
     print(verdict.mean, verdict.outcomes, [pair.ratio for pair in movers(verdict)])
 
-A ratio is A over B, so above 1 B is better: faster or, for peaks of memory, smaller. A pair is better or worse when its
-99% interval excludes 1 and it is more than 1% away from it, else within noise. Peaks have no interval: their 1% is
-all. What is not comparable is left out with its reason. Limits: see `statistics` for what an interval does not know.
+A ratio is A over B: above 1, B is better, which means faster or, for peaks of memory, smaller. A pair is better or
+worse when its 99% interval excludes 1 and the ratio is more than 1% away from 1, else within noise. Peaks have no
+interval; for them the 1% alone decides. Pairs that cannot be compared are left out with the reason. Limits: see
+`statistics` for what an interval does not cover.
 """
 
 import math
@@ -33,7 +34,7 @@ _ENDED = {"oom": "out of memory", "timeout": "timed out", "error": "failed"}
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """One of the two things compared: which rows are meant, and what they are called; of a run, when it was."""
+    """One of the two compared sides: its rows and its name; for a run, also when it started."""
 
     kind: Kind
     value: str
@@ -42,15 +43,15 @@ class Side:
 
     @property
     def spec(self) -> str:
-        """As the terminal takes it."""
+        """The side as the command line takes it."""
         return f"{self.kind}:{self.value}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class SideResult:
-    """One cell on one side, over its rounds: its `time` in the phase and of how many `samples`, none for peaks; what
-    sets that time (`bound`) and what the `device` needs, where that is known. `faults` are the sentences for which the
-    audit grades it D."""
+    """One cell on one side, over its rounds: its `time` in the phase and the number of `samples`, none for peaks; what
+    sets that time (`bound`) and the `device` time, where known. `faults` are the sentences for which the audit grades
+    it D."""
 
     cell: StepCell | AttentionCell | MemoryCell
     run_id: UUID
@@ -67,7 +68,7 @@ class SideResult:
 
     @property
     def value(self) -> float:
-        """Its time in ms, or its peak in bytes."""
+        """The time in ms, or the peak in bytes."""
         return self.time.ms if self.time else float(self.peak_bytes or 0)
 
 
@@ -87,7 +88,7 @@ class Verdict:
 
     @property
     def mean(self) -> float | None:
-        """The geometric mean of all ratios, within noise or not."""
+        """The geometric mean of all ratios, those within noise included."""
         if not self.pairs:
             return None
         return math.exp(statistics.fmean(math.log(pair.ratio) for pair in self.pairs))
@@ -97,7 +98,8 @@ Partners = tuple[SideResult | None, SideResult | None]
 
 
 def judge(table: Compared, partners: Iterable[Partners], *, sides: tuple[Side, Side], phase: ComparedPhase) -> Verdict:
-    """Ratios of what can be compared, reasons for the rest. Each of `partners` has at least one cell."""
+    """Returns the ratios of the cells that can be compared, and the reasons for the rest. Each of `partners` has at
+    least one cell."""
     pairs: list[Pair[SideResult]] = []
     left_out: list[LeftOut[SideResult]] = []
     for a, b in partners:
@@ -132,7 +134,7 @@ def host_share(pair: Pair[SideResult]) -> HostShare:
 def _objection(
     a: SideResult, b: SideResult, *, table: Compared, sides: tuple[Side, Side], phase: ComparedPhase
 ) -> tuple[Literal["unlike", "failed", "doubtful"], str, str] | None:
-    """Why two cells cannot be compared: of which kind, in few words and in full; None where they can."""
+    """Returns why two cells cannot be compared: the kind of reason, briefly and in full; None where they can."""
     if unlike := describe_effort_difference(a.cell, b.cell):
         return "unlike", "measured in another way", f"With {unlike}, {sides[0].title} against {sides[1].title}."
     both = ((a, sides[0].title), (b, sides[1].title))
@@ -162,7 +164,7 @@ def _ended(cell: SideResult) -> str:
 
 
 def _where(said: Sequence[tuple[str, str]]) -> str:
-    """`out of memory in before, crashed in after`; of both alike `out of memory in both`."""
+    """Returns `out of memory in before, crashed in after`, or `out of memory in both`."""
     if len(said) == 2 and said[0][0] == said[1][0]:
         return f"{said[0][0]} in both"
     return ", ".join(f"{what} in {name}" for what, name in said)
@@ -173,18 +175,18 @@ def _said(sentences: Iterable[str | None]) -> str:
 
 
 def movers(verdict: Verdict) -> list[Pair[SideResult]]:
-    """The pairs that are better or worse, the largest change first."""
+    """Returns the pairs that are better or worse, largest change first."""
     moved = [pair for pair in verdict.pairs if pair.outcome != "same"]
     return sorted(moved, key=lambda pair: -abs(math.log(pair.ratio)))
 
 
 def regressions(verdict: Verdict, *, threshold: float) -> list[Pair[SideResult]]:
-    """The pairs that are worse by more than `threshold` (0.05: B takes over 1.05 times A's), the worst first."""
+    """Returns the pairs that are worse by more than `threshold` (0.05: B takes over 1.05 times A's), worst first."""
     return [pair for pair in movers(verdict) if pair.outcome == "worse" and 1 / pair.ratio > 1 + threshold]
 
 
 def lost(verdict: Verdict) -> list[LeftOut[SideResult]]:
-    """What A could do and B could not: ran out of memory, timed out, crashed or failed."""
+    """Returns the cells that succeeded in A and failed in B: out of memory, timeout, crash or error."""
     return [
         item
         for item in verdict.left_out

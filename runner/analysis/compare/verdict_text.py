@@ -2,7 +2,7 @@
 
     print(sentence(verdict))       # Steps: after is 1.25× faster than before (geometric mean of 12 comparable cells): …
 
-Limits: English; a reader who wants numbers takes those of `verdict`.
+Limits: English only. The numbers are in `verdict`.
 """
 
 from collections import Counter
@@ -32,13 +32,13 @@ RULE = (
 
 
 def words_of(verdict: Verdict) -> Mapping[Outcome, str]:
-    """What better, worse and the same are called of this table."""
+    """Returns the words for better, worse and the same in this table."""
     return HELD if verdict.table == "memory" else TIMED
 
 
 def sentence(verdict: Verdict) -> str:
-    """The answer: how B compares on average, how many cells each way, how many were left out and why, and where the
-    host bounds a side."""
+    """Returns the answer: how B compares on average, how many cells changed each way, how many were left out and why,
+    and which sides are host-bound."""
     host = describe_shares([host_share(pair) for pair in verdict.pairs])
     return f"{_judgment(verdict)} {host}".rstrip()
 
@@ -78,23 +78,23 @@ def _how(verdict: Verdict) -> str:
 
 
 def amount(verdict: Verdict, value: float) -> str:
-    """A peak in bytes or a time in ms, with three digits."""
+    """Formats a peak in bytes or a time in ms with three digits."""
     return format_bytes(value) if verdict.table == "memory" else f"{format_ms(value)}"
 
 
 def left_out_by_reason(verdict: Verdict) -> dict[str, int]:
-    """Reason -> cells, the most frequent first."""
+    """Returns the cells by reason, most frequent first."""
     return dict(Counter(item.reason for item in verdict.left_out).most_common())
 
 
 def change(verdict: Verdict, pair: Ratio) -> str:
-    """`1.25× faster`."""
+    """Formats a ratio as a change: `1.25× faster`."""
     better = pair.ratio >= 1
     return f"{format_times(pair.ratio)} {words_of(verdict)['better' if better else 'worse']}"
 
 
 def short_titles(cells: Sequence[Cell], *, without: Sequence[str] = ()) -> tuple[str, list[str]]:
-    """What all titles share, and each title without that. `without` are words that no title has to say."""
+    """Returns what all titles share, and each title without that. `without` are words to drop from every title."""
     parts = [[part for part in title(cell).split(" · ") if part not in without] for cell in cells]
     shared = [part for part in parts[0] if all(part in other for other in parts)] if len(parts) > 1 else []
     rest = [[part for part in own if part not in shared] for own in parts]
