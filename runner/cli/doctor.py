@@ -64,9 +64,11 @@ def checks(machine: Mapping[str, Any]) -> Iterator[Check]:
     yield check("MFU", peak is not None, yes=known, no=f"no datasheet peak is known for {name}.")
     swap = "macOS has no limit on a process's memory; the machine may swap instead."
     yield check("out of memory as a row", cuda or sys.platform == "linux", yes="", no=swap)
-    policy = machine["omp_wait_policy"]
-    spin = f"OMP_WAIT_POLICY is {policy}; ACTIVE threads spin and slow their neighbors."
-    yield Check("quiet CPU threads", policy == "PASSIVE", spin)
+    threads, cores, policy = machine["threads"], machine["cpu_cores"], machine["omp_wait_policy"]
+    use = f"{threads} of {cores} CPUs compute, OMP_WAIT_POLICY is {policy}"
+    advice = "leave one to the system, or equal cells differ much more: unset OMP_NUM_THREADS and OMP_WAIT_POLICY."
+    quiet = threads is not None and cores is not None and threads < max(cores, 2) and policy == "PASSIVE"
+    yield check("quiet CPU threads", quiet, yes=f"{use}; OMP_NUM_THREADS sets another number.", no=f"{use}: {advice}")
     copy = "Streamlit is not installed: pip install '.[app]', or copy the results file to another machine."
     yield check("browse here", importlib.util.find_spec("streamlit") is not None, yes="streamlit run app.py", no=copy)
 

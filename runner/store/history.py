@@ -29,13 +29,17 @@ CellRound = tuple[str, int]
 #: The status of each finished cell.
 Done = Mapping[CellRound, Status]
 #: What a later measurement must have in common with a run to become part of it.
-SAME_RUN = ("host", "device_name", "torch", "git_commit")
+SAME_RUN = ("host", "device_name", "torch", "git_commit", "threads")
 
-_HERE = "device_name IS NOT DISTINCT FROM $device_name AND torch IS NOT DISTINCT FROM $torch"
+#: A device with a version of torch and, where it is a CPU, so many threads.
+_HERE = """device_name IS NOT DISTINCT FROM $device_name AND torch IS NOT DISTINCT FROM $torch
+    AND (runs.device IS DISTINCT FROM 'cpu' OR runs.threads IS NOT DISTINCT FROM $threads)"""
+_HERE_NAMES = ("device_name", "torch", "threads")
 
 
 def done_cells(db: Path, machine: Mapping[str, Any]) -> Done:
-    """Returns the cells that need not be measured again on this machine: same device name, torch version and commit."""
+    """Returns the cells that need not be measured again on this machine: same device name, torch version and commit
+    and, on a CPU, as many threads."""
     rows = _query(
         db,
         f"""
@@ -43,7 +47,7 @@ def done_cells(db: Path, machine: Mapping[str, Any]) -> Done:
         WHERE {_HERE} AND git_commit IS NOT DISTINCT FROM $git_commit AND list_contains($done, status)
         ORDER BY cell_id
         """,
-        {**_subset(machine, "device_name", "torch", "git_commit"), "done": sorted(DONE)},
+        {**_subset(machine, *_HERE_NAMES, "git_commit"), "done": sorted(DONE)},
     )
     return {(key, number): status for key, number, status in rows}
 
@@ -78,7 +82,7 @@ def measured_rounds(db: Path, machine: Mapping[str, Any]) -> dict[CellRound, Mea
         WHERE {_HERE} AND git_commit IS NOT DISTINCT FROM $git_commit AND list_contains($done, c.status)
         ORDER BY c.cell_id
         """,
-        {**_subset(machine, "device_name", "torch", "git_commit"), "done": sorted(DONE)},
+        {**_subset(machine, *_HERE_NAMES, "git_commit"), "done": sorted(DONE)},
     )
     found = {}
     for key, number, status, seconds, median, low, high, n, device_ms in rows:
@@ -98,7 +102,7 @@ def find_run(db: Path, sweep_key: str) -> UUID | None:
 def next_rounds(db: Path, run_id: UUID, machine: Mapping[str, Any]) -> dict[str, int] | None:
     """Returns the round after the last one of each cell of a run, by cell key; None where the run is not in the file,
     or was on another machine, with another torch or at another commit."""
-    same = " AND ".join(f"{name} IS NOT DISTINCT FROM ${name}" for name in SAME_RUN)
+    same = " AND ".join(f"runs.{name} IS NOT DISTINCT FROM ${name}" for name in SAME_RUN)
     rows = _query(
         db,
         f"""
@@ -118,7 +122,7 @@ def measured_rates(db: Path, machine: Mapping[str, Any]) -> dict[str, float]:
         SELECT precision, median(flops_per_s) FROM steps JOIN runs USING (run_id)
         WHERE {_HERE} AND backend = 'eager' AND flops_per_s IS NOT NULL GROUP BY precision
         """,
-        _subset(machine, "device_name", "torch"),
+        _subset(machine, *_HERE_NAMES),
     )
     return dict(rows)
 
@@ -133,7 +137,7 @@ def past_cells(db: Path, machine: Mapping[str, Any]) -> list[tuple[Cell, float]]
             WHERE {_HERE} AND status = 'ok' AND cell_seconds IS NOT NULL ORDER BY cell_id DESC LIMIT {MAX_PAST}
             """
         with contextlib.suppress(DatabaseMissing), open_reader(db) as reader:
-            rows = fetch(reader, query, _subset(machine, "device_name", "torch"), kind=_PastCell, cell=kind.cell)
+            rows = fetch(reader, query, _subset(machine, *_HERE_NAMES), kind=_PastCell, cell=kind.cell)
             cells += [(row.cell, row.cell_seconds) for row in rows]
     return cells
 

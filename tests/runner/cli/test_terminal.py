@@ -131,7 +131,7 @@ def printed(console: Console) -> str:
 def test_doctor_and_the_lines_of_a_sweep() -> None:
     machine: dict[str, Any] = {column.name: ODD for column in TABLES["runs"].columns if column.type is str}
     console = Terminal(file=StringIO(), width=2000)
-    print_report(console, {**machine, "device": "cpu", "compute_capability": None})
+    print_report(console, {**machine, "device": "cpu", "compute_capability": None, "threads": 1, "cpu_cores": 2})
     lines = PlainLines(console, db=Path(ODD))
     lines.waiting(ODD)
     lines.began(Prepared(preset=ODD, machine=machine, cells=(), done={}), total=1, left_s=1.0)

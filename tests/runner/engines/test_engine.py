@@ -6,12 +6,13 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import fields
+from multiprocessing import forkserver
 from pathlib import Path
 
 import psutil
 import pytest
 
-from runner.engines.local import LocalEngine
+from runner.engines.local import LocalEngine, count_cores
 from runner.errors import UsageError
 from runner.job import Job, Outcome
 from runner.schema import RunRow, StepCell, new_id
@@ -141,7 +142,19 @@ def test_a_machine_is_described_by_the_columns_of_a_run(engine: LocalEngine) -> 
     assert set(columns) <= {item.name for item in fields(RunRow)}
     assert columns["device"] == "cpu"
     assert columns["omp_wait_policy"] == "PASSIVE"
+    assert columns["threads"] == max(1, count_cores() - 1)
     assert columns["device_memory_bytes"] == columns["memory_bytes"] == psutil.virtual_memory().total
+
+
+@pytest.mark.parametrize(
+    ("allowed", "physical", "cores"), [(8, 8, 8), (16, 8, 8), (4, 8, 4), (2, None, 2)]
+)  # CPUs the process may use, cores of the machine
+def test_two_hardware_threads_of_a_core_count_once(
+    allowed: int, physical: int | None, cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(allowed)), raising=False)
+    monkeypatch.setattr(psutil, "cpu_count", lambda *, logical: physical)
+    assert count_cores() == cores
 
 
 @pytest.mark.parametrize("device", ["tpu", "cpu:x", "cuda:99", ""])
@@ -198,3 +211,19 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
         return process.children(recursive=True)
     except psutil.NoSuchProcess:
         return []
+
+
+def test_an_interrupt_waits_until_the_worker_has_started(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fork server whose request breaks off half-way prints a traceback into the terminal."""
+    request, requested = forkserver.connect_to_new_process, []
+
+    def interrupted(descriptors: list[int]) -> object:
+        reply = request(descriptors)
+        signal.raise_signal(signal.SIGINT)
+        requested.append(reply)
+        return reply
+
+    monkeypatch.setattr(forkserver, "connect_to_new_process", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        measure(engine, ENDLESS)
+    assert requested, "the request was made to its end"

@@ -12,11 +12,12 @@ from typing import Any
 import duckdb
 import pytest
 
+from runner.engines.local import count_cores
 from runner.errors import DatabaseMissing
 from runner.plan.planning import plan
 from runner.schema import PHASES
 from runner.store.spool import Spool
-from tests.command import TINY, awaited, ended, family, gone, parsed, rows, run, start
+from tests.command import TINY, awaited, ended, family, gone, parsed, rows, run, run_apart, start
 
 #: 3 modes in 2 rounds.
 WORDS = (
@@ -128,6 +129,8 @@ def test_a_second_time_there_is_nothing_to_measure_unless_fresh(db: Path) -> Non
     assert (done.returncode, "Nothing to measure" in done.stdout) == (0, True), "one of the 6 cells"
     assert db.read_bytes() == before
     assert Spool(db).files() == Spool(db).plans() == []
+    others = {"OMP_NUM_THREADS": str(count_cores() + 1)}
+    assert "1 cell" in run_apart("sweep", *words, "--dry-run", db=db, env=others).stdout, "not with other threads"
     assert run("sweep", *words, "--fresh", db=db).returncode == 0
     found = rows(db, "SELECT run_id, count(*) AS cells FROM steps GROUP BY run_id ORDER BY run_id")
     assert [row["cells"] for row in found] == [6, 1], "measured again, under a run of its own"
