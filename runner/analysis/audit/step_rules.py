@@ -28,7 +28,10 @@ def phases_do_not_add(row: StepRow, seen: RowContext) -> Finding | None:
 
 
 def busy_machine(row: StepRow, seen: RowContext) -> Finding | None:
-    if row.other_cpu_share is None or row.other_cpu_share <= BUSY:
+    """Where the step has a thread less than there are CPUs, others may use the CPU that is left."""
+    cpus = seen.run.cpu_cores if seen.run else None
+    spare = 1 / cpus if cpus and row.threads and row.threads < cpus else 0.0
+    if row.other_cpu_share is None or row.other_cpu_share <= BUSY + spare:
         return None
     sentence = f"Other processes took {row.other_cpu_share:.0%} of the CPU while this cell was measured."
     return doubt("busy_machine", sentence, other_cpu_share=row.other_cpu_share)

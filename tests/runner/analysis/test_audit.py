@@ -59,6 +59,7 @@ MEMORY = replace(
 H200 = RunRow(run_id=IDS["run_id"], sweep_key="0", device="cuda", device_name="NVIDIA H200",
               device_memory_bytes=140 * GIB)  # fmt: skip
 LAPTOP = RunRow(run_id=IDS["run_id"], sweep_key="0", device="cpu", device_memory_bytes=16 * GIB)
+FOUR_CORES = replace(LAPTOP, cpu_cores=4)
 STEADY = [10.0] * 10
 NOON = datetime(2026, 3, 1, 12)
 DRIFT = Drift(started_at=NOON, ended_at=NOON + timedelta(minutes=12), before_ms=12.1, after_ms=15.0, bound=None)
@@ -110,6 +111,8 @@ CASES: list[Case] = [
     ("phases_do_not_add", STEP, {"phase_sum_share": 0.97}, {}, "B"),
     ("phases_do_not_add", STEP, {"phase_sum_share": 1.03}, {}, "B"),
     ("busy_machine", STEP, {"other_cpu_share": 0.11}, {}, "C"),
+    ("busy_machine", STEP, {"other_cpu_share": 0.36, "threads": 3}, {"run": FOUR_CORES}, "C"),  # 10% and one core
+    ("busy_machine", STEP, {"other_cpu_share": 0.11, "threads": 4}, {"run": FOUR_CORES}, "C"),
     ("recompiled", STEP, {"recompiles": 1}, {}, "D"),
     ("compiler_fallback", STEP, {"compiler_fallback": True}, {}, "D"),
     ("wrong_result", STEP, {"compiled_gradient_error": 1.0}, {}, "D"),  # it has none
@@ -189,6 +192,7 @@ def test_every_code_of_a_rule_has_a_remedy() -> None:
         (ATTENTION, {"implementation": "sdpa-flash", "saved_bytes": 110}, {}),  # an estimate there
         (ATTENTION, {"seq_len": 64}, {}),
         (MEMORY, {"residual_bytes": GIB // 51}, {}),
+        (STEP, {"other_cpu_share": 0.35, "threads": 3}, {"run": FOUR_CORES}),
         (MEMORY, {"residual_bytes": GIB // 21}, {"run": LAPTOP}),
         (MEMORY, {"gradients_bytes": 0, "peak_phase": "backward"}, {}),
         (MEMORY, {"peak_allocated_bytes": GIB + GIB // 11}, {}),
