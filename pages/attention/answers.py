@@ -98,7 +98,7 @@ def answer(cells: Sequence[Attended]) -> str:
         quickest = min(beside, key=_sum_ms)
         ratio = _sum_ms(longest) / _sum_ms(quickest)
         pace = f"{format_number(ratio)}× as fast" if ratio >= 1 else f"{format_number(1 / ratio)}× as slow"
-        parts.append(f"; **{way_of(quickest.cell)}**, the quickest other way, {_describe_cost(quickest)} ({pace})")
+        parts.append(f"; **{way_of(quickest.cell)}**, the fastest alternative, {_describe_cost(quickest)} ({pace})")
     return "".join(parts) + "." + _describe_memory(longest, cells)
 
 

@@ -15,6 +15,7 @@ from pages.ui.coverage import draw_grid
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Answer, Frame, Page
 from pages.ui.frontier import draw_frontier
+from pages.ui.heading import draw_title
 from pages.ui.markdown import restrict
 from pages.ui.samples import draw_attention_samples
 from pages.ui.states import draw_unmeasured
@@ -27,7 +28,10 @@ _RARE = {"batch": "Batch", "cache": "L2 cache"}
 
 
 def page(frame: Frame) -> None:
-    st.title("What does attention cost as sequences grow?", anchor=False)
+    draw_title(
+        "Attention: time and memory against sequence length",
+        question="What does attention cost as sequences grow, and where does it run out of memory?",
+    )
     cells = frame.ask(attention_cells, rows_of(frame))
     if not cells:
         draw_unmeasured(

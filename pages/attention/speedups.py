@@ -147,4 +147,4 @@ def _describe_pairs(
     sure = sum(pair.outcome == "better" for pair in whole)
     few = sum(pair.low is None for pair in whole)
     doubt = f", and of {few} it is not known how much processes differ" if few else ""
-    return f"{start}; {sure} of them beyond doubt{doubt}.{rest}"
+    return f"{start}; {sure} of them significant{doubt}.{rest}"

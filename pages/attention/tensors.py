@@ -28,7 +28,7 @@ from runner.store.queries.memory import load_saved_tensors
 def draw_worked_sum(frame: Frame, cells: Sequence[Attended]) -> None:
     """Draws every tensor of the smallest cell that ran out, whose sum is more than the device has."""
     lost = [cell for cell in cells if cell.status == "oom"]
-    st.header("What fills the memory of the smallest that runs out?", anchor="worked-sum")
+    st.header("What fills memory in the smallest out-of-memory case?", anchor="worked-sum")
     if not lost:
         st.caption("No cell here ran out of memory. Longer sequences: "
                    "`python -m runner sweep --experiment attention --seq-lens 16384,32768`.")  # fmt: skip

@@ -11,6 +11,7 @@ from pages.compare.pinned import draw_pinned
 from pages.ui.chosen import chosen
 from pages.ui.evidence import of_sides, say
 from pages.ui.frame import Frame, Page
+from pages.ui.heading import draw_title
 from pages.ui.markdown import literal, restrict
 from runner.analysis.compare.verdict import Verdict
 from runner.analysis.compare.verdict_text import NAMES, RULE, sentence
@@ -19,7 +20,7 @@ from runner.store.queries.sides import choose_sides
 
 
 def page(frame: Frame) -> None:
-    st.title("Is B faster than A, and why?", anchor=False)
+    draw_title("Compare: two runs, machines or settings", question="Is B faster than A, and why?")
     sides = frame.ask(choose_sides)
     if sides is None:
         _empty()

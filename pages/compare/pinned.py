@@ -1,4 +1,4 @@
-"""The pair whose dot was clicked, sample by sample; the link keeps which.
+"""The pair whose dot was clicked, sample by sample; the choice is kept in the link.
 
 draw_pinned(frame, verdict)
 """

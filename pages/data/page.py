@@ -9,6 +9,7 @@ from pages.ui.chosen import chosen, mark_chosen, report_missing
 from pages.ui.downloads import downloads
 from pages.ui.evidence import of_tables, say
 from pages.ui.frame import Frame, Page
+from pages.ui.heading import draw_title
 from pages.ui.markdown import restrict
 from pages.ui.permalink import link
 from runner.schema import TABLES, Column, Status, Table
@@ -21,7 +22,7 @@ PAGE_ROWS = 200
 
 
 def page(frame: Frame) -> None:
-    st.title("What exactly was stored?", anchor=False)
+    draw_title("Data: the stored rows", question="What exactly was stored?")
     counts = frame.ask(tables.count_rows)
     filled = {name: count for name, count in counts.items() if count}
     nothing = len(counts) - len(filled)

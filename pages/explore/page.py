@@ -1,4 +1,4 @@
-"""How does anything depend on anything? Any measured number over any setting, with lines and panels by others."""
+"""How does a measured number depend on the settings? Any measure over any setting, with lines and panels by others."""
 
 from typing import Any
 
@@ -13,6 +13,7 @@ from pages.figures.frame import WORDS, escape_text
 from pages.ui.card import Card, draw
 from pages.ui.evidence import Among, of_cells, say
 from pages.ui.frame import Frame, Page
+from pages.ui.heading import draw_title
 from pages.ui.pin import pin
 from pages.ui.states import no_rows
 from runner.results import Explored
@@ -21,7 +22,9 @@ from runner.store.queries.explore import Measure, Wanted, load_explored
 
 
 def page(frame: Frame) -> None:
-    st.title("How does anything depend on anything?", anchor=False)
+    draw_title(
+        "Explore: any measure against any setting", question="How does a measured number depend on the settings?"
+    )
     lead = st.empty()
     found = choose_measure(frame)
     if found is None:
@@ -49,8 +52,7 @@ def _draw(frame: Frame, asked: Plotted, measure: Measure, wanted: Wanted, words:
         Card(
             key="explored",
             title=f"{name_of(measure)} over {label_of(table, choice.x).lower()}",
-            note=(f"Of {fixed}. " if fixed else "")
-            + "Of the sidebar all but the mode applies. Click a mark to pin it.",
+            note=(f"Of {fixed}. " if fixed else "") + "All sidebar filters except Mode apply. Click a mark to pin it.",
             alt=words,
             rows=[_make_row(frame, asked, measure, row) for row in asked.rows],
             cells=[row.cell for row in asked.rows],

@@ -43,7 +43,7 @@ def draw_difference(frame: Frame, one: Named, others: Mapping[str, KernelTrace],
                    "`python -m runner sweep --experiment kernels --precisions fp32,bf16`.")  # fmt: skip
         return
     other = _choose(one[1], others)
-    by = chosen("difference-by", "Part by", ["kind of work", noun(one[1]).removesuffix("s")])
+    by = chosen("difference-by", "Break down by", ["kind of work", noun(one[1]).removesuffix("s")])
     kinds = by == "kind of work"
     sides = (_load_times(frame, other[1], parts, kinds=kinds), _load_times(frame, one[1], parts, kinds=kinds))
     whole = all(_has_step(trace) for _, trace in (other, one))

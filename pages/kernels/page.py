@@ -1,4 +1,4 @@
-"""What is the time of a step made of? Kernels by kind, phase and range; softmax against matrix products."""
+"""What does the time of a step consist of? Kernels by kind, phase and range; softmax against matrix products."""
 
 import streamlit as st
 
@@ -11,13 +11,14 @@ from pages.ui.chosen import rows_of, select_one
 from pages.ui.coverage import draw_grid
 from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame, Page, step_of
+from pages.ui.heading import draw_title
 from pages.ui.states import draw_unmeasured, no_rows
 from runner.results import KernelTrace
 from runner.store.queries.kernels import load_parts, load_traces
 
 
 def page(frame: Frame) -> None:
-    st.title("What is the time of a step made of?", anchor=False)
+    draw_title("Kernels: the time of a step by kind of work", question="What does the time of a step consist of?")
     loaded = frame.ask(load_traces, rows_of(frame))
     if not loaded:
         draw_unmeasured(

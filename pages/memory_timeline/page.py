@@ -9,6 +9,7 @@ from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen, mark_chosen, report_missing, select_one
 from pages.ui.evidence import of_details, say
 from pages.ui.frame import Frame, Page
+from pages.ui.heading import draw_title
 from pages.ui.states import draw_unmeasured
 from runner.results import Timeline
 from runner.store.queries.timelines import load_columns, load_parts_at, load_timelines
@@ -21,7 +22,10 @@ FOLDED = "folded"
 
 
 def page(frame: Frame) -> None:
-    st.title("What fills memory during a step?", anchor=False)
+    draw_title(
+        "Memory timeline: every allocation of a step",
+        question="What fills memory during a step, and where in the code does it come from?",
+    )
     by_label = {item.label: item for item in frame.ask(load_timelines, frame.selection.run, frame.selection.machine)}
     if not by_label:
         draw_unmeasured(

@@ -12,6 +12,7 @@ from pages.ui.chosen import chosen
 from pages.ui.comparison import comparison, draw_dots, explain_unpaired, list_left_out, variants
 from pages.ui.evidence import of_pairs, say
 from pages.ui.frame import Answer, Frame, Page
+from pages.ui.heading import draw_title
 from pages.ui.samples import draw_samples
 from pages.ui.states import no_rows
 from pages.ui.trust import draw_trust
@@ -22,7 +23,10 @@ BASELINE = "fp32"
 
 
 def page(frame: Frame) -> None:
-    st.title("How much faster is mixed precision?", anchor=False)
+    draw_title(
+        "Mixed precision: speedup over fp32 and accuracy",
+        question="How much faster is mixed precision, and what does it cost in accuracy?",
+    )
     names = variants(frame, "precision", baseline=BASELINE)
     if not names:
         no_rows(

@@ -109,12 +109,13 @@ def _app() -> AppTest:
 
 
 def _run(app: AppTest) -> AppTest:
-    """Runs the app. Raises StoreError unless it drew a page: every page's title is a question."""
+    """Runs the app. Raises StoreError unless it drew a page: below every page's title stands a question."""
     app.run()
     if app.exception:
         raise StepscopeError("A page failed; the traceback above says where.", do="That is a fault of Stepscope.")
     title = app.title[0].value if app.title else "The page has no title"
-    if not title.endswith("?"):
+    below = app.main.caption
+    if not below or not below[0].value.endswith("?"):
         raise StoreError(f"{title}.", do="Look at the file with `python -m runner doctor`, then export again.")
     return app
 

@@ -10,6 +10,7 @@ from pages.ui.evidence import is_open, of_runs, say
 from pages.ui.filters import run_name
 from pages.ui.formats import format_count
 from pages.ui.frame import Answer, Frame, Page
+from pages.ui.heading import draw_title
 from pages.ui.markdown import restrict
 from runner.errors import DatabaseDamaged
 
@@ -18,7 +19,10 @@ _FIRST_ROW = 3
 
 
 def page(frame: Frame) -> None:
-    st.title("What is in this file?", anchor=False)
+    draw_title(
+        "Overview: what this file shows",
+        question="Which machines and runs are in this file, and what did they measure?",
+    )
     runs, contents = frame.contents.runs, frame.contents
     ok, failed, skipped = (sum(getattr(run, name) for run in runs) for name in ("ok", "failed", "skipped"))
     where = f"{format_count(len(runs), 'run')} on {format_count(len(contents.machines), 'machine')}"

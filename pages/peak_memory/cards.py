@@ -148,7 +148,7 @@ def draw_predicted(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     ]  # fmt: skip
     if not dots:
         return
-    st.header("Was it to be expected?", anchor="predicted")
+    st.header("Does it match the prediction?", anchor="predicted")
     words = describe_prediction(dots)
     say(frame, words, of_cells(frame, known), key="peak-predicted")
     card = Card(

@@ -13,6 +13,7 @@ from pages.ui.coverage import draw_grid
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Answer, Frame, Page, size_names
 from pages.ui.frontier import draw_model_frontiers
+from pages.ui.heading import draw_title
 from pages.ui.states import draw_unmeasured, no_rows
 from pages.ui.trust import draw_trust
 from runner.results import Peak
@@ -22,7 +23,7 @@ from runner.store.queries.selection import Shape
 
 
 def page(frame: Frame) -> None:
-    st.title("What fills the memory at the peak of a step?", anchor=False)
+    draw_title("Peak memory: what fills it", question="What fills the memory at the peak of a step?")
     measured = frame.ask(load_peaks, rows_of(frame))
     if not measured:
         draw_unmeasured(

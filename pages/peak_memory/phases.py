@@ -26,7 +26,7 @@ from runner.store.queries.selection import Selection
 
 def draw_phases(frame: Frame, cells: Sequence[Peak]) -> None:
     st.header("One cell, phase by phase", anchor="phases")
-    st.caption("Which phase of the step needs how much. The link keeps which cell.")
+    st.caption("Which phase of the step needs how much. Your choice is kept in the link.")
     every = {cell.cell_id: cell for cell in frame.ask(load_peaks, Selection())}
     cell = choose(cells, elsewhere=every.get)
     if cell is None:

@@ -24,7 +24,7 @@ def answer(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> str
     longest = max(cells, key=lambda cell: cell.times["step"].median_ms)
     cell, step_ms = longest.cell, longest.times["step"].median_ms
     reached = step_flops(cell) / step_ms * 1e3
-    words = f"The longest step here, **{name_of(frame, cell)}**, takes {format_number(step_ms)} ms and multiplies at "
+    words = f"The longest step here, **{name_of(frame, cell)}**, takes {format_number(step_ms)} ms and runs at "
     words += f"**{format_quantity(reached, 'FLOP/s')}**"
     parts = []
     for roof, whose in (
@@ -39,13 +39,13 @@ def answer(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> str
         return f"{words}. What this machine can do at most in {cell.precision} is not known."
     least = least_ms(cell, best, device=limits.device)
     per_byte = intensity(cell, device=limits.device)
-    bound = "multiplying" if per_byte >= best.ridge else "memory"
+    bound = "compute-bound" if per_byte >= best.ridge else "memory-bound"
     return (
-        f"{words}, {' and '.join(parts)}. That is multiplying alone. Its limit, with the bytes that it has to move and "
-        f"nothing else in the way, is {format_number(least)} ms: it reaches **{format_share(least / step_ms)} of that "
-        f"limit**, which is to take {format_number(step_ms / least)}× as long. At {format_number(per_byte)} operations "
+        f"{words}, {' and '.join(parts)}. That counts matrix products alone. With the bytes that it has to move, its "
+        f"limit is {format_number(least)} ms: it reaches **{format_share(least / step_ms)} of that "
+        f"limit**, or takes {format_number(step_ms / least)}× as long. At {format_number(per_byte)} operations "
         "a byte, against the "
-        f"{format_number(best.ridge)} of the ridge, the limit of the whole step is {bound}."
+        f"{format_number(best.ridge)} of the ridge, the whole step is {bound}."
     )
 
 

@@ -72,7 +72,11 @@ def describe_ranking(changes: Sequence[Counterfactual]) -> str:
     """Says how many changes help, which helps most, what several do together, and which make it slower."""
     single = [change for change in changes if change.kind == "one"]
     helps = [change for change in single if change.verdict == "faster"]
-    words = f"Of {len(single)} single changes that were tried, {len(helps)} make it faster beyond doubt"
+    if len(single) == 1:
+        words = f"The one change tried is {'' if helps else 'not '}significantly faster"
+    else:
+        words = f"{len(helps)} of the {len(single)} single changes tried {'is' if len(helps) == 1 else 'are'} "
+        words += "significantly faster"
     if helps:
         words += f": {_list(helps[:3])}{' and others' if len(helps) > 3 else ''}"
     slower = [change for change in single if change.verdict == "slower"]

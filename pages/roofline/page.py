@@ -1,6 +1,4 @@
-"""How far from the limit of this machine is a step, and what would help? Roofline, tried changes, what binds."""
-
-import streamlit as st
+"""How far is a step from the limit of its machine, and what would help? Roofline, tried changes, what limits it."""
 
 from pages.roofline.answers import answer
 from pages.roofline.changes import draw_changes
@@ -9,12 +7,16 @@ from pages.roofline.roof import draw_roof
 from pages.roofline.shares import draw_shares, draw_used, profiles_of
 from pages.ui.evidence import of_ceilings, of_cells, say
 from pages.ui.frame import Frame, Page
+from pages.ui.heading import draw_title
 from pages.ui.samples import draw_samples
 from pages.ui.states import no_rows
 
 
 def page(frame: Frame) -> None:
-    st.title("How far from the limit of this machine is this step, and what would help?", anchor=False)
+    draw_title(
+        "Roofline: a step against the limits of its machine",
+        question="How far is a step from the limit of its machine, and what would help?",
+    )
     cells = [cell for cell in frame.measured() if cell.status == "ok" and "step" in cell.times]
     if not cells:
         no_rows("No step of these filters has a result.", "Clear some of them, or measure what is missing.")

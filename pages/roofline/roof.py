@@ -32,8 +32,8 @@ def draw_roof(frame: Frame, cells: Sequence[Measured], profiles: Sequence[Profil
     card = Card(
         key="roof",
         title="Steps and kernels under the roof",
-        note="Solid: measured on this machine; dashed: its datasheet. The slope is memory, the level multiplying. "
-        "A step's bytes are the fewest that it has to move, so that its real place is further left; of kernels "
+        note="Solid: measured on this machine; dashed: its datasheet. Slope: memory bandwidth; flat part: compute "
+        "peak. A step's bytes are the fewest that it has to move, so that its real place is further left; of kernels "
         "those are drawn whose operations and bytes are known. Click a step to see its samples.",
         alt=f"Roofline on log axes: operations per second over operations per byte. {sentence}",
         rows=_make_rows(frame, cells, limits),

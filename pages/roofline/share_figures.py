@@ -17,8 +17,8 @@ from pages.figures.rows import BAR, STACKED, beside, chart_pixels, under_heading
 
 #: Words and color of each share, in the order of drawing.
 BOUNDS: Mapping[str, tuple[str, str]] = {
-    "compute": ("bound by multiplying", BLUE),
-    "memory": ("bound by memory", GREEN),
+    "compute": ("compute-bound", BLUE),
+    "memory": ("memory-bound", GREEN),
     "launch": ("device waits for the host", ORANGE),
     "unknown": ("unknown", QUIET),
 }

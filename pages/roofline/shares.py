@@ -1,4 +1,4 @@
-"""What binds each step, as shares of its time, and what share of the peak each step reaches.
+"""What limits each step, as shares of its time, and what share of the peak each step reaches.
 
 draw_shares(frame, profiles, limits)
 draw_used(frame, cells, limits)
@@ -39,10 +39,10 @@ def profiles_of(frame: Frame) -> list[Profiled]:
 
 
 def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: DeviceLimits) -> None:
-    st.header("What binds it?", anchor="bounds")
+    st.header("What limits it?", anchor="bounds")
     if not profiles:
         suggest(
-            f"No profiled step {frame.among} has a result, so what binds it is not known. This profiles them:", COMMAND
+            f"No profiled step {frame.among} has a result, so what limits it is not known. This profiles them:", COMMAND
         )
         return
     bars = []
@@ -63,10 +63,10 @@ def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: DeviceLimits
     cut = f" The first {MAX_SHOWN} of {len(bars)} are drawn." if len(bars) > MAX_SHOWN else ""
     card = Card(
         key="bounds",
-        title="What the time of a step is bound by",
-        note="A kernel is bound by multiplying where its operations per byte reach the ridge of its precision's "
-        "roof, by memory below it. Where they are not known, kernels that do a few operations for each number "
-        f"count as bound by memory, others as unknown. {_describe_host(profiles)}{cut}",
+        title="What limits the time of a step",
+        note="A kernel is compute-bound where its operations per byte reach the ridge of its precision's roof, and "
+        "memory-bound below it. Where they are not known, kernels that do a few operations for each number "
+        f"count as memory-bound, others as unknown. {_describe_host(profiles)}{cut}",
         alt=f"Bars of shares. {words}",
         rows=[
             {**key_columns(frame, step_of(profile.row)), **_label_shares(bar.shares)}

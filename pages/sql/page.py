@@ -1,4 +1,4 @@
-"""What else do the rows say? A reader's own SQL over every table of the file, read-only, as a table and a chart."""
+"""What else do the rows show? A reader's own SQL over every table of the file, read-only, as a table and a chart."""
 
 import streamlit as st
 
@@ -6,12 +6,13 @@ from pages.sql.editor import editor
 from pages.sql.picture import draw_chart
 from pages.ui.evidence import of_answer, of_tables, say
 from pages.ui.frame import Frame, Page
+from pages.ui.heading import draw_title
 from pages.ui.result import ask, columns_of, sentence, show
 from runner.store.queries import tables
 
 
 def page(frame: Frame) -> None:
-    st.title("What else do the rows say?", anchor=False)
+    draw_title("SQL: your own query", question="What else do the rows show?")
     headline = st.empty()
     query = editor(frame)
     answer = ask(frame, query)

@@ -20,7 +20,7 @@ def name_of(frame: Frame, item: CompileSpeedup) -> str:
 
 
 def answer(frame: Frame, items: Sequence[CompileSpeedup]) -> str:
-    """Says the speedup of the best backend, and when the cell that gains most has paid for itself; `items` is not
+    """Says the speedup of the best backend, and when the cell that gains most pays off; `items` is not
     empty. CUDA graphs, which compile nothing, count where nothing else does."""
     compiled = [item for item in items if item.cost is not None] or items
     names = list(dict.fromkeys(item.variant for item in compiled))
@@ -34,30 +34,30 @@ def answer(frame: Frame, items: Sequence[CompileSpeedup]) -> str:
     parts += [text] if text else []
     if slower:
         cells = "cells" if compiled is items else "compiled cells"
-        parts.append(f"{slower} of all {len(compiled)} {cells} are slower than eager beyond doubt.")
+        parts.append(f"{slower} of all {len(compiled)} {cells} are significantly slower than eager.")
     return " ".join([*parts, paid_answer(frame, most)])
 
 
 def paid_answer(frame: Frame, item: CompileSpeedup) -> str:
-    """Says after how many steps one compiled cell has paid for itself."""
+    """Says after how many steps one compiled cell pays off."""
     known = item.costs()
     if not known:
         return ""
     start = f"{name_of(frame, item)}, {item.variant}: compiling takes "
     costs = {
         "cold": "{} s with an empty cache",
-        "warm": "{} s with a full one",
-        "as found": "{} s with what the cache held",
+        "warm": "{} s with a warm one",
+        "as found": "{} s with a partly warm cache",
     }
     text = " and ".join(costs[kind].format(format_number(seconds)) for kind, (seconds, _) in known.items())
     first = next(iter(known.values()))[1]
     if first.is_never:
-        return f"{start}{text}, and **never pays for itself**: the compiled step is no faster."
+        return f"{start}{text}, and **never pays off**: the compiled step is no faster."
     if first.is_undecided:
-        return f"{start}{text}; **whether it ever pays is undecided**: no step was seen to be saved."
+        return f"{start}{text}; **whether it pays off is undecided**: no saving was measured."
     after = " and ".join(f"**{format_paid(paid)}**" for _, paid in known.values())
     word = " respectively" if len(known) > 1 else ""
-    return f"{start}{text}, paid for after {after} steps{word}."
+    return f"{start}{text}; it pays off after {after} steps{word}."
 
 
 def format_paid(paid: PaidAfter) -> str:
@@ -66,12 +66,12 @@ def format_paid(paid: PaidAfter) -> str:
 
 
 def when_answer(items: Sequence[CompileSpeedup]) -> str:
-    """Says how many compiled cells pay for themselves."""
+    """Says how many compiled cells pay off."""
     paid = [next(iter(item.costs().values()))[1] for item in items]
     never, undecided = sum(found.is_never for found in paid), sum(found.is_undecided for found in paid)
     if not never and not undecided:
-        return "Every compiled cell here pays for itself."
-    parts = [f"{len(paid) - never - undecided} of {len(paid)} compiled cells pay for themselves"]
+        return "Every compiled cell here pays off."
+    parts = [f"{len(paid) - never - undecided} of {len(paid)} compiled cells pay off"]
     parts += [f"{never} never"] if never else []
     parts += [f"{undecided} undecided"] if undecided else []
     return f"{', '.join(parts)}."

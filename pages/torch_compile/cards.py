@@ -1,4 +1,4 @@
-"""The cards of the page torch.compile: every backend beside eager, compile time, when it has paid for itself."""
+"""The cards of the page torch.compile: every backend beside eager, compile time, when it pays off."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -79,11 +79,11 @@ def draw_costs(frame: Frame, items: Sequence[CompileSpeedup]) -> None:
 
 
 def draw_paid(frame: Frame, items: Sequence[CompileSpeedup]) -> None:
-    """Draws after how many steps compiling is paid for: of all cells, and as lines of one cell."""
+    """Draws after how many steps compiling pays off: of all cells, and as lines of one cell."""
     known = [item for item in items if item.costs()]
     if not known:
         return
-    st.header("When has it paid for itself?", anchor="paid")
+    st.header("When does compiling pay off?", anchor="paid")
     dots = [
         CostDot(
             place=_place_of(frame, item),
@@ -104,9 +104,9 @@ def draw_paid(frame: Frame, items: Sequence[CompileSpeedup]) -> None:
         dots,
         Card(
             key="paid-after",
-            title="Steps until compiling is paid for",
+            title="Steps until compiling pays off",
             note="Compile time over the time saved in each step; bars follow from the speedup's 95% interval.",
-            alt=f"Steps after which compiling has paid for itself, on a log axis. {words}",
+            alt=f"Steps after which compiling pays off, on a log axis. {words}",
         ),
         unit="steps",
     )

@@ -1,4 +1,4 @@
-"""What does torch.compile buy, and when has it paid for itself? Every backend, compile time, break-even."""
+"""How much faster does torch.compile make a step, and when does it pay off? Every backend, compile time, break-even."""
 
 import streamlit as st
 
@@ -10,13 +10,17 @@ from pages.ui.chosen import chosen
 from pages.ui.comparison import comparison, draw_dots, explain_unpaired, list_left_out
 from pages.ui.evidence import of_pairs, say
 from pages.ui.frame import Answer, Frame, Page
+from pages.ui.heading import draw_title
 from pages.ui.samples import draw_samples
 from pages.ui.states import no_rows
 from pages.ui.trust import draw_trust
 
 
 def page(frame: Frame) -> None:
-    st.title("What does torch.compile buy, and when has it paid for itself?", anchor=False)
+    draw_title(
+        "torch.compile: speedup, compile time, break-even",
+        question="How much faster does torch.compile make a step, and when does it pay off?",
+    )
     names = ways(frame)
     items, left_out = load_speedups(frame, names)
     if not items:

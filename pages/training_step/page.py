@@ -15,6 +15,7 @@ from pages.ui.chosen import chosen
 from pages.ui.coverage import draw_grid
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Answer, Frame, Page
+from pages.ui.heading import draw_title
 from pages.ui.pin import pin
 from pages.ui.samples import draw_samples
 from pages.ui.states import no_rows
@@ -30,7 +31,9 @@ _NOTES: Mapping[Clock, str] = {
 
 
 def page(frame: Frame) -> None:
-    st.title("Where does the time of a training step go?", anchor=False)
+    draw_title(
+        "Training step: forward, backward and optimizer time", question="Where does the time of a training step go?"
+    )
     cells = frame.measured()
     if not cells:
         no_rows("No cell matches these filters.", "Clear some of them, or measure what is missing.")

@@ -73,7 +73,7 @@ def _describe_effect(rows: Sequence[EarlyStep]) -> str:
     return (
         f"After {min(by_count) or 'no'} warm-up steps the first measured step takes "
         f"**{format_number(least[0] / steady)}×** the steady {format_number(steady)} ms: "
-        f"the mean becomes {_format_change(fmean(least), steady)}, the median {_format_change(median(least), steady)}. "
+        f"the mean {_format_change(fmean(least), steady)}, the median {_format_change(median(least), steady)}. "
         f"After {max(by_count)} it takes {format_number(most[0] / steady)}×."
     )
 
@@ -101,4 +101,7 @@ def _make_rows(rows: Sequence[EarlyStep]) -> list[dict[str, Any]]:
 
 
 def _format_change(value: float, usual: float) -> str:
-    return f"{round(value / usual - 1, 2) + 0:+.0%}".replace("-", "−")  # -0.0 + 0 is 0.0
+    """Formats a change against the usual value: `rises to 82×`, or `changes by +6%`."""
+    if value >= 2 * usual:
+        return f"rises to {format_number(value / usual)}×"
+    return f"changes by {round(value / usual - 1, 2) + 0:+.0%}".replace("-", "−")  # -0.0 + 0 is 0.0

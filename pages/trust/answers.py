@@ -86,7 +86,7 @@ def say_resolvable(known: Sequence[KnownNoise], *, machine: str, rounds: int) ->
     if not parts:
         return (
             f"No cell was measured in several processes on {machine}: what varies between them is not known there, and "
-            "no difference between cells measured once is beyond doubt."
+            "no difference between cells measured once is significant."
         )
     return f"On {machine}, waited for, {'; '.join(parts)}."
 

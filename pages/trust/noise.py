@@ -39,7 +39,7 @@ def draw_noise(frame: Frame) -> None:
     if not known:
         st.caption(
             restrict("No cell was measured in several processes by one run: what varies between processes is not "
-                     "known, and no difference is beyond doubt. A sweep without `--rounds 1` measures a few again.")
+                     "known, and no difference is significant. A sweep without `--rounds 1` measures a few again.")
         )  # fmt: skip
         return
     cells = [cell for cell in frame.ask(load_repeated) if cell.machine == frame.selection.machine]

@@ -17,6 +17,7 @@ from pages.ui.chosen import chosen
 from pages.ui.evidence import LoadEvidence, of_rows, say
 from pages.ui.filters import run_name
 from pages.ui.frame import Frame, Page
+from pages.ui.heading import draw_title
 from pages.ui.markdown import restrict
 from pages.ui.states import no_rows
 from runner.analysis.audit.findings import Grade
@@ -29,7 +30,7 @@ UNKNOWN_RUN = "a run of which nothing is known"
 
 
 def page(frame: Frame) -> None:
-    st.title("How far can these numbers be trusted?", anchor=False)
+    draw_title("Trust: grades, findings and noise", question="How far can these numbers be trusted?")
     audit = frame.ask(load_audit, replace(frame.selection, mode=None))
     if not audit.rows:
         no_rows("No row of steps, attention or memory matches these filters.", "Clear some of them, or measure some.")

@@ -133,8 +133,8 @@ def _count_certain(ratios: Sequence[Ratio]) -> str:
     """Says of how many pairs it is certain which way is faster."""
     outcomes = Counter(ratio.outcome for ratio in ratios)
     if outcomes["better"] == len(ratios):
-        return "all are faster beyond doubt"
-    return f"{outcomes['better']} are faster beyond doubt, {outcomes['worse']} slower, {outcomes['same']} undecided"
+        return "all are significantly faster"
+    return f"{outcomes['better']} are significantly faster, {outcomes['worse']} slower, {outcomes['same']} undecided"
 
 
 def trend_answer(speedups: Sequence[Pair[Measured]]) -> str:
@@ -145,9 +145,9 @@ def trend_answer(speedups: Sequence[Pair[Measured]]) -> str:
         return ""
     factor = 10 ** slope(points)
     if abs(factor - 1) < 0.03:
-        return "It hardly changes with the size of the model."
-    word = "grows" if factor > 1 else "shrinks"
-    return f"It {word} with the model: {format_number(factor)}× as large for ten times the parameters."
+        return "The speedup hardly changes with the size of the model."
+    word, times = ("grows", factor) if factor > 1 else ("shrinks", 1 / factor)
+    return f"The speedup {word} {format_number(times)}× per tenfold increase in parameters."
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:

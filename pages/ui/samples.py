@@ -27,7 +27,7 @@ from runner.store.queries.steps import find
 
 
 def draw_samples(frame: Frame, cells: Sequence[Measured]) -> None:
-    _draw_heading("Every step of one cell. The link keeps which.")
+    _draw_heading("Every step of one cell. Your choice is kept in the link.")
     cell = choose(cells, elsewhere=lambda cell_id: frame.ask(find, cell_id))
     if cell and _has_result(frame, cell):
         with st.container(horizontal=True):
@@ -36,7 +36,7 @@ def draw_samples(frame: Frame, cells: Sequence[Measured]) -> None:
 
 
 def draw_attention_samples(frame: Frame, cells: Sequence[Attended]) -> None:
-    _draw_heading("Every forward and backward pass of one cell. The link keeps which.")
+    _draw_heading("Every forward and backward pass of one cell. Your choice is kept in the link.")
     every = {cell.cell_id: cell for cell in frame.ask(attention_cells, Selection())}
     cell = choose(cells, elsewhere=every.get)
     if cell and _has_result(frame, cell):

@@ -1,4 +1,4 @@
-"""What does torch.compile buy, what does it cost, and after how many steps has it paid for itself?
+"""What does torch.compile buy, what does it cost, and after how many steps does it pay off?
 
     python -m runner sweep --experiment compile --backends eager,compiled,compiled-block
 
@@ -13,7 +13,7 @@ _COLD = FITTING.change(contexts=(512,), compile_cache=("empty",))
 
 EXPERIMENT = Experiment(
     name="compile",
-    question="What does torch.compile buy, and when has it paid for itself?",
+    question="What does torch.compile buy, and when does it pay off?",
     kinds=(STEPS,),
     grids={
         "laptop": (TOY_STEP.change(backends=("eager", "compiled-block")),),

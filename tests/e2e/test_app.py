@@ -23,20 +23,20 @@ from tests.browser import ROOT, fits_sideways, of_chart, opened, served, settled
 from tests.synthetic import memory_rows, rows, timelines
 
 PAGES = {
-    "": "What is in this file?",
-    "training-step": "Where does the time of a training step go?",
-    "mixed-precision": "How much faster is mixed precision?",
-    "torch-compile": "What does torch.compile buy, and when has it paid for itself?",
-    "kernels": "What is the time of a step made of?",
-    "roofline": "How far from the limit of this machine is this step, and what would help?",
-    "explore": "How does anything depend on anything?",
-    "attention": "What does attention cost as sequences grow?",
-    "peak-memory": "What fills the memory at the peak of a step?",
-    "memory-timeline": "What fills memory during a step?",
-    "compare": "Is B faster than A, and why?",
-    "trust": "How far can these numbers be trusted?",
-    "data": "What exactly was stored?",
-    "sql": "What else do the rows say?",
+    "": "Overview: what this file shows",
+    "training-step": "Training step: forward, backward and optimizer time",
+    "mixed-precision": "Mixed precision: speedup over fp32 and accuracy",
+    "torch-compile": "torch.compile: speedup, compile time, break-even",
+    "kernels": "Kernels: the time of a step by kind of work",
+    "roofline": "Roofline: a step against the limits of its machine",
+    "explore": "Explore: any measure against any setting",
+    "attention": "Attention: time and memory against sequence length",
+    "peak-memory": "Peak memory: what fills it",
+    "memory-timeline": "Memory timeline: every allocation of a step",
+    "compare": "Compare: two runs, machines or settings",
+    "trust": "Trust: grades, findings and noise",
+    "data": "Data: the stored rows",
+    "sql": "SQL: your own query",
 }
 GRAVE = ("serious", "critical")
 #: Faults of what Streamlit itself draws: the rule, the `data-testid` within which it is found, and why.

@@ -94,7 +94,7 @@ def test_the_answer_is_the_terminals(browser: Browser, address: str, path: Path)
 def test_a_choice_is_in_the_url_and_comes_back(browser: Browser, address: str) -> None:
     with opened(browser, f"{address}/compare") as visit:
         page = visit.page
-        expect(page.get_by_role("heading", level=1)).to_have_text("Is B faster than A, and why?")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Compare: two runs, machines or settings")
         page.get_by_test_id("stMain").get_by_text("Labels", exact=True).click()
         expect(page).to_have_url(re.compile("compare=Labels"))
         settled(page)

@@ -134,7 +134,7 @@ def test_a_reader_draws_one_thing_over_another(address: str, browser: Browser) -
     with opened(browser, f"{address}/explore") as visit:
         page = visit.page
         page.wait_for_selector(".st-key-card-explored .js-plotly-plot .main-svg")
-        expect(page.get_by_role("heading", level=1)).to_have_text("How does anything depend on anything?")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Explore: any measure against any setting")
         traces = page.evaluate(_TRACES)
         # batch has two values and is fixed to the one by default; the cell that ran out is a cross above the rest
         assert [(name, x) for name, x, *_ in traces] == [

@@ -32,7 +32,8 @@ FACTS = """() => {
         cards: count(".card"), charts: count(".card .chart"), components: count(".card .component"),
         drawn: all(".chart").filter(item => item.querySelector(".main-svg .trace, .main-svg .hm")).length,
         tables: all(".card > details > summary").filter(item => /Table · [1-9]/.test(item.textContent)).length,
-        title: document.querySelector("h1").textContent, origin: document.querySelector(".origin").textContent,
+        question: document.querySelector("h1 + .caption").textContent,
+        origin: document.querySelector(".origin").textContent,
         filters: document.querySelector(".filters").textContent,
         links: all("nav a").map(item => item.getAttribute("href")).sort(),
     }
@@ -129,7 +130,7 @@ def opens_offline(reader: Page, exported: Mapping[str, Path], file: Path) -> dic
             facts = reader.evaluate(FACTS)
         charts[address] = facts["charts"]
         assert facts["drawn"] == facts["tables"] == facts["charts"] == facts["cards"] - facts["components"], address
-        assert facts["title"].endswith("?")
+        assert facts["question"].endswith("?")
         assert facts["origin"].startswith(f"Stepscope results.duckdb, edition {edition}, written 20")
         assert facts["filters"].startswith("Machine Example CPU")
         assert facts["links"] == [f"{other}.html" for other in exported if other != address]

@@ -112,7 +112,7 @@ def test_memory_against_length(at_attention: Page) -> None:
     words = said(at_attention)
     assert "from 512 to 2,048 tokens naive as S²·⁰⁰, sdpa-flash as S¹·⁰⁰" in words
     assert "naive takes 48.0 ms forward and backward and 384 MiB at its peak" in words
-    assert "sdpa-flash, the quickest other way, 12.0 ms forward and backward and 32.0 MiB at its peak (4.00×" in words
+    assert "sdpa-flash, the fastest alternative, 12.0 ms forward and backward and 32.0 MiB at its peak (4.00×" in words
     assert "runs out at 16,384 tokens: it would need 24.0 GiB of the 16.0 GiB there are" in words
     assert "Outputs and gradients of 7 of 9 cells were compared with float64 results: all agree." in words
     assert "1 of 9 cells have neither a time nor a size" in words
@@ -124,7 +124,7 @@ def test_speedups(at_attention: Page) -> None:
     assert compiled["whole step"]["x"] == pytest.approx([2])
     words = said(at_attention)
     assert "sdpa-flash is 4.00× faster than naive" in words
-    assert "geometric mean of 3 pairs, 4.00× to 4.00×); 0 of them beyond doubt, and of 3 it is not known" in words
+    assert "geometric mean of 3 pairs, 4.00× to 4.00×); 0 of them significant, and of 3 it is not known" in words
     assert "Left out: 2 without a partner or a result" in words  # d 16, and what ran out
 
 
