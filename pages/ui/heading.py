@@ -2,8 +2,10 @@
 
 import streamlit as st
 
+from pages.ui.markdown import restrict
+
 
 def draw_title(title: str, *, question: str) -> None:
     """Draws the title, which names the subject first, with the question below it."""
-    st.title(title, anchor=False)
-    st.caption(question)
+    st.title(restrict(title), anchor=False)
+    st.caption(restrict(question))
