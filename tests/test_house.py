@@ -30,6 +30,7 @@ RUNNER_MAY = {
     "formats": set(),
     "schema": {"errors"},
     "results": {"schema"},
+    "published": {"errors", "results", "schema", "visible"},
     "job": {"errors", "schema"},
     "analysis": {"errors", "formats", "results", "schema"},
     "models": {"analysis", "errors", "schema"},
@@ -37,8 +38,8 @@ RUNNER_MAY = {
     "experiments": {"analysis", "errors", "formats", "schema"},
     "engines": {"errors", "experiments", "job", "measure", "schema"},
     "plan": {"analysis", "errors", "experiments", "schema"},
-    "store": {"analysis", "errors", "experiments", "results", "schema"},
-    "importers": {"analysis", "errors", "formats", "schema", "store"},
+    "store": {"analysis", "errors", "experiments", "published", "results", "schema"},
+    "importers": {"analysis", "errors", "formats", "published", "results", "schema", "store", "visible"},
     "sweep": {"analysis", "engines", "errors", "experiments", "formats", "job", "plan", "results", "schema", "store"},
 }
 #: Where torch lives, and what pages may know of the runner.
@@ -76,7 +77,7 @@ def test_imports_of_the_runner(path: Path) -> None:
         assert rooms(path, "runner") <= {room, *RUNNER_MAY.get(room, ())}
     if room not in WITH_TORCH:
         assert not named(path, "torch")
-    if room in ("schema", "results", "experiments", "plan", "errors", "formats", "visible", "job"):
+    if room in ("schema", "results", "experiments", "plan", "errors", "formats", "visible", "job", "published"):
         assert not foreign
     if room == "experiments":
         files = (ROOT / "runner/experiments").glob("*.py")

@@ -3,7 +3,8 @@
     table.rows[0].mean("forward")        # milliseconds, or None where the table does not state it
 
 A table keeps the reader's path back: the file, the line, the heading and the text of the cell. Values are in base
-units: milliseconds, bytes, or plain numbers. Unknown is None. Standard library and the schema only.
+units: milliseconds, bytes, FLOP/s, or plain numbers; a share is a fraction of 1. Unknown is None. Standard library and
+the schema only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -70,8 +71,9 @@ class Setting:
 @dataclass(frozen=True, kw_only=True)
 class PublishedFigure:
     """One figure of a row. `heading` and `text` are the table's own; `remark` says what was assumed or repaired to read
-    it. `variant` holds the settings that the heading states where they differ from the row's, as "bf16_mean_ms" does in
-    a table with two precisions in one row."""
+    it, or why its value was refused. `variant` holds the settings that the heading states where they differ from the
+    row's, as "bf16_mean_ms" does in a table with two precisions in one row. Its `part` says of which part a figure
+    without a phase is: "forward" for forward_speedup, "model + forward" for model_plus_fwd_mem_mib."""
 
     heading: str
     text: str
@@ -84,13 +86,20 @@ class PublishedFigure:
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedRow:
-    """One row of a table. `line` is its line in the file, from 1. A row that ran out of memory has status "oom"."""
+    """One row of a table. `line` is its line in the file, from 1. A row that ran out of memory has status "oom".
+
+    `stated` holds every other cell that is not empty by its heading, as it is written: settings, the command, notes.
+    `source` is the file and line that the row was transcribed from, where the table says so. `remarks` say what was
+    assumed of the row, or where it contradicts itself."""
 
     row_id: UUID
     line: int
     setting: Setting
     status: Status = "ok"
     figures: Sequence[PublishedFigure] = ()
+    stated: Mapping[str, str] = field(default_factory=dict)
+    source: str | None = None
+    remarks: Sequence[str] = ()
 
     def find(self, quantity: Quantity, statistic: Statistic = "mean", **variant: str | int) -> PublishedFigure | None:
         """Returns the first figure with this quantity, this statistic and exactly this variant."""
@@ -118,8 +127,8 @@ class PublishedTable:
     """One table. `file` is the name of its file; `machine` what the table or its provenance says ran it.
 
     `provenance` holds what is known of how it was measured, by the columns of `provenance.csv`: `warmup_ran`,
-    `std_kind`, `clock`, `memory_means`, `machine_is`. `remarks` say what was assumed to read the table as a whole, and
-    which rows were refused and why."""
+    `std_kind`, `clock`, `memory_means`, `machine_is`. `meanings` say in words what each heading was understood to mean.
+    `remarks` say what was assumed to read the table as a whole, and which rows were refused and why."""
 
     table_id: UUID
     title: str
@@ -129,4 +138,5 @@ class PublishedTable:
     report: str | None = None
     machine: str | None = None
     provenance: Mapping[str, str] = field(default_factory=dict)
+    meanings: Mapping[str, str] = field(default_factory=dict)
     remarks: Sequence[str] = ()

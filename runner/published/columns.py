@@ -1,0 +1,111 @@
+"""What each column of a table means, by its heading and by what stands below it.
+
+    columns = understand_columns(table)
+    [column.meaning.describe() for column in columns.columns]
+
+Cells decide only between meanings that a heading leaves open: "compiled" above times is a figure, above True and False
+a setting; "dtype" is a figure where the table has no other. Standard library only.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from runner.published.headings import Meaning, parse_figure, parse_heading
+from runner.published.settings import WHOLE, parse_setting
+from runner.published.tables import TextTable
+from runner.published.values import is_decimal_comma, parse_cell, plain_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column: its place from 0, its heading and what that means."""
+
+    place: int
+    heading: str
+    meaning: Meaning
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """The columns of a table, what was assumed of them, and whether its numbers have commas for decimal points."""
+
+    columns: tuple[Column, ...]
+    remarks: tuple[str, ...]
+    decimal_commas: bool
+
+    def of(self, role: str) -> list[Column]:
+        return [column for column in self.columns if column.meaning.role == role]
+
+    @property
+    def settings(self) -> set[str]:
+        """The names of the settings that columns state."""
+        return {column.meaning.setting for column in self.of("setting")}
+
+    def varies(self, setting: str) -> bool:
+        """Whether headings state this setting, so that it differs within a row."""
+        return any(setting in column.meaning.variant for column in self.of("figure"))
+
+
+def understand_columns(table: TextTable, given: Mapping[str, Meaning] | None = None) -> Columns:
+    """Returns the meaning of each column; `given` are those that a mapping states, by heading."""
+    given = given or {}
+    meanings = [given.get(heading) or _understand(table, place) for place, heading in enumerate(table.headings)]
+    _settle_open_ones(table, meanings, given)
+    columns = tuple(
+        Column(place=place, heading=heading, meaning=meaning)
+        for place, (heading, meaning) in enumerate(zip(table.headings, meanings, strict=True))
+    )
+    commas = any(is_decimal_comma(cell) for row in table.rows for cell in row.cells)
+    remarks = [f"“{c.heading}”: {c.meaning.assumed}" for c in columns if c.meaning.assumed]
+    if commas:
+        remarks.append("Some numbers have a comma for a decimal point; none with a comma was read.")
+    return Columns(columns=columns, remarks=tuple(remarks), decimal_commas=commas)
+
+
+def _understand(table: TextTable, place: int) -> Meaning:
+    """Returns what a heading means above its cells."""
+    heading, cells = table.headings[place], [cell for cell in table.column(place) if cell]
+    if not table.has_headings:
+        assumed = "not understood without a heading: a mapping can say what it is."
+        return _unknown(cells, assumed)
+    meaning = parse_heading(heading)
+    if meaning.role == "setting" and meaning.setting in WHOLE and cells:
+        read = [parse_setting(meaning.setting, cell, unit=meaning.unit) for cell in cells]
+        if all(one.remark and one.value is None for one in read):
+            return Meaning(role="kept", assumed="kept as text, because its cells are no whole numbers.")
+    if meaning.role == "setting" and meaning.setting in ("backend", "precision", "implementation", "name"):
+        figure = parse_figure(heading)
+        if figure and cells and all(_is_measured(cell) for cell in cells):
+            return figure
+    if meaning.role == "unknown":
+        return _unknown(cells, "not understood: a mapping can say what it is.")
+    return meaning
+
+
+def _is_measured(cell: str) -> bool:
+    """Whether a cell is a number with a decimal point, a time, a pair, or no result."""
+    cell = plain_text(cell)
+    if cell.lower() in ("0", "1") or not cell:
+        return False
+    read = parse_cell(cell, dimension="time", unit="ms")
+    return read.is_oom or bool(read.values)
+
+
+def _unknown(cells: Sequence[str], assumed: str) -> Meaning:
+    """Returns the meaning of a column that is not understood: figures without values if it has numbers, else text."""
+    has_numbers = any(parse_cell(cell, dimension="time", unit="ms").values for cell in cells)
+    return Meaning(role="figure" if has_numbers else "kept", quantity="other", assumed=assumed, understood=False)
+
+
+def _settle_open_ones(table: TextTable, meanings: list[Meaning], given: Mapping[str, Meaning]) -> None:
+    """Decides what only the other columns can tell: whose name a "name" is, and whether a dtype is a figure."""
+    quantities = {meaning.quantity for meaning in meanings if meaning.role == "figure"}
+    has_figures = bool(quantities) or any(meaning.role == "value" for meaning in meanings)
+    for place, heading in enumerate(table.headings):
+        meaning = meanings[place]
+        if heading in given or meaning.role != "setting":
+            continue
+        if heading.strip().lower() == "name" and not quantities & {"total_duration", "calls"}:
+            meanings[place] = replace(meaning, setting="name")
+        if meaning.setting == "precision" and not has_figures:
+            meanings[place] = Meaning(role="figure", quantity="dtype")

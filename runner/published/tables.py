@@ -1,0 +1,113 @@
+"""The text of a table before anything is understood of it: headings and rows of cells, each row with its line.
+
+    table = TextTable(headings=("size", "forward (ms)"), rows=(TextRow(line=3, cells=("small", "12.3")),), kind="csv")
+
+Limits: FILE_BYTES, LINES, LINE_CHARACTERS, COLUMNS, CELLS and CELL_CHARACTERS; a file beyond them is refused as a
+whole. Standard library only.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from runner.errors import UsageError
+from runner.visible import visible
+
+FILE_BYTES, LINES, LINE_CHARACTERS = 16 * 2**20, 50_000, 100_000
+COLUMNS, CELLS, CELL_CHARACTERS, TABLES = 500, 500_000, 10_000, 1_000
+FORMATS = "CSV, TSV, Markdown, what pandas prints, LaTeX, Typst, aligned columns or JSON lines"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextRow:
+    """The cells of one row, and the line on which it begins, from 1."""
+
+    line: int
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextTable:
+    """A rectangular table: every row has as many cells as there are headings. `kind` names its format.
+
+    `has_headings` is False where the file has none and the headings are "column 1", "column 2" and so on. `remarks`
+    say which rows were refused and what was assumed."""
+
+    kind: str
+    headings: tuple[str, ...]
+    rows: tuple[TextRow, ...]
+    title: str | None = None
+    has_headings: bool = True
+    remarks: tuple[str, ...] = ()
+
+    def column(self, place: int) -> list[str]:
+        """Returns the cells below a heading."""
+        return [row.cells[place] for row in self.rows]
+
+
+class TableRefused(UsageError):
+    """The file holds no table that can be read."""
+
+    def __init__(self, got: str, *, expected: str = "", do: str = "") -> None:
+        super().__init__(
+            f"The file holds no table that can be imported: got {got}.",
+            expected=expected or FORMATS,
+            do=do or "See what would be read of it with `python -m runner import --explain FILE`.",
+        )
+
+
+def make_table(
+    kind: str, rows: Sequence[TextRow], *, title: str | None = None, headings: TextRow | None
+) -> TextTable | None:
+    """Returns the table of these rows, None where there is nothing in them. A row with more or fewer cells than there
+    are headings is refused with a remark, because its cells would move below other headings.
+
+    Without `headings` they are numbered."""
+    cells_of = [TextRow(line=row.line, cells=tuple(clean_cell(cell) for cell in row.cells)) for row in rows]
+    cells_of = [row for row in cells_of if any(row.cells)]
+    width = len(headings.cells) if headings else max((len(row.cells) for row in cells_of), default=0)
+    if not cells_of or not width:
+        return None
+    if width > COLUMNS or width * len(cells_of) > CELLS:
+        raise TableRefused(
+            f"{width:,} columns and {len(cells_of):,} rows",
+            expected=f"at most {COLUMNS:,} columns and {CELLS:,} cells",
+        )
+    names = headings.cells if headings else tuple(f"column {number}" for number in range(1, width + 1))
+    whole = [row for row in cells_of if len(row.cells) == width]
+    remarks = [
+        f"Line {row.line} was refused: {len(row.cells)} cells below {width} headings."
+        for row in cells_of
+        if len(row.cells) != width
+    ]
+    if not whole:
+        return None
+    return TextTable(
+        kind=kind,
+        headings=_number_repeated([clean_cell(name) for name in names]),
+        rows=tuple(whole),
+        title=clean_cell(title) if title else None,
+        has_headings=headings is not None,
+        remarks=tuple(remarks),
+    )
+
+
+def clean_cell(text: str) -> str:
+    """Returns a cell without blanks around it and with harmless characters only. Raises TableRefused for one that is
+    too long."""
+    if len(text) > CELL_CHARACTERS:
+        raise TableRefused(f"a cell of {len(text):,} characters", expected=f"at most {CELL_CHARACTERS:,}")
+    return visible(text.strip())
+
+
+def _number_repeated(names: Sequence[str]) -> tuple[str, ...]:
+    """Returns the names, each once: a second "mean" becomes "mean (2)", and an empty one "column 3"."""
+    taken: dict[str, int] = {}
+    unique: list[str] = []
+    for place, name in enumerate(names, start=1):
+        own = name or f"column {place}"
+        taken[own] = taken.get(own, 0) + 1
+        while own in unique:
+            own = f"{name or f'column {place}'} ({taken[name or own]})"
+            taken[name or own] = taken.get(name or own, 0) + 1
+        unique.append(own)
+    return tuple(unique)

@@ -1,0 +1,196 @@
+"""The text of a cell as numbers in base units: milliseconds, bytes, FLOP/s, plain numbers.
+
+    >>> parse_cell("12.3 ± 0.4", dimension="time", unit="ms").values
+    (12.3, 0.4)
+    >>> parse_cell("870 ns", dimension="time").values
+    (0.00087,)
+    >>> parse_cell("26. 4", dimension="time", unit="ms").remark
+    'Refused: “26. 4” is no number.'
+
+A unit in the cell counts before the heading's. What cannot be read without guessing has no value and a remark that says
+why: a blank inside a number, a comma that may be a decimal point, a time without a unit. Standard library only.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Literal
+
+Dimension = Literal["time", "bytes", "share", "count", "plain", "tokens/s", "flops/s"]
+
+#: The longest text that may be a number, and the largest number.
+_LENGTH, _LARGEST = 200, Decimal("1e30")
+_TIME: Mapping[str, str | int] = {"s": "1000", "ms": "1", "us": "0.001", "ns": "0.000001", "min": "60000"}
+_BYTES: Mapping[str, str | int] = {"b": 1, "bytes": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
+          "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}  # fmt: skip
+_FLOPS: Mapping[str, str | int] = {
+    "flop/s": 1,
+    "mflop/s": 10**6,
+    "gflop/s": 10**9,
+    "tflop/s": 10**12,
+    "pflop/s": 10**15,
+}
+#: What each unit is worth in the base unit of its dimension.
+UNITS: Mapping[Dimension, Mapping[str, Decimal]] = {
+    "time": {name: Decimal(factor) for name, factor in _TIME.items()},
+    "bytes": {name: Decimal(factor) for name, factor in _BYTES.items()},
+    "share": {"%": Decimal("0.01"), "fraction": Decimal(1)},
+    "count": {name: Decimal(10**power) for name, power in {"k": 3, "m": 6, "b": 9, "g": 9, "t": 12, "x": 0}.items()},
+    "plain": {"x": Decimal(1), "%": Decimal("0.01")},
+    "tokens/s": {"tokens/s": Decimal(1), "ktokens/s": Decimal(1000), "mtokens/s": Decimal(10**6)},
+    "flops/s": {name: Decimal(factor) for name, factor in _FLOPS.items()},
+}
+#: Other spellings of units.
+_SPELLINGS = {
+    "sec": "s", "secs": "s", "second": "s", "seconds": "s", "msec": "ms", "msecs": "ms", "millisecond": "ms",
+    "milliseconds": "ms", "μs": "us", "µs": "us", "usec": "us", "microsecond": "us", "microseconds": "us",
+    "nanosecond": "ns", "nanoseconds": "ns", "nsec": "ns", "mins": "min", "minutes": "min", "byte": "bytes",
+    "pct": "%", "percent": "%", "×": "x", "times": "x", "tok/s": "tokens/s", "token/s": "tokens/s",
+    "ktok/s": "ktokens/s", "mtok/s": "mtokens/s", "flops": "flop/s", "gflops": "gflop/s", "tflops": "tflop/s",
+    "mflops": "mflop/s", "pflops": "pflop/s", "flops/s": "flop/s", "gflops/s": "gflop/s", "tflops/s": "tflop/s",
+    "mflops/s": "mflop/s", "pflops/s": "pflop/s",
+}  # fmt: skip
+_NUMBER = r"[+-]?(?:\d{1,40}(?:,\d{3}){0,9}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,3})?"
+_UNIT = r"[a-zA-Zμµ%×]{1,12}(?:/[a-zA-Z]{1,6})?"
+_ONE = re.compile(rf"(?P<about>[~≈])?\s?(?P<a>{_NUMBER})\s?(?P<unit>{_UNIT})?(?P<mark>[*†‡§]{{1,3}})?")
+_PAIR = re.compile(
+    rf"\(?(?P<a>{_NUMBER})\s?(?P<unit>{_UNIT})?\s?(?:±|\+/-|\+-)\s?(?P<b>{_NUMBER})\s?(?P<second>{_UNIT})?\)?"
+    rf"\s?(?P<after>{_UNIT})?"
+)
+_IN_PARENTHESES = re.compile(
+    rf"(?P<a>{_NUMBER})\s?(?P<unit>{_UNIT})?\s?\(\s?±?\s?(?P<b>{_NUMBER})\s?(?P<second>{_UNIT})?\s?\)"
+    rf"\s?(?P<after>{_UNIT})?"
+)
+_OOM = re.compile(r"\b(?:oom|out[ -]?of[ -]?memory(?:error)?|outofmemoryerror)\b", re.IGNORECASE)
+_NO_OOM = re.compile(r"\b(?:no|not|without|never|avoids?|before|until|if|0)\b", re.IGNORECASE)
+_MISSING = frozenset({"nan", "n/a", "na", "none", "null", "-", "--", "—", "–", "/", "?", "inf", "-inf", "n.a.", "<na>"})
+#: A comma that separates no thousands, as in 12,5 or 1.234,5.
+_DECIMAL_COMMA = re.compile(r"[+-]?\d{1,40}(?:\.\d{3}){0,9},(?:\d{1,2}|\d{4,40})(?:\s?[a-zA-Zμµ%×]{1,12})?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellValue:
+    """What a cell says. `values` has one number, a mean and a standard deviation, or nothing."""
+
+    values: tuple[float, ...] = ()
+    remark: str | None = None
+    is_oom: bool = False
+    is_refused: bool = False
+
+
+def parse_cell(
+    text: str, *, dimension: Dimension, unit: str | None = None, pair: bool = False, decimal_commas: bool = False
+) -> CellValue:
+    """Returns the numbers of a cell in the base unit of `dimension`; `unit` is the heading's.
+
+    With `pair`, "12.3 (0.4)" is a mean and a standard deviation, too. With `decimal_commas`, other cells of the table
+    have commas for decimal points, so that "36,592" may be either."""
+    text = plain_text(text)
+    if is_oom(text):
+        return CellValue(is_oom=True)
+    if not text or text.lower() in _MISSING:
+        return CellValue()
+    if len(text) > _LENGTH:
+        return _refuse(text, "is no number")
+    match = _ONE.fullmatch(text) or _PAIR.fullmatch(text)
+    if match is None and _IN_PARENTHESES.fullmatch(text):
+        match = _IN_PARENTHESES.fullmatch(text) if pair else None
+        if match is None:
+            return _refuse(text, "has a second number in parentheses, and the heading does not say what it is")
+    if match is None:
+        return _refuse(text, "has a comma that may be a decimal point" if is_decimal_comma(text) else "is no number")
+    parts = match.groupdict()
+    numbers = [parts["a"]] + ([parts["b"]] if parts.get("b") else [])
+    remarks = _remark_on(parts)
+    if any("," in number for number in numbers):
+        if decimal_commas or any(number.lstrip("+-").startswith("0") for number in numbers):
+            return _refuse(text, "has a comma that may be a decimal point")
+        remarks.append("The comma was read as a separator of thousands.")
+    return _convert(text, numbers, _choose_units(parts, unit, len(numbers)), dimension=dimension, remarks=remarks)
+
+
+def is_oom(text: str) -> bool:
+    """Whether a cell says that memory ran out: OOM, "CUDA OOM", "out of memory", or torch's own message."""
+    if len(text) > 60 and not text.lower().startswith(("cuda out of memory", "torch.outofmemory", "torch.cuda.outof")):
+        return False
+    return bool(_OOM.search(text)) and not (len(text) <= 60 and _NO_OOM.search(text))
+
+
+def is_decimal_comma(text: str) -> bool:
+    """Whether a cell has a comma that can only be a decimal point."""
+    return len(text) <= _LENGTH and bool(_DECIMAL_COMMA.fullmatch(text.strip()))
+
+
+def normalize_unit(text: str) -> str:
+    """Returns the one spelling of a unit, in lower case."""
+    lower = text.strip().lower()
+    return _SPELLINGS.get(lower, lower)
+
+
+def plain_text(text: str) -> str:
+    """Returns a cell without the marks of bold or code around it, with plain minus signs and blanks."""
+    text = text.replace("\u2212", "-").replace("\u00a0", " ").replace("\u202f", " ").strip()
+    for mark in ("**", "__", "`", "*"):
+        if len(text) > 2 * len(mark) and text.startswith(mark) and text.endswith(mark):
+            text = text[len(mark) : -len(mark)].strip()
+    return text
+
+
+def _remark_on(parts: Mapping[str, str | None]) -> list[str]:
+    remarks = []
+    if parts.get("about"):
+        remarks.append("The table says “about”.")
+    if parts.get("mark"):
+        remarks.append(f"The mark {parts['mark']} was left out.")
+    return remarks
+
+
+def _choose_units(parts: Mapping[str, str | None], unit: str | None, count: int) -> list[str | None]:
+    """Returns the unit of each number: its own, the one behind both, the other number's, or the heading's."""
+    own, second, after = parts.get("unit"), parts.get("second"), parts.get("after")
+    shared = after or second or own or unit
+    return [own or shared, second or shared][:count]
+
+
+def _convert(
+    text: str, numbers: list[str], units: list[str | None], *, dimension: Dimension, remarks: list[str]
+) -> CellValue:
+    values = []
+    for number, unit in zip(numbers, units, strict=True):
+        factor, remark = _find_factor(unit, dimension)
+        if factor is None:
+            return _refuse(text, remark or "has no unit")
+        if remark and remark not in remarks:
+            remarks.append(remark)
+        try:
+            value = Decimal(number.replace(",", "")) * factor
+        except InvalidOperation:
+            return _refuse(text, "is no number")
+        if abs(value) > _LARGEST:
+            return _refuse(text, "is too large")
+        values.append(float(value))
+    if len(values) == 2 and values[1] < 0:
+        return _refuse(text, "has a negative standard deviation")
+    return CellValue(values=tuple(values), remark=" ".join(remarks) or None)
+
+
+def _find_factor(unit: str | None, dimension: Dimension) -> tuple[Decimal | None, str | None]:
+    """Returns what the unit is worth and a remark; None and the reason where it is worth nothing here."""
+    if unit is None:
+        if dimension in ("plain", "count"):
+            return Decimal(1), None
+        if dimension == "share":
+            return Decimal(1), "No unit: taken as a fraction of 1."
+        return None, "has no unit, and neither has its heading"
+    known = UNITS[dimension]
+    name = normalize_unit(unit)
+    if name not in known:
+        return None, f"has the unit “{unit}”, which is none of {', '.join(known)}"
+    if name in ("kb", "mb", "gb", "tb"):
+        return known[name], f"{unit} was taken as powers of 1,000; many mean powers of 1,024 by it."
+    return known[name], None
+
+
+def _refuse(text: str, why: str) -> CellValue:
+    return CellValue(remark=f"Refused: “{text[:60]}” {why}.", is_refused=True)
