@@ -95,7 +95,11 @@ def columns_markdown() -> str:
         "# The results file",
         "",
         "Written by `python -m runner list columns`; a test keeps it equal to the schema. Times of day are UTC.",
-        "NULL means unknown. `reference/` holds published tables as they were transcribed.",
+        "NULL means unknown.",
+        "",
+        "`reference/` holds 31 tables of five published reports as they were transcribed: one CSV a table, in which",
+        "`seed_file` and `source_line` say where each row stood, and `provenance.csv`, which says what is known of how",
+        "each report measured. `python -m runner import data/reference` adds them as runs with the source `published`.",
     ]
     for table in TABLES.values():
         lines += ["", f"## {table.name}", "", table.doc, "", "| column | type | unit | meaning |", "|---|---|---|---|"]
@@ -131,7 +135,7 @@ def find_run(name: str, *, db: Path) -> RunSummary:
 
 
 def runs_grid(runs: list[RunSummary]) -> Grid:
-    """Returns one line a run."""
+    """Returns one line a run. In place of a preset, which only measured runs have, the others say what they are."""
     grid = new_grid("run", "started (UTC)", "label", "preset", "device", "torch", "cells", "not ok")
     for run in runs:
         started = f"{run.started_at:%Y-%m-%d %H:%M}" if run.started_at else ""
@@ -139,7 +143,7 @@ def runs_grid(runs: list[RunSummary]) -> Grid:
             str(run.run_id),
             started,
             run.label or "",
-            run.preset or "",
+            run.preset or ("" if run.source in (None, "measured") else run.source),
             run.device_name or "",
             run.torch or "",
             str(run.cells),

@@ -21,6 +21,7 @@ from runner.cli.progress import PlainLines, TerminalBar
 from runner.cli.terminal import Terminal
 from runner.engines.local import LocalEngine
 from runner.importers.files import import_file
+from runner.importers.published import explain_tables
 from runner.store.database import default_path
 from runner.sweep.frontier import explore
 from runner.sweep.loop import sweep
@@ -158,17 +159,31 @@ def compare_command(
 def import_command(
     file: Annotated[
         Path,
-        typer.Argument(help="A results file, a memory snapshot, or an nsys export or statistics.", metavar="FILE"),
+        typer.Argument(
+            help="A results file, a memory snapshot, an nsys export or statistics, a published table or a folder.",
+            metavar="FILE",
+        ),
     ],
     db: Db = None,
     label: Annotated[str | None, typer.Option(help=r"A name for it. \[default: the file's name]")] = None,
+    mapping: Annotated[
+        Path | None, typer.Option(help="A TOML file: what the columns of published tables mean.", show_default=False)
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print a first draft of the mapping of a published table; add nothing.")
+    ] = False,
 ) -> None:
     """Add what another machine measured or somebody else recorded: a results file (.duckdb), the pickle of a
-    torch.cuda.memory snapshot, the SQLite export of an Nsight Systems report, or what `nsys stats` prints.
+    torch.cuda.memory snapshot, the SQLite export of an Nsight Systems report, what `nsys stats` prints, or a published
+    table as CSV, TSV, Markdown, LaTeX, Typst, JSON lines or aligned columns.
 
-    Nothing in the file is executed. Of a results file only the rows are added that are not there yet.
+    Nothing in the file is executed. Of a results file only the rows are added that are not there yet. Of a published
+    table it says what was understood, what was assumed and what was refused; of a folder of them, one line each.
     """
-    report = import_file(file, db=db or default_path(), label=label)
+    if explain:
+        print(explain_tables(file, mapping=mapping), end="")
+        return
+    report = import_file(file, db=db or default_path(), label=label, mapping=mapping)
     for line in report.lines:
         console.say(line)
     if report.warning:

@@ -4,7 +4,8 @@
         print(line)
 
 The first bytes tell the kind: the results file of another machine, a torch.cuda.memory snapshot (pickle), the SQLite
-export of an Nsight Systems report, or what `nsys stats` prints. Nothing in a file is executed.
+export of an Nsight Systems report, what `nsys stats` prints, or a table that somebody published. Nothing in a file is
+executed. Of a folder, the published tables of its files are added.
 """
 
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from pathlib import Path
 from runner.errors import UsageError
 from runner.formats import format_bytes
 from runner.importers.nsys import importing as nsys
+from runner.importers.published import ENDINGS, ImportedTables, describe_table, import_folder, import_tables
 from runner.importers.snapshots.importing import import_snapshot
 from runner.schema import TABLES, TimelineRow
 from runner.store.merging import merge
@@ -22,8 +24,11 @@ _SQLITE, _PICKLE = b"SQLite format 3\0", b"\x80"
 #: A DuckDB file has these from its ninth byte on.
 _DUCKDB = b"DUCK"
 _BEGINNING_BYTES = 65_536
-#: Endings of pickles of any protocol, of reports that only nsys itself can read, and of tables as text.
-_PICKLES, _REPORTS, _TABLES = (".pickle", ".pkl"), (".nsys-rep", ".qdrep", ".qdstrm"), (".csv", ".tsv", ".txt")
+#: Endings of pickles of any protocol, and of reports that only nsys itself can read.
+_PICKLES, _REPORTS = (".pickle", ".pkl"), (".nsys-rep", ".qdrep", ".qdstrm")
+#: What only tables of `nsys stats` have, which may have any of these endings, or another.
+_TOTAL, _COUNTS = b"Total Time", (b"Instances", b"Num Calls", b"Inst", b"Count")
+_STATISTICS = (".csv", ".tsv", ".txt")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,9 +39,17 @@ class Report:
     warning: str | None = None
 
 
-def import_file(path: Path, *, db: Path, label: str | None = None) -> Report:
-    """Adds what the file holds to `db`. Raises UsageError for a file of another kind; then nothing was added."""
+def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path | None = None) -> Report:
+    """Adds what the file holds to `db`; `mapping` says what the columns of published tables mean. Raises UsageError for
+    a file of another kind; then nothing was added."""
+    if path.is_dir():
+        return _import_folder(path, db=db, label=label, mapping=mapping)
     start = _read_beginning(path)
+    is_table = path.suffix.lower() in ENDINGS and not _is_of_nsys(path, start)
+    if mapping and not is_table:
+        raise UsageError(f"--mapping got {str(mapping)!r}.", expected="none: only published tables have a mapping")
+    if is_table:
+        return _report_tables(import_tables(path, db=db, label=label, mapping=mapping))
     if start.startswith(_SQLITE):
         return _report_traces(nsys.import_export(path, db=db, label=label), path)
     if start[8:12] == _DUCKDB:
@@ -49,14 +62,30 @@ def import_file(path: Path, *, db: Path, label: str | None = None) -> Report:
         )
     if start.startswith(_PICKLE) or path.suffix in _PICKLES:
         return _report_timelines(import_snapshot(path, db=db, label=label))
-    if b"Total Time" in start or path.suffix in _TABLES:
+    if _TOTAL in start:
         return _report_traces(nsys.import_stats(path, db=db, label=label), path)
     raise UsageError(
         f"{path} is no file that can be imported: it begins with {start[:16]!r}.",
-        expected="a results file (.duckdb), a memory snapshot (.pickle), the SQLite export of an nsys report, or what "
-        "`nsys stats` writes",
+        expected="a results file (.duckdb), a memory snapshot (.pickle), the SQLite export of an nsys report, what "
+        f"`nsys stats` writes, or a published table ({', '.join(ENDINGS)})",
         do="See `python -m runner import --help`.",
     )
+
+
+def _is_of_nsys(path: Path, start: bytes) -> bool:
+    return path.suffix.lower() in _STATISTICS and _TOTAL in start and any(words in start for words in _COUNTS)
+
+
+def _import_folder(folder: Path, *, db: Path, label: str | None, mapping: Path | None) -> Report:
+    if label:
+        raise UsageError(f"--label got {label!r}.", expected="none: the tables of a folder keep their titles")
+    imported = import_folder(folder, db=db, mapping=mapping)
+    return Report(lines=tuple(one.summary for one in imported))
+
+
+def _report_tables(imported: ImportedTables) -> Report:
+    details = [line for table in imported.tables for line in describe_table(table)]
+    return Report(lines=(imported.summary, *details))
 
 
 def _read_beginning(path: Path) -> bytes:

@@ -41,6 +41,11 @@ class Columns:
         """The names of the settings that columns state."""
         return {column.meaning.setting for column in self.of("setting")}
 
+    @property
+    def has_figures(self) -> bool:
+        """Whether some column is understood to hold figures."""
+        return any(column.meaning.understood for column in (*self.of("figure"), *self.of("value")))
+
     def varies(self, setting: str) -> bool:
         """Whether headings state this setting, so that it differs within a row."""
         return any(setting in column.meaning.variant for column in self.of("figure"))

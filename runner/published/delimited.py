@@ -16,14 +16,16 @@ from runner.published.values import parse_cell
 KINDS = {",": "csv", "\t": "tsv", ";": "semicolons"}
 
 
-def parse_delimited(text: str, *, delimiter: str, first_line: int = 1) -> TextTable | None:
+def parse_delimited(
+    text: str, *, delimiter: str, first_line: int = 1, headings: bool | None = None
+) -> TextTable | None:
     """Returns the table of a text in which every line has the delimiter. `first_line` is the line on which it
-    begins."""
+    begins. Without `headings` its cells decide whether the first row is headings."""
     rows = list(_records(text, delimiter, first_line))
     if not rows:
         return None
-    headings = None if is_data(rows[0].cells) else rows[0]
-    return make_table(KINDS[delimiter], rows[1:] if headings else rows, headings=headings)
+    named = not is_data(rows[0].cells) if headings is None else headings
+    return make_table(KINDS[delimiter], rows[named:], headings=rows[0] if named else None)
 
 
 def is_data(cells: Sequence[str]) -> bool:

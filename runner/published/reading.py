@@ -12,39 +12,76 @@ import hashlib
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from runner.errors import UsageError
 from runner.published.columns import Columns, understand_columns
 from runner.published.formats import parse_tables
+from runner.published.mapping import TableMapping
 from runner.published.rows import About, build_row
-from runner.published.tables import FILE_BYTES, TableRefused, TextTable
+from runner.published.tables import FILE_BYTES, FORMATS, TableRefused, TextTable
 from runner.published.titles import find_subject
 from runner.results import PublishedRow, PublishedTable
 from runner.visible import visible
 
 #: Rises when the same file would be read differently, so that an import adds it again.
 READER = 1
+_WIDE = (b"\xff\xfe", b"\xfe\xff")
 PROVENANCE = "provenance.csv"
+#: How many headings an error names.
+_MAX_NAMED = 8
 _NAMESPACE = uuid5(NAMESPACE_URL, "stepscope:published")
 
 
-def read_published(path: Path) -> list[PublishedTable]:
-    """Returns every table of the file. Raises UsageError for a file that holds none, or is too large."""
+def read_published(path: Path, *, mapping: TableMapping | None = None) -> list[PublishedTable]:
+    """Returns every table of the file. Raises UsageError for a file that holds none, or is too large, and for a mapping
+    that names a column which no table has."""
+    mapping = mapping or TableMapping()
     content = read_content(path)
+    tables = parse_content(content, path, headings=mapping.headings)
+    digest = f"{content_digest(content)}:{mapping.digest}"
+    report, provenance = _read_provenance(path)
+    known = {heading for table in tables for heading in table.headings}
+    missing = [name for name in mapping.columns if name not in known]
+    if missing:
+        raise UsageError(
+            f"The mapping names the column “{visible(missing[0])[:60]}”, which no table of {path} has.",
+            expected=f"one of {', '.join(sorted(known)[:20])}",
+            do="Correct the mapping.",
+        )
+    read: list[PublishedTable] = []
+    for number, table in enumerate(tables):
+        columns = understand_columns(table, mapping.columns)
+        if columns.has_figures:
+            origin = _Origin(path, uuid5(_NAMESPACE, f"{digest}:{number}"), report, provenance)
+            read.append(_build_table(table, columns, mapping, origin))
+    if not read:
+        names = ", ".join(f"“{name[:40]}”" for name in tables[0].headings[:_MAX_NAMED])
+        raise UsageError(
+            f"{path} holds no table that can be imported: got no heading that says what it measures: {names}.",
+            expected="headings such as “forward (ms)” or “peak_memory_mib”, or a mapping",
+            do=f"Write a first draft of one with `python -m runner import --explain {path.name}`.",
+        )
+    return read
+
+
+def parse_content(content: bytes, path: Path, *, headings: bool | None = None) -> list[TextTable]:
+    """Returns the tables of the bytes of a file, before anything is understood of them. Raises UsageError."""
     try:
-        tables = parse_tables(decode(content), ending=path.suffix.lower())
+        return parse_tables(decode(content), ending=path.suffix.lower(), headings=headings)
     except TableRefused as error:
         got = error.got.removeprefix("The file")
         raise UsageError(f"{path}{got}", expected=error.expected, do=error.do) from None
-    digest = content_digest(content)
-    report, provenance = _read_provenance(path)
-    return [
-        _build_table(
-            table, path=path, table_id=uuid5(_NAMESPACE, f"{digest}:{number}"), report=report, known=provenance
-        )
-        for number, table in enumerate(tables)
-    ]
+
+
+class _Origin(NamedTuple):
+    """Where a table comes from: its file, its id, its report and what is known of that."""
+
+    path: Path
+    table_id: UUID
+    report: str | None
+    provenance: Mapping[str, str]
 
 
 def read_content(path: Path) -> bytes:
@@ -55,15 +92,17 @@ def read_content(path: Path) -> bytes:
             raise UsageError(
                 f"{path} holds {size:,} bytes.", expected=f"at most {FILE_BYTES:,}", do="Import it in pieces."
             )
-        return path.read_bytes()
+        content = path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.", do="Name a file with tables.") from None
+    if b"\0" in content and not content.startswith(_WIDE):
+        raise UsageError(f"{path} holds bytes that are no text.", expected=FORMATS, do="Name a file with tables.")
+    return content
 
 
 def decode(content: bytes) -> str:
     """Returns the text of the file; bytes that are no UTF-8 become U+FFFD."""
-    wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
-    text = content.decode("utf-16" if wide else "utf-8-sig", errors="replace")
+    text = content.decode("utf-16" if content.startswith(_WIDE) else "utf-8-sig", errors="replace")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -72,31 +111,25 @@ def content_digest(content: bytes) -> str:
     return f"{READER}:{hashlib.sha256(content).hexdigest()}"
 
 
-def _build_table(
-    table: TextTable, *, path: Path, table_id: UUID, report: str | None, known: Mapping[str, str]
-) -> PublishedTable:
-    columns = understand_columns(table)
-    title = _find_title(table, columns) or table.title or path.stem
-    about = About(table_id=table_id, title=title)
+def _build_table(table: TextTable, columns: Columns, mapping: TableMapping, origin: _Origin) -> PublishedTable:
+    titles = _texts_of_origin(table, columns, "title")
+    title = visible(mapping.title or "; ".join(titles) or table.title or origin.path.stem)
+    about = About(table_id=origin.table_id, title=title, settings=mapping.settings)
     rows = [build_row(row, columns, about) for row in table.rows]
     machines = _texts_of_origin(table, columns, "machine")
     quantities = {figure.quantity for row in rows for figure in row.figures}
     return PublishedTable(
-        table_id=table_id,
+        table_id=origin.table_id,
         title=title,
-        file=visible(path.name),
+        file=visible(origin.path.name),
         subject=find_subject(title, quantities={*map(str, quantities)}, settings=columns.settings),
         rows=tuple(rows),
-        report=report,
-        machine="; ".join(machines) or known.get("machine"),
-        provenance=known,
+        report=origin.report,
+        machine="; ".join(machines) or mapping.machine or origin.provenance.get("machine"),
+        provenance=origin.provenance,
         meanings={column.heading: column.meaning.describe() for column in columns.columns},
         remarks=(*columns.remarks, *table.remarks, *_common_remarks(rows)),
     )
-
-
-def _find_title(table: TextTable, columns: Columns) -> str | None:
-    return "; ".join(_texts_of_origin(table, columns, "title")) or None
 
 
 def _texts_of_origin(table: TextTable, columns: Columns, name: str) -> list[str]:

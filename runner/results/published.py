@@ -9,35 +9,17 @@ the schema only.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 from uuid import UUID
 
-from runner.schema import Phase, Status
+from runner.schema import FigureQuantity, FigureStatistic, Status, TableSubject
+from runner.schema import OtherQuantity as OtherQuantity
 
 #: What the rows of a table are about.
-Subject = Literal["steps", "attention", "accumulation", "dtypes", "kernels", "ranges", "other"]
-
+Subject = TableSubject
 #: What a figure measures: the time of a phase or of a named kernel or range (ms), bytes of memory (by what the heading
 #: calls them), a number without a unit, or a dtype (then `value` is None and `text` names it).
-OtherQuantity = Literal[
-    "duration",
-    "total_duration",
-    "peak_memory",
-    "allocated_memory",
-    "reserved_memory",
-    "memory",
-    "speedup",
-    "ratio",
-    "share",
-    "calls",
-    "tokens_per_s",
-    "flops_per_s",
-    "result",
-    "dtype",
-    "other",
-]
-Quantity = Phase | OtherQuantity
-Statistic = Literal["value", "mean", "std", "median", "min", "max"]
+Quantity = FigureQuantity
+Statistic = FigureStatistic
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,8 @@ from runner.schema.choices import Cache as Cache
 from runner.schema.choices import Category as Category
 from runner.schema.choices import Ceiling as Ceiling
 from runner.schema.choices import CompileCache as CompileCache
+from runner.schema.choices import FigureQuantity as FigureQuantity
+from runner.schema.choices import FigureStatistic as FigureStatistic
 from runner.schema.choices import FloatName as FloatName
 from runner.schema.choices import KernelClass as KernelClass
 from runner.schema.choices import Limited as Limited
@@ -40,12 +42,14 @@ from runner.schema.choices import Mode as Mode
 from runner.schema.choices import Moment as Moment
 from runner.schema.choices import NormStatistic as NormStatistic
 from runner.schema.choices import Optimizer as Optimizer
+from runner.schema.choices import OtherQuantity as OtherQuantity
 from runner.schema.choices import Phase as Phase
 from runner.schema.choices import PlanState as PlanState
 from runner.schema.choices import Precision as Precision
 from runner.schema.choices import Source as Source
 from runner.schema.choices import Status as Status
 from runner.schema.choices import StoppedBy as StoppedBy
+from runner.schema.choices import TableSubject as TableSubject
 from runner.schema.choices import TimelineOrigin as TimelineOrigin
 from runner.schema.choices import TraceOrigin as TraceOrigin
 from runner.schema.choices import WeightsDtype as WeightsDtype
@@ -73,6 +77,9 @@ from runner.schema.numerics import NormalisationRow as NormalisationRow
 from runner.schema.numerics import NumericsCell as NumericsCell
 from runner.schema.numerics import NumericsRow as NumericsRow
 from runner.schema.numerics import PartialSumRow as PartialSumRow
+from runner.schema.published import PublishedFigureRow as PublishedFigureRow
+from runner.schema.published import PublishedLineRow as PublishedLineRow
+from runner.schema.published import PublishedTableRow as PublishedTableRow
 from runner.schema.runs import CeilingRow as CeilingRow
 from runner.schema.runs import PlanRow as PlanRow
 from runner.schema.runs import RunRow as RunRow
@@ -90,7 +97,7 @@ ModelCell = StepCell | MemoryCell | ProfileCell
 _ORDER = (
     "runs steps timings samples attention memory phase_peaks saved_tensors timelines allocations stacks marks "
     "profiles traces kernels accumulation partial_sums numerics dtypes normalisation ceilings frontier "
-    "telemetry plan"
+    "published_tables published_rows published_figures telemetry plan"
 )
 
 

@@ -49,6 +49,29 @@ NormStatistic = Literal["mean", "variance", "mean of squares", "output"]
 Ceiling = Literal["matmul", "copy"]
 Moment = Literal["start", "end"]
 PlanState = Literal["waiting", "running", "done"]
+#: What the rows of a published table are about.
+TableSubject = Literal["steps", "attention", "accumulation", "dtypes", "kernels", "ranges", "other"]
+#: What a published figure measures beside the time of a phase: of a named kernel or range (ms), bytes of memory (by
+#: what the heading calls them), a number without a unit, or a dtype.
+OtherQuantity = Literal[
+    "duration",
+    "total_duration",
+    "peak_memory",
+    "allocated_memory",
+    "reserved_memory",
+    "memory",
+    "speedup",
+    "ratio",
+    "share",
+    "calls",
+    "tokens_per_s",
+    "flops_per_s",
+    "result",
+    "dtype",
+    "other",
+]
+FigureQuantity = Literal[Phase, OtherQuantity]
+FigureStatistic = Literal["value", "mean", "std", "median", "min", "max"]
 
 #: The phases that one step of each mode passes through, in order. `forward_backward` and `step` are sums of them,
 #: kept as phases of their own because medians do not add.

@@ -222,7 +222,8 @@ def _load(path: Path, about: str, sql: str, others: str = "") -> Evidence:
 
 
 def of_runs(path: Path) -> Evidence:
-    """Returns every run, with the number of its measured, failed and skipped cells by table."""
+    """Returns every run, with the number of its measured, failed and skipped cells by table; published tables, which
+    have no cells, are left out."""
     cells = "\n    UNION ALL ".join(
         f"SELECT run_id, status, '{table.name}' AS of FROM {table.name}" for table in TABLES.values() if table.key
     )
@@ -231,7 +232,7 @@ def of_runs(path: Path) -> Evidence:
     count(*) FILTER (status NOT IN ('ok', 'skipped')) AS failed, count(*) FILTER (status = 'skipped') AS skipped
 FROM runs r LEFT JOIN (
     {cells}) s USING (run_id)
-GROUP BY ALL ORDER BY r.started_at DESC, machine, "table" """
+WHERE r.source <> 'published' GROUP BY ALL ORDER BY r.started_at DESC, machine, "table" """
     return _load(path, "runs", sql.rstrip())
 
 

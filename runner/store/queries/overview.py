@@ -21,10 +21,13 @@ from runner.store.queries.selection import FILTERS, MACHINE
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """The contents of a file. `choices` are the values of each filter but `size`, whose values are the `shapes`.
-    `edition` names this state of the data; it is the same for a copy of the file on another machine."""
+    """The contents of a file. `runs` measured or recorded something here or elsewhere; `published` are those of tables
+    that others published, which have no cells and no machine of this file. `choices` are the values of each filter but
+    `size`, whose values are the `shapes`. `edition` names this state of the data; it is the same for a copy of the file
+    on another machine."""
 
     runs: tuple[RunSummary, ...]
+    published: tuple[RunSummary, ...]
     shapes: tuple[Shape, ...]
     choices: Mapping[str, tuple[Any, ...]]
     edition: str
@@ -73,7 +76,7 @@ _EDITION = f"""
 
 
 def load_runs(path: Path) -> list[RunSummary]:
-    """Returns every run in the file, newest first."""
+    """Returns every run in the file, newest first; published ones, whose ids have no time, last."""
     with open_reader(path) as reader:
         return fetch(reader, _RUNS, kind=RunSummary)
 
@@ -82,8 +85,10 @@ def load_contents(path: Path) -> Contents:
     """Returns the contents of the tables that can be read, in the order of showing."""
     with open_reader(path, damaged="empty") as reader:
         (edition,) = reader.execute(_EDITION).fetchone() or ("",)
+        runs = fetch(reader, _RUNS, kind=RunSummary)
         return Contents(
-            runs=tuple(fetch(reader, _RUNS, kind=RunSummary)),
+            runs=tuple(run for run in runs if run.source != "published"),
+            published=tuple(run for run in runs if run.source == "published"),
             shapes=tuple(fetch(reader, _SHAPES, kind=Shape)),
             choices={
                 name: tuple(value for (value,) in reader.execute(query).fetchall()) for name, query in _VALUES.items()

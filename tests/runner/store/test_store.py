@@ -30,6 +30,7 @@ TRICKY: dict[type, list[Any]] = {
     float: [0.1 + 0.2, 5e-324, 1e30, 0.0, 1.0, 1e-9],
     str: ["größer ∝ S², 'quoted' \"twice\"\nback\\slash \x00 \U0001f9ee; DROP TABLE steps", ""],
     bool: [True, False],
+    UUID: [UUID(int=0), UUID(int=2**128 - 1)],
     datetime: [datetime(2026, 2, 28, 23, 59, 59, 999_999), datetime(1999, 12, 31)],
 }
 

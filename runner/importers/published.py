@@ -1,0 +1,247 @@
+"""Tables that others published become runs with published rows.
+
+    imported = import_tables(Path("theirs.csv"), db=Path("data/results.duckdb"), mapping=Path("theirs.toml"))
+    print(imported.summary)
+    for line in describe_table(imported.tables[0]):
+        print(line)
+
+One file is one run, whose id follows from its bytes and the mapping: the same file is in a results file once, even
+where two that have it are merged. With another mapping it is another run, and the latest counts. Limits: those of
+`runner.published`.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from runner.errors import UsageError
+from runner.importers.runs import INGEST_SECONDS, new_run, write_run
+from runner.published.drafts import draft_mapping
+from runner.published.mapping import TableMapping, load_mapping
+from runner.published.reading import PROVENANCE, content_digest, parse_content, read_content, read_published
+from runner.results import PublishedFigure, PublishedRow, PublishedTable
+from runner.schema import PublishedFigureRow, PublishedLineRow, PublishedTableRow, RunRow
+from runner.store.database import ingest
+from runner.store.queries.published import find_imports
+
+#: How many refused cells and remarks a report names.
+_MAX_NAMED = 12
+#: The endings of files with tables, and the most files of a folder.
+ENDINGS = (".csv", ".tsv", ".txt", ".md", ".markdown", ".tex", ".typ", ".jsonl", ".ndjson")
+MAX_FILES = 1_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedTables:
+    """What one file gave: its tables, and in one line what was added. A file that was there already, or holds no table,
+    gave none."""
+
+    path: Path
+    summary: str
+    tables: tuple[PublishedTable, ...] = ()
+    is_refused: bool = False
+
+
+def import_tables(path: Path, *, db: Path, label: str | None = None, mapping: Path | None = None) -> ImportedTables:
+    """Reads the tables at `path` and adds them to `db`. Raises UsageError for a file without tables and for a mapping
+    that does not fit; then nothing was added."""
+    (imported,) = _add([_read(path, label=label, mapping=_load(mapping))], db=db)
+    return imported
+
+
+def import_folder(folder: Path, *, db: Path, mapping: Path | None = None) -> list[ImportedTables]:
+    """Adds the tables of every file in the folder whose name ends as a table's does. A file that holds none is named,
+    and the others are added. Raises UsageError where no file holds a table."""
+    meant = _load(mapping)
+    read: list[_Read] = []
+    refused: list[ImportedTables] = []
+    for path in _list_files(folder):
+        try:
+            read.append(_read(path, label=None, mapping=meant))
+        except UsageError as error:
+            got = error.got.removeprefix(str(path)).strip()
+            refused.append(ImportedTables(path=path, summary=f"{path.name}: left out: {got}", is_refused=True))
+    if not read:
+        raise UsageError(
+            f"{folder} holds no file with tables.",
+            expected=f"files that end in {', '.join(ENDINGS)}",
+            do="Name one file to see why it cannot be read.",
+        )
+    return sorted([*_add(read, db=db), *refused], key=lambda imported: imported.path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Read:
+    """A file that was read: its run and its tables."""
+
+    path: Path
+    run: RunRow
+    tables: tuple[PublishedTable, ...]
+
+
+def _load(mapping: Path | None) -> TableMapping:
+    return load_mapping(mapping) if mapping else TableMapping()
+
+
+def _read(path: Path, *, label: str | None, mapping: TableMapping) -> _Read:
+    tables = read_published(path, mapping=mapping)
+    return _Read(path=path, run=_make_run(path, tables, label=label, mapping=mapping), tables=tuple(tables))
+
+
+def _list_files(folder: Path) -> list[Path]:
+    try:
+        files = sorted(path for path in folder.iterdir() if path.suffix.lower() in ENDINGS and path.is_file())
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be read: {error.strerror}.", do="Name a folder to import.") from None
+    if len(files) > MAX_FILES:
+        raise UsageError(
+            f"{folder} holds {len(files):,} files.", expected=f"at most {MAX_FILES:,}", do="Name a smaller one."
+        )
+    return [path for path in files if path.name != PROVENANCE]
+
+
+def _add(read: Sequence[_Read], *, db: Path) -> list[ImportedTables]:
+    """Adds what is not in the file yet."""
+    known = find_imports(db, [one.run.run_id for one in read])
+    imported: list[ImportedTables] = []
+    for one in read:
+        if one.run.run_id in known:
+            again = "" if known[one.run.run_id] else " A later import of it with another mapping counts."
+            said = f"{one.path.name}: nothing new: {db} has it already.{again}"
+            imported.append(ImportedTables(path=one.path, summary=said))
+            continue
+        known[one.run.run_id] = True
+        rows = {"runs": [one.run], **_make_rows(one.run.run_id, one.tables)}
+        write_run(rows, run=one.run, db=db, where=one.path)
+        imported.append(ImportedTables(path=one.path, summary=_summarize(one.path, one.tables), tables=one.tables))
+    while any(one.tables for one in imported) and ingest(db, patience_s=INGEST_SECONDS):
+        pass
+    return imported
+
+
+def explain_tables(path: Path, *, mapping: Path | None = None) -> str:
+    """Returns the first draft of a mapping for the file, as TOML. Raises UsageError for a file without tables."""
+    headings = load_mapping(mapping).headings if mapping else None
+    return draft_mapping(path.name, parse_content(read_content(path), path, headings=headings))
+
+
+def describe_table(table: PublishedTable) -> list[str]:
+    """Returns what was understood of a table, what was assumed and what was refused, one line each."""
+    figures = [figure for row in table.rows for figure in row.figures]
+    read = sum(figure.value is not None for figure in figures)
+    lines = [
+        f"{table.title}: {_count(len(table.rows), 'row')} of {table.subject}, {_count(read, 'figure')} with a value."
+    ]
+    lines += [f"  {heading}: {meaning}" for heading, meaning in table.meanings.items() if meaning != "kept as text"]
+    remarks = [*table.remarks]
+    for row in table.rows:
+        remarks += [f"Line {row.line}: {remark}" for remark in row.remarks if remark not in table.remarks]
+        remarks += [
+            f"Line {row.line}, {figure.heading}: {figure.remark}"
+            for figure in row.figures
+            if figure.remark and not figure.remark.startswith("Out of memory")
+        ]
+    lines += [f"  {remark}" for remark in remarks[:_MAX_NAMED]]
+    if len(remarks) > _MAX_NAMED:
+        lines.append(f"  and {len(remarks) - _MAX_NAMED:,} more remarks, which are stored with the rows.")
+    return lines
+
+
+def _summarize(path: Path, tables: Sequence[PublishedTable]) -> str:
+    """Returns one line of what a file added."""
+    rows, figures = sum(len(table.rows) for table in tables), [f for t in tables for r in t.rows for f in r.figures]
+    refused = sum((figure.remark or "").startswith(("Refused", "What")) for figure in figures)
+    said = f"; {_count(refused, 'cell')} {'was' if refused == 1 else 'were'} refused" if refused else ""
+    return (
+        f"{path.name}: {_count(len(tables), 'table')}, {_count(rows, 'row')}, {_count(len(figures), 'figure')}{said}."
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _make_run(path: Path, tables: Sequence[PublishedTable], *, label: str | None, mapping: TableMapping) -> RunRow:
+    """Returns the run of an import. Its id is a UUIDv8 whose first 48 bits, the time in other ids, are 0, so that
+    published runs come before every measured one."""
+    digest = content_digest(read_content(path))
+    hashed = int.from_bytes(hashlib.sha256(f"{digest}:{mapping.digest}".encode()).digest()[:10])
+    run_id = UUID(int=0x8 << 76 | 0b10 << 62 | (hashed >> 62 & 0xFFF) << 64 | hashed & (1 << 62) - 1)
+    machines = {table.machine for table in tables}
+    return replace(
+        new_run(path, label or (tables[0].title if len(tables) == 1 else None)),
+        run_id=run_id,
+        sweep_key=hashlib.sha256(digest.encode()).hexdigest()[:16],
+        source="published",
+        device=None,
+        device_name=machines.pop() if len(machines) == 1 else None,
+    )
+
+
+def _make_rows(run_id: UUID, tables: Sequence[PublishedTable]) -> Mapping[str, Sequence[object]]:
+    return {
+        "published_tables": [_table_row(run_id, place, table) for place, table in enumerate(tables)],
+        "published_rows": [
+            _line_row(run_id, place, table, row) for table in tables for place, row in enumerate(table.rows)
+        ],
+        "published_figures": [
+            _figure_row(run_id, place, row, figure)
+            for table in tables
+            for row in table.rows
+            for place, figure in enumerate(row.figures)
+        ],
+    }
+
+
+def _table_row(run_id: UUID, place: int, table: PublishedTable) -> PublishedTableRow:
+    return PublishedTableRow(
+        run_id=run_id,
+        table_id=table.table_id,
+        position=place,
+        title=table.title,
+        file=table.file,
+        subject=table.subject,
+        report=table.report,
+        machine=table.machine,
+        provenance=_dump(table.provenance),
+        meanings=_dump(table.meanings),
+        remarks=_dump(table.remarks),
+    )
+
+
+def _line_row(run_id: UUID, place: int, table: PublishedTable, row: PublishedRow) -> PublishedLineRow:
+    return PublishedLineRow(
+        run_id=run_id,
+        row_id=row.row_id,
+        table_id=table.table_id,
+        position=place,
+        line=row.line,
+        status=row.status,
+        source=row.source,
+        stated=_dump(row.stated),
+        remarks=_dump(row.remarks),
+        **asdict(row.setting),
+    )
+
+
+def _figure_row(run_id: UUID, place: int, row: PublishedRow, figure: PublishedFigure) -> PublishedFigureRow:
+    return PublishedFigureRow(
+        run_id=run_id,
+        row_id=row.row_id,
+        position=place,
+        heading=figure.heading,
+        text=figure.text,
+        quantity=figure.quantity,
+        statistic=figure.statistic,
+        value=figure.value,
+        remark=figure.remark,
+        variant=_dump(figure.variant),
+    )
+
+
+def _dump(value: Mapping[str, Any] | Sequence[str]) -> str:
+    return json.dumps(dict(value) if isinstance(value, Mapping) else [*value], ensure_ascii=False)

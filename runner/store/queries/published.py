@@ -1,0 +1,128 @@
+"""The published tables of a file, and those that come with Stepscope.
+
+    for table in load_published(path) or list_shipped():
+        print(table.title, table.machine, len(table.rows))
+
+Of a file that was imported again with another mapping, the latest import counts.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from runner.errors import DatabaseMissing
+from runner.published.reading import PROVENANCE, read_published
+from runner.results import PublishedFigure, PublishedRow, PublishedTable, Setting
+from runner.schema import PublishedFigureRow, PublishedLineRow, PublishedTableRow
+from runner.store.database import open_reader
+from runner.store.queries.raw import fetch_rows
+
+_SHIPPED = Path(__file__).parents[3] / "data/reference"
+_COUNTED = """
+    SELECT run_id FROM runs WHERE source = 'published'
+    QUALIFY row_number() OVER (PARTITION BY sweep_key ORDER BY started_at DESC, run_id DESC) = 1"""
+_SETTINGS = tuple(item.name for item in fields(Setting))
+
+
+def load_published(path: Path) -> list[PublishedTable]:
+    """Returns the published tables of a file by the names of their files, as they were read."""
+    with open_reader(path) as reader:
+        tables = fetch_rows(reader, PublishedTableRow, _of_counted("published_tables", "file, run_id, position"))
+        rows = fetch_rows(reader, PublishedLineRow, _of_counted("published_rows", "run_id, table_id, position"))
+        figures = fetch_rows(reader, PublishedFigureRow, _of_counted("published_figures", "run_id, row_id, position"))
+    of_rows: dict[tuple[UUID, UUID], list[PublishedFigure]] = {}
+    for figure in figures:
+        of_rows.setdefault((figure.run_id, figure.row_id), []).append(_make_figure(figure))
+    of_tables: dict[tuple[UUID, UUID], list[PublishedRow]] = {}
+    for row in rows:
+        made = _make_row(row, of_rows.get((row.run_id, row.row_id), []))
+        of_tables.setdefault((row.run_id, row.table_id), []).append(made)
+    return [_make_table(table, of_tables.get((table.run_id, table.table_id), [])) for table in tables]
+
+
+@cache
+def list_shipped() -> tuple[PublishedTable, ...]:
+    """Returns the published tables of `data/reference`; none where Stepscope runs without that folder."""
+    files = sorted(file for file in _SHIPPED.glob("*.csv") if file.name != PROVENANCE)
+    return tuple(table for file in files for table in read_published(file))
+
+
+def find_imports(path: Path, run_ids: Sequence[UUID]) -> dict[UUID, bool]:
+    """Returns those of these imports that are in the file, and whether each is the one that counts of its content."""
+    known = f"""
+        SELECT run_id, run_id IN ({_COUNTED}) FROM runs WHERE run_id IN (SELECT unnest($ids::UUID[]))"""
+    try:
+        with open_reader(path) as reader:
+            return dict(reader.execute(known, {"ids": [*run_ids]}).fetchall())
+    except DatabaseMissing:
+        return {}
+
+
+def _of_counted(table: str, order: str) -> str:
+    return f"{table} SEMI JOIN ({_COUNTED}) counted USING (run_id) ORDER BY {order}"
+
+
+def _make_table(row: PublishedTableRow, rows: Sequence[PublishedRow]) -> PublishedTable:
+    return PublishedTable(
+        table_id=row.table_id,
+        title=row.title,
+        file=row.file,
+        subject=row.subject,
+        rows=tuple(rows),
+        report=row.report,
+        machine=row.machine,
+        provenance=_load_object(row.provenance),
+        meanings=_load_object(row.meanings),
+        remarks=_load_list(row.remarks),
+    )
+
+
+def _make_row(row: PublishedLineRow, figures: Sequence[PublishedFigure]) -> PublishedRow:
+    return PublishedRow(
+        row_id=row.row_id,
+        line=row.line,
+        setting=Setting(**{name: getattr(row, name) for name in _SETTINGS}),
+        status=row.status,
+        figures=tuple(figures),
+        stated=_load_object(row.stated),
+        source=row.source,
+        remarks=_load_list(row.remarks),
+    )
+
+
+def _make_figure(row: PublishedFigureRow) -> PublishedFigure:
+    return PublishedFigure(
+        heading=row.heading,
+        text=row.text,
+        quantity=row.quantity,
+        statistic=row.statistic,
+        value=row.value,
+        remark=row.remark,
+        variant=_load_object(row.variant),
+    )
+
+
+def _load_object(text: str) -> Mapping[str, Any]:
+    """Returns a JSON object; an empty one for anything else, which only another program can have written."""
+    loaded = _load_json(text)
+    return (
+        {name: value for name, value in loaded.items() if isinstance(value, str | int)}
+        if isinstance(loaded, dict)
+        else {}
+    )
+
+
+def _load_list(text: str) -> tuple[str, ...]:
+    loaded = _load_json(text)
+    return tuple(map(str, loaded)) if isinstance(loaded, list) else ()
+
+
+def _load_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,178 @@
+"""Published tables in a results file: as they were read, once, and never taken for measured."""
+
+from pathlib import Path
+
+import pytest
+
+from runner.errors import UsageError
+from runner.importers.files import import_file
+from runner.importers.published import import_tables
+from runner.published.mapping import load_mapping
+from runner.published.reading import read_published
+from runner.schema import RunRow
+from runner.store.database import open_reader
+from runner.store.merging import merge
+from runner.store.queries.evidence import of_runs
+from runner.store.queries.overview import load_contents, load_runs
+from runner.store.queries.published import list_shipped, load_published
+from runner.store.queries.raw import fetch_rows
+from runner.store.queries.sides import load_sides
+from tests.synthetic import rows
+
+FOLDER = Path(__file__).parents[3] / "data/reference"
+THEIRS = "size,F (ms)\nsmall,26. 4\nsmall,12.5 ± 0.5\nlarge,CUDA OOM\n"
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with the 31 tables of data/reference."""
+    db = tmp_path_factory.mktemp("reference") / "results.duckdb"
+    report = import_file(FOLDER, db=db)
+    assert len(report.lines) == 31
+    assert report.lines[0] == "000_benchmarking_script.csv: 1 table, 3 rows, 12 figures."
+    return db
+
+
+def count(db: Path) -> dict[str, int]:
+    with open_reader(db) as reader:
+        names = ("runs", "published_tables", "published_rows", "published_figures")
+        return {name: reader.execute(f"SELECT count(*) FROM {name}").fetchall()[0][0] for name in names}
+
+
+def test_what_is_stored_is_what_was_read(reference: Path) -> None:
+    files = sorted(path for path in FOLDER.glob("*.csv") if path.name != "provenance.csv")
+    read = [table for path in files for table in read_published(path)]
+    assert load_published(reference) == read
+    assert list(list_shipped()) == read
+
+
+def test_a_file_is_there_once(reference: Path, tmp_path: Path) -> None:
+    before = count(reference)
+    assert before["runs"] == before["published_tables"] == 31
+    report = import_file(FOLDER, db=reference)
+    assert all("nothing new" in line for line in report.lines)
+    again = import_file(FOLDER / "004_e2e.csv", db=reference)
+    assert again.lines == (f"004_e2e.csv: nothing new: {reference} has it already.",)
+    assert count(reference) == before
+    other = tmp_path / "other.duckdb"
+    import_file(FOLDER / "004_e2e.csv", db=other)
+    merge(other, into=reference)
+    assert count(reference) == before
+
+
+def test_merging_carries_them(reference: Path, tmp_path: Path) -> None:
+    db = tmp_path / "mine.duckdb"
+    rows.store(db, rows.run(), [])
+    lines = import_file(reference, db=db).lines
+    assert "31 runs" in lines[0]
+    assert load_published(db) == load_published(reference)
+
+
+def test_they_are_no_machine_and_no_run_that_measured(reference: Path, tmp_path: Path) -> None:
+    db = tmp_path / "mine.duckdb"
+    of = rows.run()
+    rows.store(db, of, [rows.ok(of, rows.asked("toy-256"))])
+    before, sides = load_contents(db), load_sides(db)
+    merge(reference, into=db)
+    contents = load_contents(db)
+    assert (contents.runs, contents.machines) == (before.runs, before.machines)
+    assert (contents.shapes, contents.choices) == (before.shapes, before.choices)
+    assert {run.source for run in contents.published} == {"published"}
+    assert len(contents.published) == 31
+    assert load_sides(db) == sides
+    assert len(of_runs(db).rows) == 1
+    assert load_runs(db)[0].run_id == of.run_id, "the latest run is a measured one"
+
+
+def test_a_run_says_that_it_is_published(tmp_path: Path) -> None:
+    db = tmp_path / "results.duckdb"
+    import_file(FOLDER / "001_e2e_mbair.csv", db=db)
+    with open_reader(db) as reader:
+        (run,) = fetch_rows(reader, RunRow, "runs")
+    assert (run.source, run.device_name, run.device) == ("published", "MBAir", None)
+    assert run.label == "End to End Benchmarks (MBAir)"
+
+
+def test_the_report_says_what_was_understood_and_refused(tmp_path: Path) -> None:
+    db = tmp_path / "results.duckdb"
+    with pytest.raises(UsageError, match="no heading that says what it measures: “size”, “F \\(ms\\)”"):
+        import_file(write(tmp_path / "theirs.csv", THEIRS), db=db)
+    mapping = write(tmp_path / "m.toml", '[columns]\n"F (ms)" = { quantity = "forward", unit = "ms" }\n')
+    report = import_file(tmp_path / "theirs.csv", db=db, mapping=mapping)
+    assert report.lines == (
+        "theirs.csv: 1 table, 3 rows, 4 figures; 1 cell was refused.",
+        "theirs: 3 rows of steps, 2 figures with a value.",
+        "  size: setting name",
+        "  F (ms): forward in ms",
+        "  Line 2, F (ms): Refused: “26. 4” is no number.",
+    )
+    (table,) = load_published(db)
+    assert [row.status for row in table.rows] == ["ok", "ok", "oom"]
+    assert [(row.mean("forward"), row.std("forward")) for row in table.rows] == [
+        (None, None),
+        (12.5, 0.5),
+        (None, None),
+    ]
+
+
+def test_another_mapping_is_another_import_and_the_latest_counts(tmp_path: Path) -> None:
+    db, path = tmp_path / "results.duckdb", write(tmp_path / "theirs.csv", "size,forward\nsmall,2\n")
+    import_file(path, db=db)
+    assert load_published(db)[0].rows[0].mean("forward") is None, "no unit"
+    for unit, milliseconds in (("s", 2000.0), ("ms", 2.0)):
+        text = f'[columns]\nforward = {{ quantity = "forward", unit = "{unit}" }}\n'
+        import_file(path, db=db, mapping=write(tmp_path / f"{unit}.toml", text))
+        (table,) = load_published(db)
+        assert table.rows[0].mean("forward") == milliseconds
+    again = import_tables(path, db=db, mapping=tmp_path / "s.toml")
+    assert "A later import of it with another mapping counts." in again.summary
+
+
+def test_a_folder_names_what_it_leaves_out(tmp_path: Path) -> None:
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    write(folder / "a.csv", "size,forward (ms)\nsmall,2\n")
+    write(folder / "b.csv", "words,more\nwithout,figures\n")
+    write(folder / "c.bin", "not looked at")
+    report = import_file(folder, db=tmp_path / "results.duckdb")
+    assert report.lines[0] == "a.csv: 1 table, 1 row, 1 figure."
+    assert report.lines[1].startswith("b.csv: left out: holds no table that can be imported")
+    assert len(report.lines) == 2
+    (folder / "a.csv").unlink()
+    with pytest.raises(UsageError, match="holds no file with tables"):
+        import_file(folder, db=tmp_path / "results.duckdb")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[columns", "text that is no TOML"),
+        ("[other]\na = 1", "got “other”. Expected the sections"),
+        ('[columns]\nF = "drop"', "'drop' for the column “F”"),
+        ('[columns]\nF = { quantity = "speed" }', "“speed” for the column “F”. Expected one of"),
+        ('[columns]\nF = { quantity = "forward", unit = "hours" }', "“hours” for the column “F”"),
+        ('[columns]\nF = { quantity = "forward", setting = "name" }', "one of setting, quantity and origin"),
+        ('[columns]\nF = { quantity = "forward", color = "red" }', "“color” for the column “F”"),
+        ('[table]\nbatch = "many"', "batch = 'many' in [table]. Expected a whole number"),
+        ("[table]\nsize = 3", "size = 3 in [table]"),
+    ],
+)
+def test_mappings_that_are_none(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(UsageError) as error:
+        load_mapping(write(tmp_path / "m.toml", text))
+    assert words in str(error.value)
+    assert "--explain" in str(error.value)
+
+
+def test_a_mapping_names_a_column_that_is_there(tmp_path: Path) -> None:
+    mapping = write(tmp_path / "m.toml", '[columns]\nG = "keep"\n')
+    path = write(tmp_path / "theirs.csv", "size,forward (ms)\nsmall,2\n")
+    with pytest.raises(UsageError, match=r"names the column “G”, which no table of .* has. Expected one of forward"):
+        import_file(path, db=tmp_path / "results.duckdb", mapping=mapping)
+    with pytest.raises(UsageError, match="--mapping got"):
+        import_file(write(tmp_path / "a.db", "x"), db=tmp_path / "results.duckdb", mapping=mapping)
