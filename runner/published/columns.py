@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from runner.published.headings import Meaning, parse_figure, parse_heading
+from runner.published.markup import strip_markup
 from runner.published.settings import WHOLE, parse_setting
 from runner.published.tables import TextTable
-from runner.published.values import is_decimal_comma, parse_cell, plain_text
+from runner.published.values import is_decimal_comma, parse_cell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +74,8 @@ def _understand(table: TextTable, place: int) -> Meaning:
     if not table.has_headings:
         assumed = "not understood without a heading: a mapping can say what it is."
         return _unknown(cells, assumed)
+    if heading.startswith("column ") and cells == [str(number) for number in range(len(cells))]:
+        return Meaning(role="kept", assumed="kept as text: it numbers the rows.")
     meaning = parse_heading(heading)
     if meaning.role == "setting" and meaning.setting in WHOLE and cells:
         read = [parse_setting(meaning.setting, cell, unit=meaning.unit) for cell in cells]
@@ -89,7 +92,7 @@ def _understand(table: TextTable, place: int) -> Meaning:
 
 def _is_measured(cell: str) -> bool:
     """Whether a cell is a number with a decimal point, a time, a pair, or no result."""
-    cell = plain_text(cell)
+    cell = strip_markup(cell)
     if cell.lower() in ("0", "1") or not cell:
         return False
     read = parse_cell(cell, dimension="time", unit="ms")

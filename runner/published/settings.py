@@ -9,7 +9,8 @@ Standard library only.
 from dataclasses import dataclass
 
 from runner.published.headings import parse_pass, split_words
-from runner.published.values import parse_cell, plain_text
+from runner.published.markup import strip_markup
+from runner.published.values import parse_cell
 
 _WHOLE = "d_model d_ff layers heads vocabulary parameters batch context seq_len d_head warmup_steps steps"
 WHOLE = frozenset(_WHOLE.split())
@@ -32,7 +33,7 @@ class SettingValue:
 
 def parse_setting(name: str, text: str, *, unit: str | None = None) -> SettingValue:
     """Returns the value of the setting `name`."""
-    text = plain_text(text)
+    text = strip_markup(text)
     lower = text.lower()
     if name in WHOLE:
         return _parse_whole(name, text, unit)

@@ -10,11 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runner.errors import UsageError
+from runner.published.markup import strip_markup
 from runner.visible import visible
 
-FILE_BYTES, LINES, LINE_CHARACTERS = 16 * 2**20, 50_000, 100_000
+FILE_BYTES, LINES, LINE_CHARACTERS = 4 * 2**20, 50_000, 100_000
 COLUMNS, CELLS, CELL_CHARACTERS, TABLES = 500, 500_000, 10_000, 1_000
 FORMATS = "CSV, TSV, Markdown, what pandas prints, LaTeX, Typst, aligned columns or JSON lines"
+#: The number of a line and its text.
+Line = tuple[int, str]
+#: What stands in place of what pandas leaves out.
+_ELIDED = frozenset({"...", "..", "…"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,39 +61,50 @@ class TableRefused(UsageError):
 
 
 def make_table(
-    kind: str, rows: Sequence[TextRow], *, title: str | None = None, headings: TextRow | None
+    kind: str,
+    rows: Sequence[TextRow],
+    *,
+    headings: TextRow | None,
+    title: str | None = None,
+    remarks: Sequence[str] = (),
 ) -> TextTable | None:
     """Returns the table of these rows, None where there is nothing in them. A row with more or fewer cells than there
     are headings is refused with a remark, because its cells would move below other headings.
 
     Without `headings` they are numbered."""
-    cells_of = [TextRow(line=row.line, cells=tuple(clean_cell(cell) for cell in row.cells)) for row in rows]
-    cells_of = [row for row in cells_of if any(row.cells)]
-    width = len(headings.cells) if headings else max((len(row.cells) for row in cells_of), default=0)
-    if not cells_of or not width:
-        return None
-    if width > COLUMNS or width * len(cells_of) > CELLS:
-        raise TableRefused(
-            f"{width:,} columns and {len(cells_of):,} rows",
-            expected=f"at most {COLUMNS:,} columns and {CELLS:,} cells",
-        )
-    names = headings.cells if headings else tuple(f"column {number}" for number in range(1, width + 1))
-    whole = [row for row in cells_of if len(row.cells) == width]
-    remarks = [
-        f"Line {row.line} was refused: {len(row.cells)} cells below {width} headings."
-        for row in cells_of
-        if len(row.cells) != width
-    ]
+    clean = [TextRow(line=row.line, cells=tuple(clean_cell(cell) for cell in row.cells)) for row in rows]
+    clean = [row for row in clean if any(row.cells)]
+    width = len(headings.cells) if headings else max((len(row.cells) for row in clean), default=0)
+    if width > COLUMNS or width * len(clean) > CELLS:
+        got = f"{width:,} columns and {len(clean):,} rows"
+        raise TableRefused(got, expected=f"at most {COLUMNS:,} columns and {CELLS:,} cells")
+    names = headings.cells if headings else ("",) * width
+    said = [*remarks]
+    whole = [row for row in clean if _is_whole(row, names, said)]
     if not whole:
         return None
     return TextTable(
         kind=kind,
-        headings=_number_repeated([clean_cell(name) for name in names]),
+        headings=_number_repeated([clean_cell(strip_markup(name)) for name in names]),
         rows=tuple(whole),
-        title=clean_cell(title) if title else None,
+        title=clean_cell(strip_markup(title[:300])) if title else None,
         has_headings=headings is not None,
-        remarks=tuple(remarks),
+        remarks=tuple(said),
     )
+
+
+def _is_whole(row: TextRow, names: Sequence[str], remarks: list[str]) -> bool:
+    """Whether the row is one of the table's; adds to its remarks if not."""
+    if len(row.cells) != len(names):
+        remarks.append(f"Line {row.line} was refused: {len(row.cells)} cells below {len(names)} headings.")
+        return False
+    if all(cell in _ELIDED for cell in row.cells if cell):
+        remarks.append(f"Rows are left out in line {row.line}.")
+        return False
+    if row.cells == tuple(names):
+        remarks.append(f"Line {row.line} repeats the headings.")
+        return False
+    return True
 
 
 def clean_cell(text: str) -> str:

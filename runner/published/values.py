@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Literal
 
+from runner.published.markup import strip_markup
+
 Dimension = Literal["time", "bytes", "share", "count", "plain", "tokens/s", "flops/s"]
 
 #: The longest text that may be a number, and the largest number.
@@ -86,7 +88,7 @@ def parse_cell(
 
     With `pair`, "12.3 (0.4)" is a mean and a standard deviation, too. With `decimal_commas`, other cells of the table
     have commas for decimal points, so that "36,592" may be either."""
-    text = plain_text(text)
+    text = strip_markup(text)
     if is_oom(text):
         return CellValue(is_oom=True)
     if not text or text.lower() in _MISSING:
@@ -126,15 +128,6 @@ def normalize_unit(text: str) -> str:
     """Returns the one spelling of a unit, in lower case."""
     lower = text.strip().lower()
     return _SPELLINGS.get(lower, lower)
-
-
-def plain_text(text: str) -> str:
-    """Returns a cell without the marks of bold or code around it, with plain minus signs and blanks."""
-    text = text.replace("\u2212", "-").replace("\u00a0", " ").replace("\u202f", " ").strip()
-    for mark in ("**", "__", "`", "*"):
-        if len(text) > 2 * len(mark) and text.startswith(mark) and text.endswith(mark):
-            text = text[len(mark) : -len(mark)].strip()
-    return text
 
 
 def _remark_on(parts: Mapping[str, str | None]) -> list[str]:

@@ -3,6 +3,7 @@
 import csv
 import io
 import pickle
+import re
 import sqlite3
 import tempfile
 from contextlib import closing
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 
 from tests.fuzz import NUMBERS, SNAPSHOTS, SOAK_EXAMPLES, Kind, fuzz
 from tests.runner.analysis.test_blocks import run
+from tests.runner.published.test_formats import ALIGNED, CSV, DASHES, GRID, JSON_LINES, LATEX, MARKDOWN, TSV, TYPST
+from tests.runner.published.test_reference import FOLDER as REFERENCE
 from tests.synthetic import timelines
 from tests.synthetic.nsys import made
 from tests.synthetic.nsys_statistics import API_SUM, KERN_COLUMNS, KERN_SUM, MEM_SUM, NVTX, columns
@@ -75,6 +78,22 @@ def wild(rows: list[list[str]]) -> bytes:
     return file.getvalue().encode("utf-8", "surrogatepass")
 
 
+def pieces(*texts: str) -> st.SearchStrategy[bytes]:
+    """Files of the texts' lines, of their words, and of anything else, in any order."""
+    lines = [line for text in texts for line in text.splitlines()]
+    words = sorted({word for line in lines for word in re.split(r"(\W)", line) if word})
+    line = st.one_of(
+        st.sampled_from(lines), st.lists(st.sampled_from(words), max_size=12).map("".join), st.text(max_size=9)
+    )
+    return st.lists(line, max_size=20).map(table)
+
+
+def reference(_: Path) -> bytes:
+    """Tables with units in cells, rows that ran out of memory, prose and commands."""
+    names = ("003_nsys_kernels", "004_e2e", "004_prose_numbers", "003_attention_compiled", "003_run_logs")
+    return b"\n".join((REFERENCE / f"{name}.csv").read_bytes() for name in names)
+
+
 KINDS = {
     "snapshot": Kind(ending=".pickle", real=snapshot, built=SNAPSHOTS),
     "export": Kind(ending=".sqlite", real=export, built=CHANGES.map(changed_export)),
@@ -91,6 +110,15 @@ KINDS = {
         real=lambda _: (KERN_COLUMNS + columns(NVTX)).encode(),
         built=st.lists(st.sampled_from(LINES), max_size=30).map(table),
     ),
+    "published csv": Kind(ending=".csv", real=reference, built=pieces(CSV, reference(REFERENCE).decode())),
+    "published text": Kind(
+        ending=".md",
+        real=lambda _: "\n\n".join((MARKDOWN, GRID, ALIGNED, DASHES, CSV, TSV)).encode(),
+        built=pieces(MARKDOWN, GRID, ALIGNED, DASHES, CSV, TSV),
+    ),
+    "published latex": Kind(ending=".tex", real=lambda _: LATEX.encode(), built=pieces(LATEX)),
+    "published typst": Kind(ending=".typ", real=lambda _: TYPST.encode(), built=pieces(TYPST)),
+    "published json lines": Kind(ending=".jsonl", real=lambda _: JSON_LINES.encode(), built=pieces(JSON_LINES)),
 }
 
 
