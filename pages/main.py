@@ -42,7 +42,7 @@ def main() -> None:
     watch = partial(live.watch, path, drawn_at=drawn_at)
     try:
         file_contents = cached(path, state, load_contents)
-        if not file_contents.runs:
+        if not file_contents.runs and not file_contents.published:
             states.empty()
             watch(state)
             return

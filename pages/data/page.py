@@ -30,7 +30,7 @@ def page(frame: Frame) -> None:
     say(
         frame,
         f"**{sum(filled.values()):,} rows in {len(filled)} tables**, most of them of {_name_largest(filled)}.{empty} "
-        "The filters apply to every table.",
+        "The filters apply to every table but those of published rows.",
         of_tables(frame),
     )
     default = "steps" if counts["steps"] else next(iter(filled), "runs")

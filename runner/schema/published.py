@@ -111,17 +111,20 @@ TABLES = (
         row=PublishedTableRow,
         unique=("run_id", "table_id"),
         doc="One table that others published.",
+        published=True,
     ),
     Table(
         name="published_rows",
         row=PublishedLineRow,
         unique=("run_id", "row_id"),
         doc="One row of a published table, with the settings it states.",
+        published=True,
     ),
     Table(
         name="published_figures",
         row=PublishedFigureRow,
         unique=("run_id", "row_id", "position"),
         doc="Every figure of a published row, with the text of its cell.",
+        published=True,
     ),
 )

@@ -246,7 +246,8 @@ def of_environments(path: Path, a: tuple[UUID, ...], b: tuple[UUID, ...]) -> Evi
 {textwrap.indent(columns, "    ")}
 FROM runs WHERE {chosen}
 ORDER BY side, started_at"""
-    others = f"""SELECT 'of neither side' AS why, count(*) AS "rows" FROM runs WHERE NOT ({chosen})"""
+    others = f"""SELECT 'of neither side' AS why, count(*) AS "rows" FROM runs
+WHERE source <> 'published' AND NOT ({chosen})"""
     return _load(path, "runs", sql, others)
 
 

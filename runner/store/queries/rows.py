@@ -4,7 +4,7 @@
     print(found.total, found.rows[0])
 
 A filter applies to the column of its name in any table. Rows that belong to a cell (timings, samples, …) pass with
-their cell. A query reads only the wanted rows, at most `MAX_ROWS`, newest first.
+their cell. No filter applies to published tables. A query reads only the wanted rows, at most `MAX_ROWS`, newest first.
 """
 
 from dataclasses import dataclass, replace
@@ -45,19 +45,30 @@ def load_page(path: Path, name: str, selection: Selection, window: Window) -> Ta
     """Returns the wanted rows of a table. Filters that the table cannot have are ignored."""
     known = list_filters(TABLES[name])
     fitting = selection.without(*(item for item in REPEATABLE if item not in known))
+    if "machine" not in known:
+        fitting = replace(fitting, machine=None, run=None)
     return load_rows(path, name, fitting if "mode" in known else replace(fitting, mode=None), window)
 
 
 def list_filters(table: Table) -> tuple[str, ...]:
     """Returns the filters that narrow this table, by their names in a URL."""
+    statuses = ["status"] if _has(table, "status") else []
+    if table.published:
+        return tuple(statuses)
     narrowing = [name for name in FILTERS if _belongs_to_cells(table) or _has(table, column_of(name))]
-    return ("machine", "run", *narrowing, *(["status"] if _has(table, "status") else []))
+    return ("machine", "run", *narrowing, *statuses)
 
 
 def _write_condition(table: Table, selection: Selection) -> tuple[str, list[Any]]:
     """Returns the condition that the selection makes on a table, and its parameters. Raises UsageError."""
     of_runs, parameters = _write_run_conditions(selection)
     asked = selection.asked()
+    if table.published and (of_runs or asked):
+        columns = {column for column, _ in asked}
+        first = next(
+            (name for name in FILTERS if column_of(name) in columns), "machine" if selection.machine else "run"
+        )
+        raise _filter_error(table, first)
     filters, values = write_conditions(asked)
     if not asked or not _belongs_to_cells(table):
         missing = [column for column, _ in asked if not _has(table, column)]
@@ -89,7 +100,7 @@ def _has(table: Table, column: str) -> bool:
 
 
 def _filter_error(table: Table, name: str) -> UsageError:
-    expected = f"for this table only {', '.join(list_filters(table))}"
+    expected = f"for this table only {', '.join(list_filters(table)) or 'none'}"
     return UsageError(f"Rows of {table.name} have no {name}.", expected=expected, do=f"Leave {name} out.")
 
 
