@@ -15,9 +15,11 @@ from runner.cli.progress import STATUS_STYLES
 from runner.cli.terminal import Terminal
 from runner.experiments import KINDS
 from runner.experiments.experiment import Kind, Lines, Shown
+from runner.results import PublishedTable
 from runner.schema import FrontierRow, Row
 from runner.schema.titles import title
 from runner.store.queries.counted import load_settled_ids
+from runner.store.queries.published import load_published
 from runner.store.queries.raw import load_run_rows
 from runner.store.queries.selection import Selection
 from runner.store.queries.trust import load_findings
@@ -29,6 +31,11 @@ def print_run(console: Terminal, run: str, *, db: Path) -> None:
     found = find_run(run, db=db)
     console.print(runs_grid([found]), "")
     print_left_out(console, db)
+    if found.source == "published":
+        for table in load_published(db, run=found.run_id):
+            console.say(f"{table.title}, {table.file}")
+            console.print(_published_grid(table), "")
+        return
     kinds = sorted((kind for kind in KINDS if kind.listed), key=lambda kind: not kind.shown.explained)
     listed = {kind: _listed(db, found.run_id, kind) for kind in kinds}
     for kind, rows in listed.items():
@@ -67,6 +74,19 @@ def _grid(lines: Lines, rows: list[Shown]) -> Grid:
     for shown in rows:
         grid.add_row(title(shown.row), _status(shown.row.status), *lines.line(shown))
     grid.caption = lines.caption or None
+    return grid
+
+
+def _published_grid(table: PublishedTable) -> Grid:
+    """One line a row of a published table, with every figure as it is written."""
+    headings = [*dict.fromkeys(figure.heading for row in table.rows for figure in row.figures)]
+    grid = new_grid("line", "cell", "status", *headings)
+    for row in table.rows:
+        texts = {figure.heading: figure.text for figure in row.figures}
+        setting = (f"{name} {value}" for name, value in vars(row.setting).items() if value is not None)
+        grid.add_row(
+            str(row.line), ", ".join(setting), _status(row.status), *(texts.get(name, "") for name in headings)
+        )
     return grid
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from runner.published.columns import Column, understand_columns
 from runner.published.headings import Meaning
 from runner.published.tables import TextTable
+from runner.visible import visible
 
 _EXAMPLES = 3
 _ROLES = {"kept": "keep", "status": "status", "quantity": "quantity", "value": "value"}
@@ -19,8 +20,8 @@ _ROLES = {"kept": "keep", "status": "status", "quantity": "quantity", "value": "
 def draft_mapping(name: str, tables: Sequence[TextTable]) -> str:
     """Returns the draft for all tables of a file as TOML."""
     lines = [
-        f"# What the columns of {name} mean. Correct what is wrong, then:",
-        f"#   python -m runner import {name} --mapping THIS_FILE",
+        f"# What the columns of {visible(name)} mean. Correct what is wrong, then:",
+        f"#   python -m runner import {visible(name)} --mapping THIS_FILE",
         "",
         "[table]  # of every row that does not say otherwise: title, machine, or a setting such as batch = 4",
     ]

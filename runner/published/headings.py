@@ -12,6 +12,7 @@ taken from a heading's place. Standard library only.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 from runner.published.values import Dimension, normalize_unit
@@ -136,6 +137,7 @@ class Meaning:
         }.get(self.role, "not understood")
 
 
+@lru_cache(maxsize=1024)
 def parse_heading(heading: str) -> Meaning:
     """Returns what a heading means by its words alone."""
     words = split_words(heading)

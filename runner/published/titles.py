@@ -9,6 +9,7 @@ Every setting that is taken from a title is an assumption, and said to be one. S
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from runner.published.headings import SETTING_WORDS, parse_pass, split_words
 from runner.results import Quantity, Subject
@@ -36,6 +37,7 @@ class TitleSays:
     timed: Quantity | None
 
 
+@lru_cache(maxsize=256)
 def read_title(title: str) -> TitleSays:
     """Returns what the title says; nothing where it says nothing."""
     title = title[:500]

@@ -1,0 +1,79 @@
+"""Published tables on the command line, as README has the commands."""
+
+from pathlib import Path
+
+import pytest
+
+from runner.store.queries.published import load_published
+from tests.command import ROOT, run
+
+THEIRS = """\
+## Their H100
+
+| model | F | peak (GiB) |
+|---|---|---|
+| small | 12.3 ± 0.4 | 1.5 |
+| large | 26. 4 | OOM |
+"""
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Path:
+    path = tmp_path / "theirs.md"
+    path.write_text(THEIRS, encoding="utf-8")
+    return path
+
+
+def test_the_tables_that_come_with_stepscope(tmp_path: Path) -> None:
+    db = tmp_path / "results.duckdb"
+    assert "python -m runner import data/reference" in (ROOT / "README.md").read_text(encoding="utf-8")
+    for words in ("1 table, 5 rows, 18 figures.", "nothing new"):
+        done = run("import", str(ROOT / "data/reference"), db=db)
+        assert done.returncode == 0
+        assert words in next(line for line in done.stdout.splitlines() if line.startswith("004_e2e.csv"))
+        assert len([line for line in done.stdout.splitlines() if ".csv: " in line]) == 31
+    assert len(load_published(db)) == 31
+
+
+def test_explain_correct_and_import(tmp_path: Path, theirs: Path) -> None:
+    db = tmp_path / "results.duckdb"
+    draft = run("import", "--explain", str(theirs), db=db)
+    assert draft.returncode == 0
+    assert '# "F" = { quantity = "forward", statistic = "mean", unit = "ms" }' in draft.stdout
+    assert not db.exists()
+    mapping = tmp_path / "theirs.toml"
+    mapping.write_text(draft.stdout.replace('# "F"', '"F"'), encoding="utf-8")
+    done = run("import", str(theirs), "--mapping", str(mapping), db=db)
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == [
+        "theirs.md: 1 table, 2 rows, 5 figures; 1 cell was refused.",
+        "Their H100: 2 rows of steps, 3 figures with a value.",
+        "  model: setting name",
+        "  F: mean forward in ms",
+        "  peak (GiB): peak memory in GiB",
+        "  Line 6, F: Refused: “26. 4” is no number.",
+    ]
+    (table,) = load_published(db)
+    assert (table.rows[0].mean("forward"), table.rows[0].std("forward")) == (12.3, 0.4)
+    assert table.rows[1].status == "oom"
+
+
+def test_show_and_list_say_that_it_is_published(tmp_path: Path, theirs: Path) -> None:
+    db = tmp_path / "results.duckdb"
+    run("import", str(theirs), "--label", "their note", db=db)
+    listed = next(line for line in run("list", "runs", db=db).stdout.splitlines() if "their note" in line)
+    assert "published" in listed
+    shown = run("show", "their note", db=db).stdout
+    assert "Their H100, theirs.md" in shown
+    assert "12.3 ± 0.4" in shown
+    assert "oom" in next(line for line in shown.splitlines() if "26. 4" in line)
+
+
+def test_what_is_no_table_is_one_error(tmp_path: Path) -> None:
+    path, db = tmp_path / "words.md", tmp_path / "results.duckdb"
+    path.write_text("Only words.\n")
+    for words in (("import", str(path)), ("import", "--explain", str(path)), ("import", str(tmp_path / "none.csv"))):
+        done = run(*words, db=db)
+        assert (done.returncode, "Traceback" in done.stdout) == (2, False)
+        assert "error:" in done.stdout
+    assert not db.exists()
