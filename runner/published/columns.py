@@ -7,6 +7,7 @@ Cells decide only between meanings that a heading leaves open: "compiled" above 
 a setting; "dtype" is a figure where the table has no other. Standard library only.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,7 +15,12 @@ from runner.published.headings import Meaning, parse_figure, parse_heading
 from runner.published.markup import strip_markup
 from runner.published.settings import WHOLE, parse_setting
 from runner.published.tables import TextTable
-from runner.published.values import is_decimal_comma, parse_cell
+from runner.published.values import is_decimal_comma, normalize_unit, parse_cell
+
+_TIMES = "ms|msec|milliseconds|s|sec|seconds|us|μs|µs|microseconds|ns"
+_UNIT_OF_TITLE = re.compile(
+    rf"[(\[,]\s?(?:all )?(?:times? )?(?:in )?({_TIMES})\s?[)\]]|\bin ({_TIMES})\b", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +119,24 @@ def _settle_open_ones(table: TextTable, meanings: list[Meaning], given: Mapping[
         meaning = meanings[place]
         if heading in given or meaning.role != "setting":
             continue
-        if heading.strip().lower() == "name" and not quantities & {"total_duration", "calls"}:
+        if heading.strip().lower() == "name" and "calls" not in quantities:
             meanings[place] = replace(meaning, setting="name")
         if meaning.setting == "precision" and not has_figures:
             meanings[place] = Meaning(role="figure", quantity="dtype")
+    for place, heading in enumerate(table.headings):
+        meaning = meanings[place]
+        if heading not in given and meaning.role == "figure" and meaning.dimension == "time" and not meaning.unit:
+            meanings[place] = _borrow_unit(table, meanings, meaning)
+
+
+def _borrow_unit(table: TextTable, meanings: Sequence[Meaning], meaning: Meaning) -> Meaning:
+    """Returns the meaning of a time without a unit, with that of another statistic of the same time, or of the
+    title."""
+    for other, heading in zip(meanings, table.headings, strict=True):
+        if other.unit and (other.quantity, other.variant) == (meaning.quantity, meaning.variant):
+            return replace(meaning, unit=other.unit, assumed=f"in {other.unit}, as “{heading}” is.")
+    found = _UNIT_OF_TITLE.search(table.title or "")
+    if found:
+        unit = normalize_unit(found[1] or found[2])
+        return replace(meaning, unit=unit, assumed=f"in {unit}, as the title says.")
+    return meaning

@@ -16,6 +16,24 @@ from functools import lru_cache
 from typing import Literal
 
 from runner.published.values import Dimension, normalize_unit
+from runner.published.vocabulary import (
+    ALL_MEMORY_NAMES,
+    DIMENSIONS,
+    FILLERS,
+    KEPT,
+    MEMORY,
+    MEMORY_NAMES,
+    NAMED,
+    NUMBERED,
+    ORIGINS,
+    PARTS,
+    PASSES,
+    SETTING_WORDS,
+    STATISTICS,
+    TIME_WORDS,
+    UNITS,
+    VARIANTS,
+)
 from runner.results import Quantity, Statistic
 
 #: What a column is: a setting; a figure; the status; the name of a quantity in another column, whose value is a third
@@ -23,75 +41,6 @@ from runner.results import Quantity, Statistic
 Role = Literal["setting", "figure", "status", "quantity", "value", "origin", "kept", "unknown"]
 #: A time whose phase the row or the title says.
 TIME: Literal["time"] = "time"
-
-_SETTINGS: Mapping[str, str] = {
-    "name": "model size|size|model|config|configuration|model name",
-    "d_model": "d model|dmodel|hidden|hidden size|hidden dim|embed dim|embedding dim|model dim|n embd|model width",
-    "d_ff": "d ff|dff|ffn dim|ff dim|feed forward width|intermediate size",
-    "layers": "num layers|n layers|layers|n layer|nlayers|number of layers|depth",
-    "heads": "num heads|n heads|heads|n head|nheads|number of heads",
-    "vocabulary": "vocab size|vocab|vocabulary|vocabulary size",
-    "parameters": "params|parameters|num params|n params|number of parameters|param count|params m",
-    "batch": "batch|batch size|bs|bsz",
-    "context": "context length|context|ctx|ctx len|context len|ctx length|context size|block size",
-    "seq_len": "seq len|sequence length|seqlen|seq|sequence len|seq length",
-    "d_head": "d head|head dim|dhead|headdim|head size|head width",
-    "mode": "mode|pass|passes",
-    "precision": "precision|autocast dtype|amp dtype|data type|dtype",
-    "backend": "backend|compile|compiled|torch compile|jit",
-    "implementation": "implementation|impl|attention|attention impl|attention implementation|method|attn",
-    "warmup_steps": "warmup|warmup steps|warm up|warm up steps|num warmup|n warmup|warmup iters|warm ups|warmups",
-    "steps": "measure steps|n steps|measured steps|steps|iters|num iters|iterations|repeats|num steps|timed steps",
-    "device": "device",
-    "is_profiled": "profiled|is profiled",
-    "part": "case|component|nvtx range|range|kernel|kernel name|operation|op|name|tensor|module|layer",
-}
-SETTING_WORDS = {alias: name for name, aliases in _SETTINGS.items() for alias in aliases.split("|")}
-_ORIGINS = {"seed file": "file", "source file": "file", "source line": "line", "table name": "title",
-            "machine": "machine", "gpu": "machine", "device name": "machine", "hardware": "machine"}  # fmt: skip
-_KEPT = frozenset(
-    {"row index", "index", "command", "notes", "note", "comment", "comments", "remark", "remarks", "problem", "cmd",
-     "profile memory", "part", "#", "id", "row", "seed", "run", "date", "report"}
-)  # fmt: skip
-_STATISTICS: Mapping[str, Statistic] = {
-    **dict.fromkeys(("mean", "avg", "average"), "mean"),
-    **dict.fromkeys(("std", "stddev", "stdev", "sd", "σ", "deviation", "dev"), "std"),
-    **dict.fromkeys(("median", "med", "p50"), "median"),
-    **dict.fromkeys(("min", "minimum", "fastest", "best"), "min"),
-    **dict.fromkeys(("max", "maximum", "slowest"), "max"),
-}
-_PASSES = {
-    **dict.fromkeys(("forward", "fwd", "fw"), "forward"),
-    **dict.fromkeys(("backward", "bwd", "back", "bw"), "backward"),
-    **dict.fromkeys(("optimizer", "opt", "optim", "adamw"), "optimizer"),
-    "loss": "loss",
-}
-_VARIANTS: Mapping[str, tuple[str, str]] = {
-    **dict.fromkeys(("fp32", "float32"), ("precision", "fp32")),
-    "tf32": ("precision", "tf32"),
-    **dict.fromkeys(("bf16", "bfloat16"), ("precision", "bf16")),
-    **dict.fromkeys(("fp16", "float16", "half"), ("precision", "fp16")),
-    **dict.fromkeys(("amp", "autocast", "mixed"), ("precision", "mixed")),
-    **dict.fromkeys(("compiled", "compile"), ("backend", "compiled")),
-    **dict.fromkeys(("eager", "uncompiled"), ("backend", "eager")),
-    **{name: ("implementation", name) for name in ("naive", "vanilla", "pytorch", "sdpa", "flash", "triton")},
-    "inference": ("mode", "inference"),
-}
-_UNIT_WORDS = (
-    "s sec secs seconds second ms msec milliseconds us usec microseconds ns nanoseconds kib mib gib tib kb mb gb tb "
-    "bytes % x tokens/s tok/s ktok/s flop/s gflop/s tflop/s pflop/s flops gflops tflops pflops flops/s gflops/s "
-    "tflops/s pflops/s"
-)
-_UNITS = frozenset(_UNIT_WORDS.split())
-#: Words that add nothing to what the others say.
-_FILLER_WORDS = "time times of the pass per in runtime latency duration wall clock elapsed timing gpu cuda"
-_FILLERS = frozenset(_FILLER_WORDS.split())
-_MEMORY = frozenset({"memory", "mem", "vram"})
-_DIMENSIONS: Mapping[str, Dimension] = {
-    **dict.fromkeys(("memory", "peak_memory", "allocated_memory", "reserved_memory"), "bytes"),
-    **dict.fromkeys(("speedup", "ratio", "result", "other", "dtype"), "plain"),
-    "share": "share", "calls": "count", "tokens_per_s": "tokens/s", "flops_per_s": "flops/s",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +63,7 @@ class Meaning:
     @property
     def dimension(self) -> Dimension:
         """The dimension of the figure; times are all quantities that are nothing else."""
-        return _DIMENSIONS.get(self.quantity, "time")
+        return DIMENSIONS.get(self.quantity, "time")
 
     def describe(self) -> str:
         """Returns the meaning in words."""
@@ -142,9 +91,9 @@ def parse_heading(heading: str) -> Meaning:
     """Returns what a heading means by its words alone."""
     words = split_words(heading)
     phrase = " ".join(words)
-    if phrase in _ORIGINS:
-        return Meaning(role="origin", setting=_ORIGINS[phrase])
-    if phrase in _KEPT or not words:
+    if phrase in ORIGINS:
+        return Meaning(role="origin", setting=ORIGINS[phrase])
+    if phrase in KEPT or not words:
         return Meaning(role="kept")
     if phrase in ("status", "outcome"):
         return Meaning(role="status")
@@ -173,7 +122,7 @@ def split_words(heading: str) -> list[str]:
 def parse_pass(text: str) -> Quantity | None:
     """Returns the phase that a text such as "fwd + bwd", "forward only" or "foward + backward" names."""
     words = [{"foward": "forward"}.get(word, word) for word in split_words(text[:200])]
-    return _join_phases({_PASSES[word] for word in words if word in _PASSES})
+    return _join_phases({PASSES[word] for word in words if word in PASSES})
 
 
 def _parse_setting(words: list[str]) -> Meaning | None:
@@ -187,43 +136,69 @@ def _parse_setting(words: list[str]) -> Meaning | None:
 
 def parse_figure(heading: str) -> Meaning | None:
     """Returns the figure that the words mean, None where one of them is unknown or says nothing of a figure."""
-    words = split_words(heading)
-    left = [word for word in words if word not in _FILLERS]
-    variant: dict[str, str] = dict(_VARIANTS[word] for word in left if word in _VARIANTS)
-    left = [word for word in left if word not in _VARIANTS and not (word == "precision" and "precision" in variant)]
-    units = [word for word in left if word in _UNITS]
-    left = [word for word in left if word not in _UNITS]
+    words, variant = _take_numbers([word for word in split_words(heading) if word not in FILLERS])
+    variant |= dict(VARIANTS[word] for word in words if word in VARIANTS)
+    left = [word for word in words if word not in VARIANTS and not (word == "precision" and "precision" in variant)]
+    units = [word for word in left if word in UNITS]
+    left = [word for word in left if word not in UNITS]
     unit = normalize_unit(units[-1]) if units else None
     if len(units) > 1:
         return None
     quantity, left = _find_quantity(left, unit)
-    statistics = tuple(dict.fromkeys(_STATISTICS[word] for word in left if word in _STATISTICS))
-    left = [word for word in left if word not in _STATISTICS]
-    passes = [_PASSES.get(word, word) for word in left if word in _PASSES or word in ("model", "plus", "total", "step")]
-    if len(passes) < len(left):
+    statistics = tuple(dict.fromkeys(STATISTICS[word] for word in left if word in STATISTICS))
+    left = [word for word in left if word not in STATISTICS]
+    parts = [PASSES.get(word, word) for word in left if word in PASSES or word in PARTS]
+    if len(parts) < len(left):
         return None
-    phase = _join_phases({*passes} - {"model", "plus", "total", "step"})
-    if quantity is not None and passes:
-        variant["part"] = " + ".join(name for name in passes if name != "plus")
-    timed: Quantity | Literal["time"] = quantity or phase or ("step" if {"step", "total"} & {*passes} else TIME)
-    is_nothing = timed == TIME and not (unit or statistics or variant or set(words) & _FILLERS)
-    if is_nothing or (quantity is None and "model" in passes):
+    is_time = bool(unit or statistics or variant or {*split_words(heading)} & TIME_WORDS)
+    meant = quantity or _find_time(parts, is_time=is_time)
+    if meant is None:
         return None
+    if quantity is not None and parts:
+        named = [name for name in parts if name != "plus" and not (name == "total" and quantity == "share")]
+        variant |= {"part": " + ".join(named)} if named else {}
+    if meant == "step" and variant.get("mode") == "train":
+        del variant["mode"]
     return Meaning(
-        role="figure", quantity=timed, statistics=statistics or ("value",), unit=_as_spelled(unit), variant={**variant}
+        role="figure", quantity=meant, statistics=statistics or ("value",), unit=_as_spelled(unit), variant={**variant}
     )
+
+
+def _take_numbers(words: list[str]) -> tuple[list[str], dict[str, str | int]]:
+    """Returns the words without those that state a number, as "context 128" does, and these settings."""
+    left: list[str] = []
+    settings: dict[str, str | int] = {}
+    for word in words:
+        before = [one for one in left[-3:] if one in NUMBERED]
+        if word.isdigit() and before and len(word) < 9:
+            settings[NUMBERED[before[-1]]] = int(word)
+            while left.pop() != before[-1]:
+                pass
+        else:
+            left.append(word)
+    return left, settings
+
+
+def _find_time(parts: list[str], *, is_time: bool) -> Quantity | Literal["time"] | None:
+    """Returns whose time a heading means that names no other quantity, None where it means no time."""
+    if {"model", "before", "after", "during", "activations", "parameters"} & {*parts}:
+        return None
+    phase = _join_phases({*parts} - {"plus", "total", "step"})
+    if phase or {"step", "total"} & {*parts}:
+        return phase or "step"
+    return TIME if is_time else None
 
 
 def _find_quantity(left: list[str], unit: str | None) -> tuple[Quantity | None, list[str]]:
     """Returns the quantity that is not the time of a phase, if the words name one, and the words that remain."""
     words = set(left)
-    if words & _MEMORY or (unit and unit.endswith("ib")) or (unit in ("kb", "mb", "gb", "tb", "bytes")):
-        rest = [word for word in left if word not in _MEMORY]
-        for names, quantity in _MEMORY_NAMES:
+    if words & MEMORY or (unit and unit.endswith("ib")) or (unit in ("kb", "mb", "gb", "tb", "bytes")):
+        rest = [word for word in left if word not in MEMORY]
+        for names, quantity in MEMORY_NAMES:
             if words & names:
-                return quantity, [word for word in rest if word not in names and word not in _ALL_MEMORY_NAMES]
+                return quantity, [word for word in rest if word not in names and word not in ALL_MEMORY_NAMES]
         return "memory", rest
-    for names, quantity in _NAMED:
+    for names, quantity in NAMED:
         if words & names:
             return quantity, [word for word in left if word not in names and word != "result"]
     if unit == "%":
@@ -235,23 +210,6 @@ def _find_quantity(left: list[str], unit: str | None) -> tuple[Quantity | None, 
     if left == ["total"]:
         return "total_duration", []
     return None, left
-
-
-_MEMORY_NAMES: tuple[tuple[frozenset[str], Quantity], ...] = (
-    (frozenset({"reserved"}), "reserved_memory"),
-    (frozenset({"peak", "max", "maximum"}), "peak_memory"),
-    (frozenset({"allocated", "alloc"}), "allocated_memory"),
-)
-_ALL_MEMORY_NAMES = frozenset().union(*(names for names, _ in _MEMORY_NAMES))
-_NAMED: tuple[tuple[frozenset[str], Quantity], ...] = (
-    (frozenset({"speedup", "speedups"}), "speedup"),
-    (frozenset({"ratio"}), "ratio"),
-    (frozenset({"share", "fraction"}), "share"),
-    (frozenset({"instances", "calls", "count", "launches"}), "calls"),
-    (frozenset({"throughput"}), "tokens_per_s"),
-    (frozenset({"dtype"}), "dtype"),
-    (frozenset({"result", "sum"}), "result"),
-)
 
 
 def _join_phases(names: set[str]) -> Quantity | None:

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from runner.published.headings import SETTING_WORDS, parse_pass, split_words
+from runner.published.headings import parse_pass, split_words
+from runner.published.vocabulary import SETTING_WORDS
 from runner.results import Quantity, Subject
 
 _NO_WARMUP = re.compile(r"\b(?:no|without|0) (?:steps? )?warm[- ]?up\b", re.IGNORECASE)
@@ -63,7 +64,7 @@ def read_title(title: str) -> TitleSays:
 def find_subject(title: str, *, quantities: set[str], settings: set[str]) -> Subject:
     """Returns what the rows are about, from what their columns are and, where these leave it open, from the title."""
     words = set(split_words(title[:500]))
-    if "total_duration" in quantities or ("calls" in quantities and "part" in settings):
+    if "calls" in quantities and "part" in settings:
         return "kernels"
     if "result" in quantities:
         return "accumulation"

@@ -97,7 +97,7 @@ def parse_cell(
         return _refuse(text, "is no number")
     match = _ONE.fullmatch(text) or _PAIR.fullmatch(text)
     if match is None and _IN_PARENTHESES.fullmatch(text):
-        match = _IN_PARENTHESES.fullmatch(text) if pair else None
+        match = _IN_PARENTHESES.fullmatch(text) if pair or "±" in text else None
         if match is None:
             return _refuse(text, "has a second number in parentheses, and the heading does not say what it is")
     if match is None:

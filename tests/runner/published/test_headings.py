@@ -41,6 +41,17 @@ from tests.runner.published.test_reference import FILES
         ("Model Size", "setting name"),
         ("Seq. len", "setting seq_len"),
         ("#", "kept as text"),
+        ("Memory before backward (MB)", "memory in MB, before + backward"),
+        ("context 128 (ms)", "time in ms, 128"),
+        ("warmup=0 forward (ms)", "forward in ms, 0"),
+        ("Full training step (ms)", "step in ms"),
+        ("Training peak memory (GiB)", "peak memory in GiB, train"),
+        ("% of total", "share in %"),
+        ("MFU (%)", "share in %"),
+        ("Optimizer step (ms)", "optimizer in ms"),
+        ("Forward pass only, time (ms)", "forward in ms"),
+        ("Context", "setting context"),
+        ("model (ms)", "not understood"),
         ("Score", "not understood"),
         ("forward color (ms)", "not understood"),
         ("forward_ms_s", "not understood"),
@@ -58,6 +69,25 @@ def test_cells_decide_what_a_heading_leaves_open(tmp_path: Path) -> None:
     assert (other.status, ran_out and ran_out.remark) == ("ok", "Out of memory."), "only one variant did"
     (table,) = read(tmp_path, "compiled,forward (ms)\nTrue,12.5\nFalse,20.5\n", ".csv")
     assert [row.setting.backend for row in table.rows] == ["compiled", "eager"]
+
+
+def test_a_unit_is_taken_from_the_mean_beside_or_the_title_and_said(tmp_path: Path) -> None:
+    (table,) = read(tmp_path, "size,Fwd Mean (s),Fwd Std,Bwd Std\nsmall,1.5,0.25,0.5\n", ".csv")
+    (row,) = table.rows
+    assert (row.mean("forward"), row.std("forward"), row.std("backward")) == (1500.0, 250.0, None)
+    assert table.remarks == ("“Fwd Std”: in s, as “Fwd Mean (s)” is.",)
+    (table,) = read(tmp_path, "### Times (in ms), batch 4\n\n| size | Forward |\n|--|--|\n| small | 1.5 |\n", ".md")
+    assert (table.rows[0].mean("forward"), table.rows[0].setting.batch) == (1.5, 4)
+    (table,) = read(tmp_path, "### All times in ms\n\n| size | Forward |\n|--|--|\n| small | 1.5 |\n", ".md")
+    assert table.rows[0].mean("forward") == 1.5
+    assert table.remarks == ("“Forward”: in ms, as the title says.",)
+
+
+def test_a_table_may_have_a_column_for_each_context(tmp_path: Path) -> None:
+    text = "### Forward (ms)\n\n| size | context 128 | context 256 |\n|--|--|--|\n| small | 1.5 | 2.5 |\n"
+    (table,) = read(tmp_path, text, ".md")
+    (row,) = table.rows
+    assert (row.mean("forward", context=128), row.mean("forward", context=256)) == (1.5, 2.5)
 
 
 def test_a_number_that_is_not_understood_is_kept_without_a_value(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from runner.published.values import Dimension, is_oom, parse_cell
         ("12.3 +/- 0.4 s", "time", "ms", (12_300.0, 400.0)),
         ("12.3ms ± 400us", "time", "s", (12.3, 0.4)),
         ("(12.3 ± 0.4) ms", "time", None, (12.3, 0.4)),
+        ("12.3 ms (± 0.4)", "time", None, (12.3, 0.4)),
         (r"$\mathbf{12.3} \pm 0.4$", "time", "ms", (12.3, 0.4)),
         ("**12.3**", "time", "ms", (12.3,)),
         ("36,592", "time", "ms", (36_592.0,)),
