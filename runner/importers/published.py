@@ -12,6 +12,7 @@ where two that have it are merged. With another mapping it is another run, and t
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from runner.importers.runs import INGEST_SECONDS, new_run, write_run
 from runner.published.drafts import draft_mapping
 from runner.published.mapping import TableMapping, load_mapping
 from runner.published.reading import PROVENANCE, content_digest, parse_content, read_content, read_published
+from runner.published.rows import OUT_OF_MEMORY
 from runner.results import PublishedFigure, PublishedRow, PublishedTable
 from runner.schema import PublishedFigureRow, PublishedLineRow, PublishedTableRow, RunRow
 from runner.store.database import ingest
@@ -30,6 +32,7 @@ from runner.store.queries.published import find_imports
 
 #: How many refused cells and remarks a report names.
 _MAX_NAMED = 12
+_QUOTED = re.compile("“[^”]*”")
 #: The endings of files with tables, and the most files of a folder.
 ENDINGS = (".csv", ".tsv", ".txt", ".md", ".markdown", ".tex", ".typ", ".jsonl", ".ndjson")
 MAX_FILES = 1_000
@@ -137,18 +140,23 @@ def describe_table(table: PublishedTable) -> list[str]:
         f"{table.title}: {_count(len(table.rows), 'row')} of {table.subject}, {_count(read, 'figure')} with a value."
     ]
     lines += [f"  {heading}: {meaning}" for heading, meaning in table.meanings.items() if meaning != "kept as text"]
-    remarks = [*table.remarks]
-    for row in table.rows:
-        remarks += [f"Line {row.line}: {remark}" for remark in row.remarks if remark not in table.remarks]
-        remarks += [
-            f"Line {row.line}, {figure.heading}: {figure.remark}"
-            for figure in row.figures
-            if figure.remark and not figure.remark.startswith("Out of memory")
-        ]
+    remarks = [*table.remarks, *_collect_remarks(table)]
     lines += [f"  {remark}" for remark in remarks[:_MAX_NAMED]]
     if len(remarks) > _MAX_NAMED:
         lines.append(f"  and {len(remarks) - _MAX_NAMED:,} more remarks, which are stored with the rows.")
     return lines
+
+
+def _collect_remarks(table: PublishedTable) -> list[str]:
+    """Returns what was remarked of rows and cells; of those that are alike, the first and how many there are."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for row in table.rows:
+        found = [("", remark) for remark in row.remarks if remark not in table.remarks]
+        found += [(f", {figure.heading}", figure.remark) for figure in row.figures if figure.remark]
+        for where, remark in found:
+            if remark != OUT_OF_MEMORY:
+                alike.setdefault((where, _QUOTED.sub("", remark)), []).append(f"Line {row.line}{where}: {remark}")
+    return [same[0] + (f" And {len(same) - 1:,} more like it." if len(same) > 1 else "") for same in alike.values()]
 
 
 def _summarize(path: Path, tables: Sequence[PublishedTable]) -> str:

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from runner.published.tables import Line, TextRow, TextTable, make_table
 
 _BARS = "|│┃║"
+#: Rules of these alone may also be below a heading or in aligned columns.
+_PLAIN = frozenset(" \t-=:─━")
 _RULE = re.compile(r"[\s|+:=\-─━═│┃║┼┿╂╋╪╬├┝┠┣╞╟╠┤┥┨┫╡╢╣┬┯┰┳╤╦┴┷┸┻╧╩┌┏╒╔┐┓╕╗└┗╘╚┘┛╛╝╇╈┡┢┩┪]+")
 
 
 def is_bar_line(text: str) -> bool:
     """Whether a line may belong to such a table."""
-    return any(bar in text for bar in _BARS) or (bool(_RULE.fullmatch(text)) and "+" in text)
+    return any(bar in text for bar in _BARS) or (bool(_RULE.fullmatch(text)) and bool({*text} - _PLAIN))
 
 
 def parse_bars(lines: Sequence[Line], *, title: str | None = None) -> TextTable | None:

@@ -15,7 +15,7 @@ from runner.published.headings import Meaning, parse_figure, parse_heading
 from runner.published.markup import strip_markup
 from runner.published.settings import WHOLE, parse_setting
 from runner.published.tables import TextTable
-from runner.published.values import is_decimal_comma, normalize_unit, parse_cell
+from runner.published.values import Commas, is_decimal_comma, normalize_unit, parse_cell
 
 _TIMES = "ms|msec|milliseconds|s|sec|seconds|us|μs|µs|microseconds|ns"
 _UNIT_OF_TITLE = re.compile(
@@ -34,11 +34,11 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """The columns of a table, what was assumed of them, and whether its numbers have commas for decimal points."""
+    """The columns of a table, what was assumed of them, and what the commas in its numbers are."""
 
     columns: tuple[Column, ...]
     remarks: tuple[str, ...]
-    decimal_commas: bool
+    commas: Commas
 
     def of(self, role: str) -> list[Column]:
         return [column for column in self.columns if column.meaning.role == role]
@@ -58,8 +58,9 @@ class Columns:
         return any(setting in column.meaning.variant for column in self.of("figure"))
 
 
-def understand_columns(table: TextTable, given: Mapping[str, Meaning] | None = None) -> Columns:
-    """Returns the meaning of each column; `given` are those that a mapping states, by heading."""
+def understand_columns(table: TextTable, given: Mapping[str, Meaning] | None = None, *, decimal: str = ".") -> Columns:
+    """Returns the meaning of each column. A mapping gives those that it states, by heading, and says whether the comma
+    is the decimal point."""
     given = given or {}
     meanings = [given.get(heading) or _understand(table, place) for place, heading in enumerate(table.headings)]
     _settle_open_ones(table, meanings, given)
@@ -67,11 +68,12 @@ def understand_columns(table: TextTable, given: Mapping[str, Meaning] | None = N
         Column(place=place, heading=heading, meaning=meaning)
         for place, (heading, meaning) in enumerate(zip(table.headings, meanings, strict=True))
     )
-    commas = any(is_decimal_comma(cell) for row in table.rows for cell in row.cells)
+    doubtful = decimal != "," and any(is_decimal_comma(cell) for row in table.rows for cell in row.cells)
     remarks = [f"“{c.heading}”: {c.meaning.assumed}" for c in columns if c.meaning.assumed]
-    if commas:
+    if doubtful:
         remarks.append("Some numbers have a comma for a decimal point; none with a comma was read.")
-    return Columns(columns=columns, remarks=tuple(remarks), decimal_commas=commas)
+    commas: Commas = "doubtful" if doubtful else "decimal" if decimal == "," else "thousands"
+    return Columns(columns=columns, remarks=tuple(remarks), commas=commas)
 
 
 def _understand(table: TextTable, place: int) -> Meaning:

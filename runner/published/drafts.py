@@ -14,7 +14,7 @@ from runner.published.tables import TextTable
 from runner.visible import visible
 
 _EXAMPLES = 3
-_ROLES = {"kept": "keep", "status": "status", "quantity": "quantity", "value": "value"}
+_ROLES = {"kept": "keep", "status": "status", "oom": "oom", "quantity": "quantity", "value": "value"}
 
 
 def draft_mapping(name: str, tables: Sequence[TextTable]) -> str:
@@ -27,6 +27,8 @@ def draft_mapping(name: str, tables: Sequence[TextTable]) -> str:
     ]
     if any(not table.has_headings for table in tables):
         lines.append("# headings = true  # if the first row is headings after all")
+    if any(understand_columns(table).commas == "doubtful" for table in tables):
+        lines.append('# decimal = ","  # if 12,5 is twelve and a half')
     lines += ["", "[columns]"]
     written: set[str] = set()
     for number, table in enumerate(tables, start=1):

@@ -36,9 +36,9 @@ from runner.published.vocabulary import (
 )
 from runner.results import Quantity, Statistic
 
-#: What a column is: a setting; a figure; the status; the name of a quantity in another column, whose value is a third
+#: What a column is: a setting; a figure; the status; whether memory ran out; a quantity's name, whose value is another
 #: column's; the origin of the table (its file, title, line, machine); text that is kept as it is; or not understood.
-Role = Literal["setting", "figure", "status", "quantity", "value", "origin", "kept", "unknown"]
+Role = Literal["setting", "figure", "status", "oom", "quantity", "value", "origin", "kept", "unknown"]
 #: A time whose phase the row or the title says.
 TIME: Literal["time"] = "time"
 
@@ -79,6 +79,7 @@ class Meaning:
             return words + unit + "".join(f", {value}" for value in self.variant.values())
         return {
             "status": "status",
+            "oom": "whether memory ran out",
             "quantity": "the name of each row's quantity",
             "value": "the value of each row's quantity",
             "origin": f"{self.setting} that the row was taken from" if self.setting != "machine" else "machine",
@@ -95,14 +96,17 @@ def parse_heading(heading: str) -> Meaning:
         return Meaning(role="origin", setting=ORIGINS[phrase])
     if phrase in KEPT or not words:
         return Meaning(role="kept")
-    if phrase in ("status", "outcome"):
-        return Meaning(role="status")
+    if phrase in ("status", "outcome", "oom", "is oom"):
+        return Meaning(role="oom" if "oom" in phrase else "status")
     if phrase in ("quantity", "metric"):
         return Meaning(role="quantity")
     if phrase == "value":
         return Meaning(role="value")
-    setting = _parse_setting(words)
-    return setting or parse_figure(heading) or Meaning(role="unknown")
+    meaning = _parse_setting(words) or parse_figure(heading)
+    if meaning is None and "." in heading and " " not in heading:
+        within = parse_heading(heading.rpartition(".")[2])  # "config.model", of an object within another
+        meaning = within if within.role in ("setting", "status", "oom", "kept") else None
+    return meaning or Meaning(role="unknown")
 
 
 def split_words(heading: str) -> list[str]:

@@ -10,8 +10,9 @@
     "who" = { setting = "name" }
     "remark" = "keep"
 
-`[table]` takes `title`, `machine`, `headings = false` for a file whose first row is no heading, and any setting. A
-column is "keep", "status", "quantity" or "value", or has a setting, a quantity or an origin. Standard library only.
+`[table]` takes `title`, `machine`, `headings = false` for a file whose first row is no heading, `decimal = ","`, and
+any setting. A column is "keep", "status", "oom", "quantity" or "value", or has a setting, a quantity or an origin.
+Standard library only.
 """
 
 import hashlib
@@ -29,7 +30,13 @@ from runner.published.values import UNITS, normalize_unit
 from runner.results import Quantity, Statistic
 
 _BYTES = 2**20
-_ROLES: Mapping[str, Role] = {"keep": "kept", "status": "status", "quantity": "quantity", "value": "value"}
+_ROLES: Mapping[str, Role] = {
+    "keep": "kept",
+    "status": "status",
+    "oom": "oom",
+    "quantity": "quantity",
+    "value": "value",
+}
 _ORIGINS = ("file", "line", "title", "machine")
 _STATISTICS: Mapping[str, tuple[Statistic, ...]] = {
     **{name: (name,) for name in get_args(Statistic)},
@@ -48,6 +55,7 @@ class TableMapping:
     settings: Mapping[str, Any] = field(default_factory=dict)
     title: str | None = None
     machine: str | None = None
+    decimal: str = "."
     headings: bool | None = None
     digest: str = ""
 
@@ -70,13 +78,16 @@ def load_mapping(path: Path) -> TableMapping:
         raise _refuse(path, f"“{unknown[0]}”", "the sections [table] and [columns]")
     table = dict(document.get("table", {}))
     named: dict[str, Any] = {name: table.pop(name, None) for name in ("title", "machine")}
-    headings = table.pop("headings", None)
+    headings, decimal = table.pop("headings", None), table.pop("decimal", ".")
+    if decimal not in (".", ","):
+        raise _refuse(path, f"decimal = {decimal!r}", 'decimal = "." or ","')
     if not isinstance(headings, bool | None) or not all(isinstance(text, str | None) for text in named.values()):
         raise _refuse(path, "another type in [table]", "headings = true or false, and texts as title and machine")
     return TableMapping(
         columns={name: _parse_column(path, name, given) for name, given in document.get("columns", {}).items()},
         settings={name: _parse_setting(path, name, value) for name, value in table.items()},
         headings=headings,
+        decimal=decimal,
         digest=hashlib.sha256(content).hexdigest(),
         **named,
     )
@@ -133,7 +144,7 @@ def _check(path: Path, name: str, given: object, known: Any, *, normal: bool = F
 def _parse_setting(path: Path, name: str, value: object) -> str | int | bool:
     if name not in SETTINGS or not isinstance(value, str | int):
         raise _refuse(
-            path, f"{name} = {value!r} in [table]", f"title, machine, headings, {', '.join(sorted(SETTINGS))}"
+            path, f"{name} = {value!r} in [table]", f"title, machine, headings, decimal, {', '.join(sorted(SETTINGS))}"
         )
     read = parse_setting(name, str(value).lower() if isinstance(value, bool) else str(value))
     if read.value is None:

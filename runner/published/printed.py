@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from runner.published.tables import Line, TextRow, TextTable, make_table
 
 _DASHES = re.compile(r"\s*[-=─━]{2,}(?:\s+[-=─━]{2,})+\s*")
+_RULE = re.compile(r"\s*[-=─━_*]{3,}\s*")
 _GAP = re.compile(r"\s{2,}|\t")
 INDEX = "index"
 
@@ -28,7 +29,7 @@ class _Grid:
 
 def parse_printed(lines: Sequence[Line], *, title: str | None = None) -> TextTable | None:
     """Returns the table of lines without an empty line between them; None where they make none."""
-    lines = [(number, text.removesuffix("\\")) for number, text in lines]
+    lines = [(number, text.removesuffix("\\")) for number, text in lines if not _RULE.fullmatch(text)]
     if len(lines) < 2:
         return None
     dashes = next((place for place, (_, text) in enumerate(lines) if place and _DASHES.fullmatch(text)), None)
@@ -39,11 +40,13 @@ def parse_printed(lines: Sequence[Line], *, title: str | None = None) -> TextTab
 
 
 def _split_anywhere(lines: Sequence[Line]) -> _Grid | None:
+    """Returns the grid of cells that are two blanks apart, else of words if every line has equally many, else of the
+    columns in which every line is blank."""
     split = [TextRow(line=number, cells=tuple(_GAP.split(text.strip()))) for number, text in lines]
-    grid = _even(split) or _split_at_gaps(lines)
+    grid = _even(split)
     if grid is None:
         grid = _even([TextRow(line=number, cells=tuple(text.split())) for number, text in lines])
-    return grid
+    return grid or _split_at_gaps(lines)
 
 
 def is_wrapped(lines: Sequence[Line]) -> bool:

@@ -52,18 +52,32 @@ def read_published(path: Path, *, mapping: TableMapping | None = None) -> list[P
         )
     read: list[PublishedTable] = []
     for number, table in enumerate(tables):
-        columns = understand_columns(table, mapping.columns)
+        columns = understand_columns(table, mapping.columns, decimal=mapping.decimal)
         if columns.has_figures:
             origin = _Origin(path, uuid5(_NAMESPACE, f"{digest}:{number}"), report, provenance)
             read.append(_build_table(table, columns, mapping, origin))
-    if not read:
-        names = ", ".join(f"“{name[:40]}”" for name in tables[0].headings[:_MAX_NAMED])
-        raise UsageError(
-            f"{path} holds no table that can be imported: got no heading that says what it measures: {names}.",
-            expected="headings such as “forward (ms)” or “peak_memory_mib”, or a mapping",
-            do=f"Write a first draft of one with `python -m runner import --explain {path.name}`.",
-        )
-    return read
+    readable = [table for table in read if any(_says_something(row) for row in table.rows)]
+    if not readable:
+        raise _refuse(path, tables, read)
+    return readable
+
+
+def _says_something(row: PublishedRow) -> bool:
+    return row.status == "oom" or any(figure.value is not None or figure.quantity == "dtype" for figure in row.figures)
+
+
+def _refuse(path: Path, tables: Sequence[TextTable], read: Sequence[PublishedTable]) -> UsageError:
+    """Returns the error for a file of which nothing is understood, or no cell could be read."""
+    names = ", ".join(f"“{name[:40]}”" for name in tables[0].headings[:_MAX_NAMED])
+    got = f"no heading that says what it measures: {names}"
+    for figure in (figure for table in read for row in table.rows for figure in row.figures if figure.remark):
+        got = f"no figure that can be read, such as below “{figure.heading[:40]}”: {(figure.remark or '').rstrip('.')}"
+        break
+    return UsageError(
+        f"{path} holds no table that can be imported: got {got}.",
+        expected="headings such as “forward (ms)” or “peak_memory_mib”, or a mapping",
+        do=f"Write a first draft of one with `python -m runner import --explain {path.name}`.",
+    )
 
 
 def parse_content(content: bytes, path: Path, *, headings: bool | None = None) -> list[TextTable]:

@@ -27,7 +27,7 @@ _STATUSES: Mapping[str, Status] = {
     **dict.fromkeys(("crash", "crashed", "killed"), "crashed"),
     **dict.fromkeys(("skip", "skipped", "not run"), "skipped"),
 }
-_TITLED = "from the title"
+OUT_OF_MEMORY = "Out of memory."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +90,8 @@ def _read_text(column: Column, text: str, reading: _Reading) -> None:
     meaning = column.meaning
     if meaning.role == "status":
         _read_status(text, reading)
+    elif meaning.role == "oom":
+        reading.is_oom = reading.is_oom or text.lower() in ("true", "yes", "1")
     elif meaning.role == "origin":
         reading.origins[meaning.setting] = text
     elif meaning.role == "setting":
@@ -123,7 +125,7 @@ def _settle_settings(reading: _Reading, title: TitleSays, columns: Columns, abou
     for name, value in title.settings.items():
         if name not in columns.settings and name not in reading.settings and not columns.varies(name):
             reading.settings[name] = value
-            reading.remarks.append(f"{name} {str(value).lower()} was taken {_TITLED}.")
+            reading.remarks.append(f"{name} {str(value).lower()} was taken from the title.")
 
 
 def _find_timed(reading: _Reading, title: TitleSays) -> Quantity:
@@ -160,7 +162,7 @@ def _build_figures(
         dimension=meaning.dimension,
         unit=meaning.unit,
         pair=statistics == ("mean", "std"),
-        decimal_commas=columns.decimal_commas,
+        commas=columns.commas,
     )
     return _split_statistics(figure, statistics, read)
 
@@ -168,7 +170,7 @@ def _build_figures(
 def _split_statistics(
     figure: PublishedFigure, statistics: Sequence[Statistic], read: CellValue
 ) -> list[PublishedFigure]:
-    remark = "Out of memory." if read.is_oom else read.remark
+    remark = OUT_OF_MEMORY if read.is_oom else read.remark
     if len(read.values) < 2:
         value = read.values[0] if read.values else None
         missing = len(statistics) > 1 and value is not None

@@ -20,6 +20,8 @@ from typing import Literal
 from runner.published.markup import strip_markup
 
 Dimension = Literal["time", "bytes", "share", "count", "plain", "tokens/s", "flops/s"]
+#: What a comma within a number is.
+Commas = Literal["thousands", "decimal", "doubtful"]
 
 #: The longest text that may be a number, and the largest number.
 _LENGTH, _LARGEST = 200, Decimal("1e30")
@@ -69,6 +71,7 @@ _NO_OOM = re.compile(r"\b(?:no|not|without|never|avoids?|before|until|if|0)\b", 
 _MISSING = frozenset({"nan", "n/a", "na", "none", "null", "-", "--", "—", "–", "/", "?", "inf", "-inf", "n.a.", "<na>"})
 #: A comma that separates no thousands, as in 12,5 or 1.234,5.
 _DECIMAL_COMMA = re.compile(r"[+-]?\d{1,40}(?:\.\d{3}){0,9},(?:\d{1,2}|\d{4,40})(?:\s?[a-zA-Zμµ%×]{1,12})?")
+_POINT_OF_THOUSANDS = re.compile(r"(?<=\d)\.(?=\d{3}(?:\D|$))")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,12 +85,12 @@ class CellValue:
 
 
 def parse_cell(
-    text: str, *, dimension: Dimension, unit: str | None = None, pair: bool = False, decimal_commas: bool = False
+    text: str, *, dimension: Dimension, unit: str | None = None, pair: bool = False, commas: Commas = "thousands"
 ) -> CellValue:
     """Returns the numbers of a cell in the base unit of `dimension`; `unit` is the heading's.
 
-    With `pair`, "12.3 (0.4)" is a mean and a standard deviation, too. With `decimal_commas`, other cells of the table
-    have commas for decimal points, so that "36,592" may be either."""
+    With `pair`, "12.3 (0.4)" is a mean and a standard deviation, too. `commas` are doubtful where other cells of the
+    table have them for decimal points, so that "36,592" may be either."""
     text = strip_markup(text)
     if is_oom(text):
         return CellValue(is_oom=True)
@@ -95,6 +98,8 @@ def parse_cell(
         return CellValue()
     if len(text) > _LENGTH:
         return _refuse(text, "is no number")
+    if commas == "decimal":
+        text = _POINT_OF_THOUSANDS.sub("", text).replace(",", ".")
     match = _ONE.fullmatch(text) or _PAIR.fullmatch(text)
     if match is None and _IN_PARENTHESES.fullmatch(text):
         match = _IN_PARENTHESES.fullmatch(text) if pair or "±" in text else None
@@ -106,7 +111,7 @@ def parse_cell(
     numbers = [parts["a"]] + ([parts["b"]] if parts.get("b") else [])
     remarks = _remark_on(parts)
     if any("," in number for number in numbers):
-        if decimal_commas or any(number.lstrip("+-").startswith("0") for number in numbers):
+        if commas == "doubtful" or any(number.lstrip("+-").startswith("0") for number in numbers):
             return _refuse(text, "has a comma that may be a decimal point")
         remarks.append("The comma was read as a separator of thousands.")
     return _convert(text, numbers, _choose_units(parts, unit, len(numbers)), dimension=dimension, remarks=remarks)

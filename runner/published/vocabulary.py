@@ -35,7 +35,8 @@ ORIGINS = {"seed file": "file", "source file": "file", "source line": "line", "t
             "machine": "machine", "gpu": "machine", "device name": "machine", "hardware": "machine"}  # fmt: skip
 KEPT = frozenset(
     {"row index", "index", "command", "notes", "note", "comment", "comments", "remark", "remarks", "problem", "cmd",
-     "profile memory", "part", "#", "id", "row", "seed", "run", "date", "report"}
+     "profile memory", "part", "#", "id", "row", "seed", "run", "date", "report", "error",
+     "message", "exception"}
 )  # fmt: skip
 STATISTICS: Mapping[str, Statistic] = {
     **dict.fromkeys(("mean", "avg", "average"), "mean"),

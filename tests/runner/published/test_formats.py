@@ -126,6 +126,56 @@ Results on the A10:
     assert table.rows[1].find("forward") is not None, "the cell is kept"
 
 
+def test_a_column_of_words_is_one_blank_from_the_one_before(tmp_path: Path) -> None:
+    (table,) = read(
+        tmp_path,
+        """\
+   d_model  seq_len  fwd_mean(ms)  bwd_mean(ms) status
+0       16      256          0.12          0.30     ok
+1       16    16384           NaN           NaN    OOM
+
+[2 rows x 5 columns]
+""",
+    )
+    assert [(row.mean("forward"), row.mean("backward")) for row in table.rows] == [(0.12, 0.3), (None, None)]
+    assert [row.status for row in table.rows] == ["ok", "oom"]
+
+
+def test_a_script_that_prints_rules(tmp_path: Path) -> None:
+    text = """\
+Size      Fwd(ms)   Bwd(ms)
+---------------------------
+small       12.34     24.56
+2.7B          OOM       OOM
+---------------------------
+"""
+    (table,) = read(tmp_path, text)
+    assert [row.mean("backward") for row in table.rows] == [24.56, None]
+    assert [(row.line, row.status) for row in table.rows] == [(3, "ok"), (4, "oom")]
+
+
+def test_a_table_of_rich(tmp_path: Path) -> None:
+    text = (
+        "┏━━━━━━━┳━━━━━━━━━━┓\n┃ Model ┃ Fwd (ms) ┃\n┡━━━━━━━╇━━━━━━━━━━┩\n│ small │ 12.34    │\n└───────┴──────────┘\n"
+    )
+    (table,) = read(tmp_path, text)
+    assert [(row.line, row.setting.name, row.mean("forward")) for row in table.rows] == [(4, "small", 12.34)]
+
+
+def test_objects_within_objects(tmp_path: Path) -> None:
+    text = (
+        '{"config": {"model": "small", "ctx": 128}, "forward_ms": {"mean": 12.5, "std": 0.5}, "oom": false}\n'
+        '{"config": {"model": "2.7B", "ctx": 128}, "error": "CUDA out of memory. Tried to", "oom": true}\n'
+        "no JSON\n"
+    )
+    (table,) = read(tmp_path, text, ".jsonl")
+    first, second = table.rows
+    assert (first.setting.name, first.setting.context, first.mean("forward"), first.std("forward")) == (
+        "small", 128, 12.5, 0.5)  # fmt: skip
+    assert (first.status, second.status, second.setting.name) == ("ok", "oom", "2.7B")
+    assert table.remarks == ("Line 3 was refused: it is no JSON object.",)
+
+
 def test_wrapped_columns_are_joined(tmp_path: Path) -> None:
     (table,) = read(
         tmp_path,

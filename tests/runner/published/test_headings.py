@@ -99,9 +99,15 @@ def test_a_number_that_is_not_understood_is_kept_without_a_value(tmp_path: Path)
 
 
 def test_a_comma_for_a_decimal_point_makes_every_comma_doubtful(tmp_path: Path) -> None:
-    (table,) = read(tmp_path, "size;forward (ms)\nsmall;12,5\nlarge;1,234\n", ".csv")
-    assert [figure.value for row in table.rows for figure in row.figures] == [None, None]
+    text = "size;forward (ms)\nsmall;12,5\nlarge;1,234\nxl;125\n"
+    (table,) = read(tmp_path, text, ".csv")
+    assert [figure.value for row in table.rows for figure in row.figures] == [None, None, 125.0]
     assert table.remarks == ("Some numbers have a comma for a decimal point; none with a comma was read.",)
+    assert '# decimal = ","' in draft_mapping("theirs.csv", parse_tables(text, ending=".csv"))
+    mapping = tmp_path / "m.toml"
+    mapping.write_text('[table]\ndecimal = ","\n')
+    (table,) = read_published(tmp_path / "theirs.csv", mapping=load_mapping(mapping))
+    assert [figure.value for row in table.rows for figure in row.figures] == [12.5, 1.234, 125.0]
 
 
 def test_nan_keys_are_unknown(tmp_path: Path) -> None:

@@ -87,7 +87,8 @@ def test_what_was_assumed_is_said() -> None:
     assert parse_cell("36,592", dimension="time", unit="ms").remark == "The comma was read as a separator of thousands."
     assert "powers of 1,000" in (parse_cell("80 GB", dimension="bytes").remark or "")
     assert parse_cell("12.3†", dimension="time", unit="ms").remark == "The mark † was left out."
-    assert parse_cell("36,592", dimension="time", unit="ms", decimal_commas=True).values == ()
+    assert parse_cell("36,592", dimension="time", unit="ms", commas="doubtful").values == ()
+    assert parse_cell("1.234,5 ± 0,5", dimension="time", unit="ms", commas="decimal").values == (1234.5, 0.5)
     assert parse_cell("12.3 (0.4)", dimension="time", unit="ms", pair=True).values == (12.3, 0.4)
     assert parse_cell("12.3", dimension="time").remark == "Refused: “12.3” has no unit, and neither has its heading."
 
