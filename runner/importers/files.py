@@ -15,6 +15,7 @@ from pathlib import Path
 from runner.errors import UsageError
 from runner.formats import format_bytes
 from runner.importers.nsys import importing as nsys
+from runner.importers.nsys.stats import TOTAL, is_stats
 from runner.importers.published import ENDINGS, ImportedTables, describe_table, import_folder, import_tables
 from runner.importers.snapshots.importing import import_snapshot
 from runner.schema import TABLES, TimelineRow
@@ -26,9 +27,6 @@ _DUCKDB = b"DUCK"
 _BEGINNING_BYTES = 65_536
 #: Endings of pickles of any protocol, and of reports that only nsys itself can read.
 _PICKLES, _REPORTS = (".pickle", ".pkl"), (".nsys-rep", ".qdrep", ".qdstrm")
-#: What only tables of `nsys stats` have, which may have any of these endings, or another.
-_TOTAL, _COUNTS = b"Total Time", (b"Instances", b"Num Calls", b"Inst", b"Count")
-_STATISTICS = (".csv", ".tsv", ".txt")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +43,7 @@ def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path
     if path.is_dir():
         return _import_folder(path, db=db, label=label, mapping=mapping)
     start = _read_beginning(path)
-    is_table = path.suffix.lower() in ENDINGS and not _is_of_nsys(path, start)
+    is_table = path.suffix.lower() in ENDINGS and not is_stats(path, start)
     if mapping and not is_table:
         raise UsageError(f"--mapping got {str(mapping)!r}.", expected="none: only published tables have a mapping")
     if is_table:
@@ -62,7 +60,7 @@ def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path
         )
     if start.startswith(_PICKLE) or path.suffix in _PICKLES:
         return _report_timelines(import_snapshot(path, db=db, label=label))
-    if _TOTAL in start:
+    if TOTAL in start:
         return _report_traces(nsys.import_stats(path, db=db, label=label), path)
     raise UsageError(
         f"{path} is no file that can be imported: it begins with {start[:16]!r}.",
@@ -70,10 +68,6 @@ def import_file(path: Path, *, db: Path, label: str | None = None, mapping: Path
         f"`nsys stats` writes, or a published table ({', '.join(ENDINGS)})",
         do="See `python -m runner import --help`.",
     )
-
-
-def _is_of_nsys(path: Path, start: bytes) -> bool:
-    return path.suffix.lower() in _STATISTICS and _TOTAL in start and any(words in start for words in _COUNTS)
 
 
 def _import_folder(folder: Path, *, db: Path, label: str | None, mapping: Path | None) -> Report:

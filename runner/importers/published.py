@@ -20,6 +20,7 @@ from typing import Any
 from uuid import UUID
 
 from runner.errors import UsageError
+from runner.importers.nsys.stats import is_stats
 from runner.importers.runs import INGEST_SECONDS, new_run, write_run
 from runner.published.drafts import draft_mapping
 from runner.published.mapping import TableMapping, load_mapping
@@ -36,6 +37,7 @@ _QUOTED = re.compile("“[^”]*”")
 #: The endings of files with tables, and the most files of a folder.
 ENDINGS = (".csv", ".tsv", ".txt", ".md", ".markdown", ".tex", ".typ", ".jsonl", ".ndjson")
 MAX_FILES = 1_000
+_BEGINNING_BYTES = 65_536
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +66,7 @@ def import_folder(folder: Path, *, db: Path, mapping: Path | None = None) -> lis
     refused: list[ImportedTables] = []
     for path in _list_files(folder):
         try:
+            _refuse_stats(path)
             read.append(_read(path, label=None, mapping=meant))
         except UsageError as error:
             got = error.got.removeprefix(str(path)).strip()
@@ -105,6 +108,12 @@ def _list_files(folder: Path) -> list[Path]:
             f"{folder} holds {len(files):,} files.", expected=f"at most {MAX_FILES:,}", do="Name a smaller one."
         )
     return [path for path in files if path.name != PROVENANCE]
+
+
+def _refuse_stats(path: Path) -> None:
+    """Raises UsageError for what `nsys stats` wrote, which has an importer of its own."""
+    if is_stats(path, read_content(path)[:_BEGINNING_BYTES]):
+        raise UsageError(f"{path} is what nsys stats wrote, which is imported by itself.", do="Name this file alone.")
 
 
 def _add(read: Sequence[_Read], *, db: Path) -> list[ImportedTables]:

@@ -55,7 +55,9 @@ def _draft_column(column: Column, table: TextTable) -> Iterator[str]:
         yield f'# {key} = {{ quantity = "forward", statistic = "mean", unit = "ms" }}'
         return
     note = f"  # {column.meaning.assumed}" if column.meaning.assumed else ""
-    yield f"{key} = {_draft_meaning(column.meaning)}{note}"
+    # What only the cells of this table say must not hold for another table with this heading.
+    mark = "# " if note and column.meaning.role == "kept" else ""
+    yield f"{mark}{key} = {_draft_meaning(column.meaning)}{note}"
 
 
 def _draft_meaning(meaning: Meaning) -> str:

@@ -22,6 +22,10 @@ from runner.importers.nsys.tables import PrintedTable, load_tables, stats_refusa
 
 #: The most characters of all names together.
 NAME_CHARACTERS = 20_000_000
+#: What every table of `nsys stats` has, one of the headings beside it, and the endings of files of others that may have
+#: both.
+TOTAL, _COUNTS = b"Total Time", (b"Instances", b"Num Calls", b"Inst", b"Count")
+_ENDINGS = (".csv", ".tsv", ".txt")
 _NS = {"ns": 1, "us": 1e3, "μs": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
 _UNIT = "|".join(_NS)
 _TOTAL = re.compile(rf"Total Time(?: \((?P<unit>{_UNIT})\))?")
@@ -47,6 +51,11 @@ class _Row:
     range: str
     entered: int
     sums: Launched
+
+
+def is_stats(path: Path, start: bytes) -> bool:
+    """Whether a file of tables that begins so is what `nsys stats` wrote, and not what somebody published."""
+    return path.suffix.lower() in _ENDINGS and TOTAL in start and any(words in start for words in _COUNTS)
 
 
 def load_stats(path: Path) -> TracedProcess:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from runner.errors import UsageError
@@ -18,6 +19,7 @@ from runner.store.queries.published import list_shipped, load_published
 from runner.store.queries.raw import fetch_rows
 from runner.store.queries.sides import load_sides
 from tests.synthetic import rows
+from tests.synthetic.nsys_statistics import KERN_SUM
 
 FOLDER = Path(__file__).parents[3] / "data/reference"
 THEIRS = "size,F (ms)\nsmall,26. 4\nsmall,12.5 ± 0.5\nlarge,CUDA OOM\n"
@@ -139,13 +141,32 @@ def test_a_folder_names_what_it_leaves_out(tmp_path: Path) -> None:
     write(folder / "a.csv", "size,forward (ms)\nsmall,2\n")
     write(folder / "b.csv", "words,more\nwithout,figures\n")
     write(folder / "c.bin", "not looked at")
+    write(folder / "d.csv", KERN_SUM)
     report = import_file(folder, db=tmp_path / "results.duckdb")
     assert report.lines[0] == "a.csv: 1 table, 1 row, 1 figure."
     assert report.lines[1].startswith("b.csv: left out: holds no table that can be imported")
-    assert len(report.lines) == 2
+    assert report.lines[2] == "d.csv: left out: is what nsys stats wrote, which is imported by itself."
+    assert len(report.lines) == 3
     (folder / "a.csv").unlink()
+    assert len(load_published(tmp_path / "results.duckdb")) == 1
     with pytest.raises(UsageError, match="holds no file with tables"):
         import_file(folder, db=tmp_path / "results.duckdb")
+
+
+def test_what_another_program_wrote_into_the_tables_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    db = tmp_path / "results.duckdb"
+    import_file(FOLDER / "004_nsys_forward.csv", db=db)
+    with duckdb.connect(str(db)) as con:
+        con.execute(
+            """UPDATE published_tables SET remarks = '{"a": 1}', provenance = '[1', meanings = repeat('[', 99)"""
+        )
+        con.execute("UPDATE published_rows SET stated = 'nan', remarks = '3'")
+        con.execute("""UPDATE published_figures SET variant = '{"precision": [1]}'""")
+        con.execute("UPDATE published_figures SET quantity = 'banana' WHERE text = '57.5'")
+    (table,) = load_published(db)
+    assert (table.remarks, table.provenance, table.meanings) == ((), {}, {})
+    assert [row.stated for row in table.rows] == [{}, {}, {}]
+    assert [row.mean("forward") for row in table.rows] == [None, 19.3, 24.0], "no quantity of the schema"
 
 
 @pytest.mark.parametrize(
