@@ -138,7 +138,7 @@ def _borrow_unit(table: TextTable, meanings: Sequence[Meaning], meaning: Meaning
         if other.unit and (other.quantity, other.variant) == (meaning.quantity, meaning.variant):
             return replace(meaning, unit=other.unit, assumed=f"in {other.unit}, as “{heading}” is.")
     found = _UNIT_OF_TITLE.search(table.title or "")
-    if found:
+    if found and meaning.quantity != "loss":  # which may be the loss itself
         unit = normalize_unit(found[1] or found[2])
         return replace(meaning, unit=unit, assumed=f"in {unit}, as the title says.")
     return meaning

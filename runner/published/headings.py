@@ -18,6 +18,7 @@ from typing import Literal
 from runner.published.values import Dimension, normalize_unit
 from runner.published.vocabulary import (
     ALL_MEMORY_NAMES,
+    COMPONENTS,
     DIMENSIONS,
     FILLERS,
     KEPT,
@@ -151,6 +152,8 @@ def parse_figure(heading: str) -> Meaning | None:
     quantity, left = _find_quantity(left, unit)
     statistics = tuple(dict.fromkeys(STATISTICS[word] for word in left if word in STATISTICS))
     left = [word for word in left if word not in STATISTICS]
+    components = [word for word in left if word in COMPONENTS]
+    left = [word for word in left if word not in COMPONENTS]
     parts = [PASSES.get(word, word) for word in left if word in PASSES or word in PARTS]
     if len(parts) < len(left):
         return None
@@ -158,13 +161,18 @@ def parse_figure(heading: str) -> Meaning | None:
     meant = quantity or _find_time(parts, is_time=is_time)
     if meant is None:
         return None
-    if quantity is not None and parts:
-        named = [name for name in parts if name != "plus" and not (name == "total" and quantity == "share")]
-        variant |= {"part": " + ".join(named)} if named else {}
+    named = [name for name in parts if name != "plus" and not (name == "total" and quantity == "share")]
+    named = [*components, *(named if quantity is not None else [])]
+    variant |= {"part": " + ".join(named)} if named else {}
     if meant == "step" and variant.get("mode") == "train":
         del variant["mode"]
     return Meaning(
-        role="figure", quantity=meant, statistics=statistics or ("value",), unit=_as_spelled(unit), variant={**variant}
+        role="figure",
+        quantity=meant,
+        statistics=statistics or ("value",),
+        unit=_as_spelled(unit),
+        variant={**variant},
+        assumed="taken as a rate, in operations a second." if units and units[0].endswith("flops") else None,
     )
 
 

@@ -19,9 +19,11 @@ _NO_WARMUP = re.compile(r"\b(?:no|without|0) (?:steps? )?warm[- ]?up\b", re.IGNO
 _WARMUP = re.compile(r"\b(\d{1,4})[ -](?:steps? (?:of )?)?warm[- ]?up|\bwarm[- ]?up(?: steps)? ?[=:] ?(\d{1,4})", re.I)
 _NUMBER = re.compile(
     r"\b(batch(?:[ _]size)?|context(?:[ _]length)?|ctx|seq(?:uence)?[ _]len(?:gth)?|d_model|d_head)"
-    r"(?: ?[=:] ?| (?:of )?)(\d{1,7})\b",
+    r"(?: ?[=:] ?| (?:of )?)(\d{1,7})\b(?!\s?[-–,/]\s?\d| (?:to|and|or) \d)",
     re.IGNORECASE,
 )
+#: Words of a title that compares, and says of no row what it measured.
+_COMPARING = frozenset({"vs", "versus", "against", "compared", "comparison"})
 _PRECISIONS = {
     **dict.fromkeys(("fp32", "float32"), "fp32"),
     "tf32": "tf32",
@@ -43,6 +45,8 @@ def read_title(title: str) -> TitleSays:
     """Returns what the title says; nothing where it says nothing."""
     title = title[:500]
     words = split_words(title)
+    if _COMPARING & {*words}:
+        return TitleSays(settings={}, timed=parse_pass(title))
     settings: dict[str, str | int | bool] = {}
     warmup = _WARMUP.search(title)
     if _NO_WARMUP.search(title):

@@ -51,7 +51,7 @@ _SPELLINGS = {
     "milliseconds": "ms", "μs": "us", "µs": "us", "usec": "us", "microsecond": "us", "microseconds": "us",
     "nanosecond": "ns", "nanoseconds": "ns", "nsec": "ns", "mins": "min", "minutes": "min", "byte": "bytes",
     "pct": "%", "percent": "%", "×": "x", "times": "x", "tok/s": "tokens/s", "token/s": "tokens/s",
-    "ktok/s": "ktokens/s", "mtok/s": "mtokens/s", "flops": "flop/s", "gflops": "gflop/s", "tflops": "tflop/s",
+    "ktok/s": "ktokens/s", "mtok/s": "mtokens/s", "gflops": "gflop/s", "tflops": "tflop/s",
     "mflops": "mflop/s", "pflops": "pflop/s", "flops/s": "flop/s", "gflops/s": "gflop/s", "tflops/s": "tflop/s",
     "mflops/s": "mflop/s", "pflops/s": "pflop/s",
 }  # fmt: skip

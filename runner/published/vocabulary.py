@@ -68,11 +68,13 @@ NUMBERED: Mapping[str, str] = {
     "warmup": "warmup_steps", "context": "context", "ctx": "context", "batch": "batch", "bs": "batch",
     "seqlen": "seq_len", "seq": "seq_len",
 }  # fmt: skip
+#: Parts of a model or of attention whose time or memory a heading may name.
+COMPONENTS = frozenset({"attention", "attn", "softmax", "matmul", "mlp", "ffn", "embedding", "masking"})
 #: Words that say of which part a figure is, beside the passes.
 PARTS = frozenset({"model", "plus", "total", "step", "before", "after", "during", "activations", "parameters"})
 _UNIT_WORDS = (
     "s sec secs seconds second ms msec milliseconds us usec microseconds ns nanoseconds kib mib gib tib kb mb gb tb "
-    "bytes % x tokens/s tok/s ktok/s flop/s gflop/s tflop/s pflop/s flops gflops tflops pflops flops/s gflops/s "
+    "bytes % x tokens/s tok/s ktok/s flop/s gflop/s tflop/s pflop/s gflops tflops pflops flops/s gflops/s "
     "tflops/s pflops/s"
 )
 UNITS = frozenset(_UNIT_WORDS.split())

@@ -9,6 +9,7 @@ from runner.published.formats import parse_tables
 from runner.published.headings import parse_heading
 from runner.published.mapping import load_mapping
 from runner.published.reading import read_published
+from runner.published.titles import read_title
 from runner.results import PublishedTable
 from tests.runner.published.test_formats import FORMATS, read
 from tests.runner.published.test_reference import FILES
@@ -35,6 +36,9 @@ from tests.runner.published.test_reference import FILES
         ("Throughput (tok/s)", "tokens per s in tokens/s"),
         ("tokens per second", "tokens per s in tokens/s"),
         ("TFLOPs", "flops per s in tflop/s"),
+        ("FLOPs", "not understood"),
+        ("Softmax (µs)", "time in us, softmax"),
+        ("attention forward (ms)", "forward in ms, attention"),
         ("Speedup", "speedup"),
         ("forwardMeanMs", "mean forward in ms"),
         ("d_model", "setting d_model"),
@@ -59,6 +63,25 @@ from tests.runner.published.test_reference import FILES
 )
 def test_words(heading: str, meaning: str) -> None:
     assert parse_heading(heading).describe() == meaning
+
+
+@pytest.mark.parametrize(
+    ("title", "settings", "timed"),
+    [
+        ("Forward only, batch size 4, ctx=128", {"batch": 4, "context": 128}, "forward"),
+        ("No warm-up", {"warmup_steps": 0}, None),
+        ("5 warm-up steps, fwd + bwd", {"warmup_steps": 5}, "forward_backward"),
+        ("Compiled, bfloat16", {"precision": "bf16", "backend": "compiled"}, None),
+        ("nsys: kernels", {"is_profiled": True}, None),
+        ("Context length 128-1024, batch 2, 4", {}, None),
+        ("Compiled vs vanilla, batch 4", {}, None),
+        ("FP32 and BF16", {}, None),
+        ("torch_compile attention", {}, None),
+    ],
+)
+def test_titles(title: str, settings: dict[str, object], timed: str | None) -> None:
+    said = read_title(title)
+    assert (said.settings, said.timed) == (settings, timed)
 
 
 def test_cells_decide_what_a_heading_leaves_open(tmp_path: Path) -> None:
