@@ -19,7 +19,7 @@ from runner.errors import UsageError
 from runner.published.columns import Columns, understand_columns
 from runner.published.formats import parse_tables
 from runner.published.mapping import TableMapping
-from runner.published.rows import About, build_row
+from runner.published.rows import About, build_rows
 from runner.published.tables import FILE_BYTES, FORMATS, TableRefused, TextTable
 from runner.published.titles import find_subject
 from runner.results import PublishedRow, PublishedTable
@@ -129,7 +129,7 @@ def _build_table(table: TextTable, columns: Columns, mapping: TableMapping, orig
     titles = _texts_of_origin(table, columns, "title")
     title = visible(mapping.title or "; ".join(titles) or table.title or origin.path.stem)
     about = About(table_id=origin.table_id, title=title, settings=mapping.settings)
-    rows = [build_row(row, columns, about) for row in table.rows]
+    rows = build_rows(table.rows, columns, about)
     machines = _texts_of_origin(table, columns, "machine")
     quantities = {figure.quantity for row in rows for figure in row.figures}
     return PublishedTable(

@@ -1,11 +1,12 @@
 """The rows of a table with their settings, figures and status.
 
-    row = build_row(text_row, columns, about)
+    rows = build_rows(table.rows, columns, about)
 
 A figure keeps the heading and the text of its cell even where no value could be read. Settings come from the row's
 cells, else from the command that it states, else from the title, else from the mapping. Standard library only.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -53,15 +54,26 @@ class _Reading:
     is_oom: bool = False
 
 
-def build_row(row: TextRow, columns: Columns, about: About) -> PublishedRow:
-    """Returns the row with everything that its cells say."""
+def build_rows(rows: Sequence[TextRow], columns: Columns, about: About) -> list[PublishedRow]:
+    """Returns the rows with everything that their cells say. An id follows from the table's and from the line, on which
+    several rows may stand in LaTeX and Typst."""
+    seen: Counter[int] = Counter()
+    built = []
+    for row in rows:
+        name = f"{row.line}.{seen[row.line]}" if seen[row.line] else str(row.line)
+        seen[row.line] += 1
+        built.append(_build_row(row, columns, about, row_id=uuid5(about.table_id, name)))
+    return built
+
+
+def _build_row(row: TextRow, columns: Columns, about: About, *, row_id: UUID) -> PublishedRow:
     reading = _Reading()
     for column in columns.columns:
         if column.meaning.role not in ("figure", "value"):
             _read_text(column, row.cells[column.place], reading)
     title = read_title(reading.origins.get("title", about.title))
     _settle_settings(reading, title, columns, about)
-    timed = _find_timed(reading, title)
+    timed = _find_timed(row, columns, title)
     for column in columns.columns:
         text = row.cells[column.place]
         meaning = _meaning_of_value(row, columns) if column.meaning.role == "value" else column.meaning
@@ -71,7 +83,7 @@ def build_row(row: TextRow, columns: Columns, about: About) -> PublishedRow:
     ran_out = reading.is_oom or _is_out_of_memory(reading.figures)
     origin = [reading.origins[name] for name in ("file", "line") if name in reading.origins]
     return PublishedRow(
-        row_id=uuid5(about.table_id, str(row.line)),
+        row_id=row_id,
         line=row.line,
         setting=Setting(**reading.settings),
         status="oom" if ran_out else reading.status,
@@ -96,8 +108,10 @@ def _read_text(column: Column, text: str, reading: _Reading) -> None:
         reading.origins[meaning.setting] = text
     elif meaning.role == "setting":
         read = parse_setting(meaning.setting, text, unit=meaning.unit)
-        if read.value is not None:
-            (reading.of_command if meaning.from_command else reading.settings).setdefault(meaning.setting, read.value)
+        known = reading.of_command if meaning.from_command else reading.settings
+        if read.value is not None and known.setdefault(meaning.setting, read.value) != read.value:
+            left = f"“{text[:40]}” was left out: another column says {known[meaning.setting]}."
+            reading.remarks.append(f"{column.heading}: {left}")
         if read.remark:
             reading.remarks.append(f"{column.heading}: {read.remark}")
     reading.is_oom = reading.is_oom or (meaning.role != "origin" and "command" not in column.heading and is_oom(text))
@@ -128,11 +142,10 @@ def _settle_settings(reading: _Reading, title: TitleSays, columns: Columns, abou
             reading.remarks.append(f"{name} {str(value).lower()} was taken from the title.")
 
 
-def _find_timed(reading: _Reading, title: TitleSays) -> Quantity:
+def _find_timed(row: TextRow, columns: Columns, title: TitleSays) -> Quantity:
     """Returns what a time without a phase is of: the row's pass, else the title's, else "duration"."""
-    passes = [text for heading, text in reading.stated.items() if parse_heading(heading).setting == "mode"]
-    timed = parse_pass(passes[0]) if passes else None
-    return timed or title.timed or "duration"
+    passes = [row.cells[column.place] for column in columns.of("setting") if column.meaning.setting == "mode"]
+    return (parse_pass(passes[0]) if passes else None) or title.timed or "duration"
 
 
 def _meaning_of_value(row: TextRow, columns: Columns) -> Meaning:

@@ -6,6 +6,7 @@ Limits: FILE_BYTES, LINES, LINE_CHARACTERS, COLUMNS, CELLS and CELL_CHARACTERS; 
 whole. Standard library only.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ COLUMNS, CELLS, CELL_CHARACTERS, TABLES = 500, 500_000, 10_000, 1_000
 FORMATS = "CSV, TSV, Markdown, what pandas prints, LaTeX, Typst, aligned columns or JSON lines"
 #: The number of a line and its text.
 Line = tuple[int, str]
+_BREAK = re.compile(r"[\t\n\r\f\v]\s*")
 #: What stands in place of what pandas leaves out.
 _ELIDED = frozenset({"...", "..", "…"})
 
@@ -112,7 +114,7 @@ def clean_cell(text: str) -> str:
     too long."""
     if len(text) > CELL_CHARACTERS:
         raise TableRefused(f"a cell of {len(text):,} characters", expected=f"at most {CELL_CHARACTERS:,}")
-    return visible(text.strip())
+    return visible(_BREAK.sub(" ", text.strip()))
 
 
 def _number_repeated(names: Sequence[str]) -> tuple[str, ...]:

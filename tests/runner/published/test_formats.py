@@ -287,6 +287,17 @@ Size  & Context & Mean & Std \\ \hline
     assert [row.line for row in table.rows] == [7, 8]
 
 
+def test_rows_on_one_line_are_rows_of_their_own(tmp_path: Path) -> None:
+    text = r"\begin{tabular}{lr} Size & Fwd (ms) \\ \hline small & 1.5 \\ large & 2.5 \\ \end{tabular}"
+    (table,) = read(tmp_path, text, ".tex")
+    assert [(row.line, row.setting.name, row.mean("forward")) for row in table.rows] == [
+        (1, "small", 1.5), (1, "large", 2.5)]  # fmt: skip
+    assert len({row.row_id for row in table.rows}) == 2
+    (table,) = read(tmp_path, "#table(columns: 2, [Size], [Fwd (ms)], [small], [1.5], [large], [2.5])", ".typ")
+    assert [row.mean("forward") for row in table.rows] == [1.5, 2.5]
+    assert len({row.row_id for row in table.rows}) == 2
+
+
 def test_csv_without_headings_has_numbered_columns() -> None:
     (table,) = parse_tables("small,1.5\nlarge,2.5\n", ending=".csv")
     assert (table.headings, table.has_headings, len(table.rows)) == (("column 1", "column 2"), False, 2)

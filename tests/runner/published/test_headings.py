@@ -133,6 +133,20 @@ def test_a_comma_for_a_decimal_point_makes_every_comma_doubtful(tmp_path: Path) 
     assert [figure.value for row in table.rows for figure in row.figures] == [12.5, 1.234, 125.0]
 
 
+def test_columns_that_contradict_each_other_are_remarked(tmp_path: Path) -> None:
+    (table,) = read(tmp_path, "model,config,forward (ms)\nsmall,small,1.5\nlarge,xl,2.5\n", ".csv")
+    assert [row.setting.name for row in table.rows] == ["small", "large"]
+    assert [row.remarks for row in table.rows] == [(), ("config: “xl” was left out: another column says large.",)]
+
+
+def test_a_mapping_says_where_the_pass_stands(tmp_path: Path) -> None:
+    path, mapping = tmp_path / "theirs.csv", tmp_path / "m.toml"
+    path.write_text("what,ms\nfwd,1.5\nfwd + bwd,4.5\n")
+    mapping.write_text('[columns]\nwhat = { setting = "mode" }\n')
+    (table,) = read_published(path, mapping=load_mapping(mapping))
+    assert [(row.mean("forward"), row.mean("forward_backward")) for row in table.rows] == [(1.5, None), (None, 4.5)]
+
+
 def test_nan_keys_are_unknown(tmp_path: Path) -> None:
     (table,) = read(tmp_path, "size,d_model,layers,forward (ms)\n2.7B,nan,,OOM\n", ".csv")
     (row,) = table.rows
