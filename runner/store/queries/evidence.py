@@ -232,7 +232,7 @@ def of_runs(path: Path) -> Evidence:
     count(*) FILTER (status NOT IN ('ok', 'skipped')) AS failed, count(*) FILTER (status = 'skipped') AS skipped
 FROM runs r LEFT JOIN (
     {cells}) s USING (run_id)
-WHERE r.source <> 'published' GROUP BY ALL ORDER BY r.started_at DESC, machine, "table" """
+WHERE r.source <> 'published' OR s.of IS NOT NULL GROUP BY ALL ORDER BY r.started_at DESC, machine, "table" """
     return _load(path, "runs", sql.rstrip())
 
 

@@ -87,8 +87,8 @@ def load_contents(path: Path) -> Contents:
         (edition,) = reader.execute(_EDITION).fetchone() or ("",)
         runs = fetch(reader, _RUNS, kind=RunSummary)
         return Contents(
-            runs=tuple(run for run in runs if run.source != "published"),
-            published=tuple(run for run in runs if run.source == "published"),
+            runs=tuple(run for run in runs if run.source != "published" or run.cells),
+            published=tuple(run for run in runs if run.source == "published" and not run.cells),
             shapes=tuple(fetch(reader, _SHAPES, kind=Shape)),
             choices={
                 name: tuple(value for (value,) in reader.execute(query).fetchall()) for name, query in _VALUES.items()
