@@ -10,6 +10,7 @@ block, as lines between empty ones: with bars, with commas or tabs, or in aligne
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from runner.published.bars import is_bar_line, parse_bars
 from runner.published.delimited import parse_block, parse_delimited
@@ -57,67 +58,72 @@ def _parse(text: str, lines: Sequence[Line], ending: str, headings: bool | None)
         return tables
     if ending == ".typ" or "#table(" in text:
         return parse_typst(text)
-    return list(_parse_blocks(lines))
+    return _parse_blocks(lines)
 
 
 @dataclass
-class _Title:
-    """The nearest title so far. A heading holds for every table below it, any other line for the next one alone."""
+class _Tables:
+    """The tables so far, and the nearest title. A heading holds for every table below it, any other line for the next
+    one alone. `captions` are below their tables where the first of the text is; `pieces` are of a table that pandas may
+    go on with, if `is_open`; `is_behind` says that the last line was a table's."""
 
+    done: list[TextTable] = field(default_factory=list)
+    pieces: list[TextTable] = field(default_factory=list)
     heading: str | None = None
     line: str | None = None
+    captions: Literal["above", "below"] | None = None
+    is_open: bool = False
+    is_behind: bool = False
 
     def see(self, lines: Sequence[Line]) -> None:
         """Takes what lines that are no table say."""
         for place, (_, text) in enumerate(lines):
-            found = _HEADING.fullmatch(text) or _BOLD.fullmatch(text) or _CAPTION.fullmatch(text)
+            found = _HEADING.fullmatch(text) or _BOLD.fullmatch(text)
+            plain = found["title"] if found else text.strip()
             below = lines[place + 1][1] if place + 1 < len(lines) else ""
-            if found or (_UNDERLINE.fullmatch(below) and not _UNDERLINE.fullmatch(text)):
-                self.heading, self.line = (found["title"] if found else text.strip()), None
-        last = lines[-1][1].strip() if lines else ""
-        if len(lines) == 1 and not _HEADING.fullmatch(lines[0][1]) and not _UNDERLINE.fullmatch(last):
-            self.line = last.rstrip(":")
+            if _CAPTION.fullmatch(plain):
+                self._see_caption(plain)
+            elif found or (_UNDERLINE.fullmatch(below) and not _UNDERLINE.fullmatch(text)):
+                self.heading, self.line = plain, None
+            elif len(lines) == 1 and not _UNDERLINE.fullmatch(text):
+                self.line = plain.rstrip(":")
+            self.is_behind = False
 
-    def take(self) -> str | None:
-        title = self.line or self.heading
-        self.line = None
-        return title
+    def _see_caption(self, text: str) -> None:
+        self.captions = self.captions or ("below" if self.is_behind else "above")
+        if self.captions == "above":
+            self.line = text
+        elif self.is_behind:
+            self.close()
+            self.done[-1] = _with_title(self.done[-1], text)
+
+    def add(self, table: TextTable, *, is_wrapped: bool = False) -> None:
+        """Adds a table, or the next piece of one."""
+        if not self.is_open:
+            self.close()
+            table = _with_title(table, self.line or self.heading)
+            self.line = None
+        self.pieces.append(table)
+        self.is_open, self.is_behind = is_wrapped, True
+
+    def close(self) -> None:
+        """Joins the pieces."""
+        self.done += join_wrapped(self.pieces) if self.pieces else []
+        self.pieces, self.is_open = [], False
 
 
-@dataclass
-class _Pieces:
-    """Tables that pandas may have printed in several pieces."""
-
-    tables: list[TextTable] = field(default_factory=list)
-    is_open: bool = False
-
-    def close(self) -> list[TextTable]:
-        done = join_wrapped(self.tables) if self.tables else []
-        self.tables, self.is_open = [], False
-        return done
-
-
-def _parse_blocks(lines: Sequence[Line]) -> Iterator[TextTable]:
-    """Yields the tables of blocks between empty lines."""
-    title, pieces = _Title(), _Pieces()
+def _parse_blocks(lines: Sequence[Line]) -> list[TextTable]:
+    """Returns the tables of blocks between empty lines."""
+    tables = _Tables()
     for block in _split_blocks(lines):
         for part in _split_bars(block):
-            if is_bar_line(part[0][1]) and (table := parse_bars(part, title=title.take())):
-                yield from pieces.close()
-                yield table
-                continue
-            place, table = _find_table(part)
-            if table is None:
-                title.see(part)
-                continue
-            title.see(part[:place])
-            if pieces.is_open:
-                pieces.tables.append(table)
-            else:
-                yield from pieces.close()
-                pieces.tables = [_with_title(table, title.take())]
-            pieces.is_open = is_wrapped(part[place:])
-    yield from pieces.close()
+            barred = parse_bars(part) if is_bar_line(part[0][1]) else None
+            place, table = (0, barred) if barred else _find_table(part)
+            tables.see(part[:place] if table else part)
+            if table:
+                tables.add(table, is_wrapped=barred is None and is_wrapped(part[place:]))
+    tables.close()
+    return tables.done
 
 
 def _find_table(lines: Sequence[Line]) -> tuple[int, TextTable | None]:

@@ -258,6 +258,16 @@ small,1.5
     assert tables[2].remarks == ("precision bf16 was taken from the title.",)
 
 
+def test_captions_are_above_or_below_as_the_first_is(tmp_path: Path) -> None:
+    one = "| size | forward (ms) |\n|---|---|\n| small | 1.5 |\n"
+    above = f"Table 1: first\n\n{one}\n**Table 2: second**\n\n{one}\n{one}"
+    below = f"# Heading\n\n{one}Table 1: first\n\n{one}\nTable 2: second\n\n{one}"
+    later = f"# Heading\n\n{one}\nWords.\n\nTable 1: second\n\n{one}"
+    assert [table.title for table in read(tmp_path, above, ".md")] == ["Table 1: first", "Table 2: second", "theirs"]
+    assert [table.title for table in read(tmp_path, below, ".md")] == ["Table 1: first", "Table 2: second", "Heading"]
+    assert [table.title for table in read(tmp_path, later, ".md")] == ["Heading", "Table 1: second"]
+
+
 def test_several_tables_in_one_csv(tmp_path: Path) -> None:
     text = "First\nsize,forward (ms)\nsmall,1.5\n\nSecond:\nsize,forward (ms)\nsmall,2.5\nsmall,3,5\n"
     first, second = read(tmp_path, text, ".csv")
