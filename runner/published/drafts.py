@@ -52,12 +52,21 @@ def _draft_column(column: Column, table: TextTable) -> Iterator[str]:
     key = json.dumps(column.heading, ensure_ascii=False)
     if not column.meaning.understood:
         yield f"# Not understood, with cells such as {examples}. Say what it is in the form of:"
-        yield f'# {key} = {{ quantity = "forward", statistic = "mean", unit = "ms" }}'
+        yield f"# {key} = {_guess_form(cells)}"
         return
     note = f"  # {column.meaning.assumed}" if column.meaning.assumed else ""
     # What only the cells of this table say must not hold for another table with this heading.
     mark = "# " if note and column.meaning.role == "kept" else ""
     yield f"{mark}{key} = {_draft_meaning(column.meaning)}{note}"
+
+
+def _guess_form(cells: Sequence[str]) -> str:
+    """Returns the form that the meaning of such cells usually has; what it says is for a person to correct."""
+    if not any(character.isdigit() for cell in cells for character in cell[:1]):
+        return '{ setting = "name" }'
+    if all(cell.isdigit() for cell in cells):
+        return '{ setting = "context" }'
+    return '{ quantity = "forward", statistic = "mean", unit = "ms" }'
 
 
 def _draft_meaning(meaning: Meaning) -> str:

@@ -204,6 +204,7 @@ headings = false
 
 def test_the_draft_says_what_is_not_understood() -> None:
     text = draft_mapping("theirs.csv", parse_tables("small,12.5\nlarge,50.5\n", ending=".csv"))
+    assert '# "column 1" = { setting = "name" }' in text
     assert '# "column 2" = { quantity = "forward", statistic = "mean", unit = "ms" }' in text
     assert "cells such as “12.5”, “50.5”" in text
     assert "# headings = true" in text
