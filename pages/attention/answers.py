@@ -1,51 +1,22 @@
 """Sentences about attention cells: names of implementations and places, growth, and the page's answer.
 
-    growth(cells, value=lambda cell: cell.peak_allocated_bytes)      # Growth(exponent=1.97, low=1024, high=4096)
-
-The exponent is fitted by least squares on log-log over the three longest sequences, where constant costs weigh least.
+growth_sentence(cells, what="Time of forward", value=milliseconds("forward"))
 """
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from pages.figures.frame import format_exponent
-from pages.ui.answers import slope
 from runner.analysis.compare.pairs import describe_effort_difference, unusual
 from runner.analysis.compare.speedups import way_of
+from runner.analysis.growth import Value, growth
 from runner.formats import format_bytes, format_number
 from runner.results import Attended
 from runner.schema import AttentionCell, Phase
-
-#: How many of the longest sequences the exponent is fitted over.
-LONGEST = 3
-Value = Callable[[Attended], float | None]
 
 
 def place_of(cell: AttentionCell) -> str:
     """Returns the length and the head width."""
     return " · ".join(part for part in (f"{cell.seq_len:,} tok", f"d {cell.d_head}", unusual(cell)) if part)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Growth:
-    """A value grows as length to the power `exponent`, fitted over so many `lengths` from `low` to `high`."""
-
-    exponent: float
-    low: int
-    high: int
-    lengths: int = LONGEST
-
-
-def growth(cells: Sequence[Attended], *, value: Value) -> Growth | None:
-    """Returns the growth of one implementation; None with fewer than two lengths."""
-    points = sorted((cell.cell.seq_len, found) for cell in cells if cell.status == "ok" and (found := value(cell)))
-    points = points[-LONGEST:]
-    lengths = len({length for length, _ in points})
-    if lengths < 2:
-        return None
-    logs = [(math.log(length), math.log(found)) for length, found in points]
-    return Growth(exponent=slope(logs), low=points[0][0], high=points[-1][0], lengths=lengths)
 
 
 def growth_sentence(cells: Sequence[Attended], *, what: str, value: Value) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from pages.attention.answers import Value, growth_sentence, milliseconds
+from pages.attention.answers import growth_sentence, milliseconds
 from pages.figures.frame import WORDS, label_of, label_values, title_of
 from pages.figures.scaling import Axis, ScalingPoint, scaling_lines
 from pages.ui.card import Card, draw
@@ -18,6 +18,7 @@ from pages.ui.frame import Frame
 from pages.ui.marks import time_columns
 from pages.ui.pin import pin
 from runner.analysis.compare.speedups import way_of
+from runner.analysis.growth import Value
 from runner.results import Attended
 from runner.schema import Phase
 

@@ -15,23 +15,10 @@ import plotly.graph_objects as go
 from runner.formats import format_number
 from runner.results import Clock
 from runner.schema import TABLES
+from runner.schema.titles import WORDS as WORDS
 
 #: Tags that charts write themselves. Plotly also knows links, and styles that may name an address.
 _OURS = re.compile(r"</?(?:b|br|i|sub|sup|extra)>|<span style=\"color:[#\w]+\">|</span>")
-#: Words for what the schema abbreviates.
-WORDS = {
-    "oom": "out of memory",
-    "timeout": "timed out",
-    "crashed": "crashed",
-    "error": "error",
-    "skipped": "skipped",
-    "forward": "forward",
-    "loss": "loss",
-    "backward": "backward",
-    "optimizer": "optimizer",
-    "forward_backward": "forward + backward",
-    "step": "whole step",
-}
 #: How a step is timed.
 CLOCKS: Mapping[Clock, str] = {"step": "waited for", "loop": "in a loop", "device": "device time"}
 

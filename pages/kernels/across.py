@@ -9,13 +9,15 @@ from uuid import UUID
 import streamlit as st
 
 from pages.figures.frame import WORDS, label_values, title_of
-from pages.kernels.answers import matmul_share, name_trace, noun, sum_by_class
-from pages.kernels.figures import CLASS_WORDS, ClassBar, class_bars
+from pages.kernels.answers import name_trace, noun
+from pages.kernels.figures import ClassBar, class_bars
 from pages.kernels.part_figures import BusyBar, busy_bars
 from pages.ui.card import Card, draw
 from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame
+from runner.analysis.kernel_sums import matmul_share, sum_by_class
 from runner.results import KernelPart, KernelTrace
+from runner.results.kernels import CLASS_WORDS
 from runner.schema.titles import shape_of, title
 from runner.store.queries.kernels import KEY
 

@@ -8,11 +8,11 @@ Text from a file of somebody else is only ever quoted (`quoted`).
 from collections.abc import Iterable, Sequence
 
 from pages.figures.frame import WORDS
-from pages.kernels.figures import CLASS_WORDS
 from pages.ui.markdown import literal, quoted
+from runner.analysis.kernel_sums import sum_by_class
 from runner.formats import format_number
 from runner.results import KernelPart, KernelTrace
-from runner.schema import KernelClass
+from runner.results.kernels import CLASS_WORDS
 from runner.schema.titles import title
 
 UNKNOWN = "unknown"
@@ -56,15 +56,6 @@ def phases_of(found: Iterable[str]) -> list[str]:
     return [*(phase for phase in _ORDER if phase in present), *(phase for phase in present if phase not in _ORDER)]
 
 
-def sum_by_class(parts: Iterable[KernelPart], *, phase: str | None = None) -> dict[KernelClass, float]:
-    """Returns milliseconds by class, in one phase or in all."""
-    found: dict[KernelClass, float] = {}
-    for part in parts:
-        if phase in (None, part.phase):
-            found[part.kernel_class] = found.get(part.kernel_class, 0.0) + part.device_ms
-    return found
-
-
 def answer(name: str, trace: KernelTrace, parts: Sequence[KernelPart]) -> str:
     """Says what most of the time goes to, and each phase's share of it."""
     classes = sum_by_class(parts)
@@ -89,10 +80,3 @@ def answer(name: str, trace: KernelTrace, parts: Sequence[KernelPart]) -> str:
         + (f"; then come {others}" if others else "")
         + f".{bare} By phase: {split}."
     )
-
-
-def matmul_share(parts: Iterable[KernelPart]) -> float | None:
-    """Returns the share of matrix products; None where nothing ran."""
-    classes = sum_by_class(parts)
-    whole = sum(classes.values())
-    return classes.get("matmul", 0.0) / whole if whole else None

@@ -2,13 +2,10 @@
 
     draw_attention(frame, name, trace)
 
-Ranges are recognized by their names, Stepscope's own and common others (`ROLES`). FLOPs of matrix products are the
-profiler's, those of softmax follow from a formula; imported traces have none, because their shapes are unknown.
+`runner.analysis.attention_ranges` recognizes them.
 """
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import streamlit as st
 
@@ -20,53 +17,13 @@ from pages.ui.chosen import chosen
 from pages.ui.evidence import of_details, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
-from runner.analysis.costs.softmax import softmax_flops
+from runner.analysis.attention_ranges import MATMULS, AttentionRange, attention_ranges, role_of
 from runner.formats import format_number, format_quantity
-from runner.results import KernelPart, KernelTrace
+from runner.results import KernelTrace
 from runner.store.queries.kernels import load_ranges
 
-#: The role of a range inside attention, by its name; the first pattern that matches.
-ROLES: Mapping[str, re.Pattern[str]] = {
-    "softmax": re.compile(r"soft ?max", re.IGNORECASE),
-    "mask": re.compile(r"mask", re.IGNORECASE),
-    "scores": re.compile(r"score|\bqk", re.IGNORECASE),
-    "product with values": re.compile(r"attention product|final mat_?mul|weighted (sum|values)|\bpv\b", re.IGNORECASE),
-}
-MATMULS = ("scores", "product with values")
 _COUNTED = " FLOPs of softmax by formula: 5 an attention weight forward, 4 backward; the mask's are not counted."
 _COLORS = {"softmax": "softmax", "mask": "elementwise"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class AttentionRange:
-    """What one range takes in the chosen phases."""
-
-    role: str
-    device_ms: float
-    flops: int | None
-    calls: float
-
-
-def role_of(scope: str) -> str | None:
-    return next((role for role, pattern in ROLES.items() if pattern.search(scope)), None)
-
-
-def attention_ranges(parts: Sequence[KernelPart], trace: KernelTrace, *, phases: Sequence[str]) -> list[AttentionRange]:
-    """Returns every range inside attention that ran in these phases, in the order of computation."""
-    inside_attention = []
-    for role in ("scores", "mask", "softmax", "product with values"):
-        inside = [part for part in parts if part.phase in phases and role_of(part.scope) == role]
-        if not inside:
-            continue
-        counted = [part.flops for part in inside if part.flops is not None]
-        flops = sum(counted) if counted else None
-        if role == "softmax" and trace.cell:
-            flops = sum(softmax_flops(trace.cell, phase=phase) for phase in phases)
-        inside_attention.append(
-            AttentionRange(role=role, device_ms=sum(part.device_ms for part in inside), flops=flops,
-                  calls=sum(part.calls for part in inside))
-        )  # fmt: skip
-    return inside_attention
 
 
 def describe_ranges(inside_attention: Sequence[AttentionRange], name: str, trace: KernelTrace) -> str:

@@ -13,9 +13,8 @@ import streamlit as st
 
 from pages.figures.frame import label_of
 from pages.figures.headings import cut
-from pages.kernels.answers import name_trace, noun, per, sum_by_class
-from pages.kernels.figures import CLASS_WORDS, short_names
-from pages.kernels.one import sum_by_kernel
+from pages.kernels.answers import name_trace, noun, per
+from pages.kernels.figures import short_names
 from pages.kernels.part_figures import waterfall
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen, select_one
@@ -23,8 +22,10 @@ from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import quoted
 from runner.analysis.compare.differences import REST, PartChange, changes
+from runner.analysis.kernel_sums import sum_by_class, sum_by_kernel
 from runner.formats import format_number
 from runner.results import KernelPart, KernelTrace
+from runner.results.kernels import CLASS_WORDS
 from runner.schema.titles import shape_of
 from runner.store.queries.kernels import KEY, load_kernels
 from runner.store.queries.selection import Shape

@@ -20,22 +20,10 @@ from pages.figures.ink import ink_on
 from pages.figures.marks import color_failures, hover_cells, write_ends
 from pages.figures.rows import BAR, STACKED, Rows, chart_pixels, under_headings, wrap_label
 from runner.formats import format_number
+from runner.results.kernels import CLASS_WORDS
 from runner.schema import KernelClass
 
 View = Literal["time", "share"]
-
-#: Words for the classes, in the order of stacking.
-CLASS_WORDS: Mapping[KernelClass, str] = {
-    "matmul": "matrix products",
-    "attention": "fused attention",
-    "softmax": "softmax",
-    "normalisation": "normalization",
-    "elementwise": "elementwise",
-    "reduction": "reductions",
-    "optimizer": "optimizer",
-    "copy or cast": "copies and casts",
-    "other": "other",
-}
 
 #: Letters that fit on a phone: a kernel's name stands above its bar.
 _NAMES_LENGTH = 52

@@ -3,19 +3,20 @@
 draw_phases(frame, name, trace, parts); draw_top(frame, trace)
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast, get_args
 
 import streamlit as st
 
 from pages.figures.frame import label_values
-from pages.kernels.answers import WHOLE, answer, noun, per, phase_words, phases_of, sum_by_class
+from pages.kernels.answers import WHOLE, answer, noun, per, phase_words, phases_of
 from pages.kernels.figures import ClassBar, NamedKernel, View, class_bars, format_calls, kernel_bars, short_name
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen
 from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, quoted, restrict
+from runner.analysis.kernel_sums import sum_by_class, sum_by_kernel
 from runner.results import Kernel, KernelPart, KernelTrace
 from runner.store.queries.kernels import load_kernels
 
@@ -120,13 +121,3 @@ def _find_longest(sums: Mapping[str, tuple[float, float]]) -> tuple[str, str, st
 
 def _quote_name(kernel: str) -> str:
     return quoted(short_name(kernel))
-
-
-def sum_by_kernel(listed: Iterable[Kernel], phases: Sequence[str] | None = None) -> dict[str, tuple[float, float]]:
-    """Returns (ms, calls) of each kernel over these phases (None: all), the one with the most time first."""
-    sums: dict[str, tuple[float, float]] = {}
-    for kernel in listed:
-        if phases is None or kernel.phase in phases:
-            took, count = sums.get(kernel.kernel, (0.0, 0.0))
-            sums[kernel.kernel] = took + kernel.device_ms, count + kernel.calls
-    return dict(sorted(sums.items(), key=lambda item: -item[1][0]))

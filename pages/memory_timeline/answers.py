@@ -4,11 +4,11 @@ answer(timeline, columns, parts)        # 'The peak of **2.48 GiB** falls in the
 """
 
 from collections.abc import Sequence
-from itertools import dropwhile
 from typing import Any
 
 from pages.ui.formats import format_count
 from pages.ui.markdown import literal, plain
+from runner.analysis.timeline.stacks import frames_of
 from runner.formats import format_bytes, format_number
 from runner.results import Alive, MemoryPart, Timeline
 from runner.schema import TABLES
@@ -62,18 +62,6 @@ def answer(about: Timeline, columns: Columns, parts: Sequence[MemoryPart]) -> st
     rest = [f"{_format_share(part, about)} {_pluralize(part.category)}" for part in parts[1:3]]
     made = ", ".join(largest + rest)
     return f"{start}; {made}." if made else f"{start}."
-
-
-#: The first frames of compiled code in a recording: the recorder and the allocator themselves.
-_RECORDER = ("torch::unwind", "CapturedTraceback", "gather_with_cpp", "CachingAllocator", "at::detail::empty")
-
-
-def frames_of(stack: str) -> list[str]:
-    """Returns the frames of a stack, innermost first; those without a line (`??:0 malloc`) only if there are no
-    others."""
-    frames = [frame for frame in stack.split("\n") if frame]
-    lines = [frame for frame in frames if not frame.split(" ")[0].endswith(":0")]
-    return lines or list(dropwhile(lambda frame: any(name in frame for name in _RECORDER), frames)) or frames
 
 
 def describe_difference(left: Timeline, right: Timeline, parts: Pair) -> str:

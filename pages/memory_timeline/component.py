@@ -17,7 +17,7 @@ import numpy as np
 import streamlit as st
 
 from pages.figures.colors import color_of
-from pages.memory_timeline.answers import frames_of
+from runner.analysis.timeline.stacks import frames_of
 from runner.results import Timeline
 from runner.store.queries.timelines import CATEGORIES, Columns
 

@@ -17,7 +17,6 @@ from pages.mixed_precision.answers import (
     describe_sensitivity,
     describe_worst,
     explain_sum,
-    formats_of,
     place_of,
     sum_of,
 )
@@ -30,6 +29,7 @@ from pages.ui.evidence import of_details, of_rows, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
 from pages.ui.states import suggest
+from runner.analysis.dtypes import formats_of
 from runner.results import Accumulated
 from runner.schema import NumericsRow
 from runner.store.queries.numerics import load_accumulations, load_dtypes, load_sensitivities

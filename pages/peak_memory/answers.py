@@ -4,7 +4,6 @@ describe_bf16(pairs_of(cells), names)
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 
 from pages.figures.tensors import format_ratio
@@ -12,10 +11,10 @@ from pages.peak_memory.figures import PredictedDot
 from pages.peak_memory.part_figures import CATEGORY_WORDS
 from pages.ui.frame import label_size
 from pages.ui.markdown import literal
+from runner.analysis.compare.peaks import PrecisionPair
 from runner.formats import format_bytes, format_number
 from runner.results import Peak, SavedOperation
 from runner.schema import MemoryCell
-from runner.store.queries.memory import KEY
 from runner.store.queries.selection import Shape
 
 Names = Mapping[Shape, str]
@@ -66,28 +65,6 @@ def describe_growth(cells: Sequence[Peak], names: Names) -> str:
         )
         + "."
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class PrecisionPair:
-    """Two cells that differ in the precision alone."""
-
-    base: Peak
-    other: Peak
-
-    @property
-    def ratio(self) -> float:
-        return (self.other.peak_allocated_bytes or 0) / (self.base.peak_allocated_bytes or 1)
-
-
-def pairs_of(cells: Sequence[Peak], *, base: str = "fp32", other: str = "bf16") -> list[PrecisionPair]:
-    """Returns every pair of cells with results that differ in the precision alone, on one machine."""
-    sides: list[dict[tuple[object, ...], Peak]] = [{}, {}]
-    for cell in cells:
-        if cell.peak_allocated_bytes and cell.cell.precision in (base, other):
-            key = (cell.machine, *(getattr(cell.cell, name) for name in KEY if name != "precision"))
-            sides[cell.cell.precision == other][key] = cell
-    return [PrecisionPair(base=sides[0][key], other=sides[1][key]) for key in sides[0] if key in sides[1]]
 
 
 def describe_bf16(pairs: Sequence[PrecisionPair], names: Names) -> str:

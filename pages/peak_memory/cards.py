@@ -18,7 +18,6 @@ from pages.peak_memory.answers import (
     describe_bf16,
     describe_growth,
     describe_prediction,
-    pairs_of,
     place_of,
 )
 from pages.peak_memory.figures import PeakPair, PredictedDot, peak_pairs, predicted_dots
@@ -29,6 +28,7 @@ from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame, label_size
 from pages.ui.marks import failure_of
 from pages.ui.pin import pin
+from runner.analysis.compare.peaks import pairs_of
 from runner.results import Peak
 from runner.store.queries.memory import PARTS
 

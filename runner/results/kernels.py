@@ -1,9 +1,23 @@
 """What steps are made of: traces, their kernels, and what classes of them take. Times and calls are per step."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
 from runner.schema import KernelClass, KernelRow, ProfileCell, ProfileRow, TraceOrigin
+
+#: Words for the classes, in the order of stacking.
+CLASS_WORDS: Mapping[KernelClass, str] = {
+    "matmul": "matrix products",
+    "attention": "fused attention",
+    "softmax": "softmax",
+    "normalisation": "normalization",
+    "elementwise": "elementwise",
+    "reduction": "reductions",
+    "optimizer": "optimizer",
+    "copy or cast": "copies and casts",
+    "other": "other",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@
 Standard library only.
 """
 
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from string import Formatter
 
@@ -14,6 +15,20 @@ from runner.schema.cells import Cell
 from runner.schema.columns import columns_of
 from runner.schema.sizes import shape_name
 
+#: Words for what the schema abbreviates.
+WORDS: Mapping[str, str] = {
+    "oom": "out of memory",
+    "timeout": "timed out",
+    "crashed": "crashed",
+    "error": "error",
+    "skipped": "skipped",
+    "forward": "forward",
+    "loss": "loss",
+    "backward": "backward",
+    "optimizer": "optimizer",
+    "forward_backward": "forward + backward",
+    "step": "whole step",
+}
 _LIMITS = ("min_steps", "max_steps", "max_seconds")
 
 

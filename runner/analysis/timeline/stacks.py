@@ -11,6 +11,7 @@ library on; no machine's folders are kept. Standard library only.
 """
 
 from collections.abc import Callable, Hashable
+from itertools import dropwhile
 from pathlib import Path
 
 #: File, line, function.
@@ -68,3 +69,15 @@ def strip_folders(file: str) -> str:
 def _cut(text: str) -> str:
     """One line of bounded length: names in other people's files may be anything."""
     return "".join(char if char.isprintable() else " " for char in text[-MAX_CHARACTERS:])
+
+
+#: The first frames of compiled code in a recording: the recorder and the allocator themselves.
+_RECORDER = ("torch::unwind", "CapturedTraceback", "gather_with_cpp", "CachingAllocator", "at::detail::empty")
+
+
+def frames_of(stack: str) -> list[str]:
+    """Returns the frames of a stack, innermost first; those without a line (`??:0 malloc`) only if there are no
+    others."""
+    frames = [frame for frame in stack.split("\n") if frame]
+    lines = [frame for frame in frames if not frame.split(" ")[0].endswith(":0")]
+    return lines or list(dropwhile(lambda frame: any(name in frame for name in _RECORDER), frames)) or frames

@@ -15,12 +15,13 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from pages.figures.colors import PALETTE, color_of
-from pages.kernels.figures import CLASS_WORDS, short_name, short_names
+from pages.kernels.figures import short_name, short_names
 from pages.kernels.part_figures import waterfall
 from pages.ui.filters import run_name
 from runner.analysis.compare.differences import REST, changes
 from runner.analysis.costs.softmax import softmax_flops
 from runner.importers.files import import_file
+from runner.results.kernels import CLASS_WORDS
 from runner.schema import KernelClass, ProfileCell
 from runner.store.queries.kernels import load_kernels, load_parts, load_ranges, load_traces
 from runner.store.queries.overview import load_contents

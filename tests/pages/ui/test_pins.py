@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from pages.memory_timeline.answers import frames_of
 from pages.ui.filters import ALL_RUNS
+from runner.analysis.timeline.stacks import frames_of
 from runner.store.queries.attention import attention_cells
 from runner.store.queries.memory import load_peaks, load_phase_peaks
 from runner.store.queries.raw import load_samples

@@ -16,7 +16,6 @@ import pytest
 
 from pages.attention.answers import ways
 from pages.mixed_precision.prices import price_precisions
-from pages.peak_memory.answers import pairs_of
 from pages.peak_memory.saved import families
 from pages.torch_compile.speedups import load_speedups
 from pages.torch_compile.speedups import ways as ways_of_compiling
@@ -27,6 +26,7 @@ from runner.analysis.audit.findings import RowContext
 from runner.analysis.audit.pair_rules import no_effect
 from runner.analysis.compare.counterfactuals import AXES, bases, counterfactuals
 from runner.analysis.compare.pairs import alike, describe_effort_difference, unusual
+from runner.analysis.compare.peaks import pairs_of
 from runner.analysis.compare.speedups import compare
 from runner.analysis.compare.verdict import Kind, Side
 from runner.results import Measured
