@@ -40,11 +40,12 @@ RUNNER_MAY = {
     "plan": {"analysis", "errors", "experiments", "schema"},
     "store": {"analysis", "errors", "experiments", "published", "results", "schema"},
     "importers": {"analysis", "errors", "formats", "published", "results", "schema", "store", "visible"},
+    "report": {"analysis", "errors", "experiments", "formats", "plan", "results", "schema", "store", "visible"},
     "sweep": {"analysis", "engines", "errors", "experiments", "formats", "job", "plan", "results", "schema", "store"},
 }
 #: Where torch lives, and what pages may know of the runner.
 WITH_TORCH = {"engines", "measure", "models"}
-PAGES_MAY = {"analysis", "errors", "experiments", "formats", "plan", "results", "schema", "store", "visible"}
+PAGES_MAY = {"analysis", "errors", "experiments", "formats", "plan", "report", "results", "schema", "store", "visible"}
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -255,7 +256,18 @@ def test_the_readme_names_every_command_and_preset() -> None:
         "streamlit run app.py",
         *(
             f"runner {name}"
-            for name in ("sweep", "list", "show", "audit", "replay", "frontier", "compare", "import", "doctor")
+            for name in (
+                "sweep",
+                "list",
+                "show",
+                "audit",
+                "report",
+                "replay",
+                "frontier",
+                "compare",
+                "import",
+                "doctor",
+            )
         ),
     ):
         assert command in readme, command

@@ -1,6 +1,6 @@
 """The commands: parse, call, print. Only they and their group exit.
 
-    python -m runner sweep | frontier | import | list | show | audit | replay | compare | doctor
+    python -m runner sweep | frontier | import | list | show | audit | report | replay | compare | doctor
 
 Exit codes: 0 all cells ended ok, oom or skipped; 1 some did not, the budget ran out, `audit` graded a row D, `replay`
 landed outside, or `compare --fail-on-regression` found a regression; 2 wrong usage or a bad file; 130 interrupted.
@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from runner.cli import audit, compare, doctor, lists, replay, show
+from runner.cli import audit, compare, doctor, lists, replay, report, show
 from runner.cli.commands import Commands, errors
 from runner.cli.options import FRONTIER, Db, Run, sweep_options, where, with_options
 from runner.cli.progress import PlainLines, TerminalBar
@@ -109,6 +109,26 @@ def audit_command(run: Run = "", db: Db = None) -> None:
     1 some row is, 2 there is no such run.
     """
     raise typer.Exit(audit.print_audit(console, run, db=db or default_path()))
+
+
+@app.command(name="report", epilog="Example: python -m runner report --format html --out report.html")
+def report_command(
+    form: Annotated[
+        str, typer.Option("--format", help="markdown, html with charts, or latex for the tables.")
+    ] = "markdown",
+    out: Annotated[Path | None, where("A file, or a folder that exists. [default: standard output]")] = None,
+    edition: Annotated[str | None, where("2025 or 2026: only its sizes and contexts. [default: what there is]")] = None,
+    machine: Annotated[str | None, where("Whose rows. [default: the machine that measured last]")] = None,
+    run: Annotated[str | None, where("Only this run: its id, the beginning of it, or its label.")] = None,
+    db: Db = None,
+) -> None:
+    """Answer every question of the assignment from the rows: a sentence, tables, findings, the commands.
+
+    At the end stands what the file cannot answer yet, with the command that would. The HTML file opens offline; making
+    it needs the packages of the app. Exit codes: 0 it was written, 2 wrong usage or a bad file.
+    """
+    options = report.ReportOptions(out=out, form=form, edition=edition, machine=machine, run=run)
+    sys.stdout.write(report.write_report(options, db=db or default_path()))
 
 
 @app.command(name="replay", epilog="Example: python -m runner replay 01a2037e-c114")

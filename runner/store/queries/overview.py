@@ -4,18 +4,20 @@ summary = load_contents(path)
 print([run.label for run in summary.runs], summary.shapes)
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from runner.results import RunSummary
-from runner.schema import TABLES, Shape
+from runner.schema import TABLES, RunRow, Shape
 from runner.schema.axes import SHAPE
 from runner.store.cells import EVERY_CELL
 from runner.store.contract import is_stated
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
+from runner.store.queries.raw import fetch_rows
 from runner.store.queries.selection import FILTERS, MACHINE
 
 
@@ -79,6 +81,12 @@ def load_runs(path: Path) -> list[RunSummary]:
     """Returns every run in the file, newest first; published ones, whose ids have no time, last."""
     with open_reader(path) as reader:
         return fetch(reader, _RUNS, kind=RunSummary)
+
+
+def load_run_details(path: Path, runs: Sequence[UUID]) -> list[RunRow]:
+    """Returns all that is known of these runs, newest first."""
+    with open_reader(path) as reader:
+        return fetch_rows(reader, RunRow, "runs WHERE list_contains(?, run_id) ORDER BY run_id DESC", [list(runs)])
 
 
 def load_contents(path: Path) -> Contents:

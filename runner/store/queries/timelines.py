@@ -96,6 +96,13 @@ def _load_names(reader: duckdb.DuckDBPyConnection, name: str, cell_id: UUID) -> 
     return tuple(value for (value,) in reader.execute(query, [cell_id]).fetchall())
 
 
+def load_marks(path: Path, cell_id: UUID) -> list[tuple[int, str]]:
+    """Returns when each phase of a timeline begins (µs), and its name."""
+    with open_reader(path) as reader:
+        query = "SELECT at_us, name FROM marks WHERE cell_id = ? ORDER BY at_us"
+        return reader.execute(query, [cell_id]).fetchall()
+
+
 def load_parts_at(path: Path, cell_id: UUID, at_us: int, which: Which = "all") -> list[MemoryPart]:
     """Returns the bytes alive at a moment by category, the largest first."""
     query = f"""

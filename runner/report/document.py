@@ -1,0 +1,87 @@
+"""What a report is made of: questions with answers, tables with footnotes, and what is missing.
+
+    Answer(sentence="The step takes 12.3 ms.", tables=(ReportTable(caption="…", headings=("Size",), lines=(…,)),))
+
+All text is plain: renderers escape it. Standard library and the schema only.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from runner.schema import Cell
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One line of a table. `marks` are the numbers of the footnotes that apply to it."""
+
+    values: tuple[str, ...]
+    marks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportTable:
+    """A table with what all of its lines share in the caption. The note says how to read it."""
+
+    caption: str
+    headings: tuple[str, ...]
+    lines: tuple[Line, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What the rows say to a question. Footnotes are numbered from 1, in this order. `cells` are those that the answer
+    rests on. `lacks` says in words what is missing for a whole answer; without any table the question is open."""
+
+    sentence: str = ""
+    tables: tuple[ReportTable, ...] = ()
+    footnotes: tuple[str, ...] = ()
+    cells: tuple[Cell, ...] = ()
+    lacks: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question(Generic[R]):
+    """A question, what answers it from rows, and the cells that would answer it where no row does. `page` is the
+    address of the page that says more."""
+
+    id: str
+    text: str
+    page: str
+    answer: Callable[[R], Answer]
+    wanted: Callable[[R], Sequence[Cell]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answered:
+    """A question with its answer, and the commands that measure its rows again."""
+
+    id: str
+    text: str
+    page: str
+    answer: Answer
+    commands: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Open:
+    """A question that the file cannot answer, or not wholly: what is missing, and the commands that measure it."""
+
+    id: str
+    text: str
+    lacks: str
+    commands: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """A whole report. `facts` say what was measured on and how far the rows can be trusted, under short names."""
+
+    title: str
+    facts: tuple[tuple[str, str], ...]
+    answered: tuple[Answered, ...]
+    open: tuple[Open, ...]

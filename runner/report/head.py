@@ -1,0 +1,148 @@
+"""The top of a report: the machine and its versions, when and by which command, how far the rows can be trusted.
+
+facts(rows)          # (("Machine", "NVIDIA H200 · node1"), ("Versions", "torch 2.11, …"), …)
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from runner.analysis.audit.findings import Grade
+from runner.analysis.audit.report import GRADE_WORDS, group_findings
+from runner.formats import format_bytes
+from runner.report.rows import Rows
+from runner.report.text import NONE, count, join
+from runner.results import RunSummary
+from runner.schema import RunRow
+from runner.store.database import look_through
+from runner.store.queries.audit import MAX_ROWS, Audit, load_audit
+from runner.store.queries.overview import load_run_details
+
+_READING = (
+    "superscript numbers are findings of the audit, explained below the tables of their question; n counts measured "
+    f"steps, warm-up left out; {NONE} is not known or does not apply; a cell without a result says how it ended."
+)
+#: The runs that are listed with their commands, and the findings that are named.
+_MAX_RUNS, _NAMED = 8, 3
+_SWEEP = "python -m runner sweep"
+
+
+def facts(rows: Rows) -> tuple[tuple[str, str], ...]:
+    """Returns short names with what is known under them."""
+    if not rows.runs:
+        return (("Rows", f"This file has no measured run. Measure what this machine can: {_SWEEP}"),)
+    details = load_run_details(rows.path, [run.run_id for run in rows.runs])
+    others = [name for name in rows.machines if name != rows.machine]
+    found = [
+        ("Machine", _describe_machine(rows, details)),
+        ("Versions", _describe_versions(details)),
+        *_describe_runs(rows.runs),
+        ("Rows", _describe_rows(rows)),
+        ("Trust", _describe_trust(rows)),
+        ("Edition", _describe_edition(rows)),
+        ("Reading", _READING),
+        ("Not in this report", _describe_others(rows, others)),
+    ]
+    return tuple((name, text) for name, text in found if text)
+
+
+def _describe_machine(rows: Rows, details: Sequence[RunRow]) -> str:
+    first = details[0]
+    memory = f"{format_bytes(first.device_memory_bytes)} of memory" if first.device_memory_bytes else ""
+    cores = f"{first.cpu_cores} CPU cores" if first.cpu_cores else ""
+    cpu = first.cpu_name if first.cpu_name and first.cpu_name != first.device_name else ""
+    parts = [
+        rows.machine or "",
+        f"device {first.device}" if first.device else "",
+        memory,
+        cpu or "",
+        cores,
+        first.os or "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _describe_versions(details: Sequence[RunRow]) -> str:
+    names = {
+        "torch": "torch",
+        "python": "Python",
+        "cuda": "CUDA",
+        "driver": "driver",
+        "stepscope": "Stepscope",
+        "git_commit": "commit",
+    }
+    parts = []
+    for column, words in names.items():
+        values = list(
+            dict.fromkeys(
+                str(value)[:12] if column == "git_commit" else str(value)
+                for row in details
+                if (value := getattr(row, column)) is not None
+            )
+        )
+        parts += [f"{words} {' and '.join(values)}"] if values else []
+    dirty = any(row.git_dirty for row in details)
+    return ", ".join(parts) + (" with uncommitted changes" if dirty else "")
+
+
+def _describe_runs(runs: Sequence[RunSummary]) -> list[tuple[str, str]]:
+    """Returns one entry a run: when, what it was called, its command, and how its cells ended."""
+    found = []
+    for run in runs[:_MAX_RUNS]:
+        when = f"{run.started_at:%Y-%m-%d %H:%M} UTC" if run.started_at else "at an unknown time"
+        label = f", labeled {run.label}" if run.label else ""
+        cells = f"{run.ok} cells ok, {run.failed} failed, {run.skipped} skipped"
+        found.append(("Run", f"{when}{label}, by {run.argv or 'an unknown command'}: {cells}"))
+    if len(runs) > _MAX_RUNS:
+        found.append(("Run", f"and {len(runs) - _MAX_RUNS} earlier ones"))
+    return found
+
+
+def _describe_rows(rows: Rows) -> str:
+    """Says how much there is of each kind of rows, and how it was chosen."""
+    counts = {
+        "steps": len(rows.steps),
+        "attention cells": len(rows.attention),
+        "memory cells": len(rows.peaks),
+        "profiled steps": len(rows.traces),
+        "sums": len(rows.sums),
+        "passes in several precisions": len(rows.precisions),
+    }
+    parts = [f"{many:,} {name}" for name, many in counts.items() if many]
+    left_out = look_through(rows.path).left_out
+    broken = f" {sum(left_out.values()):,} rows that break the contract were left out." if left_out else ""
+    chosen = "of a cell that several runs measured the latest run counts, all its rounds together"
+    return f"{', '.join(parts) or 'none'}; {chosen}.{broken}"
+
+
+def _describe_trust(rows: Rows) -> str:
+    audit = load_audit(rows.path, rows.selection)
+    counts: Counter[Grade | None] = Counter(row.grade for row in audit.rows)
+    graded = sum(number for grade, number in counts.items() if grade)
+    if not graded:
+        return "no row has a grade."
+    trusted = f"{counts['A'] + counts['B']:,} of {graded:,} graded rows can be trusted (A or B)"
+    parts = [trusted, f"{counts['C']:,} in doubt (C)", f"{counts['D']:,} wrong (D)"]
+    return f"{join(parts)}.{_name_reasons(audit)} {GRADE_WORDS} Rounds count one by one."
+
+
+def _name_reasons(audit: Audit) -> str:
+    groups = [group for group in group_findings(audit.rows) if group.severity != "note"]
+    groups.sort(key=lambda group: -len(group.found))
+    named = [f"{group.code.replace('_', ' ')} ({len(group.found):,})" for group in groups[:_NAMED]]
+    older = (
+        f" {audit.not_read:,} rows older than the newest {MAX_ROWS:,} of their table were not graded."
+        if audit.not_read
+        else ""
+    )
+    return (f" Most frequent findings: {join(named)}." if named else "") + older
+
+
+def _describe_edition(rows: Rows) -> str:
+    edition = rows.scope.edition
+    return f"{edition} of the assignment: models of its sizes at its contexts, and no others." if edition else ""
+
+
+def _describe_others(rows: Rows, others: Sequence[str]) -> str:
+    parts = [f"rows of {join(others)} (--machine)"] if others else []
+    parts += [f"{count(rows.other_runs, 'published or imported run')}"] if rows.other_runs else []
+    return f"{join(parts)}." if parts else ""

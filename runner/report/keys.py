@@ -1,0 +1,111 @@
+"""The first columns of a table: in what its cells differ. What they share is said once, in the caption.
+
+keys = make_keys(cells)
+keys.headings            # ('Size', 'Context (tokens)')
+keys.values(cells[0])    # ('small', '512')
+keys.shared              # 'train, fp32, eager, naive attention, batch 4'
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from runner.analysis.compare.pairs import unusual
+from runner.report.text import NONE
+from runner.schema import AttentionCell, Cell, Column, MemoryCell, Shape, StepCell, table_of
+from runner.schema.axes import SHAPE
+from runner.schema.sizes import shape_name
+
+#: The order of columns; others follow.
+_ORDER = ("d_head", "seq_len", "context", "batch", "mode", "precision", "implementation", "backend", "attention")
+#: What a caption says although it is the default.
+_SAID = ("mode", "precision", "implementation", "backend", "attention", "batch", "context", "seq_len", "d_head")
+#: Values that speak for themselves.
+_PLAIN = ("mode", "precision", "implementation", "backend")
+_MEASURED = "How measured"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keys:
+    """The columns in which cells differ, and in words what all of them share."""
+
+    names: tuple[str, ...]
+    headings: tuple[str, ...]
+    shared: str
+    sizes: dict[Shape, str]
+
+    def values(self, cell: Cell) -> tuple[str, ...]:
+        """Returns the cell's values, one a heading."""
+        return tuple(self._value(cell, name) for name in self.names)
+
+    def _value(self, cell: Cell, name: str) -> str:
+        if name == "size":
+            return self.sizes[Shape.of(cell)]
+        if name == "effort":
+            return _describe_effort(cell) or "as usual"
+        return format_value(getattr(cell, name))
+
+
+def format_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return NONE if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def make_keys(cells: Sequence[Cell], *, without: Sequence[str] = ()) -> Keys:
+    """Returns the columns for cells of one table; `without` are fields that another column shows."""
+    table = table_of(cells[0])
+    fields = sorted(
+        (name for name in table.question if name not in (*SHAPE, *without)),
+        key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER),
+    )
+    varied = [name for name in fields if len({getattr(cell, name) for cell in cells}) > 1]
+    shared = [name for name in fields if name not in varied]
+    shapes = [Shape.of(cell) for cell in cells if isinstance(cell, Shape)]
+    headings = {name: table.column(name).title for name in varied}
+    names = [*(["size"] if shapes else []), *varied]
+    efforts = {_describe_effort(cell) for cell in cells}
+    if len(efforts) > 1:
+        names.append("effort")
+    said = [_say(table.column(name), getattr(cells[0], name)) for name in sorted(shared, key=_rank)]
+    words = [*(word for word in said if word), *(efforts if len(efforts) == 1 else ())]
+    return Keys(
+        names=tuple(names),
+        headings=tuple({"size": "Size", "effort": _MEASURED}.get(name) or headings[name] for name in names),
+        shared=", ".join(word for word in words if word),
+        sizes=name_shapes(shapes),
+    )
+
+
+def _rank(name: str) -> int:
+    return _SAID.index(name) if name in _SAID else len(_SAID)
+
+
+def _say(column: Column, value: Any) -> str:
+    """Returns a shared value in words; empty for a default that needs no mention."""
+    if column.name in _PLAIN:
+        return str(value)
+    if column.name == "attention":
+        return f"{value} attention"
+    if value is True or value is False:
+        return column.label.lower() if value else f"not {column.label.lower()}"
+    if value is None or (value == column.absent and column.name not in _SAID):
+        return ""
+    return f"{column.label.lower()} {format_value(value)}"
+
+
+def _describe_effort(cell: Cell) -> str:
+    return unusual(cell) if isinstance(cell, StepCell | AttentionCell | MemoryCell) else ""
+
+
+def name_shapes(shapes: Sequence[Shape]) -> dict[Shape, str]:
+    """Returns a name for each shape; those that would share one say in which numbers they differ."""
+    names = {shape: shape_name(**{name: getattr(shape, name) for name in SHAPE}) for shape in shapes}
+    shared = {name for name, many in Counter(names.values()).items() if many > 1}
+    return {
+        shape: f"{name} (d_ff {shape.d_ff}, {shape.heads} heads, vocabulary {shape.vocabulary})"
+        if name in shared
+        else name
+        for shape, name in names.items()
+    }

@@ -1,0 +1,100 @@
+"""A report as Markdown: pipe tables, footnotes, commands. Text from rows is escaped, so that it stays text.
+
+print(render_markdown(report))
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from runner.report.document import Answer, Answered, Open, Report, ReportTable
+from runner.report.text import NONE
+from runner.visible import visible
+
+_SPECIAL = re.compile(r"[\\`*_{}\[\]<>#~$|!&@]")
+#: What would begin a list, a heading or a rule at the start of a line.
+_OPENING = re.compile(r"^(\s*)([-+=]|\d+(?=[.)]))")
+#: A link that some renderers make of plain text.
+_LINK = re.compile(r"(?<=:)(?=//)|(?<=[wW]{3})(?=\.)")
+_NUMBER = re.compile(r"[-+−]?[(]?[\d.,]+%?")
+
+
+def render_markdown(report: Report) -> str:
+    """Returns the whole report."""
+    lines = [f"# {escape(report.title)}", ""]
+    lines += [f"- **{escape(name)}:** {escape(text)}" for name, text in report.facts]
+    for answered in report.answered:
+        lines += ["", *_write_answered(answered)]
+    lines += ["", "## What this file cannot answer yet", "", *_write_open(report.open)]
+    return "\n".join(lines) + "\n"
+
+
+def escape(text: str) -> str:
+    """Returns text that Markdown shows as it is, on one line."""
+    plain = _SPECIAL.sub(lambda match: f"\\{match[0]}", visible(text))
+    plain = _LINK.sub(r"\\", plain)
+    return _OPENING.sub(r"\1\\\2" if _OPENING.match(plain) and not plain.lstrip()[:1].isdigit() else r"\1\2", plain)
+
+
+def _write_answered(answered: Answered) -> list[str]:
+    lines = [f"## {escape(answered.id)}. {escape(answered.text)}", "", escape(answered.answer.sentence)]
+    lines += write_tables(answered.answer)
+    if answered.commands:
+        lines += ["", "Measure these rows again:", "", *_write_commands(answered.commands)]
+    return lines
+
+
+def write_tables(answer: Answer) -> list[str]:
+    """Returns the tables of an answer with their footnotes."""
+    lines: list[str] = []
+    for table in answer.tables:
+        lines += ["", f"**{escape(table.caption)}**", "", *_write_table(table)]
+        lines += ["", f"*{escape(table.note)}*"] if table.note else []
+    marked = [f"- {write_mark(number)} {escape(text)}" for number, text in enumerate(answer.footnotes, start=1)]
+    return [*lines, *(["", *marked] if marked else [])]
+
+
+def write_mark(*numbers: int) -> str:
+    """Returns footnote numbers as a superscript; empty without any."""
+    return f"<sup>{','.join(map(str, numbers))}</sup>" if numbers else ""
+
+
+def align(table: ReportTable) -> list[bool]:
+    """Returns for each column whether it holds numbers, and so is aligned right."""
+    columns = zip(*(line.values for line in table.lines), strict=True)
+    return [_is_numeric(values) for values in columns]
+
+
+def _is_numeric(values: Iterable[str]) -> bool:
+    known = [value for value in values if value not in ("", NONE)]
+    return bool(known) and sum(bool(_NUMBER.match(value)) for value in known) > len(known) / 2
+
+
+def _write_table(table: ReportTable) -> list[str]:
+    rules = ["---:" if right else "---" for right in align(table)]
+    rows = [_write_row([*map(escape, table.headings)]), _write_row(rules)]
+    for line in table.lines:
+        first, *rest = map(escape, line.values)
+        rows.append(_write_row([first + write_mark(*line.marks), *rest]))
+    return rows
+
+
+def _write_row(values: Sequence[str]) -> str:
+    return f"| {' | '.join(values)} |"
+
+
+def _write_commands(commands: Sequence[str]) -> list[str]:
+    return ["```sh", *map(visible, commands), "```"]
+
+
+def _write_open(still_open: Sequence[Open]) -> list[str]:
+    if not still_open:
+        return ["Nothing: it answers every question."]
+    lines: list[str] = []
+    for item in still_open:
+        lines += [f"**{escape(item.id)}. {escape(item.text)}** {escape(_sentence(item.lacks))}", ""]
+        lines += [*_write_commands(item.commands), ""] if item.commands else []
+    return lines[:-1]
+
+
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:] + ("" if words.endswith(".") else ".")

@@ -1,0 +1,245 @@
+"""K1 and K2: what the profiler says of a step: its time, and its kernels."""
+
+from collections.abc import Mapping, Sequence
+
+from runner.analysis.kernel_sums import sum_by_kernel
+from runner.formats import format_ms, format_number
+from runner.report.document import Answer, Line, Question, ReportTable
+from runner.report.keys import Keys, make_keys
+from runner.report.rows import Rows
+from runner.report.text import NONE, format_interval, format_optional, format_share
+from runner.report.wanted import wanted_cells
+from runner.results import Kernel, KernelTrace, PhaseTime
+from runner.results.kernels import CLASS_WORDS
+from runner.schema import KernelClass, ProfileCell
+from runner.schema.titles import WORDS, title
+from runner.store.queries.kernels import load_kernels
+
+#: The kernels of a phase that are listed, and the longest name of one.
+_TOP, _LONGEST = 5, 100
+#: The phases of a step.
+ORDER = ("forward", "loss", "backward", "optimizer")
+OPEN = "no profiled step has a result"
+
+
+def done(rows: Rows) -> list[tuple[KernelTrace, ProfileCell]]:
+    """Returns the profiled cells that have kernels, each with its cell."""
+    return [(trace, trace.cell) for trace in rows.traces if trace.cell and rows.parts.get(trace.cell_id)]
+
+
+def noun_of(trace: KernelTrace) -> str:
+    return "operators" if trace.device == "cpu" else "kernels"
+
+
+def phases(rows: Rows, trace: KernelTrace) -> list[str]:
+    """Returns the phases that the trace has kernels in, in the order of a step."""
+    present = dict.fromkeys(part.phase for part in rows.parts.get(trace.cell_id, ()))
+    return [*(phase for phase in ORDER if phase in present), *(phase for phase in present if phase not in ORDER)]
+
+
+def largest(traces: Sequence[tuple[KernelTrace, ProfileCell]], *modes: str) -> tuple[KernelTrace, ProfileCell]:
+    """Returns the trace of most kernel time, of one of these modes, in fp32 and eager where there is any."""
+    wanted = [item for item in traces if item[1].mode in modes]
+    plain = [item for item in wanted or traces if item[1].precision == "fp32" and item[1].backend == "eager"]
+    return max(plain or wanted or traces, key=lambda item: item[0].kernel_ms or 0.0)
+
+
+def _sum_ms(rows: Rows, trace: KernelTrace, *phases: str) -> float:
+    return sum(part.device_ms for part in rows.parts.get(trace.cell_id, ()) if not phases or part.phase in phases)
+
+
+def _failed(rows: Rows, keys: Keys, width: int) -> list[Line]:
+    """Returns the lines of profiled cells without a result: how each ended."""
+    lost = [trace for trace in rows.traces if trace.cell and trace.status not in ("ok", "skipped")]
+    rest = (NONE,) * (width - 1)
+    return [Line(values=(*keys.values(trace.cell), _describe_failure(trace), *rest)) for trace in lost if trace.cell]
+
+
+def _describe_failure(trace: KernelTrace) -> str:
+    return WORDS[trace.status] + (f" in {trace.failed_phase}" if trace.failed_phase else "")
+
+
+# ------------------------------------------------------------------------------------------------------------------- K1
+
+
+def _find_clock(rows: Rows, cell: ProfileCell) -> PhaseTime | None:
+    """Returns the timed forward pass of the same step, from processes without a profiler."""
+    names = ProfileCell.names()
+    same = (step for step in rows.steps if all(getattr(step.cell, name) == getattr(cell, name) for name in names))
+    return next((step.times["forward"] for step in same if "forward" in step.times), None)
+
+
+def _answer_clock(rows: Rows) -> Answer:
+    traces = done(rows)
+    if not traces:
+        return Answer(lacks=OPEN)
+    keys, noun = make_keys([trace.cell for trace in rows.traces if trace.cell]), noun_of(traces[0][0])
+    headings = (
+        f"Forward: {noun} (ms)",
+        "Forward: clock (ms)",
+        "Ratio",
+        f"Step: {noun} (ms)",
+        "Step: profiled (ms)",
+        "Step: unprofiled (ms)",
+        "Profiled / unprofiled",
+    )
+    lines = []
+    for trace, cell in traces:
+        forward, clock = _sum_ms(rows, trace, "forward"), _find_clock(rows, cell)
+        bare, profiled = trace.unprofiled_step_ms, trace.profiled_step_ms
+        timed = format_interval(clock.median_ms, clock.low_ms, clock.high_ms) if clock else NONE
+        near = format_optional(forward / clock.median_ms if clock else None)
+        over = profiled / bare if profiled and bare else None
+        rest = map(format_optional, (_sum_ms(rows, trace), profiled, bare, over))
+        lines.append(Line(values=(*keys.values(cell), format_number(forward), timed, near, *rest)))
+    table = ReportTable(
+        caption=f"Times in the profiler and by the clock: {keys.shared}",
+        headings=(*keys.headings, *headings),
+        lines=(*lines, *_failed(rows, keys, len(headings))),
+        note=f"Sums of the {noun}' own times per step. Clock: median forward pass of the same cell in processes "
+        "without a "
+        "profiler, with its 95% interval, where it was timed. Profiled and unprofiled steps ran in one process.",
+    )
+    return Answer(sentence=_describe_clock(rows, traces), tables=(table,), cells=tuple(cell for _, cell in traces))
+
+
+def _describe_clock(rows: Rows, traces: Sequence[tuple[KernelTrace, ProfileCell]]) -> str:
+    timed = [item for item in traces if _find_clock(rows, item[1])]
+    trace, cell = largest(timed or traces, "inference", "forward")
+    forward, clock, noun = _sum_ms(rows, trace, "forward"), _find_clock(rows, cell), noun_of(trace)
+    start = f"In the profiler the forward pass of {title(cell)} is {format_ms(forward)} of {noun}"
+    if clock:
+        start += f"; the clock says {format_ms(clock.median_ms)} without it: {_match(forward, clock)}"
+    costs = [trace.overhead_share for trace, _ in traces if trace.overhead_share is not None]
+    if not costs:
+        return f"{start}."
+    change = f"{min(costs):+.0%} to {max(costs):+.0%}".replace("-", "−")
+    return (
+        f"{start}. The profiler changed the time of a whole step by {change}: profiled times are never shown as times."
+    )
+
+
+def _match(forward: float, clock: PhaseTime) -> str:
+    """Says whether the kernels' time agrees with the clock, as far as the clock's interval allows."""
+    ratio = f"ratio {format_number(forward / clock.median_ms)}"
+    if clock.low_ms is None or clock.high_ms is None:
+        return f"{ratio}, and how much processes differ is not known"
+    interval = f"the clock's 95% interval {format_number(clock.low_ms)}–{format_number(clock.high_ms)} ms"
+    if clock.low_ms <= forward <= clock.high_ms:
+        return f"they match, within {interval} ({ratio})"
+    return f"they do not match, outside of {interval} ({ratio})"
+
+
+# ------------------------------------------------------------------------------------------------------------------- K2
+
+
+def _answer_kernels(rows: Rows) -> Answer:
+    traces = done(rows)
+    if not traces:
+        return Answer(lacks=OPEN)
+    listed = {trace.cell_id: load_kernels(rows.path, trace.cell_id) for trace, _ in traces}
+    keys = make_keys([cell for _, cell in traces])
+    lines = []
+    for trace, cell in traces:
+        forward = _lead(listed[trace.cell_id], ("forward",))
+        both = _lead(listed[trace.cell_id], ("forward", "loss", "backward"))
+        has_backward = "backward" in phases(rows, trace)
+        same = ("same" if both[0] == forward[0] else both[0]) if has_backward else NONE
+        lines.append(Line(values=(*keys.values(cell), *forward, same, *(both[1:] if has_backward else (NONE,) * 3))))
+    noun = noun_of(traces[0][0])
+    headings = ("Forward: most time", "Calls", "Time (ms)", "Share", "With backward", "Calls", "Time (ms)", "Share")
+    table = ReportTable(
+        caption=f"Which of the {noun} takes the most time: {keys.shared}",
+        headings=(*keys.headings, *headings),
+        lines=tuple(lines),
+        note=f"Calls and times per step; shares of the time of all {noun} of these phases.",
+    )
+    chosen = largest(traces, "train", "backward")
+    return Answer(
+        sentence=_describe_lead(listed[chosen[0].cell_id], chosen),
+        tables=(table, _make_top(rows, listed[chosen[0].cell_id], chosen)),
+        cells=tuple(cell for _, cell in traces),
+        lacks=""
+        if any("backward" in phases(rows, trace) for trace, _ in traces)
+        else "no profiled step has a backward",
+    )
+
+
+def _lead(kernels: Sequence[Kernel], phases: Sequence[str]) -> tuple[str, str, str, str]:
+    """Returns name, calls, ms and share of the kernel with the most time in these phases."""
+    sums = sum_by_kernel(kernels, phases)
+    if not sums:
+        return (NONE,) * 4
+    name, (took, calls) = next(iter(sums.items()))
+    whole = sum(ms for ms, _ in sums.values())
+    return _cut(name), _format_calls(calls), format_number(took), format_share(took / whole if whole else None)
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+
+
+def _format_calls(calls: float) -> str:
+    """Returns a number of calls; a mean over steps need not be whole."""
+    return f"{calls:,.0f}" if abs(calls - round(calls)) < 0.05 else f"{calls:,.1f}"
+
+
+def _describe_lead(kernels: Sequence[Kernel], chosen: tuple[KernelTrace, ProfileCell]) -> str:
+    trace, cell = chosen
+    name, calls, ms, share = _lead(kernels, ("forward",))
+    one = noun_of(trace).removesuffix("s")
+    start = (
+        f"In {title(cell)} the {one} with the most time forward is {name}: {calls} calls, {ms} ms, {share} of the phase"
+    )
+    both = _lead(kernels, ("forward", "loss", "backward"))
+    if not any(kernel.phase == "backward" for kernel in kernels):
+        return f"{start}."
+    if both[0] == name:
+        return f"{start}. With the backward it is the same one: {both[1]} calls, {both[3]} of the time."
+    return f"{start}. With the backward it is another, {both[0]}: {both[1]} calls, {both[3]} of the time."
+
+
+def _make_top(rows: Rows, kernels: Sequence[Kernel], chosen: tuple[KernelTrace, ProfileCell]) -> ReportTable:
+    trace, cell = chosen
+    lines = []
+    for phase in phases(rows, trace):
+        sums = sum_by_kernel(kernels, (phase,))
+        whole = sum(ms for ms, _ in sums.values()) or 1.0
+        kinds: Mapping[str, KernelClass] = {kernel.kernel: kernel.kernel_class for kernel in reversed(kernels)}
+        for name, (took, calls) in list(sums.items())[:_TOP]:
+            lines.append(
+                Line(
+                    values=(
+                        phase,
+                        _cut(name),
+                        CLASS_WORDS[kinds[name]],
+                        _format_calls(calls),
+                        format_number(took),
+                        format_share(took / whole),
+                    )
+                )
+            )
+    return ReportTable(
+        caption=f"The {_TOP} {noun_of(trace)} with the most time in each phase: {title(cell)}",
+        headings=("Phase", "Name", "Kind", "Calls", "Time (ms)", "Share of the phase"),
+        lines=tuple(lines),
+        note="Calls and times per step.",
+    )
+
+
+def want_profiles(rows: Rows) -> list[ProfileCell]:
+    cells = wanted_cells(rows, "kernels", ProfileCell)
+    return [cell for cell in cells if (cell.precision, cell.backend, cell.attention) == ("fp32", "eager", "naive")]
+
+
+_TEXTS = {
+    "K1": ("What is the total forward time in the profiler, and does it match the clock?", _answer_clock),
+    "K2": (
+        "Which kernel takes the most GPU time forward, how often is it called, and is it the same with backward?",
+        _answer_kernels,
+    ),
+}
+QUESTIONS = tuple(
+    Question[Rows](id=name, text=text, page="kernels", answer=answer, wanted=want_profiles)
+    for name, (text, answer) in _TEXTS.items()
+)

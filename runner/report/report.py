@@ -1,0 +1,51 @@
+"""The whole report: every question with its answer, and at the end those that stay open.
+
+report = make_report(Rows(path, Scope(edition="2025")))
+[one.id for one in report.open]
+"""
+
+from runner.report.document import Answer, Answered, Open, Question, Report
+from runner.report.head import facts
+from runner.report.questions import QUESTIONS
+from runner.report.rows import Rows
+from runner.report.text import count
+from runner.report.wanted import commands
+
+
+def make_report(rows: Rows) -> Report:
+    """Answers every question as far as the rows do."""
+    answered: list[Answered] = []
+    still_open: list[Open] = []
+    for question in QUESTIONS:
+        answer = question.answer(rows)
+        if answer.tables:
+            answered.append(_close(rows, question, answer))
+        if lacking := _find_lacking(rows, question, answer):
+            still_open.append(lacking)
+    return Report(
+        title=f"Stepscope report: {rows.machine or rows.path.name}",
+        facts=facts(rows),
+        answered=tuple(answered),
+        open=tuple(still_open),
+    )
+
+
+def _close(rows: Rows, question: Question[Rows], answer: Answer) -> Answered:
+    again = commands(rows, dict.fromkeys(answer.cells), fresh=True)
+    return Answered(id=question.id, text=question.text, page=question.page, answer=answer, commands=again)
+
+
+def _find_lacking(rows: Rows, question: Question[Rows], answer: Answer) -> Open | None:
+    """Returns what is missing for a whole answer; None where nothing is. With an edition, that is also every cell of
+    its grid without a row."""
+    wanted = list(question.wanted(rows))
+    unmeasured = [cell for cell in wanted if not rows.lists(cell)]
+    words = [answer.lacks] if answer.lacks else []
+    if rows.scope.edition and answer.tables and unmeasured and not words:
+        words.append(
+            f"{len(unmeasured):,} of {count(len(wanted), 'cell')} of edition {rows.scope.edition} not measured"
+        )
+    if not words:
+        return None
+    again = commands(rows, dict.fromkeys(wanted))
+    return Open(id=question.id, text=question.text, lacks="; ".join(words), commands=again)
