@@ -9,6 +9,7 @@ from pages.memory_timeline import page as memory_timeline
 from pages.mixed_precision import page as mixed_precision
 from pages.overview import page as overview
 from pages.peak_memory import page as peak_memory
+from pages.report import page as report
 from pages.roofline import page as roofline
 from pages.sql import page as sql
 from pages.torch_compile import page as torch_compile
@@ -29,7 +30,7 @@ NAVIGATION: dict[str, list[Page]] = {
     ],
     "Memory": [attention.PAGE, peak_memory.PAGE, memory_timeline.PAGE],
     "Side by side": [compare.PAGE],
-    "File": [trust.PAGE, data.PAGE, sql.PAGE],
+    "File": [report.PAGE, trust.PAGE, data.PAGE, sql.PAGE],
 }
 #: Every page by its address.
 PAGES: dict[str, Page] = {page.address: page for pages in NAVIGATION.values() for page in pages}

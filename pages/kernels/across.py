@@ -9,8 +9,8 @@ from uuid import UUID
 import streamlit as st
 
 from pages.figures.frame import WORDS, label_values, title_of
+from pages.figures.kernels import ClassBar, class_bars
 from pages.kernels.answers import name_trace, noun
-from pages.kernels.figures import ClassBar, class_bars
 from pages.kernels.part_figures import BusyBar, busy_bars
 from pages.ui.card import Card, draw
 from pages.ui.evidence import of_cells, of_details, say

@@ -13,8 +13,8 @@ import streamlit as st
 
 from pages.figures.frame import label_of
 from pages.figures.headings import cut
+from pages.figures.kernels import short_names
 from pages.kernels.answers import name_trace, noun, per
-from pages.kernels.figures import short_names
 from pages.kernels.part_figures import waterfall
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen, select_one

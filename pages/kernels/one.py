@@ -9,8 +9,8 @@ from typing import Any, cast, get_args
 import streamlit as st
 
 from pages.figures.frame import label_values
+from pages.figures.kernels import ClassBar, NamedKernel, View, class_bars, format_calls, kernel_bars, short_name
 from pages.kernels.answers import WHOLE, answer, noun, per, phase_words, phases_of
-from pages.kernels.figures import ClassBar, NamedKernel, View, class_bars, format_calls, kernel_bars, short_name
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen
 from pages.ui.evidence import of_cells, of_details, say

@@ -6,9 +6,9 @@ describe_bf16(pairs_of(cells), names)
 from collections.abc import Mapping, Sequence
 from statistics import median
 
+from pages.figures.parts import CATEGORY_WORDS
 from pages.figures.tensors import format_ratio
 from pages.peak_memory.figures import PredictedDot
-from pages.peak_memory.part_figures import CATEGORY_WORDS
 from pages.ui.frame import label_size
 from pages.ui.markdown import literal
 from runner.analysis.compare.peaks import PrecisionPair

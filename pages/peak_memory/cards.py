@@ -11,6 +11,7 @@ from typing import Any
 import streamlit as st
 
 from pages.figures.frame import escape_text, label_of, label_values, title_of
+from pages.figures.parts import PeakBar, part_bars
 from pages.figures.scaling import Axis, ScalingPoint, scaling_lines
 from pages.peak_memory.answers import (
     Names,
@@ -21,7 +22,6 @@ from pages.peak_memory.answers import (
     place_of,
 )
 from pages.peak_memory.figures import PeakPair, PredictedDot, peak_pairs, predicted_dots
-from pages.peak_memory.part_figures import PeakBar, part_bars
 from pages.peak_memory.tensors import draw_part_pairs
 from pages.ui.card import Card, draw
 from pages.ui.evidence import of_cells, say

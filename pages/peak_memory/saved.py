@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from pages.figures.parts import part_bars
 from pages.peak_memory.answers import Names, describe_checkpointing, describe_saved, operation_label, place_of
 from pages.peak_memory.cards import bar_of, table_of
 from pages.peak_memory.figures import saved_bars
-from pages.peak_memory.part_figures import part_bars
 from pages.peak_memory.tensors import choose_cell, draw_block_tensors
 from pages.ui.card import Card, draw
 from pages.ui.evidence import of_cells, of_details, say

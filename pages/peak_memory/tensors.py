@@ -6,9 +6,9 @@ draw_part_pairs(frame, cells, names); draw_block_tensors(frame, cell, names)
 from collections.abc import Sequence
 
 from pages.figures.colors import QUIET, color_of
+from pages.figures.parts import ALLOCATOR, CATEGORY_WORDS
 from pages.figures.tensors import NEAR, SizePair, format_ratio, size_pairs
 from pages.peak_memory.answers import Names, place_of
-from pages.peak_memory.part_figures import ALLOCATOR, CATEGORY_WORDS
 from pages.ui.card import Card, draw
 from pages.ui.chosen import select_one
 from pages.ui.evidence import of_cells

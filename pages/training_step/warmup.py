@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from pages.training_step.figures import WarmupStep, warmup_steps
+from pages.figures.warmup import WarmupStep, warmup_steps
 from pages.ui.card import Card, draw
 from pages.ui.chosen import select_one
 from pages.ui.evidence import of_details, say

@@ -5,9 +5,10 @@
 All text is plain: renderers escape it. Standard library and the schema only.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
+from uuid import UUID
 
 from runner.schema import Cell
 
@@ -33,14 +34,38 @@ class ReportTable:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Behind:
+    """A row that an answer rests on."""
+
+    cell_id: UUID
+    cell: Cell
+
+
+class HasCell(Protocol):
+    """A row of any query whose rows are cells; imported ones have none."""
+
+    @property
+    def cell_id(self) -> UUID: ...
+    @property
+    def cell(self) -> Cell | None: ...
+
+
+def behind(results: Iterable[HasCell]) -> tuple[Behind, ...]:
+    """Returns the rows behind an answer, each once."""
+    found = {result.cell_id: result.cell for result in results}
+    return tuple(Behind(cell_id=cell_id, cell=cell) for cell_id, cell in found.items() if cell)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What the rows say to a question. Footnotes are numbered from 1, in this order. `cells` are those that the answer
-    rests on. `lacks` says in words what is missing for a whole answer; without any table the question is open."""
+    """What the rows say to a question. Footnotes are numbered from 1, in this order. `behind` are the rows that the
+    answer rests on, all of one table. `lacks` says in words what is missing for a whole answer; without any table the
+    question is open."""
 
     sentence: str = ""
     tables: tuple[ReportTable, ...] = ()
     footnotes: tuple[str, ...] = ()
-    cells: tuple[Cell, ...] = ()
+    behind: tuple[Behind, ...] = ()
     lacks: str = ""
 
 

@@ -4,12 +4,19 @@ report = make_report(Rows(path, Scope(edition="2025")))
 [one.id for one in report.open]
 """
 
+from pathlib import Path
+
 from runner.report.document import Answer, Answered, Open, Question, Report
 from runner.report.head import facts
 from runner.report.questions import QUESTIONS
-from runner.report.rows import Rows
+from runner.report.rows import Rows, Scope
 from runner.report.text import count
 from runner.report.wanted import commands
+
+
+def load_report(path: Path, scope: Scope) -> Report:
+    """Returns the report of a file."""
+    return make_report(Rows(path, scope))
 
 
 def make_report(rows: Rows) -> Report:
@@ -31,7 +38,7 @@ def make_report(rows: Rows) -> Report:
 
 
 def _close(rows: Rows, question: Question[Rows], answer: Answer) -> Answered:
-    again = commands(rows, dict.fromkeys(answer.cells), fresh=True)
+    again = commands(rows, dict.fromkeys(row.cell for row in answer.behind), fresh=True)
     return Answered(id=question.id, text=question.text, page=question.page, answer=answer, commands=again)
 
 
@@ -39,9 +46,9 @@ def _find_lacking(rows: Rows, question: Question[Rows], answer: Answer) -> Open 
     """Returns what is missing for a whole answer; None where nothing is. With an edition, that is also every cell of
     its grid without a row."""
     wanted = list(question.wanted(rows))
-    unmeasured = [cell for cell in wanted if not rows.lists(cell)]
     words = [answer.lacks] if answer.lacks else []
-    if rows.scope.edition and answer.tables and unmeasured and not words:
+    unmeasured = [cell for cell in wanted if not rows.lists(cell)] if rows.scope.edition and not words else []
+    if unmeasured:
         words.append(
             f"{len(unmeasured):,} of {count(len(wanted), 'cell')} of edition {rows.scope.edition} not measured"
         )

@@ -62,8 +62,9 @@ class Rows:
     def __init__(self, path: Path, scope: Scope) -> None:
         """Raises UsageError for a machine that measured nothing in this file, and StoreError for a bad file."""
         self.path, self.scope = path, scope
-        self.measured_runs = [run for run in load_runs(path) if run.source in (None, "measured")]
-        self.other_runs = len(load_runs(path)) - len(self.measured_runs)
+        every = load_runs(path)
+        self.measured_runs = [run for run in every if run.source in (None, "measured")]
+        self.other_runs = len(every) - len(self.measured_runs)
         self._findings: dict[UUID, list[Finding]] = {}
         machines = self.machines
         if scope.machine is not None and scope.machine not in machines:

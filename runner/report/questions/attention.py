@@ -7,7 +7,7 @@ from runner.analysis.costs.activations import Device
 from runner.analysis.costs.attention import predicted_peak_bytes
 from runner.analysis.growth import Value, growth
 from runner.formats import format_bytes, format_ms, format_number
-from runner.report.document import Answer, Line, Question, ReportTable
+from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.footnotes import make_footnotes
 from runner.report.keys import make_keys
 from runner.report.rows import Rows
@@ -45,7 +45,7 @@ _OF_MEMORY = frozenset(
 _MAX_LENGTH = 2**20
 
 
-def _eager(rows: Rows) -> list[Attended]:
+def eager_cells(rows: Rows) -> list[Attended]:
     """Returns the naive eager cells, in the order of width and length; all eager ones where there is none."""
     cells = [cell for cell in rows.attention if cell.cell.backend == "eager" and cell.status != "skipped"]
     naive = [cell for cell in cells if cell.cell.implementation == _NAIVE]
@@ -53,7 +53,7 @@ def _eager(rows: Rows) -> list[Attended]:
 
 
 def _answer_times(rows: Rows) -> Answer:
-    cells = _eager(rows)
+    cells = eager_cells(rows)
     if not any(cell.status in ("ok", "oom") for cell in cells):
         return Answer(lacks="no attention was timed")
     notes, keys = make_footnotes(rows, cells, "attention"), make_keys([cell.cell for cell in cells])
@@ -90,7 +90,7 @@ def _answer_times(rows: Rows) -> Answer:
         sentence=_describe_times(cells),
         tables=(table,),
         footnotes=notes.texts,
-        cells=tuple(cell.cell for cell in cells),
+        behind=behind(cells),
     )
 
 
@@ -128,7 +128,7 @@ def want_grid(rows: Rows) -> list[AttentionCell]:
 
 
 def _answer_memory(rows: Rows) -> Answer:
-    cells = _eager(rows)
+    cells = eager_cells(rows)
     known = [cell for cell in cells if cell.before_backward_bytes or cell.status == "oom"]
     if not known:
         return Answer(lacks="no attention cell counted its memory before the backward pass")
@@ -163,7 +163,7 @@ def _answer_memory(rows: Rows) -> Answer:
         sentence=f"{_describe_growth(cells)} {_describe_lost(first)}",
         tables=(table, *([_make_accounting(first)] if first else [])),
         footnotes=notes.texts,
-        cells=tuple(cell.cell for cell in known),
+        behind=behind(known),
         lacks="" if first else "no cell ran out of memory, whose bytes could be accounted for",
     )
 
@@ -231,7 +231,7 @@ def _make_accounting(first: Attended) -> ReportTable:
 def _want_memory(rows: Rows) -> list[AttentionCell]:
     """Returns the grid and, where none of it ran out, the shortest power of two that is predicted not to fit."""
     grid = want_grid(rows)
-    cells = _eager(rows)
+    cells = eager_cells(rows)
     limit = next((cell.limit_bytes for cell in cells if cell.limit_bytes), rows.device_memory_bytes)
     if not cells or not limit or any(cell.status == "oom" for cell in cells):
         return grid

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from runner.analysis.compare.speedups import Speedups, compare, way_of
 from runner.formats import format_bytes
-from runner.report.document import Answer, Line, Question, ReportTable
+from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.footnotes import make_footnotes
 from runner.report.keys import make_keys
 from runner.report.questions.attention import want_grid
@@ -54,7 +54,7 @@ def _answer_ways(rows: Rows, *, compiled: bool) -> Answer:
         sentence=" ".join([*words, *([] if compiled else [_describe_saved(found)])]).strip(),
         tables=(table, *memory),
         footnotes=notes.texts,
-        cells=tuple(side.cell for side in sides),
+        behind=behind(sides),
     )
 
 

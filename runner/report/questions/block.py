@@ -6,7 +6,7 @@ from dataclasses import replace
 from runner.analysis.costs.activations import weight_bytes
 from runner.analysis.costs.steps import parameter_count
 from runner.formats import format_bytes, format_number
-from runner.report.document import Answer, Line, Question, ReportTable
+from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.keys import make_keys
 from runner.report.rows import Rows
 from runner.report.text import NONE, count, describe_status, format_mib, format_share
@@ -35,11 +35,7 @@ def _answer_block(rows: Rows) -> Answer:
     return Answer(
         sentence=f"{_describe_block(chosen, kept)} {_describe_checkpointing(families)}",
         tables=tuple(tables),
-        cells=tuple(
-            dict.fromkeys(
-                peak.cell for peak in (*(trained or plain), *(cell for family in families for cell in family))
-            )
-        ),
+        behind=behind([*(trained or plain), *(peak for family in families for peak in family)]),
         lacks="" if families else "no step was measured with gradient checkpointing",
     )
 

@@ -8,7 +8,7 @@ from runner.analysis.compare.break_even import PaidAfter, break_even
 from runner.analysis.compare.pairs import Pair
 from runner.analysis.compare.speedups import Speedups, compare
 from runner.formats import format_number
-from runner.report.document import Answer, Line, Question, ReportTable
+from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.footnotes import make_footnotes
 from runner.report.keys import make_keys
 from runner.report.rows import Rows
@@ -22,7 +22,7 @@ from runner.store.queries.compile import question
 _MODES = {"inference": "inference", "forward": "a forward pass", "train": "a full step"}
 
 
-def _compare_backends(rows: Rows) -> dict[str, Speedups[Measured]]:
+def compare_backends(rows: Rows) -> dict[str, Speedups[Measured]]:
     """Returns the pairs of eager with every way of compiling, of which some side was measured."""
     present = dict.fromkeys(cell.cell.backend for cell in rows.every_step if cell.cell.backend.startswith("compiled"))
     found = {name: compare(rows.every_step, axis="backend", baseline="eager", variant=name) for name in sorted(present)}
@@ -30,7 +30,7 @@ def _compare_backends(rows: Rows) -> dict[str, Speedups[Measured]]:
 
 
 def _answer_compiled(rows: Rows) -> Answer:
-    found = _compare_backends(rows)
+    found = compare_backends(rows)
     pairs = [(name, pair) for name, each in found.items() for pair in each.speedups if pair.phase == "step"]
     if not pairs:
         return Answer(lacks="no step was measured both eager and compiled, and alike")
@@ -47,7 +47,7 @@ def _answer_compiled(rows: Rows) -> Answer:
             _make_costs(pairs, rows.compile_costs),
         ),
         footnotes=notes.texts,
-        cells=tuple(side.cell for side in sides),
+        behind=behind(sides),
         lacks=f"no pair of {' and of '.join(missing)}" if missing else "",
     )
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from runner.analysis.attention_ranges import MATMULS, AttentionRange, attention_ranges, role_of
 from runner.formats import format_number, format_quantity
-from runner.report.document import Answer, Line, Question, ReportTable
+from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.keys import make_keys
 from runner.report.questions.kernels import ORDER, done, largest, want_profiles
 from runner.report.rows import Rows
@@ -105,7 +105,7 @@ def _answer_attention(rows: Rows) -> Answer:
                 note=_NOTE,
             ),
         ),
-        cells=tuple(cell for _, cell in traces),
+        behind=behind(trace for trace, _ in traces),
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from runner.analysis.kernel_sums import matmul_share, sum_by_class
 from runner.formats import format_number
-from runner.report.document import Answer, Line, Question, ReportTable
+from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.keys import make_keys
 from runner.report.questions.kernels import OPEN, done, largest, noun_of, phases, want_profiles
 from runner.report.rows import Rows
@@ -37,7 +37,7 @@ def _answer_classes(rows: Rows) -> Answer:
         note=f"Shares of the {noun}' own time in the phase; {NONE}: none ran. Sums per step, under the profiler.",
     )
     sentence = _describe_classes(rows, largest(traces, "inference", "forward"))
-    return Answer(sentence=sentence, tables=(table,), cells=tuple(cell for _, cell in traces))
+    return Answer(sentence=sentence, tables=(table,), behind=behind(trace for trace, _ in traces))
 
 
 def _describe_classes(rows: Rows, chosen: tuple[KernelTrace, ProfileCell]) -> str:
@@ -87,7 +87,7 @@ def _answer_modes(rows: Rows) -> Answer:
     return Answer(
         sentence=_describe_modes(both),
         tables=(table,),
-        cells=tuple(cell for _, cell in traces),
+        behind=behind(trace for trace, _ in traces),
         lacks="" if both else "no step was profiled both in inference and in training",
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from runner.analysis.kernel_sums import sum_by_kernel
 from runner.formats import format_ms, format_number
-from runner.report.document import Answer, Line, Question, ReportTable
+from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.keys import Keys, make_keys
 from runner.report.rows import Rows
 from runner.report.text import NONE, format_interval, format_optional, format_share
@@ -100,7 +100,7 @@ def _answer_clock(rows: Rows) -> Answer:
         "without a "
         "profiler, with its 95% interval, where it was timed. Profiled and unprofiled steps ran in one process.",
     )
-    return Answer(sentence=_describe_clock(rows, traces), tables=(table,), cells=tuple(cell for _, cell in traces))
+    return Answer(sentence=_describe_clock(rows, traces), tables=(table,), behind=behind(trace for trace, _ in traces))
 
 
 def _describe_clock(rows: Rows, traces: Sequence[tuple[KernelTrace, ProfileCell]]) -> str:
@@ -147,7 +147,9 @@ def _answer_kernels(rows: Rows) -> Answer:
         same = ("same" if both[0] == forward[0] else both[0]) if has_backward else NONE
         lines.append(Line(values=(*keys.values(cell), *forward, same, *(both[1:] if has_backward else (NONE,) * 3))))
     noun = noun_of(traces[0][0])
-    headings = ("Forward: most time", "Calls", "Time (ms)", "Share", "With backward", "Calls", "Time (ms)", "Share")
+    headings = [
+        f"{phase}: {what}" for phase in ("Forward", "With backward") for what in ("most time", "calls", "ms", "share")
+    ]
     table = ReportTable(
         caption=f"Which of the {noun} takes the most time: {keys.shared}",
         headings=(*keys.headings, *headings),
@@ -158,7 +160,7 @@ def _answer_kernels(rows: Rows) -> Answer:
     return Answer(
         sentence=_describe_lead(listed[chosen[0].cell_id], chosen),
         tables=(table, _make_top(rows, listed[chosen[0].cell_id], chosen)),
-        cells=tuple(cell for _, cell in traces),
+        behind=behind(trace for trace, _ in traces),
         lacks=""
         if any("backward" in phases(rows, trace) for trace, _ in traces)
         else "no profiled step has a backward",

@@ -1,11 +1,10 @@
 """M1 to M3: the memory of a step over time, its peaks by mode and context, and the same under mixed precision."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from runner.analysis.compare.peaks import PrecisionPair, pairs_of
 from runner.formats import format_bytes, format_number
-from runner.report.document import Answer, Line, Question, ReportTable
+from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.footnotes import Footnotes, make_footnotes
 from runner.report.keys import make_keys
 from runner.report.rows import Rows
@@ -49,7 +48,7 @@ def _answer_timeline(rows: Rows) -> Answer:
     return Answer(
         sentence=" ".join(_describe_timeline(line, cell, phases[line.cell_id]) for line, cell in lines),
         tables=tuple(_make_timeline(rows, line, cell, phases[line.cell_id]) for line, cell in lines),
-        cells=tuple(replace(cell) for _, cell in lines),
+        behind=behind(line for line, _ in lines),
         lacks=f"no timeline of {join(missing)}" if missing else "",
     )
 
@@ -103,14 +102,14 @@ def _want_timelines(rows: Rows) -> list[MemoryCell]:
 # ------------------------------------------------------------------------------------------------------------------- M2
 
 
-def _plain(rows: Rows) -> list[Peak]:
+def plain_peaks(rows: Rows) -> list[Peak]:
     """Returns the peaks of eager models with naive attention and without checkpointing, or all where there are none."""
     plain = [peak for peak in rows.peaks if peak.cell.attention == "naive" and not peak.cell.checkpoint_blocks]
     return plain or rows.peaks
 
 
 def _answer_peaks(rows: Rows) -> Answer:
-    peaks = [peak for peak in _plain(rows) if peak.cell.precision == "fp32"]
+    peaks = [peak for peak in plain_peaks(rows) if peak.cell.precision == "fp32"]
     if not any(peak.peak_allocated_bytes for peak in peaks):
         return Answer(lacks="no peak in fp32 was measured")
     modes = {peak.cell.mode for peak in peaks if peak.status in ("ok", "oom")}
@@ -124,7 +123,7 @@ def _answer_peaks(rows: Rows) -> Answer:
         sentence=_describe_peaks(peaks),
         tables=(_make_peaks(peaks, notes),),
         footnotes=notes.texts,
-        cells=tuple(peak.cell for peak in peaks),
+        behind=behind(peaks),
         lacks=f"no peak of {join(missing)}" if missing else "",
     )
 
@@ -172,7 +171,7 @@ def _make_peaks(peaks: Sequence[Peak], notes: Footnotes) -> ReportTable:
 
 
 def _answer_mixed(rows: Rows) -> Answer:
-    peaks = _plain(rows)
+    peaks = plain_peaks(rows)
     pairs = [pair for pair in pairs_of(peaks) if pair.base.status == pair.other.status == "ok"]
     if not pairs:
         return Answer(lacks="no peak was measured both in fp32 and in bf16")
@@ -201,7 +200,7 @@ def _answer_mixed(rows: Rows) -> Answer:
         sentence=_describe_mixed(pairs),
         tables=(table,),
         footnotes=notes.texts,
-        cells=tuple(side.cell for side in sides),
+        behind=behind(sides),
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from runner.analysis.compare.speedups import Speedups, compare
 from runner.analysis.dtypes import formats_of
-from runner.report.document import Answer, Line, Question, ReportTable
+from runner.report.document import Answer, Behind, Line, Question, ReportTable, behind
 from runner.report.footnotes import make_footnotes
 from runner.report.rows import Rows
 from runner.report.speedups import describe_speedups, describe_trend, sides_of, speedup_table
@@ -66,7 +66,7 @@ def _answer_sums(rows: Rows) -> Answer:
     return Answer(
         sentence=_describe_sums(sums),
         tables=(table,),
-        cells=tuple(one.row for one in sums),
+        behind=tuple(Behind(cell_id=one.row.cell_id, cell=one.row) for one in sums),
         lacks=f"not measured: {join(missing)}" if missing else "",
     )
 
@@ -106,7 +106,7 @@ def _answer_dtypes(rows: Rows) -> Answer:
     return Answer(
         sentence=_describe_dtypes(passes, read),
         tables=tuple(tables),
-        cells=tuple(passes),
+        behind=tuple(Behind(cell_id=row.cell_id, cell=row) for row in passes),
         lacks=f"no pass in {join(missing)}" if missing else "",
     )
 
@@ -184,7 +184,7 @@ def _answer_speedup(rows: Rows) -> Answer:
         sentence=" ".join([*words, *([trend] if trend else [])]),
         tables=(speedup_table(found, baseline="fp32", notes=notes, without=("precision",)),),
         footnotes=notes.texts,
-        cells=tuple(side.cell for side in sides),
+        behind=behind(sides),
         lacks="" if "bf16" in found else "no pair with bf16",
     )
 

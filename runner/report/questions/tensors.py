@@ -3,7 +3,7 @@
 from runner.analysis.costs.activations import weight_bytes
 from runner.analysis.timeline.stacks import frames_of
 from runner.formats import format_bytes
-from runner.report.document import Answer, Line, Question, ReportTable
+from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.questions.memory import timelines_of
 from runner.report.rows import Rows
 from runner.report.text import NONE, count, format_mib
@@ -64,7 +64,7 @@ def _answer_stream(rows: Rows) -> Answer:
         sentence=f"B·T·d_model·4 bytes, as measured in {right} of {count(len(known), 'shape')} and contexts: "
         f"{format_bytes(largest.residual_stream_bytes or 0)} in {name}.",
         tables=(table,),
-        cells=tuple(peak.cell for peak in known),
+        behind=behind(known),
     )
 
 
@@ -114,7 +114,7 @@ def _answer_allocations(rows: Rows) -> Answer:
         )
     if not tables:
         return Answer(lacks="the recorded timelines hold no allocation at their peak")
-    return Answer(sentence=" ".join(sentences), tables=tuple(tables), cells=tuple(cell for _, cell in recorded))
+    return Answer(sentence=" ".join(sentences), tables=tuple(tables), behind=behind(line for line, _ in recorded))
 
 
 def line_of(item: Alive) -> str:

@@ -5,7 +5,7 @@ from statistics import median
 from uuid import UUID
 
 from runner.formats import format_ms, format_number
-from runner.report.document import Answer, Line, Question, ReportTable
+from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.footnotes import Footnotes, make_footnotes
 from runner.report.keys import Keys, make_keys
 from runner.report.rows import Rows
@@ -73,7 +73,7 @@ def _answer_times(rows: Rows) -> Answer:
         sentence=_describe_longest(done, lost=len(cells) - len(done)),
         tables=(_make_means(cells, keys, notes), _make_medians(cells, keys, notes)),
         footnotes=notes.texts,
-        cells=tuple(cell.cell for cell in cells),
+        behind=behind(cells),
         lacks=lacks,
     )
 
@@ -201,7 +201,7 @@ def _answer_variability(rows: Rows) -> Answer:
         sentence=_describe_spread(rows, shown, known, notes),
         tables=(table, _make_samples(rows, noisiest)),
         footnotes=notes.texts,
-        cells=tuple(cell.cell for cell in shown),
+        behind=behind(shown),
     )
 
 

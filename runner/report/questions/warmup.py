@@ -6,7 +6,7 @@ from dataclasses import replace
 from statistics import fmean, median, stdev
 
 from runner.formats import format_ms, format_number
-from runner.report.document import Answer, Line, Question, ReportTable
+from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.keys import make_keys
 from runner.report.rows import Rows
 from runner.report.text import NONE, format_optional, format_spread
@@ -27,7 +27,7 @@ def _answer_warmup(rows: Rows) -> Answer:
     return Answer(
         sentence=" ".join(_describe_effect(name, family) for name, family in families.items()),
         tables=tuple(tables),
-        cells=tuple(dict.fromkeys(step.cell for step in rows.early)),
+        behind=behind(rows.early),
     )
 
 

@@ -7,11 +7,10 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from pages.figures import colors, coverage, frame, frontier, phases, ratios, samples, speedups
+from pages.figures import colors, coverage, frame, frontier, phases, ratios, samples, speedups, warmup
 from pages.figures.phases import PhaseBar
 from pages.figures.speedups import SpeedupDot
 from pages.peak_memory import figures
-from pages.training_step import figures as warmup
 from runner.formats import format_number
 from runner.results import PhaseSample
 from runner.schema import Phase

@@ -7,11 +7,10 @@ import pytest
 
 from pages.compare import figures
 from pages.explore import figures as explore
-from pages.figures import coverage, frame, phases, scaling
+from pages.figures import coverage, frame, kernels, phases, scaling
+from pages.figures import parts as part_figures
 from pages.figures.rows import MAX_LETTERS, chart_pixels, row_pixels, under_headings, wrap_label
-from pages.kernels import figures as kernels
 from pages.kernels import part_figures as kernel_parts
-from pages.peak_memory import part_figures
 from pages.roofline import figures as roofline
 from pages.roofline import share_figures
 

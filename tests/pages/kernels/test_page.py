@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from pages.figures.colors import PALETTE, color_of
-from pages.kernels.figures import short_name, short_names
+from pages.figures.kernels import short_name, short_names
 from pages.kernels.part_figures import waterfall
 from pages.ui.filters import run_name
 from runner.analysis.compare.differences import REST, changes

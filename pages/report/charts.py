@@ -1,0 +1,310 @@
+"""The chart of each question that has one, from the rows that answer it.
+
+    chart = make_chart(frame, rows, "B1")
+    chart.figure()
+
+A chart shows what one picture can: the plain cells, the first variant, no more than `MAX_PLACES` lines. The tables have
+all of it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from pages.figures.frame import WORDS, escape_text, title_of
+from pages.figures.kernels import ClassBar, class_bars
+from pages.figures.parts import PeakBar, part_bars
+from pages.figures.phases import phase_bars
+from pages.figures.scaling import Axis, ScalingPoint, scaling_lines
+from pages.figures.speedups import SpeedupDot, speedup_dots
+from pages.figures.warmup import WarmupStep, warmup_steps
+from pages.report.figures import TotalLine, total_lines
+from pages.ui import marks
+from pages.ui.frame import Frame, label_size
+from runner.analysis.compare.speedups import Speedups
+from runner.analysis.kernel_sums import sum_by_class
+from runner.report.questions.attention import eager_cells
+from runner.report.questions.attention_ways import compare_ways
+from runner.report.questions.compiled import compare_backends
+from runner.report.questions.kernels import done, phases
+from runner.report.questions.memory import plain_peaks, timelines_of
+from runner.report.questions.precision import compare_precisions
+from runner.report.questions.times import usual_cells
+from runner.report.questions.warmup import group_by_cell
+from runner.report.rows import Rows
+from runner.results import Attended, Measured, Peak
+from runner.schema.titles import title
+from runner.store.queries.timelines import Columns, load_columns
+
+#: More lines or bars than these are not one picture any more, and points of a line.
+MAX_PLACES, MAX_POINTS = 24, 1_200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """A chart with its title and, in words, what it shows of the rows."""
+
+    title: str
+    note: str
+    figure: Callable[[], go.Figure]
+
+
+def make_chart(frame: Frame, rows: Rows, question: str) -> Chart | None:
+    """Returns the chart of a question; None where it has none or nothing to draw."""
+    make = _CHARTS.get(question)
+    return make(frame, rows) if make else None
+
+
+def _draw_phases(frame: Frame, rows: Rows) -> Chart | None:
+    cells = [cell for cell in usual_cells(rows.steps) if cell.times]
+    if not cells:
+        return None
+    modes = [mode for mode in ("train", "backward", "forward", "inference") if any(c.cell.mode == mode for c in cells)]
+    of_mode = [cell for cell in cells if cell.cell.mode == modes[0]]
+    (way, _), *others = Counter((cell.cell.precision, cell.cell.backend) for cell in of_mode).most_common()
+    shown = [cell for cell in of_mode if (cell.cell.precision, cell.cell.backend) == way][:MAX_PLACES]
+    bars = marks.phase_bars_of(frame, shown)
+    rest = " Other precisions and backends are in the table." if others else ""
+    note = f"{modes[0]}, {way[0]}, {way[1]}. Medians, each step waited for, with 95% intervals.{rest}"
+    return Chart(title="Phases by size and context", note=note, figure=lambda: phase_bars(bars, view="time"))
+
+
+def _draw_warmup(frame: Frame, rows: Rows) -> Chart | None:
+    families = group_by_cell(rows.early)
+    if not families:
+        return None
+    name, steps = next(iter(families.items()))
+    dots = [
+        WarmupStep(warmup=step.cell.warmup_steps, step=step.step, is_warmup=step.is_warmup, step_ms=step.step_ms)
+        for step in steps
+    ]
+    note = f"{name}. Each panel is a process of its own with so many warm-up steps, the hollow dots."
+    return Chart(title="Steps after different warm-up counts", note=note, figure=lambda: warmup_steps(dots))
+
+
+def _draw_classes(frame: Frame, rows: Rows) -> Chart | None:
+    traces = done(rows)
+    bars = [
+        ClassBar(
+            group=escape_text(title(cell)),
+            place=phase,
+            cell_id=str(trace.cell_id),
+            parts=sum_by_class(rows.parts[trace.cell_id], phase=phase),
+        )
+        for trace, cell in traces
+        for phase in phases(rows, trace)
+    ][:MAX_PLACES]
+    note = "Shares of the time in each phase; the number is that of the matrix products."
+    return (
+        Chart(
+            title="Kinds of work by phase",
+            note=note,
+            figure=lambda: class_bars(bars, view="share", state="report-classes"),
+        )
+        if bars
+        else None
+    )
+
+
+def _draw_modes(frame: Frame, rows: Rows) -> Chart | None:
+    bars = [
+        ClassBar(
+            group=escape_text(title(replace(cell, mode="train")).replace(" · train", "", 1)),
+            place=cell.mode,
+            cell_id=str(trace.cell_id),
+            parts=sum_by_class(rows.parts[trace.cell_id]),
+        )
+        for trace, cell in done(rows)
+    ][:MAX_PLACES]
+    note = "Shares of the time of the whole step; the number is that of the matrix products."
+    return (
+        Chart(
+            title="Kinds of work by mode",
+            note=note,
+            figure=lambda: class_bars(bars, view="share", state="report-modes"),
+        )
+        if bars
+        else None
+    )
+
+
+def _draw_precisions(frame: Frame, rows: Rows) -> Chart | None:
+    return _draw_pairs(frame, compare_precisions(rows), axis="precision", baseline="fp32")
+
+
+def _draw_backends(frame: Frame, rows: Rows) -> Chart | None:
+    return _draw_pairs(frame, compare_backends(rows), axis="backend", baseline="eager")
+
+
+def _draw_pairs(frame: Frame, found: Mapping[str, Speedups[Measured]], *, axis: str, baseline: str) -> Chart | None:
+    variant = next((name for name, each in found.items() if each.speedups), None)
+    if variant is None:
+        return None
+    dots = marks.speedup_dots_of(frame, found[variant], axis=axis)
+    return _make_speedups(dots, variant=variant, baseline=baseline, others=len(found) - 1)
+
+
+def _draw_fused(frame: Frame, rows: Rows) -> Chart | None:
+    return _draw_attention_pairs(compare_ways(rows, compiled=False), baseline="naive")
+
+
+def _draw_compiled(frame: Frame, rows: Rows) -> Chart | None:
+    return _draw_attention_pairs(compare_ways(rows, compiled=True), baseline="eager")
+
+
+def _draw_attention_pairs(found: Mapping[str, Speedups[Attended]], *, baseline: str) -> Chart | None:
+    variant = next((name for name, each in found.items() if each.speedups), None)
+    if variant is None:
+        return None
+    dots = [
+        SpeedupDot(
+            place=f"{pair.base.cell.seq_len:,} tok · d {pair.base.cell.d_head} · {pair.base.cell.precision}",
+            size="",
+            phase=pair.phase,
+            cell_id=str(pair.other.cell_id),
+            ratio=pair.ratio,
+            low=pair.low,
+            high=pair.high,
+            host=marks.host_words(pair),
+        )
+        for pair in found[variant].speedups
+    ]
+    return _make_speedups(dots, variant=variant, baseline=baseline, others=len(found) - 1)
+
+
+def _make_speedups(dots: Sequence[SpeedupDot], *, variant: str, baseline: str, others: int) -> Chart:
+    places = list(dict.fromkeys(dot.place for dot in dots))[:MAX_PLACES]
+    shown = [dot for dot in dots if dot.place in places]
+    rest = (
+        f" {others} other variants are in the table." if others > 1 else " The other is in the table." if others else ""
+    )
+    note = f"Right of 1×, {variant} is faster. Bars are 95% intervals, which hold for the next process.{rest}"
+    return Chart(title=f"{variant} against {baseline}", note=note, figure=lambda: speedup_dots(shown, variant=variant))
+
+
+def _draw_timelines(frame: Frame, rows: Rows) -> Chart | None:
+    recorded = timelines_of(rows)
+    lines = [_make_line(frame.ask(load_columns, line.cell_id), name=title(cell)) for line, cell in recorded]
+    note = "All bytes in use, what was held before the step included; a line where each phase begins."
+    return Chart(title="Memory over one step", note=note, figure=lambda: total_lines(lines)) if lines else None
+
+
+def _make_line(columns: Columns, *, name: str) -> TotalLine:
+    """Returns the total after every birth and death, of which the largest in each of `MAX_POINTS` slices is drawn."""
+    born, died, size = (columns.arrays[key] for key in ("born", "died", "bytes"))
+    freed = died >= 0
+    at = np.concatenate([born, died[freed]])
+    change = np.concatenate([size, -size[freed]])
+    order = np.lexsort((-change, at))
+    at, total = at[order], np.cumsum(change[order])
+    slices = max(1, -(-len(at) // MAX_POINTS))
+    starts = range(0, len(at), slices)
+    chosen: list[Any] = [start + int(np.argmax(total[start : start + slices])) for start in starts]
+    return TotalLine(
+        name=name,
+        at_ms=[float(at[place]) / 1e3 for place in chosen],
+        held_bytes=[float(total[place]) for place in chosen],
+        marks=[(moment / 1e3, phase) for moment, phase in columns.marks],
+    )
+
+
+def _draw_peaks(frame: Frame, rows: Rows) -> Chart | None:
+    peaks = [peak for peak in plain_peaks(rows) if peak.cell.precision == "fp32" and peak.status in ("ok", "oom")]
+    bars = [_make_bar(frame, peak) for peak in peaks[:MAX_PLACES]]
+    cut = f" The first {MAX_PLACES} of {len(peaks)} are drawn." if len(peaks) > MAX_PLACES else ""
+    note = f"fp32. What is alive when the step's memory is largest, by what it is for.{cut}"
+    return (
+        Chart(title="The parts of every peak", note=note, figure=lambda: part_bars(bars, state="report-peaks"))
+        if bars
+        else None
+    )
+
+
+def _make_bar(frame: Frame, peak: Peak) -> PeakBar:
+    failure = None if peak.status == "ok" else escape_text(marks.failure_of(peak))
+    return PeakBar(
+        group=label_size(frame.sizes, peak.cell),
+        place=f"{peak.cell.context:,} · {peak.cell.mode}",
+        cell_id=str(peak.cell_id),
+        parts={name: size for name, size in peak.parts.items() if size},
+        total=peak.peak_allocated_bytes or 0,
+        failure=failure,
+    )
+
+
+def _draw_times(frame: Frame, rows: Rows) -> Chart | None:
+    cells = [cell for cell in eager_cells(rows) if cell.status == "oom" or "forward_backward" in cell.times]
+    points = [
+        ScalingPoint(
+            line=_line_of(cell),
+            entity=cell.cell.implementation,
+            length=cell.cell.seq_len,
+            value=cell.times["forward_backward"].median_ms if cell.times else None,
+            cell_id=str(cell.cell_id),
+            ran_out=cell.status == "oom",
+        )
+        for cell in sorted(cells, key=lambda cell: cell.cell.seq_len)
+    ]
+    axis = Axis(x=title_of("attention", "seq_len"), y=title_of("timings", "median_ms"), unit="ms", state="report-times")
+    return (
+        Chart(
+            title=f"Time of {WORDS['forward_backward']}",
+            note="Medians of forward and backward together.",
+            figure=lambda: scaling_lines(points, axis=axis),
+        )
+        if any(point.value for point in points)
+        else None
+    )
+
+
+def _draw_bytes(frame: Frame, rows: Rows) -> Chart | None:
+    cells = [cell for cell in eager_cells(rows) if cell.before_backward_bytes or cell.status == "oom"]
+    points = [
+        ScalingPoint(
+            line=_line_of(cell),
+            entity=cell.cell.implementation,
+            length=cell.cell.seq_len,
+            value=cell.predicted_peak_bytes if cell.status == "oom" else cell.before_backward_bytes,
+            cell_id=str(cell.cell_id),
+            ran_out=cell.status == "oom",
+        )
+        for cell in sorted(cells, key=lambda cell: cell.cell.seq_len)
+    ]
+    limits = [cell.limit_bytes for cell in cells if cell.limit_bytes and cell.status == "oom"]
+    axis = Axis(
+        x=title_of("attention", "seq_len"),
+        y="In use before backward",
+        unit="bytes",
+        state="report-bytes",
+        limit_bytes=max(limits, default=None),
+    )
+    note = "Live tensors between the passes; crosses ran out of memory."
+    return (
+        Chart(title="Memory before the backward pass", note=note, figure=lambda: scaling_lines(points, axis=axis))
+        if any(point.value for point in points)
+        else None
+    )
+
+
+def _line_of(cell: Attended) -> str:
+    return f"d {cell.cell.d_head} · {cell.cell.precision}"
+
+
+_CHARTS: Mapping[str, Callable[[Frame, Rows], Chart | None]] = {
+    "B1": _draw_phases,
+    "B3": _draw_warmup,
+    "K3": _draw_classes,
+    "K4": _draw_modes,
+    "P3": _draw_precisions,
+    "M1": _draw_timelines,
+    "M2": _draw_peaks,
+    "A1": _draw_times,
+    "A2": _draw_bytes,
+    "A3": _draw_fused,
+    "C1": _draw_compiled,
+    "C2": _draw_backends,
+}
