@@ -20,7 +20,7 @@ def html_table(frame: pd.DataFrame, *, proto: Any = None) -> str:
     shown = [name for name in order if name in frame.columns and not config.get(name, {}).get("hidden")]
     headings = [str(config.get(name, {}).get("label") or name) for name in shown]
     percent = [_read_format(config, name) == "percent" for name in shown]
-    numeric = [pd.api.types.is_numeric_dtype(frame[name]) for name in shown]
+    numeric = [_is_right(frame[name], config.get(name, {})) for name in shown]
     head = "".join(f"<th{_align(right)}>{escape(text)}</th>" for text, right in zip(headings, numeric, strict=True))
     rows = [
         "".join(
@@ -35,6 +35,11 @@ def html_table(frame: pd.DataFrame, *, proto: Any = None) -> str:
         f'<div class="table" role="region" tabindex="0" aria-label="{name}">'
         f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
+
+
+def _is_right(values: "pd.Series[Any]", config: dict[str, Any]) -> bool:
+    """Whether a column stands on the right: numbers, and what the page aligns so."""
+    return pd.api.types.is_numeric_dtype(values) or config.get("alignment") == "right"
 
 
 def _read_format(config: dict[str, dict[str, Any]], name: str) -> str | None:

@@ -8,49 +8,36 @@ all of it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 
 from pages.figures.frame import WORDS, escape_text, title_of
 from pages.figures.kernels import ClassBar, class_bars
 from pages.figures.parts import PeakBar, part_bars
 from pages.figures.phases import phase_bars
 from pages.figures.scaling import Axis, ScalingPoint, scaling_lines
-from pages.figures.speedups import SpeedupDot, speedup_dots
 from pages.figures.warmup import WarmupStep, warmup_steps
+from pages.report.chart import MAX_PLACES, Chart
 from pages.report.figures import TotalLine, total_lines
+from pages.report.pair_charts import draw_backends, draw_compiled, draw_fused, draw_precisions
 from pages.ui import marks
 from pages.ui.frame import Frame, label_size
-from runner.analysis.compare.speedups import Speedups
 from runner.analysis.kernel_sums import sum_by_class
 from runner.report.questions.attention import eager_cells
-from runner.report.questions.attention_ways import compare_ways
-from runner.report.questions.compiled import compare_backends
 from runner.report.questions.kernels import done, phases
 from runner.report.questions.memory import plain_peaks, timelines_of
-from runner.report.questions.precision import compare_precisions
 from runner.report.questions.times import usual_cells
 from runner.report.questions.warmup import group_by_cell
 from runner.report.rows import Rows
-from runner.results import Attended, Measured, Peak
+from runner.results import Attended, Peak
 from runner.schema.titles import title
 from runner.store.queries.timelines import Columns, load_columns
 
-#: More lines or bars than these are not one picture any more, and points of a line.
-MAX_PLACES, MAX_POINTS = 24, 1_200
-
-
-@dataclass(frozen=True, kw_only=True)
-class Chart:
-    """A chart with its title and, in words, what it shows of the rows."""
-
-    title: str
-    note: str
-    figure: Callable[[], go.Figure]
+#: The most points of a line.
+MAX_POINTS = 1_200
 
 
 def make_chart(frame: Frame, rows: Rows, question: str) -> Chart | None:
@@ -69,7 +56,7 @@ def _draw_phases(frame: Frame, rows: Rows) -> Chart | None:
     shown = [cell for cell in of_mode if (cell.cell.precision, cell.cell.backend) == way][:MAX_PLACES]
     bars = marks.phase_bars_of(frame, shown)
     rest = " Other precisions and backends are in the table." if others else ""
-    note = f"{modes[0]}, {way[0]}, {way[1]}. Medians, each step waited for, with 95% intervals.{rest}"
+    note = f"Medians, each step waited for, with 95% intervals: {modes[0]}, {way[0]}, {way[1]}.{rest}"
     return Chart(title="Phases by size and context", note=note, figure=lambda: phase_bars(bars, view="time"))
 
 
@@ -132,60 +119,6 @@ def _draw_modes(frame: Frame, rows: Rows) -> Chart | None:
     )
 
 
-def _draw_precisions(frame: Frame, rows: Rows) -> Chart | None:
-    return _draw_pairs(frame, compare_precisions(rows), axis="precision", baseline="fp32")
-
-
-def _draw_backends(frame: Frame, rows: Rows) -> Chart | None:
-    return _draw_pairs(frame, compare_backends(rows), axis="backend", baseline="eager")
-
-
-def _draw_pairs(frame: Frame, found: Mapping[str, Speedups[Measured]], *, axis: str, baseline: str) -> Chart | None:
-    variant = next((name for name, each in found.items() if each.speedups), None)
-    if variant is None:
-        return None
-    dots = marks.speedup_dots_of(frame, found[variant], axis=axis)
-    return _make_speedups(dots, variant=variant, baseline=baseline, others=len(found) - 1)
-
-
-def _draw_fused(frame: Frame, rows: Rows) -> Chart | None:
-    return _draw_attention_pairs(compare_ways(rows, compiled=False), baseline="naive")
-
-
-def _draw_compiled(frame: Frame, rows: Rows) -> Chart | None:
-    return _draw_attention_pairs(compare_ways(rows, compiled=True), baseline="eager")
-
-
-def _draw_attention_pairs(found: Mapping[str, Speedups[Attended]], *, baseline: str) -> Chart | None:
-    variant = next((name for name, each in found.items() if each.speedups), None)
-    if variant is None:
-        return None
-    dots = [
-        SpeedupDot(
-            place=f"{pair.base.cell.seq_len:,} tok · d {pair.base.cell.d_head} · {pair.base.cell.precision}",
-            size="",
-            phase=pair.phase,
-            cell_id=str(pair.other.cell_id),
-            ratio=pair.ratio,
-            low=pair.low,
-            high=pair.high,
-            host=marks.host_words(pair),
-        )
-        for pair in found[variant].speedups
-    ]
-    return _make_speedups(dots, variant=variant, baseline=baseline, others=len(found) - 1)
-
-
-def _make_speedups(dots: Sequence[SpeedupDot], *, variant: str, baseline: str, others: int) -> Chart:
-    places = list(dict.fromkeys(dot.place for dot in dots))[:MAX_PLACES]
-    shown = [dot for dot in dots if dot.place in places]
-    rest = (
-        f" {others} other variants are in the table." if others > 1 else " The other is in the table." if others else ""
-    )
-    note = f"Right of 1×, {variant} is faster. Bars are 95% intervals, which hold for the next process.{rest}"
-    return Chart(title=f"{variant} against {baseline}", note=note, figure=lambda: speedup_dots(shown, variant=variant))
-
-
 def _draw_timelines(frame: Frame, rows: Rows) -> Chart | None:
     recorded = timelines_of(rows)
     lines = [_make_line(frame.ask(load_columns, line.cell_id), name=title(cell)) for line, cell in recorded]
@@ -201,6 +134,8 @@ def _make_line(columns: Columns, *, name: str) -> TotalLine:
     change = np.concatenate([size, -size[freed]])
     order = np.lexsort((-change, at))
     at, total = at[order], np.cumsum(change[order])
+    last = np.append(at[1:] != at[:-1], True)  # of several changes at a moment the last one counts
+    at, total = at[last], total[last]
     slices = max(1, -(-len(at) // MAX_POINTS))
     starts = range(0, len(at), slices)
     chosen: list[Any] = [start + int(np.argmax(total[start : start + slices])) for start in starts]
@@ -299,12 +234,12 @@ _CHARTS: Mapping[str, Callable[[Frame, Rows], Chart | None]] = {
     "B3": _draw_warmup,
     "K3": _draw_classes,
     "K4": _draw_modes,
-    "P3": _draw_precisions,
+    "P3": draw_precisions,
     "M1": _draw_timelines,
     "M2": _draw_peaks,
     "A1": _draw_times,
     "A2": _draw_bytes,
-    "A3": _draw_fused,
-    "C1": _draw_compiled,
-    "C2": _draw_backends,
+    "A3": draw_fused,
+    "C1": draw_compiled,
+    "C2": draw_backends,
 }

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from pages.figures.colors import FAINT, color_of
+from pages.figures.colors import FAINT, QUIET, color_of
 from pages.figures.frame import escape_text, layout
 from runner.formats import unit_for
 
 #: The height of one timeline, and of what stands around them (px).
-_LINE, _AROUND = 210, 70
+_LINE, _AROUND = 210, 100
+#: The share of a timeline that has room for a phase's name.
+_ROOM = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +34,9 @@ def total_lines(lines: Sequence[TotalLine]) -> go.Figure:
     factor, unit = unit_for([size for line in lines for size in line.held_bytes])
     titles = [escape_text(line.name) for line in lines]
     figure = make_subplots(
-        rows=len(lines), shared_yaxes="all", vertical_spacing=0.24 / len(lines), subplot_titles=titles
+        rows=len(lines), shared_yaxes="all", vertical_spacing=0.34 / len(lines), subplot_titles=titles
     )
+    figure.update_annotations(font={"size": 13}, yshift=18)
     for row, line in enumerate(lines, start=1):
         figure.add_scatter(
             x=list(line.at_ms),
@@ -46,28 +49,28 @@ def total_lines(lines: Sequence[TotalLine]) -> go.Figure:
             row=row,
             col=1,
         )
-        for at, phase in line.marks:
-            figure.add_vline(x=at, line={"color": FAINT, "width": 1.2}, row=row, col=1)
+        _mark_phases(figure, line, row=row)
+    figure.update_layout(**layout(height=_LINE * len(lines) + _AROUND, state="timelines", legend=False))
+    figure.update_layout(margin_t=52)
+    figure.update_yaxes(title=f"In use ({unit})", rangemode="tozero", nticks=5)
+    figure.update_xaxes(title="Time since the step began (ms)", row=len(lines), col=1)
+    return figure
+
+
+def _mark_phases(figure: go.Figure, line: TotalLine, *, row: int) -> None:
+    """Draws a line where each phase begins and its name above its span, unless that is too short for one."""
+    end = max(line.at_ms, default=0.0)
+    for (begins, phase), following in zip(line.marks, [*(at for at, _ in line.marks[1:]), end], strict=False):
+        figure.add_vline(x=begins, line={"color": FAINT, "width": 1.2}, row=row, col=1)
+        if following - begins >= _ROOM * end:
             figure.add_annotation(
-                x=at,
+                x=(begins + following) / 2,
                 y=1,
                 yref="y domain",
                 text=escape_text(phase),
                 showarrow=False,
-                xanchor="left",
-                yanchor="top",
-                font={
-                    "size": 11.5,
-                    "color": color_of(phase)
-                    if phase in ("forward", "loss", "backward", "optimizer")
-                    else color_of("step"),
-                },
-                textangle=-90,
+                yanchor="bottom",
+                font={"size": 11.5, "color": QUIET},
                 row=row,
                 col=1,
             )
-    figure.update_layout(**layout(height=_LINE * len(lines) + _AROUND, state="timelines", legend=False))
-    figure.update_yaxes(title=f"In use ({unit})", rangemode="tozero", nticks=5)
-    figure.update_xaxes(title="Time since the step began (ms)", row=len(lines), col=1)
-    figure.update_annotations(font={"size": 12})
-    return figure

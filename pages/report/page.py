@@ -8,17 +8,18 @@ from typing import get_args
 
 import streamlit as st
 
-from pages.report.charts import Chart, make_chart
+from pages.report.chart import Chart
+from pages.report.charts import make_chart
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen
 from pages.ui.evidence import of_cells, of_runs, say
 from pages.ui.frame import Frame, Page
 from pages.ui.markdown import literal, restrict
 from pages.ui.states import no_rows
-from runner.report.document import Answered, Open, Report, ReportTable
+from runner.report.document import Answered, Open, Report, ReportTable, name_table, say_lack
 from runner.report.html import render_html
 from runner.report.latex import render_latex
-from runner.report.markdown import render_markdown
+from runner.report.markdown import align, render_markdown
 from runner.report.report import load_report
 from runner.report.rows import Edition, Rows, Scope
 
@@ -41,11 +42,11 @@ def page(frame: Frame) -> None:
         "assignment leaves only its own sizes and contexts."
     )
     _draw_downloads(frame, report, scope)
-    with st.expander("Machine, versions, runs and trust", key="_report-facts", expanded=True):
-        st.markdown(restrict("\n".join(f"- **{literal(name)}:** {literal(text)}" for name, text in report.facts)))
-    rows = frame.ask(Rows, scope)
+    top, rows = st.container(border=True), frame.ask(Rows, scope)
     for answered in report.answered:
         _draw_question(frame, answered, make_chart(frame, rows, answered.id))
+    words = "\n".join(f"- **{literal(name)}:** {literal(text)}" for name, text in report.facts)
+    say(frame, words, of_runs(frame), at=top, key="facts")  # last, so that links begin with the answers
     _draw_open(report.open)
 
 
@@ -111,22 +112,29 @@ def _draw_question(frame: Frame, answered: Answered, chart: Chart | None) -> Non
         )
         draw(frame, card, chart.figure)
     else:
-        _draw_table(first, key=key)
-    more = st.expander("Tables, findings and commands", key=f"_report-more-{key}", on_change="rerun")
+        _draw_table(first, name=name_table(answered, 1))
+    hidden = (first, *others) if chart else others
+    words = "Tables, findings and commands" if hidden else "Findings and commands"
+    more = st.expander(restrict(words), key=f"_report-more-{key}", on_change="rerun")
     if more.open:
         with more:
-            for number, table in enumerate((first, *others) if chart else others):
-                _draw_table(table, key=f"{key}-{number}")
+            for number, table in enumerate(hidden, start=1 if chart else 2):
+                _draw_table(table, name=name_table(answered, number))
             _draw_rest(answered)
     name = frame.pages[answered.page]
     st.page_link(name, label=f"More on the page {name.title}", icon=":material/arrow_forward:", icon_position="right")
 
 
-def _draw_table(table: ReportTable, *, key: str) -> None:
-    st.markdown(restrict(f"**{literal(table.caption)}**"))
-    st.dataframe(_make_rows(table), hide_index=True, key=f"_report-table-{key}", alt=table.caption)
-    if table.note:
-        st.caption(restrict(literal(table.note)))
+def _draw_table(table: ReportTable, *, name: str) -> None:
+    st.caption(restrict(f"**{literal(name)}. {literal(table.caption)}.** {literal(table.note)}"))
+    numbers = [heading for heading, right in zip(table.headings, align(table), strict=True) if right]
+    st.dataframe(
+        _make_rows(table),
+        hide_index=True,
+        key=f"_report-{name.lower().replace(' ', '-')}",
+        alt=f"{name}. {table.caption}",
+        column_config={heading: st.column_config.Column(alignment="right") for heading in numbers},
+    )
 
 
 def _make_rows(table: ReportTable) -> list[dict[str, str]]:
@@ -157,8 +165,8 @@ def _draw_open(still_open: tuple[Open, ...]) -> None:
     if not still_open:
         st.caption("Nothing: it answers every question.")
     for item in still_open:
-        lacks = item.lacks[:1].upper() + item.lacks[1:]
-        st.markdown(restrict(f"**{literal(item.id)}. {literal(item.text)}** {literal(lacks)}."))
+        st.subheader(restrict(f"{literal(item.id)}. {literal(item.text)}"), anchor=f"open-{item.id.lower()}")
+        st.caption(restrict(f"**Missing.** {literal(say_lack(item))}"))
         if item.commands:
             st.code("\n".join(item.commands), language="bash", wrap_lines=True)
 

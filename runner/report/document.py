@@ -102,6 +102,17 @@ class Open:
     commands: tuple[str, ...]
 
 
+def name_table(answered: Answered, number: int) -> str:
+    """Returns the name of an answer's table, counted from 1: `Table B1`, or `Table B1-2` where it has several."""
+    several = len(answered.answer.tables) > 1
+    return f"Table {answered.id}-{number}" if several else f"Table {answered.id}"
+
+
+def say_lack(item: Open) -> str:
+    """Returns what is missing as a sentence."""
+    return item.lacks[:1].upper() + item.lacks[1:] + ("" if item.lacks.endswith(".") else ".")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Report:
     """A whole report. `facts` say what was measured on and how far the rows can be trusted, under short names."""

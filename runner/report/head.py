@@ -100,14 +100,14 @@ def _describe_runs(runs: Sequence[RunSummary]) -> list[tuple[str, str]]:
 def _describe_rows(rows: Rows) -> str:
     """Says how much there is of each kind of rows, and how it was chosen."""
     counts = {
-        "steps": len(rows.steps),
-        "attention cells": len(rows.attention),
-        "memory cells": len(rows.peaks),
-        "profiled steps": len(rows.traces),
-        "sums": len(rows.sums),
-        "passes in several precisions": len(rows.precisions),
+        "step": len(rows.steps),
+        "attention cell": len(rows.attention),
+        "memory cell": len(rows.peaks),
+        "profiled step": len(rows.traces),
+        "sum": len(rows.sums),
+        "measured precision": len(rows.precisions),
     }
-    parts = [f"{many:,} {name}" for name, many in counts.items() if many]
+    parts = [count(many, name) for name, many in counts.items() if many]
     left_out = look_through(rows.path).left_out
     broken = f" {sum(left_out.values()):,} rows that break the contract were left out." if left_out else ""
     chosen = "of a cell that several runs measured the latest run counts, all its rounds together"

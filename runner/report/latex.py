@@ -108,7 +108,7 @@ def _write_table(answered: Answered, number: int) -> str:
     lines = [
         rf"{{{size}",
         rf"\begin{{longtable}}{{{columns}}}",
-        rf"\caption{{{answered.id}. {escape_latex(table.caption)}}}\label{{{label}}}\\",
+        rf"\caption{{{escape_latex(f'{answered.id}. {table.caption}')}}}\label{{{label}}}\\",
         r"\toprule",
         rf"{head} \\",
         r"\midrule",

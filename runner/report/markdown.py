@@ -6,7 +6,7 @@ print(render_markdown(report))
 import re
 from collections.abc import Iterable, Sequence
 
-from runner.report.document import Answer, Answered, Open, Report, ReportTable
+from runner.report.document import Answered, Open, Report, ReportTable, name_table, say_lack
 from runner.report.text import NONE
 from runner.visible import visible
 
@@ -37,17 +37,18 @@ def escape(text: str) -> str:
 
 def _write_answered(answered: Answered) -> list[str]:
     lines = [f"## {escape(answered.id)}. {escape(answered.text)}", "", escape(answered.answer.sentence)]
-    lines += write_tables(answered.answer)
+    lines += _write_tables(answered)
     if answered.commands:
         lines += ["", "Measure these rows again:", "", *_write_commands(answered.commands)]
     return lines
 
 
-def write_tables(answer: Answer) -> list[str]:
+def _write_tables(answered: Answered) -> list[str]:
     """Returns the tables of an answer with their footnotes."""
-    lines: list[str] = []
-    for table in answer.tables:
-        lines += ["", f"**{escape(table.caption)}**", "", *_write_table(table)]
+    answer, lines = answered.answer, list[str]()
+    for number, table in enumerate(answer.tables, start=1):
+        caption = f"{name_table(answered, number)}. {table.caption}"
+        lines += ["", f"**{escape(caption)}**", "", *_write_table(table)]
         lines += ["", f"*{escape(table.note)}*"] if table.note else []
     marked = [f"- {write_mark(number)} {escape(text)}" for number, text in enumerate(answer.footnotes, start=1)]
     return [*lines, *(["", *marked] if marked else [])]
@@ -91,10 +92,6 @@ def _write_open(still_open: Sequence[Open]) -> list[str]:
         return ["Nothing: it answers every question."]
     lines: list[str] = []
     for item in still_open:
-        lines += [f"**{escape(item.id)}. {escape(item.text)}** {escape(_sentence(item.lacks))}", ""]
+        lines += [f"**{escape(item.id)}. {escape(item.text)}** {escape(say_lack(item))}", ""]
         lines += [*_write_commands(item.commands), ""] if item.commands else []
     return lines[:-1]
-
-
-def _sentence(words: str) -> str:
-    return words[:1].upper() + words[1:] + ("" if words.endswith(".") else ".")

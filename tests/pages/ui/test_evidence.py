@@ -52,7 +52,7 @@ ADDRESSES = [
     for file in sorted(MAIN.parent.glob("*/page.py"))
     for address in re.findall(r'^PAGE = Page\(\s*title="[^"]+",\s*address="([a-z-]+)"', file.read_text(), re.MULTILINE)
 ]
-assert len(ADDRESSES) == 14
+assert len(ADDRESSES) == 15
 HERE, THERE = "Example CPU · bench1", "Example GPU · bench2"
 #: Pages with a cell to look into, and its table.
 PINNED = {"training-step": "steps", "torch-compile": "steps", "attention": "attention", "peak-memory": "memory"}
@@ -73,12 +73,16 @@ SAID = {
     "memory-timeline": {"answer", "alive-left"},
     "compare": {"environment", "steps", "attention", "memory"},
     "trust": {"answer", "noise", "canary"},
+    "report": {"answer", "facts", *(f"{letter}{number}"
+                           for letter, most in (("b", 3), ("k", 5), ("p", 3), ("m", 6), ("a", 3), ("c", 2))
+                           for number in range(1, most + 1))},
 }  # fmt: skip
 #: Texts with numbers that are no answers: which rows a card is about, what is drawn of them, what limits a query.
 NO_ANSWER = (
     "Of the residual streams that enter blocks of", "Of size ", "B = ", "Measured by `", "Each panel is a process",
     "held before", "are drawn", "rows match, newest first", "All 31 rows", "Faster or slower: ",
-    "One line a pair of cells", "Reads only · ", "Worked out in ",
+    "One line a pair of cells", "**Table ", "**Missing.** ", "Medians, each step waited for, with", "Reads only · ",
+    "Worked out in ",
 )  # fmt: skip
 
 
