@@ -11,8 +11,8 @@ from runner.report.text import NONE
 from runner.visible import visible
 
 _SPECIAL = re.compile(r"[\\`*_{}\[\]<>#~$|!&@]")
-#: What would begin a list, a heading or a rule at the start of a line.
-_OPENING = re.compile(r"^(\s*)([-+=]|\d+(?=[.)]))")
+#: What would begin a list at the start of a line: a mark, or a number and a mark.
+_OPENING = re.compile(r"^(\s*\d*)([-+.)])(?=\s|$)")
 #: A link that some renderers make of plain text.
 _LINK = re.compile(r"(?<=:)(?=//)|(?<=[wW]{3})(?=\.)")
 _NUMBER = re.compile(r"[-+−]?[(]?[\d.,]+%?")
@@ -32,7 +32,7 @@ def escape(text: str) -> str:
     """Returns text that Markdown shows as it is, on one line."""
     plain = _SPECIAL.sub(lambda match: f"\\{match[0]}", visible(text))
     plain = _LINK.sub(r"\\", plain)
-    return _OPENING.sub(r"\1\\\2" if _OPENING.match(plain) and not plain.lstrip()[:1].isdigit() else r"\1\2", plain)
+    return _OPENING.sub(r"\1\\\2", plain)
 
 
 def _write_answered(answered: Answered) -> list[str]:
@@ -61,8 +61,7 @@ def write_mark(*numbers: int) -> str:
 
 def align(table: ReportTable) -> list[bool]:
     """Returns for each column whether it holds numbers, and so is aligned right."""
-    columns = zip(*(line.values for line in table.lines), strict=True)
-    return [_is_numeric(values) for values in columns]
+    return [_is_numeric(line.values[place] for line in table.lines) for place in range(len(table.headings))]
 
 
 def _is_numeric(values: Iterable[str]) -> bool:

@@ -83,6 +83,8 @@ def _make_timeline(rows: Rows, line: Timeline, cell: MemoryCell, phases: Sequenc
         )
         for phase in phases
     ]
+    if not lines:  # a recording without phases
+        lines = [Line(values=("whole recording", "0.00", format_mib(line.peak_bytes), NONE))]
     return ReportTable(
         caption=f"Memory timeline by phase: {title(cell)}",
         headings=("Phase", "Begins (ms)", "Peak in it (MiB)", "In use at its end (MiB)"),

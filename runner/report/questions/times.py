@@ -184,10 +184,10 @@ def _answer_variability(rows: Rows) -> Answer:
     noisiest = max(shown, key=lambda cell: known[cell.cell_id])
     lines, spread = [], _load_extremes(rows, shown)
     for cell in shown:
-        step, (least, most) = cell.times["step"], spread[cell.cell_id]
+        step, ends = cell.times["step"], spread.get(cell.cell_id, (None, None))
         numbers = (f"{step.n or 0:,}", format_spread(step.mean_ms, step.std_ms), f"{known[cell.cell_id]:.1%}")
         between = step.step.std
-        rest = (format_number(least), format_number(most), NONE if between is None else f"{between:.1%}")
+        rest = (*map(format_optional, ends), NONE if between is None else f"{between:.1%}")
         marks = notes.marks(cell.cell_id)
         lines.append(Line(values=(*keys.values(cell.cell), *numbers, *rest), marks=marks))
     table = ReportTable(
@@ -215,7 +215,8 @@ def _load_extremes(rows: Rows, cells: Sequence[Measured]) -> dict[UUID, tuple[fl
     found: dict[UUID, tuple[float, float]] = {}
     for cell in cells:
         times = [ms for _, _, is_warmup, ms in load_whole_steps(rows, cell) if not is_warmup]
-        found[cell.cell_id] = (min(times), max(times))
+        if times:
+            found[cell.cell_id] = (min(times), max(times))
     return found
 
 
