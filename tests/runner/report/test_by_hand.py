@@ -1,6 +1,7 @@
 """Three tables of a report, and one of attention, worked out by hand from the raw samples of a real sweep."""
 
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,10 +18,11 @@ from tests.command import TINY, run
 SWEEPS = (
     (*TINY, "--contexts", "16,32", "--rounds", "2", "--warmup", "2", "--steps", "7", "--max-steps", "7"),
     (*TINY, "--warmup", "0,1,5", "--steps", "8", "--max-steps", "8", "--batch", "2"),
-    ("--experiment", "attention", "--attention", "naive", "--seq-lens", "32,64", "--d-heads", "8", "--batch", "1",
-     "--precisions", "fp32", "--backends", "eager", "--warmup", "1", "--steps", "9", "--max-steps", "9", "--rounds", "1",
-     "--device", "cpu"),
-)  # fmt: skip
+    shlex.split(
+        "--experiment attention --attention naive --seq-lens 32,64 --d-heads 8 --batch 1 --precisions fp32 "
+        "--backends eager --warmup 1 --steps 9 --max-steps 9 --rounds 1 --device cpu"
+    ),
+)
 
 
 @pytest.fixture(scope="module")
