@@ -3,6 +3,7 @@ and at the end what is missing. `runner.report` has the answers; the same as Mar
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import get_args
 
@@ -164,11 +165,12 @@ def _draw_open(still_open: tuple[Open, ...]) -> None:
     st.header("What can this file not answer yet?", anchor="open")
     if not still_open:
         st.caption("Nothing: it answers every question.")
-    for item in still_open:
-        st.subheader(restrict(f"{literal(item.id)}. {literal(item.text)}"), anchor=f"open-{item.id.lower()}")
-        st.caption(restrict(f"**Missing.** {literal(say_lack(item))}"))
-        if item.commands:
-            st.code("\n".join(item.commands), language="bash", wrap_lines=True)
+    for commands, items in groupby(still_open, key=lambda item: item.commands):
+        for item in items:
+            st.subheader(restrict(f"{literal(item.id)}. {literal(item.text)}"), anchor=f"open-{item.id.lower()}")
+            st.caption(restrict(f"**Missing.** {literal(say_lack(item))}"))
+        if commands:
+            st.code("\n".join(commands), language="bash", wrap_lines=True)
 
 
 PAGE = Page(title="Report", address="report", icon=":material/description:", draw=page)

@@ -37,17 +37,25 @@ def make_footnotes(
     cells = {result.cell_id: result.cell for result in results}
     found = rows.findings(list({result.cell_id: result for result in results}.values()), table)
     groups: dict[tuple[Severity, str], list[tuple[UUID, str]]] = {}
-    for cell_id, findings in found.items():
-        for finding in (one for one in findings if only is None or one.code in only):
+    for cell_id, rounds in found.items():
+        for finding in (one for findings in rounds for one in findings if only is None or one.code in only):
             groups.setdefault((finding.severity, finding.code), []).append((cell_id, finding.sentence))
     order = sorted(groups, key=lambda key: ([*SEVERITIES].index(key[0]), -len(groups[key]), key[1]))
-    texts, by_cell = [], dict[UUID, tuple[int, ...]]()
-    for number, (severity, code) in enumerate(order, start=1):
-        group = groups[severity, code]
-        cell_id, sentence = group[0]
-        for marked, _ in group:
-            by_cell[marked] = (*by_cell.get(marked, ()), number)
-        many = f"{len(group):,} of {len(found):,} cells. For one, " if len(group) > 1 else "one cell, "
-        words = f"{code.replace('_', ' ')} ({severity}), {many}{title(cells[cell_id])}: {sentence}"
-        texts.append(f"{words} What to do: {REMEDIES[code]}")
+    texts, by_cell, processes = [], dict[UUID, tuple[int, ...]](), sum(map(len, found.values()))
+    for number, key in enumerate(order, start=1):
+        marked = list(dict.fromkeys(cell_id for cell_id, _ in groups[key]))
+        for cell_id in marked:
+            by_cell[cell_id] = (*by_cell.get(cell_id, ()), number)
+        cell_id, sentence = groups[key][0]
+        where = _count(len(marked), len(found), len(groups[key]), processes)
+        words = f"{key[1].replace('_', ' ')} ({key[0]}), {where}{title(cells[cell_id])}: {sentence}"
+        texts.append(f"{words} What to do: {REMEDIES[key[1]]}")
     return Footnotes(texts=tuple(texts), by_cell=by_cell)
+
+
+def _count(marked: int, cells: int, rounds: int, processes: int) -> str:
+    """Says of how many cells something was found and, where some have several rounds, of how many processes."""
+    if rounds == 1:
+        return "one cell, "
+    of_processes = f" ({rounds:,} of {processes:,} processes)" if processes > cells else ""
+    return f"{marked:,} of {cells:,} cells{of_processes}. For one, "

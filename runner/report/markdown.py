@@ -5,6 +5,7 @@ print(render_markdown(report))
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 from runner.report.document import Answered, Open, Report, ReportTable, name_table, say_lack
 from runner.report.text import NONE
@@ -90,7 +91,8 @@ def _write_open(still_open: Sequence[Open]) -> list[str]:
     if not still_open:
         return ["Nothing: it answers every question."]
     lines: list[str] = []
-    for item in still_open:
-        lines += [f"**{escape(item.id)}. {escape(item.text)}** {escape(say_lack(item))}", ""]
-        lines += [*_write_commands(item.commands), ""] if item.commands else []
+    for commands, items in groupby(still_open, key=lambda item: item.commands):
+        for item in items:
+            lines += [f"**{escape(item.id)}. {escape(item.text)}** {escape(say_lack(item))}", ""]
+        lines += [*_write_commands(commands), ""] if commands else []
     return lines[:-1]

@@ -39,6 +39,7 @@ from runner.store.queries.kernels import load_parts, load_traces
 from runner.store.queries.memory import load_peaks
 from runner.store.queries.numerics import load_accumulations, load_precisions
 from runner.store.queries.overview import load_runs
+from runner.store.queries.raw import load_rounds
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import early_steps, load_steps
 from runner.store.queries.timelines import load_timelines
@@ -174,12 +175,14 @@ class Rows:
         """Passes in several precisions beside a reference; an edition does not narrow them."""
         return load_precisions(self.path, self.selection) if self.runs else []
 
-    def findings(self, results: Sequence[Result], table: str) -> dict[UUID, list[Finding]]:
-        """Returns what the audit says of cells of one table, by cell."""
+    def findings(self, results: Sequence[Result], table: str) -> dict[UUID, list[list[Finding]]]:
+        """Returns what the audit says of cells of one table, by cell: a list for each of its rounds."""
         asked = [result.cell_id for result in results if result.status in ("ok", "oom")]
-        if unread := tuple(dict.fromkeys(cell_id for cell_id in asked if cell_id not in self._findings)):
+        rounds = load_rounds(self.path, table, asked) if asked else {}
+        every = dict.fromkeys(one for cell_id in asked for one in rounds.get(cell_id, ()))
+        if unread := tuple(one for one in every if one not in self._findings):
             self._findings |= load_findings(self.path, unread, table)
-        return {cell_id: self._findings.get(cell_id, []) for cell_id in asked}
+        return {cell_id: [self._findings.get(one, []) for one in rounds.get(cell_id, ())] for cell_id in asked}
 
     def lists(self, cell: Cell) -> bool:
         """Whether the file has a row of this cell, however carefully measured, that need not be tried again."""

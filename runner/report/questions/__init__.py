@@ -17,12 +17,14 @@ from runner.report.questions import (
     precision,
     tensors,
     times,
+    variability,
     warmup,
 )
 from runner.report.rows import Rows
 
 QUESTIONS: tuple[Question[Rows], ...] = (
     *times.QUESTIONS,
+    *variability.QUESTIONS,
     *warmup.QUESTIONS,
     *kernels.QUESTIONS,
     *kernel_classes.QUESTIONS,

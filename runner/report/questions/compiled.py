@@ -40,6 +40,8 @@ def _answer_compiled(rows: Rows) -> Answer:
     forward = modes & {"inference", "forward"}
     missing = [*([] if forward else ["the forward pass"]), *([] if "train" in modes else ["the full step"])]
     words = [describe_speedups(each, baseline="eager", variant=name) for name, each in found.items()]
+    if {name for name, _ in pairs} == {"compiled-block"}:
+        words.append("Here each block was compiled on its own; the model as a whole was not.")
     return Answer(
         sentence=" ".join(words),
         tables=(

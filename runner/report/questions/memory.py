@@ -216,8 +216,8 @@ def _describe_mixed(pairs: Sequence[PrecisionPair]) -> str:
     if not higher or not copies:
         return start
     return (
-        f"{start} That it needs more is right: autocast keeps a 2-byte copy of each weight matrix, "
-        f"{format_bytes(copies)} in {title(most.other.cell)}, and short contexts save less than that."
+        f"{start} That is right: in {title(most.other.cell)} autocast keeps a 2-byte copy of each weight matrix, "
+        f"{format_bytes(copies)}, and narrower activations save less than that at this context."
     )
 
 

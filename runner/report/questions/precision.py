@@ -40,7 +40,9 @@ def agrees(total: float, expected: float) -> bool:
 
 
 def _answer_sums(rows: Rows) -> Answer:
+    order: dict[str | None, int] = {name: place for place, name in enumerate([*SUMS, None])}
     sums = [one for one in rows.sums if one.row.status == "ok" and one.row.total is not None]
+    sums.sort(key=lambda one: order[_name_of(one.row)])
     if not sums:
         return Answer(lacks="no sum was measured")
     lines = []
@@ -185,8 +187,15 @@ def _answer_speedup(rows: Rows) -> Answer:
         tables=(speedup_table(found, baseline="fp32", notes=notes, without=("precision",)),),
         footnotes=notes.texts,
         behind=behind(sides),
-        lacks="" if "bf16" in found else "no pair with bf16",
+        lacks=_find_missing_pairs(found),
     )
+
+
+def _find_missing_pairs(found: Mapping[str, Speedups[Measured]]) -> str:
+    if "bf16" not in found:
+        return "no pair with bf16"
+    phases = {pair.phase for pair in found["bf16"].speedups}
+    return "" if "backward" in phases else "no pair of a step with a backward pass"
 
 
 def _want_speedup(rows: Rows) -> list[StepCell]:

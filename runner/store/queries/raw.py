@@ -6,6 +6,7 @@
 The rounds of a cell are the rows of one run with one key.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TypeVar
 from uuid import UUID
@@ -37,6 +38,19 @@ def load_run_rows(path: Path, run_id: UUID, kind: type[R]) -> list[tuple[R, dict
         rows = fetch_rows(reader, kind, source, [run_id])
         known = dict(reader.execute(medians, [run_id]).fetchall())
     return [(row, known.get(row.cell_id, {})) for row in rows]
+
+
+_ROUNDS = """
+    SELECT asked.cell_id, list(s.cell_id ORDER BY s.round, s.cell_id) AS rounds
+    FROM {table} asked JOIN {table} s ON s.run_id = asked.run_id AND s.cell_key = asked.cell_key
+    WHERE list_contains(?, asked.cell_id) AND s.status IN ('ok', 'oom') GROUP BY asked.cell_id"""
+
+
+def load_rounds(path: Path, table: str, cells: Sequence[UUID]) -> dict[UUID, tuple[UUID, ...]]:
+    """Returns the ids of all rounds that have a result, of each of these cells of one table."""
+    with open_reader(path) as reader:
+        found = reader.execute(_ROUNDS.format(table=table), [list(cells)]).fetchall()
+    return {cell_id: tuple(rounds) for cell_id, rounds in found}
 
 
 _SAMPLES = """
