@@ -26,6 +26,7 @@ from pages.figures.ink import ink_rules
 from pages.offline.prose import inline, prose
 from pages.offline.tables import html_table
 from pages.offline.visit import Visit, is_card, nodes
+from pages.ui.evidence import OPEN_IN_FILE
 
 _FOLDER = Path(__file__).parent
 
@@ -83,7 +84,7 @@ class _Writer:
             "bidi_component": _write_component,
             "page_link": self._page_link,
             **dict.fromkeys(("info", "warning", "error", "success"), _write_alert),
-            "expander": lambda node: _fold(inline(node.proto.label), self.all_of(node)),
+            "expander": self._expander,
             "popover": lambda node: "" if self._inside_card else self._shared(node),
         }
 
@@ -119,6 +120,10 @@ class _Writer:
         ]
         return _fold("Link and command", "".join(parts))
 
+    def _expander(self, node: Any) -> str:
+        is_open = str(node.key or "").startswith(OPEN_IN_FILE)
+        return _fold(inline(node.proto.label), self.all_of(node), is_open=is_open)
+
     def _page_link(self, node: Any) -> str:
         address = node.proto.page
         if address not in self._origin.pages:
@@ -126,8 +131,8 @@ class _Writer:
         return f'<p><a href="{escape(address)}.html">{escape(node.proto.label)} →</a></p>'
 
 
-def _fold(summary: str, inside: str) -> str:
-    return f"<details><summary>{summary}</summary>{inside}</details>" if inside else ""
+def _fold(summary: str, inside: str, *, is_open: bool = False) -> str:
+    return f"<details{' open' * is_open}><summary>{summary}</summary>{inside}</details>" if inside else ""
 
 
 def _classes_of(node: Any) -> str:

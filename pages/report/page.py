@@ -13,7 +13,7 @@ from pages.report.chart import Chart
 from pages.report.charts import make_chart
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen
-from pages.ui.evidence import of_cells, of_runs, say
+from pages.ui.evidence import OPEN_IN_FILE, of_cells, of_runs, say
 from pages.ui.frame import Frame, Page
 from pages.ui.markdown import literal, restrict
 from pages.ui.states import no_rows
@@ -116,7 +116,7 @@ def _draw_question(frame: Frame, answered: Answered, chart: Chart | None) -> Non
         _draw_table(first, name=name_table(answered, 1))
     hidden = (first, *others) if chart else others
     words = "Tables, findings and commands" if hidden else "Findings and commands"
-    more = st.expander(restrict(words), key=f"_report-more-{key}", on_change="rerun")
+    more = st.expander(restrict(words), key=f"{OPEN_IN_FILE}{key}", on_change="rerun")
     if more.open:
         with more:
             for number, table in enumerate(hidden, start=1 if chart else 2):

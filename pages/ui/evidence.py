@@ -30,6 +30,8 @@ from runner.store.queries.evidence import MAX_ROWS, Evidence, Scope
 
 #: The label of a sentence's evidence: `page.css` draws it as a mark whose tooltip has these words.
 WHY = "How do we know?"
+#: What the key of an expander begins with that stands open in a saved page: it holds what its reader came for.
+OPEN_IN_FILE = "_tables-"
 #: The address of the page where a query can be run.
 CONSOLE = "sql"
 #: A query of more lines than these scrolls.

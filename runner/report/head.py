@@ -18,7 +18,9 @@ from runner.store.queries.audit import MAX_ROWS, Audit, load_audit
 from runner.store.queries.overview import load_run_details
 
 _READING = (
-    "superscript numbers are findings of the audit, explained below the tables of their question; n counts measured "
+    "small numbers behind a line, or in the column Findings, are findings of the audit, which stand below the tables "
+    "of "
+    "their question; n counts measured "
     f"steps, warm-up left out; {NONE} is not known or does not apply; a cell without a result says how it ended."
 )
 #: The runs that are listed with their commands, and the findings that are named.

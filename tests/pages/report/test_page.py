@@ -99,6 +99,7 @@ def test_the_html_file_opens_offline_with_every_chart(browser: Browser, file: Pa
             assert facts["title"] == "What do these rows answer?"
             assert facts["charts"] == facts["drawn"] == facts["cards"] >= 10
             text = reader.locator("main").text_content() or ""
+            assert reader.locator("table").filter(has_text="Whole step (ms)").locator("visible=true").count() >= 2
     report = load_report(file, Scope(machine=HERE))
     for one in report.answered:
         assert one.answer.sentence[:60] in text, one.id
