@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from runner.report.document import Answered, Open, Report, ReportTable
+from runner.report.document import Answered, Open, Report, ReportTable, name_table
 from runner.report.markdown import align
 from runner.visible import visible
 
@@ -31,7 +31,6 @@ _ESCAPES = {
     '"': r"\textquotedbl{}",
     "'": "'",
     "`": r"\textasciigrave{}",
-    "-": "{-}",
     "[": "{[}",
     "]": "{]}",
 }
@@ -39,7 +38,6 @@ _OTHERS = {
     "±": r"$\pm$",
     "×": r"$\times$",
     "·": r"$\cdot$",
-    "–": "--",
     "−": r"$-$",
     "µ": r"$\mu$",
     "…": r"\ldots{}",
@@ -58,6 +56,10 @@ _OTHERS = {
     "∝": r"$\propto$",
     "←": r"$\leftarrow$",
 }
+#: The same for comments.
+_SPELLED = {"±": "+-", "×": "x", "·": "-", "–": "-", "−": "-", "µ": "u", "√": "sqrt ", "‖": "||", "≥": ">=", "≤": "<="}
+#: What stands for a dash while hyphens are looked at.
+_DASH = "\ue000"
 #: A table of more columns is set smaller.
 _WIDE = 7
 _HEAD = r"""% Tables of a Stepscope report. Preamble: \usepackage{booktabs,longtable}
@@ -75,29 +77,35 @@ def render_latex(report: Report) -> str:
 
 
 def escape_latex(text: str) -> str:
-    """Returns text that LaTeX sets as it is."""
-    return "".join(map(_escape_character, visible(text)))
+    """Returns text that LaTeX sets as it is. Hyphens side by side do not become a dash."""
+    escaped = "".join(map(_escape_character, visible(text).replace("–", _DASH)))
+    return re.sub("-(?=-)", "-{}", escaped).replace(_DASH, "--")
 
 
 def _escape_character(character: str) -> str:
     if character in _ESCAPES:
         return _ESCAPES[character]
-    if character.isascii():
+    if character.isascii() or character == _DASH:
         return character
-    plain = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
-    return _OTHERS.get(character) or "".join(_ESCAPES.get(letter, letter) for letter in plain) or "?"
+    return _OTHERS.get(character) or "".join(_ESCAPES.get(letter, letter) for letter in _spell(character)) or "?"
+
+
+def _spell(character: str) -> str:
+    """Returns the ASCII letters that come closest to a character; none for a letter of another script."""
+    return unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
 
 
 def _comment(text: str) -> str:
     """Returns text for a comment: one line of ASCII."""
-    return re.sub(r"\s+", " ", visible(text)).encode("ascii", "replace").decode()
+    line = re.sub(r"\s+", " ", visible(text))
+    return "".join(_SPELLED.get(letter) or (letter if letter.isascii() else _spell(letter) or "?") for letter in line)
 
 
 def _write_table(answered: Answered, number: int) -> str:
     table = answered.answer.tables[number]
     columns = "".join("r" if right else "l" for right in align(table))
     head = " & ".join(rf"\textbf{{{escape_latex(text)}}}" for text in table.headings)
-    label = f"tab:{answered.id.lower()}" + (f"-{number + 1}" if number else "")
+    label = name_table(answered, number + 1).lower().replace("table ", "tab:")
     rows = [_write_row(line.values, line.marks) for line in table.lines]
     notes = [escape_latex(table.note)] if table.note else []
     if number == len(answered.answer.tables) - 1:

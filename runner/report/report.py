@@ -4,13 +4,14 @@ report = make_report(Rows(path, Scope(edition="2025")))
 [one.id for one in report.open]
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 from runner.report.document import Answer, Answered, Open, Question, Report
 from runner.report.head import facts
 from runner.report.questions import QUESTIONS
 from runner.report.rows import Rows, Scope
-from runner.report.text import count
+from runner.report.text import MAX_LINES, count
 from runner.report.wanted import commands
 
 
@@ -24,7 +25,7 @@ def make_report(rows: Rows) -> Report:
     answered: list[Answered] = []
     still_open: list[Open] = []
     for question in QUESTIONS:
-        answer = question.answer(rows)
+        answer = _cut(question.answer(rows))
         if answer.tables:
             answered.append(_close(rows, question, answer))
         if lacking := _find_lacking(rows, question, answer):
@@ -35,6 +36,21 @@ def make_report(rows: Rows) -> Report:
         answered=tuple(answered),
         open=tuple(still_open),
     )
+
+
+def _cut(answer: Answer) -> Answer:
+    """Returns the answer with no table longer than MAX_LINES; its note says how much was left out."""
+    tables = tuple(
+        replace(
+            table,
+            lines=table.lines[:MAX_LINES],
+            note=f"The first {MAX_LINES} of {len(table.lines):,} lines. {table.note}",
+        )
+        if len(table.lines) > MAX_LINES
+        else table
+        for table in answer.tables
+    )
+    return replace(answer, tables=tables)
 
 
 def _close(rows: Rows, question: Question[Rows], answer: Answer) -> Answered:

@@ -15,6 +15,8 @@ from runner.schema.titles import WORDS, title
 
 #: What stands in a table for what is not known or does not exist.
 NONE = "–"
+#: The most lines of a table; a file may hold thousands of cells.
+MAX_LINES = 200
 #: The most digits behind the point.
 _MAX_DECIMALS = 4
 #: The most titles that a sentence lists.

@@ -11,7 +11,7 @@ from runner.report.footnotes import make_footnotes
 from runner.report.keys import make_keys
 from runner.report.questions.times import PHASES, usual_cells, want_times
 from runner.report.rows import Rows
-from runner.report.text import NONE, count, format_optional, format_spread, join
+from runner.report.text import MAX_LINES, NONE, count, format_optional, format_spread, join
 from runner.results import Measured
 from runner.schema import Phase
 from runner.schema.titles import title
@@ -33,9 +33,10 @@ def _answer_variability(rows: Rows) -> Answer:
     known = {cell.cell_id: share for cell in cells if (share := _share_of_std(cell)) is not None}
     if not known:
         return Answer(lacks="no step has a standard deviation")
-    shown = [cell for cell in cells if cell.cell_id in known]
+    every = [cell for cell in cells if cell.cell_id in known]
+    shown = every[: MAX_LINES + 1]
     notes, keys = make_footnotes(rows, shown, "steps"), make_keys([cell.cell for cell in shown])
-    noisiest = max(shown, key=lambda cell: known[cell.cell_id])
+    noisiest = max(every, key=lambda cell: known[cell.cell_id])
     lines, spread = [], _load_extremes(rows, shown)
     for cell in shown:
         step, ends = cell.times["step"], spread.get(cell.cell_id, (None, None))
@@ -52,7 +53,7 @@ def _answer_variability(rows: Rows) -> Answer:
         "deviation of ln(median) from one process to the next, of this cell's rounds and of equal cells of its kind.",
     )
     return Answer(
-        sentence=_describe_spread(rows, shown, known),
+        sentence=_describe_spread(rows, every, known),
         tables=(table, _make_samples(rows, noisiest)),
         footnotes=notes.texts,
         behind=behind(shown),

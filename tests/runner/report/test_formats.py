@@ -58,6 +58,7 @@ def test_latex_escapes_what_it_would_obey() -> None:
     )
     assert escape_latex("1.0 ± 0.1 × 2 – S²") == r"1.0 $\pm$ 0.1 $\times$ 2 -- S$^2$"
     assert escape_latex("naïve 漢") == "naive ?"
+    assert escape_latex("a-b --sizes ---") == "a-b -{}-sizes -{}-{}-"
 
 
 @pytest.mark.parametrize("text", [NASTY, "plain", "100% _ & $ # \\ { }"])
