@@ -21,6 +21,7 @@ LONGEST = (
     "e2e/test_sharing.py",
     "e2e/test_app.py",
     "pages/offline/test_export.py",
+    "pages/report/test_page.py",
     "runner/sweep/test_sweep.py",
     "pages/kernels/test_page.py",
     "pages/peak_memory/test_page.py",

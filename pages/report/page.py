@@ -29,7 +29,7 @@ EVERY = "all sizes"
 
 def page(frame: Frame) -> None:
     st.title("What do these rows answer?", anchor=False)
-    if frame.selection.machine not in {run.machine for run in frame.contents.runs if run.source != "imported"}:
+    if frame.selection.machine not in {run.machine for run in frame.contents.runs if run.source in (None, "measured")}:
         no_rows("Nothing was measured on this machine: its rows were imported.", "Choose another machine.")
         return
     lead = st.empty()

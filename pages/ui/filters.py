@@ -66,8 +66,7 @@ def clear() -> None:
 
 def run_name(run: RunSummary) -> str:
     """Returns the name of a run in the filter and in the URL."""
-    when = f"{run.started_at:%Y-%m-%d %H:%M}" if run.started_at else "undated"
-    return " ".join(part for part in (when, run.label or run.preset, run.run_id.hex[-6:]) if part)
+    return run.name
 
 
 def _draw_select(key: str, label: str, options: Sequence[str]) -> str | None:

@@ -25,6 +25,8 @@ _ROOT = Path(__file__).parents[2]
 def render_html(rows: Rows) -> str:
     """Returns the file's text. Raises UsageError where the packages of the app are missing, StepscopeError where the
     page could not be drawn."""
+    if not rows.runs:
+        raise UsageError("This file has no measured run, so there is nothing to draw.", do="python -m runner sweep")
     missing = [name for name in (*_PACKAGES, "pages") if find_spec(name) is None]
     if missing:
         raise UsageError(
@@ -47,6 +49,5 @@ def render_html(rows: Rows) -> str:
 def _list_parameters(rows: Rows) -> list[str]:
     """Returns the parameters of the page's address."""
     scope = rows.scope
-    found = [f"--machine={rows.machine}"] if rows.machine and len(rows.machines) > 1 else []
-    found += [f"--run={scope.run}"] if scope.run else []
-    return [*found, *([f"--edition={scope.edition}"] if scope.edition else [])]
+    run = [f"--run={found.name}" for found in rows.runs if found.run_id == scope.run]
+    return [f"--machine={rows.machine}", *run, *([f"--edition={scope.edition}"] if scope.edition else [])]

@@ -35,5 +35,11 @@ class RunSummary:
     skipped: int
 
     @property
+    def name(self) -> str:
+        """What the run is called in the dashboard's filter and address, and in no other run of the file."""
+        when = f"{self.started_at:%Y-%m-%d %H:%M}" if self.started_at else "undated"
+        return " ".join(part for part in (when, self.label or self.preset, self.run_id.hex[-6:]) if part)
+
+    @property
     def cells(self) -> int:
         return self.ok + self.failed + self.skipped

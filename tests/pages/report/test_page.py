@@ -11,6 +11,7 @@ from runner.report.latex import render_latex
 from runner.report.markdown import render_markdown
 from runner.report.report import load_report
 from runner.report.rows import Scope
+from runner.store.queries.overview import load_runs
 from tests.browser import Site, drawn, opened, settled
 from tests.command import run
 from tests.pages.offline.test_export import FACTS, read
@@ -107,8 +108,11 @@ def test_the_html_file_opens_offline_with_every_chart(browser: Browser, file: Pa
 
 
 @pytest.mark.soak
-def test_an_edition_is_part_of_the_file(file: Path, tmp_path: Path) -> None:
-    words = ("report", "--format", "html", "--edition", "2026", "--out", str(tmp_path / "report.html"))
-    assert run(*words, db=file).returncode == 0
+def test_an_edition_and_a_run_are_part_of_the_file(file: Path, tmp_path: Path) -> None:
+    (of,) = load_runs(file)
+    words = ("report", "--format", "html", "--edition", "2026", "--run", str(of.run_id)[:13])
+    done = run(*words, "--out", str(tmp_path / "report.html"), db=file)
+    assert done.returncode == 0, done.stdout
     text = (tmp_path / "report.html").read_text()
     assert "2026 of the assignment: models of its sizes at its contexts" in text
+    assert f"<span>Run</span> {of.name}" in text

@@ -77,6 +77,9 @@ def test_a_file_without_rows_leaves_every_question_open(empty: Path) -> None:
     assert all(f"**{question.id}. " in done.stdout for question in QUESTIONS)
     assert "## B1." not in done.stdout
     assert run("report", "--format", "latex", db=empty).returncode == 0
+    done = run("report", "--format", "html", "--out", str(empty.with_name("x.html")), db=empty)
+    assert done.returncode == 2
+    assert "no measured run, so there is nothing to draw" in done.stdout
 
 
 def test_a_file_of_attention_answers_what_it_can(attention: Path) -> None:
