@@ -49,7 +49,7 @@ def make_footnotes(
         cell_id, sentence = groups[key][0]
         where = _count(len(marked), len(found), len(groups[key]), processes)
         words = f"{key[1].replace('_', ' ')} ({key[0]}), {where}{title(cells[cell_id])}: {sentence}"
-        texts.append(f"{words} What to do: {REMEDIES[key[1]]}")
+        texts.append(f"{words} What to do: {REMEDIES[key[1]].replace('`', '')}")
     return Footnotes(texts=tuple(texts), by_cell=by_cell)
 
 

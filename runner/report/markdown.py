@@ -16,6 +16,8 @@ _SPECIAL = re.compile(r"[\\`*_{}\[\]<>#~$|!&@]")
 _OPENING = re.compile(r"^(\s*\d*)([-+.)])(?=\s|$)")
 #: A link that some renderers make of plain text.
 _LINK = re.compile(r"(?<=:)(?=//)|(?<=[wW]{3})(?=\.)")
+#: A longer text is a list of numbers, not one.
+_MAX_WIDTH = 40
 _NUMBER = re.compile(r"[-+−]?[(]?[\d.,]+%?")
 
 
@@ -67,7 +69,8 @@ def align(table: ReportTable) -> list[bool]:
 
 def _is_numeric(values: Iterable[str]) -> bool:
     known = [value for value in values if value not in ("", NONE)]
-    return bool(known) and sum(bool(_NUMBER.match(value)) for value in known) > len(known) / 2
+    numbers = sum(bool(_NUMBER.match(value)) and len(value) <= _MAX_WIDTH for value in known)
+    return numbers > len(known) / 2
 
 
 def _write_table(table: ReportTable) -> list[str]:
