@@ -51,7 +51,7 @@ def milliseconds(phase: Phase) -> Value:
 
 
 def answer(cells: Sequence[Attended]) -> str:
-    """Says what naive attention costs at the longest length that it can run, beside the quickest other implementation,
+    """Says what naive attention costs at the longest length that it can run, beside the fastest other implementation,
     and where memory runs out."""
     done = [cell for cell in cells if cell.status == "ok" and "forward_backward" in cell.times]
     if not done:

@@ -15,6 +15,7 @@ from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen
 from pages.ui.evidence import OPEN_IN_FILE, of_cells, of_runs, say
 from pages.ui.frame import Frame, Page
+from pages.ui.heading import draw_title
 from pages.ui.markdown import literal, restrict
 from pages.ui.states import no_rows
 from runner.report.document import Answered, Open, Report, ReportTable, name_table, say_lack
@@ -28,7 +29,7 @@ EVERY = "all sizes"
 
 
 def page(frame: Frame) -> None:
-    st.title("What do these rows answer?", anchor=False)
+    draw_title("Report: every question of the assignment", question="What do these rows answer, and what not yet?")
     if frame.selection.machine not in {run.machine for run in frame.contents.runs if run.source in (None, "measured")}:
         no_rows("Nothing was measured on this machine: its rows were imported.", "Choose another machine.")
         return

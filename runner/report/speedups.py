@@ -147,7 +147,7 @@ def _judge(pairs: Sequence[Pair[T]], *, baseline: str, variant: str) -> str:
     spread = f"{format_number(min(ratios))}× to {format_number(max(ratios))}×"
     mean = f"{format_number(geometric_mean(ratios))}× in the geometric mean of {len(pairs)} pairs, {spread}"
     if outcomes["better"] == len(pairs):
-        return f"{variant} is faster than {baseline} in every pair, beyond doubt: {mean}."
+        return f"{variant} is significantly faster than {baseline} in every pair: {mean}."
     counts = ", ".join(f"{outcomes[outcome]} {words}" for outcome, words in TIMED.items() if outcomes[outcome])
     unknown = sum(pair.low is None for pair in pairs)
     known = f"; of {count(unknown, 'pair')} the noise is not known" if unknown else ""

@@ -55,7 +55,7 @@ def _answer_compiled(rows: Rows) -> Answer:
 
 
 def _make_costs(pairs: Sequence[tuple[str, Pair[Measured]]], known: Sequence[CompileCost]) -> ReportTable:
-    """Returns what compiling costs, and after how many steps it is paid for."""
+    """Returns what compiling costs, and after how many steps it pays off."""
     costs: Mapping[tuple[object, ...], CompileCost] = {question(one.machine, one.torch, one.cell): one for one in known}
     keys = make_keys([pair.other.cell for _, pair in pairs])
     lines = []

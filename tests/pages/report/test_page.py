@@ -97,7 +97,7 @@ def test_the_html_file_opens_offline_with_every_chart(browser: Browser, file: Pa
         reader = apart.new_page()
         with read(reader, written):
             facts = reader.evaluate(FACTS)
-            assert facts["title"] == "What do these rows answer?"
+            assert facts["question"] == "What do these rows answer, and what not yet?"
             assert facts["charts"] == facts["drawn"] == facts["cards"] >= 10
             text = reader.locator("main").text_content() or ""
             assert reader.locator("table").filter(has_text="Whole step (ms)").locator("visible=true").count() >= 2
