@@ -1,0 +1,52 @@
+"""Can published tables be trusted, and why not? Tables in, findings out, by the rules of measured rows where they mean
+the same.
+
+    for found in audit_published(tables):
+        print(found.table.file, format_lines(found.lines), found.finding.sentence)
+
+Rules see all tables of one report at once: an option without effect shows only beside the table without it. They reason
+from FLOPs against data sheets, bytes against formulas, and spreads. Limits: a table that states little is not judged by
+what it leaves out, and no finding does not mean no fault.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from runner.analysis.audit.published.findings import Found, PublishedFinding
+from runner.analysis.audit.published.growth import GROWTH_RULES
+from runner.analysis.audit.published.keys import KEY_RULES
+from runner.analysis.audit.published.memory import MEMORY_RULES
+from runner.analysis.audit.published.numerics import NUMERIC_RULES
+from runner.analysis.audit.published.options import OPTION_RULES
+from runner.analysis.audit.published.phases import PHASE_RULES
+from runner.analysis.audit.published.rates import RATE_RULES
+from runner.analysis.audit.published.readings import Report, read_report
+from runner.analysis.audit.published.repeats import REPEAT_RULES
+from runner.analysis.audit.published.spreads import SPREAD_RULES
+from runner.analysis.audit.published.subtraction import subtraction
+from runner.results.published import PublishedTable
+
+PUBLISHED_RULES: tuple[Callable[[Report], Found], ...] = (
+    *RATE_RULES,
+    subtraction,
+    *PHASE_RULES,
+    *SPREAD_RULES,
+    *MEMORY_RULES,
+    *OPTION_RULES,
+    *REPEAT_RULES,
+    *KEY_RULES,
+    *GROWTH_RULES,
+    *NUMERIC_RULES,
+)
+
+
+def audit_published(tables: Sequence[PublishedTable]) -> list[PublishedFinding]:
+    """Returns what is to be said of the tables. Those of one report are judged together; others alone."""
+    reports: dict[str, list[PublishedTable]] = defaultdict(list)
+    for table in tables:
+        reports[table.report or str(table.table_id)].append(table)
+    return [found for own in reports.values() for found in _judge(read_report(own))]
+
+
+def _judge(report: Report) -> list[PublishedFinding]:
+    return [found for rule in PUBLISHED_RULES for found in rule(report)]

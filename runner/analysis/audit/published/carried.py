@@ -1,0 +1,70 @@
+"""Which published peaks hold something of the row before, and how many of its bytes?
+
+    carried_rows(report)[row_id].left_bytes
+
+Naive attention needs about six squares of B S² numbers. Where a peak is far beyond that, the rest over the square of
+the row before says how many of those stayed alive, such as three: its graph. The other rows then hold as many.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from itertools import pairwise
+from statistics import median_low
+from typing import NamedTuple
+from uuid import UUID
+
+from runner.analysis.audit.memory_rules import FOREIGN, OWN_SCRATCH
+from runner.analysis.audit.published.readings import REMEMBERED, Reading, Report
+from runner.results.published import Quantity
+
+#: Squares that naive attention holds at its peak, and tensors of B S d, at the most.
+SQUARES, VECTORS = 6, 12
+#: What stayed of the row before is worth saying from this share of a peak.
+LEFT = 0.05
+_TOTALS: tuple[Quantity, ...] = ("peak_memory", "reserved_memory", "memory")
+
+
+class Carried(NamedTuple):
+    """How many squares of the row before a peak holds, their bytes, and whether the peak alone proves it."""
+
+    squares: float
+    left_bytes: float
+    is_certain: bool
+
+
+@lru_cache(maxsize=REMEMBERED)
+def peak_of(reading: Reading) -> float | None:
+    """Returns the bytes of its peak or, where none is named so, of its memory as a whole; None without any."""
+    figures = (reading.memory.get((name, "")) for name in _TOTALS)
+    return next((figure.value for figure in figures if figure and figure.value and figure.value > 0), None)
+
+
+def needed_bytes(reading: Reading) -> int:
+    """Returns what naive attention of this cell needs at the most."""
+    key = reading.key
+    vectors = (key.batch or 1) * (key.length or 0) * (key.width or 0)
+    return SQUARES * _square_bytes(reading) + 4 * VECTORS * vectors
+
+
+def _square_bytes(reading: Reading) -> int:
+    key = reading.key
+    return (2 if key.precision in ("bf16", "fp16") else 4) * (key.batch or 1) * (key.length or 0) ** 2
+
+
+def carried_rows(report: Report) -> Mapping[UUID, Carried]:
+    """Returns what the rows of attention tables kept of the row before, of those that did."""
+    found: dict[UUID, Carried] = {}
+    for readings in report.groups:
+        peaks = [(reading, peak) for reading in readings if reading.key.width and (peak := peak_of(reading))]
+        rows = [(reading, peak, _square_bytes(before)) for (before, _), (reading, peak) in pairwise(peaks)]
+        certain = {
+            reading.row.row_id: (peak - needed_bytes(reading)) / square
+            for reading, peak, square in rows
+            if square > _square_bytes(reading) > 0 and peak > FOREIGN * needed_bytes(reading) + OWN_SCRATCH
+        }
+        for reading, peak, square in rows if certain else ():
+            squares = certain.get(reading.row.row_id, median_low(certain.values()))
+            is_certain = reading.row.row_id in certain
+            if is_certain or LEFT * peak <= squares * square < peak:
+                found[reading.row.row_id] = Carried(squares, squares * square, is_certain)
+    return found

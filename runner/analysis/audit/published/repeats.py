@@ -1,0 +1,144 @@
+"""Does a report say the same of a cell wherever it says it? Rules about figures that stand twice, and about ratios.
+
+    [found for rule in REPEAT_RULES for found in rule(report)]
+
+Rows whose means a cold step explains have findings of their own and are left out. Each rule's name is its
+findings' code.
+"""
+
+from collections import defaultdict
+
+from runner.analysis.audit.findings import doubt, note
+from runner.analysis.audit.published.findings import Found, PublishedFinding, touching
+from runner.analysis.audit.published.phases import has_impossible_ratio
+from runner.analysis.audit.published.readings import Reading, Report, name_time
+from runner.analysis.audit.published.spreads import is_uneven
+from runner.formats import format_ms
+from runner.results.published import PublishedFigure, Quantity
+
+#: Profiled and unprofiled times that are this close say the same.
+CLOSE = 0.05
+#: Two figures of one cell that differ by more are not of one state of the machine: in one table, and between tables.
+REPEATED, AGAIN = 0.05, 0.20
+_PASSES: tuple[Quantity, ...] = ("forward", "backward", "forward_backward", "step")
+
+
+def profiled_beside_unprofiled(report: Report) -> Found:
+    groups: dict[object, list[Reading]] = defaultdict(list)
+    for reading in report.readings:
+        if reading.table.subject in ("steps", "attention"):
+            groups[reading.key.without("is_profiled")].append(reading)
+    for found in groups.values():
+        for reading in (r for r in found if r.key.is_profiled):
+            plain = next((r for r in found if not r.key.is_profiled and r.times.keys() & reading.times.keys()), None)
+            if plain is None or plain.table.table_id != reading.table.table_id:
+                continue
+            name = next(iter(plain.times.keys() & reading.times.keys()))
+            first, second = plain.times[name].mean, reading.times[name].mean
+            sentence = (
+                f"{name_time(name).capitalize()} takes {format_ms(second)} under the profiler and {format_ms(first)} "
+                f"without, {second / first:.3f} times, in one table: compare only what was timed alike."
+            )
+            make = note if abs(second / first - 1) <= CLOSE else doubt
+            evidence = {"profiled_ms": second, "unprofiled_ms": first}
+            yield touching([reading], make("profiled_beside_unprofiled", sentence, **evidence))
+
+
+def duplicate_key(report: Report) -> Found:
+    """One cell twice in a table, with different figures."""
+    for readings in report.groups:
+        groups: dict[object, list[Reading]] = defaultdict(list)
+        for reading in readings:
+            if reading.times and reading.table.subject in ("steps", "attention"):
+                groups[reading.key].append(reading)
+        for found in groups.values():
+            different = _differ(found, REPEATED)
+            if different:
+                first, last, name = different
+                sentence = (
+                    f"{first.words} stands in lines {first.row.line} and {last.row.line} with "
+                    f"{format_ms(first.times[name].mean)} and {format_ms(last.times[name].mean)} {name_time(name)}: "
+                    "something differed that the table does not say."
+                )
+                evidence = {"first_ms": first.times[name].mean, "second_ms": last.times[name].mean}
+                yield touching([first, last], doubt("duplicate_key", sentence, **evidence))
+
+
+def not_reproducible(report: Report) -> Found:
+    """The same cell in two tables, or after another warm-up, with another time, though neither is cold."""
+    groups: dict[object, list[Reading]] = defaultdict(list)
+    for reading in report.readings:
+        is_sound = reading.times and not has_impossible_ratio(reading) and reading.key.shape
+        if is_sound and not any(is_uneven(reading, name) for name in reading.times):
+            groups[reading.key.without("warmup")].append(reading)
+    for found in groups.values():
+        different = _differ(found, AGAIN)
+        if different and different[0].key.length:
+            first, last, name = different
+            if first.table is not last.table or first.key != last.key:
+                yield _contradict(first, last, name)
+                yield _contradict(last, first, name)
+
+
+def _contradict(here: Reading, there: Reading, name: Quantity) -> PublishedFinding:
+    a, b = here.times[name].mean, there.times[name].mean
+    sentence = (
+        f"{here.words} takes {format_ms(a)} {name_time(name)} here and {format_ms(b)} in line {there.row.line} of "
+        f"{there.table.file}, {max(a, b) / min(a, b):.2f} times: the settings do not explain it."
+    )
+    return touching([here], doubt("not_reproducible", sentence, here_ms=a, there_ms=b))
+
+
+def _differ(found: list[Reading], share: float) -> tuple[Reading, Reading, Quantity] | None:
+    """Returns two readings whose times of one quantity differ by more than this share."""
+    for name in _PASSES:
+        timed = sorted((r for r in found if name in r.times), key=lambda r: r.times[name].mean)
+        least, most = (timed[0].times[name].mean, timed[-1].times[name].mean) if timed else (0.0, 0.0)
+        if 0 < (1 + share) * least < most:
+            first, last = sorted((timed[0], timed[-1]), key=lambda r: (r.table.file, r.row.line))
+            return first, last, name
+    return None
+
+
+def ratio_off(report: Report) -> Found:
+    """A stated speedup or ratio that no two times of its row have."""
+    rows: dict[object, list[Reading]] = defaultdict(list)
+    for reading in report.readings:
+        rows[reading.row.row_id].append(reading)
+    for readings in rows.values():
+        for figure in (
+            f for reading in readings for f in reading.figures if f.quantity in ("speedup", "ratio") and f.value
+        ):
+            times = [f for f in readings[0].row.figures if f.quantity in _PASSES and f.value and f.statistic != "std"]
+            possible = [(a, b) for a in times for b in times if a is not b]
+            if possible and not any(_is_ratio(figure, a, b) for a, b in possible):
+                a, b = min(
+                    possible, key=lambda pair: abs((pair[0].value or 0) / (pair[1].value or 1) - (figure.value or 0))
+                )
+                sentence = (
+                    f"{figure.heading} is {figure.text}, and no two times of the row have that ratio; the nearest is "
+                    f"{a.text} / {b.text} = {(a.value or 0) / (b.value or 1):.3f}."
+                )
+                yield touching([readings[0]], doubt("ratio_off", sentence, stated=figure.value or 0.0))
+
+
+def _is_ratio(stated: PublishedFigure, a: PublishedFigure, b: PublishedFigure) -> bool:
+    """Whether a / b is what is stated, all three being rounded or cut at their last digit."""
+    above, below = ((figure.value or 0.0, _last_digit(figure)) for figure in (a, b))
+    least = (above[0] - above[1]) / (below[0] + below[1])
+    most = (above[0] + above[1]) / max(below[0] - below[1], 1e-300)
+    digit = _last_digit(stated)
+    return least - digit <= (stated.value or 0.0) <= most + digit
+
+
+def _last_digit(figure: PublishedFigure) -> float:
+    """Returns what one unit of the last printed digit is worth, in the figure's unit; a thousandth where unclear."""
+    digits = figure.text.strip().replace(",", "")
+    try:
+        scale = abs((figure.value or 0.0) / float(digits))
+    except (ValueError, ZeroDivisionError):
+        return abs(figure.value or 0.0) * 1e-3
+    return scale * 10.0 ** -len(digits.partition(".")[2].partition("e")[0])
+
+
+REPEAT_RULES = (profiled_beside_unprofiled, duplicate_key, not_reproducible, ratio_off)
