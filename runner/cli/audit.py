@@ -18,12 +18,11 @@ from runner.analysis.audit.report import (
     group_findings,
     shorten_ids,
 )
+from runner.cli.audit_published import print_published_audit
 from runner.cli.lists import find_run, new_grid, print_left_out, runs_grid
-from runner.cli.terminal import Terminal
+from runner.cli.terminal import STYLES, Terminal
 from runner.store.queries.audit import MAX_ROWS, Audit, load_audit
 from runner.store.queries.selection import Selection
-
-STYLES = {"A": "green", "B": "blue", "C": "yellow", "D": "red"}
 
 
 def print_audit(console: Terminal, run: str, *, db: Path) -> int:
@@ -31,6 +30,8 @@ def print_audit(console: Terminal, run: str, *, db: Path) -> int:
     found = find_run(run, db=db)
     console.print(runs_grid([found]), "")
     print_left_out(console, db)
+    if found.source == "published":
+        return print_published_audit(console, found, db=db)
     audit = load_audit(db, Selection(run=found.run_id))
     if not audit.rows:
         console.say("This run has no rows of steps, attention or memory, which are what the audit looks at.")

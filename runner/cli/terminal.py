@@ -7,14 +7,18 @@ Markup, emoji codes and highlighting are off, and control characters are made vi
 own `Text` has color.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
+from runner.analysis.audit.findings import Grade
 from runner.visible import visible
+
+#: The color of each grade of the audit.
+STYLES: Mapping[Grade, str] = {"A": "green", "B": "blue", "C": "yellow", "D": "red"}
 
 
 class Terminal(Console):

@@ -45,6 +45,13 @@ def load_published(path: Path, *, run: UUID | None = None) -> list[PublishedTabl
     return [_make_table(table, of_tables.get((table.run_id, table.table_id), [])) for table in tables]
 
 
+def list_table_ids(path: Path, run_id: UUID) -> frozenset[UUID]:
+    """Returns the tables of one import."""
+    with open_reader(path) as reader:
+        found = reader.execute("SELECT table_id FROM published_tables WHERE run_id = ?", [run_id]).fetchall()
+    return frozenset(table_id for (table_id,) in found)
+
+
 @cache
 def list_shipped() -> tuple[PublishedTable, ...]:
     """Returns the published tables of `data/reference`; none where Stepscope runs without that folder."""

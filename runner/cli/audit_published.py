@@ -1,0 +1,57 @@
+"""The audit of an imported published file in the terminal, in the form of `runner.cli.audit`.
+
+python -m runner audit "1.1.3 Part a"
+"""
+
+from pathlib import Path
+
+from rich.text import Text
+
+from runner.analysis.audit.published.audit import audit_published
+from runner.analysis.audit.published.findings import format_lines
+from runner.analysis.audit.published.report import PublishedGroup, count_published_grades, group_published
+from runner.analysis.audit.report import GRADE_WORDS, GRADES, SEVERITIES, format_evidence
+from runner.cli.lists import new_grid
+from runner.cli.terminal import STYLES, Terminal
+from runner.results import RunSummary
+from runner.store.queries.published import list_table_ids, load_published
+
+
+def print_published_audit(console: Terminal, run: RunSummary, *, db: Path) -> int:
+    """Prints what is to be said of the tables of one import, judged beside the other tables of their report that the
+    file holds. Returns the exit code: 1 if a row is graded D, else 0."""
+    everything, own = load_published(db), list_table_ids(db, run.run_id)
+    tables = [table for table in everything if table.table_id in own]
+    if not tables:
+        console.say("This import counts no more: the same file was imported again. Audit the later import.")
+        return 0
+    reports = {table.report for table in tables if table.report}
+    beside = [table for table in everything if table.report in reports or table.table_id in own]
+    findings = [found for found in audit_published(beside) if found.table.table_id in own]
+    grid = new_grid("table", *GRADES, "no result")
+    for table in tables:
+        counts = count_published_grades(table, findings)
+        numbers = [Text(str(counts[grade]), STYLES[grade] if counts[grade] else "dim") for grade in GRADES]
+        grid.add_row(table.title, *numbers, str(counts[None]))
+    console.print(grid)
+    console.say(f"Published by others, not measured here. {GRADE_WORDS}", style="dim")
+    for group in group_published(findings):
+        console.say("")
+        _print_group(console, group)
+    if not findings:
+        console.say("The audit found nothing against any of these rows.")
+    return 1 if any(found.finding.severity == "fault" for found in findings) else 0
+
+
+def _print_group(console: Terminal, group: PublishedGroup) -> None:
+    """Prints a code with what to do, and below it the lines that it touches with their sentence and evidence."""
+    style = STYLES[SEVERITIES[group.severity]]
+    number = "1 row" if group.rows == 1 else f"{group.rows:,} rows"
+    console.say(Text.assemble((group.code, f"bold {style}"), f" ({group.severity}), {number}"))
+    console.say(f"  What to do: {group.remedy}")
+    for found in group.found:
+        word = "line" if len(found.lines) == 1 else "lines"
+        console.say(f"  {found.table.file}, {word} {format_lines(found.lines)}")
+        console.say(f"    {found.finding.sentence}")
+        if found.finding.evidence:
+            console.say(f"    {format_evidence(found.finding)}", style="dim")
