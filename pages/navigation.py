@@ -9,6 +9,7 @@ from pages.memory_timeline import page as memory_timeline
 from pages.mixed_precision import page as mixed_precision
 from pages.overview import page as overview
 from pages.peak_memory import page as peak_memory
+from pages.published import page as published
 from pages.report import page as report
 from pages.roofline import page as roofline
 from pages.sql import page as sql
@@ -29,7 +30,7 @@ NAVIGATION: dict[str, list[Page]] = {
         explore.PAGE,
     ],
     "Memory": [attention.PAGE, peak_memory.PAGE, memory_timeline.PAGE],
-    "Side by side": [compare.PAGE],
+    "Side by side": [compare.PAGE, published.PAGE],
     "File": [report.PAGE, trust.PAGE, data.PAGE, sql.PAGE],
 }
 #: Every page by its address.

@@ -8,8 +8,8 @@ from typing import Any
 
 import streamlit as st
 
+from pages.figures.grades import FindingBar, finding_bars
 from pages.trust.answers import name_code
-from pages.trust.figures import FindingBar, finding_bars
 from pages.ui.card import Card, draw
 from pages.ui.formats import format_count, shorten, table
 from pages.ui.frame import Frame
@@ -35,8 +35,11 @@ def draw_findings(frame: Frame, groups: Sequence[FindingGroup]) -> None:
         rows=[_make_row(group, row, finding) for group in groups for row, finding in group.found],
         cells=[row.cell for group in groups for row, _ in group.found],
     )
-    bars = [FindingBar(name=_name(group), severity=group.severity, rows=len(group.found)) for group in groups]
-    draw(frame, card, lambda: finding_bars(bars))
+    bars = [
+        FindingBar(name=_name(group), severity=group.severity, grade=SEVERITIES[group.severity], rows=len(group.found))
+        for group in groups
+    ]
+    draw(frame, card, lambda: finding_bars(bars, state="findings"))
     for group in groups:
         _draw_group(group)
 

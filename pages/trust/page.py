@@ -8,8 +8,8 @@ from typing import Any
 
 import streamlit as st
 
+from pages.figures.grades import NO_RESULT, GradeBar, grade_bars
 from pages.trust.answers import answer
-from pages.trust.figures import NO_RESULT, GradeBar, grade_bars
 from pages.trust.findings import draw_findings
 from pages.trust.noise import draw_canary, draw_noise
 from pages.ui.card import Card, draw
@@ -62,7 +62,7 @@ def _draw_grades(frame: Frame, audit: Audit) -> None:
     """Draws the grades as one bar a table, a run or a machine."""
     by = chosen("trust-by", "One bar for each", _list_ways(frame, audit))
     counts = _count_by(frame, audit, by)
-    shown = [GradeBar(name=name, counts=numbers) for name, numbers in counts.items()][:MAX_BARS]
+    shown = [GradeBar(name=name, counts=dict(numbers.items())) for name, numbers in counts.items()][:MAX_BARS]
     cut = f" The first {MAX_BARS} of {len(counts)} are drawn: filter, or see the table."
     where = " Every machine's rows, whatever the sidebar says of machine and run." if by == "machine" else ""
     card = Card(
@@ -73,7 +73,7 @@ def _draw_grades(frame: Frame, audit: Audit) -> None:
         rows=[_make_row(by, name, numbers) for name, numbers in counts.items()],
         cells=[row.cell for row in audit.rows],
     )
-    draw(frame, card, lambda: grade_bars(shown, state=f"grades-{by}"))
+    draw(frame, card, lambda: grade_bars(shown, meanings=dict(GRADES.items()), state=f"grades-{by}"))
 
 
 def _list_ways(frame: Frame, audit: Audit) -> list[str]:

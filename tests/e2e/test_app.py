@@ -34,6 +34,7 @@ PAGES = {
     "peak-memory": "Peak memory: what fills it",
     "memory-timeline": "Memory timeline: every allocation of a step",
     "compare": "Compare: two runs, machines or settings",
+    "published": "Published results: which claims survive",
     "report": "Report: every question of the assignment",
     "trust": "Trust: grades, findings and noise",
     "data": "Data: the stored rows",

@@ -9,7 +9,6 @@ from FLOPs against data sheets, bytes against formulas, and spreads. Limits: a t
 what it leaves out, and no finding does not mean no fault.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from runner.analysis.audit.published.findings import Found, PublishedFinding
@@ -20,7 +19,7 @@ from runner.analysis.audit.published.numerics import NUMERIC_RULES
 from runner.analysis.audit.published.options import OPTION_RULES
 from runner.analysis.audit.published.phases import PHASE_RULES
 from runner.analysis.audit.published.rates import RATE_RULES
-from runner.analysis.audit.published.readings import Report, read_report
+from runner.analysis.audit.published.readings import Report, by_report, read_report
 from runner.analysis.audit.published.repeats import REPEAT_RULES
 from runner.analysis.audit.published.spreads import SPREAD_RULES
 from runner.analysis.audit.published.subtraction import subtraction
@@ -42,10 +41,7 @@ PUBLISHED_RULES: tuple[Callable[[Report], Found], ...] = (
 
 def audit_published(tables: Sequence[PublishedTable]) -> list[PublishedFinding]:
     """Returns what is to be said of the tables. Those of one report are judged together; others alone."""
-    reports: dict[str, list[PublishedTable]] = defaultdict(list)
-    for table in tables:
-        reports[table.report or str(table.table_id)].append(table)
-    return [found for own in reports.values() for found in _judge(read_report(own))]
+    return [found for own in by_report(tables) for found in _judge(read_report(own))]
 
 
 def _judge(report: Report) -> list[PublishedFinding]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from operator import itemgetter
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from runner.analysis.audit.published.provenance import Provenance, read_provenance
 from runner.analysis.audit.published.sizes import Edition, find_edition, find_shape
@@ -146,6 +147,20 @@ def read_report(tables: Sequence[PublishedTable]) -> Report:
         provenance = read_provenance(table, position=position)
         found.append([reading for row in table.rows for reading in _read(table, row, provenance, edition)])
     return Report(by_table=found)
+
+
+def read_tables(tables: Sequence[PublishedTable]) -> dict[UUID, list[Reading]]:
+    """Returns the readings of each table, by its id; those of one report are read together."""
+    reports = (read_report(own) for own in by_report(tables))
+    return {readings[0].table.table_id: list(readings) for one in reports for readings in one.by_table if readings}
+
+
+def by_report(tables: Sequence[PublishedTable]) -> list[list[PublishedTable]]:
+    """Returns the tables of each report together, and each of no report alone."""
+    reports: dict[str, list[PublishedTable]] = defaultdict(list)
+    for table in tables:
+        reports[table.report or str(table.table_id)].append(table)
+    return list(reports.values())
 
 
 def _read(

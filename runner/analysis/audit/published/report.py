@@ -7,7 +7,7 @@ The terminal and the page Published results both show this.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -45,18 +45,26 @@ def group_published(findings: Sequence[PublishedFinding]) -> list[PublishedGroup
     return sorted(made, key=lambda group: ([*SEVERITIES].index(group.severity), -group.rows, group.code))
 
 
-def findings_by_row(findings: Sequence[PublishedFinding]) -> Mapping[UUID, list[Finding]]:
+def findings_by_row(findings: Sequence[PublishedFinding]) -> dict[UUID, list[Finding]]:
     """Returns the findings that touch each row that any touches."""
     found: dict[UUID, list[Finding]] = defaultdict(list)
     for one in findings:
         for row in one.rows:
             found[row.row_id].append(one.finding)
-    return found
+    return dict(found)
+
+
+def grade_rows(table: PublishedTable, findings: Sequence[PublishedFinding]) -> dict[UUID, Grade | None]:
+    """Returns the grade of each row of a table, given its findings; None for one without a result of which nothing is
+    said."""
+    by_row = findings_by_row(findings)
+    return {
+        row.row_id: grade(by_row.get(row.row_id, [])) if row.status == "ok" or row.row_id in by_row else None
+        for row in table.rows
+    }
 
 
 def count_published_grades(table: PublishedTable, findings: Sequence[PublishedFinding]) -> Counter[Grade | None]:
-    """Returns how many rows of a table have each grade; None counts those without a result of which nothing is said."""
-    by_row = findings_by_row([one for one in findings if one.table.table_id == table.table_id])
-    return Counter(
-        grade(by_row.get(row.row_id, [])) if row.status == "ok" or row.row_id in by_row else None for row in table.rows
-    )
+    """Returns how many rows of a table have each grade, None counting those without one."""
+    own = [one for one in findings if one.table.table_id == table.table_id]
+    return Counter(grade_rows(table, own).values())

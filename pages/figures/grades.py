@@ -1,6 +1,6 @@
 """Grades as stacked bars, and findings as bars by code.
 
-figure = grade_bars([GradeBar(name="steps", counts={"A": 12, "C": 3, None: 1})])
+figure = grade_bars([GradeBar(name="steps", counts={"A": 12, "C": 3, None: 1})], meanings=GRADES, state="grades")
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,8 +13,6 @@ from pages.figures.frame import escape_text, layout
 from pages.figures.ink import ink_on
 from pages.figures.marks import write_ends
 from pages.figures.rows import BAR, STACKED, chart_pixels, label_rows, row_pixels, wrap_label
-from runner.analysis.audit.findings import Grade, Severity
-from runner.analysis.audit.report import GRADES, SEVERITIES
 
 #: What rows without a grade are called.
 NO_RESULT = "no result"
@@ -29,28 +27,30 @@ class GradeBar:
     """How many rows have each grade, of a table, a run or a machine; None are those without a result."""
 
     name: str
-    counts: Mapping[Grade | None, int]
+    counts: Mapping[str | None, int]
 
 
 @dataclass(frozen=True, kw_only=True)
 class FindingBar:
-    """How many rows have one finding."""
+    """How many rows have one finding, and the grade that its severity gives them."""
 
     name: str
-    severity: Severity
+    severity: str
+    grade: str
     rows: int
 
 
-def grade_bars(bars: Sequence[GradeBar], *, state: str) -> go.Figure:
-    """Draws one bar each, from the best grade to the worst, with the numbers inside and their sum at the end."""
+def grade_bars(bars: Sequence[GradeBar], *, meanings: Mapping[str, str], state: str) -> go.Figure:
+    """Draws one bar each with the numbers inside and their sum at the end. `meanings` say what each grade means, from
+    the best to the worst."""
     figure = go.Figure()
     labels = [wrap_label(escape_text(bar.name)) for bar in bars]
     most = max((sum(bar.counts.values()) for bar in bars), default=0) or 1
-    for grade in (*GRADES, None):
+    for grade in (*meanings, None):
         numbers = [bar.counts.get(grade, 0) for bar in bars]
         if not any(numbers):
             continue
-        words = NO_RESULT if grade is None else f"{grade}: {GRADES[grade]}"
+        words = NO_RESULT if grade is None else f"{grade}: {meanings[grade]}"
         color = tint(SLATE, opacity=0.4) if grade is None else color_of(grade)
         figure.add_bar(
             name=words,
@@ -81,26 +81,25 @@ def grade_bars(bars: Sequence[GradeBar], *, state: str) -> go.Figure:
     return figure
 
 
-def finding_bars(bars: Sequence[FindingBar]) -> go.Figure:
+def finding_bars(bars: Sequence[FindingBar], *, state: str) -> go.Figure:
     """Draws one bar a code, in the color of the grade that it gives a row, with its number at the end."""
     figure = go.Figure()
-    for severity, grade in SEVERITIES.items():
+    for severity, grade in dict.fromkeys((bar.severity, bar.grade) for bar in bars):
         chosen = [(place, bar) for place, bar in enumerate(bars) if bar.severity == severity]
-        if chosen:
-            figure.add_bar(
-                name=f"{severity}: grade {grade}",
-                orientation="h",
-                y=[place for place, _ in chosen],
-                x=[bar.rows for _, bar in chosen],
-                width=BAR,
-                marker={"color": color_of(grade), "line": {"width": 0}},
-                customdata=[bar.name for _, bar in chosen],
-                hovertemplate="<b>%{customdata}</b><br>%{x:,} rows<extra></extra>",
-            )
+        figure.add_bar(
+            name=f"{severity}: grade {grade}",
+            orientation="h",
+            y=[place for place, _ in chosen],
+            x=[bar.rows for _, bar in chosen],
+            width=BAR,
+            marker={"color": color_of(grade), "line": {"width": 0}},
+            customdata=[bar.name for _, bar in chosen],
+            hovertemplate="<b>%{customdata}</b><br>%{x:,} rows<extra></extra>",
+        )
     numbers = [bar.rows for bar in bars]
     write_ends(figure, x=numbers, y=list(range(len(bars))), text=[f"  {number:,}" for number in numbers])
     height = chart_pixels(len(bars), row=30, entries=len(figure.data) - 1)
-    figure.update_layout(**layout(height=height, state="findings"), barmode="overlay", margin_r=48)
+    figure.update_layout(**layout(height=height, state=state), barmode="overlay", margin_r=48)
     _count_rows(figure, max(numbers, default=1))
     label_rows(figure, [bar.name for bar in bars], showgrid=False, ticks="")
     return figure

@@ -1,0 +1,213 @@
+"""One published table: what it claims, as it was printed, beside the reader's own rows, what is wrong, and what it
+would have shown.
+
+draw_table(frame, loaded, loaded.names[name])
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import streamlit as st
+
+from pages.figures.frame import WORDS, interval
+from pages.published.answers import name_code, say_beside, say_claim, say_verdict
+from pages.published.figures import RatioDot, ratio_dots
+from pages.published.loading import AuditedTables
+from pages.ui.card import Card, draw
+from pages.ui.chosen import rows_of
+from pages.ui.evidence import say
+from pages.ui.formats import format_count, shorten, table
+from pages.ui.frame import Frame
+from pages.ui.markdown import literal, restrict
+from pages.ui.states import suggest
+from pages.ui.trust import COLORS
+from runner.analysis.audit.published.corrections import correct
+from runner.analysis.audit.published.findings import PublishedFinding, format_lines
+from runner.analysis.audit.published.report import findings_by_row, group_published
+from runner.analysis.audit.report import SEVERITIES, format_evidence
+from runner.analysis.compare.published import PublishedPair, stand_beside, wanted_cell
+from runner.formats import format_number
+from runner.plan.commands import sweep_commands
+from runner.results import PublishedRow, PublishedTable
+from runner.store.queries.attention import attention_cells
+from runner.store.queries.steps import load_steps
+
+
+def draw_table(frame: Frame, loaded: AuditedTables, one: PublishedTable) -> None:
+    findings = loaded.of(one)
+    claim = literal(say_claim(one, loaded.readings.get(one.table_id, [])))
+    verdict = say_verdict(findings, list(loaded.grades(one).values()))
+    say(frame, f"**{literal(one.title)}** claims: {claim}. **Verdict: {verdict}.**", key="published-verdict")
+    st.caption(restrict(f"Published, on {literal(one.machine or 'a machine that is not stated')}. {_say_known(one)}"))
+    _draw_printed(loaded, one)
+    _draw_wrong(findings)
+    _draw_instead(findings)
+    _draw_beside(frame, loaded, one)
+
+
+def _say_known(one: PublishedTable) -> str:
+    """Says what is known of how it was measured, and what was assumed to read it."""
+    names = {"warmup_ran": "Warm-up ran", "std_kind": "Standard deviation", "clock": "Clock", "memory_means": "Memory"}
+    known = [f"{words}: {literal(one.provenance[name])}." for name, words in names.items() if one.provenance.get(name)]
+    return " ".join([*known, *map(literal, one.remarks)])
+
+
+def _draw_printed(loaded: AuditedTables, one: PublishedTable) -> None:
+    """Draws the table as it was printed, each line with its grade and what the audit found."""
+    st.subheader("As it was published", anchor="as-published")
+    found, grades = findings_by_row(loaded.of(one)), loaded.grades(one)
+    rows = [
+        {
+            "Line": row.line,
+            "Grade": grades[row.row_id] or "",
+            "Found": ", ".join(dict.fromkeys(name_code(finding.code) for finding in found.get(row.row_id, []))),
+            **_describe_setting(row),
+            **{figure.heading: figure.text for figure in row.figures},
+        }
+        for row in one.rows
+    ]
+    height = min(480, 38 + 35 * len(rows))
+    alt = f"The published table {one.title}, with the grade of each line."
+    st.dataframe(shorten(table(rows)), hide_index=True, height=height, key="published-rows", alt=alt)
+
+
+def _describe_setting(row: PublishedRow) -> dict[str, Any]:
+    names = {
+        "name": "Size",
+        "part": "Part",
+        "d_model": "d_model",
+        "context": "Context",
+        "seq_len": "Sequence length",
+        "d_head": "Head width",
+        "precision": "Precision",
+        "backend": "Backend",
+        "warmup_steps": "Warm-up",
+        "device": "Device",
+    }
+    return {label: value for name, label in names.items() if (value := getattr(row.setting, name)) is not None}
+
+
+def _draw_wrong(findings: Sequence[PublishedFinding]) -> None:
+    st.subheader("What is wrong with it", anchor="what-is-wrong")
+    if not findings:
+        st.caption("Nothing that its figures show.")
+    for group in group_published(findings):
+        color = COLORS[SEVERITIES[group.severity]]
+        lines = [line for found in group.found for line in found.lines]
+        where = f"{'line' if len(set(lines)) == 1 else 'lines'} {format_lines(lines)}"
+        label = f":{color}-badge[{group.severity}] **{name_code(group.code)}**, {where}"
+        with st.expander(
+            restrict(label), expanded=group.severity == "fault", key=f"_published-{group.severity}-{group.code}"
+        ):
+            st.markdown(restrict(f"**What to do:** {group.remedy}"))
+            shown = [
+                {
+                    "Lines": format_lines(found.lines),
+                    "What was found": found.finding.sentence,
+                    "Evidence": format_evidence(found.finding),
+                }
+                for found in group.found
+            ]
+            for row in shown[:3]:
+                st.markdown(restrict(f"- {row['Lines']}: {literal(row['What was found'])}"))
+            if len(shown) > 1:
+                st.dataframe(
+                    shorten(table(shown)), hide_index=True, key=f"_published-rows-{group.severity}-{group.code}"
+                )
+
+
+def _draw_instead(findings: Sequence[PublishedFinding]) -> None:
+    st.subheader("What it would have shown", anchor="instead")
+    corrections = correct(findings)
+    if not corrections:
+        st.caption("Nothing else that can be worked out from its own figures.")
+        return
+    rows = [
+        {"Line": c.line, "Figure": c.figure, "Published": c.published, "Instead": c.instead, "How": c.why}
+        for c in corrections
+    ]
+    alt = "Published figures and what they would have been without their mistake."
+    st.dataframe(shorten(table(rows)), hide_index=True, height=min(400, 38 + 35 * len(rows)), key="instead", alt=alt)
+
+
+# ---------------------------------------------------------------------------------------------- beside the reader's own
+
+
+def find_first(frame: Frame, loaded: AuditedTables) -> str | None:
+    """Returns the name of the first table that stands beside measured rows, if any does."""
+    return next((name for name, one in loaded.names.items() if _load_pairs(frame, loaded, one)), None)
+
+
+def _load_pairs(frame: Frame, loaded: AuditedTables, one: PublishedTable) -> list[PublishedPair]:
+    own, readings = rows_of(frame), loaded.readings.get(one.table_id, [])
+    return stand_beside(readings, steps=frame.ask(load_steps, own), attention=frame.ask(attention_cells, own))
+
+
+def _draw_beside(frame: Frame, loaded: AuditedTables, one: PublishedTable) -> None:
+    st.subheader("Beside your own rows", anchor="beside")
+    readings = [reading for reading in loaded.readings.get(one.table_id, []) if reading.times]
+    wanted = [cell for reading in readings if (cell := wanted_cell(reading))]
+    if not wanted:
+        st.caption("Its rows do not say enough to stand beside a measured cell: no times, no shape, or no context.")
+        return
+    pairs = _load_pairs(frame, loaded, one)
+    if not pairs:
+        st.caption(restrict(f"None of its {format_count(len(set(wanted)), 'cell')} was measured {frame.where}."))
+    else:
+        _draw_pairs(frame, loaded, pairs)
+    missing = [cell for cell in dict.fromkeys(wanted) if cell not in _measured(pairs)]
+    if missing and (commands := sweep_commands(missing, fresh=False)):
+        suggest("Measure its cells here, and they stand beside it:", "\n".join(commands[:3]))
+
+
+def _measured(pairs: Sequence[PublishedPair]) -> set[Any]:
+    return {wanted_cell(pair.reading) for pair in pairs}
+
+
+def _draw_pairs(frame: Frame, loaded: AuditedTables, pairs: Sequence[PublishedPair]) -> None:
+    grades = loaded.grades(pairs[0].reading.table)
+    dots = [
+        RatioDot(
+            place=_name_place(pair),
+            phase=pair.phase,
+            cell_id=str(pair.cell_id),
+            ratio=pair.ratio,
+            low=pair.low,
+            high=pair.high,
+            published_ms=pair.published_ms,
+            measured_ms=pair.measured.ms,
+            grade=grades[pair.reading.row.row_id],
+        )
+        for pair in pairs
+    ]
+    card = Card(
+        key="published-beside",
+        title="Published over measured",
+        answer=say_beside(pairs),
+        note="Left of 1× the published time is shorter. Hollow: the audit doubts the published row. The interval is "
+        "that of the measured time alone.",
+        alt="Published time over measured time: "
+        + "; ".join(f"{dot.place} {WORDS[dot.phase]} {format_number(dot.ratio)}×" for dot in dots),
+        rows=[_list_pair(pair, dot) for pair, dot in zip(pairs, dots, strict=True)],
+    )
+    draw(frame, card, lambda: ratio_dots(dots, state="published-beside"))
+
+
+def _name_place(pair: PublishedPair) -> str:
+    key = pair.reading.key
+    rest = [word for word in (key.precision, key.backend) if word]
+    return " · ".join([f"line {pair.reading.row.line}", pair.reading.words, *rest])
+
+
+def _list_pair(pair: PublishedPair, dot: RatioDot) -> dict[str, Any]:
+    return {
+        "Line": pair.reading.row.line,
+        "Cell": pair.reading.words,
+        "Phase": WORDS[pair.phase],
+        "Published (ms)": pair.published_ms,
+        "Measured (ms)": pair.measured.ms,
+        "Published / measured (×)": pair.ratio,
+        "95% interval": interval(pair.low, pair.high, unit="×"),
+        "Grade of the published row": dot.grade or "",
+        "Id of the measured cell": str(pair.cell_id),
+    }

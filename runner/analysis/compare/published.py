@@ -1,0 +1,136 @@
+"""Published figures beside measured cells of the same numbers, ratio by ratio.
+
+    for pair in stand_beside(readings, steps=load_steps(…), attention=attention_cells(…)):
+        print(pair.reading.words, pair.phase, pair.ratio)
+
+Cells are matched on shape, context, batch, precision and backend, and attention on length and width; a precision or a
+backend that a table does not state is taken to be fp32 and eager. Of several measured cells the one in the project's
+defaults is taken, in the mode that passes through the phases that the row states.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import get_args
+from uuid import UUID
+
+from runner.analysis.audit.published.readings import Reading
+from runner.results import Attended, Measured
+from runner.results.times import Estimate
+from runner.schema import AttentionCell, Mode, Phase, StepCell
+from runner.schema.choices import Precision
+
+PHASES: tuple[Phase, ...] = ("forward", "backward", "forward_backward", "optimizer", "step")
+_PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+#: Modes by how well they stand for a row that states forward and backward, and for one that states forward alone.
+_MODES: tuple[Mode, ...] = ("backward", "train", "forward", "inference")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedPair:
+    """One phase of a reading beside a measured cell: both times in ms, and published over measured with the interval
+    that the measured one gives it."""
+
+    reading: Reading
+    phase: Phase
+    cell_id: UUID
+    published_ms: float
+    measured: Estimate
+
+    @property
+    def ratio(self) -> float:
+        return self.published_ms / self.measured.ms
+
+    @property
+    def low(self) -> float | None:
+        return self.published_ms / self.measured.high_ms if self.measured.high_ms else None
+
+    @property
+    def high(self) -> float | None:
+        return self.published_ms / self.measured.low_ms if self.measured.low_ms else None
+
+
+def stand_beside(
+    readings: Sequence[Reading], *, steps: Sequence[Measured], attention: Sequence[Attended]
+) -> list[PublishedPair]:
+    """Returns a pair for each time of a reading of which a cell was measured."""
+    known: dict[object, list[Measured | Attended]] = defaultdict(list)
+    for step in steps:
+        known[_place(step.cell)].append(step)
+    for attended in attention:
+        known[_place(attended.cell)].append(attended)
+    return [pair for reading in readings for pair in _pairs(reading, known)]
+
+
+def _pairs(reading: Reading, known: dict[object, list[Measured | Attended]]) -> Iterator[PublishedPair]:
+    asked = wanted_cell(reading)
+    if asked is None or not reading.is_ok:
+        return
+    found = sorted(known.get(_place(asked), []), key=lambda cell: _distance(cell.cell, asked))
+    for phase in PHASES:
+        time = reading.times.get(phase)
+        cell = next((cell for cell in found if phase in cell.times), None)
+        if time and time.mean > 0 and cell:
+            measured = cell.times[phase].step
+            yield PublishedPair(
+                reading=reading, phase=phase, cell_id=cell.cell_id, published_ms=time.mean, measured=measured
+            )
+
+
+def wanted_cell(reading: Reading) -> StepCell | AttentionCell | None:
+    """Returns the cell that stands for a reading; None where its numbers are not stated or no cell has them."""
+    key = reading.key
+    precision = next((name for name in _PRECISIONS if name == (key.precision or "fp32")), None)
+    backend = key.backend or "eager"
+    if precision is None or backend not in ("eager", "compiled") or not key.length or not key.batch:
+        return None
+    if reading.table.subject == "attention" and key.width:
+        return AttentionCell(
+            implementation="naive",
+            backend="compiled" if backend == "compiled" else "eager",
+            batch=key.batch,
+            seq_len=key.length,
+            d_head=key.width,
+            precision=precision,
+        )
+    if reading.shape is None:
+        return None
+    return StepCell(
+        d_model=reading.shape.d_model,
+        d_ff=reading.shape.d_ff,
+        layers=reading.shape.layers,
+        heads=reading.shape.heads,
+        vocabulary=reading.shape.vocabulary,
+        batch=key.batch,
+        context=key.length,
+        mode=_mode(reading),
+        precision=precision,
+        backend="compiled" if backend == "compiled" else "eager",
+    )
+
+
+def _mode(reading: Reading) -> Mode:
+    stated = next((mode for mode in _MODES if mode == reading.key.mode), None)
+    if stated:
+        return stated
+    if "optimizer" in reading.times or "step" in reading.times:
+        return "train"
+    return "backward" if {"backward", "forward_backward"} & reading.times.keys() else "forward"
+
+
+def _place(cell: StepCell | AttentionCell) -> tuple[object, ...]:
+    """What cells share that may stand beside each other."""
+    if isinstance(cell, AttentionCell):
+        return cell.batch, cell.seq_len, cell.d_head, cell.precision, cell.backend
+    shape = (cell.d_model, cell.d_ff, cell.layers, cell.heads, cell.vocabulary)
+    return (*shape, cell.batch, cell.context, cell.precision, cell.backend)
+
+
+def _distance(cell: StepCell | AttentionCell, asked: StepCell | AttentionCell) -> tuple[int, int]:
+    """In how many settings a cell differs from the one that is asked for, and how far its mode is."""
+    names = [name for name in type(asked).names() if name != "mode"]
+    apart = sum(getattr(cell, name) != getattr(asked, name) for name in names)
+    if isinstance(cell, AttentionCell) or isinstance(asked, AttentionCell):
+        return apart, 0
+    order = [asked.mode, *(mode for mode in _MODES if mode != asked.mode)]
+    return apart, order.index(cell.mode)

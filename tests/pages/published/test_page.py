@@ -1,0 +1,98 @@
+"""The page Published results as its readers meet it: claims and verdicts, one table beside the reader's own rows.
+
+The file holds small at 256 tokens in float32, eager, forward and backward: what line 2 of report 001's eager table and
+of its tables after no and one step of warm-up are of, and line 3 of report 000's.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from pages.offline.visit import Visits, nodes
+from pages.ui.markdown import plain
+from runner.importers.files import import_file
+from runner.schema.sizes import size_named
+from tests.browser import Site, fits_sideways, opened, said, traces
+from tests.runner.analysis.audit.test_expected import expected_places
+from tests.synthetic import rows
+
+REFERENCE = Path(__file__).parents[3] / "data/reference"
+EAGER = "001 · End to End Benchmarks (RTX PRO 6000 WK)"
+COMPILED = "001 · End to End Benchmarks (RTX PRO 6000 WK) / Compiled"
+ATTENTION = "002 · Attention Benchmarking"
+RUN = rows.run()
+SHAPE: dict[str, Any] = {**size_named("small").numbers}
+SMALL = rows.asked(**SHAPE, context=256, mode="backward")
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return rows.store(tmp_path_factory.mktemp("published") / "results.duckdb", RUN, [rows.ok(RUN, SMALL)])
+
+
+@pytest.fixture(scope="module")
+def address(file: Path, site: Site) -> Iterator[str]:
+    with site.showing(file) as found:
+        yield found
+
+
+def visited(file: Path, **parameters: str) -> str:
+    """What the page says."""
+    found = Visits(file).visit("published", {name.replace("_", "-"): [value] for name, value in parameters.items()})
+    return plain(" ".join(str(getattr(node, "value", "")) for node in nodes(found.main)))
+
+
+def test_how_many_tables_survive(file: Path) -> None:
+    told = visited(file)
+    worst: dict[str, set[str]] = {}
+    for table, _, _, severity in expected_places():
+        worst.setdefault(table, set()).add(severity)
+    faulty = sum("fault" in severities for severities in worst.values())
+    doubtful = sum("fault" not in severities and "doubt" in severities for severities in worst.values())
+    assert (
+        f"{31 - faulty - doubtful} of 31 published tables that come with Stepscope can be read as they stand; "
+        f"{doubtful} have rows in doubt, and {faulty} have rows that do not mean what they say."
+    ) in told
+
+
+def test_a_published_table_beside_measured_rows(browser: Browser, address: str) -> None:
+    """Forward has 30 of 88 parts of the step's time, backward 56; the table says 10.12 and 14.12 ms."""
+    with opened(browser, f"{address}/published?published-table={EAGER}") as visit:
+        drawn = traces(visit.page, "published-beside")
+        step = rows.step_ms(SMALL)
+        assert drawn["forward"]["x"] == pytest.approx([10.1203 / (step * 30 / 88)], rel=1e-4)
+        assert drawn["backward"]["x"] == pytest.approx([14.1196 / (step * 56 / 88)], rel=1e-4)
+        assert drawn["forward + backward"]["x"] == pytest.approx([24.2399 / (step * 86 / 88)], rel=1e-4)
+        assert "in 1 cell of the same numbers" in said(visit.page)
+        expect(visit.page.get_by_text("Published, on RTX PRO 6000 WK.")).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_it_fits(browser: Browser, address: str, width: int) -> None:
+    with opened(browser, f"{address}/published", width=width) as visit:
+        assert traces(visit.page, "published-grades")
+        assert fits_sideways(visit.page)
+
+
+def test_what_is_wrong_and_what_it_would_have_shown(file: Path) -> None:
+    told = visited(file, published_table=COMPILED)
+    assert "Backward takes 0.213 ms and forward 35.6 ms" in told
+    assert "Verdict: no row is beyond doubt, 2 of 5 are wrong: tf32 as fp32, subtraction, impossible ratio" in told
+
+
+def test_tables_of_the_file_go_before_those_that_are_shipped(tmp_path: Path) -> None:
+    db = rows.store(tmp_path / "results.duckdb", RUN, [rows.ok(RUN, SMALL)])
+    import_file(REFERENCE / "002_attention_benchmarking.csv", db=db)
+    told = visited(db)
+    assert "0 of 1 published tables in this file can be read as they stand" in told
+    shipped = visited(db, published_from="Shipped with Stepscope", published_table=ATTENTION)
+    assert "of 31 published tables that come with Stepscope" in shipped
+
+
+def test_a_table_without_a_measured_cell_says_how_to_measure_it(file: Path) -> None:
+    told = visited(file, published_table=ATTENTION)
+    assert "None of its 20 cells was measured in this file." in told
+    assert "python -m runner sweep --experiment attention" in told
