@@ -7,7 +7,7 @@ verdict = say_verdict(table, findings, grades)
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from runner.analysis.audit.findings import Grade
+from runner.analysis.audit.findings import Grade, Severity
 from runner.analysis.audit.published.findings import PublishedFinding
 from runner.analysis.audit.published.readings import Reading, name_time
 from runner.analysis.compare.published import PHASES, PublishedPair
@@ -105,22 +105,22 @@ def _claim_bytes(readings: Sequence[Reading]) -> Iterator[str]:
 
 
 def say_verdict(findings: Sequence[PublishedFinding], grades: Sequence[Grade | None]) -> str:
-    """Says how many rows of a table survive, and what the others fell over."""
+    """Says how many rows of a table survive, and what the others fell over, the most severe first."""
     counts = Counter(grade for grade in grades if grade)
     graded, sound = sum(counts.values()), counts["A"] + counts["B"]
-    reasons = dict.fromkeys(name_code(one.finding.code) for one in findings if one.finding.severity != "note")
-    notes = dict.fromkeys(name_code(one.finding.code) for one in findings if one.finding.severity == "note")
     if not graded:
         return "nothing to judge"
     if sound == graded:
+        notes = _name_codes(findings, "note")
         return "survives" + (f", with a note: {', '.join(notes)}" if notes else "")
-    if sound:
-        start = f"{sound} of {graded} rows survive"
-    elif counts["D"] == graded:
-        start = "no row survives"
-    else:
-        start = "no row is beyond doubt" + (f", {counts['D']} of {graded} are wrong" if counts["D"] else "")
-    return f"{start}: {', '.join(reasons)}"
+    start = f"{sound} of {graded} rows survive" if sound else f"none of {graded} rows survives"
+    lost = [f"{counts['C']} in doubt"] * bool(counts["C"]) + [f"{counts['D']} wrong"] * bool(counts["D"])
+    reasons = dict.fromkeys([*_name_codes(findings, "fault"), *_name_codes(findings, "doubt")])
+    return f"{start}, {' and '.join(lost)}: {', '.join(reasons)}"
+
+
+def _name_codes(findings: Sequence[PublishedFinding], severity: Severity) -> list[str]:
+    return [*dict.fromkeys(name_code(one.finding.code) for one in findings if one.finding.severity == severity)]
 
 
 def say_beside(pairs: Sequence[PublishedPair]) -> str:

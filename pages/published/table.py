@@ -32,6 +32,9 @@ from runner.results import PublishedRow, PublishedTable
 from runner.store.queries.attention import attention_cells
 from runner.store.queries.steps import load_steps
 
+#: So many findings of a kind are told in words; more are a table.
+_TOLD = 3
+
 
 def draw_table(frame: Frame, loaded: AuditedTables, one: PublishedTable) -> None:
     findings = loaded.of(one)
@@ -88,32 +91,38 @@ def _describe_setting(row: PublishedRow) -> dict[str, Any]:
 
 
 def _draw_wrong(findings: Sequence[PublishedFinding]) -> None:
+    """Draws each finding with the lines that it touches; faults are open."""
     st.subheader("What is wrong with it", anchor="what-is-wrong")
     if not findings:
         st.caption("Nothing that its figures show.")
     for group in group_published(findings):
         color = COLORS[SEVERITIES[group.severity]]
-        lines = [line for found in group.found for line in found.lines]
-        where = f"{'line' if len(set(lines)) == 1 else 'lines'} {format_lines(lines)}"
+        where = _name_lines([line for found in group.found for line in found.lines])
         label = f":{color}-badge[{group.severity}] **{name_code(group.code)}**, {where}"
-        with st.expander(
-            restrict(label), expanded=group.severity == "fault", key=f"_published-{group.severity}-{group.code}"
-        ):
+        key = f"_published-{group.severity}-{group.code}"
+        with st.expander(restrict(label), expanded=group.severity == "fault", key=key):
             st.markdown(restrict(f"**What to do:** {group.remedy}"))
-            shown = [
-                {
-                    "Lines": format_lines(found.lines),
-                    "What was found": found.finding.sentence,
-                    "Evidence": format_evidence(found.finding),
-                }
-                for found in group.found
-            ]
-            for row in shown[:3]:
-                st.markdown(restrict(f"- {row['Lines']}: {literal(row['What was found'])}"))
-            if len(shown) > 1:
-                st.dataframe(
-                    shorten(table(shown)), hide_index=True, key=f"_published-rows-{group.severity}-{group.code}"
-                )
+            for found in group.found[:_TOLD]:
+                st.markdown(restrict(f"- {_name_lines(found.lines)}: {literal(found.finding.sentence)}"))
+                st.caption(restrict(literal(format_evidence(found.finding))))
+            if len(group.found) > _TOLD:
+                _list_findings(group.found, key=f"{key}-rows")
+
+
+def _list_findings(found: Sequence[PublishedFinding], *, key: str) -> None:
+    rows = [
+        {
+            "Lines": format_lines(one.lines),
+            "What was found": one.finding.sentence,
+            "Evidence": format_evidence(one.finding),
+        }
+        for one in found
+    ]
+    st.dataframe(shorten(table(rows)), hide_index=True, key=key, alt="Every line that it touches.")
+
+
+def _name_lines(lines: Sequence[int]) -> str:
+    return f"{'line' if len(set(lines)) == 1 else 'lines'} {format_lines(lines)}"
 
 
 def _draw_instead(findings: Sequence[PublishedFinding]) -> None:

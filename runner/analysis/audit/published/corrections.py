@@ -77,6 +77,22 @@ def _own_precision(found: PublishedFinding) -> Iterator[Correction]:
     yield Correction(line=found.lines[0], figure="precision", published="fp32", instead=instead, why=why)
 
 
+def _asked_axes(found: PublishedFinding) -> Iterator[Correction]:
+    """Where the bytes bear the names out, another grid was run; elsewhere the names may have changed places."""
+    numbers = _numbers(found)
+    width, length = (f"{numbers[f'least_{name}']:,} to {numbers[f'largest_{name}']:,}" for name in ("width", "length"))
+    was_run = found.finding.evidence["bytes_agree"] == "yes"
+    yield Correction(
+        line=found.lines[0],
+        figure=f"axes of {len(found.rows)} rows",
+        published=f"{width} wide, {length} tokens",
+        instead=f"{length} wide, {width} tokens" + (": not measured" if was_run else ", perhaps"),
+        why="the grid of the question; the bytes say that the other one was run"
+        if was_run
+        else "in each other's place",
+    )
+
+
 def _unknown_bytes(found: PublishedFinding) -> Iterator[Correction]:
     for row in found.rows:
         yield Correction(
@@ -105,6 +121,7 @@ _BY_CODE: Mapping[str, Callable[[PublishedFinding], Iterator[Correction]]] = {
     "impossible_ratio": _left_for_backward,
     "range_ended_early": _kernels_of_range,
     "peak_carried_over": _own_peak,
+    "swapped_axes": _asked_axes,
     "tf32_as_fp32": _own_precision,
     "zero_bytes": _unknown_bytes,
     "wrong_accumulation": _true_sum,

@@ -125,7 +125,13 @@ def swapped_axes(report: Report) -> Found:
             f"Heads of {min(widths):,} to {max(widths):,} over {min(lengths):,} to {max(lengths):,} tokens: wider than "
             f"the sequences are long. {names}."
         )
-        evidence = {"largest_width": max(widths), "largest_length": max(lengths)}
+        evidence: dict[str, float | int | str] = {
+            "least_width": min(widths),
+            "largest_width": max(widths),
+            "least_length": min(lengths),
+            "largest_length": max(lengths),
+            "bytes_agree": "yes" if known else "not known",
+        }
         yield touching(wide, doubt("swapped_axes", sentence, **evidence))
 
 
