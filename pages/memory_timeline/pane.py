@@ -28,11 +28,15 @@ from pages.ui.formats import format_count
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
 from pages.ui.permalink import link
+from pages.ui.trust import COLORS
 from pages.ui.zoom import linked_zoom
+from runner.analysis.audit.report import SEVERITIES
+from runner.analysis.audit.timeline_rules import TIMELINE_REMEDIES
 from runner.errors import DatabaseBusy
 from runner.formats import format_bytes
 from runner.plan.commands import sweep_commands
 from runner.results import Timeline
+from runner.store.queries.timeline_findings import load_timeline_findings
 from runner.store.queries.timelines import load_columns, load_largest_at, load_parts_at, load_timelines
 
 MAX_SHOWN = 25
@@ -62,6 +66,7 @@ def pane(frame: Frame, about: Timeline, *, side: str, look: Look) -> None:
         st.caption(restrict(describe_recording(about)))
         if drawn := describe_totals(about):
             st.caption(restrict(drawn))
+        _draw_findings(frame, about)
         drawing = Drawing(columns=blocks, about=about, fold_bytes=look.fold_bytes, scale_bytes=look.scale_bytes,
                           alt=describe_drawing(about, sentence), folds_held=folds_held)  # fmt: skip
         cursor = timeline(drawing, key=f"timeline-{side}-canvas", on_cursor=lambda: None)
@@ -77,6 +82,16 @@ def pane(frame: Frame, about: Timeline, *, side: str, look: Look) -> None:
         if share.open:
             with share:
                 _draw_share(frame, about, side=side, rows=rows)
+
+
+def _draw_findings(frame: Frame, about: Timeline) -> None:
+    """Says what the audit finds in a recording of somebody else's; those measured here are judged as memory cells."""
+    if about.origin != "imported":
+        return
+    for finding in frame.ask(load_timeline_findings, about.cell_id):
+        badge = f":{COLORS[SEVERITIES[finding.severity]]}-badge[{finding.severity}]"
+        words = f"{badge} **{finding.code.replace('_', ' ')}**: {literal(finding.sentence)}"
+        st.markdown(restrict(f"{words} {literal(TIMELINE_REMEDIES[finding.code])}"))
 
 
 def _read_cursor(frame: Frame, about: Timeline, *, side: str) -> int:

@@ -19,10 +19,12 @@ from runner.analysis.audit.report import (
     shorten_ids,
 )
 from runner.cli.audit_published import print_published_audit
+from runner.cli.audit_timelines import print_timeline_audit
 from runner.cli.lists import find_run, new_grid, print_left_out, runs_grid
 from runner.cli.terminal import STYLES, Terminal
 from runner.store.queries.audit import MAX_ROWS, Audit, load_audit
 from runner.store.queries.selection import Selection
+from runner.store.queries.timelines import load_timelines
 
 
 def print_audit(console: Terminal, run: str, *, db: Path) -> int:
@@ -32,6 +34,8 @@ def print_audit(console: Terminal, run: str, *, db: Path) -> int:
     print_left_out(console, db)
     if found.source == "published":
         return print_published_audit(console, found, db=db)
+    if found.source == "imported" and (timelines := load_timelines(db, found.run_id)):
+        return print_timeline_audit(console, timelines, db=db)
     audit = load_audit(db, Selection(run=found.run_id))
     if not audit.rows:
         console.say("This run has no rows of steps, attention or memory, which are what the audit looks at.")

@@ -1,0 +1,125 @@
+"""Does an imported memory timeline show what it seems to? Rules about the optimizer's state and half-precision copies.
+
+    [finding for rule in TIMELINE_RULES if (finding := rule(recorded))]
+
+A snapshot does not say what its blocks are for. What is known: their sizes, lives and stacks. A block that is allocated
+within an optimizer's step and outlives the recording, while the total grows by as much, is state that did not exist
+before. Limits: without stacks nothing is said of the optimizer; copies are known by sizes alone. Each rule's name is
+its finding's code.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from runner.analysis.audit.findings import Finding, doubt, fault, note
+from runner.formats import format_bytes
+
+#: A frame of an optimizer's step: a file of an optimizer, and the function that makes or changes its state.
+_STEP = re.compile(r"^[^\n:]*(?:optim|adam|sgd)[^\n:]*:\d+ (?:_init_group|step)\b", re.IGNORECASE | re.MULTILINE)
+STATE = "optimizer state"
+#: State makes at least this share of the peak, and the total grows by at least this share of it.
+SHARE, GROWN = 0.05, 0.5
+#: Blocks from this size on are told apart by size (bytes).
+LARGE = 256 * 2**10
+#: What lies beside the weights, in weights: nothing; AdamW's moments; those and gradients.
+_BESIDE = (1, 3, 4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedBlock:
+    """One allocation. `born_us` is 0 for what was there before; `died_us` is None for what outlived the recording."""
+
+    size: int
+    born_us: int
+    died_us: int | None
+    category: str
+    frames: str
+
+    def is_alive(self, at_us: int) -> bool:
+        return self.born_us <= at_us and (self.died_us is None or self.died_us > at_us)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """A timeline: its blocks, its highest total of bytes asked for, and when that was."""
+
+    blocks: Sequence[RecordedBlock]
+    peak_bytes: int
+    peak_at_us: int
+
+
+TimelineRule = Callable[[Recorded], Finding | None]
+
+
+def _new_state(recorded: Recorded) -> list[RecordedBlock]:
+    """Returns the blocks of state that the recording itself made; none where the total did not grow by them."""
+    lasting = [block for block in recorded.blocks if block.born_us > 0 and block.died_us is None]
+    state = [block for block in lasting if block.category == STATE or _STEP.search(block.frames)]
+    size = sum(block.size for block in state)
+    freed = sum(block.size for block in recorded.blocks if block.born_us == 0 and block.died_us is not None)
+    grown = sum(block.size for block in lasting) - freed
+    return state if size >= SHARE * recorded.peak_bytes and grown >= GROWN * size else []
+
+
+def no_optimizer_state(recorded: Recorded) -> Finding | None:
+    state = _new_state(recorded)
+    if not state or any(block.born_us <= recorded.peak_at_us for block in state):
+        return None
+    size, first = sum(block.size for block in state), min(block.born_us for block in state)
+    sentence = (
+        f"The optimizer makes {format_bytes(size)} of state {(first - recorded.peak_at_us) / 1e3:,.1f} ms after the "
+        "peak, which holds none of it. From the second step on it lies beside the activations, and the peak is up to "
+        f"{format_bytes(recorded.peak_bytes + size)}."
+    )
+    return fault("no_optimizer_state", sentence, state_bytes=size, peak_bytes=recorded.peak_bytes)
+
+
+def first_step_recorded(recorded: Recorded) -> Finding | None:
+    state = _new_state(recorded)
+    if not any(block.born_us <= recorded.peak_at_us for block in state):
+        return None
+    size = sum(block.size for block in state)
+    sentence = (
+        f"The recording holds the optimizer's first step, which makes {format_bytes(size)} of state that stays: "
+        "forward and backward before it ran without that, and need so much more from the next step on."
+    )
+    return doubt("first_step_recorded", sentence, state_bytes=size, peak_bytes=recorded.peak_bytes)
+
+
+def half_precision_copies(recorded: Recorded) -> Finding | None:
+    """Blocks half as large as every large one that was held before, and as many as there are weights."""
+    held = Counter(b.size for b in recorded.blocks if b.born_us == 0 and b.died_us is None and b.size >= LARGE)
+    at_peak = Counter(b.size for b in recorded.blocks if b.born_us > 0 and b.is_alive(recorded.peak_at_us))
+    copies = {size: at_peak[size // 2] for size in held}
+    if len(held) < 2 or not any(_are_copies(held, copies, beside) for beside in _BESIDE):
+        return None
+    copied = sum(size // 2 * many for size, many in copies.items())
+    sentence = (
+        f"At the peak lie {sum(copies.values()):,} blocks half as large as the weights held before, "
+        f"{format_bytes(copied)} together: the copies in half precision that autocast keeps. They "
+        "explain a peak above that of float32."
+    )
+    return note("half_precision_copies", sentence, copies=sum(copies.values()), copied_bytes=copied)
+
+
+def _are_copies(held: Counter[int], copies: dict[int, int], beside: int) -> bool:
+    """Whether each weight has one copy; of two as large as each other, one may be an embedding, which has none."""
+    return all(copies[size] and copies[size] * beside in (many, many / 2) for size, many in held.items())
+
+
+TIMELINE_RULES: tuple[TimelineRule, ...] = (no_optimizer_state, first_step_recorded, half_precision_copies)
+
+#: What to do about each finding.
+TIMELINE_REMEDIES = {
+    "no_optimizer_state": "Do not read this as the peak of a training step: record from the second step on.",
+    "first_step_recorded": "Record a later step, or add the state to the peak of forward and backward.",
+    "half_precision_copies": "Nothing is wrong with the recording. At longer contexts the smaller activations outweigh "
+    "the copies.",
+}
+
+
+def judge_timeline(recorded: Recorded) -> list[Finding]:
+    """Returns what is to be said of a timeline."""
+    return [finding for rule in TIMELINE_RULES if (finding := rule(recorded))]

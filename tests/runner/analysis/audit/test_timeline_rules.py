@@ -1,0 +1,114 @@
+"""Verdicts on imported memory timelines: a witness and a clean case for each, the first two from real snapshots' form.
+
+Weights of 8 and 4 MiB lie there before; a step takes 20 MiB of activations, and AdamW's moments are 24.
+"""
+
+from pathlib import Path
+
+from pages.offline.visit import Visits, nodes
+from pages.ui.markdown import plain
+from runner.analysis.audit.timeline_rules import (
+    TIMELINE_REMEDIES,
+    TIMELINE_RULES,
+    Recorded,
+    RecordedBlock,
+    judge_timeline,
+)
+from runner.importers.snapshots.importing import import_snapshot
+from tests.command import run
+from tests.synthetic.snapshots import block, event, segment, write
+
+MIB = 2**20
+WEIGHTS = (8 * MIB, 4 * MIB)
+
+
+def at(size: int, born: int, died: int | None = None, frames: str = "") -> RecordedBlock:
+    return RecordedBlock(size=size, born_us=born, died_us=died, category="unknown", frames=frames)
+
+
+def recorded(*blocks: RecordedBlock) -> Recorded:
+    moments = sorted({one.born_us for one in blocks})
+    totals = {moment: sum(one.size for one in blocks if one.is_alive(moment)) for moment in moments}
+    peak_at = max(totals, key=lambda moment: totals[moment])
+    held = [at(size, 0) for size in WEIGHTS]
+    return Recorded(blocks=[*held, *blocks], peak_bytes=totals[peak_at] + sum(WEIGHTS), peak_at_us=peak_at)
+
+
+def codes(of: Recorded) -> list[str]:
+    return [finding.code for finding in judge_timeline(of)]
+
+
+STATE = "torch/optim/adam.py:180 _init_group\ntorch/optim/optimizer.py:484 wrapper"
+TEMPORARY = "torch/optim/adam.py:620 _multi_tensor_adam\ntorch/optim/adam.py:233 step"
+
+
+def test_state_that_is_made_after_the_peak() -> None:
+    activations, moments = at(40 * MIB, 10, 90), at(24 * MIB, 100, None, STATE)
+    assert codes(recorded(activations, moments)) == ["no_optimizer_state"]
+    (found,) = judge_timeline(recorded(activations, moments))
+    assert found.evidence == {"state_bytes": 24 * MIB, "peak_bytes": 52 * MIB}
+    assert "76.0 MiB" in found.sentence
+
+
+def test_the_first_step_in_which_the_state_makes_the_peak() -> None:
+    activations, moments = at(20 * MIB, 10, 90), at(24 * MIB, 100, None, STATE)
+    assert codes(recorded(activations, moments)) == ["first_step_recorded"]
+
+
+def test_a_later_step_is_clean() -> None:
+    """Only temporaries within the optimizer; or state that is replaced by as much."""
+    assert codes(recorded(at(20 * MIB, 10, 90), at(12 * MIB, 100, 110, TEMPORARY))) == []
+    old = at(24 * MIB, 0, 110)
+    assert codes(recorded(old, at(20 * MIB, 10, 90), at(24 * MIB, 100, None, "own/adamw.py:31 step"))) == []
+    assert codes(recorded(at(20 * MIB, 10, 90))) == []
+
+
+def test_copies_in_half_precision() -> None:
+    copies = [at(size // 2, 20 + place, 80) for place, size in enumerate(WEIGHTS)]
+    (found,) = judge_timeline(recorded(*copies, at(10 * MIB, 30, 90)))
+    assert (found.code, found.severity) == ("half_precision_copies", "note")
+    assert found.evidence == {"copies": 2, "copied_bytes": 6 * MIB}
+
+
+def test_activations_as_large_as_copies_are_none() -> None:
+    """Many blocks of half a weight, as where a batch has half as many tokens as the model is wide."""
+    many = [at(size // 2, 20 + place, 80) for place, size in enumerate(WEIGHTS * 6)]
+    assert codes(recorded(*many)) == []
+
+
+def test_every_rule_has_a_remedy() -> None:
+    assert {rule.__name__ for rule in TIMELINE_RULES} == set(TIMELINE_REMEDIES)
+
+
+def their_snapshot(folder: Path, file: str, name: str) -> Path:
+    """A results file: 1,000 bytes held, 4,000 of activations that go, then 2,000 that stay, made by this function."""
+    frames = [{"filename": file, "name": name, "line": 180}]
+    held = (block(4096, 1024, "active_allocated", 1000), block(8192, 2048, "active_allocated", 2000))
+    trace = [
+        event("alloc", 1_000_010, 16384, 4000),
+        event("free_requested", 1_000_050, 16384, 4000),
+        event("free_completed", 1_000_051, 16384, 4000),
+        event("alloc", 1_000_080, 8192, 2000, frames=frames),
+    ]
+    db = folder / "results.duckdb"
+    import_snapshot(
+        write(folder, {"segments": [segment(4096, *held)], "device_traces": [trace]}), db=db, label="theirs"
+    )
+    return db
+
+
+def test_an_imported_first_step_in_the_terminal_and_on_the_page(tmp_path: Path) -> None:
+    db = their_snapshot(tmp_path, "/opt/torch/optim/adam.py", "_init_group")
+    told = run("audit", "theirs", db=db)
+    assert told.returncode == 1, "it is graded D"
+    assert "no_optimizer_state (fault), their.pickle" in told.stdout
+    page = " ".join(str(getattr(node, "value", "")) for node in nodes(Visits(db).visit("memory-timeline", {}).main))
+    assert "no optimizer state" in plain(page)
+    assert TIMELINE_REMEDIES["no_optimizer_state"] in plain(page)
+
+
+def test_an_imported_snapshot_without_an_optimizer_is_clean(tmp_path: Path) -> None:
+    db = their_snapshot(tmp_path, "/home/somebody/model.py", "forward")
+    told = run("audit", "theirs", db=db)
+    assert told.returncode == 0
+    assert "The audit found nothing against any of these recordings." in told.stdout
