@@ -12,9 +12,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from runner.analysis.audit.published.readings import Reading, Report
-from runner.analysis.audit.published.sizes import step_cell
+from runner.analysis.audit.published.sizes import shape_of, step_cell
 from runner.analysis.costs import hardware, steps
-from runner.schema.sizes import Size
 
 #: By words in a machine's name, the GPU whose data sheet bounds it, and whether the words name that GPU alone.
 _MACHINES = (
@@ -73,8 +72,9 @@ def limit_of(reading: Reading) -> Limit | None:
 
 
 @lru_cache(maxsize=65536)
-def _model_flops(shape: Size, batch: int, context: int) -> int:
-    return steps.forward_flops(step_cell(shape, batch=batch, context=context)).total
+def _model_flops(numbers: tuple[int, ...], batch: int, context: int) -> int:
+    """Of a shape: its width, feed-forward width, layers, heads and vocabulary."""
+    return steps.forward_flops(step_cell(shape_of(*numbers), batch=batch, context=context)).total
 
 
 def forward_flops(reading: Reading, *, projected: bool = False) -> int | None:
@@ -86,7 +86,7 @@ def forward_flops(reading: Reading, *, projected: bool = False) -> int | None:
     if key.width:
         square = 4 * key.batch * key.length**2 * key.width
         return square + (8 * key.batch * key.length * key.width**2 if projected else 0)
-    return _model_flops(reading.shape, key.batch, key.length) if reading.shape else None
+    return _model_flops(key.shape, key.batch, key.length) if isinstance(key.shape, tuple) else None
 
 
 @lru_cache(maxsize=8)

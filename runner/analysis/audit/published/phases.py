@@ -6,7 +6,7 @@ Backward does twice the products of forward, so it takes about twice as long. Ea
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 from runner.analysis.audit.findings import doubt, fault
@@ -24,20 +24,23 @@ HELD_BYTES = 8
 _SPILL = "the driver moved memory to the host instead of refusing it"
 
 
-def _passes(report: Report) -> Iterator[tuple[list[Reading], Time, Time]]:
-    """Yields forward and backward of each cell that has both, though they stand on lines of their own."""
+@lru_cache(maxsize=8)
+def _passes(report: Report) -> Sequence[tuple[list[Reading], Time, Time]]:
+    """Returns forward and backward of each cell that has both, though they stand on lines of their own."""
+    passes = []
     for readings in report.groups:
         apart: dict[CellKey, list[Reading]] = defaultdict(list)
         for reading in readings:
             if "forward" in reading.times and "backward" in reading.times:
-                yield [reading], reading.times["forward"], reading.times["backward"]
+                passes.append(([reading], reading.times["forward"], reading.times["backward"]))
             elif reading.times:
                 apart[reading.key].append(reading)
         for found in apart.values():
             forward = next((r for r in found if "forward" in r.times), None)
             backward = next((r for r in found if "backward" in r.times), None)
             if forward and backward:
-                yield [forward, backward], forward.times["forward"], backward.times["backward"]
+                passes.append(([forward, backward], forward.times["forward"], backward.times["backward"]))
+    return passes
 
 
 def ratio_of(readings: Sequence[Reading], forward: Time, backward: Time) -> float | None:

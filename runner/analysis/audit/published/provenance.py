@@ -8,6 +8,7 @@ told stays None or False.
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from runner.results.published import PublishedTable
 
@@ -34,20 +35,21 @@ def read_provenance(table: PublishedTable, *, position: int = 0) -> Provenance:
     said = table.provenance
     std = said.get("std_kind", "").lower()
     return Provenance(
-        batch=_number(_part(said.get("batch_size", ""), table, position)),
-        context=_number(_part(said.get("context_lengths", ""), table, position)),
+        batch=_number(_part(said.get("batch_size", ""), table.subject, position)),
+        context=_number(_part(said.get("context_lengths", ""), table.subject, position)),
         has_population_std=True if "population" in std else False if "sample" in std else None,
-        warms_forward_only=_part(said.get("warmup_ran", ""), table, position).startswith("forward only"),
+        warms_forward_only=_part(said.get("warmup_ran", ""), table.subject, position).startswith("forward only"),
         unsynchronized=_unsynchronized(said.get("clock", ""), table, position),
         knows_memory=bool(said.get("memory_means")),
     )
 
 
-def _part(text: str, table: PublishedTable, position: int) -> str:
+@lru_cache(maxsize=4096)
+def _part(text: str, subject: str, position: int) -> str:
     """Returns the part of a column that is about this table: by its subject, by its place, or the only one."""
     parts: list[tuple[str, str]] = [(value, about or "") for value, about in _PART.findall(text) if value]
     for value, about in parts:
-        if _ABOUT.get(table.subject, "nothing") in about or _POSITIONS[min(position, 3)] in about.split():
+        if _ABOUT.get(subject, "nothing") in about or _POSITIONS[min(position, 3)] in about.split():
             return value
     unqualified = [value for value, about in parts if not any(word in about for word in (*_ABOUT.values(), "table"))]
     return unqualified[0] if len(unqualified) == 1 else ""

@@ -23,12 +23,13 @@ from runner.schema.sizes import Size
 
 #: The steps that the assignment asks for, which a table that does not state them is taken to have.
 ASSUMED_STEPS = {"attention": 100}
-#: Readings of which what several rules ask is kept: more than a report has.
-REMEMBERED = 16384
+#: Of so many readings, what several rules ask is kept: more than most reports have.
+REMEMBERED = 2048
 TIMES: tuple[Quantity, ...] = ("forward", "loss", "backward", "optimizer", "forward_backward", "step", "duration")
 _IS_TIME = frozenset(TIMES)
 MEMORY: tuple[Quantity, ...] = ("peak_memory", "allocated_memory", "reserved_memory", "memory")
 _DIFFERENCE: tuple[Quantity, ...] = ("forward", "backward", "forward_backward")
+_IS_MEMORY = frozenset(MEMORY)
 _NO_VARIANT: tuple[tuple[str, str | int], ...] = ()
 
 
@@ -40,11 +41,12 @@ class Time(NamedTuple):
 
 
 class CellKey(NamedTuple):
-    """What two readings must share to be of the same cell."""
+    """What two readings must share to be of the same cell. `shape` are the numbers of the shape or, where these are not
+    known, the name of the size."""
 
     machine: str | None
     device: str | None
-    shape: Size | str | None
+    shape: tuple[int, ...] | str | None
     part: str | None
     batch: int | None
     length: int | None
@@ -76,15 +78,12 @@ class Reading:
     provenance: Provenance
     setting: Setting
     key: CellKey
+    shape: Size | None
     steps: int
     times: Mapping[Quantity, Time]
     memory: Mapping[tuple[Quantity, str], PublishedFigure]
     figures: Sequence[PublishedFigure]
     is_ok: bool
-
-    @property
-    def shape(self) -> Size | None:
-        return self.key.shape if isinstance(self.key.shape, Size) else None
 
     @cached_property
     def misfit(self) -> float:
@@ -102,7 +101,7 @@ class Reading:
     def words(self) -> str:
         """What the row is of, in a few words: `small at 128`, `16 × 256`."""
         key = self.key
-        size = self.setting.name or (key.shape.name if isinstance(key.shape, Size) else key.shape) or key.part
+        size = self.setting.name or (self.shape.name if self.shape else None) or key.part
         if key.width and key.length:
             return f"{key.length:,} tokens × {key.width:,} wide"
         return f"{size or 'a row'} at {key.length:,} tokens" if key.length else f"{size or 'a row'}"
@@ -166,29 +165,34 @@ def by_report(tables: Sequence[PublishedTable]) -> list[list[PublishedTable]]:
 def _read(
     table: PublishedTable, row: PublishedRow, provenance: Provenance, edition: Edition | None
 ) -> Iterator[Reading]:
-    groups: dict[tuple[tuple[str, str | int], ...], list[PublishedFigure]] = defaultdict(list)
-    for figure in row.figures:
-        variant = tuple((name, value) for name, value in figure.variant.items() if name != "part")
-        groups[variant or _NO_VARIANT].append(figure)
-    for variant, figures in groups.items() or [(_NO_VARIANT, [])]:
+    for variant, figures in _by_variant(row.figures).items():
         changes: dict[str, Any] = dict(variant)
         setting = replace(row.setting, **changes) if variant else row.setting
+        shape = None if table.subject == "attention" else find_shape(setting, edition=edition)
         yield Reading(
             table=table,
             row=row,
             provenance=provenance,
             setting=setting,
+            key=_key(table, setting, provenance, shape),
+            shape=shape,
             steps=setting.steps or ASSUMED_STEPS.get(table.subject, 10),
-            key=_key(table, setting, provenance, edition),
             times=_times(figures),
-            memory={
-                (figure.quantity, str(figure.variant.get("part", ""))): figure
-                for figure in figures
-                if figure.value is not None and figure.quantity in MEMORY
-            },
+            memory=_memory(figures),
             figures=figures,
             is_ok=row.status == "ok",
         )
+
+
+def _by_variant(figures: Sequence[PublishedFigure]) -> dict[tuple[tuple[str, str | int], ...], list[PublishedFigure]]:
+    """Returns the figures by the settings that their headings change; a part is no setting."""
+    groups: dict[tuple[tuple[str, str | int], ...], list[PublishedFigure]] = {}
+    for figure in figures:
+        variant = _NO_VARIANT
+        if figure.variant:
+            variant = tuple((name, value) for name, value in figure.variant.items() if name != "part")
+        groups.setdefault(variant, []).append(figure)
+    return groups or {_NO_VARIANT: []}
 
 
 def _times(figures: Sequence[PublishedFigure]) -> dict[Quantity, Time]:
@@ -203,20 +207,25 @@ def _times(figures: Sequence[PublishedFigure]) -> dict[Quantity, Time]:
             stds[quantity] = value
         elif statistic == "mean" or (statistic in ("median", "value") and quantity not in means):
             means[quantity] = value
-    return {quantity: Time(mean, stds.get(quantity)) for quantity, mean in means.items()}
+    return {quantity: Time(mean, stds.get(quantity)) for quantity, mean in means.items()} if means else {}
 
 
-def _key(table: PublishedTable, setting: Setting, provenance: Provenance, edition: Edition | None) -> CellKey:
-    is_attention = table.subject == "attention"
-    shape = None if is_attention else find_shape(setting, edition=edition)
+def _memory(figures: Sequence[PublishedFigure]) -> dict[tuple[Quantity, str], PublishedFigure]:
+    """Returns the figures of memory by their quantity and the part that they are of."""
+    found = [figure for figure in figures if figure.quantity in _IS_MEMORY and figure.value is not None]
+    return {(figure.quantity, str(figure.variant.get("part", ""))): figure for figure in found} if found else {}
+
+
+def _key(table: PublishedTable, setting: Setting, provenance: Provenance, shape: Size | None) -> CellKey:
+    numbers = (shape.d_model, shape.d_ff, shape.layers, shape.heads, shape.vocabulary) if shape else None
     return CellKey(
         machine=table.machine,
         device=setting.device,
-        shape=shape or (setting.name or "").lower() or None,
+        shape=numbers or (setting.name or "").lower() or None,
         part=setting.part,
         batch=setting.batch or provenance.batch,
         length=setting.context or setting.seq_len or provenance.context,
-        width=(setting.d_head or setting.d_model) if is_attention else None,
+        width=(setting.d_head or setting.d_model) if table.subject == "attention" else None,
         mode=setting.mode,
         precision=setting.precision,
         backend=setting.backend,

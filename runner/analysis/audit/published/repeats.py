@@ -91,6 +91,8 @@ def _contradict(here: Reading, there: Reading, name: Quantity) -> PublishedFindi
 
 def _differ(found: list[Reading], share: float) -> tuple[Reading, Reading, Quantity] | None:
     """Returns two readings whose times of one quantity differ by more than this share."""
+    if len(found) < 2:
+        return None
     for name in _PASSES:
         timed = sorted((r for r in found if name in r.times), key=lambda r: r.times[name].mean)
         least, most = (timed[0].times[name].mean, timed[-1].times[name].mean) if timed else (0.0, 0.0)

@@ -74,7 +74,7 @@ def find_shape(setting: Setting, *, edition: Edition | None = None) -> Size | No
     """Returns the shape, or None where neither numbers nor a known name say it."""
     s = setting
     if s.d_model and s.d_ff and s.layers and s.heads:
-        return _shape(s.d_model, s.d_ff, s.layers, s.heads, s.vocabulary or Size.vocabulary)
+        return shape_of(s.d_model, s.d_ff, s.layers, s.heads, s.vocabulary or Size.vocabulary)
     name = (s.name or "").lower()
     if name == "xl" and edition:
         return SIZES[f"xl@{edition}"]
@@ -82,7 +82,8 @@ def find_shape(setting: Setting, *, edition: Edition | None = None) -> Size | No
 
 
 @lru_cache(maxsize=65536)
-def _shape(d_model: int, d_ff: int, layers: int, heads: int, vocabulary: int) -> Size:
+def shape_of(d_model: int, d_ff: int, layers: int, heads: int, vocabulary: int) -> Size:
+    """Returns the shape of these numbers, with its name where it has one."""
     numbers = {"d_model": d_model, "d_ff": d_ff, "layers": layers, "heads": heads, "vocabulary": vocabulary}
     name = next((size.name for size in SIZES.values() if size.numbers == numbers), "")
     return Size(name=name, **numbers)

@@ -8,7 +8,7 @@ third of the standard deviation, or 1 / 3.16, less than the mean. Each rule's na
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ RAISED, RAISED_UNWARMED = 0.10, 0.03
 SPREAD = 0.3
 #: Beyond so many steps, one cold step no longer explains a small excess.
 FEW_STEPS = 20
-_JUDGED: tuple[Quantity, ...] = ("forward", "backward", "optimizer", "forward_backward", "step")
+_JUDGED = frozenset({"forward", "backward", "optimizer", "forward_backward", "step"})
 
 
 class Steady(NamedTuple):
@@ -47,13 +47,13 @@ def steady_of(reading: Reading, quantity: Quantity) -> Steady | None:
     return Steady(time.mean, time.std, time.mean - raised, raised / time.mean)
 
 
-def judged(reading: Reading) -> Iterator[tuple[Quantity, Time]]:
-    """Yields the times whose spread is that of steps: not that of a difference."""
-    subtracted = is_subtracted(reading)
-    for quantity in _JUDGED:
-        time = reading.times.get(quantity)
-        if time is not None and not (quantity == "backward" and subtracted):
-            yield quantity, time
+@lru_cache(maxsize=REMEMBERED)
+def judged(reading: Reading) -> Sequence[tuple[Quantity, Time]]:
+    """Returns the times whose spread is that of steps: not that of a difference."""
+    out = "backward" if is_subtracted(reading) else "duration"
+    return [
+        (name, time) for name, time in reading.times.items() if name in _JUDGED and name != out and time.std is not None
+    ]
 
 
 @lru_cache(maxsize=REMEMBERED)
