@@ -2,6 +2,7 @@
 each beside the reader's own rows of the same cells."""
 
 from collections import Counter, defaultdict
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -13,13 +14,14 @@ from pages.published.loading import AuditedTables, Origin, load_audited
 from pages.published.table import draw_table, find_first
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen, select_one
-from pages.ui.evidence import say
+from pages.ui.evidence import LoadEvidence, say
 from pages.ui.formats import shorten, table
 from pages.ui.frame import Frame, Page
 from runner.analysis.audit.findings import Grade
 from runner.analysis.audit.published.findings import format_lines
 from runner.analysis.audit.published.report import PublishedGroup, count_published_grades, group_published
 from runner.analysis.audit.report import GRADE_WORDS, GRADES, SEVERITIES, format_evidence
+from runner.store.queries.printed import of_printed
 from runner.store.queries.published import load_published
 
 #: More bars than these are not one picture any more; letters of a table's name beside its bar.
@@ -36,7 +38,7 @@ def page(frame: Frame) -> None:
         st.markdown("No tables come with this installation of Stepscope, and none are in the file.")
         st.code("python -m runner import path/to/table.csv", language="bash")
         return
-    say(frame, say_overview(loaded.tables, loaded.findings, where=_WHERE[origin]))
+    say(frame, say_overview(loaded.tables, loaded.findings, where=_WHERE[origin]), _load_severities(frame, loaded))
     st.caption(
         "Others measured these, on their machines: they are published rows, and stand nowhere else beside the measured "
         "ones. The audit has their means and spreads alone, so that nothing against a row does not prove it right."
@@ -47,6 +49,17 @@ def page(frame: Frame) -> None:
     st.header("One table", anchor="one-table")
     name = select_one("published-table", "Table", list(loaded.names), default=find_first(frame, loaded))
     draw_table(frame, loaded, loaded.names[name])
+
+
+def _load_severities(frame: Frame, loaded: AuditedTables) -> LoadEvidence:
+    """Returns a function that loads how many findings of each severity each table has."""
+    counts = {one.table_id: Counter(found.finding.severity for found in loaded.of(one)) for one in loaded.tables}
+    rows = tuple(
+        (one.file, one.title, len(one.rows), *(counts[one.table_id][severity] for severity in SEVERITIES))
+        for one in loaded.tables
+    )
+    columns = ("file", "title", "lines", *(f"{severity}s" for severity in SEVERITIES))
+    return partial(frame.ask, of_printed, "published tables", columns, rows)
 
 
 def _choose_origin(frame: Frame) -> Origin:

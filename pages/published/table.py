@@ -5,6 +5,7 @@ draw_table(frame, loaded, loaded.names[name])
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -15,7 +16,7 @@ from pages.published.figures import RatioDot, ratio_dots
 from pages.published.loading import AuditedTables
 from pages.ui.card import Card, draw
 from pages.ui.chosen import rows_of
-from pages.ui.evidence import say
+from pages.ui.evidence import LoadEvidence, of_cells, say
 from pages.ui.formats import format_count, shorten, table
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
@@ -23,13 +24,14 @@ from pages.ui.states import suggest
 from pages.ui.trust import COLORS
 from runner.analysis.audit.published.corrections import correct
 from runner.analysis.audit.published.findings import PublishedFinding, format_lines
-from runner.analysis.audit.published.report import findings_by_row, group_published
+from runner.analysis.audit.published.report import PublishedGroup, findings_by_row, group_published
 from runner.analysis.audit.report import SEVERITIES, format_evidence
 from runner.analysis.compare.published import PublishedPair, stand_beside, wanted_cell
 from runner.formats import format_number
 from runner.plan.commands import sweep_commands
 from runner.results import PublishedRow, PublishedTable
 from runner.store.queries.attention import attention_cells
+from runner.store.queries.printed import of_printed
 from runner.store.queries.steps import load_steps
 
 #: So many findings of a kind are told in words; more are a table.
@@ -40,12 +42,23 @@ def draw_table(frame: Frame, loaded: AuditedTables, one: PublishedTable) -> None
     findings = loaded.of(one)
     claim = literal(say_claim(one, loaded.readings.get(one.table_id, [])))
     verdict = say_verdict(findings, list(loaded.grades(one).values()))
-    say(frame, f"**{literal(one.title)}** claims: {claim}. **Verdict: {verdict}.**", key="published-verdict")
-    st.caption(restrict(f"Published, on {literal(one.machine or 'a machine that is not stated')}. {_say_known(one)}"))
+    machine = literal(one.machine or "a machine that is not stated")
+    words = (
+        f"**{literal(one.title)}** claims: {claim}. **Verdict: {verdict}.**\n\n"
+        f"Published, on {machine}. {_say_known(one)}"
+    )
+    say(frame, words, _load_printed(frame, one, one.rows), key="published-verdict")
     _draw_printed(loaded, one)
-    _draw_wrong(findings)
+    _draw_wrong(frame, findings)
     _draw_instead(findings)
     _draw_beside(frame, loaded, one)
+
+
+def _load_printed(frame: Frame, one: PublishedTable, rows: Sequence[PublishedRow]) -> LoadEvidence | None:
+    """Returns a function that loads what these rows print; None for rows without a figure."""
+    printed = tuple((row.line, f.heading, f.text, f.quantity, f.value) for row in rows for f in row.figures)
+    columns = ("line", "heading", "printed", "quantity", "value")
+    return partial(frame.ask, of_printed, one.file, columns, printed) if printed else None
 
 
 def _say_known(one: PublishedTable) -> str:
@@ -90,23 +103,25 @@ def _describe_setting(row: PublishedRow) -> dict[str, Any]:
     return {label: value for name, label in names.items() if (value := getattr(row.setting, name)) is not None}
 
 
-def _draw_wrong(findings: Sequence[PublishedFinding]) -> None:
-    """Draws each finding with the lines that it touches; faults are open."""
+def _draw_wrong(frame: Frame, findings: Sequence[PublishedFinding]) -> None:
+    """Draws each finding with the lines that it touches, and what to do about it."""
     st.subheader("What is wrong with it", anchor="what-is-wrong")
     if not findings:
         st.caption("Nothing that its figures show.")
     for group in group_published(findings):
-        color = COLORS[SEVERITIES[group.severity]]
-        where = _name_lines([line for found in group.found for line in found.lines])
-        label = f":{color}-badge[{group.severity}] **{name_code(group.code)}**, {where}"
-        key = f"_published-{group.severity}-{group.code}"
-        with st.expander(restrict(label), expanded=group.severity == "fault", key=key):
-            st.markdown(restrict(f"**What to do:** {group.remedy}"))
-            for found in group.found[:_TOLD]:
-                st.markdown(restrict(f"- {_name_lines(found.lines)}: {literal(found.finding.sentence)}"))
-                st.caption(restrict(literal(format_evidence(found.finding))))
-            if len(group.found) > _TOLD:
-                _list_findings(group.found, key=f"{key}-rows")
+        with st.container(border=True):
+            _draw_group(frame, group)
+
+
+def _draw_group(frame: Frame, group: PublishedGroup) -> None:
+    badge = f":{COLORS[SEVERITIES[group.severity]]}-badge[{group.severity}] **{name_code(group.code)}**"
+    key = f"published-{group.severity}-{group.code}"
+    for place, found in enumerate(group.found[:_TOLD]):
+        words = f"{badge}, {_name_lines(found.lines)}: {literal(found.finding.sentence)}"
+        say(frame, words, _load_printed(frame, found.table, found.rows), key=f"{key}-{place}")
+    if len(group.found) > _TOLD:
+        _list_findings(group.found, key=f"_{key}-rows")
+    st.caption(restrict(f"What to do: {group.remedy}"))
 
 
 def _list_findings(found: Sequence[PublishedFinding], *, key: str) -> None:
@@ -161,7 +176,8 @@ def _draw_beside(frame: Frame, loaded: AuditedTables, one: PublishedTable) -> No
         return
     pairs = _load_pairs(frame, loaded, one)
     if not pairs:
-        st.caption(restrict(f"None of its {format_count(len(set(wanted)), 'cell')} was measured {frame.where}."))
+        words = f"None of its {format_count(len(set(wanted)), 'cell')} was measured {frame.where}."
+        say(frame, words, _load_printed(frame, one, one.rows), key="published-unmeasured")
     else:
         _draw_pairs(frame, loaded, pairs)
     missing = [cell for cell in dict.fromkeys(wanted) if cell not in _measured(pairs)]
@@ -193,6 +209,7 @@ def _draw_pairs(frame: Frame, loaded: AuditedTables, pairs: Sequence[PublishedPa
         key="published-beside",
         title="Published over measured",
         answer=say_beside(pairs),
+        evidence=[of_cells(frame, [pair.beside for pair in pairs])],
         note="Left of 1× the published time is shorter. Hollow: the audit doubts the published row. The interval is "
         "that of the measured time alone.",
         alt="Published time over measured time: "

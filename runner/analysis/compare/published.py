@@ -33,9 +33,13 @@ class PublishedPair:
 
     reading: Reading
     phase: Phase
-    cell_id: UUID
+    beside: Measured | Attended
     published_ms: float
     measured: Estimate
+
+    @property
+    def cell_id(self) -> UUID:
+        return self.beside.cell_id
 
     @property
     def ratio(self) -> float:
@@ -72,9 +76,7 @@ def _pairs(reading: Reading, known: dict[object, list[Measured | Attended]]) -> 
         cell = next((cell for cell in found if phase in cell.times), None)
         if time and time.mean > 0 and cell:
             measured = cell.times[phase].step
-            yield PublishedPair(
-                reading=reading, phase=phase, cell_id=cell.cell_id, published_ms=time.mean, measured=measured
-            )
+            yield PublishedPair(reading=reading, phase=phase, beside=cell, published_ms=time.mean, measured=measured)
 
 
 def wanted_cell(reading: Reading) -> StepCell | AttentionCell | None:

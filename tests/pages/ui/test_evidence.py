@@ -76,6 +76,9 @@ SAID = {
     "report": {"answer", "facts", *(f"{letter}{number}"
                            for letter, most in (("b", 3), ("k", 5), ("p", 3), ("m", 6), ("a", 3), ("c", 2))
                            for number in range(1, most + 1))},
+    "published": {"answer", "published-verdict", "published-beside",
+                  *(f"published-{kind}-{place}" for place in range(3) for kind in (
+                      "fault-peak_carried_over", "doubt-peak_carried_over", "doubt-cold_step", "doubt-wide_spread"))},
 }  # fmt: skip
 #: Texts with numbers that are no answers: which rows a card is about, what is drawn of them, what limits a query.
 NO_ANSWER = (
