@@ -66,7 +66,7 @@ def pane(frame: Frame, about: Timeline, *, side: str, look: Look) -> None:
         st.caption(restrict(describe_recording(about)))
         if drawn := describe_totals(about):
             st.caption(restrict(drawn))
-        _draw_findings(frame, about)
+        _draw_findings(frame, about, side=side)
         drawing = Drawing(columns=blocks, about=about, fold_bytes=look.fold_bytes, scale_bytes=look.scale_bytes,
                           alt=describe_drawing(about, sentence), folds_held=folds_held)  # fmt: skip
         cursor = timeline(drawing, key=f"timeline-{side}-canvas", on_cursor=lambda: None)
@@ -84,14 +84,15 @@ def pane(frame: Frame, about: Timeline, *, side: str, look: Look) -> None:
                 _draw_share(frame, about, side=side, rows=rows)
 
 
-def _draw_findings(frame: Frame, about: Timeline) -> None:
+def _draw_findings(frame: Frame, about: Timeline, *, side: str) -> None:
     """Says what the audit finds in a recording of somebody else's; those measured here are judged as memory cells."""
     if about.origin != "imported":
         return
     for finding in frame.ask(load_timeline_findings, about.cell_id):
         badge = f":{COLORS[SEVERITIES[finding.severity]]}-badge[{finding.severity}]"
         words = f"{badge} **{finding.code.replace('_', ' ')}**: {literal(finding.sentence)}"
-        st.markdown(restrict(f"{words} {literal(TIMELINE_REMEDIES[finding.code])}"))
+        at_peak = of_moment(frame, about.cell_id, about.peak_at_us)
+        say(frame, f"{words} {literal(TIMELINE_REMEDIES[finding.code])}", at_peak, key=f"{finding.code}-{side}")
 
 
 def _read_cursor(frame: Frame, about: Timeline, *, side: str) -> int:

@@ -5,7 +5,8 @@ verdict = say_verdict(table, findings, grades)
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from uuid import UUID
 
 from runner.analysis.audit.findings import Grade, Severity
 from runner.analysis.audit.published.findings import PublishedFinding
@@ -123,14 +124,22 @@ def _name_codes(findings: Sequence[PublishedFinding], severity: Severity) -> lis
     return [*dict.fromkeys(name_code(one.finding.code) for one in findings if one.finding.severity == severity)]
 
 
-def say_beside(pairs: Sequence[PublishedPair]) -> str:
-    """Says how published and measured times compare, over all phases of all matched cells."""
-    ratios = sorted(pair.ratio for pair in pairs)
-    cells = len({pair.cell_id for pair in pairs})
-    least, most = format_number(ratios[0]), format_number(ratios[-1])
-    span = f"{least}×" if least == most else f"{least}× to {most}×"
+def say_beside(pairs: Sequence[PublishedPair], grades: Mapping[UUID, Grade | None]) -> str:
+    """Says how published and measured times compare, over all phases of all matched cells; rows that the audit holds
+    wrong count apart."""
+    sound = [pair for pair in pairs if grades[pair.reading.row.row_id] != "D"]
+    cells = len({pair.cell_id for pair in sound or pairs})
     count = "1 cell" if cells == 1 else f"{cells:,} cells"
-    return f"Published times are **{span}** those measured here, in {count} of the same numbers."
+    if not sound:
+        return f"Published times of {count}, all in rows that are wrong, are {_say_ratios(pairs)} those measured here."
+    words = f"Published times are **{_say_ratios(sound)}** those measured here, in {count} of the same numbers"
+    return words + (", rows that are wrong left out." if len(sound) < len(pairs) else ".")
+
+
+def _say_ratios(pairs: Sequence[PublishedPair]) -> str:
+    ratios = [pair.ratio for pair in pairs]
+    least, most = format_number(min(ratios)), format_number(max(ratios))
+    return f"{least}×" if least == most else f"{least}× to {most}×"
 
 
 def _list(parts: Sequence[str]) -> str:

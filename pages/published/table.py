@@ -208,7 +208,7 @@ def _draw_pairs(frame: Frame, loaded: AuditedTables, pairs: Sequence[PublishedPa
     card = Card(
         key="published-beside",
         title="Published over measured",
-        answer=say_beside(pairs),
+        answer=say_beside(pairs, grades),
         evidence=[of_cells(frame, [pair.beside for pair in pairs])],
         note="Left of 1× the published time is shorter. Hollow: the audit doubts the published row. The interval is "
         "that of the measured time alone.",
