@@ -27,6 +27,7 @@ NEAR = 0.90
 UNIT = 3.0
 #: The products of each time, in forward passes. Backward is left out where it is a difference.
 _PASSES: tuple[tuple[Quantity, int], ...] = (("forward", 1), ("forward_backward", 3))
+_APART: tuple[tuple[Quantity, int], ...] = (("forward", 1), ("backward", 2))
 
 
 class Rate(NamedTuple):
@@ -40,16 +41,17 @@ class Rate(NamedTuple):
 
 def rate_of(reading: Reading, *, projected: bool) -> Rate | None:
     """Returns the highest rate of a reading; None where its work or its times are not known."""
-    flops = forward_flops(reading, projected=projected)
-    if not flops or (has_impossible_ratio(reading) and "forward_backward" not in reading.times):
+    flops, times = forward_flops(reading, projected=projected), reading.times
+    if not flops:
         return None
-    passes = _PASSES if "forward_backward" in reading.times else (*_PASSES, ("backward", 2))
-    rates = [
-        Rate(flops * many / (time.mean * 1e-3), quantity, time.mean, flops * many)
-        for quantity, many in passes
-        if (time := reading.times.get(quantity)) and time.mean > 0
-    ]
-    return max(rates, default=None)
+    passes = _PASSES if "forward_backward" in times else _APART
+    if passes is _APART and has_impossible_ratio(reading):
+        return None
+    rates = [(many / times[name].mean, name, many) for name, many in passes if name in times and times[name].mean > 0]
+    if not rates:
+        return None
+    per_ms, name, many = max(rates)
+    return Rate(flops * per_ms * 1e3, name, times[name].mean, flops * many)
 
 
 @lru_cache(maxsize=8)
@@ -65,8 +67,7 @@ def _rates(report: Report) -> Sequence[tuple[Reading, Rate, bool]]:
 def tf32_as_fp32(report: Report) -> Found:
     """float32 that is faster than float32 can be, and not than TF32."""
     for reading, rate, projected in _rates(report):
-        limit = limit_of(reading)
-        if reading.setting.precision != "fp32" or limit is None:
+        if reading.setting.precision != "fp32" or (limit := limit_of(reading)) is None:
             continue
         peak, tf32 = limit.peak("fp32"), limit.peak("tf32")
         if not peak or not tf32 or tf32 <= peak or not NEAR * peak < rate.flops_per_s <= CLOCK * tf32:

@@ -68,7 +68,7 @@ def _all_but(names: tuple[str, ...]) -> Callable[[CellKey], tuple[object, ...]]:
     return itemgetter(*(place for place, name in enumerate(CellKey._fields) if name not in names))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False)
 class Reading:
     """One cell of one row. `memory` holds bytes by quantity and the part they are of. `steps` are those that the row
     states or, failing that, those that the assignment asks for."""
