@@ -126,9 +126,11 @@ def ratio_off(report: Report) -> Found:
 
 def _is_ratio(stated: PublishedFigure, a: PublishedFigure, b: PublishedFigure) -> bool:
     """Whether a / b is what is stated, all three being rounded or cut at their last digit."""
-    above, below = ((figure.value or 0.0, _last_digit(figure)) for figure in (a, b))
+    above, below = ((abs(figure.value or 0.0), _last_digit(figure)) for figure in (a, b))
+    if below[0] <= below[1]:
+        return True  # rounded away: it may be anything
     least = (above[0] - above[1]) / (below[0] + below[1])
-    most = (above[0] + above[1]) / max(below[0] - below[1], 1e-300)
+    most = (above[0] + above[1]) / (below[0] - below[1])
     digit = _last_digit(stated)
     return least - digit <= (stated.value or 0.0) <= most + digit
 

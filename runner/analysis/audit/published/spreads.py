@@ -108,7 +108,7 @@ def wide_spread(report: Report) -> Found:
                 for quantity, time in wide
             )
             sentence = f"The steps differ too much for a mean: {said}. A median would say what a usual step takes."
-            evidence = {f"{quantity}_std_share": (time.std or 0.0) / time.mean for quantity, time in wide}
+            evidence = {f"{quantity}_std_ms": time.std or 0.0 for quantity, time in wide}
             yield touching([reading], doubt("wide_spread", sentence, **evidence))
 
 
