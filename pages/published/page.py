@@ -17,6 +17,7 @@ from pages.ui.chosen import chosen, select_one
 from pages.ui.evidence import LoadEvidence, say
 from pages.ui.formats import shorten, table
 from pages.ui.frame import Frame, Page
+from pages.ui.heading import draw_title
 from runner.analysis.audit.findings import Grade
 from runner.analysis.audit.published.findings import format_lines
 from runner.analysis.audit.published.report import PublishedGroup, count_published_grades, group_published
@@ -31,7 +32,10 @@ _CHOICES: dict[str, Origin] = {"In this file": "file", "Shipped with Stepscope":
 
 
 def page(frame: Frame) -> None:
-    st.title("Which published results survive?", anchor=False)
+    draw_title(
+        "Published results: which claims survive",
+        question="What is wrong with tables that others published, and what holds?",
+    )
     origin = _choose_origin(frame)
     loaded = frame.ask(load_audited, origin)
     if not loaded.tables:
