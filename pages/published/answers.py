@@ -11,7 +11,7 @@ from uuid import UUID
 from runner.analysis.audit.findings import Grade, Severity
 from runner.analysis.audit.published.findings import PublishedFinding
 from runner.analysis.audit.published.readings import Reading, name_time
-from runner.analysis.compare.published import PHASES, PublishedPair
+from runner.analysis.compare.published import PHASES, PublishedPair, PublishedPeak
 from runner.formats import format_bytes, format_ms, format_number
 from runner.results import PublishedTable
 
@@ -136,7 +136,13 @@ def say_beside(pairs: Sequence[PublishedPair], grades: Mapping[UUID, Grade | Non
     return words + (", rows that are wrong left out." if len(sound) < len(pairs) else ".")
 
 
-def _say_ratios(pairs: Sequence[PublishedPair]) -> str:
+def say_peaks(peaks: Sequence[PublishedPeak]) -> str:
+    """Says how published and measured peaks compare."""
+    count = "1 cell" if len(peaks) == 1 else f"{len(peaks):,} cells"
+    return f"Published peaks are **{_say_ratios(peaks)}** those measured here, in {count} of the same numbers."
+
+
+def _say_ratios(pairs: Sequence[PublishedPair | PublishedPeak]) -> str:
     ratios = [pair.ratio for pair in pairs]
     least, most = format_number(min(ratios)), format_number(max(ratios))
     return f"{least}×" if least == most else f"{least}× to {most}×"

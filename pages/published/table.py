@@ -11,7 +11,7 @@ from typing import Any
 import streamlit as st
 
 from pages.figures.frame import WORDS, interval
-from pages.published.answers import name_code, say_beside, say_claim, say_verdict
+from pages.published.answers import name_code, say_beside, say_claim, say_peaks, say_verdict
 from pages.published.figures import RatioDot, ratio_dots
 from pages.published.loading import AuditedTables
 from pages.ui.card import Card, draw
@@ -24,10 +24,11 @@ from pages.ui.states import suggest
 from pages.ui.trust import COLORS
 from runner.analysis.audit.published.corrections import correct
 from runner.analysis.audit.published.findings import PublishedFinding, format_lines
+from runner.analysis.audit.published.readings import Reading
 from runner.analysis.audit.published.report import PublishedGroup, findings_by_row, group_published
 from runner.analysis.audit.report import SEVERITIES, format_evidence
-from runner.analysis.compare.published import PublishedPair, stand_beside, wanted_cell
-from runner.formats import format_number
+from runner.analysis.compare.published import PublishedPair, match_peaks, stand_beside, wanted_cell
+from runner.formats import format_bytes, format_number
 from runner.plan.commands import sweep_commands
 from runner.results import PublishedRow, PublishedTable
 from runner.store.queries.attention import attention_cells
@@ -180,9 +181,30 @@ def _draw_beside(frame: Frame, loaded: AuditedTables, one: PublishedTable) -> No
         say(frame, words, _load_printed(frame, one, one.rows), key="published-unmeasured")
     else:
         _draw_pairs(frame, loaded, pairs)
+    _draw_peaks(frame, loaded.readings.get(one.table_id, []))
     missing = [cell for cell in dict.fromkeys(wanted) if cell not in _measured(pairs)]
     if missing and (commands := sweep_commands(missing, fresh=False)):
         suggest("Measure its cells here, and they stand beside it:", "\n".join(commands[:3]))
+
+
+def _draw_peaks(frame: Frame, readings: Sequence[Reading]) -> None:
+    """Draws the peaks of attention beside those of the reader's own cells; nothing where there are none."""
+    peaks = match_peaks(readings, attention=frame.ask(attention_cells, rows_of(frame)))
+    if not peaks:
+        return
+    say(frame, say_peaks(peaks), of_cells(frame, [peak.beside for peak in peaks]), key="published-peaks")
+    rows = [
+        {
+            "Line": peak.reading.row.line,
+            "Cell": peak.reading.words,
+            "Published peak": format_bytes(peak.published_bytes),
+            "Measured peak": format_bytes(peak.measured_bytes),
+            "Published / measured (×)": peak.ratio,
+        }
+        for peak in peaks
+    ]
+    alt = "Published peaks of memory and those measured here."
+    st.dataframe(shorten(table(rows)), hide_index=True, key="published-peak-rows", alt=alt)
 
 
 def _measured(pairs: Sequence[PublishedPair]) -> set[Any]:

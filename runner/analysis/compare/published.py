@@ -2,6 +2,8 @@
 
     for pair in stand_beside(readings, steps=load_steps(…), attention=attention_cells(…)):
         print(pair.reading.words, pair.phase, pair.ratio)
+    for peak in match_peaks(readings, attention=attention_cells(…)):
+        print(peak.reading.words, peak.published_bytes, peak.measured_bytes)
 
 Cells are matched on shape, context, batch, precision and backend, and attention on length and width; a precision or a
 backend that a table does not state is taken to be fp32 and eager. Of several measured cells the one in the project's
@@ -54,6 +56,20 @@ class PublishedPair:
         return self.published_ms / self.measured.low_ms if self.measured.low_ms else None
 
 
+@dataclass(frozen=True, kw_only=True)
+class PublishedPeak:
+    """The peak memory of a reading beside that of a measured cell: bytes allocated."""
+
+    reading: Reading
+    beside: Attended
+    published_bytes: float
+    measured_bytes: int
+
+    @property
+    def ratio(self) -> float:
+        return self.published_bytes / self.measured_bytes
+
+
 def stand_beside(
     readings: Sequence[Reading], *, steps: Sequence[Measured], attention: Sequence[Attended]
 ) -> list[PublishedPair]:
@@ -64,6 +80,25 @@ def stand_beside(
     for attended in attention:
         known[_place(attended.cell)].append(attended)
     return [pair for reading in readings for pair in _pairs(reading, known)]
+
+
+def match_peaks(readings: Sequence[Reading], *, attention: Sequence[Attended]) -> list[PublishedPeak]:
+    """Returns a pair for each peak of an attention row of which a cell was measured that knows its own."""
+    known: dict[object, list[Attended]] = defaultdict(list)
+    for attended in attention:
+        if attended.peak_allocated_bytes:
+            known[_place(attended.cell)].append(attended)
+    peaks = []
+    for reading in readings:
+        asked, figure = wanted_cell(reading), reading.memory.get(("peak_memory", ""))
+        cells = known.get(_place(asked), []) if asked and reading.is_ok else []
+        if asked and cells and figure and figure.value:
+            cell = min(cells, key=lambda cell: _distance(cell.cell, asked))
+            measured = cell.peak_allocated_bytes or 0
+            peaks.append(
+                PublishedPeak(reading=reading, beside=cell, published_bytes=figure.value, measured_bytes=measured)
+            )
+    return peaks
 
 
 def _pairs(reading: Reading, known: dict[object, list[Measured | Attended]]) -> Iterator[PublishedPair]:

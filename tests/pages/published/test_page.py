@@ -17,7 +17,7 @@ from runner.importers.files import import_file
 from runner.schema.sizes import size_named
 from tests.browser import Site, fits_sideways, opened, said, traces
 from tests.runner.analysis.audit.test_expected import expected_places
-from tests.synthetic import rows
+from tests.synthetic import memory_rows, rows
 
 REFERENCE = Path(__file__).parents[3] / "data/reference"
 EAGER = "001 · End to End Benchmarks (RTX PRO 6000 WK)"
@@ -90,6 +90,16 @@ def test_tables_of_the_file_go_before_those_that_are_shipped(tmp_path: Path) -> 
     assert "0 of 1 published tables in this file can be read as they stand" in told
     shipped = visited(db, published_from="Shipped with Stepscope", published_table=ATTENTION)
     assert "of 31 published tables that come with Stepscope" in shipped
+
+
+def test_peaks_stand_beside_those_measured_here(tmp_path: Path) -> None:
+    """44.8438 MiB at 256 tokens and a width of 16, against 40 MiB: 1.12 times as much."""
+    db = tmp_path / "results.duckdb"
+    own = {"peak_allocated_bytes": 40 * 2**20}
+    memory_rows.store(db, [memory_rows.attention(RUN, seq_len=256, d_head=16, values=own)])
+    found = Visits(db).visit("published", {"published-table": [ATTENTION]})
+    told = plain(" ".join(str(getattr(node, "value", "")) for node in nodes(found.main)))
+    assert "Published peaks are 1.12× those measured here, in 1 cell of the same numbers." in told
 
 
 def test_a_table_without_a_measured_cell_says_how_to_measure_it(file: Path) -> None:
