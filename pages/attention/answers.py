@@ -6,8 +6,8 @@ growth_sentence(cells, what="Time of forward", value=milliseconds("forward"))
 from collections.abc import Sequence
 
 from pages.figures.frame import format_exponent
-from runner.analysis.compare.pairs import describe_effort_difference, unusual
-from runner.analysis.compare.speedups import way_of
+from runner.analysis.compare.pairs import describe_effort_difference, describe_unusual_effort
+from runner.analysis.compare.speedups import name_attention
 from runner.analysis.growth import Value, growth
 from runner.formats import format_bytes, format_number
 from runner.results import Attended
@@ -16,13 +16,15 @@ from runner.schema import AttentionCell, Phase
 
 def place_of(cell: AttentionCell) -> str:
     """Returns the length and the head width."""
-    return " · ".join(part for part in (f"{cell.seq_len:,} tok", f"d {cell.d_head}", unusual(cell)) if part)
+    return " · ".join(
+        part for part in (f"{cell.seq_len:,} tok", f"d {cell.d_head}", describe_unusual_effort(cell)) if part
+    )
 
 
 def growth_sentence(cells: Sequence[Attended], *, what: str, value: Value) -> str:
     """Says the fitted exponent of every implementation, the steepest first, and where it was fitted, once for all that
     share it. Two-point fits are left out where others have more points."""
-    fits = {way: growth([c for c in cells if way_of(c.cell) == way], value=value) for way in ways(cells)}
+    fits = {way: growth([c for c in cells if name_attention(c.cell) == way], value=value) for way in ways(cells)}
     known = {way: fit for way, fit in fits.items() if fit}
     most = max((fit.lengths for fit in known.values()), default=0)
     ordered = sorted(
@@ -42,7 +44,7 @@ def format_power(exponent: float) -> str:
 
 def ways(cells: Sequence[Attended]) -> list[str]:
     """Returns the implementations, in the order of the rows."""
-    return list(dict.fromkeys(way_of(cell.cell) for cell in cells))
+    return list(dict.fromkeys(name_attention(cell.cell) for cell in cells))
 
 
 def milliseconds(phase: Phase) -> Value:
@@ -57,10 +59,10 @@ def answer(cells: Sequence[Attended]) -> str:
     if not done:
         timed = any(cell.status == "ok" for cell in cells)
         return f"None of these cells has a {'time of forward and backward together' if timed else 'result'}."
-    naive = [cell for cell in done if way_of(cell.cell) == "naive"]
+    naive = [cell for cell in done if name_attention(cell.cell) == "naive"]
     longest = max(naive or done, key=lambda cell: cell.cell.seq_len)
     mask = "causal" if longest.cell.causal else "full"
-    words = (f"d {longest.cell.d_head}", longest.cell.precision, mask, unusual(longest.cell))
+    words = (f"d {longest.cell.d_head}", longest.cell.precision, mask, describe_unusual_effort(longest.cell))
     where = ", ".join(word for word in words if word)
     parts = [f"At **{longest.cell.seq_len:,} tokens** ({where}), {_describe_cost(longest, name=True)}"]
     same = [cell for cell in done if cell.cell.seq_len == longest.cell.seq_len and cell is not longest]
@@ -69,13 +71,14 @@ def answer(cells: Sequence[Attended]) -> str:
         quickest = min(beside, key=_sum_ms)
         ratio = _sum_ms(longest) / _sum_ms(quickest)
         pace = f"{format_number(ratio)}× as fast" if ratio >= 1 else f"{format_number(1 / ratio)}× as slow"
-        parts.append(f"; **{way_of(quickest.cell)}**, the fastest alternative, {_describe_cost(quickest)} ({pace})")
+        name = name_attention(quickest.cell)
+        parts.append(f"; **{name}**, the fastest alternative, {_describe_cost(quickest)} ({pace})")
     return "".join(parts) + "." + _describe_memory(longest, cells)
 
 
 def _describe_cost(cell: Attended, *, name: bool = False) -> str:
     at_peak = f" and {format_bytes(cell.peak_allocated_bytes)} at its peak" if cell.peak_allocated_bytes else ""
-    verb = f"{way_of(cell.cell)} takes " if name else ""
+    verb = f"{name_attention(cell.cell)} takes " if name else ""
     return f"{verb}**{format_number(_sum_ms(cell))} ms** forward and backward{at_peak}"
 
 
@@ -85,14 +88,14 @@ def _sum_ms(cell: Attended) -> float:
 
 def _describe_memory(longest: Attended, cells: Sequence[Attended]) -> str:
     """Says how the memory of the same implementation grows, and the shortest length that ran out."""
-    same = [cell for cell in cells if way_of(cell.cell) == way_of(longest.cell)]
+    same = [cell for cell in cells if name_attention(cell.cell) == name_attention(longest.cell)]
     fit = growth(same, value=lambda cell: cell.peak_allocated_bytes)
-    grows = f" Memory of {way_of(longest.cell)} grows as {format_power(fit.exponent)}" if fit else ""
+    grows = f" Memory of {name_attention(longest.cell)} grows as {format_power(fit.exponent)}" if fit else ""
     lost = [cell for cell in cells if cell.status == "oom"]
     if not lost:
         return f"{grows}; no cell here ran out." if grows else " No cell here ran out of memory."
     first = min(lost, key=lambda cell: cell.cell.seq_len)
-    out = f"**{way_of(first.cell)} runs out at {first.cell.seq_len:,} tokens**"
+    out = f"**{name_attention(first.cell)} runs out at {first.cell.seq_len:,} tokens**"
     if first.predicted_peak_bytes and first.limit_bytes:
         needed, there = format_bytes(first.predicted_peak_bytes), format_bytes(first.limit_bytes)
         out += f": it would need {needed} of the {there} there are"
@@ -106,7 +109,7 @@ def agreement(cells: Sequence[Attended]) -> str:
     if not judged:
         return "No cell here was compared with a float64 result."
     if off:
-        names = "; ".join(f"{way_of(cell.cell)} at {place_of(cell.cell)}" for cell in off[:3])
+        names = "; ".join(f"{name_attention(cell.cell)} at {place_of(cell.cell)}" for cell in off[:3])
         return f"**{len(off)} of {len(judged)} cells differ from float64 results by more than the tolerance**: {names}."
     return (
         f"Outputs and gradients of {len(judged)} of {len(cells)} cells were compared with float64 results: all agree."

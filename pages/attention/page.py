@@ -21,7 +21,7 @@ from pages.ui.samples import draw_attention_samples
 from pages.ui.states import draw_unmeasured
 from pages.ui.trust import draw_trust
 from runner.results import Attended
-from runner.store.queries.attention import attention_cells
+from runner.store.queries.attention import load_attention
 
 #: Columns with a chooser where cells differ in them.
 _RARE = {"batch": "Batch", "cache": "L2 cache"}
@@ -32,7 +32,7 @@ def page(frame: Frame) -> None:
         "Attention: time and memory against sequence length",
         question="What does attention cost as sequences grow, and where does it run out of memory?",
     )
-    cells = frame.ask(attention_cells, rows_of(frame))
+    cells = frame.ask(load_attention, rows_of(frame))
     if not cells:
         draw_unmeasured(
             (f"**No attention cell has been measured {frame.where}.** This measures the naive and the fused ones:",
@@ -120,7 +120,7 @@ def _find_width(cells: Sequence[Attended]) -> int:
 
 def headline(frame: Frame) -> Answer:
     """Returns the answer for the cells with which the page opens."""
-    cells = frame.ask(attention_cells, rows_of(frame))
+    cells = frame.ask(load_attention, rows_of(frame))
     if not cells:
         return f"Not measured {frame.where}: `python -m runner sweep --experiment attention`.", None
     shown = _choose_default(cells)

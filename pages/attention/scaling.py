@@ -17,7 +17,7 @@ from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.marks import time_columns
 from pages.ui.pin import pin
-from runner.analysis.compare.speedups import way_of
+from runner.analysis.compare.speedups import name_attention
 from runner.analysis.growth import Value
 from runner.results import Attended
 from runner.schema import Phase
@@ -93,8 +93,8 @@ def points_of(cells: Sequence[Attended], *, value: Value, phase: Phase | None = 
     times = [cell.times.get(phase) if phase else None for cell in cells]
     return [
         ScalingPoint(
-            line=way_of(cell.cell), entity=cell.cell.implementation, length=cell.cell.seq_len, value=value(cell),
-            cell_id=str(cell.cell_id), dash="solid" if cell.cell.backend == "eager" else "dash",
+            line=name_attention(cell.cell), entity=cell.cell.implementation, length=cell.cell.seq_len,
+            value=value(cell), cell_id=str(cell.cell_id), dash="solid" if cell.cell.backend == "eager" else "dash",
             low=time.low_ms if time else None, high=time.high_ms if time else None, ran_out=cell.status == "oom",
         )
         for cell, time in sorted(zip(cells, times, strict=True), key=lambda pair: pair[0].cell.seq_len)

@@ -26,11 +26,11 @@ from pages.ui.markdown import restrict
 from pages.ui.marks import host_words, pair_columns
 from pages.ui.pin import pin
 from runner.analysis.compare.pairs import LeftOut, Pair
-from runner.analysis.compare.speedups import Speedups, compare, way_of
+from runner.analysis.compare.speedups import Speedups, compare, name_attention
 from runner.analysis.compare.verdict_text import INTERVALS
 from runner.results import Attended
 from runner.schema import TABLES
-from runner.store.queries.attention import attention_cells
+from runner.store.queries.attention import load_attention
 from runner.store.queries.selection import Selection
 
 Kind = Literal["fused", "compiled"]
@@ -55,7 +55,7 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
     if not names:
         st.caption(restrict(f"{_ALONE[kind]} Measure both: `{_MISSING[kind]}`."))
         return
-    usual = max(names, key=[way_of(cell.cell) for cell in cells].count)  # the way of which most was measured
+    usual = max(names, key=[name_attention(cell.cell) for cell in cells].count)  # the way of which most was measured
     variant = chosen(f"{kind}-way", "Compared", names, default="sdpa-flash" if "sdpa-flash" in names else usual)
     baseline = "naive" if kind == "fused" else variant.split(" · ")[0]
     asked_for = {_key_of(cell) for cell in cells}
@@ -68,7 +68,7 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
     dots = [_make_dot(pair) for pair in pairs]
     dots += [
         SpeedupDot(place=place_of(cell.cell), size="", phase="step", cell_id=str(cell.cell_id),
-                   failure=f"{way_of(cell.cell)} {WORDS[cell.status]}")
+                   failure=f"{name_attention(cell.cell)} {WORDS[cell.status]}")
         for cell, _ in left_out if cell.status not in ("ok", "skipped")
     ]  # fmt: skip
     known = [*cells, *sides, *(cell for cell, _ in left_out)]
@@ -100,7 +100,7 @@ def _list_variants(cells: Sequence[Attended], kind: Kind) -> list[str]:
 
 def _compare(path: Path, of: Selection, baseline: str, variant: str) -> Speedups[Attended]:
     """Compares all cells in the file, once for each state of the data, whatever is chosen on the page."""
-    cells = attention_cells(path, replace(of, settled=False))
+    cells = load_attention(path, replace(of, settled=False))
     compared = compare(cells, axis="way", baseline=baseline, variant=variant)
     compared.speedups.sort(key=lambda pair: (pair.base.cell.d_head, pair.base.cell.seq_len))
     return compared
@@ -117,7 +117,7 @@ def _explain(item: LeftOut[Attended]) -> tuple[Attended, str]:
     """Returns the cell that says why there is no pair, and the reason."""
     if not item.failed:
         return item.named, item.reason
-    return item.failed[0], ", ".join(f"{way_of(cell.cell)} {WORDS[cell.status]}" for cell in item.failed)
+    return item.failed[0], ", ".join(f"{name_attention(cell.cell)} {WORDS[cell.status]}" for cell in item.failed)
 
 
 def _make_dot(pair: Pair[Attended]) -> SpeedupDot:
@@ -126,7 +126,7 @@ def _make_dot(pair: Pair[Attended]) -> SpeedupDot:
 
 
 def _make_row(pair: Pair[Attended]) -> dict[str, Any]:
-    names = {"Baseline": way_of(pair.base.cell), "Phase": WORDS[pair.phase]}
+    names = {"Baseline": name_attention(pair.base.cell), "Phase": WORDS[pair.phase]}
     return {**key_columns(pair.other), **names, **pair_columns(pair)}
 
 

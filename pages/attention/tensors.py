@@ -15,7 +15,7 @@ from pages.ui.chosen import select_one
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame, device_of
 from pages.ui.tensors import draw_tensors
-from runner.analysis.compare.speedups import way_of
+from runner.analysis.compare.speedups import name_attention
 from runner.analysis.costs import attention as accounting
 from runner.analysis.costs.activations import Device
 from runner.analysis.costs.attention import peak_breakdown
@@ -42,7 +42,7 @@ def draw_worked_sum(frame: Frame, cells: Sequence[Attended]) -> None:
             for name, formula, size in (*tensors, ("all together", "", total))]  # fmt: skip
     card = Card(
         key="worked-sum",
-        title=f"{way_of(first.cell)} · {first.cell.seq_len:,} tokens · d {first.cell.d_head} · {first.cell.precision}",
+        title=_name_cell(first),
         note=f"B = {first.cell.batch}, S = {first.cell.seq_len:,}, d = {first.cell.d_head}. By the closed formula, "
         "at the moment when the most is alive.",
         alt=words,
@@ -57,7 +57,7 @@ def describe_peak_breakdown(cell: Attended, tensors: Sequence[tuple[str, str, in
     total = sum(size for _, _, size in tensors)
     squares = [size for _, formula, size in tensors if "B × S²" in formula]
     largest = max(size for _, _, size in tensors)
-    words = f"{way_of(cell.cell)} over {cell.cell.seq_len:,} tokens needs **{format_bytes(total)}**"
+    words = f"{name_attention(cell.cell)} over {cell.cell.seq_len:,} tokens needs **{format_bytes(total)}**"
     if squares:
         many = "one tensor" if len(squares) == 1 else f"{len(squares)} tensors"
         words += (
@@ -101,7 +101,7 @@ def draw_attention_tensors(frame: Frame, cells: Sequence[Attended]) -> None:
 
 def _name_cell(cell: Attended) -> str:
     key = cell.cell
-    return f"{way_of(key)} · {key.seq_len:,} tokens · d {key.d_head} · {key.precision}"
+    return f"{name_attention(key)} · {key.seq_len:,} tokens · d {key.d_head} · {key.precision}"
 
 
 def _compare(measured: int, predicted: int) -> str:

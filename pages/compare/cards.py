@@ -19,9 +19,8 @@ from pages.ui.marks import device_columns
 from pages.ui.pin import pin
 from runner.analysis.compare.host_bound import describe_share
 from runner.analysis.compare.pairs import LeftOut, Pair
-from runner.analysis.compare.verdict import SideResult, Verdict, host_share
-from runner.analysis.compare.verdict import movers as moved
-from runner.analysis.compare.verdict_text import amount, change, sentence, short_titles, words_of
+from runner.analysis.compare.verdict import SideResult, Verdict, host_share, select_movers
+from runner.analysis.compare.verdict_text import change, describe_verdict, format_amount, name_outcomes, shorten_titles
 from runner.analysis.statistics import MIN_DIFFERENCE
 from runner.schema.titles import title
 
@@ -39,7 +38,7 @@ def draw_pairs(frame: Frame, verdict: Verdict) -> None:
     shown += failed
     shared, names = _names(verdict, shown)
     dots = [_dot(verdict, item, place=place) for item, place in zip(shown, names, strict=True)]
-    words, timed = words_of(verdict), verdict.table != "memory"
+    words, timed = name_outcomes(verdict), verdict.table != "memory"
     a, b = (side.title for side in verdict.sides)
     cut = f"The {len(largest)} largest changes of {len(verdict.pairs)} pairs are drawn; the table has all."
     note = [
@@ -56,7 +55,7 @@ def draw_pairs(frame: Frame, verdict: Verdict) -> None:
             key="compare-pairs",
             title=f"{literal(b)} against {literal(a)}",
             note=_noted(shared, note),
-            alt=f"Ratios as dots on a log axis around 1×. {sentence(verdict)}",
+            alt=f"Ratios as dots on a log axis around 1×. {describe_verdict(verdict)}",
             rows=[_row(verdict, pair) for pair in verdict.pairs],
             cells=_cells(verdict, verdict.pairs),
         ),
@@ -82,7 +81,7 @@ def _noted(shared: str, sentences: Sequence[str]) -> str:
 
 def draw_movers(frame: Frame, verdict: Verdict) -> None:
     """What is better or worse, ranked by how much, with both values."""
-    ranked = moved(verdict)
+    ranked = select_movers(verdict)
     if not ranked:
         return
     shown = ranked[:MAX_MOVERS]
@@ -137,7 +136,7 @@ def _names(verdict: Verdict, shown: Sequence[Pair[SideResult] | LeftOut[SideResu
     if not cells:
         return "", []
     axis = [side.value for side in verdict.sides]
-    shared, names = short_titles(cells, without=axis)
+    shared, names = shorten_titles(cells, without=axis)
     return shared, [_in_two_lines(name) for name in names]
 
 
@@ -151,7 +150,7 @@ def _in_two_lines(name: str) -> str:
 def _dot(verdict: Verdict, item: Pair[SideResult] | LeftOut[SideResult], *, place: str) -> RatioDot:
     if isinstance(item, LeftOut):
         return RatioDot(place=place, cell_id="", failure=escape_text(item.reason))
-    values = " → ".join(amount(verdict, side.value) for side in (item.base, item.other))
+    values = " → ".join(format_amount(verdict, side.value) for side in (item.base, item.other))
     return RatioDot(place=place, cell_id=str(item.other.cell_id), outcome=item.outcome, ratio=item.ratio, low=item.low,
                     high=item.high, values=values, host=describe_share(host_share(item)))  # fmt: skip
 
@@ -166,7 +165,7 @@ def _row(verdict: Verdict, pair: Pair[SideResult]) -> dict[str, Any]:
         f"B: {b} ({unit})": pair.other.value,
         **numbers,
         **device_columns(host_share(pair).device),
-        "Verdict": words_of(verdict)[pair.outcome],
+        "Verdict": name_outcomes(verdict)[pair.outcome],
     }
 
 

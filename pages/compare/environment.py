@@ -8,7 +8,12 @@ import streamlit as st
 from pages.ui.evidence import of_environments, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
-from runner.analysis.compare.environments import both_uncommitted, differences, in_a_sentence, in_short
+from runner.analysis.compare.environments import (
+    both_uncommitted,
+    describe_differences,
+    describe_environment,
+    find_differences,
+)
 from runner.store.queries.compare import Comparison, ComparisonRequest
 
 #: More differences than these are a table.
@@ -18,19 +23,19 @@ MAX_SHOWN = 3
 def draw_environment(frame: Frame, question: ComparisonRequest, found: Comparison, *, moved: bool) -> None:
     """`moved` says that some cell is better or worse, which a difference may explain. It opens to both sides' runs."""
     a, b = question.sides
-    ran_on = [literal(in_short(runs)) for runs in (found.a_runs, found.b_runs)]
+    ran_on = [literal(describe_environment(runs)) for runs in (found.a_runs, found.b_runs)]
     sides = f"A and B: {ran_on[0]}" if ran_on[0] == ran_on[1] else f"A: {ran_on[0]}  \nB: {ran_on[1]}"
-    differ = differences(found.a_runs, found.b_runs)
+    differ = find_differences(found.a_runs, found.b_runs)
     code = " Both checkouts had uncommitted changes: the same commit may be different code."
     dirty = code if both_uncommitted(found.a_runs, found.b_runs) else ""
     calm = not differ or not moved
-    words = f"{sides}  \n{literal(in_a_sentence(differ))}{dirty}" if calm else sides
+    words = f"{sides}  \n{literal(describe_differences(differ))}{dirty}" if calm else sides
     say(frame, words, of_environments(frame, found.a_runs, found.b_runs), key="environment", drawn_by=st.caption)
     if calm:
         return
     short = len(differ) <= MAX_SHOWN
-    words = literal(in_a_sentence(differ)) if short else f"The environments differ in {len(differ)} ways."
+    words = literal(describe_differences(differ)) if short else f"The environments differ in {len(differ)} ways."
     st.warning(restrict(f"{words} This may explain what follows.{dirty}"), icon=":material/difference:")
     if not short:
         rows = [{"Of the environment": item.label, f"A: {a.title}": item.a, f"B: {b.title}": item.b} for item in differ]
-        st.dataframe(rows, hide_index=True, key="_environment", alt=in_a_sentence(differ))
+        st.dataframe(rows, hide_index=True, key="_environment", alt=describe_differences(differ))

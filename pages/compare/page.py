@@ -14,7 +14,7 @@ from pages.ui.frame import Frame, Page
 from pages.ui.heading import draw_title
 from pages.ui.markdown import literal, restrict
 from runner.analysis.compare.verdict import Verdict
-from runner.analysis.compare.verdict_text import NAMES, RULE, sentence
+from runner.analysis.compare.verdict_text import NAMES, RULE, describe_verdict
 from runner.store.queries.compare import ComparisonRequest, load_comparison
 from runner.store.queries.sides import choose_sides
 
@@ -38,7 +38,7 @@ def page(frame: Frame) -> None:
     above = st.container()
     with st.container(key="verdicts"):
         for verdict in verdicts:
-            name, rest = sentence(verdict).split(": ", 1)
+            name, rest = describe_verdict(verdict).split(": ", 1)
             say(frame, f"**{name}:** {literal(rest)}", of_sides(frame, verdict), key=verdict.table)
     with above:  # drawn first, but said after the answer
         draw_environment(frame, question, found, moved=any(set(verdict.outcomes) - {"same"} for verdict in verdicts))

@@ -13,7 +13,7 @@ from pages.ui.samples import draw_attention_samples, draw_samples
 from runner.analysis.compare.pairs import Pair
 from runner.analysis.compare.verdict import SideResult, Verdict
 from runner.results import Attended
-from runner.store.queries.attention import attention_cells
+from runner.store.queries.attention import load_attention
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import find
 
@@ -31,7 +31,7 @@ def draw_pinned(frame: Frame, verdict: Verdict) -> None:
 
 
 def _every_effort(path: Path, of: Selection) -> list[Attended]:
-    return attention_cells(path, replace(of, settled=False))
+    return load_attention(path, replace(of, settled=False))
 
 
 def _draw_attention(frame: Frame, pair: Pair[SideResult]) -> None:

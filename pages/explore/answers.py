@@ -13,7 +13,7 @@ from pages.figures.frame import WORDS, format_exponent
 from pages.ui.answers import slope
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal
-from runner.analysis.compare.pairs import unusual
+from runner.analysis.compare.pairs import describe_unusual_effort
 from runner.formats import format_number
 from runner.results import Explored
 from runner.schema.axes import SHAPE
@@ -87,7 +87,7 @@ def place_of(frame: Frame, asked: Plotted, row: Explored, *, also: Sequence[str]
     machine = literal(row.machine)
     if row.machine != frame.selection.machine and machine not in parts:
         parts.append(machine)
-    return ", ".join(part for part in (*parts, unusual(row.cell)) if part)
+    return ", ".join(part for part in (*parts, describe_unusual_effort(row.cell)) if part)
 
 
 def _describe_growth(frame: Frame, asked: Plotted, done: Sequence[Explored]) -> str:

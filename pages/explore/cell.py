@@ -16,7 +16,7 @@ from runner.results import Explored
 from runner.schema import TABLES
 from runner.schema.titles import title
 from runner.store.queries import explore
-from runner.store.queries.attention import attention_cells
+from runner.store.queries.attention import load_attention
 
 
 def find_pinned(rows: Sequence[Explored]) -> Explored | None:
@@ -31,7 +31,7 @@ def draw_pinned(frame: Frame, table: str, rows: Sequence[Explored]) -> None:
     if table == "steps":
         draw_samples(frame, frame.measured())
     elif table == "attention":
-        draw_attention_samples(frame, frame.ask(attention_cells, rows_of(frame)))
+        draw_attention_samples(frame, frame.ask(load_attention, rows_of(frame)))
     elif held is None:
         st.caption("Click a mark to see everything that is stored of its cell.")
     if held is None:

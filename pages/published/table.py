@@ -31,7 +31,7 @@ from runner.analysis.compare.published import PublishedPair, match_peaks, stand_
 from runner.formats import format_bytes, format_number
 from runner.plan.commands import sweep_commands
 from runner.results import PublishedRow, PublishedTable
-from runner.store.queries.attention import attention_cells
+from runner.store.queries.attention import load_attention
 from runner.store.queries.printed import of_printed
 from runner.store.queries.steps import load_steps
 
@@ -165,7 +165,7 @@ def find_first(frame: Frame, loaded: AuditedTables) -> str | None:
 
 def _load_pairs(frame: Frame, loaded: AuditedTables, one: PublishedTable) -> list[PublishedPair]:
     own, readings = rows_of(frame), loaded.readings.get(one.table_id, [])
-    return stand_beside(readings, steps=frame.ask(load_steps, own), attention=frame.ask(attention_cells, own))
+    return stand_beside(readings, steps=frame.ask(load_steps, own), attention=frame.ask(load_attention, own))
 
 
 def _draw_beside(frame: Frame, loaded: AuditedTables, one: PublishedTable) -> None:
@@ -189,7 +189,7 @@ def _draw_beside(frame: Frame, loaded: AuditedTables, one: PublishedTable) -> No
 
 def _draw_peaks(frame: Frame, readings: Sequence[Reading]) -> None:
     """Draws the peaks of attention beside those of the reader's own cells; nothing where there are none."""
-    peaks = match_peaks(readings, attention=frame.ask(attention_cells, rows_of(frame)))
+    peaks = match_peaks(readings, attention=frame.ask(load_attention, rows_of(frame)))
     if not peaks:
         return
     say(frame, say_peaks(peaks), of_cells(frame, [peak.beside for peak in peaks]), key="published-peaks")

@@ -21,8 +21,8 @@ from pages.ui.markdown import literal, quoted
 from pages.ui.marks import speedup_columns
 from pages.ui.pin import pin
 from pages.ui.states import suggest
-from runner.analysis.compare.counterfactuals import Counterfactual, bases, counterfactuals
-from runner.analysis.compare.pairs import unusual
+from runner.analysis.compare.counterfactuals import Counterfactual, find_counterfactuals, select_bases
+from runner.analysis.compare.pairs import describe_unusual_effort
 from runner.analysis.compare.verdict_text import INTERVALS
 from runner.formats import format_number
 from runner.results import Measured
@@ -45,9 +45,9 @@ def draw_changes(frame: Frame) -> None:
         return
     selection = Selection(run=run, mode=mode, settled=False)
     cells = frame.ask(load_steps, selection)
-    known = {title(cell.cell): cell for cell in bases(cells)}
+    known = {title(cell.cell): cell for cell in select_bases(cells)}
     base = known[select_one("base", "Step", list(known))]
-    changes = counterfactuals(base, cells)
+    changes = find_counterfactuals(base, cells)
     words = describe_ranking(changes)
     sentences = "\n\n".join(text for text in (words, _describe_failures(changes)) if text)
     say(frame, sentences, of_cells(frame, [base, *(change.cell for change in changes)], run=run), key="changes")
@@ -101,7 +101,7 @@ def _list(changes: Sequence[Counterfactual]) -> str:
 
 def _describe(change: Counterfactual) -> str:
     """Says what is different, and what is unusual about how it was measured."""
-    return " · ".join(part for part in (change_name(change.changed), unusual(change.cell.cell)) if part)
+    return " · ".join(part for part in (change_name(change.changed), describe_unusual_effort(change.cell.cell)) if part)
 
 
 def _make_dot(change: Counterfactual) -> SpeedupDot:

@@ -17,14 +17,14 @@ from runner.formats import format_number
 from runner.results import EarlyStep
 from runner.schema import StepCell
 from runner.schema.titles import title
-from runner.store.queries.steps import early_steps
+from runner.store.queries.steps import load_early_steps
 
 
 def draw_warmup(frame: Frame) -> None:
     """Draws the sentence and the card; a hint where nothing was measured after several warm-up counts."""
     st.header("What does warm-up change?", anchor="warm-up")
     families = _group_by_cell(
-        [row for row in frame.ask(early_steps, frame.selection.broad()) if frame.selection.holds(row.cell)]
+        [row for row in frame.ask(load_early_steps, frame.selection.broad()) if frame.selection.holds(row.cell)]
     )
     if not families:
         st.caption(

@@ -13,7 +13,7 @@ from pages.figures.frame import WORDS, interval
 from pages.ui.frame import Frame
 from pages.ui.marks import describe_host
 from runner.analysis.compare.host_bound import describe_shares
-from runner.analysis.compare.pairs import Pair, unusual
+from runner.analysis.compare.pairs import Pair, describe_unusual_effort
 from runner.analysis.compare.speedups import Speedups, host_share
 from runner.analysis.statistics import Ratio
 from runner.formats import format_ms, format_number
@@ -106,7 +106,9 @@ def remarks(pairs: Sequence[Pair[T]]) -> str:
 
 def caveat(pairs: Sequence[tuple[Cell, Cell]]) -> str:
     """Says what is unusual about how pairs were measured, and of how many; empty where nothing is."""
-    unusual_words = Counter(words for base, other in pairs if (words := unusual(other) or unusual(base)))
+    unusual_words = Counter(
+        words for base, other in pairs if (words := describe_unusual_effort(other) or describe_unusual_effort(base))
+    )
     return " ".join(
         f"{words[0].upper()}{words[1:]}: {'all' if count == len(pairs) else f'{count} of'} {len(pairs)} pairs."
         if len(pairs) > 1

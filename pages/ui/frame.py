@@ -14,7 +14,7 @@ from typing import Any, TypeVar, get_args
 
 import streamlit as st
 
-from runner.analysis.compare.pairs import unusual
+from runner.analysis.compare.pairs import describe_unusual_effort
 from runner.analysis.costs.activations import Device
 from runner.results import Measured
 from runner.schema import MemoryCell, ProfileCell, StepCell, table_of
@@ -114,7 +114,7 @@ def label_size(names: Mapping[Shape, str], cell: StepCell | MemoryCell) -> str:
         for column in columns
         if (value := getattr(cell, column.name)) != type(cell).__dataclass_fields__[column.name].default
     ]
-    return " · ".join(part for part in (names[Shape.of(cell)], *rest, unusual(cell)) if part)
+    return " · ".join(part for part in (names[Shape.of(cell)], *rest, describe_unusual_effort(cell)) if part)
 
 
 def device_of(kind: str | None) -> Device:

@@ -18,13 +18,13 @@ from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
 from pages.ui.states import suggest
-from runner.analysis.compare.speedups import way_of
+from runner.analysis.compare.speedups import name_attention
 from runner.formats import format_bytes, format_number
 from runner.results import Attended, Frontier
 from runner.schema import FrontierCell
 from runner.schema.axes import SHAPE
 from runner.schema.sizes import SIZES, shape_name
-from runner.store.queries.attention import frontiers
+from runner.store.queries.attention import load_frontiers
 
 Model = Literal["context", "batch"]
 #: The memory limit within which a CPU, which computes all that it tries, answers in minutes.
@@ -107,7 +107,9 @@ def _draw_model(frame: Frame, rows: Sequence[Frontier], grows: Model) -> None:
 
 
 def _load_answers(frame: Frame, limited: str) -> list[Frontier]:
-    return [row for row in frame.ask(frontiers, rows_of(frame)) if row.cell.limited == limited and row.status == "ok"]
+    return [
+        row for row in frame.ask(load_frontiers, rows_of(frame)) if row.cell.limited == limited and row.status == "ok"
+    ]
 
 
 def _make_span(answer: Frontier, *, group: str, row: str) -> FrontierSpan:
@@ -134,7 +136,7 @@ def _make_sequence_command(cells: Sequence[Attended]) -> str:
 def _name_cell(cell: Attended) -> str:
     """Returns the group of a measured cell, beside the answers in the same memory."""
     limit = format_bytes(cell.limit_bytes) if cell.limit_bytes else "measured"
-    return f"{way_of(cell.cell)} · {cell.cell.precision} · {limit}"
+    return f"{name_attention(cell.cell)} · {cell.cell.precision} · {limit}"
 
 
 def _make_model_command(rows: Sequence[Frontier], grows: Model) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pages.ui.frame import size_names
-from runner.analysis.compare.pairs import unusual
+from runner.analysis.compare.pairs import describe_unusual_effort
 from runner.schema import Cell, Shape, table_of
 from runner.schema.axes import SHAPE
 from runner.schema.columns import columns_of
@@ -80,7 +80,7 @@ def _name_row(cell: Cell, names: Sequence[str]) -> str:
         for name in names
         if name in _LEAD or (value := getattr(cell, name)) != known[name].absent
     ]
-    return " · ".join(part for part in (*parts, unusual(cell)) if part)
+    return " · ".join(part for part in (*parts, describe_unusual_effort(cell)) if part)
 
 
 def missing(cells: Sequence[Any]) -> list[Cell]:

@@ -21,7 +21,7 @@ from runner.formats import format_bytes, format_number
 from runner.results import Attended, Measured, PhaseSample, PhaseTime
 from runner.schema.titles import title
 from runner.store.queries import raw
-from runner.store.queries.attention import attention_cells
+from runner.store.queries.attention import load_attention
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import find
 
@@ -37,7 +37,7 @@ def draw_samples(frame: Frame, cells: Sequence[Measured]) -> None:
 
 def draw_attention_samples(frame: Frame, cells: Sequence[Attended]) -> None:
     _draw_heading("Every forward and backward pass of one cell. Your choice is kept in the link.")
-    every = {cell.cell_id: cell for cell in frame.ask(attention_cells, Selection())}
+    every = {cell.cell_id: cell for cell in frame.ask(load_attention, Selection())}
     cell = choose(cells, elsewhere=every.get)
     if cell and _has_result(frame, cell):
         with st.container(horizontal=True):

@@ -14,9 +14,21 @@ from typing import get_args
 
 from rich.table import Table as Grid
 
-from runner.analysis.compare.environments import both_uncommitted, differences, in_a_sentence, in_short
-from runner.analysis.compare.verdict import ComparedPhase, Kind, Side, Verdict, lost, movers, regressions
-from runner.analysis.compare.verdict_text import RULE, amount, change, left_out_by_reason, sentence, short_titles
+from runner.analysis.compare.environments import (
+    both_uncommitted,
+    describe_differences,
+    describe_environment,
+    find_differences,
+)
+from runner.analysis.compare.verdict import ComparedPhase, Kind, Side, Verdict, lost, select_movers, select_regressions
+from runner.analysis.compare.verdict_text import (
+    RULE,
+    change,
+    describe_verdict,
+    format_amount,
+    group_left_out,
+    shorten_titles,
+)
 from runner.analysis.statistics import Ratio
 from runner.cli.terminal import Terminal
 from runner.errors import StepscopeError, UsageError
@@ -117,7 +129,7 @@ def _print_text(console: Terminal, question: ComparisonRequest, found: Compariso
         say(line)
     for verdict in found.verdicts:
         say("")
-        say(sentence(verdict))
+        say(describe_verdict(verdict))
         headings, rows = _rows(verdict)
         if rows:
             grid = Grid(box=None, header_style="bold", pad_edge=False)
@@ -140,7 +152,7 @@ def _print_markdown(console: Terminal, question: ComparisonRequest, found: Compa
     say(f"### {question.b.title} against {question.a.title}")
     say(*(f"- {line}" for line in _heading(question, found)))
     for verdict in found.verdicts:
-        say(f"**{sentence(verdict)}**")
+        say(f"**{describe_verdict(verdict)}**")
         headings, rows = _rows(verdict)
         if rows:
             rule = ["---", *["--:"] * (len(headings) - 1)]
@@ -158,10 +170,10 @@ def _piped(row: Sequence[str]) -> str:
 def _heading(question: ComparisonRequest, found: Comparison) -> list[str]:
     """What A and B are, and in what their environments differ."""
     lines = [
-        f"{name}: {side.kind} {side.title}, {in_short(runs)}"
+        f"{name}: {side.kind} {side.title}, {describe_environment(runs)}"
         for name, side, runs in (("A", question.a, found.a_runs), ("B", question.b, found.b_runs))
     ]
-    lines.append(in_a_sentence(differences(found.a_runs, found.b_runs)))
+    lines.append(describe_differences(find_differences(found.a_runs, found.b_runs)))
     if both_uncommitted(found.a_runs, found.b_runs):
         lines.append("Both checkouts had uncommitted changes: the same commit may be different code.")
     return lines
@@ -170,16 +182,16 @@ def _heading(question: ComparisonRequest, found: Comparison) -> list[str]:
 def _rows(verdict: Verdict) -> tuple[list[str], list[list[str]]]:
     """What moved, the largest change first."""
     a, b = verdict.sides
-    moved = movers(verdict)[:MAX_ROWS]
+    moved = select_movers(verdict)[:MAX_ROWS]
     if not moved:
         return [], []
-    shared, names = short_titles([pair.named.cell for pair in moved], without=(a.value, b.value))
+    shared, names = shorten_titles([pair.named.cell for pair in moved], without=(a.value, b.value))
     headings = [f"cell ({shared})" if shared else "cell", a.title, b.title, f"{b.title} is", "95% interval"]
     rows = [
         [
             name,
-            amount(verdict, pair.base.value),
-            amount(verdict, pair.other.value),
+            format_amount(verdict, pair.base.value),
+            format_amount(verdict, pair.other.value),
             change(verdict, pair),
             _interval(pair),
         ]
@@ -198,16 +210,16 @@ def _interval(pair: Ratio) -> str:
 
 
 def _unlisted(verdict: Verdict) -> list[str]:
-    more = len(movers(verdict)) - MAX_ROWS
+    more = len(select_movers(verdict)) - MAX_ROWS
     return [f"… and {more} more, which the page Compare lists."] if more > 0 else []
 
 
 def _left_out(verdict: Verdict) -> list[str]:
     """One line a reason, with the cells and what is known of the first."""
     lines = []
-    for reason in left_out_by_reason(verdict):
+    for reason in group_left_out(verdict):
         cells = [item for item in verdict.left_out if item.reason == reason]
-        _, names = short_titles([item.named.cell for item in cells[:MAX_NAMED]])
+        _, names = shorten_titles([item.named.cell for item in cells[:MAX_NAMED]])
         more = f" and {len(cells) - MAX_NAMED} more" if len(cells) > MAX_NAMED else ""
         lines.append(f"Left out, {reason}: {'; '.join(names)}{more}. {cells[0].detail}")
     return lines
@@ -221,7 +233,7 @@ def _gate(console: Terminal, found: Comparison, *, threshold: float) -> int:
     worse = [
         f"{title(pair.named.cell)}: {change(verdict, pair)}"
         for verdict in found.verdicts
-        for pair in regressions(verdict, threshold=threshold)
+        for pair in select_regressions(verdict, threshold=threshold)
     ]
     gone = [f"{title(item.named.cell)}: {item.reason}" for verdict in found.verdicts for item in lost(verdict)]
     if not gone and not any(verdict.pairs for verdict in found.verdicts):

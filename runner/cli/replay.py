@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.analysis.compare.environments import differences, in_a_sentence
+from runner.analysis.compare.environments import describe_differences, find_differences
 from runner.analysis.compare.replay import describe, pair_up
 from runner.cli.progress import PlainLines
 from runner.cli.terminal import Terminal
@@ -85,13 +85,13 @@ def _describe_machine(stored: StoredCell, here: RunRow) -> list[str]:
     """Says in what this machine and its software differ from those of the run in the file."""
     if stored.run is None:
         return ["The file does not say on what machine this cell was measured."]
-    found = differences([stored.run], [here])
+    found = find_differences([stored.run], [here])
     if not found:
         return []
     names = ("device_name", "torch")
     other = any(getattr(stored.run, name) != getattr(here, name) for name in names)
     warning = ["This is another machine or another torch: a difference below may be theirs."] if other else []
-    return [*warning, in_a_sentence(found)]
+    return [*warning, describe_differences(found)]
 
 
 def _print_verdict(console: Terminal, stored: StoredCell, watcher: _Watcher) -> int:

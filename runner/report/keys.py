@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runner.analysis.compare.pairs import unusual
+from runner.analysis.compare.pairs import describe_unusual_effort
 from runner.report.text import NONE
 from runner.schema import AttentionCell, Cell, Column, MemoryCell, Shape, StepCell, table_of
 from runner.schema.axes import SHAPE
@@ -96,7 +96,7 @@ def _say(column: Column, value: Any) -> str:
 
 
 def _describe_effort(cell: Cell) -> str:
-    return unusual(cell) if isinstance(cell, StepCell | AttentionCell | MemoryCell) else ""
+    return describe_unusual_effort(cell) if isinstance(cell, StepCell | AttentionCell | MemoryCell) else ""
 
 
 def name_shapes(shapes: Sequence[Shape]) -> dict[Shape, str]:

@@ -33,7 +33,7 @@ from runner.results import (
 )
 from runner.schema import TABLES, Cell, Shape
 from runner.schema.sizes import size_named
-from runner.store.queries.attention import attention_cells
+from runner.store.queries.attention import load_attention
 from runner.store.queries.compile import load_compile_costs
 from runner.store.queries.kernels import load_parts, load_traces
 from runner.store.queries.memory import load_peaks
@@ -41,7 +41,7 @@ from runner.store.queries.numerics import load_accumulations, load_precisions
 from runner.store.queries.overview import load_runs
 from runner.store.queries.raw import load_rounds
 from runner.store.queries.selection import Selection
-from runner.store.queries.steps import early_steps, load_steps
+from runner.store.queries.steps import load_early_steps, load_steps
 from runner.store.queries.timelines import load_timelines
 from runner.store.queries.trust import load_findings
 
@@ -127,7 +127,7 @@ class Rows:
     @cached_property
     def early(self) -> list[EarlyStep]:
         """Every step of the cells of warm-up ablations."""
-        found = early_steps(self.path, self.selection) if self.runs else []
+        found = load_early_steps(self.path, self.selection) if self.runs else []
         return [step for step in found if self.holds(step.cell)]
 
     @cached_property
@@ -137,12 +137,12 @@ class Rows:
     @cached_property
     def attention(self) -> list[Attended]:
         """Single-head attention cells with the preferred effort; the written-out implementation first."""
-        return attention_cells(self.path, self.selection) if self.runs else []
+        return load_attention(self.path, self.selection) if self.runs else []
 
     @cached_property
     def every_attention(self) -> list[Attended]:
         """The same of every effort, for pairs."""
-        return attention_cells(self.path, replace(self.selection, settled=False)) if self.runs else []
+        return load_attention(self.path, replace(self.selection, settled=False)) if self.runs else []
 
     @cached_property
     def peaks(self) -> list[Peak]:

@@ -19,7 +19,7 @@ from pages.ui.comparison import comparison
 from pages.ui.frame import Frame
 from runner.analysis.compare.speedups import compare
 from runner.schema import new_id
-from runner.store.queries.attention import attention_cells
+from runner.store.queries.attention import load_attention
 from runner.store.queries.memory import load_peaks
 from runner.store.queries.overview import load_contents
 from runner.store.queries.selection import Selection, Shape
@@ -94,7 +94,7 @@ def test_published_rows_without_the_whole_step_have_a_result(tmp_path: Path) -> 
 def test_an_error_of_zero_was_compared(tmp_path: Path) -> None:
     exact = {"output_error": 0.0, "gradient_error": 0.0, "tolerance": 1e-6}
     path = memory_rows.store(tmp_path / "r.duckdb", [memory_rows.attention(rows.run(), seq_len=256, values=exact)])
-    (cell,) = attention_cells(path, Selection())
+    (cell,) = load_attention(path, Selection())
     assert "1 of 1 cells were compared with float64 results: all agree" in agreement([cell])
     unsummed = replace(cell, times={phase: t for phase, t in cell.times.items() if phase == "forward"})
     assert attention_answer([unsummed]) == "None of these cells has a time of forward and backward together."

@@ -1,6 +1,6 @@
 """Rules that need several rows: time that does not grow with the work, options without effect.
 
-    together([(row, seen), (other, other_seen)])      ->  {row.cell_id: [Finding(code="launch_bound", …)]}
+    judge_together([(row, seen), (other, other_seen)])      ->  {row.cell_id: [Finding(code="launch_bound", …)]}
 
 Rows are compared when they are of one run and round, have the same effort, and differ in one axis alone. Each
 rule's name is its findings' code. Limits: cells of different runs are not compared.
@@ -36,7 +36,7 @@ HALF = ("bf16", "fp16")
 _BOTH: tuple[Phase, ...] = ("forward", "backward")
 
 
-def together(known: Sequence[Known], *, rules: Sequence[PairRule] | None = None) -> dict[UUID, list[Finding]]:
+def judge_together(known: Sequence[Known], *, rules: Sequence[PairRule] | None = None) -> dict[UUID, list[Finding]]:
     """Returns the findings by row, of rows that have any: by all rules or by the given ones."""
     found: dict[UUID, list[Finding]] = defaultdict(list)
     for rule in rules or PAIR_RULES:

@@ -1,6 +1,6 @@
 """After how many steps does compiling pay off?
 
-    >>> paid_after(compile_seconds=30.0, baseline_ms=50.0, ratio=2.5)
+    >>> compute_break_even(compile_seconds=30.0, baseline_ms=50.0, ratio=2.5)
     1000.0
 
 Compiling costs seconds once and saves milliseconds in each step. It pays off after n steps where n (b - b / r) is the
@@ -36,7 +36,7 @@ class PaidAfter:
         return math.isinf(self.steps) and not self.is_never
 
 
-def paid_after(*, compile_seconds: float, baseline_ms: float, ratio: float) -> float:
+def compute_break_even(*, compile_seconds: float, baseline_ms: float, ratio: float) -> float:
     """Returns after how many steps the time saved equals the time spent compiling; infinite if no time is saved."""
     saved_ms = baseline_ms * (1 - 1 / ratio)
     return compile_seconds * 1e3 / saved_ms if saved_ms > 0 else math.inf
@@ -51,11 +51,11 @@ def break_even(found: Pair[Measured], *, compile_seconds: float | None) -> PaidA
     def steps(ratio: float | None) -> float | None:
         if ratio is None:
             return None
-        return paid_after(compile_seconds=compile_seconds, baseline_ms=baseline, ratio=ratio)
+        return compute_break_even(compile_seconds=compile_seconds, baseline_ms=baseline, ratio=ratio)
 
     return PaidAfter(
         compile_seconds=compile_seconds,
-        steps=paid_after(compile_seconds=compile_seconds, baseline_ms=baseline, ratio=found.ratio),
+        steps=compute_break_even(compile_seconds=compile_seconds, baseline_ms=baseline, ratio=found.ratio),
         low=steps(found.high),
         high=steps(found.low),
     )

@@ -1,6 +1,6 @@
 """Which change makes a step faster, and by how much? A step against itself with one or more options changed.
 
-    found = counterfactuals(base, cells)               # all cells of the run
+    found = find_counterfactuals(base, cells)               # all cells of the run
     for change in found:                               # the one that helps most first, failed ones last
         print(change.changed, change.speedup, change.cell.status)
 
@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from runner.analysis.compare.pairs import alike, preference
-from runner.analysis.compare.speedups import ratio_of
+from runner.analysis.compare.pairs import match_pair, rank_effort
+from runner.analysis.compare.speedups import compute_ratio
 from runner.analysis.statistics import Ratio
 from runner.results import Measured
 from runner.schema import TABLES, StepCell
@@ -55,7 +55,7 @@ class Counterfactual:
         return "undecided" if outcome == "same" else "faster" if outcome == "better" else "slower"
 
 
-def bases(cells: Sequence[Measured]) -> list[Measured]:
+def select_bases(cells: Sequence[Measured]) -> list[Measured]:
     """Returns the cells that others can be compared with, each with the effort that has most of them. Plain cells come
     first, then those with the most changes, then the largest."""
     groups: dict[tuple[object, ...], list[Measured]] = {}
@@ -64,8 +64,8 @@ def bases(cells: Sequence[Measured]) -> list[Measured]:
     able: dict[tuple[object, ...], tuple[int, tuple[float, ...], Measured]] = {}
     for cell in filter(_has_time, cells):
         count, question = len(_changed(cell, groups[_same(cell)])), (_same(cell), _way(cell))
-        if count and (question not in able or (count, preference(cell)) > able[question][:2]):
-            able[question] = (count, preference(cell), cell)
+        if count and (question not in able or (count, rank_effort(cell)) > able[question][:2]):
+            able[question] = (count, rank_effort(cell), cell)
     ordered = sorted(able.values(), key=lambda found: -found[2].times["step"].median_ms)
     return [cell for count, _, cell in sorted(ordered, key=lambda found: (not is_plain(found[2].cell), -found[0]))]
 
@@ -75,7 +75,7 @@ def is_plain(cell: StepCell) -> bool:
     return all(getattr(cell, axis) == value for axis, value in PLAIN.items())
 
 
-def counterfactuals(base: Measured, cells: Sequence[Measured]) -> list[Counterfactual]:
+def find_counterfactuals(base: Measured, cells: Sequence[Measured]) -> list[Counterfactual]:
     """Returns every cell of the base's run that differs from it in `AXES` alone. Single changes come first; within each
     group the fastest comes first and failed cells last."""
     found = [_counterfactual(base, cell) for cell in _changed(base, cells)]
@@ -92,7 +92,7 @@ def _changed(base: Measured, cells: Sequence[Measured]) -> list[Measured]:
     for cell in cells:
         if _same(cell) == _same(base) and _way(cell) != _way(base):
             ways.setdefault(_way(cell), []).append(cell)
-    pairs = (alike([base], found) for found in ways.values())
+    pairs = (match_pair([base], found) for found in ways.values())
     return [pair[1] for pair in pairs if pair]
 
 
@@ -104,7 +104,7 @@ def _counterfactual(base: Measured, cell: Measured) -> Counterfactual:
     changed = {axis: getattr(cell.cell, axis) for axis in AXES if getattr(cell.cell, axis) != getattr(base.cell, axis)}
     if not (_has_time(base) and _has_time(cell)):
         return Counterfactual(cell=cell, changed=changed)
-    return Counterfactual(cell=cell, changed=changed, speedup=ratio_of(base, cell))
+    return Counterfactual(cell=cell, changed=changed, speedup=compute_ratio(base, cell))
 
 
 def _has_time(cell: Measured) -> bool:

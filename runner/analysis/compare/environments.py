@@ -1,6 +1,6 @@
 """How do the environments of two sides differ: device, driver, CUDA, torch, commit, threads, …?
 
-    for found in differences(a_runs, b_runs):
+    for found in find_differences(a_runs, b_runs):
         print(found.label, found.a, found.b)       # torch 2.11.0+cu130 2.13.0+cu130
 
 A side may hold several runs; then all of their values are named. Limits: two checkouts with uncommitted changes may
@@ -30,7 +30,7 @@ class Difference:
     b: str
 
 
-def differences(a: Sequence[RunRow], b: Sequence[RunRow]) -> list[Difference]:
+def find_differences(a: Sequence[RunRow], b: Sequence[RunRow]) -> list[Difference]:
     """Returns the columns whose values differ between the sides."""
     found = []
     for name in COLUMNS:
@@ -47,7 +47,7 @@ def both_uncommitted(a: Sequence[RunRow], b: Sequence[RunRow]) -> bool:
     return bool(dirty[0] & dirty[1])
 
 
-def in_a_sentence(found: Sequence[Difference]) -> str:
+def describe_differences(found: Sequence[Difference]) -> str:
     """Returns a sentence: `The environments differ in torch (2.11.0 → 2.13.0) and threads (2 → 1).`"""
     if not found:
         return "Both sides ran in the same environment: device, driver, torch, commit, threads and all else recorded."
@@ -56,7 +56,7 @@ def in_a_sentence(found: Sequence[Difference]) -> str:
     return f"The environments differ in {listed}."
 
 
-def in_short(runs: Sequence[RunRow]) -> str:
+def describe_environment(runs: Sequence[RunRow]) -> str:
     """Returns what one side ran on: `NVIDIA H200, torch 2.11.0+cu130, commit 7b7e79900c`."""
     parts = []
     for name, word in (("device_name", ""), ("torch", "torch "), ("git_commit", "commit ")):

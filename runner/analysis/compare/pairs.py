@@ -1,15 +1,15 @@
 """Which two cells may be compared? The one rule behind every speedup, ratio and difference.
 
-    pair = alike(fp32_cells, bf16_cells)                      # (fp32 cell, bf16 cell), or None
+    pair = match_pair(fp32_cells, bf16_cells)                      # (fp32 cell, bf16 cell), or None
     text = describe_effort_difference(fp32_cell, bf16_cell)   # 'warm-up 5 against 0 steps'
-    text = unusual(bf16_cell)                                 # 'warm-up 0 steps'
+    text = describe_unusual_effort(bf16_cell)                                 # 'warm-up 0 steps'
 
 Two cells are a pair when they agree in every field of their key except the compared one: in their config fields and in
 their effort fields. Where cells were measured with several efforts, the preferred effort that both sides have counts.
 Without a common effort there is no pair.
 
 Limits: an eager cell uses no compiler cache, so it may be paired with a compiled cell whatever cache that one used; an
-empty cache is named (`unusual`) wherever such a pair is shown.
+empty cache is named (`describe_unusual_effort`) wherever such a pair is shown.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,11 @@ class Pair(Ratio, Generic[S]):
     @property
     def named(self) -> S:
         """The cell that gives the pair its name: the base, unless only the other has an unusual effort."""
-        return self.other if unusual(self.other.cell) and not unusual(self.base.cell) else self.base
+        return (
+            self.other
+            if describe_unusual_effort(self.other.cell) and not describe_unusual_effort(self.base.cell)
+            else self.base
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,23 +82,23 @@ _EFFORT: Mapping[type, tuple[Column, ...]] = {
 }
 
 
-def alike(a: Sequence[S], b: Sequence[S]) -> tuple[S, S] | None:
+def match_pair(a: Sequence[S], b: Sequence[S]) -> tuple[S, S] | None:
     """Returns the two cells, one of each side, that were measured with the same effort: preferably two that have a
     result, then the preferred effort. None where no two agree. Within a side the config fields are the same."""
     found = [(one, other) for one in a for other in b if not _differing(one.cell, other.cell)]
-    return max(found, key=lambda pair: (_both_worked(*pair), *map(preference, pair)), default=None)
+    return max(found, key=lambda pair: (_both_worked(*pair), *map(rank_effort, pair)), default=None)
 
 
-def closest(a: Sequence[S], b: Sequence[S]) -> tuple[S, S]:
+def match_closest(a: Sequence[S], b: Sequence[S]) -> tuple[S, S]:
     """Returns the same; where no two agree, the preferred cell of each side. Neither side may be empty."""
-    return alike(a, b) or (max(a, key=preference), max(b, key=preference))
+    return match_pair(a, b) or (max(a, key=rank_effort), max(b, key=rank_effort))
 
 
 def _both_worked(a: Sided, b: Sided) -> bool:
     return a.status == b.status == "ok"
 
 
-def preference(side: Sided) -> tuple[float, ...]:
+def rank_effort(side: Sided) -> tuple[float, ...]:
     """Returns the rank of a cell's effort; a higher rank is preferred."""
     return tuple(column.preference(getattr(side.cell, column.name)) for column in _EFFORT[type(side.cell)])
 
@@ -107,7 +111,7 @@ def describe_effort_difference(a: Cell, b: Cell) -> str:
     )
 
 
-def unusual(cell: Cell) -> str:
+def describe_unusual_effort(cell: Cell) -> str:
     """Returns which effort fields set a cell's numbers apart, as text: less warm-up than the default, an empty compiler
     cache, a recorded timeline. Empty for a cell measured as usual."""
     found = [

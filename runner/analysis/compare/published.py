@@ -1,8 +1,8 @@
 """Published figures beside measured cells of the same numbers, ratio by ratio.
 
-    for pair in stand_beside(readings, steps=load_steps(…), attention=attention_cells(…)):
+    for pair in stand_beside(readings, steps=load_steps(…), attention=load_attention(…)):
         print(pair.reading.words, pair.phase, pair.ratio)
-    for peak in match_peaks(readings, attention=attention_cells(…)):
+    for peak in match_peaks(readings, attention=load_attention(…)):
         print(peak.reading.words, peak.published_bytes, peak.measured_bytes)
 
 Cells are matched on shape, context, batch, precision and backend, and attention on length and width; a precision or a

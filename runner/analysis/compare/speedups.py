@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
 from runner.analysis.compare.host_bound import HostShare
-from runner.analysis.compare.pairs import LeftOut, Pair, closest, describe_effort_difference, preference
+from runner.analysis.compare.pairs import LeftOut, Pair, describe_effort_difference, match_closest, rank_effort
 from runner.analysis.statistics import Ratio, ratio
 from runner.results import Clock, TimedResult
 from runner.schema import Cell, Phase, table_of
 
-#: What differs: a field of the key or, of attention, how it is computed (`way_of`).
+#: What differs: a field of the key or, of attention, how it is computed (`name_attention`).
 Axis = Literal["precision", "backend", "way"]
 #: The phases whose ratios are worked out.
 COMPARED: tuple[Phase, ...] = ("forward", "backward", "step")
@@ -46,24 +46,26 @@ def compare(cells: Sequence[T], *, axis: Axis, baseline: str, variant: str) -> S
     for question, sides in questions.items():
         bases, others = sides[baseline], sides[variant]
         if bases and others:
-            _add(compared, closest(bases, others), axis=axis)
+            _add(compared, match_closest(bases, others), axis=axis)
         elif bases or others:
             missing = variant if bases else baseline
             elsewhere = (question[2:], missing) in held
             reason = f"not measured {'as' if axis == 'way' else 'in'} {missing}"
             reason += " on the same machine with the same torch" if elsewhere else ""
-            alone = max(bases or others, key=preference)
+            alone = max(bases or others, key=rank_effort)
             compared.left_out.append(LeftOut(named=alone, kind="missing", reason=reason))
     return compared
 
 
-def way_of(cell: Cell) -> str:
+def name_attention(cell: Cell) -> str:
     """Returns how attention is computed: its implementation, and its backend unless that is eager."""
     implementation, backend = (getattr(cell, name) for name in _FIELDS["way"])
     return str(implementation) if backend == "eager" else f"{implementation} · {backend}"
 
 
-def ratio_of(base: TimedResult, other: TimedResult, *, phase: Phase = "step", clock: Clock = "step") -> Ratio | None:
+def compute_ratio(
+    base: TimedResult, other: TimedResult, *, phase: Phase = "step", clock: Clock = "step"
+) -> Ratio | None:
     """Returns one cell's time over another's, in one phase by one clock; None where either has no such time."""
     a, b = (cell.times[phase].by(clock) if phase in cell.times else None for cell in (base, other))
     return ratio(a, b) if a and b else None
@@ -71,7 +73,7 @@ def ratio_of(base: TimedResult, other: TimedResult, *, phase: Phase = "step", cl
 
 def host_share(pair: Pair[T]) -> HostShare:
     """Returns what bounds the sides of a pair, and how their device times compare in its phase."""
-    device = ratio_of(pair.base, pair.other, phase=pair.phase, clock="device")
+    device = compute_ratio(pair.base, pair.other, phase=pair.phase, clock="device")
     return HostShare(bounds=(pair.base.bound, pair.other.bound), device=device)
 
 
@@ -84,7 +86,7 @@ _FIELDS: dict[Axis, tuple[str, ...]] = {
 
 
 def _value(cell: Cell, axis: Axis) -> str:
-    return way_of(cell) if axis == "way" else str(getattr(cell, axis))
+    return name_attention(cell) if axis == "way" else str(getattr(cell, axis))
 
 
 def _add(compared: Speedups[T], pair: tuple[T, T], *, axis: Axis) -> None:
@@ -99,7 +101,7 @@ def _add(compared: Speedups[T], pair: tuple[T, T], *, axis: Axis) -> None:
         compared.left_out.append(LeftOut(named=other, kind="failed", reason=reason, base=base, other=other))
     else:
         for phase in COMPARED:
-            if found := ratio_of(base, other, phase=phase):
+            if found := compute_ratio(base, other, phase=phase):
                 compared.speedups.append(Pair(base=base, other=other, phase=phase, **vars(found)))
 
 

@@ -1,7 +1,7 @@
 """Is B faster than A, by how much, and how certain is it? Over pairs of cells that differ only in what is compared.
 
     verdict = judge("steps", pairs, sides=(a, b), phase="step")
-    print(verdict.mean, verdict.outcomes, [pair.ratio for pair in movers(verdict)])
+    print(verdict.mean, verdict.outcomes, [pair.ratio for pair in select_movers(verdict)])
 
 A ratio is A over B: above 1, B is better, which means faster or, for peaks of memory, smaller. A pair is better or
 worse when its 99% interval excludes 1 and the ratio is more than 1% away from 1, else within noise. Peaks have no
@@ -174,15 +174,15 @@ def _said(sentences: Iterable[str | None]) -> str:
     return " ".join(dict.fromkeys(" ".join(sentence.split()) for sentence in sentences if sentence))
 
 
-def movers(verdict: Verdict) -> list[Pair[SideResult]]:
+def select_movers(verdict: Verdict) -> list[Pair[SideResult]]:
     """Returns the pairs that are better or worse, largest change first."""
     moved = [pair for pair in verdict.pairs if pair.outcome != "same"]
     return sorted(moved, key=lambda pair: -abs(math.log(pair.ratio)))
 
 
-def regressions(verdict: Verdict, *, threshold: float) -> list[Pair[SideResult]]:
+def select_regressions(verdict: Verdict, *, threshold: float) -> list[Pair[SideResult]]:
     """Returns the pairs that are worse by more than `threshold` (0.05: B takes over 1.05 times A's), worst first."""
-    return [pair for pair in movers(verdict) if pair.outcome == "worse" and 1 / pair.ratio > 1 + threshold]
+    return [pair for pair in select_movers(verdict) if pair.outcome == "worse" and 1 / pair.ratio > 1 + threshold]
 
 
 def lost(verdict: Verdict) -> list[LeftOut[SideResult]]:

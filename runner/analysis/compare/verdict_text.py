@@ -1,6 +1,6 @@
 """A verdict in words, the same in the terminal and on the page.
 
-    print(sentence(verdict))       # Steps: after is 1.25× faster than before (geometric mean of 12 comparable cells): …
+    print(describe_verdict(verdict))   # Steps: after is 1.25× faster than before (geometric mean of 12 comparable …)
 
 Limits: English only. The numbers are in `verdict`.
 """
@@ -31,12 +31,12 @@ RULE = (
 )
 
 
-def words_of(verdict: Verdict) -> Mapping[Outcome, str]:
+def name_outcomes(verdict: Verdict) -> Mapping[Outcome, str]:
     """Returns the words for better, worse and the same in this table."""
     return HELD if verdict.table == "memory" else TIMED
 
 
-def sentence(verdict: Verdict) -> str:
+def describe_verdict(verdict: Verdict) -> str:
     """Returns the answer: how B compares on average, how many cells changed each way, how many were left out and why,
     and which sides are host-bound."""
     host = describe_shares([host_share(pair) for pair in verdict.pairs])
@@ -47,7 +47,7 @@ def _judgment(verdict: Verdict) -> str:
     start = f"{NAMES[verdict.table]}: {_average(verdict)}"
     if not verdict.left_out:
         return f"{start}."
-    reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out_by_reason(verdict).items())
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in group_left_out(verdict).items())
     return f"{start}; {len(verdict.left_out):,} left out ({reasons})."
 
 
@@ -55,7 +55,7 @@ def _average(verdict: Verdict) -> str:
     a, b = (side.title for side in verdict.sides)
     if verdict.mean is None:
         return "nothing can be compared"
-    counts = ", ".join(f"{verdict.outcomes[outcome]:,} {word}" for outcome, word in words_of(verdict).items())
+    counts = ", ".join(f"{verdict.outcomes[outcome]:,} {word}" for outcome, word in name_outcomes(verdict).items())
     return f"{b} {_how(verdict)} {a} ({_counted(verdict)}): {counts}"
 
 
@@ -77,12 +77,12 @@ def _how(verdict: Verdict) -> str:
     return f"is {format_times(verdict.mean)} {'faster' if better else 'slower'} than"
 
 
-def amount(verdict: Verdict, value: float) -> str:
+def format_amount(verdict: Verdict, value: float) -> str:
     """Formats a peak in bytes or a time in ms with three digits."""
     return format_bytes(value) if verdict.table == "memory" else f"{format_ms(value)}"
 
 
-def left_out_by_reason(verdict: Verdict) -> dict[str, int]:
+def group_left_out(verdict: Verdict) -> dict[str, int]:
     """Returns the cells by reason, most frequent first."""
     return dict(Counter(item.reason for item in verdict.left_out).most_common())
 
@@ -90,10 +90,10 @@ def left_out_by_reason(verdict: Verdict) -> dict[str, int]:
 def change(verdict: Verdict, pair: Ratio) -> str:
     """Formats a ratio as a change: `1.25× faster`."""
     better = pair.ratio >= 1
-    return f"{format_times(pair.ratio)} {words_of(verdict)['better' if better else 'worse']}"
+    return f"{format_times(pair.ratio)} {name_outcomes(verdict)['better' if better else 'worse']}"
 
 
-def short_titles(cells: Sequence[Cell], *, without: Sequence[str] = ()) -> tuple[str, list[str]]:
+def shorten_titles(cells: Sequence[Cell], *, without: Sequence[str] = ()) -> tuple[str, list[str]]:
     """Returns what all titles share, and each title without that. `without` are words to drop from every title."""
     parts = [[part for part in title(cell).split(" · ") if part not in without] for cell in cells]
     shared = [part for part in parts[0] if all(part in other for other in parts)] if len(parts) > 1 else []

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from runner.analysis.compare.speedups import Speedups, compare, way_of
+from runner.analysis.compare.speedups import Speedups, compare, name_attention
 from runner.formats import format_bytes
 from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.footnotes import make_footnotes
@@ -25,7 +25,9 @@ _WHY = ": it computes the scores block by block and never holds the S×S tensor"
 def compare_ways(rows: Rows, *, compiled: bool) -> dict[str, Speedups[Attended]]:
     """Returns the pairs of naive attention with every fused implementation, or of every implementation with itself
     compiled."""
-    present = list(dict.fromkeys(way_of(cell.cell) for cell in rows.every_attention if cell.status != "skipped"))
+    present = list(
+        dict.fromkeys(name_attention(cell.cell) for cell in rows.every_attention if cell.status != "skipped")
+    )
     if compiled:
         ways = {way: way.split(" · ")[0] for way in present if " · " in way}
     else:

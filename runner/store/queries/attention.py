@@ -1,6 +1,6 @@
 """Single-head attention: times and bytes of each cell, and the longest sequences that fit.
 
-for cell in attention_cells(path, Selection()):
+for cell in load_attention(path, Selection()):
     print(cell.cell.seq_len, cell.status, cell.times["forward"].median_ms, cell.peak_allocated_bytes)
 """
 
@@ -31,14 +31,14 @@ _CELLS = f"""
     ORDER BY implementation <> 'naive', implementation, backend DESC, d_head, seq_len, precision, causal"""
 
 
-def attention_cells(path: Path, of: Selection) -> list[Attended]:
+def load_attention(path: Path, of: Selection) -> list[Attended]:
     """Every cell that counts; the written-out implementation first, then by width and length."""
     with open_reader(path) as reader:
         choose(reader, "attention", of, ("failed_phase", "message", *_LARGEST))
         return with_times(reader, "attention", fetch(reader, _CELLS, kind=Attended))
 
 
-def frontiers(path: Path, of: Selection) -> list[Frontier]:
+def load_frontiers(path: Path, of: Selection) -> list[Frontier]:
     """The answer to every question of `runner frontier`: the finest, and of those the latest."""
     columns = ("predicted", "largest", "smallest_failing", "largest_peak_bytes", "trials")
     query, parameters = select_chosen("frontier", of, columns)

@@ -17,7 +17,7 @@ from uuid import UUID
 
 import duckdb
 
-from runner.analysis.compare.pairs import LeftOut, Pair, closest, preference
+from runner.analysis.compare.pairs import LeftOut, Pair, match_closest, rank_effort
 from runner.analysis.compare.verdict import (
     Compared,
     ComparedPhase,
@@ -38,7 +38,7 @@ from runner.store.queries.raw import fetch_rows
 from runner.store.queries.selection import MACHINE, select_latest
 from runner.store.queries.sides import OF_RUNS
 from runner.store.queries.times import NoiseKind, load_noise
-from runner.store.queries.trust import faults
+from runner.store.queries.trust import load_faults
 
 _CELLS: Mapping[Compared, type[StepCell | AttentionCell | MemoryCell]] = {
     "steps": StepCell,
@@ -109,8 +109,8 @@ def load_comparison(path: Path, question: ComparisonRequest) -> Comparison:
 def _partners(a: Sequence[SideResult], b: Sequence[SideResult]) -> Partners:
     """The two of one question that are held against each other; one where the other side has none."""
     if a and b:
-        return closest(a, b)
-    return max(a, key=preference, default=None), max(b, key=preference, default=None)
+        return match_closest(a, b)
+    return max(a, key=rank_effort, default=None), max(b, key=rank_effort, default=None)
 
 
 def check(question: ComparisonRequest) -> None:
@@ -151,7 +151,7 @@ def _answers(path: Path, table: Compared, question: ComparisonRequest) -> list[d
         sides = [_rounds(reader, table, question, side) for side in question.sides]
         noise = load_noise(reader, table) if TABLES[table].timed else {}
     measured = tuple(row.cell_id for rows in sides for row in rows if row.status == "ok")
-    found = faults(path, measured, table) if measured else {}
+    found = load_faults(path, measured, table) if measured else {}
     answers: list[dict[tuple[Any, ...], list[SideResult]]] = [{}, {}]
     for side, rounds, held in zip(question.sides, sides, answers, strict=True):
         cells: dict[tuple[Any, ...], list[_CountedRow]] = {}

@@ -92,7 +92,7 @@ _ABLATION = f"""
     FROM ablation a JOIN samples m USING (cell_id) GROUP BY ALL ORDER BY {", ".join(KEY)}, m.step"""
 
 
-def early_steps(path: Path, selection: Selection) -> list[EarlyStep]:
+def load_early_steps(path: Path, selection: Selection) -> list[EarlyStep]:
     """Every step, in one round, of the cells that were measured after several of 0, 1, 2 and 5 warm-up steps."""
     with open_reader(path) as reader:
         choose(reader, "steps", replace(selection, settled=False))

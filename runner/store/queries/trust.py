@@ -2,7 +2,7 @@
 rows of the same run beside them, for what only several together show.
 
     findings = audited(path, (cell_id, other_id), "steps")  ->  {cell_id: [Finding(code="cold_step", …)], other_id: []}
-    sentences = faults(path, (cell_id, other_id), "steps")  ->  {}
+    sentences = load_faults(path, (cell_id, other_id), "steps")  ->  {}
 """
 
 from collections import defaultdict
@@ -16,7 +16,7 @@ import duckdb
 from runner.analysis.audit.drift import find_drifts
 from runner.analysis.audit.findings import Audited, Finding, RowContext
 from runner.analysis.audit.grades import FAULT_PHASES, judge
-from runner.analysis.audit.pair_rules import FAULT_RULES, PAIR_RULES, together
+from runner.analysis.audit.pair_rules import FAULT_RULES, PAIR_RULES, judge_together
 from runner.schema import AttentionRow, MemoryRow, RunRow, StepRow, TelemetryRow, TimingRow
 from runner.store.database import open_reader
 from runner.store.queries.noise import load_repeated
@@ -52,7 +52,7 @@ def load_findings(path: Path, cells: tuple[UUID, ...], table: str = "steps") -> 
     return _judged(path, cells, table, depth="all")
 
 
-def faults(path: Path, cells: tuple[UUID, ...], table: str = "steps") -> dict[UUID, tuple[str, ...]]:
+def load_faults(path: Path, cells: tuple[UUID, ...], table: str = "steps") -> dict[UUID, tuple[str, ...]]:
     """Of those of these cells that the audit grades D, the sentences that say why. Leaves the samples unread, for which
     thousands of cells would have to wait."""
     found = _judged(path, cells, table, depth="faults").items()
@@ -81,7 +81,7 @@ def _judged(path: Path, cells: tuple[UUID, ...], table: str, *, depth: Depth) ->
             drifts=drifts.get(row.run_id, ())))
         for row in found
     ]  # fmt: skip
-    chosen, both = set(cells), together(known, rules=PAIR_RULES if depth == "all" else FAULT_RULES)
+    chosen, both = set(cells), judge_together(known, rules=PAIR_RULES if depth == "all" else FAULT_RULES)
     said = {
         row.cell_id: _once([*judge(row, seen), *both.get(row.cell_id, ())])
         for row, seen in known

@@ -12,7 +12,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from pages.offline.visit import Visits, nodes
-from runner.store.queries.attention import attention_cells, frontiers
+from pages.ui.markdown import plain
+from runner.store.queries.attention import load_attention, load_frontiers
 from runner.store.queries.memory import load_peaks, load_saved_by_operation
 from runner.store.queries.selection import Selection
 from tests.browser import Site, fits_sideways, opened, said, traces
@@ -223,7 +224,7 @@ def test_nothing_measured_yet(tmp_path: Path) -> None:
     path = rows.store(tmp_path / "results.duckdb", of, [rows.ok(of, rows.asked())])
     for address, experiment in (("attention", "attention"), ("peak-memory", "memory"), ("memory-timeline", "memory")):
         shown = [(node.type, str(getattr(node, "value", ""))) for node in nodes(Visits(path).visit(address, {}).main)]
-        assert ("title", PAGES[address]) in shown
+        assert ("title", PAGES[address]) in [(kind, plain(text)) for kind, text in shown]
         assert any(kind == "code" and f"--experiment {experiment}" in text for kind, text in shown)
     assert any("No timeline is recorded in this file." in text for _, text in shown)
 
@@ -239,12 +240,12 @@ def test_the_latest_run_counts_and_rounds_pool(tmp_path: Path) -> None:
     for phase, timing in enumerate(rounds[1]["timings"]):
         object.__setattr__(timing, "median_ms", (12, 24, 48, 48)[phase])
     path = memory_rows.store(tmp_path / "results.duckdb", [stale, short, *rounds])
-    (cell,) = attention_cells(path, Selection())
+    (cell,) = load_attention(path, Selection())
     assert cell.cell.max_steps == 100
     assert cell.times["forward_backward"].median_ms == pytest.approx(24)
     assert cell.times["step"].step.rounds == 2
-    assert len(attention_cells(path, Selection(run=old.run_id))) == 1
-    assert attention_cells(path, Selection(machine="another")) == []
+    assert len(load_attention(path, Selection(run=old.run_id))) == 1
+    assert load_attention(path, Selection(machine="another")) == []
 
 
 def test_the_finest_answer_of_a_frontier_counts(tmp_path: Path) -> None:
@@ -253,9 +254,9 @@ def test_the_finest_answer_of_a_frontier_counts(tmp_path: Path) -> None:
     looks = [frontier(of, largest=largest, step=step)
              for of, largest, step in zip(runs, (2112, 2048, 2176), (64, 1024, 64), strict=True)]  # fmt: skip
     first = memory_rows.store(tmp_path / "first.duckdb", looks[:2])
-    assert [row.largest for row in frontiers(first, Selection())] == [2112]
+    assert [row.largest for row in load_frontiers(first, Selection())] == [2112]
     every = memory_rows.store(tmp_path / "every.duckdb", looks)
-    assert [row.largest for row in frontiers(every, Selection())] == [2176]
+    assert [row.largest for row in load_frontiers(every, Selection())] == [2176]
 
 
 def test_memory_rows(file: Path) -> None:
@@ -270,4 +271,4 @@ def test_memory_rows(file: Path) -> None:
         ("aten::mul", 2, 192 * KIB),
     ]
     assert sum(item.kept_bytes for item in kept) == 568 * KIB
-    assert [row.largest for row in frontiers(file, Selection())] == [2048, 16384]
+    assert [row.largest for row in load_frontiers(file, Selection())] == [2048, 16384]

@@ -24,7 +24,7 @@ from pages.ui.evidence import WHY
 from pages.ui.markdown import plain
 from runner.schema import new_id
 from runner.store.database import open_reader
-from runner.store.queries.attention import attention_cells
+from runner.store.queries.attention import load_attention
 from runner.store.queries.counted import inline_parameters
 from runner.store.queries.evidence import Evidence, Scope, of_cells
 from runner.store.queries.kernels import load_traces as traces_of
@@ -52,7 +52,7 @@ ADDRESSES = [
     for file in sorted(MAIN.parent.glob("*/page.py"))
     for address in re.findall(r'^PAGE = Page\(\s*title="[^"]+",\s*address="([a-z-]+)"', file.read_text(), re.MULTILINE)
 ]
-assert len(ADDRESSES) == 15
+assert len(ADDRESSES) == 16
 HERE, THERE = "Example CPU · bench1", "Example GPU · bench2"
 #: Pages with a cell to look into, and its table.
 PINNED = {"training-step": "steps", "torch-compile": "steps", "attention": "attention", "peak-memory": "memory"}
@@ -76,7 +76,7 @@ SAID = {
     "report": {"answer", "facts", *(f"{letter}{number}"
                            for letter, most in (("b", 3), ("k", 5), ("p", 3), ("m", 6), ("a", 3), ("c", 2))
                            for number in range(1, most + 1))},
-    "published": {"answer", "published-verdict", "published-beside",
+    "published": {"answer", "published-verdict", "published-beside", "published-peaks",
                   *(f"published-{kind}-{place}" for place in range(3) for kind in (
                       "fault-peak_carried_over", "doubt-peak_carried_over", "doubt-cold_step", "doubt-wide_spread"))},
 }  # fmt: skip
@@ -295,7 +295,7 @@ def test_rows_left_out_are_counted_under_the_reason_that_holds(file: Path) -> No
 
 @pytest.mark.parametrize("table", ["attention", "memory", "profiles"])
 def test_the_query_counts_what_the_pages_count(file: Path, table: str) -> None:
-    query: Any = {"attention": attention_cells, "memory": load_peaks, "profiles": traces_of}[table]
+    query: Any = {"attention": load_attention, "memory": load_peaks, "profiles": traces_of}[table]
     cells = [cell for cell in query(file, Selection(machine=HERE)) if cell.cell is not None]
     found = of_cells(file, Scope(table=table, machine=HERE), tuple(cell.cell_id for cell in cells))
     assert {row[found.columns.index("cell_id")] for row in found.rows} == {cell.cell_id for cell in cells}

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from pages.ui.filters import ALL_RUNS
 from runner.analysis.timeline.stacks import frames_of
-from runner.store.queries.attention import attention_cells
+from runner.store.queries.attention import load_attention
 from runner.store.queries.memory import load_peaks, load_phase_peaks
 from runner.store.queries.raw import load_samples
 from runner.store.queries.selection import Selection
@@ -139,7 +139,7 @@ def test_a_peak_is_pinned_to_its_phases(browser: Browser, address: str) -> None:
 
 
 def test_what_was_recorded_of_one_cell(file: Path) -> None:
-    (first, *_), (plain, *_) = attention_cells(file, Selection()), load_peaks(file, Selection())
+    (first, *_), (plain, *_) = load_attention(file, Selection()), load_peaks(file, Selection())
     forward = [
         sample.duration_ms for sample in load_samples(file, "attention", first.cell_id) if sample.phase == "forward"
     ]

@@ -16,7 +16,7 @@ from runner.analysis.audit.attention_rules import ATTENTION_RULES
 from runner.analysis.audit.findings import Audited, Drift, RowContext, Severity, doubt, fault, note
 from runner.analysis.audit.grades import FAULT_PHASES, RULES, audit, grade, judge
 from runner.analysis.audit.memory_rules import BYTE_RULES, LOST_RULES, MEMORY_RULES
-from runner.analysis.audit.pair_rules import PAIR_RULES, together
+from runner.analysis.audit.pair_rules import PAIR_RULES, judge_together
 from runner.analysis.audit.remedies import REMEDIES
 from runner.analysis.audit.step_rules import STEP_RULES
 from runner.analysis.audit.time_rules import TIME_RULES
@@ -33,7 +33,7 @@ from runner.schema import (
     TimingRow,
     new_id,
 )
-from runner.store.queries.trust import faults, load_findings
+from runner.store.queries.trust import load_faults, load_findings
 from tests.synthetic import memory_rows, rows
 
 GIB = 2**30
@@ -222,7 +222,7 @@ def test_equal_times_of_unequal_work_are_the_hosts_unless_the_device_is_known_to
 ) -> None:
     seen = RowContext(timings={"step": timed("step", median_ms=10.0)})
     both_sizes = [replace(STEP, cell_id=new_id(), context=context, bound=bound) for context in (64, 128)]
-    found = together([(row, seen) for row in both_sizes])
+    found = judge_together([(row, seen) for row in both_sizes])
     assert [item.code for items in found.values() for item in items] == ["launch_bound"] * said
 
 
@@ -268,7 +268,7 @@ def test_cells_of_a_file_are_judged_beside_those_of_their_run(tmp_path: Path) ->
     ids: list[UUID] = [row.cell_id for cell in cells for row in (*cell.get("memory", ()), *cell.get("attention", ()))]  # type: ignore[attr-defined]
     found = load_findings(path, (ids[1],), "memory")
     assert [finding.code for finding in found[ids[1]]] == ["no_effect"]
-    assert faults(path, (ids[0], ids[1]), "memory") == {ids[1]: (found[ids[1]][0].sentence,)}
+    assert load_faults(path, (ids[0], ids[1]), "memory") == {ids[1]: (found[ids[1]][0].sentence,)}
     assert load_findings(path, (ids[0],), "memory") == {ids[0]: []}
     assert load_findings(path, tuple(ids[2:]), "attention") == {ids[2]: [], ids[3]: []}
     assert load_findings(path, (ids[0],), "attention") == {}

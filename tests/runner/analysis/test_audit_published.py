@@ -13,7 +13,7 @@ import pytest
 
 from runner.analysis.audit.findings import Audited, Finding, RowContext
 from runner.analysis.audit.grades import audit
-from runner.analysis.audit.pair_rules import together
+from runner.analysis.audit.pair_rules import judge_together
 from runner.analysis.costs import attention
 from runner.schema import AttentionCell, AttentionRow, Phase, RunRow, StepRow, TimingRow, new_id
 from runner.schema.sizes import size_named
@@ -57,7 +57,7 @@ def codes(findings: list[Finding]) -> list[str]:
 def beside(known: list[tuple[Audited, list[TimingRow]]]) -> list[list[str]]:
     """The codes of what the rows show together, row by row."""
     seen = [(row, RowContext(timings={timing.phase: timing for timing in timings})) for row, timings in known]
-    found = together(seen)
+    found = judge_together(seen)
     return [codes(found.get(row.cell_id, [])) for row, _ in known]
 
 

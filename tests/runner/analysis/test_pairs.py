@@ -24,14 +24,14 @@ from pages.ui.frame import Frame
 from pages.ui.grid import places
 from runner.analysis.audit.findings import RowContext
 from runner.analysis.audit.pair_rules import no_effect
-from runner.analysis.compare.counterfactuals import AXES, bases, counterfactuals
-from runner.analysis.compare.pairs import alike, describe_effort_difference, unusual
+from runner.analysis.compare.counterfactuals import AXES, find_counterfactuals, select_bases
+from runner.analysis.compare.pairs import describe_effort_difference, describe_unusual_effort, match_pair
 from runner.analysis.compare.peaks import pairs_of
 from runner.analysis.compare.speedups import compare
 from runner.analysis.compare.verdict import Kind, Side
 from runner.results import Measured
 from runner.schema import Cell, StepCell, new_id
-from runner.store.queries.attention import attention_cells
+from runner.store.queries.attention import load_attention
 from runner.store.queries.compare import ComparisonRequest, load_comparison
 from runner.store.queries.memory import load_peaks
 from runner.store.queries.overview import load_contents
@@ -76,14 +76,14 @@ def _steps(cells: list[Measured]) -> Iterator[Named]:
         for variant in values[1:]:
             found = compare(cells, axis=axis, baseline=values[0], variant=variant)  # type: ignore[arg-type]
             yield from ((pair.base.cell, pair.other.cell, {axis}) for pair in found.speedups)
-    for base in bases(cells):
-        for change in counterfactuals(base, cells):
+    for base in select_bases(cells):
+        for change in find_counterfactuals(base, cells):
             assert set(change.changed) <= set(AXES)
             yield base.cell, change.cell.cell, set(change.changed)
 
 
 def _others(path: Path) -> Iterator[Named]:
-    attended = attention_cells(path, Selection(settled=False))
+    attended = load_attention(path, Selection(settled=False))
     for one, other in product(ways(attended), repeat=2):
         if one != other:
             pairs = compare(attended, axis="way", baseline=one, variant=other).speedups
@@ -260,11 +260,11 @@ def test_two_that_worked_come_before_a_preferred_one_that_failed(tmp_path: Path)
 
 def test_what_is_usual() -> None:
     """Less warm-up, an empty cache and a timeline are said; when a cell ended is not, nor a cache that nothing has."""
-    assert unusual(rows.asked(warmup_steps=9, max_steps=10, max_seconds=0.3)) == ""
-    assert unusual(rows.asked(compile_cache="empty")) == ""
-    assert unusual(replace(COLD, warmup_steps=2)) == "warm-up 2 steps, compile cache empty"
+    assert describe_unusual_effort(rows.asked(warmup_steps=9, max_steps=10, max_seconds=0.3)) == ""
+    assert describe_unusual_effort(rows.asked(compile_cache="empty")) == ""
+    assert describe_unusual_effort(replace(COLD, warmup_steps=2)) == "warm-up 2 steps, compile cache empty"
     assert describe_effort_difference(rows.asked(), rows.asked(compile_cache="empty")) == ""
-    assert alike([], []) is None
+    assert match_pair([], []) is None
 
 
 def test_the_audit_puts_beside_each_other_what_was_measured_alike() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from runner.analysis.compare.counterfactuals import Counterfactual, bases, counterfactuals
+from runner.analysis.compare.counterfactuals import Counterfactual, find_counterfactuals, select_bases
 from runner.analysis.costs.activations import retained_bytes
 from runner.analysis.roofline import (
     Roof,
@@ -133,8 +133,8 @@ def changed(file: Path, base: StepCell) -> list[Counterfactual]:
     """All changes to a step, of the run that changed most."""
     asked_for = Selection(run=find_most_varied_run(file, Selection(machine=MACHINE), "train"), mode="train")
     cells = load_steps(file, asked_for)
-    (chosen,) = [cell for cell in bases(cells) if cell.cell == base]
-    return counterfactuals(chosen, cells)
+    (chosen,) = [cell for cell in select_bases(cells) if cell.cell == base]
+    return find_counterfactuals(chosen, cells)
 
 
 def test_changes_to_the_plain_step(file: Path) -> None:
@@ -175,7 +175,7 @@ def test_the_run_that_changed_most_is_asked(file: Path) -> None:
     assert find_most_varied_run(file, Selection(machine=MACHINE), "train") == first != later
     assert find_most_varied_run(file, Selection(machine=MACHINE, run=later), "train") is None
     assert find_most_varied_run(file, Selection(machine=MACHINE), "inference") is None
-    offered = bases(load_steps(file, Selection(run=first, mode="train")))
+    offered = select_bases(load_steps(file, Selection(run=first, mode="train")))
     assert offered[0].cell == asked("toy-256")
     assert len(offered) == len(WAYS) - 1, "nothing was changed about the one at 64 tokens"
 

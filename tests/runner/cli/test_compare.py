@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from runner.analysis.compare.environments import both_uncommitted, differences, in_a_sentence
+from runner.analysis.compare.environments import both_uncommitted, describe_differences, find_differences
 from runner.analysis.compare.pairs import Pair
-from runner.analysis.compare.verdict import Side, SideResult, Verdict, movers, regressions
-from runner.analysis.compare.verdict_text import change, sentence, short_titles
+from runner.analysis.compare.verdict import Side, SideResult, Verdict, select_movers, select_regressions
+from runner.analysis.compare.verdict_text import change, describe_verdict, shorten_titles
 from runner.cli.compare import CompareOptions, compare, percent, resolve
 from runner.cli.terminal import Terminal
 from runner.errors import UsageError
@@ -46,7 +46,7 @@ def verdict_of(found: Comparison, table: str) -> Verdict:
 
 
 def test_the_sentence_says_what_can_be_worked_out_by_hand(found: Comparison) -> None:
-    assert [sentence(verdict) for verdict in found.verdicts] == [made.SENTENCE, made.MEMORY]
+    assert [describe_verdict(verdict) for verdict in found.verdicts] == [made.SENTENCE, made.MEMORY]
 
 
 def test_pairs_and_their_ratios(found: Comparison) -> None:
@@ -59,7 +59,7 @@ def test_pairs_and_their_ratios(found: Comparison) -> None:
     assert [pair.low for pair in steps.pairs] == pytest.approx([4 / reach, 0.5 / reach, 1 / reach])
     assert [pair.high for pair in steps.pairs] == pytest.approx([4 * reach, 0.5 * reach, reach])
     assert steps.mean == pytest.approx(2 ** (1 / 3))
-    assert [change(steps, pair) for pair in movers(steps)] == ["4.00× faster", "2.00× slower"]
+    assert [change(steps, pair) for pair in select_movers(steps)] == ["4.00× faster", "2.00× slower"]
     assert [pair.ratio for pair in verdict_of(found, "memory").pairs] == [2.0, 2.0]
 
 
@@ -93,15 +93,15 @@ def test_noise_is_neither_faster_nor_slower(path: Path) -> None:
     noisy = steps.pairs[0]
     assert noisy.low is not None
     assert noisy.low < 1 < (noisy.high or 0)
-    assert sentence(steps).startswith(
+    assert describe_verdict(steps).startswith(
         "Steps: again is as fast as after (geometric mean of 2 comparable cells): 0 faster"
     )
 
 
 def test_a_regression_is_beyond_its_threshold(found: Comparison) -> None:
     steps = verdict_of(found, "steps")
-    assert [pair.ratio for pair in regressions(steps, threshold=0.99)] == [0.5]
-    assert regressions(steps, threshold=1.0) == [], "exactly twice as long is not more than 100% longer"
+    assert [pair.ratio for pair in select_regressions(steps, threshold=0.99)] == [0.5]
+    assert select_regressions(steps, threshold=1.0) == [], "exactly twice as long is not more than 100% longer"
 
 
 def test_one_phase_alone(path: Path) -> None:
@@ -111,7 +111,7 @@ def test_one_phase_alone(path: Path) -> None:
     )
     assert [pair.ratio for pair in forward.pairs] == [4.0, 0.5, 1.0]
     assert forward.pairs[0].base.value == 20.0
-    assert "geometric mean of 3 comparable cells, forward pass" in sentence(forward)
+    assert "geometric mean of 3 comparable cells, forward pass" in describe_verdict(forward)
     backward = verdict_of(
         load_comparison(path, ComparisonRequest(a=label("before"), b=label("after"), phase="backward")), "steps"
     )
@@ -142,7 +142,7 @@ def test_precisions_and_backends_stay_on_their_machine(tmp_path: Path) -> None:
     (attention,) = [
         v for v in load_comparison(path, ComparisonRequest(a=eager, b=compiled)).verdicts if v.table == "attention"
     ]
-    assert sentence(attention) == (
+    assert describe_verdict(attention) == (
         "Attention: compiled is 2.00× faster than eager (1 comparable cell): 0 faster, 0 slower, 1 within noise."
     )
 
@@ -170,21 +170,21 @@ def test_sides_that_cannot_stand_against_each_other(path: Path) -> None:
 
 
 def test_environments(found: Comparison) -> None:
-    differ = differences(found.a_runs, found.b_runs)
-    assert in_a_sentence(differ) == "The environments differ in torch (2.12.0 → 2.13.0) and threads (2 → 1)."
+    differ = find_differences(found.a_runs, found.b_runs)
+    assert describe_differences(differ) == "The environments differ in torch (2.12.0 → 2.13.0) and threads (2 → 1)."
     assert not both_uncommitted(found.a_runs, found.b_runs)
     one = a_run(cpu_flags="avx2 fma", device_memory_bytes=8 * 2**30, git_dirty=True)
     other = a_run(cpu_flags="avx2 fma avx512f", device_memory_bytes=16 * 2**30, git_dirty=True)
-    said = {item.label: (item.a, item.b) for item in differences([one], [other])}
+    said = {item.label: (item.a, item.b) for item in find_differences([one], [other])}
     assert said == {"CPU flags": ("none further", "avx512f"), "Device memory": ("8.0 GiB", "16.0 GiB")}
     assert both_uncommitted([one], [other])
-    assert in_a_sentence(differences([one], [one])).startswith("Both sides ran in the same environment")
+    assert describe_differences(find_differences([one], [one])).startswith("Both sides ran in the same environment")
 
 
 def test_titles_leave_out_what_all_of_them_say() -> None:
     cells = [made.context(16), made.context(32, precision="bf16")]
-    assert short_titles(cells, without=("eager",)) == ("toy-64 · train", ["16 · fp32", "32 · bf16"])
-    assert short_titles(cells[:1]) == ("", ["toy-64 · 16 · train · fp32 · eager"])
+    assert shorten_titles(cells, without=("eager",)) == ("toy-64 · train", ["16 · fp32", "32 · bf16"])
+    assert shorten_titles(cells[:1]) == ("", ["toy-64 · 16 · train · fp32 · eager"])
 
 
 # -------------------------------------------------------------------------------------------------------- the command
@@ -293,9 +293,12 @@ def test_two_real_sweeps(tmp_path: Path) -> None:
     (pair,) = verdict.pairs
     assert [len(values) for values in samples.values()] == [8, 8]
     assert pair.ratio == pytest.approx(statistics.median(samples["one"]) / statistics.median(samples["two"]))
-    assert in_a_sentence(differences(found.a_runs, found.b_runs)) == "The environments differ in threads (1 → 2)."
+    assert (
+        describe_differences(find_differences(found.a_runs, found.b_runs))
+        == "The environments differ in threads (1 → 2)."
+    )
     known = choose_sides(path)
     assert known is not None
     assert [side.title.split()[0] for side in known] == ["one", "two"], "the latest run against the one before"
     beginning = str(pair.base.run_id)[:23]
-    assert sentence(verdict).split(":")[0] in run("compare", beginning, "two", db=path).stdout
+    assert describe_verdict(verdict).split(":")[0] in run("compare", beginning, "two", db=path).stdout

@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, Page
 from torch import Tensor
 
 from pages.torch_compile.figures import CumulatedLine, crossings
-from runner.analysis.compare.break_even import paid_after
+from runner.analysis.compare.break_even import compute_break_even
 from runner.errors import Skipped
 from runner.measure.machine.device import Device
 from runner.measure.timing.compilation import CompilerLog, gradient_error
@@ -236,8 +236,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_steps_until_paid_worked_out_by_hand() -> None:
-    assert paid_after(compile_seconds=30.0, baseline_ms=50.0, ratio=2.5) == pytest.approx(1000.0)
-    assert paid_after(compile_seconds=30.0, baseline_ms=50.0, ratio=1.0) == float("inf")
+    assert compute_break_even(compile_seconds=30.0, baseline_ms=50.0, ratio=2.5) == pytest.approx(1000.0)
+    assert compute_break_even(compile_seconds=30.0, baseline_ms=50.0, ratio=1.0) == float("inf")
     eager = CumulatedLine(name="eager", backend="eager", start_s=0.0, step_ms=50.0)
     faster = CumulatedLine(name="compiled", backend="compiled", start_s=30.0, step_ms=20.0)
     slower = CumulatedLine(name="slower", backend="compiled", start_s=30.0, step_ms=60.0)

@@ -87,7 +87,7 @@ def test_the_longest_warmup_answers(laptop: Path) -> None:
         backend=("eager",),
     )
     assert [(cell.cell.warmup_steps, cell.cell.max_steps) for cell in steps.load_steps(laptop, one)] == [(5, 200)]
-    early = steps.early_steps(laptop, one)
+    early = steps.load_early_steps(laptop, one)
     assert sorted({step.cell.warmup_steps for step in early}) == [0, 1, 2, 5]
     first = next(step for step in early if step.cell.warmup_steps == 0 and step.step == 0)
     assert not first.is_warmup
