@@ -12,7 +12,7 @@ from runner.cli.progress import PlainLines
 from runner.cli.terminal import Terminal
 from runner.errors import INTERRUPTED_CODE
 from runner.formats import format_duration, format_ms, format_number
-from runner.measure.machine.disturbances import Disturbance, find_disturbances, read_load
+from runner.measure.machine.disturbances import Disturbance, find_disturbances, measure_pace, read_load
 from runner.results.times import Clock
 from runner.schema import Bound, Row, TimingRow
 from runner.sweep.noise import KindNoise, ProcessMedians, repeat_cells, summarize_kinds
@@ -20,6 +20,8 @@ from runner.sweep.prepare import Prepared
 
 #: How long the load of others is looked at before anything is measured (s).
 LOAD_SECONDS = 1.0
+#: How long the pace of a core is measured before the cells and after them (s).
+PACE_SECONDS = 4.0
 _KINDS: Mapping[Bound | None, str] = {
     "host": "Cells that the host bounds",
     "device": "Cells that the device bounds",
@@ -34,7 +36,9 @@ def print_noise(console: Terminal, device: str, machine: Mapping[str, Any]) -> i
     load = read_load(LOAD_SECONDS)
     watcher = _Watcher(console)
     try:
+        pace = measure_pace(PACE_SECONDS)
         repeat_cells(device, kind=machine["device"], watcher=watcher)
+        pace += measure_pace(PACE_SECONDS)
     except KeyboardInterrupt:
         console.say("Interrupted. Nothing was stored.")
         return INTERRUPTED_CODE
@@ -48,7 +52,7 @@ def print_noise(console: Terminal, device: str, machine: Mapping[str, Any]) -> i
         console.say("No cell was measured in two processes, so that the noise is unknown.")
         return 1
     console.say("Where noise may come from:")
-    for found in find_disturbances(load):
+    for found in find_disturbances(load, pace):
         console.say(f"  {_format_disturbance(found)}")
     return 0
 

@@ -1,13 +1,17 @@
 """What on this machine may make equal processes differ in time, and what to do about each.
 
-    for found in find_disturbances(busy_share=busy_share()):
+    for found in find_disturbances(read_load(1.0), measure_pace(4.0)):
         print(found.seen, found.advice)
 
-Reads what Linux says of itself under /proc and /sys; elsewhere only the load is known. Limits: neighbors of a virtual
-machine are seen only where its host reports the time that they took (steal).
+Reads what Linux says of itself under /proc and /sys; elsewhere only the load and the pace are known. The pace is the
+CPU time of equal work, which leaves out all waiting: where it varies, the clock changes or a neighbor that the system
+does not show shares the core.
 """
 
 import os
+import statistics
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +21,10 @@ import psutil
 BUSY = 0.05
 #: A host that takes more of a virtual machine's CPU time than this disturbs it.
 STOLEN = 0.01
+#: Equal work that takes this many times as much CPU time at some moments is slowed from outside.
+SLOWED = 1.25
+#: The work of which the pace is measured: so many additions, about 10 ms.
+_ADDITIONS = 250_000
 _CPUS = Path("/sys/devices/system/cpu")
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
@@ -44,9 +52,20 @@ def read_load(seconds: float) -> Load:
     return Load(busy=max(0.0, 100 - idle) / 100, stolen=getattr(times, "steal", 0.0) / 100)
 
 
-def find_disturbances(load: Load) -> list[Disturbance]:
-    """Returns what was looked at: the load while nothing was measured, the governor, and who shares the cores."""
-    return [_judge_load(load), _judge_governor(read_governors()), *_judge_cores(load)]
+def measure_pace(seconds: float) -> list[float]:
+    """Returns the CPU time of equal work again and again for so many seconds, one thread (ms)."""
+    found, ends = [], time.monotonic() + seconds
+    while time.monotonic() < ends:
+        began = time.thread_time()
+        sum(range(_ADDITIONS))
+        found.append((time.thread_time() - began) * 1e3)
+    return found
+
+
+def find_disturbances(load: Load, pace: Sequence[float]) -> list[Disturbance]:
+    """Returns what was looked at: the load while nothing was measured, the pace, the governor, and who shares the
+    cores."""
+    return [_judge_load(load), _judge_pace(pace), _judge_governor(read_governors()), *_judge_cores(load)]
 
 
 def _judge_load(load: Load) -> Disturbance:
@@ -54,6 +73,20 @@ def _judge_load(load: Load) -> Disturbance:
     if load.busy <= BUSY:
         return Disturbance(seen=seen)
     return Disturbance(seen=seen, advice="Close what else is running (`top` names it), or measure when it has ended.")
+
+
+def _judge_pace(pace: Sequence[float]) -> Disturbance:
+    """Compares the 5th and the 95th percentile."""
+    marks = statistics.quantiles(pace, n=20)
+    least, most = (f"{mark:.3g} ms" for mark in (marks[0], marks[-1]))
+    if marks[-1] < SLOWED * marks[0]:
+        return Disturbance(seen=f"Equal work takes equal CPU time on one core: {least} to {most}.")
+    seen = f"Equal work takes {least} of CPU time on one core at some moments and {most} at others."
+    advice = (
+        "Its clock changes, or something outside of this system shares the core: fix the clock, use an instance with "
+        "cores of its own, or measure more rounds."
+    )
+    return Disturbance(seen=seen, advice=advice)
 
 
 def read_governors() -> set[str]:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 from runner.cli.main import app
 from runner.cli.noise import describe_kind
 from runner.measure.machine import disturbances
-from runner.measure.machine.disturbances import Load, find_disturbances, read_load
+from runner.measure.machine.disturbances import Load, find_disturbances, measure_pace, read_load
 from runner.schema import Bound
 from runner.sweep.noise import ProcessMedians, noise_cells, summarize_kinds
 from tests.command import PATIENCE_S, ROOT, family, gone, tiny
@@ -109,8 +110,22 @@ def test_the_cells_of_every_device_can_be_asked_for(kind: str) -> None:
     assert first.key != second.key
 
 
-def advice(load: Load) -> dict[str, str]:
-    return {found.seen: found.advice for found in find_disturbances(load)}
+def advice(load: Load, pace: Sequence[float] = (10.0,) * 20) -> dict[str, str]:
+    return {found.seen: found.advice for found in find_disturbances(load, pace)}
+
+
+def test_a_core_that_is_slower_at_times_is_named() -> None:
+    """Of 100 times 90 are 10.2 ms and 10 are 17 ms, so that 17 ms is the 95th percentile."""
+    quiet = Load(busy=0.0, stolen=0.0)
+    shared = advice(quiet, [10.2] * 90 + [17.0] * 10)
+    assert (
+        "use an instance with cores of its own"
+        in shared["Equal work takes 10.2 ms of CPU time on one core at some moments and 17 ms at others."]
+    )
+    assert (
+        advice(quiet, [10.2] * 50 + [11.0] * 50)["Equal work takes equal CPU time on one core: 10.2 ms to 11 ms."] == ""
+    )
+    assert min(measure_pace(0.1)) > 0
 
 
 def test_load_of_others_and_time_taken_by_the_host_are_named() -> None:
