@@ -8,7 +8,7 @@ all of it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -85,16 +85,7 @@ def _draw_classes(frame: Frame, rows: Rows) -> Chart | None:
         for trace, cell in traces
         for phase in phases(rows, trace)
     ][:MAX_PLACES]
-    note = "Shares of the time in each phase; the number is that of the matrix products."
-    return (
-        Chart(
-            title="Kinds of work by phase",
-            note=note,
-            figure=lambda: class_bars(bars, view="share", state="report-classes"),
-        )
-        if bars
-        else None
-    )
+    return _make_class_chart(bars, by="phase", of="the time in each phase", state="report-classes")
 
 
 def _draw_modes(frame: Frame, rows: Rows) -> Chart | None:
@@ -107,16 +98,16 @@ def _draw_modes(frame: Frame, rows: Rows) -> Chart | None:
         )
         for trace, cell in done(rows)
     ][:MAX_PLACES]
-    note = "Shares of the time of the whole step; the number is that of the matrix products."
-    return (
-        Chart(
-            title="Kinds of work by mode",
-            note=note,
-            figure=lambda: class_bars(bars, view="share", state="report-modes"),
-        )
-        if bars
-        else None
-    )
+    return _make_class_chart(bars, by="mode", of="the time of the whole step", state="report-modes")
+
+
+def _make_class_chart(bars: Sequence[ClassBar], *, by: str, of: str, state: str) -> Chart | None:
+    """Draws the shares of kinds of work, a bar each; nothing without bars."""
+    if not bars:
+        return None
+    note = f"Shares of {of}; the number is that of the matrix products."
+    title = f"Kinds of work by {by}"
+    return Chart(title=title, note=note, figure=lambda: class_bars(bars, view="share", state=state))
 
 
 def _draw_timelines(frame: Frame, rows: Rows) -> Chart | None:
