@@ -47,7 +47,7 @@ def paid_answer(frame: Frame, item: CompileSpeedup) -> str:
     costs = {
         "cold": "{} s with an empty cache",
         "warm": "{} s with a warm one",
-        "as found": "{} s with a partly warm cache",
+        "as found": "{} s with the cache as it was found",
     }
     text = " and ".join(costs[kind].format(format_number(seconds)) for kind, (seconds, _) in known.items())
     first = next(iter(known.values()))[1]
