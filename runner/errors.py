@@ -34,6 +34,10 @@ class UsageError(StepscopeError):
     """A value, name or combination that cannot be asked for."""
 
 
+class BadModel(UsageError):
+    """A user's own model that cannot be built or measured."""
+
+
 class StoreError(StepscopeError):
     """The results file cannot be used as it is."""
 

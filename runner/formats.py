@@ -7,6 +7,7 @@ Standard library only.
 """
 
 import math
+import re
 from collections.abc import Sequence
 
 _UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
@@ -56,3 +57,28 @@ def format_quantity(number: float, unit: str) -> str:
 def format_times(ratio: float) -> str:
     """Returns a ratio or its inverse, whichever is above 1: `1.25×` for 1.25 and for 0.8."""
     return f"{format_number(max(ratio, 1 / ratio))}×"
+
+
+#: Where a length would stand, of a model whose samples have none.
+NO_LENGTH = "–"
+
+
+def format_tokens(context: int, unit: str = "tokens") -> str:
+    """Returns `1,024 tokens`; nothing for a model whose samples have no length."""
+    return f"{context:,} {unit}" if context else ""
+
+
+def at_tokens(context: int) -> str:
+    """Returns ` at 1,024 tokens`, to follow a model's name; nothing for one whose samples have no length."""
+    return f" at {format_tokens(context)}" if context else ""
+
+
+def join_parts(*parts: str) -> str:
+    """Returns the parts that are not empty, with dots between them."""
+    return " · ".join(part for part in parts if part)
+
+
+def within_block(path: str | None) -> str:
+    """Returns the path of a module within its repeated block: `attention.query` for `blocks.0.attention.query`."""
+    found = re.search(r"(?:^|\.)\d+\.(.*)", path or "")
+    return found[1] if found else ""

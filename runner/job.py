@@ -10,12 +10,14 @@ from uuid import UUID
 
 from runner.errors import StepscopeError
 from runner.schema import CeilingRow, Cell, Moment, Status
+from runner.schema.own import PassFlops
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """One cell to measure. `device` is a torch device string, `device_name` the hardware's name. `limit_bytes` is the
-    memory that the worker may take; None stands for what is free, which the worker then fills in."""
+    memory that the worker may take; None stands for what is free, which the worker then fills in. `flops` are those of
+    an own model, where they are known."""
 
     experiment: str
     cell: Cell
@@ -24,6 +26,7 @@ class Job:
     device: str
     device_name: str
     limit_bytes: int | None = None
+    flops: PassFlops | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +37,17 @@ class CeilingJob:
     moment: Moment
     device: str
     device_name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnModelJob:
+    """An own model to be built once, without measuring it. `points` are the batches and contexts of which the
+    operations are to be counted. With `runs`, two steps are run on the device, too."""
+
+    spec: str
+    device: str
+    points: tuple[tuple[int, int], ...]
+    runs: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

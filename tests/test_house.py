@@ -22,7 +22,7 @@ from runner.schema.columns import SQL_TYPES
 
 ROOT = Path(__file__).parent.parent
 MODULES = sorted(path.relative_to(ROOT) for folder in ("runner", "pages") for path in (ROOT / folder).rglob("*.py"))
-OUTSIDE = {"torch", "duckdb", "einops", "numpy", "typer", "rich", "psutil", "pynvml"}
+OUTSIDE = {"torch", "duckdb", "einops", "numpy", "typer", "rich", "psutil", "pynvml", "transformers"}
 #: Who may import whom within `runner`: each folder or file by name, and what it may know. `cli` may know everything.
 RUNNER_MAY = {
     "errors": set[str](),

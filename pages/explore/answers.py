@@ -16,7 +16,7 @@ from pages.ui.markdown import literal
 from runner.analysis.compare.pairs import describe_unusual_effort
 from runner.formats import format_number
 from runner.results import Explored
-from runner.schema.axes import SHAPE
+from runner.schema.axes import MODEL
 from runner.store.queries.explore import Measure
 
 #: Axes whose values need no label.
@@ -63,7 +63,7 @@ def _describe_range(frame: Frame, asked: Plotted, done: Sequence[Explored], meas
         return f"**{name}** is {in_fitting_unit(most.value or 0.0, unit)} in all {len(done)} cells here."
     ratio = f", {_format_times((most.value or 0) / least.value)} as much" if least.value and least.value > 0 else ""
     # The sentence names everything in which the two cells differ.
-    differ = [name for name in varying(frame, asked.choice.table, [least, most]) if name not in SHAPE]
+    differ = [name for name in varying(frame, asked.choice.table, [least, most]) if name not in MODEL]
     return (
         f"**{name}** goes from **{in_fitting_unit(least.value or 0.0, unit)}** "
         f"({place_of(frame, asked, least, also=differ)}) to **{in_fitting_unit(most.value or 0.0, unit)}** "

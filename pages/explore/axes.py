@@ -9,8 +9,8 @@ from typing import Any
 
 from pages.ui.frame import Frame
 from runner.results import Explored
-from runner.schema import TABLES, Shape
-from runner.schema.axes import SHAPE
+from runner.schema import TABLES, Model
+from runner.schema.axes import MODEL
 
 SIZE, MACHINE = "size", "machine"
 #: A value on an axis: a number, or the text of anything else.
@@ -34,7 +34,7 @@ class AxisChoice:
     @property
     def used(self) -> set[str]:
         """The axes that the chart shows; one number of the shape stands for the size."""
-        return {*self.axes, *((SIZE,) if {*self.axes} & {*SHAPE} else ())}
+        return {*self.axes, *((SIZE,) if {*self.axes} & {*MODEL} else ())}
 
 
 def list_axes(table: str) -> list[str]:
@@ -42,9 +42,9 @@ def list_axes(table: str) -> list[str]:
     asked = list(TABLES[table].question)
     if "d_model" not in asked:
         return [*asked, MACHINE]
-    rest = [name for name in asked if name not in SHAPE]
+    rest = [name for name in asked if name not in MODEL]
     first = ["context"] if "context" in rest else []
-    return [*first, SIZE, *(name for name in rest if name not in first), *SHAPE, MACHINE]
+    return [*first, SIZE, *(name for name in rest if name not in first), *MODEL, MACHINE]
 
 
 def varying(frame: Frame, table: str, rows: Sequence[Explored]) -> list[str]:
@@ -55,7 +55,7 @@ def varying(frame: Frame, table: str, rows: Sequence[Explored]) -> list[str]:
 def value_of(frame: Frame, row: Explored, name: str) -> Value:
     """Returns the value of a row on an axis."""
     if name == SIZE:
-        return frame.sizes[Shape.of(row.cell)]
+        return frame.sizes[Model.of(row.cell)]
     if name == MACHINE:
         return row.machine
     value: Any = getattr(row.cell, name)

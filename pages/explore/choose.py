@@ -17,7 +17,7 @@ from pages.ui.chosen import chosen, most_common, select_one
 from pages.ui.frame import Frame
 from runner.results import Explored
 from runner.schema import TABLES
-from runner.schema.axes import SHAPE
+from runner.schema.axes import MODEL
 from runner.store.queries.explore import KINDS, Measure, Wanted, load_measures
 from runner.store.queries.tables import count_rows
 
@@ -104,7 +104,7 @@ def _fix(
     left, fixed = list(drawn), {}
     names = [name for name in varying(frame, choice.table, own) if name not in choice.used]
     if SIZE in choice.used or SIZE in names:
-        names = [name for name in names if name not in SHAPE]
+        names = [name for name in names if name not in MODEL]
     with st.container(key="_boxes-rest"):
         for name in names:
             of_own = [row for row in left if row.machine == frame.selection.machine]

@@ -14,7 +14,7 @@ from pages.figures.colors import BLUE, BROWN, QUIET, RED, SLATE, STRONG, tint
 from pages.figures.frame import WORDS, layout, title_of
 from pages.figures.marks import flat_colors
 from pages.figures.rows import label_rows
-from runner.formats import format_number
+from runner.formats import NO_LENGTH, format_number
 
 #: Colors of the ranks: no row, only skipped, failed, measured in part, measured.
 _LEVELS = (
@@ -54,7 +54,7 @@ def coverage_grid(tiles: Sequence[CoverageTile], *, x: str = "", state: str = "c
     for size in dict.fromkeys(tile.size for tile in tiles):
         rows += [(size, None), *((size, name) for name in dict.fromkeys(t.variant for t in tiles if t.size == size))]
     grid = [[places.get((size, name or "", context)) for context in contexts] for size, name in rows]
-    columns = [f"{context:,}" for context in contexts]
+    columns = [f"{context:,}" if context else NO_LENGTH for context in contexts]
     figure = go.Figure(
         go.Heatmap(
             z=[

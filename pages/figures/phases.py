@@ -17,7 +17,7 @@ from pages.figures.colors import FAINT, QUIET, SLATE, color_of
 from pages.figures.frame import WORDS, interval, label_of, layout, title_of, unit_of
 from pages.figures.marks import Interval, color_failures, error_bars, write_ends
 from pages.figures.rows import BAR, chart_pixels, under_headings
-from runner.formats import format_number
+from runner.formats import NO_LENGTH, format_number, format_tokens, join_parts
 from runner.results import Clock
 from runner.results.times import COLUMNS
 from runner.schema import Phase
@@ -59,7 +59,9 @@ def _draw_bars(rows: Sequence[PhaseBar], *, view: View, label: str) -> go.Figure
     sums: dict[tuple[str, int], float] = {}
     for row in parts:
         sums[row.size, row.context] = sums.get((row.size, row.context), 0.0) + row.median_ms
-    lines = under_headings([size for size, _ in places], [f"{context:,}" for _, context in places])
+    lines = under_headings(
+        [size for size, _ in places], [f"{context:,}" if context else NO_LENGTH for _, context in places]
+    )
     at = dict(zip(places, lines.at, strict=True))
     figure = go.Figure()
     by_host, phases = any(row.host for row in parts), list(dict.fromkeys(row.phase for row in parts))
@@ -127,7 +129,7 @@ def _interval(row: PhaseBar) -> Interval:
 
 
 def _describe(row: PhaseBar) -> str:
-    where = f"{row.size} · {row.context:,} {unit_of('steps', 'context')}"
+    where = join_parts(row.size, format_tokens(row.context, unit_of("steps", "context")))
     unit = unit_of("timings", "median_ms")
     return (
         f"{where}</b><br>{WORDS[row.phase]}: {format_number(row.median_ms)} {unit}"

@@ -16,9 +16,11 @@ from pages.ui.card import Card, draw
 from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame
 from runner.analysis.kernel_sums import matmul_share, sum_by_class
+from runner.formats import format_tokens, join_parts
 from runner.results import KernelPart, KernelTrace
 from runner.results.kernels import CLASS_WORDS
-from runner.schema.titles import shape_of, title
+from runner.schema.sizes import model_name
+from runner.schema.titles import title
 from runner.store.queries.kernels import KEY
 
 #: More bars than these are not one picture any more.
@@ -32,15 +34,18 @@ _FIGURES = (
 
 def group_of(trace: KernelTrace) -> str:
     """Returns size, context and precision; imported traces are a group of their own."""
-    return f"{shape_of(trace.cell)} · {trace.cell.context:,} tok · {trace.cell.precision}" if trace.cell else "imported"
+    cell = trace.cell
+    return join_parts(model_name(cell), format_tokens(cell.context, "tok"), cell.precision) if cell else "imported"
 
 
 def place_of(name: str, trace: KernelTrace) -> str:
     """Returns the mode, and what else tells a cell from others of its group; the name of an imported trace."""
     if trace.cell is None:
         return name.replace(" · imported", "", 1)
-    _, _, mode, _, backend, *rest = title(trace.cell).split(" · ")
-    return " · ".join([mode, *([] if backend == "eager" else [backend]), *rest])
+    cell = trace.cell
+    said = {model_name(cell), f"{cell.context}", cell.mode, cell.precision, cell.backend}
+    rest = [part for part in title(cell).split(" · ") if part not in said]
+    return join_parts(cell.mode, "" if cell.backend == "eager" else cell.backend, *rest)
 
 
 def _name_without_mode(trace: KernelTrace) -> str:

@@ -26,9 +26,9 @@ from runner.analysis.kernel_sums import sum_by_class, sum_by_kernel
 from runner.formats import format_number
 from runner.results import KernelPart, KernelTrace
 from runner.results.kernels import CLASS_WORDS
-from runner.schema.titles import shape_of
+from runner.schema.sizes import model_name
 from runner.store.queries.kernels import KEY, load_kernels
-from runner.store.queries.selection import Shape
+from runner.store.queries.selection import Model
 
 #: The bar for the time of a step in which no kernel ran, less what kernels overlap.
 OUTSIDE = "outside kernels"
@@ -168,9 +168,9 @@ def _distinguish(side: Named, against: Named) -> str:
     cell, theirs = side[1].cell, against[1].cell
     if cell is None or theirs is None:
         return cut(side[0], longest=40)
-    shape = [shape_of(cell)] if shape_of(cell) != shape_of(theirs) else []
+    shape = [model_name(cell)] if model_name(cell) != model_name(theirs) else []
     words = []
-    for name in (name for name in KEY if name not in Shape.__dataclass_fields__):
+    for name in (name for name in KEY if name not in Model.__dataclass_fields__):
         value = getattr(cell, name)
         if value != getattr(theirs, name):
             words.append(value if isinstance(value, str) else f"{label_of('profiles', name).lower()} {value:,}")

@@ -36,7 +36,7 @@ from runner.store.queries.numerics import load_accumulations, load_dtypes, load_
 
 _STATISTICS = ("mean of squares", "variance", "mean", "output")
 _SUM = ("total", "exact", "error", "rounded_value", "spacing", "last_increment", "slips_at", "status")
-_MODELS = {"Transformer": "transformer", "toy: linear, ReLU, layer norm, linear": "toy"}
+_MODELS = {"Transformer": "transformer", "own models": "own", "toy: linear, ReLU, layer norm, linear": "toy"}
 
 
 def draw_accuracy(frame: Frame) -> None:
@@ -107,9 +107,11 @@ def _group_drifts(sums: Sequence[Accumulated]) -> list[Drift]:
 
 def _draw_dtypes(frame: Frame, rows: Sequence[NumericsRow]) -> None:
     st.header("What does autocast leave in fp32?", anchor="dtypes")
-    model = chosen("dtypes-of", "Read from", list(_MODELS))
     precision: dict[UUID, str] = {row.cell_id: row.precision for row in rows}
-    read = [row for row in frame.ask(load_dtypes, tuple(precision)) if row.model == _MODELS[model]]
+    found = frame.ask(load_dtypes, tuple(precision))
+    there = {row.model for row in found}
+    model = chosen("dtypes-of", "Read from", [name for name, of in _MODELS.items() if of in there] or [*_MODELS][:1])
+    read = [row for row in found if row.model == _MODELS[model]]
     by_precision = {
         name: formats_of(row for row in read if precision[row.cell_id] == name) for name in precision.values()
     }

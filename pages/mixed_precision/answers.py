@@ -8,16 +8,17 @@ from collections.abc import Mapping, Sequence
 
 from pages.figures.frame import relative_error, small_number
 from pages.mixed_precision.format_figures import format_scale
+from runner.formats import format_tokens, join_parts
 from runner.results import Accumulated, Sensitive
 from runner.schema import AccumulationRow, NumericsCell
-from runner.schema.titles import shape_of
+from runner.schema.sizes import model_name
 
 
 def place_of(cell: NumericsCell) -> str:
     """Returns the name of the model and the pass, without the precision."""
     rare = [f"{name.replace('_', ' ')} {getattr(cell, name)}" for name in ("batch", "attention", "weights_dtype")
             if getattr(cell, name) != NumericsCell.__dataclass_fields__[name].default]  # fmt: skip
-    return " · ".join([shape_of(cell), f"{cell.context:,} tokens", *rare])
+    return join_parts(model_name(cell), format_tokens(cell.context), *rare)
 
 
 def sum_of(row: AccumulationRow) -> str:

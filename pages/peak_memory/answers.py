@@ -12,17 +12,17 @@ from pages.peak_memory.figures import PredictedDot
 from pages.ui.frame import label_size
 from pages.ui.markdown import literal
 from runner.analysis.compare.peaks import PrecisionPair
-from runner.formats import format_bytes, format_number
+from runner.formats import at_tokens, format_bytes, format_number, format_tokens, join_parts, within_block
 from runner.results import Peak, SavedOperation
 from runner.schema import MemoryCell
-from runner.store.queries.selection import Shape
+from runner.store.queries.selection import Model
 
-Names = Mapping[Shape, str]
+Names = Mapping[Model, str]
 
 
 def place_of(cell: MemoryCell, names: Names) -> str:
     """Returns size, context and precision."""
-    return f"{label_size(names, cell)} · {cell.context:,} tok · {cell.precision}"
+    return join_parts(label_size(names, cell), format_tokens(cell.context, "tok"), cell.precision)
 
 
 def answer(cells: Sequence[Peak], names: Names) -> str:
@@ -86,7 +86,7 @@ def _explain(pair: PrecisionPair, names: Names) -> str:
     change = (pair.other.peak_allocated_bytes or 0) - (pair.base.peak_allocated_bytes or 0)
     copies = (pair.other.parts["autocast copy"] or 0) - (pair.base.parts["autocast copy"] or 0)
     saved = copies - change
-    where = f"{label_size(names, cell)} at {cell.context:,} tokens"
+    where = f"{label_size(names, cell)}{at_tokens(cell.context)}"
     size = f"{format_bytes(abs(change))} {'more' if change > 0 else 'less'} ({format_number(pair.ratio)}×)"
     if not copies:
         return f"{where} needs {size}: no copies of weights are alive at that peak."
@@ -119,9 +119,9 @@ def describe_saved(cell: Peak, kept: Sequence[SavedOperation], names: Names) -> 
 
 def describe_stream(cell: Peak) -> str:
     """Compares one residual-stream activation with B T d numbers."""
-    if not cell.residual_stream_bytes:
-        return ""
     key = cell.cell
+    if not cell.residual_stream_bytes or not key.d_model:
+        return ""
     width = 2 if key.weights_dtype == "bf16" else 4
     formula = key.batch * key.context * key.d_model * width
     factors = f"{key.batch} × {key.context:,} × {key.d_model:,} × {width} bytes = {format_bytes(formula)}"
@@ -132,7 +132,7 @@ def describe_stream(cell: Peak) -> str:
 def operation_label(item: SavedOperation) -> str:
     """Returns the operation without its namespace, and the module within the block."""
     operation = item.operation.removeprefix("aten::").strip("_")
-    module = ".".join((item.module or "").split(".")[2:])
+    module = within_block(item.module)
     return f"{operation} in {module}" if module else operation
 
 

@@ -29,6 +29,7 @@ from pages.ui.frame import Frame, label_size
 from pages.ui.marks import failure_of
 from pages.ui.pin import pin
 from runner.analysis.compare.peaks import pairs_of
+from runner.formats import format_tokens, join_parts
 from runner.results import Peak
 from runner.store.queries.memory import PARTS
 
@@ -66,7 +67,11 @@ def bar_of(cell: Peak, *, group: str, place: str) -> PeakBar:
 def draw_parts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     shown = cells[:MAX_BARS]
     bars = [
-        bar_of(cell, group=label_size(names, cell.cell), place=f"{cell.cell.context:,} · {cell.cell.precision}")
+        bar_of(
+            cell,
+            group=label_size(names, cell.cell),
+            place=join_parts(format_tokens(cell.cell.context, "tok"), cell.cell.precision),
+        )
         for cell in shown
     ]
     cut = f" The first {MAX_BARS} of {len(cells)} cells are drawn: filter, or see the table."
@@ -123,7 +128,7 @@ def draw_precisions(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     sides = [side for pair in pairs for side in (pair.base, pair.other)]
     say(frame, words, of_cells(frame, sides), key="peak-precision")
     dots = [
-        PeakPair(place=f"{label_size(names, pair.base.cell)} · {pair.base.cell.context:,}",
+        PeakPair(place=join_parts(label_size(names, pair.base.cell), format_tokens(pair.base.cell.context, "tok")),
                  base=pair.base.peak_allocated_bytes or 0, other=pair.other.peak_allocated_bytes or 0)
         for pair in pairs[:MAX_BARS]
     ]  # fmt: skip

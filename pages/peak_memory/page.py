@@ -11,15 +11,16 @@ from pages.peak_memory.saved import draw_checkpointing, draw_saved
 from pages.ui.chosen import chosen, most_common, rows_of
 from pages.ui.coverage import draw_grid
 from pages.ui.evidence import of_cells, say
-from pages.ui.frame import Answer, Frame, Page, size_names
+from pages.ui.frame import Answer, Frame, Page
 from pages.ui.frontier import draw_model_frontiers
 from pages.ui.heading import draw_title
 from pages.ui.states import draw_unmeasured, no_rows
 from pages.ui.trust import draw_trust
 from runner.results import Peak
 from runner.schema import Mode
+from runner.schema.sizes import name_models
 from runner.store.queries.memory import load_peaks
-from runner.store.queries.selection import Shape
+from runner.store.queries.selection import Model
 
 
 def page(frame: Frame) -> None:
@@ -33,7 +34,7 @@ def page(frame: Frame) -> None:
         )  # fmt: skip
         draw_model_frontiers(frame)
         return
-    names = size_names(tuple(sorted({Shape.of(cell.cell) for cell in measured})))
+    names = name_models(sorted({Model.of(cell.cell) for cell in measured}, key=lambda model: model.order))
     cells = [cell for cell in measured if frame.selection.holds(cell.cell)]
     if not cells:
         no_rows("No memory cell matches these filters.", "Clear some of them, or measure what is missing.")

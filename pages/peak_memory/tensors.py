@@ -57,7 +57,7 @@ def part_pairs(cell: Peak, predicted: PeakBytes) -> list[SizePair]:
 
 def draw_part_pairs(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     """Draws each part of a chosen cell's peak; the table has those of all cells."""
-    done = [cell for cell in cells if cell.status == "ok" and cell.peak_allocated_bytes]
+    done = [c for c in cells if c.status == "ok" and c.peak_allocated_bytes and c.cell.model_key is None]
     if not done:
         return
     cell = choose_cell(done, names, key="parts-of")
@@ -99,7 +99,12 @@ def draw_block_tensors(frame: Frame, cell: Peak, names: Names) -> None:
     measured = frame.ask(load_saved_tensors, cell.cell_id)
     if not measured:
         return
-    letters = "N tokens, d model width, f feed-forward width, B batch, T context, H heads."
+    own = cell.cell.model_key is not None
+    letters = (
+        "No formula is known for an own model."
+        if own
+        else "N tokens, d model width, f feed-forward width, B batch, T context, H heads."
+    )
     again = " The block is checkpointed: it keeps them only while backward runs it again."
     card = Card(
         key="block-tensors",
@@ -107,5 +112,6 @@ def draw_block_tensors(frame: Frame, cell: Peak, names: Names) -> None:
         note=f"{letters}{again if cell.cell.checkpoint_blocks else ''}",
         cells=[cell.cell],
     )
-    pairs = beside(block_tensors(cell.cell, device=device_of(cell.device)), measured)
+    predicted = [] if own else block_tensors(cell.cell, device=device_of(cell.device))
+    pairs = beside(predicted, measured)
     draw_tensors(frame, card, pairs, cell_id=cell.cell_id)

@@ -26,6 +26,7 @@ from pages.report.pair_charts import draw_backends, draw_compiled, draw_fused, d
 from pages.ui import marks
 from pages.ui.frame import Frame, label_size
 from runner.analysis.kernel_sums import sum_by_class
+from runner.formats import format_tokens, join_parts
 from runner.report.questions.attention import eager_cells
 from runner.report.questions.kernels import done, phases
 from runner.report.questions.memory import plain_peaks, timelines_of
@@ -154,7 +155,7 @@ def _make_bar(frame: Frame, peak: Peak) -> PeakBar:
     failure = None if peak.status == "ok" else escape_text(marks.failure_of(peak))
     return PeakBar(
         group=label_size(frame.sizes, peak.cell),
-        place=f"{peak.cell.context:,} · {peak.cell.mode}",
+        place=join_parts(format_tokens(peak.cell.context, "tok"), peak.cell.mode),
         cell_id=str(peak.cell_id),
         parts={name: size for name, size in peak.parts.items() if size},
         total=peak.peak_allocated_bytes or 0,

@@ -11,7 +11,7 @@ from pages.ui.answers import format_share
 from pages.ui.frame import Frame
 from runner.analysis.costs.steps import step_flops
 from runner.analysis.roofline import intensity, least_ms, utilization
-from runner.formats import format_number, format_quantity
+from runner.formats import at_tokens, format_number, format_quantity, format_tokens, join_parts
 from runner.results import Measured
 from runner.schema import StepCell
 
@@ -51,14 +51,14 @@ def answer(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> str
 
 def name_of(frame: Frame, cell: StepCell) -> str:
     """Returns `small at 512 tokens, bf16, eager`."""
-    return f"{frame.size_of(cell)} at {cell.context:,} tokens, {cell.precision}, {cell.backend}"
+    return f"{frame.size_of(cell)}{at_tokens(cell.context)}, {cell.precision}, {cell.backend}"
 
 
 def place_of(frame: Frame, cell: StepCell) -> str:
     """Returns the name of a cell beside a chart: its size and context, and below what else it is."""
     size, *rest = frame.size_of(cell).split(" · ")
     backend = [] if cell.backend == "eager" else [cell.backend]
-    return f"{size} · {cell.context:,} tok<br>{' · '.join([cell.precision, *backend, *rest])}"
+    return f"{join_parts(size, format_tokens(cell.context, 'tok'))}<br>{' · '.join([cell.precision, *backend, *rest])}"
 
 
 def change_name(changed: Mapping[str, Any]) -> str:

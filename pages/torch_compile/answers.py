@@ -10,13 +10,13 @@ from pages.torch_compile.speedups import CompileSpeedup
 from pages.ui.answers import describe_ratio, describe_spread, remarks
 from pages.ui.frame import Frame
 from runner.analysis.compare.break_even import PaidAfter
-from runner.formats import format_number
+from runner.formats import at_tokens, format_number
 
 
 def name_of(frame: Frame, item: CompileSpeedup) -> str:
     """Returns `small at 512 tokens, bf16`."""
     cell = item.step.named.cell
-    return f"{frame.size_of(cell)} at {cell.context:,} tokens, {cell.precision}"
+    return f"{frame.size_of(cell)}{at_tokens(cell.context)}, {cell.precision}"
 
 
 def answer(frame: Frame, items: Sequence[CompileSpeedup]) -> str:

@@ -16,7 +16,7 @@ from runner.analysis.compare.host_bound import describe_shares
 from runner.analysis.compare.pairs import Pair, describe_unusual_effort
 from runner.analysis.compare.speedups import Speedups, host_share
 from runner.analysis.statistics import Ratio
-from runner.formats import format_ms, format_number
+from runner.formats import at_tokens, format_ms, format_number
 from runner.results import Clock, Estimate, Measured, TimedResult
 from runner.schema import Cell, Phase
 
@@ -55,7 +55,7 @@ def step_answer(frame: Frame, cells: Sequence[Measured], *, clock: Clock = "step
         f"{WORDS[phase]} {format_share(ms / whole)}" for phase, ms in sorted(parts.items(), key=lambda item: -item[1])
     ]
     cell = largest.cell
-    name = f"{frame.size_of(cell)} at {cell.context:,} tokens, {cell.precision}, {cell.backend}"
+    name = f"{frame.size_of(cell)}{at_tokens(cell.context)}, {cell.precision}, {cell.backend}"
     goes = f": {', '.join(shares)}" if len(shares) > 1 else ""
     host = describe_host(largest) if clock != "device" else ""
     return (

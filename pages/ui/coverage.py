@@ -19,7 +19,7 @@ from runner.formats import format_bytes
 from runner.plan.commands import sweep_commands
 from runner.results import Attended, KernelTrace, Measured, Peak
 from runner.schema import TABLES, Cell, table_of
-from runner.store.queries.selection import Shape
+from runner.store.queries.selection import Model
 
 GridRow = Measured | Attended | Peak | KernelTrace
 #: Nobody reads more commands than these.
@@ -64,9 +64,9 @@ def _sort_key(frame: Frame, row: Measured) -> tuple[Any, ...]:
     ]
     own = frame.size_of(cell)
     return (
-        list(frame.contents.shapes).index(Shape.of(cell)),
+        list(frame.contents.shapes).index(Model.of(cell)),
         *places,
-        own != frame.sizes[Shape.of(cell)],
+        own != frame.sizes[Model.of(cell)],
         own,
         cell.context,
     )

@@ -10,13 +10,13 @@ from typing import Any
 
 import streamlit as st
 
-from pages.ui.frame import size_names
 from pages.ui.markdown import is_plain, literal, restrict
 from runner.results import RunSummary
 from runner.schema import TABLES
+from runner.schema.sizes import name_models
 from runner.store.queries import selection as queries
 from runner.store.queries.overview import Contents
-from runner.store.queries.selection import Selection, Shape
+from runner.store.queries.selection import Model, Selection
 
 #: What an address may hold of the sidebar.
 FILTERS = ("machine", "run", *queries.FILTERS)
@@ -39,7 +39,8 @@ def sidebar(contents: Contents) -> Selection:
 def _draw_filter(name: str, contents: Contents) -> Any:
     """Draws a filter and returns the values that it selects; of the mode, the only one."""
     values = name_values(name, contents)
-    label = "Size" if name == "size" else TABLES["steps"].column(name).label
+    sizes = "Size or model" if any(model.model_key for model in contents.shapes) else "Size"
+    label = sizes if name == "size" else TABLES["steps"].column(name).label
     if name not in queries.REPEATABLE:
         return _draw_select(name, label, tuple(reversed(values)))
     return tuple(value for text in _draw_pills(name, label, tuple(values)) for value in values[text])
@@ -48,8 +49,8 @@ def _draw_filter(name: str, contents: Contents) -> Any:
 def name_values(name: str, contents: Contents) -> dict[str, tuple[Any, ...]]:
     """Returns what a filter offers, in the schema's order, and the values that each name stands for."""
     if name == "size":
-        shapes: dict[str, tuple[Shape, ...]] = {}
-        for shape, size in size_names(contents.shapes).items():
+        shapes: dict[str, tuple[Model, ...]] = {}
+        for shape, size in name_models(contents.shapes).items():
             shapes[size] = (*shapes.get(size, ()), shape)
         return shapes
     choices = TABLES["steps"].column(name).choices

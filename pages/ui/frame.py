@@ -5,10 +5,9 @@
 `ask` runs a query once for each state of the file. Readers who ask at the same moment share one run of it.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -18,15 +17,15 @@ from runner.analysis.compare.pairs import describe_unusual_effort
 from runner.analysis.costs.activations import Device
 from runner.results import Measured
 from runner.schema import MemoryCell, ProfileCell, StepCell, table_of
-from runner.schema.sizes import shape_name
+from runner.schema.sizes import name_models
 from runner.store.queries.overview import Contents
-from runner.store.queries.selection import Selection, Shape
+from runner.store.queries.selection import Model, Selection
 from runner.store.queries.steps import load_steps
 
 T = TypeVar("T")
 #: A page's answer in a sentence, and what loads the rows behind it (`pages.ui.evidence`), if any.
 Answer = tuple[str, Callable[[], Any] | None]
-_NAMED = {*Shape.__dataclass_fields__, "context", "mode", "precision", "backend"}
+_NAMED = {*Model.__dataclass_fields__, "context", "mode", "precision", "backend"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +72,8 @@ class Frame:
         return " ".join([*elsewhere, self.where])
 
     @cached_property
-    def sizes(self) -> Mapping[Shape, str]:
-        return size_names(self.contents.shapes)
+    def sizes(self) -> Mapping[Model, str]:
+        return name_models(self.contents.shapes)
 
     def size_of(self, cell: StepCell) -> str:
         """Returns the name of the cell's size, see `label_size`."""
@@ -104,7 +103,7 @@ def _run_query(name: str, path: str, state: str, arguments: tuple[Any, ...], *, 
     return _query(Path(path), *arguments)
 
 
-def label_size(names: Mapping[Shape, str], cell: StepCell | MemoryCell) -> str:
+def label_size(names: Mapping[Model, str], cell: StepCell | MemoryCell) -> str:
     """Returns the name of the cell's size with whatever else about it is not the default, also of how it was measured:
     `small · attention sdpa`, `small · warm-up 0 steps`."""
     table = table_of(cell)
@@ -112,9 +111,9 @@ def label_size(names: Mapping[Shape, str], cell: StepCell | MemoryCell) -> str:
     rest = [
         f"{column.label.lower()} {value}"
         for column in columns
-        if (value := getattr(cell, column.name)) != type(cell).__dataclass_fields__[column.name].default
+        if (value := getattr(cell, column.name)) not in ("own", type(cell).__dataclass_fields__[column.name].default)
     ]
-    return " · ".join(part for part in (names[Shape.of(cell)], *rest, describe_unusual_effort(cell)) if part)
+    return " · ".join(part for part in (names[Model.of(cell)], *rest, describe_unusual_effort(cell)) if part)
 
 
 def device_of(kind: str | None) -> Device:
@@ -126,14 +125,3 @@ def step_of(cell: ProfileCell) -> StepCell:
     """Returns the step that was profiled, as a cell of `steps`."""
     asked: dict[str, Any] = {name: getattr(cell, name) for name in ProfileCell.names()}
     return StepCell(**asked)
-
-
-@lru_cache
-def size_names(shapes: tuple[Shape, ...]) -> dict[Shape, str]:
-    """Returns a name for each shape; those that would share one say in which numbers they differ."""
-    names = {shape: shape_name(**asdict(shape)) for shape in shapes}
-    shared = {name for name, count in Counter(names.values()).items() if count > 1}
-    rest = "d_ff {d_ff}, {heads} heads, vocabulary {vocabulary}"
-    return {
-        shape: f"{name} ({rest.format(**asdict(shape))})" if name in shared else name for shape, name in names.items()
-    }

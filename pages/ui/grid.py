@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pages.ui.frame import size_names
 from runner.analysis.compare.pairs import describe_unusual_effort
-from runner.schema import Cell, Shape, table_of
-from runner.schema.axes import SHAPE
+from runner.schema import Cell, Model, table_of
+from runner.schema.axes import MODEL
 from runner.schema.columns import columns_of
+from runner.schema.sizes import name_models
 
 #: The fields with which a row's name begins, where its cells have them.
 _LEAD = ("implementation", "precision", "backend")
@@ -34,7 +34,7 @@ class GridPlace:
 
 def column_of(cell: Cell) -> str:
     """Returns the field of the length."""
-    return "context" if isinstance(cell, Shape) else "seq_len"
+    return "context" if isinstance(cell, Model) else "seq_len"
 
 
 def places(cells: Sequence[Any]) -> list[GridPlace]:
@@ -50,7 +50,7 @@ def places(cells: Sequence[Any]) -> list[GridPlace]:
 
 def _choose_fields(keys: Sequence[Cell]) -> list[str]:
     """Returns the fields that name a row: those of `_LEAD`, and what else varies."""
-    blocks = {column_of(keys[0]), "d_head", *SHAPE}
+    blocks = {column_of(keys[0]), "d_head", *MODEL}
     names = [name for name in table_of(keys[0]).question if name not in blocks]
     varied = {name for name in names if len({getattr(cell, name) for cell in keys}) > 1}
     lead = [name for name in _LEAD if name in names]
@@ -61,15 +61,15 @@ def _choose_fields(keys: Sequence[Cell]) -> list[str]:
     ]
 
 
-def _find_block(cell: Any) -> int | Shape:
-    return Shape.of(cell) if isinstance(cell, Shape) else cell.d_head
+def _find_block(cell: Any) -> int | Model:
+    return Model.of(cell) if isinstance(cell, Model) else cell.d_head
 
 
-def _name_blocks(keys: Sequence[Cell]) -> dict[int | Shape, str]:
+def _name_blocks(keys: Sequence[Cell]) -> dict[int | Model, str]:
     """Returns the name of each block: the head width, or the size."""
     blocks = list(dict.fromkeys(map(_find_block, keys)))
-    sizes = size_names(tuple(block for block in blocks if isinstance(block, Shape)))
-    return {block: sizes[block] if isinstance(block, Shape) else f"head width {block}" for block in blocks}
+    sizes = name_models(block for block in blocks if isinstance(block, Model))
+    return {block: sizes[block] if isinstance(block, Model) else f"head width {block}" for block in blocks}
 
 
 def _name_row(cell: Cell, names: Sequence[str]) -> str:
@@ -78,7 +78,7 @@ def _name_row(cell: Cell, names: Sequence[str]) -> str:
     parts = [
         str(getattr(cell, name)) if name in _BARE else f"{known[name].label.lower()} {value}"
         for name in names
-        if name in _LEAD or (value := getattr(cell, name)) != known[name].absent
+        if name in _LEAD or (value := getattr(cell, name)) not in ("own", known[name].absent)
     ]
     return " · ".join(part for part in (*parts, describe_unusual_effort(cell)) if part)
 

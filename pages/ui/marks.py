@@ -15,7 +15,7 @@ from runner.analysis.compare.host_bound import describe_share
 from runner.analysis.compare.pairs import Pair
 from runner.analysis.compare.speedups import Speedups, host_share
 from runner.analysis.statistics import Ratio
-from runner.formats import format_ms
+from runner.formats import format_ms, format_tokens, join_parts
 from runner.results import Attended, Clock, Measured, Peak, PhaseTime, TimedResult
 from runner.results.times import COLUMNS
 from runner.schema import Phase, StepCell
@@ -133,7 +133,7 @@ def place_of(frame: Frame, cell: StepCell, *, beside: str) -> str:
     plain = other in ("eager", "fp32")
     size, *rest = frame.size_of(cell).split(" · ")
     extra = " · ".join([*rest, *([] if plain else [other])])
-    return f"{size} · {cell.context:,} tok" + (f"<br>{extra}" if extra else "")
+    return join_parts(size, format_tokens(cell.context, "tok")) + (f"<br>{extra}" if extra else "")
 
 
 def speedup_dots_of(frame: Frame, compared: Speedups[Measured], *, axis: str) -> list[SpeedupDot]:

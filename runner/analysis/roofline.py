@@ -56,7 +56,7 @@ def work(cell: ModelCell, *, device: Device) -> dict[Phase, StepWork]:
     kept = retained_bytes(cell, device=device)
     saved = saved_bytes(cell, device=device)
     again = saved.layers * (saved.block - saved.weight_copies) if cell.checkpoint_blocks else 0
-    written = 4 * cell.layers * residual_stream_bytes(cell) if cell.mode == "inference" else kept
+    written = 4 * cell.shape.layers * residual_stream_bytes(cell) if cell.mode == "inference" else kept
     of_phase: dict[Phase, StepWork] = {
         "forward": StepWork(flops=forward, moved_bytes=weights + written + logits),
         "loss": StepWork(flops=0, moved_bytes=2 * logits),

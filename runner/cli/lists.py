@@ -31,12 +31,12 @@ def print_plan(console: Terminal, prepared: Prepared) -> None:
     for item in prepared.cells:
         planned = item.planned
         done = prepared.done.get((planned.cell.key, planned.round))
-        fits = "" if not memory or item.predicted.peak_bytes < memory else "will not fit"
+        fits = "" if not memory or (item.predicted.peak_bytes or 0) < memory else "will not fit"
         grid.add_row(
             title(planned.cell),
             str(planned.round),
             format_quantity(item.predicted.step_flops, "FLOP"),
-            format_bytes(item.predicted.peak_bytes),
+            "unknown" if item.predicted.peak_bytes is None else format_bytes(item.predicted.peak_bytes),
             format_duration(item.predicted.seconds),
             f"done: {done}" if done else fits,
         )

@@ -1,6 +1,6 @@
 """The commands: parse, call, print. Only they and their group exit.
 
-    python -m runner sweep | frontier | import | list | show | audit | report | replay | compare | doctor
+    python -m runner sweep | frontier | import | list | show | audit | report | replay | compare | model | doctor
 
 Exit codes: 0 all cells ended ok, oom or skipped; 1 some did not, the budget ran out, `audit` graded a row D, `replay`
 landed outside, or `compare --fail-on-regression` found a regression; 2 wrong usage or a bad file; 130 interrupted.
@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from runner.cli import audit, compare, doctor, lists, replay, report, show
+from runner.cli import audit, compare, doctor, lists, model, replay, report, show
 from runner.cli.commands import Commands, errors
 from runner.cli.options import FRONTIER, Db, Run, sweep_options, where, with_options
 from runner.cli.progress import PlainLines, TerminalBar
@@ -209,6 +209,36 @@ def import_command(
     if report.warning:
         errors.print("warning:", style="yellow", end=" ")
         errors.say(report.warning)
+
+
+own = typer.Typer(no_args_is_help=True)
+app.add_typer(own, name="model")
+
+
+@own.callback()
+def model_command() -> None:
+    """Models of your own: what is understood of one before it is measured.
+
+    `FILE.py:build` or `package.module:build` is a function of one argument. It returns a module and a batch (a tensor,
+    a tuple of arguments or a dictionary of keywords) and, if wanted, a function from the module's output to a loss:
+
+    def build(want): return MyModel(), torch.randint(50257, (want.batch, want.context))
+
+    `want` has device, dtype, batch, context, attention and option(name, default), which `FILE.py:build,name=value`
+    sets. `hf:CONFIG` is a config.json of transformers on this disk, or its folder: random weights, nothing downloaded.
+    """
+
+
+@own.command(name="check", epilog="Example: python -m runner model check nano.py:build --batch 8 --context 512")
+def model_check_command(
+    spec: Annotated[str, typer.Argument(help="FILE.py:build, package.module:build or hf:CONFIG.", metavar="MODEL")],
+    batch: Annotated[int, typer.Option(help="Samples in one step.", min=1)] = 4,
+    context: Annotated[int, typer.Option(help="Tokens of each sequence.", min=1)] = 128,
+    device: Annotated[str, typer.Option(help="auto, cuda, cuda:1, mps or cpu.")] = "auto",
+) -> None:
+    """Build a model once, run two steps, and say what was understood: parameters, batch, blocks, FLOPs, and which
+    experiments apply."""
+    model.check_model(console, spec, device=device, batch=batch, context=context)
 
 
 @app.command(name="doctor", epilog="Example: python -m runner doctor --device cpu")

@@ -46,6 +46,10 @@ _CEILINGS = "Measure at its start and end what this machine can do at most. [def
 _UNDECIDED = f"what is undecided (interval wider than ±{ENOUGH:.0%}), up to {MAX_ROUNDS}"
 _ROUNDS = f"auto: one more interleaved round, in fresh processes, for {_UNDECIDED}; or a number. [default: auto]"
 _SHAPE = "d_model=512,d_ff=2048,layers=8,heads=8[,vocabulary=N]"
+_MODEL = (
+    "A model of your own: a Python file or module and its function, or a configuration of transformers; repeatable. "
+    "See `python -m runner model --help`."
+)
 _PRESETS = f"One of {', '.join(PRESETS)}. [default: standard on CUDA, else laptop]"
 
 
@@ -71,6 +75,7 @@ def sweep_options() -> dict[str, Any]:
         "experiment": Annotated[list[str] | None, _what("Only this experiment; repeatable.", metavar="NAME")],
         "sizes": Annotated[str | None, _what("Shapes by name; see `python -m runner list sizes`.")],
         "shape": Annotated[list[str] | None, _what("A shape of your own; repeatable.", metavar=_SHAPE)],
+        "model": Annotated[list[str] | None, _what(_MODEL, metavar="FILE.py:build|hf:CONFIG")],
         **own["axis"],
         **own["limit"],
         "rounds": Annotated[str | None, _how(_ROUNDS, metavar="auto|N")],

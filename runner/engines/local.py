@@ -33,15 +33,19 @@ from typing import Any
 import psutil
 
 from runner.engines.telemetry import Telemetry, gpu_handle
-from runner.errors import StepscopeError
+from runner.errors import BadModel, StepscopeError
 from runner.experiments import KINDS, TRIAL
-from runner.job import CeilingJob, Ceilings, Job, Measurement, Outcome
+from runner.job import CeilingJob, Ceilings, Job, Measurement, Outcome, OwnModelJob
+from runner.schema.own import OwnModel
 
 #: The time between two beats of a running job (s).
 BEAT_SECONDS = 1.0
 
 #: The limit for measuring the ceilings, which should take 1 s on a CPU and 3 s on CUDA (s).
 CEILINGS_SECONDS = 60.0
+
+#: The limit for building an own model once (s).
+MODEL_SECONDS = 300.0
 
 
 def count_cores() -> int:
@@ -62,6 +66,8 @@ ENVIRONMENT = {
 }
 
 _Message = tuple[Any, ...]
+#: What a worker is given; a text names the device of a machine to describe.
+AnyJob = Job | CeilingJob | OwnModelJob | str
 
 
 class LocalEngine:
@@ -88,6 +94,15 @@ class LocalEngine:
             )
         columns: dict[str, Any] = message[1]
         return columns
+
+    def describe_model(self, job: OwnModelJob) -> OwnModel:
+        """Returns what was understood of an own model. Raises BadModel with the reason where it cannot be built."""
+        message, _, text = self._run(job, timeout_s=MODEL_SECONDS)
+        if message is not None and message[0] == "understood":
+            model: OwnModel = message[1]
+            return model
+        how = f"it took longer than {MODEL_SECONDS:g} s" if message is None else f"{message[1]}"
+        raise BadModel(f"{job.spec} cannot be built: {how}{f' ({text})' if text else ''}.")
 
     def ceilings(self, job: CeilingJob) -> Ceilings:
         """Returns what this machine can do at most. Where measuring fails, all ceilings are missing."""
@@ -137,7 +152,11 @@ class LocalEngine:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
     def _run(
-        self, job: Job | CeilingJob | str, *, timeout_s: float, beat: Callable[[str], None] = lambda phase: None
+        self,
+        job: AnyJob,
+        *,
+        timeout_s: float,
+        beat: Callable[[str], None] = lambda phase: None,
     ) -> tuple[_Message | None, str, str]:
         """Returns the worker's last message (None if it ran out of time), its phase, and the last line it printed."""
         with tempfile.TemporaryDirectory(prefix="stepscope-") as folder:
@@ -174,7 +193,7 @@ def _uninterrupted() -> Iterator[None]:
             signal.raise_signal(pending[0])
 
 
-def _work(pipe: Connection, job: Job | CeilingJob | str, log: str) -> None:
+def _work(pipe: Connection, job: AnyJob, log: str) -> None:
     """Runs in the worker, which alone imports torch: without it the sweep starts a second sooner."""
     from runner.engines.worker import work
 

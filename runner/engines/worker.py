@@ -3,9 +3,9 @@
     Process(target=work, args=(pipe, job))
 
 Messages are tuples: ("doing", phase), then one of ("measured", Measurement), ("described", columns),
-("ceilings", Ceilings), ("failed", status, message, values) or ("refused", error). A process that dies sends nothing
-more; its exit code tells the engine why. The process leads its own group, so that the compilers it starts end with it,
-and it ends when the sweep does, however the sweep ended.
+("ceilings", Ceilings), ("understood", OwnModel), ("failed", status, message, values) or ("refused", error). A process
+that dies sends nothing more; its exit code tells the engine why. The process leads its own group, so that the compilers
+it starts end with it, and it ends when the sweep does, however the sweep ended.
 """
 
 import multiprocessing
@@ -19,16 +19,17 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
-from runner.errors import Skipped, StepscopeError
+from runner.errors import BadModel, Skipped, StepscopeError
 from runner.experiments import TRIAL, kind_of
-from runner.job import CeilingJob, Job, RanOut
+from runner.job import CeilingJob, Job, OwnModelJob, RanOut
 from runner.measure.machine.ceilings import measure_ceilings
 from runner.measure.machine.environment import describe
 from runner.measure.memory import limits
 from runner.measure.memory.allocations import is_out_of_memory
+from runner.measure.own.describing import describe_own
 
 
-def work(pipe: Connection, job: Job | CeilingJob | str, log: str) -> None:
+def work(pipe: Connection, job: Job | CeilingJob | OwnModelJob | str, log: str) -> None:
     """Measures `job`, or describes the machine where `job` names a device. All output goes to the file `log`."""
     _isolate(log)
     try:
@@ -37,6 +38,9 @@ def work(pipe: Connection, job: Job | CeilingJob | str, log: str) -> None:
         elif isinstance(job, CeilingJob):
             limits.limit(job.device, None)
             pipe.send(("ceilings", measure_ceilings(job)))
+        elif isinstance(job, OwnModelJob):
+            limits.limit(job.device, None)
+            pipe.send(("understood", describe_own(job)))
         else:
             pipe.send(_measure(pipe, job))
     except StepscopeError as error:
@@ -55,6 +59,8 @@ def _measure(pipe: Connection, job: Job) -> tuple[Any, ...]:
         return "failed", "oom", str(error), error.values
     except MemoryError:
         return "failed", "oom", "Python could not allocate memory.", {}
+    except BadModel as error:
+        return "failed", "error", str(error), {}
     except Exception as error:  # noqa: BLE001
         traceback.print_exc()
         return "failed", "oom" if is_out_of_memory(error) else "error", f"{type(error).__name__}: {error}", {}

@@ -7,7 +7,7 @@ the function that measures, so that torch stays out of here. Standard library on
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from runner.analysis.audit.findings import Finding
@@ -15,6 +15,7 @@ from runner.analysis.costs.activations import Device
 from runner.experiments.grid import Grid, Variants
 from runner.formats import format_bytes, format_quantity
 from runner.schema import Cell, Row, Table, TimingRow, table_of
+from runner.schema.own import OwnModel
 
 #: The time to start a process, start CUDA and build a model in it, by device (s).
 START_SECONDS: Mapping[Device, float] = {"cuda": 2.0, "mps": 3.0, "cpu": 0.15}
@@ -22,20 +23,22 @@ START_SECONDS: Mapping[Device, float] = {"cuda": 2.0, "mps": 3.0, "cpu": 0.15}
 
 @dataclass(frozen=True, kw_only=True)
 class On:
-    """The device on which a cell will run, the FLOP/s that it reaches in the cell's precision, and its name."""
+    """The device on which a cell will run, the FLOP/s that it reaches in the cell's precision, and its name; and what
+    is known of own models, by key."""
 
     device: Device
     flops_per_s: float
     gpu: str = ""
+    own: Mapping[str, OwnModel] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """The expected cost of a cell: operations of one step, bytes at its peak, and seconds from the start of its
-    process to its row."""
+    """The expected cost of a cell: operations of one step, bytes at its peak (None for an own model), and seconds from
+    the start of its process to its row."""
 
     step_flops: int
-    peak_bytes: int
+    peak_bytes: int | None
     seconds: float
 
 

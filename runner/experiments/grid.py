@@ -12,8 +12,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from runner.errors import UsageError
-from runner.schema import Cell, Column, Shape, table_of
+from runner.schema import Cell, Column, Model, table_of
 from runner.schema.columns import columns_of
+from runner.schema.own import OwnModel
 from runner.schema.sizes import parse_shape, size_named
 
 
@@ -49,7 +50,7 @@ class Grid:
     def settable(self) -> frozenset[str]:
         """The names by which a user sets the grid's axes and limits."""
         named = table_of(self.cell).named
-        shapes = ("sizes", "shape") if issubclass(self.cell, Shape) else ()
+        shapes = ("sizes", "shape", "model") if issubclass(self.cell, Model) else ()
         return frozenset((*self.columns, *shapes, *([named[0].name] if named else [])))
 
     def value(self, name: str) -> Any:
@@ -67,7 +68,7 @@ class Grid:
         for start in self._list_starts():
             for values in itertools.product(*(self.value(name) for name in axes)):
                 asked = dict(zip((column.name for column in axes.values()), values, strict=True))
-                yield self.cell(**start, **asked, **self._read_limits()).normalized()
+                yield self.cell(**{**asked, **start}, **self._read_limits()).normalized()
 
     def over(self, axes: Mapping[str, Any]) -> Self:
         """Returns the same grid with a user's axes. Axes that the grid lacks and values that its cells do not know are
@@ -90,15 +91,19 @@ class Grid:
         return tuple(item for item in value if item in choices) if choices else value
 
     def _list_starts(self) -> list[dict[str, Any]]:
-        """Returns the fields that no axis sets: the numbers of each shape, or the fields of each named cell."""
+        """Returns the fields that no axis sets: the numbers of each shape, what is fixed of each own model, or the
+        fields of each named cell."""
         named = table_of(self.cell).named
         if named:
             flag, cells = named
             return [asdict(cells[name]) for name in self.values.get(flag.name, cells)]
-        if not issubclass(self.cell, Shape):
+        if not issubclass(self.cell, Model):
             return [{}]
         sizes = [size_named(name) for name in self.values.get("sizes", ())]
-        return [size.numbers for size in (*sizes, *map(parse_shape, self.values.get("shape", ())))]
+        shapes = [size.numbers for size in (*sizes, *map(parse_shape, self.values.get("shape", ())))]
+        own: tuple[OwnModel, ...] = self.values.get("model", ())
+        names = self.cell.names()
+        return [*shapes, *({k: v for k, v in model.fixed.items() if k in names} for model in own)]
 
     def _read_limits(self) -> dict[str, Any]:
         """Returns the limits by column. The most steps are never fewer than the least."""

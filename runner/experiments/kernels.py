@@ -44,9 +44,8 @@ def _format_line(shown: Shown) -> list[str]:
 
 
 def _order_rows(row: ProfileRow) -> tuple[object, ...]:
-    size = (row.d_model * row.d_model * row.layers, row.d_model, row.layers, row.context)
     usual = (row.precision != "fp32", row.precision, row.backend != "eager", row.backend)
-    return *size, *usual, row.attention != "naive", row.attention, [*PHASES].index(row.mode)
+    return row.order, row.context, *usual, row.attention != "naive", row.attention, [*PHASES].index(row.mode)
 
 
 PROFILES = Kind(

@@ -25,6 +25,8 @@ EDITIONS: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
 #: (s), by device. A CPU needs a C++ compiler.
 COMPILE_SECONDS: Mapping[Device, tuple[float, float]] = {"cuda": (8.0, 5.0), "mps": (8.0, 5.0), "cpu": (18.0, 12.0)}
 MAX_COMPILED_BLOCKS = 8
+#: The time to import and build an own model (s), and the blocks that it is taken to have where none repeats.
+OWN_SECONDS, OWN_BLOCKS = 3.0, 8
 
 
 def check_model(cell: ModelCell) -> None:
@@ -36,8 +38,12 @@ def check_model(cell: ModelCell) -> None:
             expected="precision bf16",
             do="Add --precisions bf16.",
         )
-    if min(cell.batch, cell.context) < 1:
+    if cell.batch < 1 or (cell.context < 1 and cell.model_key is None):
         raise UsageError("Batch and context must be at least 1.")
+    if cell.attention == "own" and cell.model_key is None:
+        raise UsageError("Attention `own` is that of an own model.", do="Name one with --model, or another attention.")
+    if cell.checkpoint_blocks > 1 and cell.model_key is not None:
+        raise UsageError("The blocks of an own model are recomputed one at a time.", expected="--checkpoint 0 or 1")
 
 
 def check_limits(*, min_steps: int, warmup_steps: int, max_seconds: float) -> None:
@@ -47,22 +53,39 @@ def check_limits(*, min_steps: int, warmup_steps: int, max_seconds: float) -> No
 
 
 def fits_trained(cell: ModelCell, memory_bytes: int) -> bool:
-    """Whether the cell's shape can be trained in that memory. All modes of a size follow this one rule."""
-    return steps.predicted_peak_bytes(replace(cell, mode="train")) < memory_bytes
+    """Whether the cell's shape can be trained in that memory. All modes of a size follow this one rule. Of an own model
+    nobody knows before it is tried."""
+    return cell.model_key is not None or steps.predicted_peak_bytes(replace(cell, mode="train")) < memory_bytes
 
 
 def predict_model(cell: ModelCell, on: On, *, steps_run: float, more_seconds: float) -> Prediction:
     """Predicts the cost of a cell that runs `steps_run` steps and something else for `more_seconds`."""
-    flops = steps.step_flops(cell)
+    flops = predict_flops(cell, on)
+    own = cell.model_key is not None
+    start = START_SECONDS[on.device] + (OWN_SECONDS if own else 0.0)
     return Prediction(
         step_flops=flops,
-        peak_bytes=steps.predicted_peak_bytes(cell, device=on.device, gpu=on.gpu),
-        seconds=START_SECONDS[on.device] + more_seconds + steps_run * flops / on.flops_per_s,
+        peak_bytes=None if own else steps.predicted_peak_bytes(cell, device=on.device, gpu=on.gpu),
+        seconds=start + more_seconds + steps_run * flops / on.flops_per_s,
     )
 
 
-def compile_seconds(backend: str, layers: int, *, device: Device) -> float:
+def predict_flops(cell: ModelCell, on: On) -> int:
+    """Returns the operations of a step: by formula, or of an own model as they were counted; 0 where they are not
+    known."""
+    if cell.model_key is None:
+        return steps.step_flops(cell)
+    own = on.own.get(cell.model_key)
+    if own is None:
+        return 0
+    counted = own.flops.get((cell.batch, cell.context))
+    passes = 2 if cell.mode in ("inference", "forward") else 6
+    return counted.of_mode(cell.mode) if counted else passes * own.parameters * cell.batch * max(cell.context, 1)
+
+
+def compile_seconds(backend: str, layers: int | None, *, device: Device) -> float:
     """Predicts the time to compile a model of so many blocks; 0 where nothing is compiled."""
+    layers = OWN_BLOCKS if layers is None else layers
     blocks = {"eager": 0, "cuda-graphs": 0, "compiled-block": 1}.get(backend, layers)
     once, per_block = COMPILE_SECONDS[device]
     return once + per_block * min(blocks, MAX_COMPILED_BLOCKS) if blocks else 0.0
@@ -70,4 +93,4 @@ def compile_seconds(backend: str, layers: int, *, device: Device) -> float:
 
 def order_by_size(row: Any) -> tuple[object, ...]:
     """Returns a sort key that puts smaller models first, then shorter sequences."""
-    return row.layers * row.d_model**2, row.context
+    return row.order, row.context

@@ -6,12 +6,12 @@ Answers P1 and P2: sums bit by bit, the dtypes of a pass as read from it, the er
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import get_args
 
-from runner.analysis.costs import steps
 from runner.experiments.experiment import START_SECONDS, Experiment, Kind, Lines, On, Prediction, Shown
 from runner.experiments.grid import Grid
-from runner.experiments.models import EDITIONS, check_model, order_by_size
+from runner.experiments.models import EDITIONS, check_model, order_by_size, predict_model
 from runner.schema import AccumulationCell, AccumulationRow, NumericsCell, NumericsRow, Precision, TimingRow
 
 #: The cost of a pass in float64 as a multiple of one in the cell's precision, and the time for the rest of a cell (s).
@@ -29,12 +29,8 @@ def _check(cell: NumericsCell) -> None:
 
 def _predict(cell: NumericsCell, on: On) -> Prediction:
     """Predicts the cost of two models in one process, with a reference of twice the width of fp32."""
-    flops = steps.step_flops(cell.step())
-    return Prediction(
-        step_flops=flops,
-        peak_bytes=3 * steps.predicted_peak_bytes(cell.step(), device=on.device),
-        seconds=START_SECONDS[on.device] + EXTRA_SECONDS + REFERENCE_COST * flops / on.flops_per_s,
-    )
+    found = predict_model(cell.step(), on, steps_run=REFERENCE_COST, more_seconds=EXTRA_SECONDS)
+    return replace(found, peak_bytes=None if found.peak_bytes is None else 3 * found.peak_bytes)
 
 
 def _predict_sum(cell: AccumulationCell, on: On) -> Prediction:

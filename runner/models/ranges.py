@@ -28,6 +28,8 @@ MODEL_RANGES = (
     "output head",
     "loss",
 )
+#: The beginning of the range of an own model's module; the rest is its path, with a star for numbers.
+MODULE_RANGE = "module "
 #: The phases of a step are ranges too.
 PHASE_RANGES = ("forward", "loss", "backward", "optimizer")
 

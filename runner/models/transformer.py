@@ -194,10 +194,10 @@ class Block(nn.Module):
 
     def __init__(self, cell: ModelCell) -> None:
         super().__init__()
-        self.attention_norm = RMSNorm(cell.d_model)
-        self.attention = SelfAttention(cell.d_model, heads=cell.heads, attention=cell.attention)
-        self.feed_forward_norm = RMSNorm(cell.d_model)
-        self.feed_forward = SwiGLU(cell.d_model, d_ff=cell.d_ff)
+        self.attention_norm = RMSNorm(cell.shape.d_model)
+        self.attention = SelfAttention(cell.shape.d_model, heads=cell.shape.heads, attention=cell.attention)
+        self.feed_forward_norm = RMSNorm(cell.shape.d_model)
+        self.feed_forward = SwiGLU(cell.shape.d_model, d_ff=cell.shape.d_ff)
 
     def forward(self, x_btd: Tensor, rope_2te: Tensor) -> Tensor:
         attended_btd = x_btd + self.attention(self.attention_norm(x_btd), rope_2te)
@@ -219,12 +219,12 @@ class Transformer(nn.Module):
         device = torch.device(device) if device is not None else torch.get_default_device()
         self.checkpoint_blocks = cell.checkpoint_blocks
         with torch.device("meta"):
-            self.embedding = nn.Embedding(cell.vocabulary, cell.d_model)
-            self.blocks = nn.ModuleList(Block(cell) for _ in range(cell.layers))
-            self.final_norm = RMSNorm(cell.d_model)
-            self.head = nn.Linear(cell.d_model, cell.vocabulary, bias=False)
+            self.embedding = nn.Embedding(cell.shape.vocabulary, cell.shape.d_model)
+            self.blocks = nn.ModuleList(Block(cell) for _ in range(cell.shape.layers))
+            self.final_norm = RMSNorm(cell.shape.d_model)
+            self.head = nn.Linear(cell.shape.d_model, cell.shape.vocabulary, bias=False)
         self.to(WEIGHTS_DTYPES[cell.weights_dtype]).to_empty(device=device)
-        rope_2te = rotary_tables(context=cell.context, head_width=cell.d_model // cell.heads)
+        rope_2te = rotary_tables(context=cell.context, head_width=cell.shape.d_model // cell.shape.heads)
         self.register_buffer("rope_2te", rope_2te.to(device), persistent=False)
         self.initialize()
 

@@ -17,11 +17,10 @@ from typing import Any
 from runner.experiments import experiment_of
 from runner.experiments.grid import Grid
 from runner.plan.presets import PRESETS
-from runner.schema import Cell, Shape, StepCell, table_of
-from runner.schema.axes import SHAPE
+from runner.schema import Cell, Model, StepCell, table_of
+from runner.schema.axes import MODEL, SHAPE
 from runner.schema.columns import columns_of
-from runner.schema.sizes import SIZES
-from runner.schema.titles import shape_of
+from runner.schema.sizes import SIZES, model_name
 
 
 def sweep_commands(cells: Iterable[Cell], *, fresh: bool = True) -> list[str]:
@@ -38,8 +37,12 @@ def cell_of(item: Cell) -> Cell | None:
     """Returns the cell of a row; None if a sweep cannot measure it."""
     kind = item.asked()
     values = {name: getattr(item, name) for name in kind.names()}
+    known = {column.name for column in columns_of(kind) if not column.nullable}
+    if issubclass(kind, Model) and values["model_key"] is None:
+        known |= {*SHAPE}
     cell, named = kind(**values), table_of(kind).named
-    return None if None in values.values() or (named and cell not in named[1].values()) else cell
+    is_whole = all(values[name] is not None for name in known)
+    return cell if is_whole and (not named or cell in named[1].values()) else None
 
 
 def _products(cells: Sequence[Cell]) -> list[list[Cell]]:
@@ -48,7 +51,7 @@ def _products(cells: Sequence[Cell]) -> list[list[Cell]]:
     All cells of a group have the same limits and switches, because a command takes one value of each."""
     kind = type(cells[0])
     columns = {column.name: column for column in columns_of(kind)}
-    joint = kind.names() if table_of(kind).named else SHAPE if issubclass(kind, Shape) else ()
+    joint = kind.names() if table_of(kind).named else MODEL if issubclass(kind, Model) else ()
     axes = [joint] * bool(joint) + [(name,) for name in kind.names() if name not in joint]
     groups = [[cell] for cell in _with_one_cache(cells)]
     for axis in [axis for axis in axes if columns[axis[0]].sets not in ("limit", "switch")]:
@@ -75,8 +78,8 @@ def _command(cells: Sequence[Cell], *, fresh: bool) -> str:
     if named := table_of(kind).named:
         names = [name for name, cell in named[1].items() if cell in cells]
         return shlex.join([*words, f"--{named[0].name}", ",".join(names)])
-    if issubclass(kind, Shape):
-        words += _shape_flags(cells)
+    if issubclass(kind, Model):
+        words += _model_flags([cell for cell in cells if isinstance(cell, Model)])
     # Limits stand behind the axes.
     for name, column in sorted(Grid.of(kind).columns.items(), key=lambda item: item[1].sets == "limit"):
         values = sorted({getattr(cell, column.name) for cell in cells})
@@ -106,11 +109,18 @@ def _format_value(value: Any) -> str:
     return f"{value:.15g}" if isinstance(value, float) else str(value).lower()
 
 
-def _shape_flags(cells: Sequence[Cell]) -> list[str]:
-    """Returns the flags of the cells' shapes: by name where a shape has one, else by its numbers."""
-    names = sorted({name for cell in cells if (name := shape_of(cell)) in SIZES})
+def _model_flags(cells: Sequence[Model]) -> list[str]:
+    """Returns the flags of the cells' models: of a shape its name, or its numbers where it has none; of an own model
+    where it comes from."""
+    own = dict.fromkeys(cell.model or "" for cell in cells if cell.model_key is not None)
+    cells = [cell for cell in cells if cell.model_key is None]
+    names = sorted({name for cell in cells if (name := model_name(cell)) in SIZES})
     shapes = {
-        ",".join(f"{name}={getattr(cell, name)}" for name in SHAPE) for cell in cells if shape_of(cell) not in SIZES
+        ",".join(f"{name}={getattr(cell, name)}" for name in SHAPE) for cell in cells if model_name(cell) not in SIZES
     }
     sizes = ["--sizes", ",".join(names)] if names else []
-    return [*sizes, *(word for shape in sorted(shapes) for word in ("--shape", shape))]
+    return [
+        *sizes,
+        *(word for shape in sorted(shapes) for word in ("--shape", shape)),
+        *(word for spec in own for word in ("--model", spec)),
+    ]

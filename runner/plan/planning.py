@@ -16,7 +16,7 @@ from runner.errors import UsageError
 from runner.experiments import experiment_of, kind_of
 from runner.experiments.grid import Grid, Variants
 from runner.plan.presets import PRESETS, QUESTIONS, Preset, preset_for
-from runner.schema import Cell, flags
+from runner.schema import Cell, Model, flags
 
 #: How often every cell is measured; `auto` decides it cell by cell, while the sweep runs.
 Rounds = int | Literal["auto"]
@@ -86,6 +86,8 @@ def _grids(preset: Preset, experiment: str, axes: Mapping[str, Any]) -> tuple[Gr
     """Returns the preset's grids of an experiment; where an axis of theirs is set, only the first grid of each table
     that has it."""
     every = preset.grids[experiment]
+    if "model" in axes:  # whoever names a model asks about models
+        every = tuple(grid for grid in every if issubclass(grid.cell, Model))
     first = {grid.cell: grid for grid in reversed(every)}
     return tuple(grid for grid in first.values() if grid.settable & (axes.keys() - LIMITS)) or every
 

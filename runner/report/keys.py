@@ -6,16 +6,15 @@ keys.values(cells[0])    # ('small', '512')
 keys.shared              # 'train, fp32, eager, naive attention, batch 4'
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from runner.analysis.compare.pairs import describe_unusual_effort
 from runner.report.text import NONE
-from runner.schema import AttentionCell, Cell, Column, MemoryCell, Shape, StepCell, table_of
-from runner.schema.axes import SHAPE
-from runner.schema.sizes import shape_name
+from runner.schema import AttentionCell, Cell, Column, MemoryCell, Model, StepCell, table_of
+from runner.schema.axes import MODEL
+from runner.schema.sizes import name_models
 
 #: The order of columns; others follow.
 _ORDER = ("d_head", "seq_len", "context", "batch", "mode", "precision", "implementation", "backend", "attention")
@@ -33,7 +32,7 @@ class Keys:
     names: tuple[str, ...]
     headings: tuple[str, ...]
     shared: str
-    sizes: dict[Shape, str]
+    sizes: dict[Model, str]
 
     def values(self, cell: Cell) -> tuple[str, ...]:
         """Returns the cell's values, one a heading."""
@@ -41,7 +40,8 @@ class Keys:
 
     def _value(self, cell: Cell, name: str) -> str:
         if name == "size":
-            return self.sizes[Shape.of(cell)]
+            assert isinstance(cell, Model)
+            return self.sizes[Model.of(cell)]
         if name == "effort":
             return _describe_effort(cell) or "as usual"
         return format_value(getattr(cell, name))
@@ -57,12 +57,12 @@ def make_keys(cells: Sequence[Cell], *, without: Sequence[str] = ()) -> Keys:
     """Returns the columns for cells of one table; `without` are fields that another column shows."""
     table = table_of(cells[0])
     fields = sorted(
-        (name for name in table.question if name not in (*SHAPE, *without)),
+        (name for name in table.question if name not in (*MODEL, *without)),
         key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER),
     )
     varied = [name for name in fields if len({getattr(cell, name) for cell in cells}) > 1]
     shared = [name for name in fields if name not in varied]
-    shapes = [Shape.of(cell) for cell in cells if isinstance(cell, Shape)]
+    shapes = [Model.of(cell) for cell in cells if isinstance(cell, Model)]
     headings = {name: table.column(name).title for name in varied}
     names = [*(["size"] if shapes else []), *varied]
     efforts = {_describe_effort(cell) for cell in cells}
@@ -74,7 +74,7 @@ def make_keys(cells: Sequence[Cell], *, without: Sequence[str] = ()) -> Keys:
         names=tuple(names),
         headings=tuple({"size": "Size", "effort": _MEASURED}.get(name) or headings[name] for name in names),
         shared=", ".join(word for word in words if word),
-        sizes=name_shapes(shapes),
+        sizes=name_models(shapes),
     )
 
 
@@ -97,15 +97,3 @@ def _say(column: Column, value: Any) -> str:
 
 def _describe_effort(cell: Cell) -> str:
     return describe_unusual_effort(cell) if isinstance(cell, StepCell | AttentionCell | MemoryCell) else ""
-
-
-def name_shapes(shapes: Sequence[Shape]) -> dict[Shape, str]:
-    """Returns a name for each shape; those that would share one say in which numbers they differ."""
-    names = {shape: shape_name(**{name: getattr(shape, name) for name in SHAPE}) for shape in shapes}
-    shared = {name for name, many in Counter(names.values()).items() if many > 1}
-    return {
-        shape: f"{name} (d_ff {shape.d_ff}, {shape.heads} heads, vocabulary {shape.vocabulary})"
-        if name in shared
-        else name
-        for shape, name in names.items()
-    }

@@ -31,7 +31,7 @@ from runner.results import (
     RunSummary,
     Timeline,
 )
-from runner.schema import TABLES, Cell, Shape
+from runner.schema import TABLES, Cell, Model, Shape
 from runner.schema.sizes import size_named
 from runner.store.queries.attention import load_attention
 from runner.store.queries.compile import load_compile_costs
@@ -110,8 +110,10 @@ class Rows:
         if self.scope.edition is None:
             return True
         axes = EDITIONS[f"cs336-{self.scope.edition}"]
-        shapes = [Shape.of(size_named(name)) for name in axes["sizes"]]
-        return Shape.of(cell) in shapes and getattr(cell, "context", None) in axes["contexts"]
+        if not isinstance(cell, Model) or cell.model_key is not None:
+            return False
+        shapes = [Shape(**size_named(name).numbers) for name in axes["sizes"]]
+        return cell.shape in shapes and getattr(cell, "context", None) in axes["contexts"]
 
     @cached_property
     def steps(self) -> list[Measured]:

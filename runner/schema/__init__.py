@@ -17,6 +17,7 @@ from collections.abc import Mapping
 
 from runner.schema.attention import AttentionCell as AttentionCell
 from runner.schema.attention import AttentionRow as AttentionRow
+from runner.schema.axes import Model as Model
 from runner.schema.axes import Shape as Shape
 from runner.schema.cells import Cell as Cell
 from runner.schema.cells import Row as Row
@@ -36,6 +37,7 @@ from runner.schema.choices import CompileCache as CompileCache
 from runner.schema.choices import FigureQuantity as FigureQuantity
 from runner.schema.choices import FigureStatistic as FigureStatistic
 from runner.schema.choices import FloatName as FloatName
+from runner.schema.choices import FlopsSource as FlopsSource
 from runner.schema.choices import KernelClass as KernelClass
 from runner.schema.choices import Limited as Limited
 from runner.schema.choices import Mode as Mode

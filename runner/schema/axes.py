@@ -1,6 +1,6 @@
 """The axes of plans: the flags that set columns, and the columns that several kinds of cells share.
 
-    class MemoryCell(Shape, Cell):
+    class MemoryCell(Model, Cell):
         context: axes.Context
         mode: axes.Mode
 
@@ -9,7 +9,8 @@ that cell. Standard library only.
 """
 
 from dataclasses import dataclass, fields
-from typing import Annotated, Any
+from functools import cached_property
+from typing import Annotated
 
 from runner.schema import choices
 from runner.schema.columns import Column, Flag
@@ -36,7 +37,16 @@ MAX_SECONDS = Flag("max_seconds", "Measuring time of a cell, at most.", kind="li
 TIMELINE = Flag("timeline", "Record every allocation of the memory cells, with its Python stack.", kind="switch")
 
 Batch = Annotated[int, Column("Batch", "sequences", "Sequences in one step.", flag=BATCH)]
-Context = Annotated[int, Column("Context", "tokens", "Tokens of each sequence.", flag=CONTEXTS)]
+Context = Annotated[
+    int,
+    Column(
+        "Context",
+        "tokens",
+        "Tokens of each sequence; 0 for an own model of samples without a length.",
+        least=0,
+        flag=CONTEXTS,
+    ),
+]
 Mode = Annotated[
     choices.Mode,
     Column("Mode", "", "inference, forward with its graph, backward, or the whole training step.", flag=MODES),
@@ -52,7 +62,10 @@ Backend = Annotated[
     choices.Backend,
     Column("Backend", "", "eager, or what torch.compile was applied to and in which mode.", flag=BACKENDS),
 ]
-Attention = Annotated[choices.Attention, Column("Attention", "", "Attention implementation by name.", flag=ATTENTION)]
+Attention = Annotated[
+    choices.ModelAttention,
+    Column("Attention", "", "Attention implementation by name; own, where an own model has its own.", flag=ATTENTION),
+]
 Optimizer = Annotated[choices.Optimizer, Column("Optimizer", "", "AdamW implementation.", flag=OPTIMIZERS)]
 Checkpointing = Annotated[
     int,
@@ -65,21 +78,67 @@ _MODEL_AXES = "context mode precision backend attention optimizer weights_dtype 
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Shape:
-    """The numbers of a Transformer's shape. They are the first columns of every cell that has a shape."""
+    """The numbers of the shape of Stepscope's own Transformer, which formulas rest on."""
 
-    AXES = tuple[str, ...](_MODEL_AXES.split())
-
-    d_model: Annotated[int, Column("Model width", "", "Width of the residual stream.")]
-    d_ff: Annotated[int, Column("Feed-forward width", "", "Inner width of the SwiGLU feed-forward layer.")]
-    layers: Annotated[int, Column("Layers", "", "Number of Transformer blocks.")]
-    heads: Annotated[int, Column("Heads", "", "Attention heads; each is d_model / heads wide.")]
-    vocabulary: Annotated[int, Column("Vocabulary", "tokens", "Size of the token vocabulary.")] = 10_000
-
-    @classmethod
-    def of(cls, cell: Any) -> "Shape":
-        """Returns the shape of a cell or of a row."""
-        return Shape(**{name: getattr(cell, name) for name in SHAPE})
+    d_model: int
+    d_ff: int
+    layers: int
+    heads: int
+    vocabulary: int = 10_000
 
 
 #: The names of a shape's columns.
 SHAPE = tuple(item.name for item in fields(Shape))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """The columns that say which model was measured: the shape of Stepscope's Transformer, or a model of the user's
+    own. They are the first columns of every cell of a model."""
+
+    AXES = tuple[str, ...](_MODEL_AXES.split())
+
+    d_model: Annotated[
+        int | None, Column("Model width", "", "Width of the residual stream; of an own model, where it is known.")
+    ]
+    d_ff: Annotated[
+        int | None, Column("Feed-forward width", "", "Inner width of the feed-forward layer; of an own model likewise.")
+    ]
+    layers: Annotated[int | None, Column("Layers", "", "Transformer blocks, or an own model's equal blocks.")]
+    heads: Annotated[int | None, Column("Heads", "", "Attention heads; each is d_model / heads wide.")]
+    vocabulary: Annotated[int | None, Column("Vocabulary", "tokens", "Size of the token vocabulary.")] = 10_000
+    model: Annotated[
+        str | None,
+        Column("Own model", "", "Where an own model comes from, as `--model` names it; unknown for the Transformer."),
+    ] = None
+    model_key: Annotated[
+        str | None,
+        Column("Own model's key", "", "Hash of an own model's source or configuration and of its options."),
+    ] = None
+
+    def unkeyed(self) -> frozenset[str]:
+        """An own model's key is the hash of what it is made of, wherever that lies."""
+        return frozenset((*SHAPE, "model")) if self.model_key else frozenset()
+
+    @cached_property
+    def shape(self) -> Shape:
+        """The numbers of the Transformer's shape. An own model has none."""
+        assert self.model_key is None, f"{self.model} has no shape of the Transformer's"
+        return Shape(**{name: getattr(self, name) for name in SHAPE})
+
+    @classmethod
+    def of(cls, cell: "Model") -> "Model":
+        """Returns the model's columns of a cell or of a row."""
+        return Model(**{name: getattr(cell, name) for name in MODEL})
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """A sort key that puts smaller Transformers first and own models, by name, behind them."""
+        if self.model_key is not None:
+            return 1, self.model or "", self.model_key
+        shape = self.shape
+        return 0, shape.layers * shape.d_model**2, *(getattr(shape, name) for name in SHAPE)
+
+
+#: The names of the columns that say which model was measured.
+MODEL = tuple(item.name for item in fields(Model))

@@ -48,10 +48,11 @@ class Cell:
     def key(self) -> str:
         """The cell's name as 16 hex digits. Only fields that differ from their default count, so that an axis added
         later leaves every older key as it was."""
+        keyed = {*self.names()} - self.unkeyed()
         asked = {
             item.name: getattr(self, item.name)
             for item in fields(self)
-            if item.name in self.names() and (item.default is MISSING or getattr(self, item.name) != item.default)
+            if item.name in keyed and (item.default is MISSING or getattr(self, item.name) != item.default)
         }
         text = json.dumps([type(self).asked().__name__, asked], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -65,6 +66,10 @@ class Cell:
     def asked(cls) -> "type[Cell]":
         """Returns the class of the cell, for a row's class too."""
         return next(base for base in cls.__mro__ if issubclass(base, Cell) and not issubclass(base, Row))
+
+    def unkeyed(self) -> frozenset[str]:
+        """Returns the names of fields that follow from others and are no part of the key."""
+        return frozenset()
 
     def normalized(self) -> Self:
         """Returns the same cell with default values in fields that do not affect it."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from runner.schema import axes
-from runner.schema.axes import Shape
+from runner.schema.axes import Model
 from runner.schema.cells import Cell, Detail, Row
 from runner.schema.choices import KernelClass, TraceOrigin
 from runner.schema.columns import Column
@@ -12,7 +12,7 @@ from runner.schema.tables import Table
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProfileCell(Shape, Cell):
+class ProfileCell(Model, Cell):
     """One end-to-end Transformer step under the profiler, after the same step without it."""
 
     TITLE = "{context} · {mode} · {precision} · {backend}"

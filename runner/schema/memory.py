@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from runner.schema import axes
-from runner.schema.axes import Shape
+from runner.schema.axes import Model
 from runner.schema.cells import Cell, Detail, Row
 from runner.schema.choices import Category, TimelineOrigin
 from runner.schema.columns import MAX_WHOLE, Column
@@ -12,7 +12,7 @@ from runner.schema.tables import Table
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryCell(Shape, Cell):
+class MemoryCell(Model, Cell):
     """The memory of one steady Transformer step, after a real optimizer step in mode train."""
 
     TITLE = "{context} · {mode} · {precision}"

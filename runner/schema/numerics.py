@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from runner.schema import axes
-from runner.schema.axes import Shape
+from runner.schema.axes import Model
 from runner.schema.cells import Cell, Detail, Row
 from runner.schema.choices import FloatName, NormStatistic
 from runner.schema.columns import Column
@@ -70,7 +70,7 @@ class PartialSumRow(Detail):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NumericsCell(Shape, Cell):
+class NumericsCell(Model, Cell):
     """One forward and backward pass of a model in one precision, beside the same pass in the reference precision."""
 
     TITLE = "{context} · {precision}"
@@ -150,7 +150,7 @@ class DtypeRow(Detail):
 
     position: Annotated[int, Column("Position", "", "Order in which the pass meets it, from 0.")]
     model: Annotated[
-        str, Column("Model", "", "`transformer`, or `toy` for the two-layer model with layer normalisation.")
+        str, Column("Model", "", "`transformer`, `own`, or `toy` for the two-layer model with layer normalisation.")
     ]
     part: Annotated[str, Column("Part", "", "What it is: parameter, output (of a module), logits, loss or gradient.")]
     module: Annotated[

@@ -6,12 +6,14 @@
 Standard library only.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runner.errors import UsageError
-from runner.schema.axes import SHAPE, Shape
+from runner.schema.axes import SHAPE, Model, Shape
+from runner.schema.own import own_name
 
 if TYPE_CHECKING:
     from runner.schema import ModelCell
@@ -42,6 +44,8 @@ SIZES: Mapping[str, Size] = {
         Size(name="10B", d_model=4608, d_ff=12288, layers=50, heads=36),
     )
 }
+#: The digits of an own model's key that its name shows.
+KEY_DIGITS = 4
 ALIASES: Mapping[str, str] = {"2.7B": "xl@2026", "xl@2024": "xl@2025"}
 
 
@@ -82,21 +86,45 @@ def shape_name(*, d_model: int, d_ff: int, layers: int, heads: int, vocabulary: 
     return next((size.name for size in SIZES.values() if size.numbers == numbers), f"{d_model}×{layers}")
 
 
+def model_name(model: Model) -> str:
+    """Returns the name of the model of a cell, a row or an identity: that of its shape, or of an own model its file and
+    the first digits of its key, which tell its versions apart: `nano@3f2a`."""
+    if model.model_key is None:
+        return shape_name(**{name: getattr(model, name) for name in SHAPE})
+    return f"{own_name(model.model or '')}@{model.model_key[:KEY_DIGITS]}"
+
+
+def name_models(models: Iterable[Model]) -> dict[Model, str]:
+    """Returns a name for each model; shapes that would share one say in which numbers they differ."""
+    names = {model: model_name(model) for model in models}
+    shared = {name for name, count in Counter(names.values()).items() if count > 1}
+    return {model: _tell_apart(model, name) if name in shared else name for model, name in names.items()}
+
+
+def _tell_apart(model: Model, name: str) -> str:
+    if model.model_key:
+        return f"{own_name(model.model or '')}@{model.model_key}"
+    return f"{name} (d_ff {model.d_ff}, {model.heads} heads, vocabulary {model.vocabulary})"
+
+
 def check_shape(cell: "ModelCell") -> None:
-    """Raises UsageError for a shape that no model can have."""
+    """Raises UsageError for a shape that no model can have. Own models have no shape."""
+    if cell.checkpoint_blocks < 0:
+        raise UsageError(f"checkpoint_blocks is {cell.checkpoint_blocks}.", expected="0 (keep everything) or more")
+    if cell.model_key is not None:
+        return
     for name in (*SHAPE, "context"):
         if getattr(cell, name) < 1:
             raise UsageError(f"{name} is {getattr(cell, name)}.", expected="at least 1")
-    if cell.d_model % cell.heads:
+    shape = cell.shape
+    if shape.d_model % shape.heads:
         raise UsageError(
-            f"A model width of {cell.d_model} does not divide into {cell.heads} heads.",
+            f"A model width of {shape.d_model} does not divide into {shape.heads} heads.",
             expected="d_model to be a multiple of heads",
         )
-    if cell.d_model // cell.heads % 2:
+    if shape.d_model // shape.heads % 2:
         raise UsageError(
-            f"{cell.heads} heads of a model width of {cell.d_model} are {cell.d_model // cell.heads} wide.",
+            f"{shape.heads} heads of a model width of {shape.d_model} are {shape.d_model // shape.heads} wide.",
             expected="an even head width",
             do="Rotary positions turn pairs: change d_model or heads.",
         )
-    if cell.checkpoint_blocks < 0:
-        raise UsageError(f"checkpoint_blocks is {cell.checkpoint_blocks}.", expected="0 (keep everything) or more")

@@ -4,15 +4,15 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Self
 
 from runner.schema import axes
-from runner.schema.axes import Shape
+from runner.schema.axes import Model
 from runner.schema.cells import Cell, TimedRow
-from runner.schema.choices import CompileCache, Mode, Precision, StoppedBy
-from runner.schema.columns import Column
+from runner.schema.choices import CompileCache, FlopsSource, Mode, Precision, StoppedBy
+from runner.schema.columns import MAX_WHOLE, Column
 from runner.schema.tables import Table
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepCell(Shape, Cell):
+class StepCell(Model, Cell):
     """One end-to-end Transformer step."""
 
     TITLE = "{context} · {mode} · {precision} · {backend}"
@@ -134,12 +134,25 @@ class StepRow(StepCell, TimedRow):
             "Tokens of one step over its median time in a loop; on a CPU over the median step.",
         ),
     ] = None
+    samples_per_s: Annotated[
+        float | None,
+        Column("Samples per second", "", "Samples (sequences, images) of one step over the same time."),
+    ] = None
     step_flops: Annotated[
         int | None,
-        Column("FLOPs of a step", "FLOP", "Matrix-product operations of one step, recomputation included, predicted."),
+        Column("FLOPs of a step", "FLOP", "Matrix-product operations of one step, recomputation included."),
+    ] = None
+    flops_source: Annotated[
+        FlopsSource | None,
+        Column(
+            "FLOPs by",
+            "",
+            "formula: from the shape of Stepscope's Transformer; counter: PyTorch's own (torch.utils.flop_counter), of "
+            "an own model.",
+        ),
     ] = None
     flops_per_s: Annotated[
-        float | None, Column("Achieved rate", "FLOP/s", "Predicted FLOPs over the time that the throughput rests on.")
+        float | None, Column("Achieved rate", "FLOP/s", "FLOPs of a step over the time that the throughput rests on.")
     ] = None
     mfu: Annotated[
         float | None,
@@ -220,6 +233,16 @@ class StepRow(StepCell, TimedRow):
     ] = None
     peak_resident_bytes: Annotated[
         int | None, Column("Peak resident", "bytes", "Peak resident memory of the worker process.")
+    ] = None
+    memory_growth_bytes: Annotated[
+        int | None,
+        Column(
+            "Memory growth",
+            "bytes",
+            "By how much the memory in use grew in a step, on average over the second half: live tensors on CUDA, "
+            "the process elsewhere. A step that leaves nothing behind has 0.",
+            least=-MAX_WHOLE,
+        ),
     ] = None
     threads: Annotated[int | None, Column("Threads", "", "Threads that torch computes with.")] = None
     omp_wait_policy: Annotated[

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from string import Formatter
 
-from runner.schema.axes import SHAPE, Shape
+from runner.schema.axes import MODEL, Model
 from runner.schema.cells import Cell
 from runner.schema.columns import columns_of
-from runner.schema.sizes import shape_name
+from runner.schema.sizes import model_name
 
 #: Words for what the schema abbreviates.
 WORDS: Mapping[str, str] = {
@@ -36,24 +36,21 @@ def title(cell: Cell) -> str:
     """Returns a cell in a few words: its shape, its first axes, and every other field that is not the default."""
     asked = cell.asked()
     lead = [name for _, name, _, _ in Formatter().parse(asked.TITLE) if name]
-    parts = [shape_of(cell)] if isinstance(cell, Shape) else []
-    parts += [asked.TITLE.format(**{name: getattr(cell, name) for name in lead}), *cell.remarks()]
-    known = {*SHAPE, *lead, *_LIMITS}
+    parts = [model_name(cell)] if isinstance(cell, Model) else []
+    own = isinstance(cell, Model) and cell.model_key is not None
+    said = {name: "" if own and not getattr(cell, name) else getattr(cell, name) for name in lead}
+    parts += [*asked.TITLE.format(**said).split(" · "), *cell.remarks()]
+    known = {*MODEL, *lead, *_LIMITS}
     labels = {column.name: column.label.lower() for column in columns_of(asked)}
     parts += [
         _format_field(labels[item.name], value)
         for item in fields(asked)
         if item.name not in known
         and item.default is not MISSING
-        and (value := getattr(cell, item.name)) not in (None, item.default)
+        and (value := getattr(cell, item.name)) not in (None, item.default, "own")
     ]
     return " · ".join(part for part in parts if part)
 
 
 def _format_field(label: str, value: object) -> str:
     return label if value is True else f"not {label}" if value is False else f"{label} {value}"
-
-
-def shape_of(cell: Cell) -> str:
-    """Returns the name of a Transformer cell's shape."""
-    return shape_name(**{name: getattr(cell, name) for name in SHAPE})

@@ -16,6 +16,7 @@ from duckdb import DuckDBPyConnection
 
 from runner.errors import RowsRefused
 from runner.schema import Column, Table
+from runner.schema.axes import MODEL, SHAPE
 from runner.store.attached import fetch_count, quote
 
 #: The longest text that a row may hold.
@@ -81,7 +82,7 @@ def _refused(where: Path, problems: str) -> RowsRefused:
 def _problems(con: DuckDBPyConnection, table: Table, relation: str, *, published: str) -> list[str]:
     """Returns a phrase for each column or product that breaks the contract: how many rows, and one value."""
     conditions = [(c.name, condition) for c in table.columns if (condition := _condition(c))]
-    conditions += [(c.name, f"{c.name} IS NOT NULL OR run_id IN ({published})") for c in table.columns if _is_key(c)]
+    conditions += [(name, f"{stated} OR run_id IN ({published})") for name, stated in _stated(table).items()]
     conditions += [(c.name, _short_column(c)) for c in table.columns if c.type is str]
     conditions += [(" × ".join(product), _fits(product)) for product in _products(table)]
     problems = []
@@ -94,9 +95,12 @@ def _problems(con: DuckDBPyConnection, table: Table, relation: str, *, published
     return problems
 
 
-def _is_key(column: Column) -> bool:
-    """Whether a measured row must state the column, which a published row need not."""
-    return column.asked and not column.nullable
+def _stated(table: Table, *, prefix: str = "") -> dict[str, str]:
+    """Returns the condition that a row states a column of its key, by column; a published row need not. Only an own
+    model lacks numbers of a shape."""
+    stated = {c.name: f"{prefix}{c.name} IS NOT NULL" for c in table.columns if c.asked and not c.nullable}
+    sized = SHAPE if {*MODEL} <= {*table.key} else ()
+    return stated | {name: f"({prefix}{name} IS NOT NULL OR {prefix}model_key IS NOT NULL)" for name in sized}
 
 
 def _condition(column: Column) -> str:
@@ -135,7 +139,7 @@ def _fits(product: tuple[str, ...]) -> str:
 
 def is_stated(table: Table, *, prefix: str = "") -> str:
     """Returns the SQL condition of a row that has its whole key."""
-    return " AND ".join(f"{prefix}{column.name} IS NOT NULL" for column in table.columns if _is_key(column))
+    return " AND ".join(_stated(table, prefix=prefix).values()) or "true"
 
 
 def _is_short(table: Table) -> str:

@@ -79,6 +79,8 @@ class _Sweep:
         owed, counts = deque(self.prepared.owed), Counter[str]()
         left_s = self.prepared.seconds + self.further.seconds_left()
         self.watcher.began(self.prepared, total=len(owed), left_s=left_s)
+        for name, reason in self.prepared.left_out.items():
+            self.watcher.waiting(f"Left out: {name}. {reason}")
         self._measure_all(owed, counts)
         left = owed
         while not left and (left := self._next_round()):
@@ -89,7 +91,7 @@ class _Sweep:
         if not owed and not self.prepared.joined:
             self.spool.remove_plan(self.run_id)
         self.watcher.ended(statuses=counts, out_of_budget=len(left))
-        return 1 if owed or set(counts) - DONE else 0
+        return 1 if owed or set(counts) - DONE or self.prepared.left_out else 0
 
     def _measure_all(self, left: deque[Expected], counts: Counter[str]) -> None:
         """Measures the cells one after the other, as far as the budget reaches; what is left stays in `left`."""
@@ -173,8 +175,8 @@ class _Sweep:
     def _run_cell(self, item: Expected, cell_id: UUID, *, beat: Callable[[str], None]) -> Outcome:
         """Runs the cell in a fresh process, or skips it if it is predicted not to fit and the user wants that."""
         memory = self.prepared.machine["device_memory_bytes"]
-        if self.settings.skip_predicted_oom and memory and item.predicted.peak_bytes > memory:
-            sizes = f"{item.predicted.peak_bytes / 2**30:.1f} GiB on a device of {memory / 2**30:.1f} GiB"
+        if self.settings.skip_predicted_oom and memory and (item.predicted.peak_bytes or 0) > memory:
+            sizes = f"{(item.predicted.peak_bytes or 0) / 2**30:.1f} GiB on a device of {memory / 2**30:.1f} GiB"
             return Outcome(status="skipped", message=f"Predicted to need {sizes} (--skip-predicted-oom).")
         job = Job(
             experiment=item.planned.experiment,
@@ -183,6 +185,7 @@ class _Sweep:
             cell_id=cell_id,
             device=self.device,
             device_name=self.device_name,
+            flops=self.prepared.counted(item.planned.cell),
         )
         return self.engine.measure(job, timeout_s=self.settings.timeout_s, beat=beat)
 

@@ -23,8 +23,10 @@ from runner.experiments.experiment import On, Prediction
 from runner.plan.forecast import CEILING_SECONDS, Forecast, estimate_rate
 from runner.plan.planning import Planned, Request, plan
 from runner.plan.repeats import add_repeats
-from runner.schema import Cell, RunRow, utc_now
+from runner.schema import Cell, NumericsCell, RunRow, StepCell, utc_now
+from runner.schema.own import OwnModel, PassFlops
 from runner.store import history
+from runner.sweep.own import describe_models
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +67,8 @@ class Expected:
 class Prepared:
     """A sweep on a known machine: every cell with its forecast, and those already done. It has no preset where its
     cells were given. `is_auto` is whether it adds further rounds, for which `measured` says what is known by now.
-    `joined` is the run of which its cells are further rounds."""
+    `joined` is the run of which its cells are further rounds. `own` are the own models by
+    their keys, and `left_out` says by name why others are not part."""
 
     preset: str | None
     machine: Mapping[str, Any]
@@ -76,6 +79,13 @@ class Prepared:
     forecast: Forecast = field(default_factory=Forecast)
     ceiling_seconds: float = 0.0
     joined: UUID | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    own: Mapping[str, OwnModel] = field(default_factory=dict)
+
+    def counted(self, cell: Cell) -> PassFlops | None:
+        """Returns the operations of an own model's cell, where they were counted before it is measured."""
+        own = self.own.get(getattr(cell, "model_key", None) or "")
+        return own.flops.get((cell.batch, cell.context)) if own and isinstance(cell, StepCell | NumericsCell) else None
 
     @property
     def key(self) -> str:
@@ -124,16 +134,19 @@ def prepare(request: Request, settings: Settings, engine: LocalEngine) -> Prepar
     machine = engine.describe(settings.device)
     device = machine["device"]
     seed, is_auto = machine["host"] or "", request.rounds == "auto"
+    own, left_out = describe_models(request, engine, device=settings.torch_device(machine))
+    if "model" in request.axes:
+        request = replace(request, axes={**request.axes, "model": tuple(own.values())})
     planned = plan(request, device=device, device_memory_bytes=machine["device_memory_bytes"], seed=seed)
     for item in planned:
         kind_of(item.cell).check(item.cell)
     if is_auto:
-        predict = _predictor(machine, rates={})
+        predict = _predictor(machine, rates={}, own=own)
         planned = add_repeats(planned, {item.cell.key: predict(item.cell).seconds for item in planned}, seed=seed)
     following = history.next_rounds(settings.db, settings.joins, machine) if settings.joins else None
     if following:
         planned = [replace(item, round=item.round + following.get(item.cell.key, 0)) for item in planned]
-    forecast, cells = _forecast(planned, machine, db=settings.db)
+    forecast, cells = _forecast(planned, machine, own, db=settings.db)
     return Prepared(
         preset=request.named_preset(device),
         machine=machine,
@@ -144,26 +157,32 @@ def prepare(request: Request, settings: Settings, engine: LocalEngine) -> Prepar
         measured=history.measured_rounds(settings.db, machine) if is_auto and not settings.fresh else {},
         ceiling_seconds=CEILING_SECONDS[device] if settings.ceilings else 0.0,
         joined=settings.joins if following else None,
+        left_out=left_out,
+        own=own,
     )
 
 
-def _predictor(machine: Mapping[str, Any], *, rates: Mapping[str, float]) -> Callable[[Cell], Prediction]:
+def _predictor(
+    machine: Mapping[str, Any], *, rates: Mapping[str, float], own: Mapping[str, OwnModel]
+) -> Callable[[Cell], Prediction]:
     """Returns a function that predicts a cell on this machine, from measured FLOP/s by precision."""
     known = dict[str, Prediction]()
 
     def predict(cell: Cell) -> Prediction:
         if cell.key not in known:
             rate = estimate_rate(machine, getattr(cell, "precision", "fp32"), measured=rates)
-            on = On(device=machine["device"], flops_per_s=rate, gpu=machine["device_name"] or "")
+            on = On(device=machine["device"], flops_per_s=rate, gpu=machine["device_name"] or "", own=own)
             known[cell.key] = kind_of(cell).predict(cell, on)
         return known[cell.key]
 
     return predict
 
 
-def _forecast(planned: list[Planned], machine: Mapping[str, Any], *, db: Path) -> tuple[Forecast, tuple[Expected, ...]]:
+def _forecast(
+    planned: list[Planned], machine: Mapping[str, Any], own: Mapping[str, OwnModel], *, db: Path
+) -> tuple[Forecast, tuple[Expected, ...]]:
     """Returns the forecast from this machine's earlier cells, and each planned cell with its prediction."""
-    predict = _predictor(machine, rates=history.measured_rates(db, machine))
+    predict = _predictor(machine, rates=history.measured_rates(db, machine), own=own)
     past = history.past_cells(db, machine)
     forecast = Forecast((cell, predict(cell).seconds, seconds) for cell, seconds in past)
     expected = []

@@ -14,6 +14,7 @@ from runner.errors import UsageError
 from runner.plan.planning import Request, Rounds
 from runner.plan.presets import PRESETS, QUESTIONS
 from runner.schema import flags
+from runner.schema.own import parse_spec
 from runner.schema.sizes import size_named
 from runner.store.database import default_path
 from runner.sweep.prepare import Settings
@@ -83,6 +84,10 @@ def _request(options: Mapping[str, Any]) -> Request:
     if options["shape"]:
         shapes = [options["shape"]] if isinstance(options["shape"], str) else options["shape"]
         axes |= {"shape": _split(shapes), "sizes": axes.get("sizes", ())}
+    if options["model"]:
+        models = [options["model"]] if isinstance(options["model"], str) else options["model"]
+        specs = tuple(dict.fromkeys(parse_spec(text).text for text in models))
+        axes |= {"model": specs, "sizes": axes.get("sizes", ())}
     if options["preset"] is not None:
         _check_choice("preset", options["preset"], PRESETS)
     experiments = _split(options["experiment"] or QUESTIONS)

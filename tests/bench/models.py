@@ -54,8 +54,8 @@ class NanoBlock(nn.Module):
 
     def __init__(self, cell: StepCell) -> None:
         super().__init__()
-        width, inner = cell.d_model, 3 * cell.d_ff // 2
-        self.heads = cell.heads
+        width, inner = cell.shape.d_model, 3 * cell.shape.d_ff // 2
+        self.heads = cell.shape.heads
         self.norm_1, self.norm_2 = nn.LayerNorm(width, bias=False), nn.LayerNorm(width, bias=False)
         self.qkv = nn.Linear(width, 3 * width, bias=False)
         self.project = nn.Linear(width, width, bias=False)
@@ -75,11 +75,11 @@ class NanoGPT(nn.Module):
 
     def __init__(self, cell: StepCell) -> None:
         super().__init__()
-        self.tokens = nn.Embedding(cell.vocabulary, cell.d_model)
-        self.positions = nn.Embedding(cell.context, cell.d_model)
-        self.blocks = nn.ModuleList(NanoBlock(cell) for _ in range(cell.layers))
-        self.norm = nn.LayerNorm(cell.d_model, bias=False)
-        self.head = nn.Linear(cell.d_model, cell.vocabulary, bias=False)
+        self.tokens = nn.Embedding(cell.shape.vocabulary, cell.shape.d_model)
+        self.positions = nn.Embedding(cell.context, cell.shape.d_model)
+        self.blocks = nn.ModuleList(NanoBlock(cell) for _ in range(cell.shape.layers))
+        self.norm = nn.LayerNorm(cell.shape.d_model, bias=False)
+        self.head = nn.Linear(cell.shape.d_model, cell.shape.vocabulary, bias=False)
         self.apply(self._initialize)
 
     @staticmethod
@@ -102,11 +102,11 @@ class Llama(nn.Module):
         from transformers import LlamaConfig, LlamaForCausalLM  # a GPU image may not have it
 
         config = LlamaConfig(
-            vocab_size=cell.vocabulary,
-            hidden_size=cell.d_model,
-            intermediate_size=cell.d_ff,
-            num_hidden_layers=cell.layers,
-            num_attention_heads=cell.heads,
+            vocab_size=cell.shape.vocabulary,
+            hidden_size=cell.shape.d_model,
+            intermediate_size=cell.shape.d_ff,
+            num_hidden_layers=cell.shape.layers,
+            num_attention_heads=cell.shape.heads,
             max_position_embeddings=cell.context,
             use_cache=False,
             tie_word_embeddings=False,
@@ -180,7 +180,7 @@ def seconds_a_step(step: Callable[[], None], *, row: int, device: str) -> float:
 def measured(cell: StepCell, *, device: str, mode: str) -> dict[str, Measured]:
     """Every model's FLOPs of a step, and the seconds of its steps in rounds that all models share."""
     torch.manual_seed(0)
-    tokens = torch.randint(cell.vocabulary, (cell.batch, cell.context + 1), device=device)
+    tokens = torch.randint(cell.shape.vocabulary, (cell.batch, cell.context + 1), device=device)
     models = {name: build(cell).to(device) for name, build in MODELS.items()}
     flops = {name: step_flops(model, tokens[:, :-1]) for name, model in models.items()}
     steps = {name: training_step(model, tokens, mode=mode) for name, model in models.items()}

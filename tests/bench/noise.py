@@ -105,8 +105,8 @@ def _attention(implementation: Attention, seq_len: int, **how: Any) -> Attention
 def widen(cell: StepCell, *, multiple: int = 64) -> StepCell:
     """Returns the step with the feed-forward width, a multiple of 64 as kernels like it, whose FLOPs are closest to
     MORE more; of a toy, of any even width."""
-    multiple = multiple if cell.d_ff >= 16 * multiple else 2
-    wider = (replace(cell, d_ff=cell.d_ff + multiple * more) for more in range(1, 65))
+    multiple = multiple if cell.shape.d_ff >= 16 * multiple else 2
+    wider = (replace(cell, d_ff=cell.shape.d_ff + multiple * more) for more in range(1, 65))
     return min(wider, key=lambda one: abs(step_flops(one) / step_flops(cell) - 1 - MORE))
 
 

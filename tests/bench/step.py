@@ -53,7 +53,7 @@ def bare_step(asked: StepCell) -> Callable[[], float]:
     torch.manual_seed(0)
     model = Transformer(asked, device="cpu")
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01, foreach=True)
-    tokens = torch.randint(asked.vocabulary, (asked.batch, asked.context + 1))
+    tokens = torch.randint(asked.shape.vocabulary, (asked.batch, asked.context + 1))
     inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].reshape(-1)
 
     def step() -> float:

@@ -22,7 +22,7 @@ from runner.schema import new_id
 from runner.store.queries.attention import load_attention
 from runner.store.queries.memory import load_peaks
 from runner.store.queries.overview import load_contents
-from runner.store.queries.selection import Selection, Shape
+from runner.store.queries.selection import Model, Selection
 from runner.store.queries.steps import load_steps
 from tests.synthetic import memory_rows, rows, traces
 
@@ -59,7 +59,7 @@ def test_a_partner_that_failed_is_not_called_missing(tmp_path: Path) -> None:
 def test_what_filters_or_the_mode_leave_out_is_not_called_missing(tmp_path: Path) -> None:
     cells = (rows.asked(), rows.asked("toy-128"), rows.asked("toy-128", **COMPILED), rows.asked(mode="inference"))
     path = stored(tmp_path / "r.duckdb", *cells)
-    small = Shape(**rows.TOYS["toy-64"])
+    small = Model(**rows.TOYS["toy-64"])
     assert compiled(frame_of(path, size=(small,)))[0] == "Only eager was measured in mode train with these filters."
     assert compiled(frame_of(path, mode="inference"))[0] == "Only eager was measured in mode inference in this file."
     assert "faster" in compiled(frame_of(path))[0]

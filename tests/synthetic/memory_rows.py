@@ -103,7 +103,7 @@ def memory(of: RunRow, parts: Mapping[str, int], *, values: Mapping[str, Any] | 
     own: dict[str, Any] = {
         "status": "ok", "peak_phase": "backward", "peak_allocated_bytes": sum(parts.values()), "residual_bytes": 0,
         "predicted_peak_bytes": sum(parts.values()), **held,
-        "residual_stream_bytes": cell.batch * cell.context * cell.d_model * 4, **(values or {}),
+        "residual_stream_bytes": cell.batch * cell.context * cell.shape.d_model * 4, **(values or {}),
     }  # fmt: skip
     row = MemoryRow(**_key(cell), **ids, cell_key=cell.key, **own)
     peaks = [PhasePeakRow(**ids, phase="backward", peak_allocated_bytes=own["peak_allocated_bytes"])]

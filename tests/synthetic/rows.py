@@ -31,7 +31,7 @@ from runner.schema import (
 from runner.store.database import ingest
 from runner.store.spool import Spool
 
-TOYS = {
+TOYS: dict[str, dict[str, Any]] = {
     "toy-64": {"d_model": 64, "d_ff": 192, "layers": 2, "heads": 2, "vocabulary": 2048},
     "toy-128": {"d_model": 128, "d_ff": 384, "layers": 3, "heads": 4, "vocabulary": 2048},
     "toy-256": {"d_model": 256, "d_ff": 768, "layers": 4, "heads": 8, "vocabulary": 2048},
@@ -79,7 +79,7 @@ def asked(size: str = "toy-64", **values: Any) -> StepCell:
 
 def step_ms(cell: StepCell) -> float:
     """The median time that a synthetic cell is given: its work over what its precision and backend gain."""
-    work: float = cell.layers * cell.d_model**1.5 * cell.context / 20_000
+    work: float = cell.shape.layers * cell.shape.d_model**1.5 * cell.context / 20_000
     return work / FASTER[cell.precision] / FASTER.get(cell.backend, 1.1)
 
 
@@ -105,7 +105,7 @@ def ok(of: RunRow, cell: StepCell, *, round: int = 0, steps: int = 11) -> Rows:
         round=round,
         status="ok",
         steps=steps,
-        parameters=12 * cell.layers * cell.d_model**2,
+        parameters=12 * cell.shape.layers * cell.shape.d_model**2,
         tokens_per_s=cell.batch * cell.context / total * 1e3,
         phase_sum_share=0.999,
         compile_seconds=8.5 if cell.backend != "eager" else None,

@@ -75,7 +75,9 @@ def not_by_formula(row: MemoryRow, seen: RowContext) -> Finding | None:
 
 
 def _known_parts(row: MemoryRow) -> Iterator[tuple[str, int | None, int]]:
-    """Name, bytes at the peak, bytes by formula (`costs`)."""
+    """Name, bytes at the peak, bytes by formula (`costs`). Nothing of an own model is known beforehand."""
+    if row.model_key is not None:
+        return
     yield "parameters", row.parameters_bytes, steps.parameter_bytes(row)
     yield "optimizer state", row.optimizer_state_bytes, steps.optimizer_state_bytes(row)
     if row.peak_phase == "optimizer":

@@ -25,6 +25,8 @@ REMEDIES: Mapping[str, str] = {
     "implementation that was chosen. Do not read this pair as a speedup.",
     "not_by_formula": "Do not use these parts. Check that the model has the shape that the row names, and that a whole "
     "step, with its optimizer, came before the measurement.",
+    "leaks_memory": "Look for what the model or the loss keeps of each step: a list of outputs, a buffer that grows, a "
+    "tensor with its graph. `runner sweep --experiment memory --timeline` shows what is never freed.",
     "page_faults": "Nothing is wrong with the row. With glibc, `MALLOC_MMAP_THRESHOLD_=33554432 "
     "MALLOC_TRIM_THRESHOLD_=1073741824` before `python -m runner sweep` keeps the memory in the process: measure again "
     "with `--fresh` and see whether rounds come closer.",

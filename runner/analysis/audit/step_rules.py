@@ -8,6 +8,7 @@ Each rule's name is its finding's code.
 from collections.abc import Callable
 
 from runner.analysis.audit.findings import Finding, RowContext, doubt, fault, note
+from runner.formats import format_bytes
 from runner.schema import StepRow
 
 StepRule = Callable[[StepRow, RowContext], Finding | None]
@@ -18,6 +19,8 @@ UNEXPLAINED = 0.02
 BUSY = 0.10
 #: Compiled, a parameter's gradient that is off by more than this is no matter of rounding.
 OTHER_GRADIENT = 0.5
+#: A step that leaves as much behind (bytes), and in all of them such a share of the memory in use, leaks.
+LEAK_BYTES, LEAK_SHARE = 2**16, 0.05
 
 
 def phases_do_not_add(row: StepRow, seen: RowContext) -> Finding | None:
@@ -72,7 +75,8 @@ def above_peak(row: StepRow, seen: RowContext) -> Finding | None:
 def no_effect(row: StepRow, seen: RowContext) -> Finding | None:
     """Autocast that was asked for and never entered gives float32 logits."""
     expected = {"bf16": "bfloat16", "fp16": "float16"}.get(row.precision)
-    if expected is None or row.logits_dtype in (None, expected):
+    # An own model may cast its logits by itself, as many do.
+    if expected is None or row.logits_dtype in (None, expected) or row.model_key is not None:
         return None
     sentence = f"{row.precision} was asked for and the logits are {row.logits_dtype}: it had no effect."
     return fault("no_effect", sentence, logits_dtype=str(row.logits_dtype))
@@ -85,6 +89,17 @@ def tf32_as_fp32(row: StepRow, seen: RowContext) -> Finding | None:
     return fault("tf32_as_fp32", sentence, matmul_precision="tf32")
 
 
+def leaks_memory(row: StepRow, seen: RowContext) -> Finding | None:
+    """Where the process counts and not the allocator, little growth says nothing: a heap grows by itself."""
+    growth, in_use = row.memory_growth_bytes, row.peak_allocated_bytes or row.peak_resident_bytes
+    if growth is None or row.steps is None or not in_use or growth < LEAK_BYTES:
+        return None
+    if growth * row.steps < LEAK_SHARE * in_use:
+        return None
+    sentence = f"Every step leaves {format_bytes(growth)} behind, {format_bytes(growth * row.steps)} in all: it leaks."
+    return doubt("leaks_memory", sentence, memory_growth_bytes=growth, steps=row.steps)
+
+
 STEP_RULES: tuple[StepRule, ...] = (
     phases_do_not_add,
     busy_machine,
@@ -93,5 +108,6 @@ STEP_RULES: tuple[StepRule, ...] = (
     wrong_result,
     above_peak,
     no_effect,
+    leaks_memory,
     tf32_as_fp32,
 )

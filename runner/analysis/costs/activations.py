@@ -46,12 +46,12 @@ def product_bytes(cell: ModelCell) -> int:
 
 def residual_stream_bytes(cell: ModelCell) -> int:
     """One activation of the residual stream, N d numbers. Float32 under autocast too: the embedding is not cast."""
-    return cell.batch * cell.context * cell.d_model * weight_bytes(cell)
+    return cell.batch * cell.context * cell.shape.d_model * weight_bytes(cell)
 
 
 def logits_bytes(cell: ModelCell) -> int:
     """The model's output: N V numbers, in half precision under autocast."""
-    return cell.batch * cell.context * cell.vocabulary * product_bytes(cell)
+    return cell.batch * cell.context * cell.shape.vocabulary * product_bytes(cell)
 
 
 def softmax_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
@@ -63,7 +63,7 @@ def softmax_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
 
 def scores_bytes(cell: ModelCell, *, number_bytes: int) -> int:
     """One tensor of attention scores of one layer: B H T^2 numbers."""
-    return cell.batch * cell.heads * cell.context**2 * number_bytes
+    return cell.batch * cell.shape.heads * cell.context**2 * number_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +96,7 @@ def saved_bytes(cell: ModelCell, *, device: Device = "cuda") -> SavedBytes:
     A block's tensors are `block_tensors`; outside the blocks there are the final norm's, the head's input with
     autocast's copy of the head, tokens and rotary tables."""
     tokens, narrow = cell.batch * cell.context, product_bytes(cell)
-    stream = tokens * cell.d_model
+    stream = tokens * cell.shape.d_model
     kept = [item for item in block_tensors(cell, device=device) if not item.is_weight_copy]
     return SavedBytes(
         norms=sum(item.size for item in kept if item.module in NORMS),
@@ -104,15 +104,15 @@ def saved_bytes(cell: ModelCell, *, device: Device = "cuda") -> SavedBytes:
         feed_forward=sum(item.size for item in kept if item.module.split(".")[0] == "feed_forward"),
         weight_copies=sum(item.size for item in block_tensors(cell, device=device) if item.is_weight_copy),
         outside=(2 * stream + tokens) * FLOAT_BYTES + stream * narrow,
-        head_copy=cell.vocabulary * cell.d_model * narrow if is_autocast(cell) else 0,
+        head_copy=cell.shape.vocabulary * cell.shape.d_model * narrow if is_autocast(cell) else 0,
         inputs=tokens * TOKEN_BYTES + rotary_bytes(cell),
-        layers=cell.layers,
+        layers=cell.shape.layers,
     )
 
 
 def rotary_bytes(cell: ModelCell) -> int:
     """Cosine and sine of every position and channel of a head, in float32."""
-    return 2 * cell.context * (cell.d_model // cell.heads) * FLOAT_BYTES
+    return 2 * cell.context * (cell.shape.d_model // cell.shape.heads) * FLOAT_BYTES
 
 
 NORMS = ("attention_norm", "feed_forward_norm")
@@ -149,7 +149,7 @@ class _BlockTensors:
     def __init__(self, cell: ModelCell) -> None:
         self.cell, self.narrow, self.copies = cell, product_bytes(cell), is_autocast(cell)
         self.numbers = {"N": cell.batch * cell.context, "B": cell.batch, "T": cell.context, "T²": cell.context**2,
-                        "d": cell.d_model, "f": cell.d_ff, "H": cell.heads}  # fmt: skip
+                        "d": cell.shape.d_model, "f": cell.shape.d_ff, "H": cell.shape.heads}  # fmt: skip
 
     def one(self, module: str, tensor: str, formula: str, *, is_weight_copy: bool = False) -> PredictedTensor:
         return PredictedTensor(
@@ -197,15 +197,15 @@ def _inside_attention(kept: _BlockTensors, device: Device) -> list[PredictedTens
 
 def checkpoint_groups(cell: ModelCell) -> int:
     """Into how many groups checkpointing divides the blocks; the last may be smaller. Needs checkpoint_blocks > 0."""
-    return math.ceil(cell.layers / cell.checkpoint_blocks)
+    return math.ceil(cell.shape.layers / cell.checkpoint_blocks)
 
 
 def unsaved_streams(cell: ModelCell) -> int:
     """How many copies of the stream are held where the last block begins and its group saves nothing: the start of each
     group and, within the last one, its latest. Without checkpointing (inference) all blocks are one group."""
-    together = cell.checkpoint_blocks or cell.layers
-    groups = math.ceil(cell.layers / together)
-    return groups + (cell.layers - (groups - 1) * together > 1)
+    together = cell.checkpoint_blocks or cell.shape.layers
+    groups = math.ceil(cell.shape.layers / together)
+    return groups + (cell.shape.layers - (groups - 1) * together > 1)
 
 
 def checkpointed_stream_bytes(cell: ModelCell) -> int:
@@ -238,7 +238,7 @@ def head_input_bytes(cell: ModelCell) -> int:
 def unsaved_attention_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
     """The most that a block's attention holds when nothing is saved: its normalized input, q, k, v, the turned q and
     k, the output, for `naive` a contiguous v, scores, weights and the mask. The stream is not counted."""
-    stream, narrow = cell.batch * cell.context * cell.d_model, product_bytes(cell)
+    stream, narrow = cell.batch * cell.context * cell.shape.d_model, product_bytes(cell)
     attention = residual_stream_bytes(cell) + 6 * stream * narrow
     if is_unfused(cell):
         softmax = softmax_bytes(cell, device=device)
@@ -249,7 +249,7 @@ def unsaved_attention_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
 
 def unsaved_feed_forward_bytes(cell: ModelCell) -> int:
     """The same of SwiGLU: the stream after attention, its normalized copy, three inner activations."""
-    return 2 * residual_stream_bytes(cell) + 3 * cell.batch * cell.context * cell.d_ff * product_bytes(cell)
+    return 2 * residual_stream_bytes(cell) + 3 * cell.batch * cell.context * cell.shape.d_ff * product_bytes(cell)
 
 
 def tensors_retained_at(cell: ModelCell, *, needing: tuple[str, str], device: Device) -> list[PredictedTensor]:
@@ -263,12 +263,12 @@ def tensors_retained_at(cell: ModelCell, *, needing: tuple[str, str], device: De
 def swiglu_backward_bytes(cell: ModelCell) -> int:
     """What comes and goes while SwiGLU's product is differentiated: three gradients of its inner activations, and the
     stream's."""
-    return residual_stream_bytes(cell) + 3 * cell.batch * cell.context * cell.d_ff * product_bytes(cell)
+    return residual_stream_bytes(cell) + 3 * cell.batch * cell.context * cell.shape.d_ff * product_bytes(cell)
 
 
 def softmax_backward_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
     """The same for an unfused softmax: the gradients of its output and input, of the values, of the stream. CUDA writes
     the product of the output and its gradient to memory too (softmax_backward_cuda_out)."""
     squares = 3 if device == "cuda" else 2
-    vectors = residual_stream_bytes(cell) + cell.batch * cell.context * cell.d_model * product_bytes(cell)
+    vectors = residual_stream_bytes(cell) + cell.batch * cell.context * cell.shape.d_model * product_bytes(cell)
     return squares * scores_bytes(cell, number_bytes=softmax_bytes(cell, device=device)) + vectors

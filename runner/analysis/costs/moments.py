@@ -77,12 +77,15 @@ def forward_moments(cell: ModelCell, device: Device, held: PeakBytes) -> list[Pe
         return [replace(held, activations=kept, autocast_copies=copies, temporaries=temporaries)]
     stream = residual_stream_bytes(cell)
     narrow, streams = product_bytes(cell), unsaved_streams(cell) * stream
-    to_come = (cell.d_model**2 + 3 * cell.d_model * cell.d_ff, cell.d_model * cell.d_ff)  # weights not yet multiplied
+    to_come = (
+        cell.shape.d_model**2 + 3 * cell.shape.d_model * cell.shape.d_ff,
+        cell.shape.d_model * cell.shape.d_ff,
+    )  # weights not yet multiplied
     before = [copies - saved.head_copy - count * narrow if copies else 0 for count in to_come]
     attention = unsaved_attention_bytes(cell, device=device)
     feed_forward = unsaved_feed_forward_bytes(cell)
     # The head reads the stream and its norm, under autocast in half precision; what is checkpointed is kept beside.
-    cast = cell.batch * cell.context * cell.d_model * narrow if copies else 0
+    cast = cell.batch * cell.context * cell.shape.d_model * narrow if copies else 0
     head = 2 * stream + cast if inference else head_input_bytes(cell)
     kept = 0 if inference else retained_activation_bytes(cell, device=device)
     return [
@@ -107,15 +110,15 @@ def backward_moments(cell: ModelCell, device: Device, held: PeakBytes, *, ending
     where the optimizer needs `ending` bytes for a while."""
     saved = saved_bytes(cell, device=device)
     kept, block = retained_activation_bytes(cell, device=device), saved.block - saved.weight_copies
-    gradients, table = held.parameters, cell.vocabulary * cell.d_model * weight_bytes(cell)
-    norm = cell.d_model * weight_bytes(cell)
-    in_block = (gradients - 2 * table - norm) // cell.layers
+    gradients, table = held.parameters, cell.shape.vocabulary * cell.shape.d_model * weight_bytes(cell)
+    norm = cell.shape.d_model * weight_bytes(cell)
+    in_block = (gradients - 2 * table - norm) // cell.shape.layers
     # Blocks whose tensors are there when the last block's backward begins, and when the first group's does.
-    together, copied = min(cell.checkpoint_blocks or 1, cell.layers), saved.layers * saved.weight_copies
-    before_last, streams = cell.layers - 1, 0
+    together, copied = min(cell.checkpoint_blocks or 1, cell.shape.layers), saved.layers * saved.weight_copies
+    before_last, streams = cell.shape.layers - 1, 0
     if cell.checkpoint_blocks:
         copied = 0
-        before_last = cell.layers - (checkpoint_groups(cell) - 1) * together - 1
+        before_last = cell.shape.layers - (checkpoint_groups(cell) - 1) * together - 1
         streams = checkpointed_stream_bytes(cell) - residual_stream_bytes(cell)
 
     def within(moment: Moment, *, blocks: int, streams: int, gradients: int) -> list[PeakBytes]:
@@ -144,7 +147,7 @@ def _loss_moment(cell: ModelCell, device: Device, beside: PeakBytes) -> PeakByte
 def _block_moments(cell: ModelCell, device: Device, beside: PeakBytes) -> list[PeakBytes]:
     """A block's backward: SwiGLU's, when the gradient of one matrix is there, and an unfused softmax's, when those of
     four and of a norm are. `beside` is what is held apart from that block."""
-    d, width = cell.d_model, weight_bytes(cell)
+    d, width = cell.shape.d_model, weight_bytes(cell)
 
     def moment(needing: tuple[str, str], *, gradients: int, temporaries: int) -> PeakBytes:
         kept = tensors_retained_at(cell, needing=needing, device=device)
@@ -158,10 +161,10 @@ def _block_moments(cell: ModelCell, device: Device, beside: PeakBytes) -> list[P
         )
 
     found = [
-        moment(("feed_forward", "up"), gradients=d * cell.d_ff * width, temporaries=swiglu_backward_bytes(cell)),
+        moment(("feed_forward", "up"), gradients=d * cell.shape.d_ff * width, temporaries=swiglu_backward_bytes(cell)),
     ]
     if is_unfused(cell):
-        done = (3 * d * cell.d_ff + d * d + d) * width
+        done = (3 * d * cell.shape.d_ff + d * d + d) * width
         temporaries = softmax_backward_bytes(cell, device=device)
         found.append(moment(("attention", "probabilities"), gradients=done, temporaries=temporaries))
     return found
@@ -171,4 +174,4 @@ def loss_bytes(cell: ModelCell) -> int:
     """What cross-entropy holds when backward begins: log-softmax, its gradient and the logits' (N V each), in float32
     under autocast."""
     number_bytes = FLOAT_BYTES if is_autocast(cell) else product_bytes(cell)
-    return LOSS_TENSORS * cell.batch * cell.context * cell.vocabulary * number_bytes
+    return LOSS_TENSORS * cell.batch * cell.context * cell.shape.vocabulary * number_bytes

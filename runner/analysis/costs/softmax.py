@@ -16,6 +16,6 @@ _FORWARD, _BACKWARD = 5, 4
 def softmax_flops(cell: ProfileCell, *, phase: str) -> int:
     """FLOPs of all softmaxes in attention in one phase of a step; 0 in phases without any. Checkpointed blocks compute
     their forward once more during the backward."""
-    weights = cell.layers * cell.batch * cell.heads * cell.context**2
+    weights = cell.shape.layers * cell.batch * cell.shape.heads * cell.context**2
     again = _FORWARD if cell.checkpoint_blocks else 0
     return weights * {"forward": _FORWARD, "backward": _BACKWARD + again}.get(phase, 0)

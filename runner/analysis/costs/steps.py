@@ -25,13 +25,17 @@ STEP_BYTES, TENSORS_IN_BLOCK, TENSORS_OUTSIDE = 4, 9, 3
 
 def matrix_parameters(cell: ModelCell) -> int:
     """Weights that multiply: L (4 d^2 + 3 d f) + V d. The embedding is looked up, the norms' gains scale."""
-    d = cell.d_model
-    return cell.layers * (4 * d * d + 3 * d * cell.d_ff) + cell.vocabulary * d
+    d = cell.shape.d_model
+    return cell.shape.layers * (4 * d * d + 3 * d * cell.shape.d_ff) + cell.shape.vocabulary * d
 
 
 def parameter_count(cell: ModelCell) -> int:
     """All trainable parameters: 2 V d + L (4 d^2 + 3 d f + 2 d) + d."""
-    return matrix_parameters(cell) + cell.vocabulary * cell.d_model + (2 * cell.layers + 1) * cell.d_model
+    return (
+        matrix_parameters(cell)
+        + cell.shape.vocabulary * cell.shape.d_model
+        + (2 * cell.shape.layers + 1) * cell.shape.d_model
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +59,12 @@ def forward_flops(cell: ModelCell) -> Flops:
     FLOP/s means the same for every implementation (a fused causal kernel that skips the masked half may so exceed its
     peak). Source: Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters", appendix.
     """
-    tokens, d = cell.batch * cell.context, cell.d_model
+    tokens, d = cell.batch * cell.context, cell.shape.d_model
     return Flops(
-        projections=cell.layers * 2 * tokens * 4 * d * d,
-        attention=cell.layers * 4 * tokens * cell.context * d,
-        feed_forward=cell.layers * 2 * tokens * 3 * d * cell.d_ff,
-        head=2 * tokens * d * cell.vocabulary,
+        projections=cell.shape.layers * 2 * tokens * 4 * d * d,
+        attention=cell.shape.layers * 4 * tokens * cell.context * d,
+        feed_forward=cell.shape.layers * 2 * tokens * 3 * d * cell.shape.d_ff,
+        head=2 * tokens * d * cell.shape.vocabulary,
     )
 
 
@@ -73,7 +77,7 @@ def recomputed_flops(cell: ModelCell) -> int:
     if not cell.checkpoint_blocks:
         return 0
     forward = forward_flops(cell)
-    down_projection = 2 * cell.batch * cell.context * cell.d_model * cell.d_ff
+    down_projection = 2 * cell.batch * cell.context * cell.shape.d_model * cell.shape.d_ff
     return forward.total - forward.head - checkpoint_groups(cell) * down_projection
 
 
@@ -129,7 +133,7 @@ def predict_peak(cell: ModelCell, *, device: Device = "cuda", gpu: str = "") -> 
 def _workspace_bytes(cell: ModelCell, device: Device, gpu: str) -> int:
     """One of cuBLAS's for each thread that multiplies, and autograd's is a second one. AdamW's step counters (4 bytes a
     parameter tensor) lie on the CPU, unless it is fused."""
-    counters = STEP_BYTES * (TENSORS_IN_BLOCK * cell.layers + TENSORS_OUTSIDE) if cell.mode == "train" else 0
+    counters = STEP_BYTES * (TENSORS_IN_BLOCK * cell.shape.layers + TENSORS_OUTSIDE) if cell.mode == "train" else 0
     if device != "cuda":
         return counters
     threads = 1 if cell.mode in ("inference", "forward") else 2
@@ -139,7 +143,7 @@ def _workspace_bytes(cell: ModelCell, device: Device, gpu: str) -> int:
 def optimizer_temporary_bytes(cell: ModelCell) -> int:
     """AdamW's denominator: of all parameters at once (foreach), in registers (fused), or of one parameter, as its root,
     its quotient and the previous parameter's (for-loop)."""
-    largest = max(cell.vocabulary, cell.d_ff, cell.d_model) * cell.d_model * weight_bytes(cell)
+    largest = max(cell.shape.vocabulary, cell.shape.d_ff, cell.shape.d_model) * cell.shape.d_model * weight_bytes(cell)
     return {"foreach": parameter_bytes(cell), "for-loop": 3 * largest, "fused": 0}[cell.optimizer]
 
 

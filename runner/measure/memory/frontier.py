@@ -109,7 +109,7 @@ def _state(step: ModelStep) -> Iterator[Tensor]:
     """Yields the tensors that exist before a model's step: parameters, tables, data, optimizer state."""
     yield from step.model.parameters()
     yield from step.model.buffers()
-    yield from (step.inputs, step.targets)
+    yield from step.workload.inputs
     if step.optimizer is not None:
         for state in step.optimizer.state.values():
             yield from (value for value in state.values() if isinstance(value, torch.Tensor))

@@ -33,7 +33,6 @@ _PARTS: dict[str, Category] = {
     "temporaries_bytes": "temporary",
     "workspace_bytes": "workspace",
 }
-FIRST_BLOCK = "blocks.0"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +43,8 @@ class RecordedStep:
     recorded: Recorded
     timeline: StepTimeline
     marks: list[PhaseMark]
-    residual_stream_bytes: int
+    residual_stream_bytes: int | None
+    block: str | None
     build_seconds: float
     measure_seconds: float
 
@@ -124,7 +124,8 @@ def saved_values(step: RecordedStep) -> dict[str, object]:
     parameters = {note.address for note in step.observer.notes if note.category == "parameter"}
     forward = [item for item in step.observer.saved if item.at_ns <= step.marks[1].at_ns]
     saved = {item.address: item.bytes for item in forward if item.address not in parameters}
-    return {"saved_bytes": sum(saved.values()), "block_saved_bytes": sum(size for _, size in _block_saved(step))}
+    of_block = sum(size for _, size in _block_saved(step)) if step.block else None
+    return {"saved_bytes": sum(saved.values()), "block_saved_bytes": of_block}
 
 
 def saved_tensors(step: RecordedStep, job: Job) -> list[SavedTensorRow]:
@@ -150,7 +151,7 @@ def _block_saved(step: RecordedStep) -> list[tuple[Saved, int]]:
     known = {note.address for note in step.observer.notes if note.category in ("parameter", "input")}
     listed = list[tuple[Saved, int]]()
     for item in step.observer.saved:
-        if item.module and f"{item.module}.".startswith(f"{FIRST_BLOCK}."):
+        if step.block and item.module and f"{item.module}.".startswith(f"{step.block}."):
             if item.address not in known or any(item.address == other.address for other, _ in listed):
                 listed.append((item, 0 if item.address in known else item.bytes))
             known.add(item.address)

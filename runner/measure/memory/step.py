@@ -9,9 +9,10 @@ step, so nothing here is timed.
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from runner.errors import Skipped
 from runner.job import Job, Measurement
@@ -20,7 +21,6 @@ from runner.measure.machine.device import Device
 from runner.measure.memory import limits
 from runner.measure.memory.observer import Observer
 from runner.measure.memory.rows import (
-    FIRST_BLOCK,
     RecordedStep,
     peak_values,
     phase_peaks,
@@ -29,8 +29,8 @@ from runner.measure.memory.rows import (
     timeline_details,
 )
 from runner.measure.memory.timeline import PhaseMark, recorder_for, step_timeline
-from runner.measure.timing.step import ModelStep
-from runner.models.attention import require_available
+from runner.measure.timing.step import ModelStep, require_attention
+from runner.models.workload import Workload, first_tensor
 from runner.schema import MemoryCell, StepCell
 
 #: The most steps until one does not overflow: a scaler begins at 2^16 and halves at every overflow.
@@ -49,7 +49,7 @@ def measure_memory(job: Job, report: Callable[[str], None]) -> Measurement:
     Raises Skipped where this machine cannot run the cell; errors of torch go through."""
     cell, device = job.cell, Device(job.device)
     assert isinstance(cell, MemoryCell)
-    require_available(cell.attention, device.type, dtype=precision.product_dtype(cell.precision))
+    require_attention(cell, device)
     precision.apply(cell.precision, device)
     limits.reset_peaks(device)
     recorded = _record(step_cell(cell), device, report=report)
@@ -77,15 +77,17 @@ def _record(cell: StepCell, device: Device, *, report: Callable[[str], None]) ->
         observer = Observer(step.model)
         widths = list[int]()
 
-        def record_width(module: nn.Module, args: Any, output: Tensor) -> None:
-            widths.append(output.untyped_storage().nbytes())
+        def record_width(module: nn.Module, args: Any, output: Any) -> None:
+            stream = first_tensor(output)
+            if stream is not None:
+                widths.append(stream.untyped_storage().nbytes())
 
         try:
             report("first step")
             _run_first_step(step)
             device.synchronize()
             report("recorded step")
-            with step.model.get_submodule(FIRST_BLOCK).register_forward_hook(record_width), observer:
+            with _watch_first_block(step.workload, record_width), observer:
                 _note_state(step, observer)
                 _run(step, observer, mark=lambda: marks.append(recorder.mark()))
         except BaseException:
@@ -98,10 +100,21 @@ def _record(cell: StepCell, device: Device, *, report: Callable[[str], None]) ->
         recorded=recorded,
         timeline=step_timeline(recorded, marks=marks, observer=observer),
         marks=marks,
-        residual_stream_bytes=widths[0],
+        residual_stream_bytes=widths[0] if widths else None,
+        block=first_block(step.workload),
         build_seconds=build_seconds,
         measure_seconds=time.perf_counter() - began,
     )
+
+
+def first_block(workload: Workload) -> str | None:
+    """Returns the path of the first repeated block; None where nothing repeats."""
+    return workload.blocks[0] if workload.blocks else None
+
+
+def _watch_first_block(workload: Workload, hook: Callable[..., None]) -> AbstractContextManager[object]:
+    path = first_block(workload)
+    return workload.model.get_submodule(path).register_forward_hook(hook) if path else nullcontext()
 
 
 def _run_first_step(step: ModelStep) -> None:
@@ -132,6 +145,6 @@ def _run(step: ModelStep, observer: Observer, *, mark: Callable[[], None]) -> No
 def _note_state(step: ModelStep, observer: Observer) -> None:
     """Notes the tensors that exist before the step. The optimizer's step counters count as workspace."""
     observer.note(step.model.parameters(), "parameter")
-    observer.note([step.inputs, step.targets, *step.model.buffers()], "input")
+    observer.note([*step.workload.inputs, *step.model.buffers()], "input")
     states = step.optimizer.state.values() if step.optimizer else ()
-    observer.note([state[name] for state in states for name in _MOMENTS], "optimizer state")
+    observer.note([state[name] for state in states for name in _MOMENTS if name in state], "optimizer state")

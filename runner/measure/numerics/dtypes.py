@@ -6,7 +6,7 @@ The toy model is linear, ReLU, layer normalization, linear. Limits: operations b
 of attention, are not seen; of equal blocks only the first is read.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from runner.job import Job
 from runner.measure.machine.precision import dtype_name
+from runner.models.workload import Workload, first_tensor
 from runner.schema import DtypeRow, FloatName
 
 DTYPES: Mapping[FloatName, torch.dtype] = {
@@ -56,36 +57,45 @@ class PassDtypes:
 
 
 @contextmanager
-def record_outputs(model: nn.Module) -> Iterator[dict[str, str]]:
-    """Records the dtype of each module's output by name, in the order in which they run."""
+def record_outputs(model: nn.Module, *, blocks: Sequence[str] = ()) -> Iterator[dict[str, str]]:
+    """Records the dtype of each module's output by name, in the order in which they run; of `blocks`, the first stands
+    for all."""
     outputs: dict[str, str] = {}
 
-    def record(name: str, module: nn.Module, inputs: Any, output: Tensor) -> None:
-        outputs[name] = dtype_name(output)
+    def record(name: str, module: nn.Module, inputs: Any, output: Any) -> None:
+        tensor = first_tensor(output)
+        if tensor is not None:
+            outputs[name] = dtype_name(tensor)
 
     with ExitStack() as hooks:
         for name, module in model.named_modules():
-            if name and name != "blocks" and _is_read(name):
+            if name and _is_read(name, blocks):
                 hooks.enter_context(module.register_forward_hook(partial(record, name)))
         yield outputs
 
 
 def name_dtypes(
-    model: nn.Module, outputs: Mapping[str, str], *, logits: Tensor, loss: Tensor, gradients: Mapping[str, Tensor]
+    workload: Workload,
+    outputs: Mapping[str, str],
+    *,
+    logits: Tensor | None,
+    loss: Tensor,
+    gradients: Mapping[str, Tensor],
 ) -> PassDtypes:
     """Returns the names of a pass's dtypes."""
+    model, blocks = workload.model, workload.blocks
     return PassDtypes(
         outputs=outputs,
-        logits=dtype_name(logits),
+        logits="" if logits is None else dtype_name(logits),
         loss=dtype_name(loss),
-        parameters={name: dtype_name(tensor) for name, tensor in model.named_parameters() if _is_read(name)},
-        gradients={name: dtype_name(tensor) for name, tensor in gradients.items() if _is_read(name)},
+        parameters={name: dtype_name(tensor) for name, tensor in model.named_parameters() if _is_read(name, blocks)},
+        gradients={name: dtype_name(tensor) for name, tensor in gradients.items() if _is_read(name, blocks)},
     )
 
 
-def _is_read(name: str) -> bool:
+def _is_read(name: str, blocks: Sequence[str]) -> bool:
     """Whether a module or parameter is outside the blocks or in the first one."""
-    return not name.startswith("blocks.") or name.split(".")[1] == "0"
+    return not any(f"{name}.".startswith(f"{block}.") for block in blocks[1:])
 
 
 def run_toy_pass(context: AbstractContextManager[object], *, device: torch.device, weights: torch.dtype) -> PassDtypes:
@@ -98,14 +108,16 @@ def run_toy_pass(context: AbstractContextManager[object], *, device: torch.devic
         loss = functional.cross_entropy(logits, targets)
     loss.backward()  # type: ignore[no-untyped-call]
     gradients = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
-    return name_dtypes(model, outputs, logits=logits, loss=loss, gradients=gradients)
+    toy = Workload(model=model, loss=partial(functional.cross_entropy, target=targets), inputs=[x, targets], blocks=())
+    return name_dtypes(toy, outputs, logits=logits, loss=loss, gradients=gradients)
 
 
 def dtype_rows(job: Job, passes: Mapping[str, PassDtypes]) -> list[DtypeRow]:
     """Returns the rows of each model's pass, in the order of the pass."""
     items = []
     for model, found in passes.items():
-        names = {"parameter": found.parameters, "output": found.outputs, "logits": {"": found.logits}}
+        names = {"parameter": found.parameters, "output": found.outputs}
+        names |= {"logits": {"": found.logits}} if found.logits else {}
         names |= {"loss": {"": found.loss}, "gradient": found.gradients}
         items += [(model, part, module, dtype) for part, dtypes in names.items() for module, dtype in dtypes.items()]
     ids: dict[str, Any] = {"run_id": job.run_id, "cell_id": job.cell_id}

@@ -11,12 +11,13 @@ pass.
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 from runner.analysis.costs import steps
 from runner.job import Job, Measurement
@@ -26,10 +27,12 @@ from runner.measure.memory import limits
 from runner.measure.numerics import dtypes
 from runner.measure.numerics.dtypes import DTYPES
 from runner.measure.numerics.normalization import measure_sensitivity, record_streams, to_float64
-from runner.measure.timing.step import ModelStep, take_gradients
-from runner.models.attention import implementation, require_available
+from runner.measure.timing.step import ModelStep, require_attention, take_gradients
+from runner.models.attention import implementation
 from runner.models.transformer import NORM_EPSILON, WEIGHTS_DTYPES, RMSNorm, SelfAttention, Transformer
+from runner.models.workload import Workload, first_tensor
 from runner.schema import FloatName, NumericsCell
+from runner.schema.own import PassFlops
 
 #: The most operations of a float64 pass, which then takes seconds; a consumer GPU does them at 1/64 of its fp32 rate.
 MAX_FP64_FLOPS: Mapping[str, float] = {"cpu": 3e12, "cuda": 5e13}
@@ -39,10 +42,11 @@ PEAKS_HELD = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Pass:
-    """The results of one forward and backward pass. Gradients are by parameter and unscaled."""
+    """The results of one forward and backward pass. Gradients are by parameter and unscaled; an own model may return
+    no logits."""
 
     loss: Tensor
-    logits: Tensor
+    logits: Tensor | None
     gradients: Mapping[str, Tensor]
     loss_scale: float | None = None
 
@@ -53,32 +57,37 @@ def measure_numerics(job: Job, report: Callable[[str], None]) -> Measurement:
     Raises Skipped where this machine cannot run the cell; errors of torch go through."""
     cell, device = job.cell, Device(job.device)
     assert isinstance(cell, NumericsCell)
-    require_available(cell.attention, device.type, dtype=precision.product_dtype(cell.precision))
+    require_attention(cell, device)
     precision.apply(cell.precision, device)
-    wide = reference_dtype(cell, device, limit_bytes=job.limit_bytes)
+    wide = reference_dtype(cell, device, limit_bytes=job.limit_bytes, flops=job.flops)
     report("build")
     began = time.perf_counter()
     step = ModelStep(cell.step(), device)
+    if cell.model_key is not None:
+        step.model.eval()  # dropout would draw other masks in other dtypes
     device.synchronize()
     built = time.perf_counter()
     report(f"pass in {cell.precision}")
-    with dtypes.record_outputs(step.model) as outputs:
+    with dtypes.record_outputs(step.model, blocks=step.workload.blocks) as outputs:
         actual = run_scaled_pass(step)
-    found = dtypes.name_dtypes(step.model, outputs, logits=actual.logits, loss=actual.loss, gradients=actual.gradients)
+    found = dtypes.name_dtypes(
+        step.workload, outputs, logits=actual.logits, loss=actual.loss, gradients=actual.gradients
+    )
     zeros = _zeros_without_scaling(step) if actual.loss_scale is not None else None
     toy = dtypes.run_toy_pass(step.autocast, device=device.torch, weights=WEIGHTS_DTYPES[cell.weights_dtype])
-    values: dict[str, object] = {"matmul_precision": precision.read_back(device), "reference": wide}
+    values: dict[str, object] = {"matmul_precision": precision.read_back(device)}
     report(f"reference in {wide}")
-    with record_streams(step.model) as streams:
-        expected = run_reference_pass(step, DTYPES[wide], device=device)
+    with record_streams(step.workload) as streams:
+        wide, expected = _run_widest(step, wide, device=device)
     report("compare")
     values |= {
+        "reference": wide,
         **compute_errors(actual, expected, is_reference=wide == cell.precision),
         "loss_scale": actual.loss_scale,
         "unscaled_zero_gradient_share": None if zeros is None else _zero_share(zeros, expected.gradients),
     }
     details: dict[str, Sequence[object]] = {
-        "dtypes": dtypes.dtype_rows(job, {"toy": toy, "transformer": found}),
+        "dtypes": dtypes.dtype_rows(job, {"toy": toy, "own" if cell.model_key else "transformer": found}),
         "normalisation": measure_sensitivity(job, streams),
     }
     device.synchronize()
@@ -86,8 +95,14 @@ def measure_numerics(job: Job, report: Callable[[str], None]) -> Measurement:
     return Measurement(values=values, details=details)
 
 
-def reference_dtype(cell: NumericsCell, device: Device, *, limit_bytes: int | None) -> FloatName:
-    """Returns fp64 where the device has it, both passes fit and it takes seconds; else fp32."""
+def reference_dtype(
+    cell: NumericsCell, device: Device, *, limit_bytes: int | None, flops: PassFlops | None = None
+) -> FloatName:
+    """Returns fp64 where the device has it, both passes fit and it takes seconds; else fp32. Of an own model nobody
+    knows whether it fits before it is tried."""
+    if cell.model_key is not None:
+        count = flops.of_mode("backward") if flops else 0
+        return "fp64" if count <= MAX_FP64_FLOPS.get(device.type, -1) else "fp32"
     wide = replace(cell.step(), precision="fp32", weights_dtype="fp32", attention="naive")
     if device.type not in MAX_FP64_FLOPS or steps.step_flops(wide) > MAX_FP64_FLOPS[device.type]:
         return "fp32"
@@ -103,16 +118,17 @@ def run_scaled_pass(step: ModelStep) -> Pass:
     At a scale of 1 it returns them as they are."""
     while True:
         step.model.zero_grad()
-        logits = step.forward()
-        step.backward(logits, lambda: None)
+        output = step.forward()
+        step.backward(output, lambda: None)
         assert step.loss is not None
+        logits = first_tensor(output)
         gradients = take_gradients(step.model)
         if not step.scaler.is_enabled():
-            return Pass(loss=step.loss.detach(), logits=logits.detach(), gradients=gradients)
+            return Pass(loss=step.loss.detach(), logits=detach(logits), gradients=gradients)
         scale = step.scaler.get_scale()
         if scale <= 1 or all(bool(gradient.isfinite().all()) for gradient in gradients.values()):
             unscaled = {name: gradient / scale for name, gradient in gradients.items()}
-            return Pass(loss=step.loss.detach(), logits=logits.detach(), gradients=unscaled, loss_scale=scale)
+            return Pass(loss=step.loss.detach(), logits=detach(logits), gradients=unscaled, loss_scale=scale)
         step.scaler.update(scale / 2)
 
 
@@ -122,15 +138,32 @@ def _zeros_without_scaling(step: ModelStep) -> dict[str, Tensor]:
     return {name: gradient == 0 for name, gradient in run_scaled_pass(step).gradients.items()}
 
 
+def _run_widest(step: ModelStep, wide: FloatName, *, device: Device) -> tuple[FloatName, Pass]:
+    """Returns the reference pass with its dtype, which is fp32 where an own model cannot run in fp64."""
+    try:
+        return wide, run_reference_pass(step, DTYPES[wide], device=device)
+    except RuntimeError:  # of memory, or an operator that has no float64
+        if step.cell.model_key is None or wide == "fp32":
+            raise
+    step.model.zero_grad()
+    return "fp32", run_reference_pass(step, DTYPES["fp32"], device=device)
+
+
 def run_reference_pass(step: ModelStep, dtype: torch.dtype, *, device: Device) -> Pass:
     """Runs the same pass in `dtype`, with IEEE float32 products. Widens the step's model in place."""
     precision.apply("fp32", device)
-    widen(step.model, dtype)
-    logits = step.model(step.inputs)
-    loss = functional.cross_entropy(logits.flatten(0, 1), step.targets)
-    loss.backward()  # type: ignore[no-untyped-call]
-    assert logits.dtype == loss.dtype == dtype
-    return Pass(loss=loss.detach(), logits=logits.detach(), gradients=take_gradients(step.model))
+    with widen(step.workload, dtype):
+        output = step.workload.run()
+        loss = step.workload.loss(output)
+        loss.backward()  # type: ignore[no-untyped-call]
+    logits = first_tensor(output)
+    assert loss.dtype == dtype
+    return Pass(loss=loss.detach(), logits=detach(logits), gradients=take_gradients(step.model))
+
+
+def detach(tensor: Tensor | None) -> Tensor | None:
+    """Returns the tensor without its graph."""
+    return None if tensor is None else tensor.detach()
 
 
 class WideNorm(RMSNorm):
@@ -140,14 +173,35 @@ class WideNorm(RMSNorm):
         return x_btd * torch.rsqrt(x_btd.square().mean(dim=-1, keepdim=True) + NORM_EPSILON) * self.gain
 
 
-def widen(model: Transformer, dtype: torch.dtype) -> None:
-    """Casts the model to `dtype`, with the same numbers, and lets it compute in it throughout, with naive attention."""
-    model.to(dtype)
-    for module in model.modules():
+class WideCasts(TorchFunctionMode):
+    """Turns casts to float32 into casts to `dtype`, because own models often compute a norm or a softmax in float32 and
+    would round the reference there."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.dtype = dtype
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is Tensor.float:
+            return args[0].to(self.dtype)
+        wide = [self.dtype if value is torch.float32 else value for value in args]
+        named = {name: self.dtype if value is torch.float32 else value for name, value in (kwargs or {}).items()}
+        return func(*wide, **named)
+
+
+def widen(workload: Workload, dtype: torch.dtype) -> AbstractContextManager[object]:
+    """Casts model and data to `dtype`, with the same numbers, and returns a context in which it computes in it
+    throughout; the Transformer with naive attention."""
+    workload.model.to(dtype)
+    for module in workload.model.modules():
         if isinstance(module, RMSNorm):
             module.__class__ = WideNorm
         if isinstance(module, SelfAttention):
             module.attend = implementation("naive")
+    if isinstance(workload.model, Transformer):
+        return nullcontext()
+    workload.cast_inputs(dtype)
+    return WideCasts(dtype)
 
 
 def compute_errors(actual: Pass, expected: Pass, *, is_reference: bool) -> Mapping[str, object]:
@@ -162,7 +216,9 @@ def compute_errors(actual: Pass, expected: Pass, *, is_reference: bool) -> Mappi
     return {
         **losses,
         "loss_error": _relative([_squares(actual.loss, expected.loss)]),
-        "logits_error": _relative([_squares(actual.logits, expected.logits)]),
+        "logits_error": None
+        if actual.logits is None or expected.logits is None
+        else _relative([_squares(actual.logits, expected.logits)]),
         "gradient_error": _relative(list(parts.values())),
         "worst_gradient_error": known[worst] if worst else None,
         "worst_gradient": worst,

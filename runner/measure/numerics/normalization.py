@@ -19,7 +19,8 @@ from torch import Tensor
 
 from runner.job import Job
 from runner.measure.numerics.dtypes import DTYPES
-from runner.models.transformer import NORM_EPSILON, Transformer
+from runner.models.transformer import NORM_EPSILON
+from runner.models.workload import Workload
 from runner.schema import FloatName, NormalisationRow, NormStatistic
 
 #: The factors of the streams. The squares of the least and of the largest are outside fp16's range.
@@ -58,16 +59,18 @@ STATISTICS: Mapping[NormStatistic, Callable[[Tensor], Tensor]] = {
 
 
 @contextmanager
-def record_streams(model: Transformer) -> Iterator[dict[int, Tensor]]:
+def record_streams(workload: Workload) -> Iterator[dict[int, Tensor]]:
     """Records the inputs of a few blocks, spread over the depth: block -> (batch, time, width)."""
     streams: dict[int, Tensor] = {}
 
     def record(layer: int, block: object, inputs: tuple[Tensor, ...]) -> None:
-        streams[layer] = inputs[0].detach()
+        if inputs and isinstance(inputs[0], Tensor) and inputs[0].is_floating_point():
+            streams[layer] = inputs[0].detach()
 
     with ExitStack() as hooks:
-        for layer in choose_layers(len(model.blocks)):
-            hooks.enter_context(model.blocks[layer].register_forward_pre_hook(partial(record, layer)))
+        for layer in choose_layers(len(workload.blocks)):
+            block = workload.model.get_submodule(workload.blocks[layer])
+            hooks.enter_context(block.register_forward_pre_hook(partial(record, layer)))
         yield streams
 
 

@@ -12,7 +12,7 @@ operator's kernels; kernels of compiled code have a phase, but no range.
 import gc
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from statistics import median
 from typing import Any
 
@@ -23,12 +23,12 @@ from runner.job import Job, Measurement
 from runner.measure.machine import precision
 from runner.measure.machine.device import Device
 from runner.measure.memory import limits
+from runner.measure.own.modules import named_modules
 from runner.measure.profiling.rows import break_down
 from runner.measure.profiling.trace import Trace, events_of
 from runner.measure.timing.compilation import CompilerLog, is_compiled
-from runner.measure.timing.step import ModelStep
+from runner.measure.timing.step import ModelStep, require_attention
 from runner.measure.timing.timing import StepLimits, Steps, measure, time_step
-from runner.models.attention import require_available
 from runner.models.ranges import is_under_nsys, listen_to_ranges
 from runner.schema import PHASES, ProfileCell, StepCell, TraceRow
 from runner.schema.titles import title
@@ -103,7 +103,7 @@ def _check(cell: ProfileCell, device: Device) -> None:
     if device.type == "cuda" and is_under_nsys():
         seen = "nsys itself records those of the other experiments"
         raise Skipped(f"Under nsys PyTorch's profiler sees no kernels; {seen}.")
-    require_available(cell.attention, device.type, dtype=precision.product_dtype(cell.precision))
+    require_attention(cell, device)
 
 
 @contextmanager
@@ -127,6 +127,13 @@ def _time(step: ModelStep, device: Device, *, compiler: CompilerLog, report: Cal
     return measure(step, device, phases=PHASES[step.cell.mode], limits=LIMITS, between=between, report=report)
 
 
+def _watch_modules(step: ModelStep) -> AbstractContextManager[None]:
+    """Returns the context that makes an own model's modules ranges; ours has ranges in its code, and compiled code has
+    none."""
+    is_watched = step.cell.model_key is not None and not is_compiled(step.cell.backend)
+    return named_modules(step.workload) if is_watched else nullcontext()
+
+
 def _profile(step: ModelStep, device: Device) -> tuple[float, Trace]:
     """Returns the median time of the profiled steps (ms) and the trace of the step that took it. The first step, which
     starts the profiler, does not count."""
@@ -135,7 +142,11 @@ def _profile(step: ModelStep, device: Device) -> tuple[float, Trace]:
     gc.collect()
     gc.disable()
     try:
-        with listen_to_ranges(record_function), profile(activities=activities, record_shapes=True) as profiler:
+        with (
+            _watch_modules(step),
+            listen_to_ranges(record_function),
+            profile(activities=activities, record_shapes=True) as profiler,
+        ):
             for _ in range(1 + STEPS):
                 step.between()
                 times.append(time_step(step, device, phases=len(PHASES[step.cell.mode])).step_ms)

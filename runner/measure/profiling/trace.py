@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from torch.profiler import profile
 
-from runner.models.ranges import MODEL_RANGES, PHASE_RANGES
+from runner.models.ranges import MODEL_RANGES, MODULE_RANGE, PHASE_RANGES
 
 #: The range around one step.
 STEP = "step"
@@ -169,6 +169,8 @@ class Trace:
         outer = self.place(parent) if parent >= 0 else WorkPlace()
         if event.kind == "range" and event.name in PHASE_RANGES:
             outer = WorkPlace(event.name, outer.scope)
+        if event.kind == "range" and event.name.startswith(MODULE_RANGE):
+            return WorkPlace(outer.phase, event.name.removeprefix(MODULE_RANGE))
         if event.kind == "range" and event.name in MODEL_RANGES:
             return WorkPlace(outer.phase, event.name)
         if event.kind == "node":

@@ -1,7 +1,7 @@
 """torch.compile as an axis: compiling a model, the time that it takes, and whether it worked.
 
     with compiler_cache(cell.compile_cache):
-        run = compile_model(model, "compiled-block", device)
+        run = compile_model(workload, "compiled-block", device)
 
 A row says if graphs were compiled again after the warm-up, or if the compiler fell back to eager, because either would
 pass for a missing speedup. It also has the difference between compiled and eager gradients, because a step that leaves
@@ -15,6 +15,7 @@ import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,16 +26,19 @@ from runner.measure.machine.device import Device
 from runner.measure.machine.environment import cpp_compiler
 from runner.measure.memory.allocations import is_out_of_memory
 from runner.measure.timing.timing import Step, Steps, time_step
-from runner.models.transformer import Transformer
+from runner.models.workload import Workload
 from runner.schema import Backend, CompileCache
 
 #: Modes of torch.compile that record CUDA graphs, where there is CUDA.
+#: Gradients of two passes that differ by less are those of the same computation.
+SAME = 1e-3
 GRAPHED = ("compiled-reduce-overhead", "compiled-max-autotune")
 
 
-def compile_model(model: Transformer, backend: Backend, device: Device) -> Callable[[Tensor], Tensor]:
+def compile_model(workload: Workload, backend: Backend, device: Device) -> Callable[..., Any]:
     """Returns the model as the backend runs it; compilation itself happens in the first step. Raises Skipped where the
     backend cannot work."""
+    model: Callable[..., Any] = workload.model
     if not is_compiled(backend):
         return model
     require_compiler()
@@ -43,11 +47,13 @@ def compile_model(model: Transformer, backend: Backend, device: Device) -> Calla
     import torch._inductor.compile_fx  # so that the first step does not count it as compiling
 
     if backend == "compiled-block":
-        for block in model.blocks:
-            block.compile()
+        if not workload.blocks:
+            raise Skipped("No block of this model repeats, so that there is none to compile alone.")
+        for path in workload.blocks:
+            workload.model.get_submodule(path).compile()
         return model
     mode = {"compiled": "default"}.get(backend, backend.removeprefix("compiled-"))
-    compiled: Callable[[Tensor], Tensor] = torch.compile(model, mode=mode)
+    compiled: Callable[..., Any] = torch.compile(model, mode=mode)
     return compiled
 
 
@@ -102,19 +108,29 @@ class CompilerLog:
         }
 
 
-def gradient_error(gradients: Callable[[], Mapping[str, Tensor]]) -> float | None:
+def gradient_error(gradients: Callable[[], Mapping[str, Tensor]], *, is_random: bool = False) -> float | None:
     """Returns the largest ‖compiled − eager‖ / ‖eager‖ of one parameter's gradient. `gradients` runs one compiled pass
-    and returns them by parameter. None where it is no number, or memory does not suffice for both."""
+    and returns them by parameter. None where it is no number, or memory does not suffice for both; and of a model that
+    may draw random numbers (`is_random`), where two eager passes differ, too."""
     try:
         compiled = {name: gradient.clone() for name, gradient in gradients().items()}
         with torch.compiler.set_stance("force_eager"):
-            eager = gradients()
-        errors = [((compiled[name] - expected).norm() / expected.norm()).item() for name, expected in eager.items()]
-    except Exception as error:
-        if not is_out_of_memory(error):
+            eager = {name: gradient.clone() for name, gradient in gradients().items()}
+            if is_random and _largest_error(gradients(), eager) > SAME:
+                return None
+        error = _largest_error(compiled, eager)
+    except Exception as failure:
+        if not is_out_of_memory(failure):
             raise
         return None
-    return max(errors) if all(math.isfinite(error) for error in errors) else None
+    return error if math.isfinite(error) else None
+
+
+def _largest_error(actual: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> float:
+    """Returns the largest relative error of one parameter's gradient; parameters without a gradient are left out."""
+    known = {name: tensor for name, tensor in expected.items() if tensor.any()}
+    errors = [((actual[name] - tensor).norm() / tensor.norm()).item() for name, tensor in known.items()]
+    return math.inf if any(math.isnan(error) for error in errors) else max(errors, default=0.0)
 
 
 def _breaks() -> int:

@@ -6,22 +6,19 @@ The step is that of a training loop: forward in the cell's precision, loss, back
 steps are the same as timed ones.
 """
 
-import os
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
-import psutil
 import torch
-from torch import Tensor
-from torch.nn import functional
+from torch import Tensor, nn
 
-from runner.analysis.costs import hardware
-from runner.analysis.costs import steps as costs
+from runner.errors import BadModel
 from runner.job import Job, Measurement
 from runner.measure.machine import precision
 from runner.measure.machine.device import Device
+from runner.measure.machine.usage import GROWTH_STEPS, OtherProcesses, cpu_values, growth_per_step, read_memory
 from runner.measure.memory import limits
-from runner.measure.timing.clocks import Clocks
 from runner.measure.timing.compilation import (
     GRAPHED,
     CompilerLog,
@@ -32,14 +29,23 @@ from runner.measure.timing.compilation import (
     is_compiled,
 )
 from runner.measure.timing.cuda_graphs import CapturedStep, require_capture
-from runner.measure.timing.timing import StepLimits, Steps, interval_share, measure
+from runner.measure.timing.rates import find_step_flops, rate_values
+from runner.measure.timing.timing import StepLimits, measure
 from runner.measure.timing.unwaited import measure_unwaited
 from runner.models.attention import require_available
+from runner.models.own import own_workload
 from runner.models.ranges import listen_to_ranges, named_range, nsys_listener
-from runner.models.transformer import Transformer
-from runner.schema import PHASES, StepCell
+from runner.models.workload import Workload, first_tensor, transformer_workload
+from runner.schema import PHASES, ModelCell, NumericsCell, StepCell
 
-SEED = 0
+
+def make_workload(cell: StepCell, device: Device) -> Workload:
+    """Returns the model and data of a cell. Raises BadModel for an own model that cannot be built."""
+    if cell.model_key is None:
+        return transformer_workload(cell, device=device.torch)
+    differentiated = cell.mode in ("backward", "train")
+    keep = cell.backend == "cuda-graphs" or (differentiated and is_compiled(cell.backend))
+    return own_workload(cell, device=device.torch, keep_weights=keep)
 
 
 class ModelStep:
@@ -48,20 +54,19 @@ class ModelStep:
     `phase` is the running phase, for the row of a cell that fails; `loss` and `logits_dtype` are of the last step."""
 
     def __init__(self, cell: StepCell, device: Device) -> None:
-        torch.manual_seed(SEED)
         self.cell, self.device, self.phase = cell, device, ""
         if cell.backend == "cuda-graphs":
             require_capture(cell, device)
-        self.model = Transformer(cell, device=device.torch)
+        self.workload = make_workload(cell, device)
+        self.model = self.workload.model
         self.model.train(cell.mode != "inference")
-        self.run = compile_model(self.model, cell.backend, device)
+        self.run = compile_model(self.workload, cell.backend, device)
         self.autocast = precision.autocast(cell, device)
-        tokens = torch.randint(cell.vocabulary, (cell.batch, cell.context + 1), device=device.torch)
-        self.inputs, self.targets = tokens[:, :-1].contiguous(), tokens[:, 1:].reshape(-1)
         self.optimizer = _adamw(self.model, cell) if cell.mode == "train" else None
         scaled = cell.precision == "fp16" and cell.mode in ("backward", "train")
         self.scaler = torch.amp.GradScaler(device.type, enabled=scaled)
         self.loss: Tensor | None = None
+        self.output_shape: tuple[int, ...] | None = None
         self.logits_dtype = ""
         self.captured: CapturedStep | None = None
         if cell.backend == "cuda-graphs":
@@ -74,28 +79,43 @@ class ModelStep:
         self.phase = "forward"
         if self.cell.mode == "inference":
             with named_range("forward"), torch.no_grad():
-                logits = self.forward()
+                output = self.forward()
             mark()
         else:
             with named_range("forward"):
-                logits = self.forward()
+                output = self.forward()
             mark()
             if self.cell.mode != "forward":
-                self.backward(logits, mark)
+                self.backward(output, mark)
                 self.update(mark)
+        self._note_output(output)
+
+    def _note_output(self, output: Any) -> None:
+        """Notes the logits' dtype. Raises BadModel where their shape is not that of the steps before."""
+        logits = first_tensor(output)
+        if logits is None:
+            return
         self.logits_dtype = precision.dtype_name(logits)
+        shape = tuple(logits.shape)
+        if self.output_shape not in (None, shape):
+            raise BadModel(
+                f"The model returned a tensor of {format_shape(shape)} after {format_shape(self.output_shape or ())}.",
+                expected="the same work in every step, so that steps can be compared",
+            )
+        self.output_shape = shape
 
-    def forward(self) -> Tensor:
-        """Returns logits of shape (batch, context, vocabulary)."""
+    def forward(self) -> Any:
+        """Returns the model's output; of the Transformer, logits of shape (batch, context, vocabulary)."""
         with self.autocast:
-            logits: Tensor = self.run(self.inputs)
-        return logits
+            return self.workload.run(self.run)
 
-    def backward(self, logits: Tensor, mark: Callable[[], None]) -> None:
+    def backward(self, output: Any, mark: Callable[[], None]) -> None:
         """Computes the loss and its gradients."""
         self.phase = "loss"
         with named_range("loss"), self.autocast:
-            self.loss = functional.cross_entropy(logits.flatten(0, 1), self.targets)
+            self.loss = self.workload.loss(output)
+            if not self.loss.requires_grad:
+                raise BadModel("The loss depends on no parameter: there is nothing to differentiate.")
         mark()
         self.phase = "backward"
         with named_range("backward"):
@@ -129,14 +149,25 @@ class ModelStep:
     def restart(self) -> None:
         """Resets weights and optimizer, in the same memory, to what they were before the first step."""
         self.loss = None
-        torch.manual_seed(SEED)
-        self.model.initialize()
+        assert self.workload.restart is not None
+        self.workload.restart()
         for state in self.optimizer.state.values() if self.optimizer is not None else ():
             for tensor in state.values():
                 tensor.zero_()
 
 
-def take_gradients(model: Transformer) -> dict[str, Tensor]:
+def format_shape(shape: Sequence[int]) -> str:
+    """Returns a shape as `4×128×768`."""
+    return "×".join(map(str, shape)) or "1"
+
+
+def require_attention(cell: ModelCell | NumericsCell, device: Device) -> None:
+    """Raises Skipped where this device cannot run the cell's attention implementation, if it asks for one by name."""
+    if cell.attention != "own":
+        require_available(cell.attention, device.type, dtype=precision.product_dtype(cell.precision))
+
+
+def take_gradients(model: nn.Module) -> dict[str, Tensor]:
     """Returns the gradients by parameter, zeros for one without; the model has none afterwards."""
     gradients = {
         name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
@@ -152,7 +183,7 @@ def measure_step(job: Job, report: Callable[[str], None]) -> Measurement:
     Raises Skipped where this machine cannot run the cell; errors of torch go through."""
     cell, device = job.cell, Device(job.device)
     assert isinstance(cell, StepCell)
-    require_available(cell.attention, device.type, dtype=precision.product_dtype(cell.precision))
+    require_attention(cell, device)
     precision.apply(cell.precision, device)
     with compiler_cache(cell.compile_cache):
         return _measure(job, cell, device, report=report)
@@ -167,22 +198,29 @@ def _measure(job: Job, cell: StepCell, device: Device, *, report: Callable[[str]
     build_seconds = time.perf_counter() - began
     compiler, others = CompilerLog(), OtherProcesses()
 
+    held = dict[int, int]()
+
     def between(number: int) -> None:
         step.between()
         if number in (0, cell.warmup_steps):
             compiler.warmed_up()
+        if (measured := number - cell.warmup_steps) in GROWTH_STEPS:
+            held[measured] = read_memory(device.torch)
 
     try:
         with listen_to_ranges(nsys_listener(device.type)):
             phases, bounds = PHASES[cell.mode], StepLimits.of(cell)
             steps = measure(step, device, phases=phases, limits=bounds, between=between, report=report)
+        step.between()
+        held[len(steps.measured)] = read_memory(device.torch)
         values = {  # of the measured steps, before others follow
             "parameters": sum(parameter.numel() for parameter in step.model.parameters()),
             "build_seconds": build_seconds,
             "loss": None if step.loss is None else step.loss.item(),
             "logits_dtype": step.logits_dtype,
             "matmul_precision": precision.read_back(device),
-            **(_cpu_values(others) if device.type == "cpu" else {}),
+            "memory_growth_bytes": growth_per_step(held),
+            **(cpu_values(others) if device.type == "cpu" else {}),
             **limits.peaks(device),
             **(compiler.values(steps) if is_compiled(cell.backend) else {}),
         }
@@ -190,7 +228,8 @@ def _measure(job: Job, cell: StepCell, device: Device, *, report: Callable[[str]
     except BaseException:
         report(step.phase)
         raise
-    values |= _rates(cell, steps, clocks=clocks, device_name=job.device_name)
+    flops = find_step_flops(job, cell, step.workload)
+    values |= rate_values(steps, flops, job=job, clocks=clocks)
     details: dict[str, Sequence[object]] = {
         "timings": steps.timings(job.run_id, job.cell_id, clocks=clocks),
         "samples": steps.rows(job.run_id, job.cell_id),
@@ -198,70 +237,14 @@ def _measure(job: Job, cell: StepCell, device: Device, *, report: Callable[[str]
     if is_compiled(cell.backend) and cell.mode in ("backward", "train"):
         report("compare with eager")
         step.restart()
-        values["compiled_gradient_error"] = gradient_error(step.gradients)
+        values["compiled_gradient_error"] = gradient_error(step.gradients, is_random=cell.model_key is not None)
     if cell.compile_cache == "empty" and is_compiled(cell.backend):
         report("compile again")  # which takes seconds, and CUPTI makes its launches slower by microseconds
         values |= cold_and_warm(step, device, steps=steps, between=step.between)
     return Measurement(values=values, details=details)
 
 
-class OtherProcesses:
-    """The share of the machine's CPU time that other processes have used since this object was made."""
-
-    def __init__(self) -> None:
-        self.began, self.busy, self.own = time.perf_counter(), _busy_seconds(), _own_seconds()
-
-    def share(self) -> float:
-        available = (time.perf_counter() - self.began) * (psutil.cpu_count() or 1)
-        others = (_busy_seconds() - self.busy) - (_own_seconds() - self.own)
-        return min(max(others / available, 0.0), 1.0)
-
-
-def _cpu_values(others: OtherProcesses) -> dict[str, object]:
-    """Returns the columns that explain differences between CPU rows of the same cell."""
-    return {
-        "threads": torch.get_num_threads(),
-        "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY"),
-        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-        "other_cpu_share": others.share(),
-    }
-
-
-def _busy_seconds() -> float:
-    """Returns the CPU seconds that the machine has spent on anything, including time taken by its host."""
-    times = psutil.cpu_times()
-    idle = times.idle + getattr(times, "iowait", 0.0) + getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
-    return float(sum(times) - idle)
-
-
-def _own_seconds() -> float:
-    """Returns the CPU seconds of this process and of the children that it has waited for (the compiler's)."""
-    return float(sum(psutil.Process().cpu_times()[:4]))
-
-
-def _rates(cell: StepCell, steps: Steps, *, clocks: Clocks, device_name: str) -> dict[str, object]:
-    """Returns what follows from the times. Rates are those of a loop, where that was timed."""
-    seconds = clocks.loop_ms.get("step", steps.summary.median) / 1e3
-    flops = costs.step_flops(cell)
-    peak = hardware.peak_flops(device_name, cell.precision)
-    return {
-        "steps": len(steps.measured),
-        "stopped_by": steps.stopped_by,
-        "interval_share": interval_share(steps.summary),
-        "tokens_per_s": cell.batch * cell.context / seconds,
-        "step_flops": flops,
-        "flops_per_s": flops / seconds,
-        "mfu": (flops - costs.recomputed_flops(cell)) / seconds / peak if peak else None,
-        "phase_sum_share": steps.phase_sum_share,
-        "bound": clocks.bound,
-        "device_share": clocks.device_share,
-        **steps.usage,
-        "warmup_seconds": steps.warmup_seconds,
-        "measure_seconds": steps.measure_seconds,
-    }
-
-
-def _adamw(model: Transformer, cell: StepCell) -> torch.optim.AdamW:
+def _adamw(model: nn.Module, cell: StepCell) -> torch.optim.AdamW:
     """Returns AdamW with the cell's implementation; `foreach` is PyTorch's choice on CUDA."""
     return torch.optim.AdamW(
         model.parameters(),

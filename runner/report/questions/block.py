@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from runner.analysis.costs.activations import weight_bytes
 from runner.analysis.costs.steps import parameter_count
-from runner.formats import format_bytes, format_number
+from runner.formats import format_bytes, format_number, within_block
 from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.keys import make_keys
 from runner.report.rows import Rows
@@ -40,10 +40,17 @@ def _answer_block(rows: Rows) -> Answer:
     )
 
 
-def _block_gradient_bytes(cell: MemoryCell) -> int:
-    """Returns the bytes of the gradients of one block's parameters."""
+def _block_gradient_bytes(cell: MemoryCell) -> int | None:
+    """Returns the bytes of the gradients of one block's parameters, None of an own model."""
+    if cell.model_key is not None:
+        return None
     outside = parameter_count(replace(cell, layers=0))
-    return (parameter_count(cell) - outside) // cell.layers * weight_bytes(cell)
+    return (parameter_count(cell) - outside) // cell.shape.layers * weight_bytes(cell)
+
+
+def _gradient_bytes(cell: MemoryCell) -> int | None:
+    """Returns the bytes of all gradients, None of an own model."""
+    return None if cell.model_key is not None else parameter_count(cell) * weight_bytes(cell)
 
 
 def _describe_block(chosen: Peak, kept: Sequence[SavedOperation]) -> str:
@@ -51,7 +58,8 @@ def _describe_block(chosen: Peak, kept: Sequence[SavedOperation]) -> str:
     start = f"One block of {title(chosen.cell)} keeps {format_bytes(total)} for backward"
     five = sum(item.kept_bytes for item in kept[:_FIVE])
     top = f", {format_share(five / total)} of it for its five largest contributors" if kept and total else ""
-    return f"{start}{top}; its gradients take {format_bytes(_block_gradient_bytes(chosen.cell))}."
+    gradients = _block_gradient_bytes(chosen.cell)
+    return f"{start}{top}." if gradients is None else f"{start}{top}; its gradients take {format_bytes(gradients)}."
 
 
 def _make_saved(peaks: Sequence[Peak]) -> ReportTable:
@@ -72,7 +80,7 @@ def _make_saved(peaks: Sequence[Peak]) -> ReportTable:
                     format_mib(peak.block_saved_bytes),
                     format_mib(peak.saved_bytes),
                     format_mib(_block_gradient_bytes(peak.cell)),
-                    format_mib(parameter_count(peak.cell) * weight_bytes(peak.cell)),
+                    format_mib(_gradient_bytes(peak.cell)),
                 )
             )
             for peak in peaks
@@ -107,7 +115,7 @@ def _make_contributors(chosen: Peak, kept: Sequence[SavedOperation]) -> ReportTa
 
 def _within_block(item: SavedOperation) -> str:
     """Returns the module's path within the block."""
-    return ".".join((item.module or "").split(".")[2:]) or NONE
+    return within_block(item.module) or NONE
 
 
 def _find_checkpointed(peaks: Sequence[Peak]) -> list[list[Peak]]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from runner.analysis.compare.peaks import PrecisionPair, pairs_of
-from runner.formats import format_bytes, format_number
+from runner.formats import at_tokens, format_bytes, format_number
 from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.footnotes import Footnotes, make_footnotes
 from runner.report.keys import make_keys
@@ -12,7 +12,8 @@ from runner.report.text import NONE, count, describe_failures, describe_status, 
 from runner.report.wanted import wanted_cells
 from runner.results import Peak, PhasePeak, Timeline
 from runner.schema import MemoryCell
-from runner.schema.titles import shape_of, title
+from runner.schema.sizes import model_name
+from runner.schema.titles import title
 from runner.store.queries.memory import load_phase_peaks
 from runner.store.queries.timelines import load_marks
 
@@ -27,15 +28,15 @@ _PEAKS = (
 def timelines_of(rows: Rows) -> list[tuple[Timeline, MemoryCell]]:
     """Returns the newest recorded timelines of the largest model that has one of inference and one of a training step,
     at the same context; else of the largest that has any."""
-    groups: dict[tuple[int, int, str, str, str], dict[str, tuple[Timeline, MemoryCell]]] = {}
+    groups: dict[tuple[tuple[object, ...], int, str, str, str], dict[str, tuple[Timeline, MemoryCell]]] = {}
     for line in rows.timelines:
         if line.cell and line.cell.mode in _MODES:
             cell = line.cell
-            key = (cell.layers * cell.d_model**2, cell.context, shape_of(cell), cell.precision, cell.attention)
+            key = (cell.order, cell.context, model_name(cell), cell.precision, cell.attention)
             groups.setdefault(key, {}).setdefault(cell.mode, (line, cell))
     if not groups:
         return []
-    chosen = max(groups, key=lambda key: (len(groups[key]), key))
+    chosen = max(groups, key=lambda key: (len(groups[key]), *key))
     return [groups[chosen][mode] for mode in _MODES if mode in groups[chosen]]
 
 
@@ -56,7 +57,7 @@ def _answer_timeline(rows: Rows) -> Answer:
 def _describe_timeline(line: Timeline, cell: MemoryCell, phases: Sequence[PhasePeak]) -> str:
     """Says how memory goes from phase to phase, and whether that tells the phases apart."""
     name = (
-        f"{'the training step' if cell.mode == 'train' else cell.mode} of {shape_of(cell)} at {cell.context:,} tokens"
+        f"{'the training step' if cell.mode == 'train' else cell.mode} of {model_name(cell)}{at_tokens(cell.context)}"
     )
     ends = [f"{format_bytes(phase.left)} at the end of {phase.phase}" for phase in phases if phase.left is not None]
     start = f"In {name} memory in use goes from {format_bytes(line.baseline_bytes)}"
@@ -98,7 +99,7 @@ def _make_timeline(rows: Rows, line: Timeline, cell: MemoryCell, phases: Sequenc
 
 def _want_timelines(rows: Rows) -> list[MemoryCell]:
     cells = [cell for cell in wanted_cells(rows, "memory", MemoryCell) if cell.timeline]
-    return [cell for cell in cells if shape_of(cell) == shape_of(cells[0])]
+    return [cell for cell in cells if model_name(cell) == model_name(cells[0])]
 
 
 # ------------------------------------------------------------------------------------------------------------------- M2
@@ -137,7 +138,7 @@ def _describe_peaks(peaks: Sequence[Peak]) -> str:
         of_mode = [peak for peak in known if peak.cell.mode == mode]
         if of_mode:
             top = max(of_mode, key=lambda peak: peak.peak_allocated_bytes or 0)
-            where = f"{shape_of(top.cell)} at {top.cell.context:,} tokens"
+            where = f"{model_name(top.cell)}{at_tokens(top.cell.context)}"
             when = f", in {top.peak_phase}" if mode == "train" and top.peak_phase else ""
             parts.append(f"{words}: {format_bytes(top.peak_allocated_bytes or 0)} ({where}{when})")
     lost = sum(peak.status == "oom" for peak in peaks)

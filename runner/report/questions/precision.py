@@ -97,12 +97,21 @@ def _describe_sums(sums: Sequence[Accumulated]) -> str:
 # ------------------------------------------------------------------------------------------------------------------- P2
 
 
+#: The models of which a pass was looked at.
+_WORDS = {
+    "toy": "the toy model with two linear layers and a layer norm",
+    "transformer": "the Transformer",
+    "own": "own models",
+}
+
+
 def _answer_dtypes(rows: Rows) -> Answer:
     passes = [one.row for one in rows.precisions if one.row.status == "ok" and one.row.precision in ("fp16", "bf16")]
     read = load_dtypes(rows.path, tuple(row.cell_id for row in passes)) if passes else []
     if not read:
         return Answer(lacks="no pass under fp16 or bf16 autocast was looked at")
-    tables = [table for model in ("toy", "transformer") if (table := _make_dtypes(model, passes, read)) is not None]
+    made = (_make_dtypes(model, passes, read) for model in _WORDS)
+    tables = [table for table in made if table is not None]
     precisions = {row.precision for row in passes}
     missing = [name for name in ("fp16", "bf16") if name not in precisions]
     return Answer(
@@ -125,13 +134,12 @@ def _make_dtypes(model: str, passes: Sequence[NumericsRow], read: Sequence[Dtype
     if not columns:
         return None
     parts = list(dict.fromkeys(part for found in columns.values() for part in found))
-    words = "the toy model with two linear layers and a layer norm" if model == "toy" else "the Transformer"
     lines = [
         Line(values=(part, *(" and ".join(found[part]) if part in found else NONE for found in columns.values())))
         for part in parts
     ]
     return ReportTable(
-        caption=f"Dtypes under autocast in {words}",
+        caption=f"Dtypes under autocast in {_WORDS[model]}",
         headings=("Part", *columns),
         lines=tuple(lines),
         note="Read from the tensors of one pass, not written down. Parts in the order of the pass.",
@@ -140,7 +148,7 @@ def _make_dtypes(model: str, passes: Sequence[NumericsRow], read: Sequence[Dtype
 
 def _describe_dtypes(passes: Sequence[NumericsRow], read: Sequence[DtypeRow]) -> str:
     """Says which parts of the smallest model stay wide and which become narrow, by precision."""
-    model = "toy" if any(row.model == "toy" for row in read) else "transformer"
+    model = next(name for name in _WORDS if any(row.model == name for row in read))
     sentences: dict[str, list[str]] = {}
     for row in passes:
         groups: dict[str, list[str]] = {}

@@ -10,7 +10,8 @@ from runner.report.text import NONE, count, format_mib
 from runner.report.wanted import wanted_cells
 from runner.results import Alive, Peak
 from runner.schema import MemoryCell
-from runner.schema.titles import shape_of, title
+from runner.schema.sizes import model_name
+from runner.schema.titles import title
 from runner.store.queries.timelines import load_largest_at
 
 #: The largest allocations that are listed of each timeline.
@@ -20,21 +21,21 @@ _NAMELESS = ("<genexpr>", "<listcomp>", "<lambda>")
 
 
 def _answer_stream(rows: Rows) -> Answer:
-    peaks = [peak for peak in rows.peaks if peak.residual_stream_bytes]
+    peaks = [peak for peak in rows.peaks if peak.residual_stream_bytes and peak.cell.model_key is None]
     cells: dict[tuple[object, ...], Peak] = {}
     for peak in peaks:
-        cells.setdefault((shape_of(peak.cell), peak.cell.batch, peak.cell.context, peak.cell.weights_dtype), peak)
+        cells.setdefault((model_name(peak.cell), peak.cell.batch, peak.cell.context, peak.cell.weights_dtype), peak)
     if not cells:
         return Answer(lacks="no residual stream was measured")
     known = list(cells.values())
     lines = []
     for peak in known:
         cell, formula = peak.cell, _stream_bytes(peak.cell)
-        factors = f"{cell.batch} × {cell.context} × {cell.d_model} × {weight_bytes(cell)}"
+        factors = f"{cell.batch} × {cell.context} × {cell.shape.d_model} × {weight_bytes(cell)}"
         agrees = "yes" if formula == peak.residual_stream_bytes else "no"
         measured = peak.residual_stream_bytes or 0
         values = (
-            shape_of(cell),
+            model_name(cell),
             f"{cell.context:,}",
             factors,
             f"{formula:,}",
@@ -59,7 +60,7 @@ def _answer_stream(rows: Rows) -> Answer:
     )
     right = sum(peak.residual_stream_bytes == _stream_bytes(peak.cell) for peak in known)
     largest = max(known, key=lambda peak: peak.residual_stream_bytes or 0)
-    name = f"{shape_of(largest.cell)} at {largest.cell.context:,} tokens"
+    name = f"{model_name(largest.cell)} at {largest.cell.context:,} tokens"
     return Answer(
         sentence=f"B·T·d_model·4 bytes, as measured in {right} of {count(len(known), 'shape')} and contexts: "
         f"{format_bytes(largest.residual_stream_bytes or 0)} in {name}.",
@@ -69,7 +70,7 @@ def _answer_stream(rows: Rows) -> Answer:
 
 
 def _stream_bytes(cell: MemoryCell) -> int:
-    return cell.batch * cell.context * cell.d_model * weight_bytes(cell)
+    return cell.batch * cell.context * cell.shape.d_model * weight_bytes(cell)
 
 
 # ------------------------------------------------------------------------------------------------------------------- M5
@@ -132,7 +133,7 @@ def _want_streams(rows: Rows) -> list[MemoryCell]:
 
 def _want_timelines(rows: Rows) -> list[MemoryCell]:
     cells = [cell for cell in wanted_cells(rows, "memory", MemoryCell) if cell.timeline]
-    return [cell for cell in cells if shape_of(cell) == shape_of(cells[0])]
+    return [cell for cell in cells if model_name(cell) == model_name(cells[0])]
 
 
 QUESTIONS = (

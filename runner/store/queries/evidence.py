@@ -16,8 +16,8 @@ from uuid import UUID
 import duckdb
 
 from runner.analysis.compare.environments import COLUMNS
-from runner.schema import TABLES, Shape
-from runner.schema.axes import SHAPE
+from runner.schema import TABLES, Model
+from runner.schema.axes import MODEL, SHAPE
 from runner.store.database import open_reader
 from runner.store.queries.counted import among, literal, select_counted, select_every
 from runner.store.queries.selection import MACHINE, Selection
@@ -100,8 +100,8 @@ def _find_conditions(reader: duckdb.DuckDBPyConnection, table: str) -> list[_Con
     """Returns the values of config fields that only the answer's rows have, and the cells themselves where these values
     are not enough."""
     names = ["machine", *TABLES[table].question]
-    sized = issubclass(TABLES[table].row, Shape)
-    plain = [name for name in names if not (sized and name in SHAPE)]
+    sized = issubclass(TABLES[table].row, Model)
+    plain = [name for name in names if not (sized and name in MODEL)]
     listed = ", ".join(f"list_sort(list(DISTINCT {name}))" for name in plain)
     meant, held = (reader.execute(f"SELECT {listed} FROM {name}").fetchone() for name in ("meant", "counted"))
     assert meant is not None
@@ -126,20 +126,25 @@ def _find_conditions(reader: duckdb.DuckDBPyConnection, table: str) -> list[_Con
 
 
 def _find_shapes(reader: duckdb.DuckDBPyConnection) -> list[_Condition]:
-    names = ", ".join(SHAPE)
+    names = ", ".join((*SHAPE, "model_key"))
     meant, held = (
         reader.execute(f"SELECT DISTINCT {names} FROM {table} ORDER BY ALL").fetchall()
         for table in ("meant", "counted")
     )
     if meant == held or not meant:
         return []
-    why = "'size is d_model ' || c.d_model || ', ' || c.layers || ' layers'"
-    return [_Condition(sql=_match_rows(reader, SHAPE), why=why)]
+    why = "coalesce('model is ' || c.model, 'size is d_model ' || c.d_model || ', ' || c.layers || ' layers')"
+    own = [row[-1] for row in meant if row[-1] is not None]
+    of_shapes = [_match_rows(reader, SHAPE, where="model_key IS NULL")] if len(own) < len(meant) else []
+    if any(row[-1] is not None for row in held):
+        of_shapes = [f"(c.model_key IS NULL AND {sql})" for sql in of_shapes]
+    of_own = [among("c.model_key", own)] if own else []
+    return [_Condition(sql=f"({' OR '.join(parts)})" if len(parts := of_shapes + of_own) > 1 else parts[0], why=why)]
 
 
-def _match_rows(reader: duckdb.DuckDBPyConnection, names: Sequence[str]) -> str:
+def _match_rows(reader: duckdb.DuckDBPyConnection, names: Sequence[str], *, where: str = "true") -> str:
     """Returns the condition that several columns together are as in one of the answer's rows."""
-    rows = reader.execute(f"SELECT DISTINCT {', '.join(names)} FROM meant ORDER BY ALL").fetchall()
+    rows = reader.execute(f"SELECT DISTINCT {', '.join(names)} FROM meant WHERE {where} ORDER BY ALL").fetchall()
     if len(names) == 1:
         return among(f"c.{names[0]}", [row[0] for row in rows])
     values = ", ".join("(" + ", ".join(map(literal, row)) + ")" for row in rows)

@@ -40,8 +40,14 @@ def load_precisions(path: Path, of: Selection) -> list[Precise]:
     """Returns the latest row of each model and precision, smallest model first."""
 
     def order(row: NumericsRow) -> tuple[object, ...]:
-        size = (row.layers * row.d_model**2, row.context, row.batch)
-        return *size, row.attention, row.weights_dtype, get_args(Precision).index(row.precision)
+        return (
+            row.order,
+            row.context,
+            row.batch,
+            row.attention,
+            row.weights_dtype,
+            get_args(Precision).index(row.precision),
+        )
 
     return sorted(_load_rows(path, of, table="numerics", kind=Precise), key=lambda one: order(one.row))
 

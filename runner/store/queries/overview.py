@@ -11,8 +11,8 @@ from typing import Any
 from uuid import UUID
 
 from runner.results import RunSummary
-from runner.schema import TABLES, RunRow, Shape
-from runner.schema.axes import SHAPE
+from runner.schema import TABLES, Model, RunRow
+from runner.schema.axes import MODEL
 from runner.store.cells import EVERY_CELL
 from runner.store.contract import is_stated
 from runner.store.database import open_reader
@@ -30,7 +30,7 @@ class Contents:
 
     runs: tuple[RunSummary, ...]
     published: tuple[RunSummary, ...]
-    shapes: tuple[Shape, ...]
+    shapes: tuple[Model, ...]
     choices: Mapping[str, tuple[Any, ...]]
     edition: str
 
@@ -49,7 +49,7 @@ _RUNS = f"""
     FROM runs r LEFT JOIN ({EVERY_CELL}) s USING (run_id) GROUP BY ALL ORDER BY r.run_id DESC"""
 
 
-_MODELS = tuple(table for table in TABLES.values() if issubclass(table.row, Shape))
+_MODELS = tuple(table for table in TABLES.values() if issubclass(table.row, Model))
 
 
 def _select(*names: str) -> str:
@@ -64,8 +64,9 @@ def _select(*names: str) -> str:
 
 
 _SHAPES = f"""
-    SELECT DISTINCT {", ".join(SHAPE)} FROM ({_select(*SHAPE)})
-    ORDER BY d_model * d_model * layers, d_model, layers, d_ff, heads, vocabulary"""
+    SELECT DISTINCT {", ".join(MODEL)} FROM ({_select(*MODEL)})
+    ORDER BY model_key IS NOT NULL, model, model_key, d_model * d_model * layers, d_model, layers, d_ff, heads,
+        vocabulary"""
 
 _VALUES = {
     name: f"SELECT DISTINCT {name} FROM ({_select(name)}) WHERE {name} IS NOT NULL ORDER BY 1"
@@ -97,7 +98,7 @@ def load_contents(path: Path) -> Contents:
         return Contents(
             runs=tuple(run for run in runs if run.source != "published" or run.cells),
             published=tuple(run for run in runs if run.source == "published" and not run.cells),
-            shapes=tuple(fetch(reader, _SHAPES, kind=Shape)),
+            shapes=tuple(fetch(reader, _SHAPES, kind=Model)),
             choices={
                 name: tuple(value for (value,) in reader.execute(query).fetchall()) for name, query in _VALUES.items()
             },

@@ -15,8 +15,8 @@ from typing import Any
 from uuid import UUID
 
 from runner.schema import TABLES, Cell
-from runner.schema import Shape as Shape
-from runner.schema.axes import SHAPE
+from runner.schema import Model as Model
+from runner.schema.axes import MODEL, SHAPE
 from runner.store.contract import is_stated
 
 #: The name of a machine in SQL: its device and its host, because two machines may have the same device.
@@ -36,7 +36,7 @@ class Selection:
     run: UUID | None = None
     settled: bool = True
     mode: str | None = None
-    size: tuple[Shape, ...] = ()
+    size: tuple[Model, ...] = ()
     context: tuple[int, ...] = ()
     precision: tuple[str, ...] = ()
     backend: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ def column_of(name: str) -> str:
 
 def _get_value(cell: Cell, name: str) -> Any:
     if name == "size":
-        return Shape.of(cell) if isinstance(cell, Shape) else None
+        return Model.of(cell) if isinstance(cell, Model) else None
     return getattr(cell, name, None)
 
 
@@ -87,9 +87,9 @@ def write_conditions(asked: Iterable[Asked], *, prefix: str = "") -> tuple[list[
     found, parameters = list[str](), list[Any]()
     for column, values in asked:
         if column == SHAPE[0]:
-            one = "(" + " AND ".join(f"{prefix}{name} = ?" for name in SHAPE) + ")"
+            one = "(" + " AND ".join(f"{prefix}{name} IS NOT DISTINCT FROM ?" for name in MODEL) + ")"
             found.append("(" + " OR ".join([one] * len(values)) + ")")
-            parameters += [getattr(shape, name) for shape in values for name in SHAPE]
+            parameters += [getattr(model, name) for model in values for name in MODEL]
         else:
             found.append(f"list_contains(?, {prefix}{column})")
             parameters.append(list(values))

@@ -50,12 +50,7 @@ def choose(reader: duckdb.DuckDBPyConnection, table: str, of: Selection, names: 
 
 def _order(cell: StepCell) -> tuple[Any, ...]:
     return (
-        cell.d_model * cell.d_model * cell.layers,
-        cell.d_model,
-        cell.layers,
-        cell.d_ff,
-        cell.heads,
-        cell.vocabulary,
+        cell.order,
         cell.context,
         cell.batch,
         cell.precision != "fp32",

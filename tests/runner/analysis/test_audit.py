@@ -119,6 +119,7 @@ CASES: list[Case] = [
     ("above_peak", STEP, {"mfu": 1.01}, {}, "D"),
     ("above_peak", ATTENTION, {"backward_flops_per_s": 990e12}, {}, "D"),  # the H200's datasheet says 989.5
     ("above_peak", ATTENTION, {"forward_bytes_per_s": 4.9e12}, {}, "D"),  # and 4.8 TB/s
+    ("leaks_memory", STEP, {"memory_growth_bytes": 2**20, "steps": 60, "peak_allocated_bytes": GIB}, {}, "C"),  # 5.9%
     ("no_effect", STEP, {"logits_dtype": "float32"}, {}, "D"),
     ("tf32_as_fp32", STEP, {"precision": "fp32", "logits_dtype": "float32", "matmul_precision": "tf32"}, {}, "D"),
     ("wrong_result", ATTENTION, {"gradient_error": 0.021}, {}, "D"),

@@ -29,7 +29,7 @@ def small(**changes: Any) -> StepCell:
 
 
 def random_tokens(cell: StepCell) -> Tensor:
-    return torch.randint(cell.vocabulary, (cell.batch, cell.context))
+    return torch.randint(cell.shape.vocabulary, (cell.batch, cell.context))
 
 
 def autocast(cell: StepCell) -> torch.autocast:
@@ -208,7 +208,7 @@ H200 = "NVIDIA H200"
 
 def grown_bytes(cell: StepCell) -> int:
     """By how much the rotary tables have grown since the H200 was measured: they were half as large."""
-    return cell.context * (cell.d_model // cell.heads) * 4
+    return cell.context * (cell.shape.d_model // cell.shape.heads) * 4
 
 
 #: Measured on an NVIDIA H200 (torch 2.11, CUDA 13.0), `small`, batch 4: context, mode, precision, the sum of what was

@@ -172,7 +172,7 @@ def test_where_memory_does_not_suffice_for_both_the_difference_is_unknown() -> N
 def test_compiled_under_autocast_products_are_joined_and_nothing_else_changes() -> None:
     """Four products a layer and the head instead of seven; the same numbers and gradients as the plain model."""
     cell = tiny(precision="bf16", layers=1)
-    tokens = torch.randint(cell.vocabulary, (2, cell.context))
+    tokens = torch.randint(cell.shape.vocabulary, (2, cell.context))
     plain, joined = Transformer(cell), Transformer(cell)
     joined.load_state_dict(plain.state_dict())
     products: list[int] = []
@@ -188,7 +188,7 @@ def test_compiled_under_autocast_products_are_joined_and_nothing_else_changes() 
     compiled(tokens)
     with torch.autocast("cpu", torch.bfloat16):
         got, expected = compiled(tokens), plain(tokens)
-    assert products == [7 * cell.layers + 1, 4 * cell.layers + 1]
+    assert products == [7 * cell.shape.layers + 1, 4 * cell.shape.layers + 1]
     torch.testing.assert_close(got, expected, rtol=2e-2, atol=2e-2)
     got.float().square().mean().backward()
     expected.float().square().mean().backward()
@@ -204,7 +204,7 @@ def test_compiled_under_autocast_it_runs_in_every_mode(
 ) -> None:
     """Whole, without a graph break: what is sampled from and what is checkpointed too."""
     cell = tiny(precision="bf16", layers=1, checkpoint_blocks=checkpoint_blocks)
-    model, tokens = Transformer(cell), torch.randint(cell.vocabulary, (2, cell.context))
+    model, tokens = Transformer(cell), torch.randint(cell.shape.vocabulary, (2, cell.context))
     torch._dynamo.reset()
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
     with grad_mode(), torch.autocast("cpu", torch.bfloat16):

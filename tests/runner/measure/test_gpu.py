@@ -152,7 +152,8 @@ def test_numerics_on_cuda(tmp_path: Path) -> None:
     errors = [found[name]["gradient_error"] for name in ("fp32", "tf32", "bf16")]
     assert 0 < errors[0] < 1e-5 < errors[1] < errors[2] < 0.1
     assert 1e-5 < found["fp16"]["gradient_error"] < found["bf16"]["gradient_error"]
-    query = "SELECT module, dtype FROM dtypes JOIN numerics USING (cell_id) WHERE precision = 'fp16' AND model = 'toy'"
+    toy = "precision = 'fp16' AND dtypes.model = 'toy'"
+    query = f"SELECT module, dtype FROM dtypes JOIN numerics USING (cell_id) WHERE {toy}"
     read = {row["module"]: row["dtype"] for row in rows(tmp_path / "r.duckdb", f"{query} AND part = 'output'")}
     assert read == {"first": "float16", "relu": "float16", "layer_norm": "float32", "last": "float16"}
     wide = rows(tmp_path / "r.duckdb", f"{query} AND part IN ('parameter', 'loss', 'gradient')")
@@ -266,7 +267,7 @@ def test_the_compiled_model_is_the_eager_one(precision: str, attention: str) -> 
     sizes = SIZES["toy-256"].numbers | {"vocabulary": 2000}
     cell = tiny(**sizes, context=128, precision=precision, attention=attention)
     torch.manual_seed(0)
-    tokens = torch.randint(cell.vocabulary, (4, cell.context), device="cuda")
+    tokens = torch.randint(cell.shape.vocabulary, (4, cell.context), device="cuda")
     shares, gradients = [], []
     model = Transformer(cell, device="cuda")
     for forward in (model, torch.compile(model)):

@@ -144,7 +144,7 @@ def test_a_checkpointed_step_counts_what_it_computes_again() -> None:
     cell = tiny(mode="backward", checkpoint_blocks=1)
     sums = sums_of(ModelStep(cell, Device("cpu")))
     # A block's last product begins, and is broken off there: nobody needs it. It is seen all the same, once a block.
-    broken_off = cell.layers * 2 * cell.batch * cell.context * cell.d_model * cell.d_ff
+    broken_off = cell.shape.layers * 2 * cell.batch * cell.context * cell.shape.d_model * cell.shape.d_ff
     assert product_flops(sums) == step_flops(cell) + broken_off
     # Each layer's softmax once in the forward pass, and once more in the backward pass, under its name there too.
     for phase in ("forward", "backward"):
@@ -171,7 +171,7 @@ def test_flops_of_products_are_those_that_torch_counts() -> None:
     assert product_flops(sums) == counted["aten.mm"]
     # FlashAttention's convention halves what is masked, which torch's counter does not.
     attention = {kernel: found.total(0) for (_, _, kernel), found in sums.items() if "scaled_dot" in kernel}
-    forward = 4 * cell.batch * cell.context**2 * cell.d_model // 2 * cell.layers
+    forward = 4 * cell.batch * cell.context**2 * cell.shape.d_model // 2 * cell.shape.layers
     assert attention["aten::_scaled_dot_product_flash_attention_for_cpu"] == forward
     assert attention["aten::_scaled_dot_product_flash_attention_for_cpu_backward"] == forward * 5 // 2
 

@@ -248,6 +248,7 @@ def test_cudas_counters_and_segments_worked_out_by_hand() -> None:
         timeline=step_timeline(recorded, marks=marks, observer=observer),
         marks=marks,
         residual_stream_bytes=0,
+        block="blocks.0",
         build_seconds=0,
         measure_seconds=0,
     )

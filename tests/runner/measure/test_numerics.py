@@ -130,11 +130,11 @@ def exact_tables(context: int, head_width: int) -> torch.Tensor:
 def test_the_reference_is_float64_throughout() -> None:
     """Against the model in NumPy, to the last digits; with float32 anywhere on the way they would differ at 1e-7."""
     step = ModelStep(cell(precision="fp32", attention="sdpa").step(), CPU)
-    widen(step.model, torch.float64)
+    widen(step.workload, torch.float64)
     step.model.rope_2te = exact_tables(6, 8)  # those of the model are rounded to float32, on purpose
     weights = {name: value.detach().numpy() for name, value in step.model.state_dict().items()}
-    expected = reference_logits(weights, step.inputs.numpy(), heads=2)
-    found = step.model(step.inputs)
+    expected = reference_logits(weights, step.workload.inputs[0].numpy(), heads=2)
+    found = step.model(step.workload.inputs[0])
     assert found.dtype == torch.float64
     np.testing.assert_allclose(found.detach().numpy(), expected, rtol=1e-11, atol=1e-13)
 
@@ -150,8 +150,8 @@ def test_the_gradients_of_the_reference_by_differences() -> None:
         with torch.no_grad():
             for name, value in step.model.named_parameters():
                 value.add_(direction[name], alpha=h)
-            found = step.model(step.inputs).flatten(0, 1)
-            losses.append(torch.nn.functional.cross_entropy(found, step.targets).item())
+            found = step.model(step.workload.inputs[0]).flatten(0, 1)
+            losses.append(torch.nn.functional.cross_entropy(found, step.workload.inputs[1]).item())
     along = sum((expected.gradients[name] * direction[name]).sum().item() for name in direction)
     assert (losses[0] - losses[1]) / 2e-5 == pytest.approx(along, rel=1e-7)
 
@@ -161,13 +161,13 @@ def test_errors_against_a_second_computation() -> None:
     values = measured(cell()).values
     step = ModelStep(cell().step(), CPU)
     weights = {name: value.detach().double().numpy() for name, value in step.model.state_dict().items()}
-    expected = reference_logits(weights, step.inputs.numpy(), heads=2)
+    expected = reference_logits(weights, step.workload.inputs[0].numpy(), heads=2)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = step.model(step.inputs)
-        loss = torch.nn.functional.cross_entropy(found.flatten(0, 1), step.targets)
+        found = step.model(step.workload.inputs[0])
+        loss = torch.nn.functional.cross_entropy(found.flatten(0, 1), step.workload.inputs[1])
     off = found.detach().double().numpy() - expected
     assert values["logits_error"] == pytest.approx(np.linalg.norm(off) / np.linalg.norm(expected), rel=1e-4)
-    flat, targets = expected.reshape(-1, 32), step.targets.numpy()
+    flat, targets = expected.reshape(-1, 32), step.workload.inputs[1].numpy()
     exact = np.mean(np.log(np.exp(flat).sum(axis=1)) - flat[np.arange(12), targets])
     assert values["reference_loss"] == pytest.approx(exact, rel=1e-7)
     assert values["loss"] == loss.item()

@@ -120,7 +120,7 @@ def test_inference_keeps_no_graph_and_forward_does(monkeypatch: pytest.MonkeyPat
 
 def test_the_same_cell_starts_from_the_same_weights_and_tokens() -> None:
     one, other = (ModelStep(tiny(), Device("cpu")) for _ in range(2))
-    assert torch.equal(one.inputs, other.inputs)
+    assert torch.equal(one.workload.inputs[0], other.workload.inputs[0])
     assert all(torch.equal(a, b) for a, b in zip(one.model.parameters(), other.model.parameters(), strict=True))
 
 

@@ -26,7 +26,7 @@ def make_cell(**changes: Any) -> StepCell:
 
 
 def random_tokens(cell: StepCell) -> Tensor:
-    return torch.randint(cell.vocabulary, (cell.batch, cell.context))
+    return torch.randint(cell.shape.vocabulary, (cell.batch, cell.context))
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,7 @@ def test_logits_equal_numpy_in_float64() -> None:
                 parameter.uniform_(0.5, 1.5)
         got = model(tokens).numpy()
     weights = {name: value.double().numpy() for name, value in model.state_dict().items()}
-    expected = reference_model.logits(weights, tokens.numpy(), heads=cell.heads)
+    expected = reference_model.logits(weights, tokens.numpy(), heads=cell.shape.heads)
     assert got.shape == (2, 12, 61)
     assert expected[:, 1:].std() > 0.3
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-5)
@@ -99,7 +99,7 @@ def test_a_later_token_leaves_earlier_logits_alone(attention: str) -> None:
     cell = make_cell(attention=attention)
     model, tokens = Transformer(cell), random_tokens(cell)
     changed = tokens.clone()
-    changed[:, 7] = (changed[:, 7] + 1) % cell.vocabulary
+    changed[:, 7] = (changed[:, 7] + 1) % cell.shape.vocabulary
     before, after = model(tokens), model(changed)
     torch.testing.assert_close(after[:, :7], before[:, :7], rtol=0, atol=1e-6)
     assert (after[:, 7:] - before[:, 7:]).abs().amax(dim=-1).min() > 1e-4

@@ -17,7 +17,7 @@ from runner.schema import TABLES, StepCell, utc_now
 from runner.store.database import open_reader
 from runner.store.queries import overview, progress, raw, steps, tables
 from runner.store.queries import rows as stored
-from runner.store.queries.selection import Selection, Shape
+from runner.store.queries.selection import Model, Selection
 from runner.store.queries.tables import MAX_ROWS, Window
 from runner.store.queries.times import NoiseKind, load_noise
 from runner.store.queries.trust import load_findings
@@ -69,7 +69,7 @@ def test_measured_times(laptop: Path) -> None:
 
 
 def test_a_failed_cell_keeps_its_key_and_reason(laptop: Path) -> None:
-    cells = steps.load_steps(laptop, Selection(mode="train", context=(256,), size=(Shape(**rows.TOYS["toy-256"]),)))
+    cells = steps.load_steps(laptop, Selection(mode="train", context=(256,), size=(Model(**rows.TOYS["toy-256"]),)))
     assert [(cell.status, cell.failed_phase, cell.times) for cell in cells] == [
         ("oom", "backward", {}),
         ("timeout", "warmup", {}),
@@ -81,7 +81,7 @@ def test_the_longest_warmup_answers(laptop: Path) -> None:
     """Of five cells that differ in effort alone, one is shown: the most thorough."""
     one = Selection(
         mode="train",
-        size=(Shape(**rows.TOYS["toy-256"]),),
+        size=(Model(**rows.TOYS["toy-256"]),),
         context=(128,),
         precision=("fp32",),
         backend=("eager",),
@@ -199,7 +199,7 @@ def test_tables_page_by_page(laptop: Path, table: str) -> None:
 def test_tables_follow_the_selection(laptop: Path) -> None:
     oom = stored.load_page(laptop, "steps", Selection(), Window(statuses=("oom",)))
     assert oom.total == 1
-    one = Selection(mode="train", context=(64,), size=(Shape(**rows.TOYS["toy-64"]),), precision=("bf16",))
+    one = Selection(mode="train", context=(64,), size=(Model(**rows.TOYS["toy-64"]),), precision=("bf16",))
     assert stored.load_page(laptop, "timings", one, Window()).total == 6
     assert stored.load_page(laptop, "samples", one, Window()).total == 4 * (5 + 11)
 

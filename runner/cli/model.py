@@ -1,0 +1,64 @@
+"""What Stepscope understands of a model of the user's own, in one screen.
+
+python -m runner model check nano.py:build --batch 8 --context 512
+
+The model is built once, without data where that is possible, and two steps of it run on the device.
+"""
+
+from runner.cli.lists import new_grid
+from runner.cli.terminal import Terminal
+from runner.engines.local import LocalEngine
+from runner.experiments import EXPERIMENTS
+from runner.formats import format_quantity
+from runner.job import OwnModelJob
+from runner.schema import Model
+from runner.schema.own import OwnModel, own_name, parse_spec
+from runner.schema.sizes import KEY_DIGITS
+
+
+def check_model(console: Terminal, text: str, *, device: str, batch: int, context: int) -> None:
+    """Prints what was understood of a model, which experiments measure it and what does not apply. Raises BadModel for
+    one that no cell could measure."""
+    spec, engine = parse_spec(text), LocalEngine()
+    machine = engine.describe(device)
+    where = machine["device"] if device == "auto" else device
+    points = ((batch, context),)
+    found = engine.describe_model(OwnModelJob(spec=spec.text, device=where, points=points, runs=True))
+    console.say(f"{own_name(spec.text)}@{found.key[:KEY_DIGITS]}: built, and two steps ran on {where}.")
+    console.print(new_grid("", "", rows=_describe(found, batch=batch)))
+    console.say(f"Measure it: python -m runner sweep --model {spec.text}")
+
+
+def _describe(found: OwnModel, *, batch: int) -> list[tuple[str, str]]:
+    """Returns a line for each thing, with its name."""
+    trained = "all trained" if found.trained == found.parameters else f"{found.trained:,} of them trained"
+    flops = next(iter(found.flops.values()), None)
+    counted = (
+        f"forward {format_quantity(flops.forward, 'FLOP')}, backward {format_quantity(flops.backward, 'FLOP')}, by "
+        "PyTorch's counter"
+        if flops
+        else f"counted in a real step, because the model needs its data: {found.missing}"
+    )
+    apply = [one.name for one in EXPERIMENTS if any(issubclass(kind.cell, Model) for kind in one.kinds)]
+    lines = [
+        ("parameters", f"{found.parameters:,}, {trained}"),
+        ("batch", f"{found.inputs}, of {batch} samples"),
+        ("output", found.output or "known in a real step only"),
+        ("blocks", found.blocks or "none repeats"),
+        ("FLOPs of a step", counted),
+        ("reads", ", ".join(sorted(found.reads)) or "device, batch and dtype alone"),
+        ("experiments", ", ".join(apply)),
+    ]
+    return lines + [("does not apply", text) for text in _list_absent(found)]
+
+
+def _list_absent(found: OwnModel) -> list[str]:
+    """Returns what does not apply to a model, and why."""
+    absent = ["single-head attention and sums: they are not about a model", "the predicted peak: its formula is ours"]
+    if "context" not in found.reads:
+        absent.append("--contexts: the function never reads want.context, so a sample has no length")
+    if "attention" not in found.reads:
+        absent.append("--attention: the function never reads want.attention, so the model has its own")
+    if not found.blocks:
+        absent.append("compiled-block, --checkpoint and saved tensors by block: no block repeats")
+    return absent

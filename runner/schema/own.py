@@ -1,0 +1,131 @@
+"""Models of the user's own: the names by which they are asked for, and what was understood of one.
+
+    >>> parse_spec("examples/nano.py:build,width=256").options
+    {'width': 256}
+
+`FILE.py:FUNCTION`, `package.module:FUNCTION` or `hf:CONFIG`, each with options behind commas. Standard library only.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from runner.errors import UsageError
+
+#: The function that builds a model where none is named.
+DEFAULT_FUNCTION = "build"
+_EXPECTED = "FILE.py:FUNCTION, package.module:FUNCTION or hf:CONFIG, each with ,name=value as wanted"
+Option = str | int | float | bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnSpec:
+    """Where an own model comes from: a Python file, an importable module, or a configuration of `transformers`."""
+
+    text: str
+    kind: Literal["file", "module", "hf"]
+    where: str
+    function: str
+    options: Mapping[str, Option]
+
+    @property
+    def name(self) -> str:
+        """The short name: `nano` for `examples/nano.py:build`, `llama` for `hf:llama/config.json`. A function that is
+        not called `build` and options are part of it."""
+        parts = [part for part in re.split(r"[/\\]", self.where) if part]
+        last = parts[-1].removesuffix(".json").removesuffix(".py")
+        name = parts[-2] if last == "config" and len(parts) > 1 else last
+        name = name if self.function == DEFAULT_FUNCTION else f"{name}:{self.function}"
+        return ",".join([name, *(f"{option}={format_option(value)}" for option, value in self.options.items())])
+
+
+def parse_spec(text: str) -> OwnSpec:
+    """Parses what `--model` names. Raises UsageError."""
+    where, *pairs = (part.strip() for part in text.split(","))
+    options = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.isidentifier():
+            raise UsageError(f"The option {pair!r} of --model {text} cannot be read.", expected="name=value")
+        options[name] = _parse_option(value)
+    if where.startswith("hf:") and where != "hf:":
+        return OwnSpec(text=text, kind="hf", where=where[3:], function=DEFAULT_FUNCTION, options=options)
+    path, _, function = where.rpartition(":") if _names_function(where) else (where, "", DEFAULT_FUNCTION)
+    if path.endswith(".py"):
+        return OwnSpec(text=text, kind="file", where=path, function=function, options=options)
+    if path and all(part.isidentifier() for part in path.split(".")):
+        return OwnSpec(text=text, kind="module", where=path, function=function, options=options)
+    raise UsageError(
+        f"--model got {text!r}.", expected=_EXPECTED, do="For example --model train.py:build or --model hf:config.json."
+    )
+
+
+def own_name(text: str) -> str:
+    """Returns the short name of an own model from the text that a row holds, which may be anybody's."""
+    try:
+        return parse_spec(text).name
+    except UsageError:
+        return text
+
+
+def format_option(value: Option) -> str:
+    """Returns an option's value as `--model` takes it."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _names_function(where: str) -> bool:
+    return where.rpartition(":")[2].isidentifier() and ":" in where
+
+
+def _parse_option(value: str) -> Option:
+    """Returns a number, true, false or null as such, anything else as text."""
+    try:
+        parsed = json.loads(value)
+    except ValueError:
+        return value
+    return parsed if isinstance(parsed, int | float | bool | None) else value
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassFlops:
+    """The operations of one forward pass and of one backward pass, by PyTorch's counter."""
+
+    forward: int
+    backward: int
+
+    def of_mode(self, mode: str) -> int:
+        """Returns those of one step, without what a checkpoint computes again."""
+        return self.forward if mode in ("inference", "forward") else self.forward + self.backward
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnModel:
+    """What was understood of an own model: its name and key, what its builder reads, and what was built.
+
+    `numbers` are columns of `Model` that are known. `flops` are by batch and context, and lack those that could not be
+    counted without data; `missing` says why. `inputs`, `output` and `blocks` are in words."""
+
+    spec: str
+    key: str
+    reads: frozenset[str]
+    numbers: Mapping[str, int | None]
+    parameters: int
+    trained: int
+    inputs: str
+    output: str
+    blocks: str
+    flops: Mapping[tuple[int, int], PassFlops]
+    missing: str = ""
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """The columns of its cells that no axis sets."""
+        unread: dict[str, Any] = {"context": 0, "attention": "own"}
+        return {
+            **self.numbers,
+            "model": self.spec,
+            "model_key": self.key,
+            **{name: value for name, value in unread.items() if name not in self.reads},
+        }

@@ -1,0 +1,146 @@
+"""Own models in a real sweep: good ones and bad ones side by side, again later, and in a config file."""
+
+import json
+from pathlib import Path
+
+import duckdb
+import pytest
+from typer.testing import CliRunner, Result
+
+from runner.cli.main import app
+from tests.command import run
+from tests.runner.own.build import MLP, NANO, own_file
+
+
+def check(spec: str) -> Result:
+    """`python -m runner model check`, in this process."""
+    return CliRunner().invoke(app, ["model", "check", spec, "--device", "cpu"], env={"COLUMNS": "300"})
+
+
+LIMITS = ("--rounds", "1", "--max-steps", "4", "--precisions", "fp32", "--device", "cpu")
+MODEL = "nn.Linear(4, 1), torch.ones(want.batch, 4)"
+LOSS = "lambda out: out.sum()"
+#: Models that nobody can measure, and what is said of each.
+BAD = {
+    "raises": ("def build(want):\n    raise ValueError('no weights')\n", "raised ValueError: no weights"),
+    "nothing": ("def build(want):\n    pass\n", "returned NoneType"),
+    "three": (f"def build(want):\n    return {MODEL}, {LOSS}, 4\n", "returned Linear, Tensor, function, int"),
+    "exits": ("import argparse\nargparse.ArgumentParser().parse_args()\nraise SystemExit(3)\n", "sys.exit(3)"),
+    "import": ("import nothing_like_this\n", "No module named 'nothing_like_this'"),
+    "syntax": ("def build(want:\n", "SyntaxError"),
+    "option": (f"def build(want):\n    return {MODEL}, {LOSS}\n", "nothing read width"),
+    "no_loss": (f"def build(want):\n    return {MODEL}\n", "float32 4×1 and no loss"),
+    "no_batch": (f"def build(want):\n    return nn.Linear(4, 1), 3, {LOSS}\n", "a batch without a tensor"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_model_that_cannot_be_built_is_one_clear_error(tmp_path: Path, name: str) -> None:
+    body, said = BAD[name]
+    spec = own_file(tmp_path, body) + (",width=8" if name == "option" else "")
+    done = check(spec)
+    assert done.exit_code == 2, done.output
+    said = said.replace("float32 4×1", "a tensor of 4×1")
+    assert said in done.output
+    assert "Traceback" not in done.output
+
+
+def test_a_sweep_goes_on_without_what_cannot_be_built_and_keeps_rows_of_what_fails_later(tmp_path: Path) -> None:
+    """Printing, forking and reading the command line do no harm; a step that does other work every time is a row."""
+    good = own_file(
+        tmp_path,
+        f"""
+        import os, sys
+        assert sys.argv[1:] == []
+        def build(want):
+            print("built", flush=True)
+            os.fork()
+            return {MODEL}, {LOSS}
+        """,
+        name="good.py",
+    )
+    growing = own_file(
+        tmp_path,
+        f"""
+        class Growing(nn.Linear):
+            calls = 0
+            def forward(self, x):
+                if x.device.type != "meta":
+                    self.calls += 1
+                return super().forward(x).repeat(max(self.calls, 1), 1)
+        def build(want):
+            return Growing(4, 1), torch.ones(want.batch, 4), {LOSS}
+        """,
+        name="growing.py",
+    )
+    frozen = own_file(
+        tmp_path,
+        f"def build(want):\n    return nn.Linear(4, 1).requires_grad_(False), torch.ones(want.batch, 4), {LOSS}\n",
+        name="frozen.py",
+    )
+    bad = own_file(tmp_path, BAD["raises"][0], name="bad.py")
+    db = tmp_path / "own.duckdb"
+    models = [word for spec in (good, growing, frozen, bad) for word in ("--model", spec)]
+    done = run("sweep", "--experiment", "benchmark", *models, *LIMITS, db=db)
+    assert done.returncode == 1, done.stdout
+    assert "raised ValueError: no weights" in done.stdout
+    with duckdb.connect(db, read_only=True) as con:
+        rows = dict(con.execute("SELECT regexp_extract(model, '([a-z]+)\\.py:', 1), status FROM steps").fetchall())
+        messages = dict(con.execute("SELECT regexp_extract(model, '([a-z]+)\\.py:', 1), message FROM steps").fetchall())
+        children = con.execute("SELECT count(*) FROM steps WHERE model LIKE '%good%'").fetchone()
+    assert rows == {"good": "ok", "growing": "error", "frozen": "error"}
+    assert "the same work in every step" in messages["growing"]
+    assert "depends on no parameter" in messages["frozen"]
+    assert children == (1,)
+
+
+def test_every_experiment_measures_an_own_model_and_the_sweep_knows_what_is_done(tmp_path: Path) -> None:
+    """The pages get rows of every kind; a second sweep measures nothing; a new version of the file is measured anew."""
+    db, body = tmp_path / "own.duckdb", Path(MLP.removesuffix(":build")).read_text()
+    config = tmp_path / "own.toml"
+    config.write_text(f'model = ["{own_file(tmp_path, body, name="net.py")}"]\nrounds = 1\nceilings = false\n')
+    words = ("sweep", "--config", str(config), "--precisions", "fp32", "--backends", "eager", "--device", "cpu")
+    experiments = ("benchmark", "memory", "kernels", "numerics")
+    asked = [word for name in experiments for word in ("--experiment", name)]
+    first = run(*words, *asked, db=db)
+    assert first.returncode == 0, first.stdout
+    tables = ("steps", "memory", "profiles", "numerics")
+    with duckdb.connect(db, read_only=True) as con:
+        counts = [con.execute(f"SELECT count(*), count(model_key), count(d_model) FROM {t}").fetchone() for t in tables]
+        (key,) = con.execute("SELECT DISTINCT model_key FROM steps").fetchone() or ("",)
+    assert all(rows == own and rows > 0 and widths == 0 for rows, own, widths in counts)  # type: ignore[misc]
+    again = run(*words, *asked, db=db)
+    assert "Nothing to measure: every cell is done." in again.stdout
+    own_file(tmp_path, body + "\n# changed\n", name="net.py")
+    changed = run(*words, "--experiment", "benchmark", db=db)
+    assert changed.returncode == 0
+    with duckdb.connect(db, read_only=True) as con:
+        keys = [found for (found,) in con.execute("SELECT DISTINCT model_key FROM steps").fetchall()]
+        ok = f"status = 'ok' AND model_key = '{key}'"
+        (cell,) = con.execute(f"SELECT cell_id FROM steps WHERE {ok} LIMIT 1").fetchone() or ("",)
+    assert len(keys) == 2
+    assert key in keys
+    replayed = run("replay", str(cell), db=db)
+    assert replayed.returncode == 2
+    assert "another version" in replayed.stdout
+
+
+def test_the_plan_of_an_own_model_says_what_it_costs(tmp_path: Path) -> None:
+    words = ("--model", NANO, "--experiment", "benchmark", "--contexts", "32", *LIMITS)
+    done = run("sweep", *words, "--dry-run", db=tmp_path / "own.duckdb")
+    assert done.returncode == 0, done.stdout
+    assert "nano@" in done.stdout
+    assert "unknown" in done.stdout  # no formula knows its peak
+
+
+def test_a_configuration_of_a_model_nobody_knows_is_one_clear_error(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    for fields, said in (
+        ({"model_type": "nobodys"}, "does not know"),
+        ({"hidden_size": 3}, "has no model_type"),
+        ({"model_type": "llama", "auto_map": {"AutoConfig": "x.Y"}, "hidden_size": "wide"}, "trust_remote_code=true"),
+    ):
+        path.write_text(json.dumps(fields))
+        done = check(f"hf:{tmp_path}")
+        assert done.exit_code == 2
+        assert said in done.output
