@@ -21,7 +21,7 @@ Audited = StepRow | AttentionRow | MemoryRow
 _BRIEF = timedelta(minutes=2)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
     """One thing about a row that its reader should know. `evidence` are the numbers the sentence rests on."""
 

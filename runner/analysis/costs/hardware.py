@@ -12,6 +12,7 @@ them by some percent, a power-limited one stays well below.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +168,7 @@ def datasheet(device_name: str) -> Datasheet | None:
     return DATASHEETS.get(device_name.strip().removeprefix("NVIDIA "))
 
 
+@lru_cache(maxsize=1024)
 def peak_flops(device_name: str, precision: str) -> float | None:
     """Dense peak of matrix products in FLOP/s; None where no figure is known, or the GPU lacks the precision."""
     sheet = datasheet(device_name)

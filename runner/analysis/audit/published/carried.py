@@ -14,7 +14,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from runner.analysis.audit.memory_rules import FOREIGN, OWN_SCRATCH
-from runner.analysis.audit.published.readings import REMEMBERED, Reading, Report
+from runner.analysis.audit.published.readings import Reading, Report
 from runner.results.published import Quantity
 
 #: Squares that naive attention holds at its peak, and tensors of B S d, at the most.
@@ -32,11 +32,13 @@ class Carried(NamedTuple):
     is_certain: bool
 
 
-@lru_cache(maxsize=REMEMBERED)
 def peak_of(reading: Reading) -> float | None:
     """Returns the bytes of its peak or, where none is named so, of its memory as a whole; None without any."""
-    figures = (reading.memory.get((name, "")) for name in _TOTALS)
-    return next((figure.value for figure in figures if figure and figure.value and figure.value > 0), None)
+    for name in _TOTALS if reading.memory else ():
+        figure = reading.memory.get((name, ""))
+        if figure and figure.value and figure.value > 0:
+            return figure.value
+    return None
 
 
 def needed_bytes(reading: Reading) -> int:
@@ -51,10 +53,11 @@ def _square_bytes(reading: Reading) -> int:
     return (2 if key.precision in ("bf16", "fp16") else 4) * (key.batch or 1) * (key.length or 0) ** 2
 
 
+@lru_cache(maxsize=1)
 def carried_rows(report: Report) -> Mapping[UUID, Carried]:
     """Returns what the rows of attention tables kept of the row before, of those that did."""
     found: dict[UUID, Carried] = {}
-    for readings in report.groups:
+    for readings in (group for group in report.groups if group[0].table.subject == "attention"):
         peaks = [(reading, peak) for reading in readings if reading.key.width and (peak := peak_of(reading))]
         rows = [(reading, peak, _square_bytes(before)) for (before, _), (reading, peak) in pairwise(peaks)]
         certain = {

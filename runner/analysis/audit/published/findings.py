@@ -13,7 +13,7 @@ from runner.analysis.audit.published.readings import Reading
 from runner.results.published import PublishedRow, PublishedTable
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PublishedFinding:
     """One thing about rows of one table that a reader should know."""
 
@@ -32,8 +32,9 @@ Found = Iterator[PublishedFinding]
 
 def touching(readings: Sequence[Reading], finding: Finding) -> PublishedFinding:
     """Returns the finding with the rows of these readings, which are of one table."""
-    rows = {reading.row.row_id: reading.row for reading in readings}
-    return PublishedFinding(table=readings[0].table, rows=tuple(rows.values()), finding=finding)
+    first = readings[0]
+    rows = {reading.row.row_id: reading.row for reading in readings} if len(readings) > 1 else {0: first.row}
+    return PublishedFinding(table=first.table, rows=tuple(rows.values()), finding=finding)
 
 
 def format_lines(lines: Sequence[int]) -> str:

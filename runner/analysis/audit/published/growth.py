@@ -37,7 +37,7 @@ FALLEN = 0.05
 _AXES = ("length", "width", "batch")
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=3)
 def _families(report: Report, axis: str) -> list[list[Reading]]:
     """Returns readings of one table that differ in one axis alone, smallest first."""
     families = []
@@ -137,21 +137,21 @@ def time_not_monotonic(report: Report) -> Found:
 
 
 def _is_disturbed(small: Reading, large: Reading, axis: str, quantity: Quantity) -> bool:
-    if has_impossible_ratio(small) or has_impossible_ratio(large):
+    if not small.times[quantity].mean > SLOWER * large.times[quantity].mean > 0:
         return False
     is_larger = getattr(large.key, axis) > getattr(small.key, axis)
-    return is_larger and small.times[quantity].mean > SLOWER * large.times[quantity].mean > 0
+    return is_larger and not has_impossible_ratio(small) and not has_impossible_ratio(large)
 
 
 def bytes_not_monotonic(report: Report) -> Found:
     """Less work, more bytes. Columns of a table that hold negative bytes are differences, which need not grow."""
     differences = {
-        (r.table.table_id, name) for r in report.readings for name, f in r.memory.items() if (f.value or 0) < 0
+        (r.table.table_id, name) for r in report.readings for name, f in r.memory.items() if f.value and f.value < 0
     }
     carried = carried_rows(report)
     for axis in _AXES:
         for family in _families(report, axis):
-            kept = [r for r in family if r.row.row_id not in carried]
+            kept = [r for r in family if r.row.row_id not in carried] if carried else family
             for small, large in pairwise(kept):
                 if getattr(small.key, axis) < getattr(large.key, axis):
                     yield from _fallen(small, large, differences)
@@ -160,8 +160,9 @@ def bytes_not_monotonic(report: Report) -> Found:
 def _fallen(small: Reading, large: Reading, differences: Collection[object]) -> Found:
     for name, figure in small.memory.items():
         other = large.memory.get(name)
-        is_difference = (small.table.table_id, name) in differences
-        if is_difference or other is None or not other.value or (figure.value or 0) <= other.value:
+        if other is None or not other.value or (figure.value or 0) <= other.value:
+            continue
+        if (small.table.table_id, name) in differences:
             continue
         share = (figure.value or 0) / other.value - 1
         severity: Severity = "doubt" if share > FALLEN else "note"

@@ -18,7 +18,7 @@ _CONTRADICTION = " in its command: "
 def unstated_key(report: Report) -> Found:
     """A table of steps without the model or the context, which its provenance does not know either."""
     for readings in report.groups:
-        timed = [r for r in readings if r.times and r.table.subject == "steps"]
+        timed = [r for r in readings if r.times] if readings[0].table.subject == "steps" else []
         for missing, words in (("shape", "which model it is of"), ("length", "its context length")):
             found = [reading for reading in timed if getattr(reading.key, missing) is None]
             if found and len(found) == len(timed):
@@ -29,8 +29,9 @@ def unstated_key(report: Report) -> Found:
 def lost_key(report: Report) -> Found:
     """A row that failed and lost the numbers that say what failed."""
     for readings in report.by_table:
-        stated = {name for r in readings if r.row.status == "ok" for name in _SHAPE if getattr(r.setting, name)}
-        for reading in (r for r in readings if r.row.status != "ok"):
+        failed = [r for r in readings if not r.is_ok]
+        stated = {name for r in readings if failed and r.is_ok for name in _SHAPE if getattr(r.setting, name)}
+        for reading in failed:
             lost = [name for name in _SHAPE if name in stated and not getattr(reading.setting, name)]
             if lost:
                 sentence = (
@@ -55,9 +56,9 @@ def wrong_parameters(report: Report) -> Found:
 
 def unknown_size(report: Report) -> Found:
     """A model whose parameters fit no size of the assignment, and whose shape the row does not state."""
-    for reading in report.readings:
+    for reading in (r for r in report.of("steps") if r.shape is None):
         count = reading.setting.parameters or count_in_name(reading.setting.name)
-        if count and reading.shape is None and not fits_known_size(count) and reading.table.subject == "steps":
+        if count and not fits_known_size(count):
             sentence = (
                 f"{_name(reading)} has {count / 1e9:.3g} B parameters, those of no size of the assignment: another "
                 "shape, and not the next point of the other rows' trend."

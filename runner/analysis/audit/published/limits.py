@@ -89,7 +89,7 @@ def forward_flops(reading: Reading, *, projected: bool = False) -> int | None:
     return _model_flops(key.shape, key.batch, key.length) if isinstance(key.shape, tuple) else None
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=1)
 def find_projected(report: Report) -> frozenset[str]:
     """Returns the files of attention tables whose bytes are those of four projections of d² float32 weights.
 

@@ -21,7 +21,7 @@ CLOSE = 0.02
 
 def peak_carried_over(report: Report) -> Found:
     carried = carried_rows(report)
-    for reading in report.readings:
+    for reading in report.of("attention") if carried else ():
         peak, over = peak_of(reading), carried.get(reading.row.row_id)
         if not over or peak is None:
             continue
@@ -53,7 +53,7 @@ def zero_bytes(report: Report) -> Found:
 
 def negative_bytes(report: Report) -> Found:
     for readings in report.groups:
-        found = [(r, figure) for r in readings for figure in r.memory.values() if (figure.value or 0) < 0]
+        found = [(r, figure) for r in readings for figure in r.memory.values() if figure.value and figure.value < 0]
         if found:
             least = min((figure for _, figure in found), key=lambda figure: figure.value or 0.0)
             sentence = (
@@ -101,14 +101,11 @@ def no_optimizer_state(report: Report) -> Found:
 def first_step_recorded(report: Report) -> Found:
     """From the second step on the moments lie beside the activations: the peak of forward and backward, and 8 bytes a
     parameter. The first step makes them only when the activations are gone."""
-    without = {
-        reading.key.without("mode"): peak
-        for reading in report.readings
-        if reading.shape and reading.key.mode == "backward" and (peak := peak_of(reading))
-    }
-    for reading in report.readings:
+    shaped = [reading for reading in report.readings if reading.shape and peak_of(reading)]
+    without = {reading.key.without("mode"): peak_of(reading) for reading in shaped if reading.key.mode == "backward"}
+    for reading in (reading for reading in shaped if reading.key.mode == "train"):
         peak, before = peak_of(reading), without.get(reading.key.without("mode"))
-        if peak is None or before is None or reading.shape is None or reading.key.mode != "train":
+        if peak is None or before is None or reading.shape is None:
             continue
         moments = MOMENTS * parameters_of(reading.shape) * _share(reading)
         if 2 * moments <= peak < (1 - CLOSE) * (before + moments):

@@ -29,11 +29,11 @@ _COMPONENTS = (
 
 
 def wrong_accumulation(report: Report) -> Found:
-    for reading in report.readings:
+    for reading in report.of("accumulation"):
         figure = next((f for f in reading.figures if f.quantity == "result"), None)
         case = (reading.key.part or reading.setting.name or "").lower()
         expected = _expected_sum(case)
-        if figure is None or figure.value is None or expected is None or reading.table.subject != "accumulation":
+        if figure is None or figure.value is None or expected is None:
             continue
         digits = len(figure.text.strip().partition(".")[2])
         if abs(figure.value - expected) > 0.51 * 10.0**-digits + 5e-7:
@@ -49,10 +49,10 @@ def _expected_sum(case: str) -> float | None:
 
 
 def wrong_dtype(report: Report) -> Found:
-    for reading in report.readings:
+    for reading in report.of("dtypes"):
         figure = next((f for f in reading.figures if f.quantity == "dtype"), None)
         part = (reading.key.part or "").lower()
-        if figure is None or reading.table.subject != "dtypes":
+        if figure is None:
             continue
         stays = next((full for words, full in _COMPONENTS if re.search(words, part)), None)
         is_half = bool(re.search(r"16|half", figure.text.lower()))

@@ -17,7 +17,7 @@ from runner.analysis.audit.published.findings import Found, touching
 from runner.analysis.audit.published.limits import find_projected, forward_flops, limit_of
 from runner.analysis.audit.published.phases import has_impossible_ratio
 from runner.analysis.audit.published.readings import MEMORY, Reading, Report, name_time
-from runner.analysis.audit.published.spreads import is_cold, is_uneven, steady_of
+from runner.analysis.audit.published.spreads import is_cold, is_uneven
 from runner.formats import format_bytes, format_ms
 from runner.results.published import Quantity
 
@@ -32,14 +32,16 @@ Option = Literal["precision", "backend"]
 _PASSES: tuple[Quantity, ...] = ("forward", "backward", "forward_backward", "step")
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=2)
 def option_pairs(report: Report, option: Option) -> Sequence[tuple[Reading, Reading]]:
     """Returns (baseline, variant) of each pair that differs in this option alone."""
     groups: dict[object, list[Reading]] = defaultdict(list)
-    pairs = []
-    for reading in report.readings:
-        if reading.table.subject in ("steps", "attention"):
-            groups[reading.key.without(option)].append(reading)
+    pairs: list[tuple[Reading, Reading]] = []
+    cells = report.of("steps", "attention")
+    if all(getattr(reading.key, option) in _BASELINES[option] for reading in cells):
+        return pairs
+    for reading in cells:
+        groups[reading.key.without(option)].append(reading)
     for found in groups.values():
         base = next((r for r in found if getattr(r.key, option) in _BASELINES[option]), None)
         pairs += [(base, other) for other in found if base and getattr(other.key, option) not in _BASELINES[option]]
@@ -171,21 +173,18 @@ def cold_beside_warm(report: Report) -> Found:
     for option in options:
         for base, other in option_pairs(report, option):
             for name in ("forward", "forward_backward", "step"):
-                cold = [reading for reading in (base, other) if is_cold(reading, name)]
-                if len(cold) != 1 or name not in base.times or name not in other.times:
+                cold, warm = (base, other) if is_cold(base, name) else (other, base)
+                found = cold.cold.get(name)
+                if not found or name not in warm.times or is_uneven(warm, name) or (cold.row.row_id, name) in said:
                     continue
-                found = steady_of(cold[0], name)
-                warm = other if cold[0] is base else base
-                if not found or is_uneven(warm, name) or (cold[0].row.row_id, name) in said:
-                    continue
-                said.add((cold[0].row.row_id, name))
+                said.add((cold.row.row_id, name))
                 sentence = (
-                    f"{name_time(name).capitalize()} of {cold[0].words} takes {format_ms(found.mean)} beside "
+                    f"{name_time(name).capitalize()} of {cold.words} takes {format_ms(found.mean)} beside "
                     f"{format_ms(warm.times[name].mean)} ({getattr(warm.key, option) or 'the baseline'}): a cold mean "
                     f"beside a warm one. Steady it took about {format_ms(found.steady)}."
                 )
                 evidence = {"cold_ms": found.mean, "warm_ms": warm.times[name].mean, "steady_ms": found.steady}
-                yield touching([cold[0]], doubt("cold_beside_warm", sentence, **evidence))
+                yield touching([cold], doubt("cold_beside_warm", sentence, **evidence))
 
 
 OPTION_RULES = (no_effect, compiler_fallback, cold_beside_warm)

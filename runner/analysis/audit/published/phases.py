@@ -8,14 +8,15 @@ Backward does twice the products of forward, so it takes about twice as long. Ea
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from runner.analysis.audit.findings import doubt, fault
 from runner.analysis.audit.published.findings import Found, touching
 from runner.analysis.audit.published.limits import limit_of
-from runner.analysis.audit.published.readings import REMEMBERED, CellKey, Reading, Report, Time
+from runner.analysis.audit.published.readings import CellKey, Reading, Report
 from runner.analysis.audit.published.sizes import parameters_of
-from runner.analysis.audit.published.spreads import is_cold, steady_of
 from runner.analysis.audit.published.subtraction import is_subtracted
+from runner.analysis.audit.published.times import Time
 from runner.analysis.audit.time_rules import FULL, MAX_RATIO, MIN_RATIO
 from runner.formats import format_ms
 
@@ -24,50 +25,55 @@ HELD_BYTES = 8
 _SPILL = "the driver moved memory to the host instead of refusing it"
 
 
-@lru_cache(maxsize=8)
-def _passes(report: Report) -> Sequence[tuple[list[Reading], Time, Time]]:
-    """Returns forward and backward of each cell that has both, though they stand on lines of their own."""
-    passes = []
+class Passes(NamedTuple):
+    """Forward and backward of one cell, on one line or on two, and how many times as long backward takes."""
+
+    readings: Sequence[Reading]
+    forward: Time
+    backward: Time
+    ratio: float
+
+
+@lru_cache(maxsize=1)
+def _impossible_passes(report: Report) -> Sequence[Passes]:
+    """Returns forward and backward of each cell where they cannot be of one warm step, though they may stand on lines
+    of their own."""
+    found = []
     for readings in report.groups:
         apart: dict[CellKey, list[Reading]] = defaultdict(list)
         for reading in readings:
             if "forward" in reading.times and "backward" in reading.times:
-                passes.append(([reading], reading.times["forward"], reading.times["backward"]))
+                if reading.ratio is not None and not _is_possible(reading.ratio):
+                    first, second = reading.times["forward"], reading.times["backward"]
+                    found.append(Passes([reading], first, second, reading.ratio))
             elif reading.times:
                 apart[reading.key].append(reading)
-        for found in apart.values():
-            forward = next((r for r in found if "forward" in r.times), None)
-            backward = next((r for r in found if "backward" in r.times), None)
-            if forward and backward:
-                passes.append(([forward, backward], forward.times["forward"], backward.times["backward"]))
-    return passes
+        found += [passes for same in apart.values() if (passes := _join(same)) and not _is_possible(passes.ratio)]
+    return found
 
 
-def ratio_of(readings: Sequence[Reading], forward: Time, backward: Time) -> float | None:
-    """Returns backward over forward, both without the cold step that explains them; None where forward is nothing."""
-    if forward.mean <= 0:
+def _join(readings: Sequence[Reading]) -> Passes | None:
+    """Returns the passes of a cell whose rows hold one each; None where one is missing, or forward is nothing."""
+    forward = next((r for r in readings if "forward" in r.times), None)
+    backward = next((r for r in readings if "backward" in r.times), None)
+    if not forward or not backward or forward.times["forward"].mean <= 0:
         return None
-    times = {"forward": forward.mean, "backward": backward.mean}
-    if len(readings) == 1 and backward.mean > 0 and not is_subtracted(readings[0]):
-        for quantity in ("forward", "backward"):
-            steady = steady_of(readings[0], quantity) if is_cold(readings[0], quantity) else None
-            times[quantity] = steady.steady if steady else times[quantity]
-    return times["backward"] / times["forward"]
+    first, second = forward.times["forward"], backward.times["backward"]
+    return Passes([forward, backward], first, second, second.mean / first.mean)
 
 
-@lru_cache(maxsize=REMEMBERED)
+def _is_possible(ratio: float) -> bool:
+    return MIN_RATIO <= ratio < MAX_RATIO
+
+
 def has_impossible_ratio(reading: Reading) -> bool:
     """Whether its forward and backward cannot be of one warm step."""
-    if "forward" not in reading.times or "backward" not in reading.times:
-        return False
-    ratio = ratio_of([reading], reading.times["forward"], reading.times["backward"])
-    return ratio is not None and not MIN_RATIO <= ratio < MAX_RATIO
+    return reading.ratio is not None and not _is_possible(reading.ratio)
 
 
 def impossible_ratio(report: Report) -> Found:
-    for readings, forward, backward in _passes(report):
-        ratio = ratio_of(readings, forward, backward)
-        if ratio is None or MIN_RATIO <= ratio < MAX_RATIO or (ratio >= MAX_RATIO and _may_spill(readings[0])):
+    for readings, forward, backward, ratio in _impossible_passes(report):
+        if ratio >= MAX_RATIO and _may_spill(readings[0]):
             continue
         said = f"Backward takes {format_ms(backward.mean)} and forward {format_ms(forward.mean)}"
         if backward.mean < 0:
@@ -82,18 +88,17 @@ def impossible_ratio(report: Report) -> Found:
 
 def _left_over(reading: Reading) -> dict[str, float]:
     """What a difference leaves for backward once the cold step of its forward loop is taken out."""
-    steady, both = steady_of(reading, "forward"), reading.times.get("forward_backward")
-    if not is_subtracted(reading) or not steady or not both or not is_cold(reading, "forward"):
+    cold, both = reading.cold, reading.times.get("forward_backward")
+    if not both or "forward" not in cold or not is_subtracted(reading):
         return {}
-    whole = steady_of(reading, "forward_backward") if is_cold(reading, "forward_backward") else None
-    return {"backward_steady_ms": (whole.steady if whole else both.mean) - steady.steady}
+    whole = cold.get("forward_backward")
+    return {"backward_steady_ms": (whole.steady if whole else both.mean) - cold["forward"].steady}
 
 
 def spilled(report: Report) -> Found:
     """A driver that moves memory to the host makes backward tens to hundreds of times slower."""
-    for readings, forward, backward in _passes(report):
-        ratio = ratio_of(readings, forward, backward)
-        if ratio is not None and ratio >= MAX_RATIO and _may_spill(readings[0]):
+    for readings, forward, backward, ratio in _impossible_passes(report):
+        if ratio >= MAX_RATIO and _may_spill(readings[0]):
             sentence = (
                 f"Backward takes {format_ms(backward.mean)} and forward {format_ms(forward.mean)}: "
                 f"{ratio:,.0f} times as long, where twice is usual. {_SPILL.capitalize()}."
@@ -128,20 +133,17 @@ def unsynchronized(report: Report) -> Found:
 def range_ended_early(report: Report) -> Found:
     """A range on the host's clock ends when its kernels are launched; they cannot take longer than a range that waited
     for them. The kernels' whole time is that of one of them over its share."""
-    kernels = [r for readings in report.groups if readings[0].table.subject == "kernels" for r in readings]
-    for readings in report.groups:
-        if readings[0].table.subject != "ranges":
-            continue
-        for reading in readings:
-            duration, part = reading.times.get("duration"), (reading.key.part or "").lower()
-            on_device = max((_range_ms(kernel, part) for kernel in kernels), default=0.0) if part else 0.0
-            if duration and duration.mean < on_device:
-                sentence = (
-                    f"The range lasts {format_ms(duration.mean)} and its kernels {format_ms(on_device)}: it was closed "
-                    "when they were launched, before the device had run them."
-                )
-                evidence = {"range_ms": duration.mean, "kernels_ms": on_device}
-                yield touching([reading], fault("range_ended_early", sentence, **evidence))
+    kernels = report.of("kernels")
+    for reading in report.of("ranges"):
+        duration, part = reading.times.get("duration"), (reading.key.part or "").lower()
+        on_device = max((_range_ms(kernel, part) for kernel in kernels), default=0.0) if part else 0.0
+        if duration and duration.mean < on_device:
+            sentence = (
+                f"The range lasts {format_ms(duration.mean)} and its kernels {format_ms(on_device)}: it was closed "
+                "when they were launched, before the device had run them."
+            )
+            evidence = {"range_ms": duration.mean, "kernels_ms": on_device}
+            yield touching([reading], fault("range_ended_early", sentence, **evidence))
 
 
 def _range_ms(kernel: Reading, part: str) -> float:

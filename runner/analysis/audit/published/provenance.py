@@ -39,7 +39,7 @@ def read_provenance(table: PublishedTable, *, position: int = 0) -> Provenance:
         context=_number(_part(said.get("context_lengths", ""), table.subject, position)),
         has_population_std=True if "population" in std else False if "sample" in std else None,
         warms_forward_only=_part(said.get("warmup_ran", ""), table.subject, position).startswith("forward only"),
-        unsynchronized=_unsynchronized(said.get("clock", ""), table, position),
+        unsynchronized=_unsynchronized(said.get("clock", ""), table.subject, position),
         knows_memory=bool(said.get("memory_means")),
     )
 
@@ -56,13 +56,14 @@ def _part(text: str, subject: str, position: int) -> str:
 
 
 def _number(text: str) -> int | None:
-    return int(text) if re.fullmatch(r"\d+", text) else None
+    return int(text) if text.isdecimal() else None
 
 
-def _unsynchronized(text: str, table: PublishedTable, position: int) -> str | None:
+@lru_cache(maxsize=4096)
+def _unsynchronized(text: str, subject: str, position: int) -> str | None:
     """Returns the words that say which clock did not wait for the device, if they are about this table."""
     found = re.search(r"[^;]*\bnot? synchroni[sz][^;]*", text, re.IGNORECASE)
-    if not found or table.subject != "steps":
+    if not found or subject != "steps":
         return None
     words = found.group().strip()
     place = re.search(r" in the (first|second|third|fourth) table", words)

@@ -54,7 +54,7 @@ def rate_of(reading: Reading, *, projected: bool) -> Rate | None:
     return Rate(flops * per_ms * 1e3, name, times[name].mean, flops * many)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=1)
 def _rates(report: Report) -> Sequence[tuple[Reading, Rate, bool]]:
     projected, found = find_projected(report), []
     for reading in report.timed:

@@ -4,10 +4,10 @@
     report.readings[0].times["forward"]         # Time(mean=34.2, std=34.4), in ms
 
 A row with two precisions, or with eager and compiled side by side, holds two readings. What a row leaves out and the
-provenance states (batch, context) is filled in. Nothing is judged here.
+provenance states (batch, context) is filled in; what several rules ask of its times is worked out once. Nothing is
+judged here.
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,26 +18,18 @@ from uuid import UUID
 
 from runner.analysis.audit.published.provenance import Provenance, read_provenance
 from runner.analysis.audit.published.sizes import Edition, find_edition, find_shape
-from runner.results.published import PublishedFigure, PublishedRow, PublishedTable, Quantity, Setting
+from runner.analysis.audit.published.times import ColdTimes, Time, Times, compute_misfit, compute_ratio, find_cold
+from runner.results.published import PublishedFigure, PublishedRow, PublishedTable, Quantity, Setting, Subject
 from runner.schema.sizes import Size
 
 #: The steps that the assignment asks for, which a table that does not state them is taken to have.
 ASSUMED_STEPS = {"attention": 100}
-#: Of so many readings, what several rules ask is kept: more than most reports have.
-REMEMBERED = 2048
 TIMES: tuple[Quantity, ...] = ("forward", "loss", "backward", "optimizer", "forward_backward", "step", "duration")
-_IS_TIME = frozenset(TIMES)
 MEMORY: tuple[Quantity, ...] = ("peak_memory", "allocated_memory", "reserved_memory", "memory")
-_DIFFERENCE: tuple[Quantity, ...] = ("forward", "backward", "forward_backward")
 _IS_MEMORY = frozenset(MEMORY)
-_NO_VARIANT: tuple[tuple[str, str | int], ...] = ()
-
-
-class Time(NamedTuple):
-    """A mean and its standard deviation, in ms."""
-
-    mean: float
-    std: float | None
+#: The times of a row that no warm-up ran before, and of one before which only forward ran.
+_ALL, _UNWARMED = frozenset(TIMES), frozenset(TIMES) - {"forward"}
+Variant = tuple[tuple[str, str | int], ...]
 
 
 class CellKey(NamedTuple):
@@ -68,10 +60,11 @@ def _all_but(names: tuple[str, ...]) -> Callable[[CellKey], tuple[object, ...]]:
     return itemgetter(*(place for place, name in enumerate(CellKey._fields) if name not in names))
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, slots=True)
 class Reading:
     """One cell of one row. `memory` holds bytes by quantity and the part they are of. `steps` are those that the row
-    states or, failing that, those that the assignment asks for."""
+    states or, failing that, those that the assignment asks for. `cold` are the means that one cold step explains,
+    `misfit` says how far backward is from the difference of two loops, and `ratio` how many times forward it takes."""
 
     table: PublishedTable
     row: PublishedRow
@@ -80,22 +73,13 @@ class Reading:
     key: CellKey
     shape: Size | None
     steps: int
-    times: Mapping[Quantity, Time]
+    times: Times
+    cold: ColdTimes
+    misfit: float
+    ratio: float | None
     memory: Mapping[tuple[Quantity, str], PublishedFigure]
     figures: Sequence[PublishedFigure]
     is_ok: bool
-
-    @cached_property
-    def misfit(self) -> float:
-        """How far backward is from the difference of two loops, and its spread from the root of the squares of theirs,
-        as a share; infinite where one is missing."""
-        forward, backward, both = (self.times.get(name) for name in _DIFFERENCE)
-        if not forward or not backward or not both or not both.mean:
-            return math.inf
-        if not forward.std or not backward.std or not both.std:
-            return math.inf
-        difference = abs(both.mean - forward.mean - backward.mean) / abs(both.mean)
-        return max(difference, abs(math.hypot(forward.std, both.std) / backward.std - 1))
 
     @property
     def words(self) -> str:
@@ -127,9 +111,11 @@ class Report:
     @cached_property
     def timed(self) -> Sequence[Reading]:
         """Those of steps and of attention that have times."""
-        return [
-            reading for reading in self.readings if reading.times and reading.table.subject in ("steps", "attention")
-        ]
+        return [reading for reading in self.of("steps", "attention") if reading.times]
+
+    def of(self, *subjects: Subject) -> list[Reading]:
+        """Returns those with a result of the tables about these subjects."""
+        return [reading for found in self.groups if found[0].table.subject in subjects for reading in found]
 
 
 def name_time(quantity: Quantity) -> str:
@@ -169,6 +155,11 @@ def _read(
         changes: dict[str, Any] = dict(variant)
         setting = replace(row.setting, **changes) if variant else row.setting
         shape = None if table.subject == "attention" else find_shape(setting, edition=edition)
+        times, memory = _times_and_memory(figures)
+        steps = setting.steps or ASSUMED_STEPS.get(table.subject, 10)
+        unwarmed = _ALL if setting.warmup_steps == 0 else _UNWARMED if provenance.warms_forward_only else ()
+        cold = find_cold(times, steps=steps, is_sample=not provenance.has_population_std, unwarmed=unwarmed)
+        misfit = compute_misfit(times)
         yield Reading(
             table=table,
             row=row,
@@ -176,44 +167,50 @@ def _read(
             setting=setting,
             key=_key(table, setting, provenance, shape),
             shape=shape,
-            steps=setting.steps or ASSUMED_STEPS.get(table.subject, 10),
-            times=_times(figures),
-            memory=_memory(figures),
+            steps=steps,
+            times=times,
+            cold=cold,
+            misfit=misfit,
+            ratio=compute_ratio(times, cold, misfit=misfit),
+            memory=memory,
             figures=figures,
             is_ok=row.status == "ok",
         )
 
 
-def _by_variant(figures: Sequence[PublishedFigure]) -> dict[tuple[tuple[str, str | int], ...], list[PublishedFigure]]:
+def _by_variant(figures: Sequence[PublishedFigure]) -> Mapping[Variant, Sequence[PublishedFigure]]:
     """Returns the figures by the settings that their headings change; a part is no setting."""
-    groups: dict[tuple[tuple[str, str | int], ...], list[PublishedFigure]] = {}
+    if not [one for one in figures if one.variant and (len(one.variant) > 1 or "part" not in one.variant)]:
+        return {(): figures}
+    groups: dict[Variant, list[PublishedFigure]] = defaultdict(list)
     for figure in figures:
-        variant = _NO_VARIANT
-        if figure.variant:
-            variant = tuple((name, value) for name, value in figure.variant.items() if name != "part")
-        groups.setdefault(variant, []).append(figure)
-    return groups or {_NO_VARIANT: []}
+        groups[tuple((name, value) for name, value in figure.variant.items() if name != "part")].append(figure)
+    return groups
 
 
-def _times(figures: Sequence[PublishedFigure]) -> dict[Quantity, Time]:
-    """Returns each time with its spread. A mean goes before a median, and that before a value of no kind."""
+def _times_and_memory(
+    figures: Sequence[PublishedFigure],
+) -> tuple[dict[Quantity, Time], dict[tuple[Quantity, str], PublishedFigure]]:
+    """Returns each time with its spread, and the figures of memory by their quantity and the part that they are of.
+    A mean goes before a median, and that before a value of no kind."""
     means: dict[Quantity, float] = {}
     stds: dict[Quantity, float] = {}
+    memory: dict[tuple[Quantity, str], PublishedFigure] = {}
     for figure in figures:
-        quantity, statistic, value = figure.quantity, figure.statistic, figure.value
-        if value is None or quantity not in _IS_TIME:
+        quantity, value = figure.quantity, figure.value
+        if value is None:
             continue
-        if statistic == "std":
-            stds[quantity] = value
-        elif statistic == "mean" or (statistic in ("median", "value") and quantity not in means):
-            means[quantity] = value
-    return {quantity: Time(mean, stds.get(quantity)) for quantity, mean in means.items()} if means else {}
-
-
-def _memory(figures: Sequence[PublishedFigure]) -> dict[tuple[Quantity, str], PublishedFigure]:
-    """Returns the figures of memory by their quantity and the part that they are of."""
-    found = [figure for figure in figures if figure.quantity in _IS_MEMORY and figure.value is not None]
-    return {(figure.quantity, str(figure.variant.get("part", ""))): figure for figure in found} if found else {}
+        if quantity in _IS_MEMORY:
+            memory[quantity, str(figure.variant.get("part", ""))] = figure
+        elif quantity in _ALL:
+            statistic = figure.statistic
+            if statistic == "mean":
+                means[quantity] = value
+            elif statistic == "std":
+                stds[quantity] = value
+            elif statistic in ("median", "value"):
+                means.setdefault(quantity, value)
+    return {quantity: Time(mean, stds.get(quantity)) for quantity, mean in means.items()}, memory
 
 
 def _key(table: PublishedTable, setting: Setting, provenance: Provenance, shape: Size | None) -> CellKey:

@@ -7,11 +7,14 @@ findings' code.
 """
 
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import permutations
+from typing import NamedTuple
 
 from runner.analysis.audit.findings import doubt, note
 from runner.analysis.audit.published.findings import Found, PublishedFinding, touching
 from runner.analysis.audit.published.phases import has_impossible_ratio
-from runner.analysis.audit.published.readings import Reading, Report, name_time
+from runner.analysis.audit.published.readings import CellKey, Reading, Report, name_time
 from runner.analysis.audit.published.spreads import is_uneven
 from runner.formats import format_ms
 from runner.results.published import PublishedFigure, Quantity
@@ -25,9 +28,9 @@ _PASSES: tuple[Quantity, ...] = ("forward", "backward", "forward_backward", "ste
 
 def profiled_beside_unprofiled(report: Report) -> Found:
     groups: dict[object, list[Reading]] = defaultdict(list)
-    for reading in report.readings:
-        if reading.table.subject in ("steps", "attention"):
-            groups[reading.key.without("is_profiled")].append(reading)
+    cells = report.of("steps", "attention")
+    for reading in cells if any(reading.key.is_profiled for reading in cells) else ():
+        groups[reading.key.without("is_profiled")].append(reading)
     for found in groups.values():
         for reading in (r for r in found if r.key.is_profiled):
             plain = next((r for r in found if not r.key.is_profiled and r.times.keys() & reading.times.keys()), None)
@@ -46,22 +49,27 @@ def profiled_beside_unprofiled(report: Report) -> Found:
 
 def duplicate_key(report: Report) -> Found:
     """One cell twice in a table, with different figures."""
+    for readings in _repeated(report):
+        different = _differ(readings, REPEATED)
+        if different:
+            first, last, name = different
+            sentence = (
+                f"{first.words} stands in lines {first.row.line} and {last.row.line} with "
+                f"{format_ms(first.times[name].mean)} and {format_ms(last.times[name].mean)} {name_time(name)}: "
+                "something differed that the table does not say."
+            )
+            evidence = {"first_ms": first.times[name].mean, "second_ms": last.times[name].mean}
+            yield touching([first, last], doubt("duplicate_key", sentence, **evidence))
+
+
+def _repeated(report: Report) -> Iterator[Sequence[Reading]]:
+    """Yields the timed readings of each cell that stands more than once in one table."""
     for readings in report.groups:
-        groups: dict[object, list[Reading]] = defaultdict(list)
-        for reading in readings:
-            if reading.times and reading.table.subject in ("steps", "attention"):
-                groups[reading.key].append(reading)
-        for found in groups.values():
-            different = _differ(found, REPEATED)
-            if different:
-                first, last, name = different
-                sentence = (
-                    f"{first.words} stands in lines {first.row.line} and {last.row.line} with "
-                    f"{format_ms(first.times[name].mean)} and {format_ms(last.times[name].mean)} {name_time(name)}: "
-                    "something differed that the table does not say."
-                )
-                evidence = {"first_ms": first.times[name].mean, "second_ms": last.times[name].mean}
-                yield touching([first, last], doubt("duplicate_key", sentence, **evidence))
+        timed = [r for r in readings if r.times] if readings[0].table.subject in ("steps", "attention") else []
+        groups: dict[CellKey, list[Reading]] = defaultdict(list)
+        for reading in timed if len({r.key for r in timed}) < len(timed) else ():
+            groups[reading.key].append(reading)
+        yield from (found for found in groups.values() if len(found) > 1)
 
 
 def not_reproducible(report: Report) -> Found:
@@ -89,7 +97,7 @@ def _contradict(here: Reading, there: Reading, name: Quantity) -> PublishedFindi
     return touching([here], doubt("not_reproducible", sentence, here_ms=a, there_ms=b))
 
 
-def _differ(found: list[Reading], share: float) -> tuple[Reading, Reading, Quantity] | None:
+def _differ(found: Sequence[Reading], share: float) -> tuple[Reading, Reading, Quantity] | None:
     """Returns two readings whose times of one quantity differ by more than this share."""
     if len(found) < 2:
         return None
@@ -104,35 +112,43 @@ def _differ(found: list[Reading], share: float) -> tuple[Reading, Reading, Quant
 
 def ratio_off(report: Report) -> Found:
     """A stated speedup or ratio that no two times of its row have."""
-    rows: dict[object, list[Reading]] = defaultdict(list)
     for reading in report.readings:
-        rows[reading.row.row_id].append(reading)
-    for readings in rows.values():
-        for figure in (
-            f for reading in readings for f in reading.figures if f.quantity in ("speedup", "ratio") and f.value
-        ):
-            times = [f for f in readings[0].row.figures if f.quantity in _PASSES and f.value and f.statistic != "std"]
-            possible = [(a, b) for a in times for b in times if a is not b]
-            if possible and not any(_is_ratio(figure, a, b) for a, b in possible):
-                a, b = min(
-                    possible, key=lambda pair: abs((pair[0].value or 0) / (pair[1].value or 1) - (figure.value or 0))
-                )
-                sentence = (
-                    f"{figure.heading} is {figure.text}, and no two times of the row have that ratio; the nearest is "
-                    f"{a.text} / {b.text} = {(a.value or 0) / (b.value or 1):.3f}."
-                )
-                yield touching([readings[0]], doubt("ratio_off", sentence, stated=figure.value or 0.0))
+        stated = [f for f in reading.figures if f.quantity in ("speedup", "ratio") and f.value]
+        if not stated:
+            continue
+        times = [f for f in reading.row.figures if f.quantity in _PASSES and f.value and f.statistic != "std"]
+        possible = list(permutations([_Printed(abs(f.value or 0.0), _last_digit(f), f) for f in times], 2))
+        for figure in stated if possible else ():
+            ratio, digit = figure.value or 0.0, _last_digit(figure)
+            if any(_is_ratio(ratio, digit, a, b) for a, b in possible):
+                continue
+            a, b = min(((a.figure, b.figure) for a, b in possible), key=lambda pair: abs(_divide(*pair) - ratio))
+            sentence = (
+                f"{figure.heading} is {figure.text}, and no two times of the row have that ratio; the nearest is "
+                f"{a.text} / {b.text} = {_divide(a, b):.3f}."
+            )
+            yield touching([reading], doubt("ratio_off", sentence, stated=ratio))
 
 
-def _is_ratio(stated: PublishedFigure, a: PublishedFigure, b: PublishedFigure) -> bool:
-    """Whether a / b is what is stated, all three being rounded or cut at their last digit."""
-    above, below = ((abs(figure.value or 0.0), _last_digit(figure)) for figure in (a, b))
-    if below[0] <= below[1]:
+class _Printed(NamedTuple):
+    """A figure's size, and what one unit of its last printed digit is worth."""
+
+    size: float
+    digit: float
+    figure: PublishedFigure
+
+
+def _is_ratio(stated: float, digit: float, above: _Printed, below: _Printed) -> bool:
+    """Whether the two have the stated ratio, all three being rounded or cut at their last digit."""
+    if below.size <= below.digit:
         return True  # rounded away: it may be anything
-    least = (above[0] - above[1]) / (below[0] + below[1])
-    most = (above[0] + above[1]) / (below[0] - below[1])
-    digit = _last_digit(stated)
-    return least - digit <= (stated.value or 0.0) <= most + digit
+    least = (above.size - above.digit) / (below.size + below.digit)
+    most = (above.size + above.digit) / (below.size - below.digit)
+    return least - digit <= stated <= most + digit
+
+
+def _divide(above: PublishedFigure, below: PublishedFigure) -> float:
+    return (above.value or 0.0) / (below.value or 1.0)
 
 
 def _last_digit(figure: PublishedFigure) -> float:

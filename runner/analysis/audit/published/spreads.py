@@ -2,69 +2,35 @@
 
     [found for rule in SPREAD_RULES for found in rule(report)]
 
-One step that exceeds the n - 1 others by e adds e / n to the mean; the standard deviation is e √(n - 1) / n of the
-population and e / √n of the sample. So the others took mean - std / √(n - 1), or mean - std / √n: with ten steps a
-third of the standard deviation, or 1 / 3.16, less than the mean. Each rule's name is its findings' code.
+What one cold step explains is worked out in `times`. Each rule's name is its findings' code.
 """
 
-import math
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import NamedTuple
 
 from runner.analysis.audit.findings import doubt
 from runner.analysis.audit.published.findings import Found, touching
-from runner.analysis.audit.published.readings import REMEMBERED, Reading, Report, Time, name_time
+from runner.analysis.audit.published.readings import Reading, Report, name_time
 from runner.analysis.audit.published.subtraction import is_subtracted
+from runner.analysis.audit.published.times import Time
 from runner.formats import format_ms
 from runner.results.published import Quantity
 
-#: A mean that one cold step would have raised by this share of it, and by this where no warm-up ran before.
-RAISED, RAISED_UNWARMED = 0.10, 0.03
 #: A standard deviation this large a share of the mean leaves a mean that says little.
 SPREAD = 0.3
-#: Beyond so many steps, one cold step no longer explains a small excess.
-FEW_STEPS = 20
 _JUDGED = frozenset({"forward", "backward", "optimizer", "forward_backward", "step"})
 
 
-class Steady(NamedTuple):
-    """A mean, and what the other steps took if one of them was cold. `share` is the part of the mean it made."""
-
-    mean: float
-    std: float
-    steady: float
-    share: float
+def is_cold(reading: Reading, quantity: Quantity) -> bool:
+    """Whether one cold step explains the spread of a mean and moves it."""
+    return quantity in reading.cold
 
 
-@lru_cache(maxsize=REMEMBERED)
-def steady_of(reading: Reading, quantity: Quantity) -> Steady | None:
-    """Returns what a mean would have been without one cold step; None without a spread."""
-    time = reading.times.get(quantity)
-    if time is None or time.std is None or time.mean <= 0 or time.std <= 0 or reading.steps < 2:
-        return None
-    raised = time.std / math.sqrt(reading.steps - (1 if reading.provenance.has_population_std else 0))
-    return Steady(time.mean, time.std, time.mean - raised, raised / time.mean)
-
-
-@lru_cache(maxsize=REMEMBERED)
 def judged(reading: Reading) -> Sequence[tuple[Quantity, Time]]:
     """Returns the times whose spread is that of steps: not that of a difference."""
     out = "backward" if is_subtracted(reading) else "duration"
     return [
         (name, time) for name, time in reading.times.items() if name in _JUDGED and name != out and time.std is not None
     ]
-
-
-@lru_cache(maxsize=REMEMBERED)
-def is_cold(reading: Reading, quantity: Quantity) -> bool:
-    """Whether one cold step explains the spread of a mean and moves it."""
-    found = steady_of(reading, quantity)
-    if found is None or found.steady <= 0:
-        return False
-    unwarmed = reading.key.warmup == 0 or (reading.provenance.warms_forward_only and quantity != "forward")
-    is_small = reading.steps <= FEW_STEPS and unwarmed
-    return found.share >= (RAISED_UNWARMED if is_small else RAISED)
 
 
 def is_uneven(reading: Reading, quantity: Quantity) -> bool:
@@ -75,10 +41,8 @@ def is_uneven(reading: Reading, quantity: Quantity) -> bool:
 
 def cold_step(report: Report) -> Found:
     for reading in report.timed:
-        cold = [
-            (quantity, steady_of(reading, quantity)) for quantity, _ in judged(reading) if is_cold(reading, quantity)
-        ]
-        parts = [(quantity, found) for quantity, found in cold if found]
+        cold = reading.cold
+        parts = [(quantity, cold[quantity]) for quantity, _ in judged(reading) if quantity in cold] if cold else []
         if not parts:
             continue
         kind = "population" if reading.provenance.has_population_std else "sample"

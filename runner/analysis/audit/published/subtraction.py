@@ -2,17 +2,17 @@
 
     is_subtracted(reading)      # backward = forward_backward - forward to the digit, and its std their root of squares
 
-A backward pass that is timed within a step has a spread of its own, smaller than the step's. The difference of two
-means has the root of the squares of both spreads, which is larger than either.
+How far a row is from such a difference is worked out in `times`.
 """
 
 from runner.analysis.audit.findings import doubt
 from runner.analysis.audit.published.findings import Found, touching
 from runner.analysis.audit.published.readings import Reading, Report
+from runner.analysis.audit.published.times import EXACT
 from runner.formats import format_ms
 
-#: Six printed digits leave the difference and the root of squares this exact, three this.
-EXACT, ROUNDED = 1e-4, 5e-3
+#: Three printed digits leave the difference and the root of squares this exact.
+ROUNDED = 5e-3
 #: A match no better than `ROUNDED` decides only where so many rows have it.
 MANY = 3
 
