@@ -13,6 +13,7 @@ from runner.report.questions import QUESTIONS
 from runner.report.rows import Rows, Scope
 from runner.report.text import MAX_LINES, count
 from runner.report.wanted import commands
+from runner.store.shared import share_connection
 
 
 def load_report(path: Path, scope: Scope) -> Report:
@@ -22,6 +23,11 @@ def load_report(path: Path, scope: Scope) -> Report:
 
 def make_report(rows: Rows) -> Report:
     """Answers every question as far as the rows do."""
+    with share_connection(rows.path):
+        return _make_report(rows)
+
+
+def _make_report(rows: Rows) -> Report:
     answered: list[Answered] = []
     still_open: list[Open] = []
     for question in QUESTIONS:

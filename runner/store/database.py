@@ -38,6 +38,7 @@ from runner.store.attached import (
     is_stepscope,
     load_columns,
 )
+from runner.store.shared import take_connection
 from runner.store.spool import Spool, sync_folder
 from runner.store.staging import UNREADABLE, Document, is_newer, load_document, row_id, stage_checked
 from runner.store.survey import Survey, survey
@@ -231,21 +232,26 @@ def open_reader(
     spool, deadline = Spool(path), time.monotonic() + READER_PATIENCE_S
     # Nothing can leave the spool while its lock is shared, so no row is missed between the file and the spool.
     with (
-        connect(path, folder=folder, limits=limits) as con,
+        take_connection(path, folder=folder, limits=limits) as taken,
         spool.lock("shared", patience_s=READER_PATIENCE_S) as locked,
     ):
+        con = taken.con
         if not locked:
             raise busy_error(path)
         if not path.exists():
+            taken.shown = None
             if not make_views(con, spool, Survey()):
                 raise DatabaseMissing(f"{path} does not exist.", do="Measure something: python -m runner sweep.")
             yield con
             return
         surveyed = survey(path, deadline=deadline)
+        state = (fingerprint(path), plan_fingerprint(path), bool(surveyed.damaged) and damaged)
         if damaged == "empty":
             surveyed = surveyed.readable()
         with attach(con, path, access="READ_ONLY", deadline=deadline):
-            make_views(con, spool, surveyed)
+            if taken.shown != state:
+                make_views(con, spool, surveyed)
+                taken.shown = state
             try:
                 yield con
             except (duckdb.Error, UnicodeDecodeError) as error:

@@ -28,10 +28,14 @@ _MISSING = re.compile(r"Table with name (\w+) does not exist")
 
 
 def make_views(con: DuckDBPyConnection, spool: Spool, survey: Survey) -> bool:
-    """Makes one view a table; returns False when the spool is empty."""
+    """Makes one view a table, in place of those that the connection has; returns False when the spool is empty."""
     waiting = _read_spool(con, spool, survey)
-    for table in [table for table in TABLES.values() if table.name not in survey.damaged]:
-        con.execute(f"CREATE VIEW memory.main.{table.name} AS {_view(table, survey, waiting=table in (waiting or ()))}")
+    for table in TABLES.values():
+        if table.name in survey.damaged:
+            con.execute(f"DROP VIEW IF EXISTS memory.main.{table.name}")
+            continue
+        view = _view(table, survey, waiting=table in (waiting or ()))
+        con.execute(f"CREATE OR REPLACE VIEW memory.main.{table.name} AS {view}")
     return waiting is not None
 
 

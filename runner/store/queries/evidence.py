@@ -58,7 +58,7 @@ def of_cells(path: Path, scope: Scope, cells: Sequence[UUID]) -> Evidence:
     with open_reader(path) as reader:
         base = _fill_counted(reader, scope, cells)
         reader.execute(
-            """CREATE TEMP TABLE meant AS
+            """CREATE OR REPLACE TEMP TABLE meant AS
             SELECT * FROM counted SEMI JOIN (SELECT DISTINCT run_id, cell_key FROM counted
                 WHERE list_contains(?, cell_id)) USING (run_id, cell_key)""",
             [list(cells)],

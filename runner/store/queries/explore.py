@@ -103,7 +103,7 @@ def load_explored(path: Path, wanted: Wanted) -> list[Explored]:
         ORDER BY {", ".join(f"c.{name}" for name in TABLES[table].question)}, c.machine"""
     with open_reader(path) as reader:
         parameters = {"machine": wanted.machine} if wanted.run is not None else {}
-        reader.execute(f"CREATE TEMP TABLE chosen AS {query}", parameters)
+        reader.execute(f"CREATE OR REPLACE TEMP TABLE chosen AS {query}", parameters)
         found = fetch(reader, cells, kind=Explored, cell=TABLES[table].cell)
         times = load_times(reader, table) if wanted.phase else {}
     return [_with_time(cell, times, wanted.phase) for cell in found] if wanted.phase else found

@@ -45,7 +45,7 @@ def load_steps(path: Path, selection: Selection) -> list[Measured]:
 def choose(reader: duckdb.DuckDBPyConnection, table: str, of: Selection, names: tuple[str, ...] = ()) -> None:
     """Makes the temporary table `chosen` of the rows that count."""
     query, parameters = select_chosen(table, of, names)
-    reader.execute(f"CREATE TEMP TABLE chosen AS {query}", parameters)
+    reader.execute(f"CREATE OR REPLACE TEMP TABLE chosen AS {query}", parameters)
 
 
 def _order(cell: StepCell) -> tuple[Any, ...]:

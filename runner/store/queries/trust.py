@@ -41,7 +41,7 @@ _PHASES: Mapping[Depth, str] = {"all": "true", "faults": f"phase IN {FAULT_PHASE
 
 #: The chosen cells, and the cells of the same run beside them.
 _SEEN = """
-    CREATE TEMP TABLE seen AS
+    CREATE OR REPLACE TEMP TABLE seen AS
     SELECT run_id, cell_id FROM {table} SEMI JOIN chosen USING (cell_id)
     UNION SELECT run_id, cell_id FROM {table}
     SEMI JOIN (FROM {table} SEMI JOIN chosen USING (cell_id)) USING ({columns}) WHERE status = 'ok'"""
@@ -66,7 +66,9 @@ def _judged(path: Path, cells: tuple[UUID, ...], table: str, *, depth: Depth) ->
     columns = ", ".join(("run_id", *alike))
     with open_reader(path) as reader:
         # Semi-joins, because a list of thousands would be searched once for each row of the file.
-        reader.execute("CREATE TEMP TABLE chosen AS SELECT unnest($cells) AS cell_id", {"cells": list(cells)})
+        reader.execute(
+            "CREATE OR REPLACE TEMP TABLE chosen AS SELECT unnest($cells) AS cell_id", {"cells": list(cells)}
+        )
         reader.execute(_SEEN.format(table=table, columns=columns))
         found = fetch_rows(reader, kind, f"{table} SEMI JOIN seen USING (cell_id)")
         source = f"timings SEMI JOIN seen USING (cell_id) WHERE {_PHASES[depth]}"
