@@ -10,8 +10,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from runner.analysis.compare.verdict import Side, Verdict
 from runner.analysis.statistics import summarize
 from runner.schema import Phase, RunRow, SampleRow, StepCell, StepRow, TimingRow, new_id
+from runner.store.queries.compare import Comparison
 from tests.synthetic import memory_rows
 from tests.synthetic.memory_rows import MIB
 from tests.synthetic.rows import Rows, asked, failed, run, spooled
@@ -103,3 +105,12 @@ def written(folder: Path) -> Path:
     spooled(path, again, timed(again, context(16), NOISY))
     memory_rows.store(path, [])
     return path
+
+
+def label(name: str) -> Side:
+    """The side that is the runs of this label."""
+    return Side(kind="label", value=name, title=name)
+
+
+def verdict_of(found: Comparison, table: str) -> Verdict:
+    return next(verdict for verdict in found.verdicts if verdict.table == table)
