@@ -260,6 +260,14 @@ def said(page: Page) -> str:
     return re.sub(r"\s+", " ", page.get_by_test_id("stMain").inner_text())
 
 
+def at_widths(page: Page, *widths: int) -> Iterator[int]:
+    """Turns the page to one width after the other, and goes on once it is at rest there."""
+    for width in widths:
+        page.set_viewport_size({"width": width, "height": 900})
+        settled(page)
+        yield width
+
+
 def fits_sideways(page: Page) -> bool:
     """Whether nothing of the page is beyond its right edge, where a phone would have to scroll to."""
     fits: bool = page.get_by_test_id("stMain").evaluate("main => main.scrollWidth <= main.clientWidth")

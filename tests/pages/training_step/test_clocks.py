@@ -10,7 +10,7 @@ from playwright.sync_api import Browser
 from pages.offline.visit import Visits, nodes
 from pages.ui.markdown import plain
 from runner.errors import UsageError
-from tests.browser import Site, fits_sideways, opened, traces
+from tests.browser import Site, at_widths, fits_sideways, opened, traces
 from tests.synthetic import rows
 from tests.synthetic.clocks import by_clocks, gpu
 
@@ -67,15 +67,16 @@ def test_without_other_clocks_there_is_nothing_to_choose(tmp_path: Path) -> None
         Visits(path).visit("training-step", {"clock": ["device time"]})
 
 
-@pytest.mark.parametrize("width", [390, 1440])
-def test_it_is_drawn_by_the_clock_of_the_link(browser: Browser, address: str, width: int) -> None:
-    with opened(browser, f"{address}/training-step", width=width) as visit:
-        assert "the host sets this time" in traces(visit.page, "phases")
-        assert fits_sideways(visit.page)
-    with opened(browser, f"{address}/training-step?clock=device+time", width=width) as visit:
-        drawn = traces(visit.page, "phases")
-        assert drawn["forward"]["x"] == [5.0, 10.0]
-        assert "the host sets this time" not in drawn
-        labels = visit.page.locator(".st-key-card-phases .textpoint").all_text_contents()
-        assert [text.strip() for text in labels] == ["10.0 ms", "20.0 ms", "✕ device time not known"]
-        assert fits_sideways(visit.page)
+def test_it_is_drawn_by_the_clock_of_the_link(browser: Browser, address: str) -> None:
+    with opened(browser, f"{address}/training-step", width=390) as visit:
+        for width in at_widths(visit.page, 390, 1440):
+            assert "the host sets this time" in traces(visit.page, "phases")
+            assert fits_sideways(visit.page), width
+    with opened(browser, f"{address}/training-step?clock=device+time", width=390) as visit:
+        for width in at_widths(visit.page, 390, 1440):
+            drawn = traces(visit.page, "phases")
+            assert drawn["forward"]["x"] == [5.0, 10.0]
+            assert "the host sets this time" not in drawn
+            labels = visit.page.locator(".st-key-card-phases .textpoint").all_text_contents()
+            assert [text.strip() for text in labels] == ["10.0 ms", "20.0 ms", "✕ device time not known"]
+            assert fits_sideways(visit.page), width

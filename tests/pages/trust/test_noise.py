@@ -20,7 +20,7 @@ from pages.ui.filters import run_name
 from pages.ui.markdown import plain
 from runner.schema import RunRow, StepCell, new_id, utc_now
 from runner.store.queries.overview import load_contents
-from tests.browser import Site, fits_sideways, opened, said, traces
+from tests.browser import Site, at_widths, fits_sideways, opened, said, traces
 from tests.synthetic import rows
 from tests.synthetic.sides import timed
 
@@ -135,15 +135,15 @@ def test_without_repeated_cells_it_says_what_that_means(tmp_path: Path) -> None:
     assert not {"card-noise", "card-canary"} & set(visit.rows)
 
 
-@pytest.mark.parametrize("width", [390, 1440])
-def test_both_are_drawn_and_fit(file: Path, browser: Browser, address: str, width: int) -> None:
-    with opened(browser, f"{address}/trust?machine={HERE}", width=width) as visit:
-        dots = traces(visit.page, "noise")
-        assert len(dots["standard deviation"]["x"]) == 6
-        assert dots["standard deviation"]["x"][3] == pytest.approx(100 * math.sqrt(0.005))
-        drawn = traces(visit.page, "canary")
-        assert drawn["one process"]["y"] == [40.0] * 4 + [60.0]
-        assert "resolve" in said(visit.page)
-        card = visit.page.locator(".st-key-card-canary")
-        expect(card.get_by_text("How do we know?")).to_be_attached()
-        assert fits_sideways(visit.page)
+def test_both_are_drawn_and_fit(browser: Browser, address: str) -> None:
+    with opened(browser, f"{address}/trust?machine={HERE}", width=390) as visit:
+        for width in at_widths(visit.page, 390, 1440):
+            dots = traces(visit.page, "noise")
+            assert len(dots["standard deviation"]["x"]) == 6
+            assert dots["standard deviation"]["x"][3] == pytest.approx(100 * math.sqrt(0.005))
+            drawn = traces(visit.page, "canary")
+            assert drawn["one process"]["y"] == [40.0] * 4 + [60.0]
+            assert "resolve" in said(visit.page)
+            card = visit.page.locator(".st-key-card-canary")
+            expect(card.get_by_text("How do we know?")).to_be_attached()
+            assert fits_sideways(visit.page), width

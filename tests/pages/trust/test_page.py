@@ -23,7 +23,7 @@ from runner.schema import new_id
 from runner.store.queries.audit import load_audit
 from runner.store.queries.overview import load_contents
 from runner.store.queries.selection import Selection
-from tests.browser import Site, fits_sideways, opened, said, traces
+from tests.browser import Site, at_widths, fits_sideways, opened, said, traces
 from tests.pages.test_damage import said as words_of
 from tests.runner.store.test_damage import damage
 from tests.synthetic import memory_rows, rows
@@ -65,8 +65,15 @@ def address(file: Path, site: Site) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def at_trust(browser: Browser, address: str) -> Iterator[Page]:
-    with opened(browser, f"{address}/trust") as visit:
+    """The page as somebody with a phone opens it; the tests below are in the order in which it is used."""
+    with opened(browser, f"{address}/trust", width=390) as visit:
         yield visit.page
+
+
+def test_it_fits(at_trust: Page) -> None:
+    for width in at_widths(at_trust, 390, 1440):
+        assert traces(at_trust, "grades")
+        assert fits_sideways(at_trust), width
 
 
 def test_grades_by_table(at_trust: Page) -> None:
@@ -92,23 +99,15 @@ def test_findings_by_code_most_severe_first(at_trust: Page) -> None:
         expect(card.get_by_text(name, exact=True)).to_be_visible()
 
 
-def test_a_finding_opens_to_its_cells_and_what_would_mend_it(file: Path, browser: Browser, address: str) -> None:
+def test_a_finding_opens_to_its_cells_and_what_would_mend_it(file: Path, at_trust: Page) -> None:
     audit = load_audit(file, Selection(machine=HERE))
     (group,) = (group for group in group_findings(audit.rows) if group.code == "recompiled")
     ((row, _),) = group.found
-    with opened(browser, f"{address}/trust") as visit:
-        visit.page.locator("summary", has_text="recompiled").click()
-        expect(visit.page.get_by_text(f"python -m runner replay {row.cell_id}")).to_be_visible()
-        told = visit.page.locator("[data-testid=stExpanderDetails]", has_text="What would mend it:").inner_text()
-        assert REMEDIES["recompiled"].replace("`", "") in told.replace("\n", "")
-        assert fits_sideways(visit.page)
-
-
-@pytest.mark.parametrize("width", [390, 1440])
-def test_it_fits(browser: Browser, address: str, width: int) -> None:
-    with opened(browser, f"{address}/trust", width=width) as visit:
-        traces(visit.page, "grades")
-        assert fits_sideways(visit.page)
+    at_trust.locator("summary", has_text="recompiled").click()
+    expect(at_trust.get_by_text(f"python -m runner replay {row.cell_id}")).to_be_visible()
+    told = at_trust.locator("[data-testid=stExpanderDetails]", has_text="What would mend it:").inner_text()
+    assert REMEDIES["recompiled"].replace("`", "") in told.replace("\n", "")
+    assert fits_sideways(at_trust)
 
 
 # -------------------------------------------------------------------------------------- without a browser: what it says

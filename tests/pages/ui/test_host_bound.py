@@ -22,7 +22,7 @@ from playwright.sync_api import Browser
 from pages.offline.visit import Visits, nodes
 from pages.ui.markdown import plain
 from runner.schema import TimingRow
-from tests.browser import Site, fits_sideways, opened, traces
+from tests.browser import Site, at_widths, fits_sideways, opened, traces
 from tests.command import run
 from tests.synthetic import memory_rows, rows
 from tests.synthetic.clocks import by_clocks, gpu
@@ -114,7 +114,6 @@ def test_without_device_times_nothing_is_added(tmp_path: Path) -> None:
     assert "Device ratio (×)" not in cards["card-precision-speedup"]
 
 
-@pytest.mark.parametrize("width", [390, 1440])
 @pytest.mark.parametrize(
     ("place", "card", "ringed"),
     [
@@ -123,10 +122,9 @@ def test_without_device_times_nothing_is_added(tmp_path: Path) -> None:
         ("compare?compare=Precisions", "compare-pairs", [1, 2]),
     ],
 )
-def test_rings_show_which(
-    browser: Browser, address: str, width: int, place: str, card: str, ringed: list[float]
-) -> None:
-    with opened(browser, f"{address}/{place}", width=width) as visit:
-        rings = traces(visit.page, card)["bound by the host on a side"]
-        assert sorted(rings["x"]) == pytest.approx(ringed)
-        assert fits_sideways(visit.page)
+def test_rings_show_which(browser: Browser, address: str, place: str, card: str, ringed: list[float]) -> None:
+    with opened(browser, f"{address}/{place}", width=390) as visit:
+        for width in at_widths(visit.page, 390, 1440):
+            rings = traces(visit.page, card)["bound by the host on a side"]
+            assert sorted(rings["x"]) == pytest.approx(ringed)
+            assert fits_sideways(visit.page), width
