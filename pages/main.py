@@ -16,6 +16,7 @@ from pages.ui.zoom import keep_zoom
 from runner.errors import DatabaseBusy, DatabaseDamaged, StoreError
 from runner.store.database import default_path, fingerprint, look_through
 from runner.store.queries.overview import load_contents
+from runner.store.shared import share_connection
 
 ICON, LOGO = (str(Path(__file__).parent / name) for name in ("icon.svg", "logo.svg"))
 STYLE = Path(__file__).parent / "ui" / "page.css"
@@ -41,17 +42,18 @@ def main() -> None:
     state = fingerprint(path)
     watch = partial(live.watch, path, drawn_at=drawn_at)
     try:
-        file_contents = cached(path, state, load_contents)
-        if not file_contents.runs and not file_contents.published:
-            states.empty()
-            watch(state)
-            return
-        selection = filters.sidebar(file_contents)
-        frame = Frame(
-            path=path, state=state, contents=file_contents, selection=selection, pages=pages, headlines=HEADLINES
-        )
-        drawers.append(lambda page: page.draw(frame))
-        _draw(frame, chosen, partial(watch, state))
+        with share_connection(path):
+            file_contents = cached(path, state, load_contents)
+            if not file_contents.runs and not file_contents.published:
+                states.empty()
+                watch(state)
+                return
+            selection = filters.sidebar(file_contents)
+            frame = Frame(
+                path=path, state=state, contents=file_contents, selection=selection, pages=pages, headlines=HEADLINES
+            )
+            drawers.append(lambda page: page.draw(frame))
+            _draw(frame, chosen, partial(watch, state))
     except StoreError as error:
         states.explain(error, path)
         # A busy file becomes free without a trace in its state, so that it is tried again in any case.
