@@ -25,8 +25,7 @@ from runner.schema import (
     TimingRow,
     new_id,
 )
-from runner.store.database import ingest
-from runner.store.spool import Spool
+from tests.synthetic.rows import store_tables
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 #: Forward time in ms at 1024 tokens; it grows with the square, and backward takes twice as long.
@@ -128,9 +127,4 @@ def _key(cell: Any) -> dict[str, Any]:
 
 def store(path: Path, cells: Iterable[Tables]) -> Path:
     """Write them into the file as a sweep would."""
-    for tables in cells:
-        (row,) = tables.get("attention") or tables.get("memory") or tables["frontier"]
-        Spool(path).write(tables, str(row.cell_id))  # type: ignore[attr-defined]
-    while ingest(path):
-        pass
-    return path
+    return store_tables(path, cells)

@@ -7,7 +7,7 @@ the real spool and the real ingest.
 """
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from pathlib import Path
@@ -192,8 +192,18 @@ def laptop(of: RunRow) -> list[Rows]:
 
 def store(path: Path, of: RunRow, cells: Sequence[Rows]) -> Path:
     """Write the run and its cells into the file, through the spool."""
-    for rows in cells:
-        spooled(path, of, rows)
+    return store_tables(path, [_tables(of, rows) for rows in cells])
+
+
+def store_tables(path: Path, cells: Iterable[Mapping[str, Sequence[object]]]) -> Path:
+    """Write the rows of cells by table into the file, and whatever waits in its spool. One spool file holds them all:
+    a transaction for each would be most of what the fixtures of the tests take."""
+    together: dict[str, list[object]] = {}
+    for tables in cells:
+        for name, rows in tables.items():
+            together.setdefault(name, []).extend(rows)
+    if together:
+        Spool(path).write(together, str(new_id()))
     while ingest(path):
         pass
     return path
@@ -201,13 +211,11 @@ def store(path: Path, of: RunRow, cells: Sequence[Rows]) -> Path:
 
 def spooled(path: Path, of: RunRow, rows: Rows) -> None:
     """Write one finished cell where a running sweep would."""
-    tables: dict[str, Sequence[object]] = {
-        "runs": [of],
-        "steps": [rows.step],
-        "timings": rows.timings,
-        "samples": rows.samples,
-    }
-    Spool(path).write(tables, str(rows.step.cell_id))
+    Spool(path).write(_tables(of, rows), str(rows.step.cell_id))
+
+
+def _tables(of: RunRow, rows: Rows) -> dict[str, Sequence[object]]:
+    return {"runs": [of], "steps": [rows.step], "timings": rows.timings, "samples": rows.samples}
 
 
 def plan(of: RunRow, titles: Sequence[str], *, done: int, age_s: float = 0.0) -> list[PlanRow]:

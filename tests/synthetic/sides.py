@@ -16,7 +16,7 @@ from runner.schema import Phase, RunRow, SampleRow, StepCell, StepRow, TimingRow
 from runner.store.queries.compare import Comparison
 from tests.synthetic import memory_rows
 from tests.synthetic.memory_rows import MIB
-from tests.synthetic.rows import Rows, asked, failed, run, spooled
+from tests.synthetic.rows import Rows, asked, failed, run, store
 
 #: The geometric mean of 4, ½ and 1 is the cube root of 2; the reasons in the order of the cells.
 SENTENCE = (
@@ -96,14 +96,11 @@ def written(folder: Path) -> Path:
     path = folder / "results.duckdb"
     runs = before_and_after()
     for (of, cells), size in zip(runs, (8 * MIB, 4 * MIB), strict=True):
-        for rows in cells:
-            spooled(path, of, rows)
+        store(path, of, cells)
         peaks = [memory_rows.memory(of, {"activations": size}, context=tokens) for tokens in (16, 32)]
         memory_rows.store(path, peaks)
     again = run_named("again", threads=1, torch="2.13.0")
-    spooled(path, again, timed(again, context(48), (10.05,) * 11))
-    spooled(path, again, timed(again, context(16), NOISY))
-    memory_rows.store(path, [])
+    store(path, again, [timed(again, context(48), (10.05,) * 11), timed(again, context(16), NOISY)])
     return path
 
 

@@ -12,8 +12,7 @@ from typing import Any
 
 from runner.analysis.kernels import kernel_class
 from runner.schema import KernelRow, Mode, ProfileCell, ProfileRow, RunRow, TraceRow, new_id
-from runner.store.database import ingest
-from runner.store.spool import Spool
+from tests.synthetic.rows import store_tables
 
 SHAPE = {"d_model": 64, "d_ff": 192, "layers": 2, "heads": 2, "vocabulary": 2048}
 HTML = "<img src=x onerror=\"document.title='owned'\">"
@@ -75,9 +74,4 @@ def kernel_rows(ids: Mapping[str, Any], cell: ProfileCell) -> list[KernelRow]:
 
 def store(path: Path, cells: Sequence[Tables]) -> Path:
     """Write them into the file as a sweep would."""
-    for tables in cells:
-        (row,) = tables["profiles"]
-        Spool(path).write(tables, str(row.cell_id))  # type: ignore[attr-defined]
-    while ingest(path):
-        pass
-    return path
+    return store_tables(path, cells)
