@@ -231,6 +231,7 @@ def test_a_value_that_is_gone_is_reported(browser: Browser, address: str) -> Non
         expect(notice).to_have_count(0)
 
 
+@pytest.mark.soak
 def test_the_link_says_everything(browser: Browser, address: str) -> None:
     """Defaults included, with the edition of the data; a link made from other data is reported."""
     with opened(browser, f"{address}/training-step?context=64&data=00000000") as visit:
@@ -249,6 +250,7 @@ def test_the_link_says_everything(browser: Browser, address: str) -> None:
         assert "toy-256" in command
 
 
+@pytest.mark.soak
 def test_table_and_download(browser: Browser, address: str) -> None:
     """The card's CSV holds the numbers of the chart: toy-64 at 64 tokens takes 2 * 64**1.5 * 64 / 20,000 ms in fp32."""
     with opened(browser, f"{address}/training-step?phases-as=Table") as visit:
@@ -264,6 +266,7 @@ def test_table_and_download(browser: Browser, address: str) -> None:
     assert any(line.startswith("toy-256,256,fp32,eager") and "oom,backward" in line for line in lines)
 
 
+@pytest.mark.soak
 def test_a_click_pins_the_cell(browser: Browser, address: str) -> None:
     """Clicking a bar puts the cell into the URL; a reload still shows it."""
     with opened(browser, f"{address}/training-step?size=toy-64") as visit:

@@ -55,27 +55,23 @@ def _empty(file: Path) -> None:
             con.execute(f"DELETE FROM {table.name}" if table.stored else "SELECT 1")
 
 
-def _says(browser: Browser, address: str, title: str, *words: str) -> None:
+def _says(page: Page, title: str, *words: str) -> None:
+    expect(page.get_by_role("heading", level=1)).to_have_text(title)
+    for word in words:
+        expect(page.get_by_test_id("stMain")).to_contain_text(word)
+    assert page.get_by_test_id("stException").count() == 0
+
+
+def test_a_missing_a_foreign_and_an_empty_file(browser: Browser, address: str, file: Path, tmp_path: Path) -> None:
+    """One after the other in one place: the page says of each what it is, and sees by itself that it is another."""
     with opened(browser, f"{address}/training-step") as visit:
-        expect(visit.page.get_by_role("heading", level=1)).to_have_text(title)
-        for word in words:
-            expect(visit.page.get_by_test_id("stMain")).to_contain_text(word)
-        assert visit.page.get_by_test_id("stException").count() == 0
-
-
-def test_missing_file(browser: Browser, address: str, file: Path) -> None:
-    _says(browser, address, "Nothing has been measured yet", str(file), "python -m runner sweep")
-
-
-def test_foreign_file(browser: Browser, address: str, file: Path) -> None:
-    file.write_text("these are no results")
-    _says(browser, address, "This is not a results file of Stepscope", "STEPSCOPE_DB")
-    assert file.read_text() == "these are no results"
-
-
-def test_empty_file(browser: Browser, address: str, file: Path) -> None:
-    _empty(file)
-    _says(browser, address, "The results file is empty", "python -m runner sweep")
+        _says(visit.page, "Nothing has been measured yet", str(file), "python -m runner sweep")
+        file.write_text("these are no results")
+        _says(visit.page, "This is not a results file of Stepscope", "STEPSCOPE_DB")
+        assert file.read_text() == "these are no results"
+        _empty(tmp_path / "empty.duckdb")
+        (tmp_path / "empty.duckdb").replace(file)
+        _says(visit.page, "The results file is empty", "python -m runner sweep")
 
 
 def test_busy_file(browser: Browser, address: str, file: Path) -> None:

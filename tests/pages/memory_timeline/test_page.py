@@ -298,6 +298,7 @@ def test_what_a_snapshot_held_before_is_one_entry(browser: Browser, tmp_path: Pa
         expect(page).to_have_url(re.compile("held=drawn"))
 
 
+@pytest.mark.soak
 def test_the_picture_keeps_to_the_page(browser: Browser, address: str) -> None:
     """From a wide screen to a phone."""
     with opened(browser, f"{address}?timeline={TRAIN}&beside={INFERENCE}", width=2560) as visitor:
