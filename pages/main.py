@@ -8,6 +8,7 @@ from typing import Literal
 
 import streamlit as st
 
+from pages.figures import small
 from pages.figures.ink import ink_rules
 from pages.navigation import NAVIGATION, OPEN, PAGES
 from pages.ui import filters, live, permalink, sign_in, since, states
@@ -18,18 +19,18 @@ from runner.store.database import default_path, fingerprint, look_through
 from runner.store.queries.overview import load_contents
 
 ICON, LOGO = (str(Path(__file__).parent / name) for name in ("icon.svg", "logo.svg"))
-STYLE = Path(__file__).parent / "ui" / "page.css"
+STYLES = (Path(__file__).parent / "ui" / "page.css", small.STYLE)
 
 DrawPage = Callable[[Page], None]
 
 #: Streamlit's address of the first page.
 ROOT = "home"
-HEADLINES = {address: page.headline for address, page in PAGES.items() if page.headline}
+TOPICS = {name: topic for page in PAGES.values() for name, topic in page.topics.items()}
 
 
 def main() -> None:
     st.set_page_config(page_title="Stepscope", page_icon=ICON, layout="wide")
-    st.html(f"<style>{STYLE.read_text(encoding='utf-8')}{ink_rules()}</style>")
+    st.html(f"<style>{''.join(file.read_text(encoding='utf-8') for file in STYLES)}{ink_rules()}</style>")
     st.logo(LOGO, icon_image=ICON, size="large")
     closed, pages, drawers = sign_in.sign_in_page(), dict[str, st.Page](), list[DrawPage]()
     chosen = _navigate(pages, lambda page: drawers[0](page), position="hidden" if closed else "sidebar")
@@ -47,9 +48,7 @@ def main() -> None:
             watch(state)
             return
         selection = filters.sidebar(file_contents)
-        frame = Frame(
-            path=path, state=state, contents=file_contents, selection=selection, pages=pages, headlines=HEADLINES
-        )
+        frame = Frame(path=path, state=state, contents=file_contents, selection=selection, pages=pages, topics=TOPICS)
         drawers.append(lambda page: page.draw(frame))
         _draw(frame, chosen, partial(watch, state))
     except StoreError as error:

@@ -23,6 +23,7 @@ from streamlit.testing.v1.element_tree import Node
 
 from pages.figures.colors import PALETTE
 from pages.figures.ink import ink_rules
+from pages.figures.small import STYLE
 from pages.offline.prose import inline, prose
 from pages.offline.tables import html_table
 from pages.offline.visit import Visit, is_card, nodes
@@ -56,7 +57,7 @@ def document(visit: Visit, origin: Origin) -> str:
         edition=escape(origin.edition),
         written=f"{origin.written:%Y-%m-%d %H:%M} UTC",
         palette=escape(json.dumps(PALETTE), quote=True),
-        style=_read("offline.css") + ink_rules(),
+        style=_read("offline.css") + STYLE.read_text(encoding="utf-8") + ink_rules(),
         script=_read("offline.js"),
         plotly=get_plotlyjs(),
     )
@@ -79,6 +80,7 @@ class _Writer:
             "caption": lambda node: f'<div class="caption">{prose(node.proto.body)}</div>',
             "code": lambda node: f"<pre><code>{escape(node.proto.code_text)}</code></pre>",
             "metric": _write_metric,
+            "html": lambda node: node.proto.body,
             "dataframe": lambda node: html_table(node.value, proto=node.proto),
             "plotly_chart": _write_chart,
             "bidi_component": _write_component,

@@ -1,43 +1,57 @@
-"""What is in this file? Machines and runs, the headline of each experiment, and how far the grid is covered."""
+"""What does this file show? The study's machine, software and trust, the fastest way to run each size, an answer from
+every page, and how far the grid is covered."""
 
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import streamlit as st
 
+from pages.overview.answers import WORDS, describe_counts, describe_study
+from pages.overview.best import draw_best
+from pages.overview.cards import TRUST, ask, draw_answers, tell_doubts
 from pages.ui.coverage import draw_coverage
-from pages.ui.evidence import is_open, of_runs, say
+from pages.ui.evidence import of_rows, of_runs, say
 from pages.ui.filters import run_name
-from pages.ui.formats import format_count
-from pages.ui.frame import Answer, Frame, Page
+from pages.ui.frame import Frame, Page
 from pages.ui.heading import draw_title
-from pages.ui.markdown import restrict
-from runner.errors import DatabaseDamaged
-
-#: Cards in the first row.
-_FIRST_ROW = 3
+from pages.ui.sections import draw_heading
+from runner.store.queries.overview import load_run_details
 
 
 def page(frame: Frame) -> None:
     draw_title(
         "Overview: what this file shows",
-        question="Which machines and runs are in this file, and what did they measure?",
+        question="What was measured, on which machine, how far can it be trusted, and what does it say?",
     )
-    runs, contents = frame.contents.runs, frame.contents
-    ok, failed, skipped = (sum(getattr(run, name) for run in runs) for name in ("ok", "failed", "skipped"))
-    where = f"{format_count(len(runs), 'run')} on {format_count(len(contents.machines), 'machine')}"
-    say(
-        frame,
-        f"**{ok:,} measured cells** from {where}"
-        + (f"; {failed:,} ended without a result" if failed else "")
-        + (f", {skipped:,} were skipped" if skipped else "")
-        + ".",
-        of_runs(frame),
-    )
-    _draw_headlines(frame)
+    say(frame, describe_counts(frame.contents.runs, frame.contents.machines), of_runs(frame))
+    trust = _draw_study(frame)
+    draw_best(frame)
+    draw_heading(frame, "What the measurements say", anchor="answers")
+    told = draw_answers(frame)
     draw_coverage(frame)
-    st.header("Runs", anchor="runs")
+    draw_heading(frame, "Runs", anchor="runs")
     st.dataframe(_list_runs(frame), hide_index=True, key="runs-table")
+    # The audit reads every sample: it comes last, so that nothing else waits for it.
+    found = ask(frame.topics[TRUST], frame, otherwise="not known, because a table that the audit reads is damaged.")
+    say(frame, f"**Trust:** {found.words}", *_load_graded(frame, found.graded), at=trust, key="trust")
+    tell_doubts(frame, told)
+
+
+def _draw_study(frame: Frame) -> Any:
+    """Draws what was measured on what, and returns the place for how far it can be trusted."""
+    machine, run = frame.selection.machine, frame.selection.run
+    runs = [one for one in frame.contents.runs if one.machine == machine and run in (None, one.run_id)]
+    with st.container(border=True):
+        if machine and runs:
+            details = frame.ask(load_run_details, tuple(one.run_id for one in runs))
+            say(frame, describe_study(machine, runs, details), of_runs(frame), key="study")
+        trust = st.empty()
+        st.caption(WORDS)
+    return trust
+
+
+def _load_graded(frame: Frame, rows: Any) -> list[Any]:
+    tables = dict.fromkeys(row.table for row in rows)
+    return [of_rows(frame, [row.row for row in rows if row.table == table]) for table in tables]
 
 
 def _list_runs(frame: Frame) -> list[dict[str, Any]]:
@@ -54,31 +68,6 @@ def _list_runs(frame: Frame) -> list[dict[str, Any]]:
         }
         for run in frame.contents.runs
     ]
-
-
-def _draw_headlines(frame: Frame) -> None:
-    """Draws a short answer for each question, over what the filters leave."""
-    cards = [(address, *_ask(answer, frame)) for address, answer in frame.headlines.items()]
-    for row in (cards[:_FIRST_ROW], cards[_FIRST_ROW:]):
-        # Rows and a query need more room than a sentence.
-        widths = [3 if is_open(address) else 1 for address, _, _ in row]
-        height: Literal["stretch", "content"] = "content" if 3 in widths else "stretch"
-        for column, (address, words, found) in zip(st.columns(widths), row, strict=True):
-            page = frame.pages[address]
-            # The ways on stand in one line, however long the answers are.
-            with column.container(border=True, height=height, vertical_alignment="distribute"):
-                with st.container():
-                    st.markdown(restrict(f"#### {page.title}"))
-                    say(frame, words, found, key=address)
-                st.page_link(page, label="Look closer", icon=":material/arrow_forward:", icon_position="right")
-
-
-def _ask(answer: Callable[[Frame], Answer], frame: Frame) -> Answer:
-    """Returns the answer, or which table it needs that cannot be read."""
-    try:
-        return answer(frame)
-    except DatabaseDamaged as error:
-        return f"Unknown. {error.got}", None
 
 
 PAGE = Page(title="Overview", address="overview", icon=":material/dashboard:", draw=page)

@@ -6,12 +6,13 @@ import streamlit as st
 
 from pages.peak_memory.answers import Names, answer
 from pages.peak_memory.cards import draw_contexts, draw_parts, draw_precisions, draw_predicted
+from pages.peak_memory.headline import TOPICS
 from pages.peak_memory.phases import draw_phases
 from pages.peak_memory.saved import draw_checkpointing, draw_saved
 from pages.ui.chosen import chosen, most_common, rows_of
 from pages.ui.coverage import draw_grid
 from pages.ui.evidence import of_cells, say
-from pages.ui.frame import Answer, Frame, Page, size_names
+from pages.ui.frame import Frame, Page, size_names
 from pages.ui.frontier import draw_model_frontiers
 from pages.ui.heading import draw_title
 from pages.ui.states import draw_unmeasured, no_rows
@@ -69,13 +70,4 @@ def _draw_growth(frame: Frame, cells: list[Peak], names: Names) -> None:
     draw_contexts(frame, cells, names)
 
 
-def headline(frame: Frame) -> Answer:
-    """Returns the answer for training steps, or for what there is."""
-    measured = [cell for cell in frame.ask(load_peaks, rows_of(frame)) if not cell.cell.checkpoint_blocks]
-    if not measured:
-        return f"Not measured {frame.where}: `python -m runner sweep --experiment memory`.", None
-    shown = [cell for cell in measured if cell.cell.mode == "train"] or measured
-    return answer(shown, frame.sizes), of_cells(frame, shown)
-
-
-PAGE = Page(title="Peak memory", address="peak-memory", icon=":material/memory:", draw=page, headline=headline)
+PAGE = Page(title="Peak memory", address="peak-memory", icon=":material/memory:", draw=page, topics=TOPICS)

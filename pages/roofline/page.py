@@ -2,6 +2,7 @@
 
 from pages.roofline.answers import answer
 from pages.roofline.changes import draw_changes
+from pages.roofline.headline import TOPICS
 from pages.roofline.limits import draw_ceilings, draw_moved, limits_of
 from pages.roofline.roof import draw_roof
 from pages.roofline.shares import draw_shares, draw_used, profiles_of
@@ -32,4 +33,4 @@ def page(frame: Frame) -> None:
     draw_samples(frame, cells)
 
 
-PAGE = Page(title="Roofline", address="roofline", icon=":material/roofing:", draw=page)
+PAGE = Page(title="Roofline", address="roofline", icon=":material/roofing:", draw=page, topics=TOPICS)

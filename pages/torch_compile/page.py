@@ -4,12 +4,13 @@ import streamlit as st
 
 from pages.torch_compile.answers import answer
 from pages.torch_compile.cards import draw_costs, draw_paid, draw_ways, evidence_of_speedups
+from pages.torch_compile.headline import TOPICS
 from pages.torch_compile.speedups import BASELINE, load_speedups, ways
 from pages.ui.answers import speedup_answer
 from pages.ui.chosen import chosen
 from pages.ui.comparison import comparison, draw_dots, explain_unpaired, list_left_out
 from pages.ui.evidence import of_pairs, say
-from pages.ui.frame import Answer, Frame, Page
+from pages.ui.frame import Frame, Page
 from pages.ui.heading import draw_title
 from pages.ui.samples import draw_samples
 from pages.ui.states import no_rows
@@ -55,11 +56,4 @@ def _draw_phases(frame: Frame, names: list[str]) -> None:
     list_left_out(frame, compared, axis="backend")
 
 
-def headline(frame: Frame) -> Answer:
-    items, left_out = load_speedups(frame, ways(frame))
-    if not items:
-        return explain_unpaired(frame, left_out, axis="backend", baseline=BASELINE), None
-    return answer(frame, items), evidence_of_speedups(frame, items)
-
-
-PAGE = Page(title="torch.compile", address="torch-compile", icon=":material/bolt:", draw=page, headline=headline)
+PAGE = Page(title="torch.compile", address="torch-compile", icon=":material/bolt:", draw=page, topics=TOPICS)

@@ -11,6 +11,7 @@ import streamlit as st
 from pages.figures.grades import NO_RESULT, GradeBar, grade_bars
 from pages.trust.answers import answer
 from pages.trust.findings import draw_findings
+from pages.trust.headline import TOPICS, describe_among
 from pages.trust.noise import draw_canary, draw_noise
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen
@@ -36,7 +37,7 @@ def page(frame: Frame) -> None:
         no_rows("No row of steps, attention or memory matches these filters.", "Clear some of them, or measure some.")
         return
     groups = group_findings(audit.rows)
-    words = answer(audit.rows, groups, among=_describe_among(frame))
+    words = answer(audit.rows, groups, among=describe_among(frame))
     say(frame, words, *_load_evidence(frame, audit.rows))
     if audit.not_read:
         text = f"{audit.not_read:,} older rows are not graded here: the newest {MAX_ROWS:,} of each table are."
@@ -45,11 +46,6 @@ def page(frame: Frame) -> None:
     draw_findings(frame, groups)
     draw_noise(frame)
     draw_canary(frame)
-
-
-def _describe_among(frame: Frame) -> str:
-    filtered = " with these filters" if frame.selection != frame.selection.broad() else ""
-    return f"{frame.where}{filtered}"
 
 
 def _load_evidence(frame: Frame, rows: Sequence[AuditedRow]) -> list[LoadEvidence | None]:
@@ -103,4 +99,4 @@ def _describe_bar(bar: GradeBar) -> str:
     return f"{bar.name}: {', '.join(numbers)}"
 
 
-PAGE = Page(title="Trust", address="trust", icon=":material/verified:", draw=page)
+PAGE = Page(title="Trust", address="trust", icon=":material/verified:", draw=page, topics=TOPICS)

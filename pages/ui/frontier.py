@@ -52,7 +52,7 @@ def draw_frontier(frame: Frame, cells: Sequence[Attended]) -> None:
     """Draws how long a sequence fits, over the head width; `cells` are those of one precision and mask."""
     st.header("How long a sequence fits?", anchor="frontier")
     masks = {cell.cell.causal for cell in cells}
-    rows = [row for row in _load_answers(frame, "seq_len") if row.cell.causal in masks]
+    rows = [row for row in load_answers(frame, "seq_len") if row.cell.causal in masks]
     lost = {_name_cell(cell) for cell in cells if cell.status == "oom"}
     tried_cells = [cell for cell in cells if cell.status in ("ok", "oom") and _name_cell(cell) in lost]
     if not rows:
@@ -60,7 +60,7 @@ def draw_frontier(frame: Frame, cells: Sequence[Attended]) -> None:
         suggest(f"{words} This looks for it, by prediction and trial:", _make_sequence_command(cells))
         if not tried_cells:
             return
-    words = _describe_sequences(rows)
+    words = describe_sequences(rows)
     if words:
         say(frame, words, of_cells(frame, rows), key="frontier")
     spans = [_make_span(row, group=_name_answer(row.cell), row=f"d {row.cell.d_head}") for row in rows]
@@ -82,7 +82,7 @@ def draw_frontier(frame: Frame, cells: Sequence[Attended]) -> None:
 
 def draw_model_frontiers(frame: Frame) -> None:
     """Draws the longest context and the largest batch of whole models: a group a size, a row a precision."""
-    answers_of = {grows: _load_answers(frame, grows) for grows in _TITLES}
+    answers_of = {grows: load_answers(frame, grows) for grows in _TITLES}
     st.header("How much fits of a whole model?", anchor="model-frontier")
     for grows, answers in answers_of.items():
         if answers:
@@ -93,9 +93,9 @@ def draw_model_frontiers(frame: Frame) -> None:
 
 
 def _draw_model(frame: Frame, rows: Sequence[Frontier], grows: Model) -> None:
-    words = _describe_models(rows, grows)
+    words = describe_models(rows, grows)
     say(frame, words, of_cells(frame, rows), key=f"frontier-{grows}")
-    spans = [_make_span(row, group=_name_size(row.cell, grows), row=_name_way(row.cell)) for row in rows]
+    spans = [_make_span(row, group=_name_size(row.cell, grows), row=name_way(row.cell)) for row in rows]
     card = Card(
         key=f"frontier-{grows}",
         title=_TITLES[grows],
@@ -106,7 +106,7 @@ def _draw_model(frame: Frame, rows: Sequence[Frontier], grows: Model) -> None:
     draw(frame, card, lambda: frontier_map(spans, [], grows=_GROWS[grows]))
 
 
-def _load_answers(frame: Frame, limited: str) -> list[Frontier]:
+def load_answers(frame: Frame, limited: str) -> list[Frontier]:
     return [
         row for row in frame.ask(load_frontiers, rows_of(frame)) if row.cell.limited == limited and row.status == "ok"
     ]
@@ -158,12 +158,12 @@ def _name_size(cell: FrontierCell, grows: Model) -> str:
     return f"{_name_shape(cell)} · {cell.mode} · {other} · {format_bytes(cell.limit_bytes)}"
 
 
-def _name_way(cell: FrontierCell) -> str:
+def name_way(cell: FrontierCell) -> str:
     """Returns the precision, and the implementation where it is not the plain one."""
     return cell.precision if cell.implementation == "naive" else f"{cell.precision} · {cell.implementation}"
 
 
-def _describe_sequences(rows: Sequence[Frontier]) -> str:
+def describe_sequences(rows: Sequence[Frontier]) -> str:
     """Says the longest sequence beside that of naive attention in the same memory, and how good predictions were."""
     if not rows:
         return ""
@@ -176,12 +176,12 @@ def _describe_sequences(rows: Sequence[Frontier]) -> str:
     return words + _describe_predictions(rows)
 
 
-def _describe_models(rows: Sequence[Frontier], grows: Model) -> str:
+def describe_models(rows: Sequence[Frontier], grows: Model) -> str:
     """Says the largest model's best answer beside the same in fp32."""
     largest = max(rows, key=lambda row: (row.cell.d_model or 0) ** 2 * (row.cell.layers or 0)).cell
     same = [row for row in rows if all(getattr(row.cell, name) == getattr(largest, name) for name in SHAPE)]
     best = max(same, key=lambda row: row.largest or 0)
-    what = f"a {best.cell.mode} step of {_name_shape(best.cell)} in {_name_way(best.cell)}"
+    what = f"a {best.cell.mode} step of {_name_shape(best.cell)} in {name_way(best.cell)}"
     words = f"In {format_bytes(best.cell.limit_bytes)}, {what} fits **{best.largest or 0:,} {_GROWS[grows].unit}**"
     plain = _find_partner(rows, best, precision="fp32", implementation="naive")
     if plain and plain.largest:

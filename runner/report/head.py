@@ -35,8 +35,8 @@ def facts(rows: Rows) -> tuple[tuple[str, str], ...]:
     details = load_run_details(rows.path, [run.run_id for run in rows.runs])
     others = [name for name in rows.machines if name != rows.machine]
     found = [
-        ("Machine", _describe_machine(rows, details)),
-        ("Versions", _describe_versions(details)),
+        ("Machine", describe_machine(rows.machine or "", details)),
+        ("Versions", describe_versions(details)),
         *_describe_runs(rows.runs),
         ("Rows", _describe_rows(rows)),
         ("Trust", _describe_trust(rows)),
@@ -47,13 +47,14 @@ def facts(rows: Rows) -> tuple[tuple[str, str], ...]:
     return tuple((name, text) for name, text in found if text)
 
 
-def _describe_machine(rows: Rows, details: Sequence[RunRow]) -> str:
+def describe_machine(name: str, details: Sequence[RunRow]) -> str:
+    """Returns a machine in words, as its newest run, the first of `details`, has recorded it."""
     first = details[0]
     memory = f"{format_bytes(first.device_memory_bytes)} of memory" if first.device_memory_bytes else ""
     cores = f"{first.cpu_cores} CPU cores" if first.cpu_cores else ""
     cpu = first.cpu_name if first.cpu_name and first.cpu_name != first.device_name else ""
     parts = [
-        rows.machine or "",
+        name,
         f"device {first.device}" if first.device else "",
         memory,
         cpu or "",
@@ -63,7 +64,8 @@ def _describe_machine(rows: Rows, details: Sequence[RunRow]) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _describe_versions(details: Sequence[RunRow]) -> str:
+def describe_versions(details: Sequence[RunRow]) -> str:
+    """Returns every version of the software that these runs used."""
     names = {
         "torch": "torch",
         "python": "Python",

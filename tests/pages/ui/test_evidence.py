@@ -59,7 +59,11 @@ PINNED = {"training-step": "steps", "torch-compile": "steps", "attention": "atte
 #: What every page says, given the rows of `everything`.
 SAID = {
     **{address: {"answer"} for address in ADDRESSES},
-    "overview": {"answer", "training-step", "torch-compile", "mixed-precision", "attention", "peak-memory"},
+    "overview": {"answer", "study", "trust", "best", "training-step", "torch-compile", "mixed-precision", "accuracy",
+                 "kernels", "roofline", "changes", "attention", "frontier", "peak-memory", "model-frontier",
+                 *(f"doubt-{name}" for name in (
+                     "training-step", "torch-compile", "mixed-precision", "accuracy", "kernels", "roofline", "changes",
+                     "attention", "frontier", "peak-memory", "model-frontier"))},
     "training-step": {"answer", "trust", "compiled", "warmup", "grade"},
     "mixed-precision": {"answer", "trust", "precision-price", "accumulation", "dtypes", "normalization"},
     "torch-compile": {"answer", "trust", "compile-seconds", "paid-after", "crossing", "phases", "grade"},
