@@ -40,6 +40,7 @@ def facts(rows: Rows) -> tuple[tuple[str, str], ...]:
         *_describe_runs(rows.runs),
         ("Rows", _describe_rows(rows)),
         ("Trust", _describe_trust(rows)),
+        *_list_notes(rows),
         ("Edition", _describe_edition(rows)),
         ("Reading", _READING),
         ("Not in this report", _describe_others(rows, others)),
@@ -93,12 +94,23 @@ def _describe_runs(runs: Sequence[RunSummary]) -> list[tuple[str, str]]:
     found = []
     for run in runs[:_MAX_RUNS]:
         when = f"{run.started_at:%Y-%m-%d %H:%M} UTC" if run.started_at else "at an unknown time"
-        label = f", labeled {run.label}" if run.label else ""
+        called = run.given or run.label
+        label = f", labeled {called}" if called else ""
         cells = f"{run.ok} cells ok, {run.failed} failed, {run.skipped} skipped"
         found.append(("Run", f"{when}{label}, by {run.argv or 'an unknown command'}: {cells}"))
     if len(runs) > _MAX_RUNS:
         found.append(("Run", f"and {len(runs) - _MAX_RUNS} earlier ones"))
     return found
+
+
+def _list_notes(rows: Rows) -> list[tuple[str, str]]:
+    """Returns what was said of the report's runs, and of their cells."""
+    names = {run.run_id: run.name for run in rows.runs}
+    said = [note for note in rows.notes.notes if note.kind == "note" and note.run_id in names]
+    return [
+        ("Note", f"{names[note.run_id]}{f', cell {note.cell_id}' if note.cell_id else ''}: {note.text}")
+        for note in said
+    ]
 
 
 def _describe_rows(rows: Rows) -> str:
