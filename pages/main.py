@@ -13,6 +13,7 @@ from pages.figures.ink import ink_rules
 from pages.navigation import NAVIGATION, OPEN, PAGES
 from pages.ui import filters, live, permalink, sign_in, since, states
 from pages.ui.frame import Frame, Page, cached
+from pages.ui.sections import draw_contents
 from pages.ui.zoom import keep_zoom
 from runner.errors import DatabaseBusy, DatabaseDamaged, StoreError
 from runner.store.database import default_path, fingerprint, look_through
@@ -47,8 +48,16 @@ def main() -> None:
             states.empty()
             watch(state)
             return
-        selection = filters.sidebar(file_contents)
-        frame = Frame(path=path, state=state, contents=file_contents, selection=selection, pages=pages, topics=TOPICS)
+        heeded = next((PAGES[address].filters for address, page in pages.items() if page == chosen), filters.FILTERS)
+        frame = Frame(
+            path=path,
+            state=state,
+            contents=file_contents,
+            selection=filters.sidebar(file_contents, heeded),
+            pages=pages,
+            topics=TOPICS,
+            filters=heeded,
+        )
         drawers.append(lambda page: page.draw(frame))
         _draw(frame, chosen, partial(watch, state))
     except StoreError as error:
@@ -64,6 +73,7 @@ def _draw(frame: Frame, chosen: st.Page, watch: Callable[[], None]) -> None:
     try:
         tell = since.announce_changes(frame)
         chosen.run()
+        draw_contents(frame)
         tell()
     except DatabaseDamaged as error:
         states.explain_damage(error)

@@ -25,6 +25,7 @@ from runner.store.queries.attention import load_attention
 
 def page(frame: Frame) -> None:
     draw_title(
+        frame,
         "Attention: time and memory against sequence length",
         question="What does attention cost as sequences grow, and where does it run out of memory?",
     )
@@ -63,4 +64,11 @@ def _list_failures(cells: list[Attended]) -> None:
             st.dataframe(rows, hide_index=True)
 
 
-PAGE = Page(title="Attention", address="attention", icon=":material/visibility:", draw=page, topics=TOPICS)
+PAGE = Page(
+    title="Attention",
+    address="attention",
+    icon=":material/visibility:",
+    draw=page,
+    topics=TOPICS,
+    filters=("machine", "run"),
+)

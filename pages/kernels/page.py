@@ -19,7 +19,9 @@ from runner.store.queries.kernels import load_parts, load_traces
 
 
 def page(frame: Frame) -> None:
-    draw_title("Kernels: the time of a step by kind of work", question="What does the time of a step consist of?")
+    draw_title(
+        frame, "Kernels: the time of a step by kind of work", question="What does the time of a step consist of?"
+    )
     loaded = frame.ask(load_traces, rows_of(frame))
     if not loaded:
         draw_unmeasured(
@@ -58,4 +60,11 @@ def _choose(measured: dict[str, KernelTrace]) -> str:
     return select_one("trace", "Trace", names, default=max(names, key=lambda name: rank_trace(measured[name])))
 
 
-PAGE = Page(title="Kernels", address="kernels", icon=":material/data_usage:", draw=page, topics=TOPICS)
+PAGE = Page(
+    title="Kernels",
+    address="kernels",
+    icon=":material/data_usage:",
+    draw=page,
+    topics=TOPICS,
+    filters=("machine", "run", "size", "context", "precision", "backend"),
+)

@@ -21,6 +21,7 @@ from pages.ui.trust import draw_trust
 
 def page(frame: Frame) -> None:
     draw_title(
+        frame,
         "Mixed precision: speedup over fp32 and accuracy",
         question="How much faster is mixed precision, and what does it cost in accuracy?",
     )
@@ -54,7 +55,7 @@ def _draw_trend(frame: Frame, variant: str) -> None:
     card = Card(
         key="trend",
         title="Trend with size",
-        note="Every pair over its number of parameters; lines join the geometric means.",
+        note="Each dot is a pair, over the number of parameters; lines join the geometric means.",
         alt=f"Speedup of {variant} over the number of parameters. {trend_answer(compared.speedups)}",
         rows=marks.speedup_table(frame, compared),
         cells=[side.cell for pair in compared.speedups for side in (pair.base, pair.other)],

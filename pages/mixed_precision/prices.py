@@ -69,7 +69,7 @@ def price(frame: Frame, variant: str) -> tuple[str, LoadEvidence | None]:
         return "", None
     row = rows[-1]
     words = (
-        f"Its price: gradients are off by **{relative_error(row.gradient_error)}** and the loss by "
+        f"Cost in accuracy: gradients are off by **{relative_error(row.gradient_error)}** and the loss by "
         f"{relative_error(row.loss_error)} (one pass of {place_of(row)} beside {row.reference})."
     )
     return words, of_rows(frame, [row])
@@ -90,7 +90,7 @@ def draw_price(frame: Frame, priced: Sequence[Priced]) -> None:
     if modes:
         note += " Speedups are of the eager step of the same shape, with 95% intervals."
     else:
-        note += " No speedup stands beside them: the eager step of none of these shapes has results in two precisions."
+        note += " No speedup is shown: no eager step of these shapes was measured in two precisions."
     card = Card(
         key="precision-price",
         title="Errors beside speedups",

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from pages.figures.frame import interval
+from pages.figures.headings import cut
 from pages.ui.formats import format_count
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, quoted
@@ -24,6 +25,8 @@ WORDS = (
     "another process. A 95% interval says where the time of the next process would lie. The audit grades every row "
     "from A (nothing against it) to D (it does not mean what it says)."
 )
+#: The letters of a command that stand on top; the table of runs has all.
+_MAX_COMMAND = 120
 #: What an option is called in a sentence, where its value does not say it.
 _OPTIONS = {"weights_dtype": "{} weights", "attention": "{} attention", "optimizer": "{} optimizer",
             "checkpoint_blocks": "checkpointing {}"}  # fmt: skip
@@ -56,7 +59,7 @@ def describe_study(machine: str, runs: Sequence[RunSummary], details: Sequence[R
     latest = next((run for run in runs if run.argv), None)
     if latest:
         others = f", the latest of {len(runs)}: {literal(latest.name)}" if len(runs) > 1 else ""
-        lines.append(("Command", f"{quoted(latest.argv or '')}{others}"))
+        lines.append(("Command", f"{quoted(cut(latest.argv or '', longest=_MAX_COMMAND))}{others}"))
     return "  \n".join(f"**{name}:** {words}" for name, words in lines if words)
 
 
@@ -68,7 +71,7 @@ def describe_best(frame: Frame, best: BestWay) -> str:
     if best.tried == 1:
         return f"{start}, the only way measured."
     if best.speedup is None:
-        against = f", the fastest of {best.tried} ways; no comparable plain fp32 step was measured"
+        against = f", the fastest of {best.tried} ways"
     elif best.plain is best.cell:
         against = f"; no other of {best.tried} ways is faster"
     else:

@@ -1,6 +1,6 @@
 """The best way to run each size: a sentence for each, and a table with every option as a column.
 
-draw_best(frame)
+draw_best_heading(frame); draw_best(frame, find_best(cells))
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from pages.ui.evidence import of_cells, say
 from pages.ui.formats import shorten, table
 from pages.ui.frame import Frame
 from pages.ui.sections import draw_heading
-from runner.analysis.compare.best import BestWay, find_best
+from runner.analysis.compare.best import BestWay
 from runner.plan.commands import sweep_commands
 
 #: Sizes that get a sentence; the table has all.
@@ -22,13 +22,15 @@ _MAX_SENTENCES = 6
 _OPTIONS = ("precision", "backend", "attention", "optimizer", "weights_dtype", "checkpoint_blocks")
 
 
-def draw_best(frame: Frame) -> None:
-    """Draws the fastest measured way of each step that the filters leave; nothing where none has a result."""
-    found = find_best(frame.measured())
-    if not found:
-        return
+def draw_best_heading(frame: Frame) -> None:
     mode = f", mode {frame.selection.mode}" if frame.selection.mode else ""
     draw_heading(frame, f"The fastest way to run each size{mode}", anchor="best")
+
+
+def draw_best(frame: Frame, found: list[BestWay]) -> None:
+    """Draws the fastest measured way of each step that the filters leave; nothing where none has a result."""
+    if not found:
+        return
     told = _choose_told(frame, found)
     words = "  \n".join(describe_best(frame, best) for best in told)
     behind = [cell for best in told for cell in (best.cell, *([best.plain] if best.plain else []))]
@@ -38,6 +40,7 @@ def draw_best(frame: Frame) -> None:
         shorten(table(rows)),
         hide_index=True,
         key="best-ways",
+        placeholder="",
         column_config={"Measure it again": st.column_config.TextColumn(width="large")},
         alt="The fastest measured way of each size and context, with every option and the command that measures it.",
     )

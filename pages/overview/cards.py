@@ -36,7 +36,7 @@ class Told:
 def draw_answers(frame: Frame) -> list[Told]:
     """Draws a card for each topic with an answer, and one line with one command for those not measured."""
     found = {name: ask(topic, frame) for name, topic in frame.topics.items() if name != TRUST}
-    answered = {name: headline for name, headline in found.items() if not headline.missing}
+    answered = {name: headline for name, headline in found.items() if headline.words and not headline.missing}
     told = []
     names = list(answered)
     for start in range(0, len(names), _ROW):

@@ -107,7 +107,7 @@ def describe_prediction(dots: Sequence[PredictedDot]) -> str:
     near = sum(abs(ratio - 1) <= 0.02 for ratio in ratios)
     return (
         f"Measured peaks are **{format_ratio(median(ratios))}×** the predicted ones in the median; {near} of "
-        f"{len(dots)} are within 2%. The farthest, {worst.place}, is {format_ratio(worst.ratio)}×."
+        f"{len(dots)} are within 2%. The largest deviation is {format_ratio(worst.ratio)}×, for {worst.place}."
     )
 
 

@@ -15,6 +15,7 @@ from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame, Page, size_names
 from pages.ui.frontier import draw_model_frontiers
 from pages.ui.heading import draw_title
+from pages.ui.sections import draw_heading
 from pages.ui.states import draw_unmeasured, no_rows
 from pages.ui.trust import draw_trust
 from runner.results import Peak
@@ -24,7 +25,7 @@ from runner.store.queries.selection import Shape
 
 
 def page(frame: Frame) -> None:
-    draw_title("Peak memory: what fills it", question="What fills the memory at the peak of a step?")
+    draw_title(frame, "Peak memory: what fills it", question="What fills the memory at the peak of a step?")
     measured = frame.ask(load_peaks, rows_of(frame))
     if not measured:
         draw_unmeasured(
@@ -64,10 +65,17 @@ def _choose(cells: list[Peak]) -> list[Peak]:
 
 
 def _draw_growth(frame: Frame, cells: list[Peak], names: Names) -> None:
-    st.header("How does it grow with the context?", anchor="contexts")
+    draw_heading(frame, "How does it grow with the context?", anchor="contexts")
     if len({cell.cell.context for cell in cells}) < 2:
         st.caption("There is only one context here: `python -m runner sweep --experiment memory --contexts 128,512`.")
     draw_contexts(frame, cells, names)
 
 
-PAGE = Page(title="Peak memory", address="peak-memory", icon=":material/memory:", draw=page, topics=TOPICS)
+PAGE = Page(
+    title="Peak memory",
+    address="peak-memory",
+    icon=":material/memory:",
+    draw=page,
+    topics=TOPICS,
+    filters=("machine", "run", "size", "context", "precision"),
+)

@@ -28,21 +28,21 @@ def answer(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> str
     words += f"**{format_quantity(reached, 'FLOP/s')}**"
     parts = []
     for roof, whose in (
-        (limits.measured(cell.precision), "that this machine was measured to do at most"),
-        (limits.promised(cell.precision), "that its datasheet promises"),
+        (limits.measured(cell.precision), "measured on this machine"),
+        (limits.promised(cell.precision), "of its datasheet"),
     ):
         if roof:
             used = utilization(cell, step_ms=step_ms, peak_flops_per_s=roof.flops_per_s)
             parts.append(f"**{format_share(used.hfu)}** of the {format_quantity(roof.flops_per_s, 'FLOP/s')} {whose}")
     best = limits.roof(cell.precision)
     if best is None:
-        return f"{words}. What this machine can do at most in {cell.precision} is not known."
+        return f"{words}. The peak rate of this machine in {cell.precision} is not known."
     least = least_ms(cell, best, device=limits.device)
     per_byte = intensity(cell, device=limits.device)
     bound = "compute-bound" if per_byte >= best.ridge else "memory-bound"
     return (
-        f"{words}, {' and '.join(parts)}. That counts matrix products alone. With the bytes that it has to move, its "
-        f"limit is {format_number(least)} ms: it reaches **{format_share(least / step_ms)} of that "
+        f"{words}, {' and '.join(parts)}. That counts matrix products alone. Counting the bytes that it has to move, "
+        f"its limit is {format_number(least)} ms: it reaches **{format_share(least / step_ms)} of that "
         f"limit**, or takes {format_number(step_ms / least)}× as long. At {format_number(per_byte)} operations "
         "a byte, against the "
         f"{format_number(best.ridge)} of the ridge, the whole step is {bound}."
@@ -55,7 +55,7 @@ def describe_limit(frame: Frame, longest: Measured, limits: DeviceLimits) -> str
     start = f"The longest step here, **{name_of(frame, cell)}**, takes {format_number(step_ms)} ms"
     roof = limits.roof(cell.precision)
     if roof is None:
-        return f"{start}. What this machine can do at most in {cell.precision} is not known."
+        return f"{start}. The peak rate of this machine in {cell.precision} is not known."
     least, per_byte = least_ms(cell, roof, device=limits.device), intensity(cell, device=limits.device)
     bound = "compute-bound" if per_byte >= roof.ridge else "memory-bound"
     share = f"**{format_share(least / step_ms)}** of that limit"

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-import streamlit as st
-
 from pages.figures.frame import WORDS, interval
 from pages.figures.speedups import SpeedupDot
 from pages.roofline.answers import change_name
@@ -21,6 +19,7 @@ from pages.ui.frame import Frame
 from pages.ui.markdown import literal, quoted
 from pages.ui.marks import speedup_columns
 from pages.ui.pin import pin
+from pages.ui.sections import draw_heading
 from pages.ui.states import suggest
 from runner.analysis.compare.counterfactuals import Counterfactual, find_counterfactuals, select_bases
 from runner.analysis.compare.pairs import describe_unusual_effort
@@ -37,7 +36,7 @@ COMMAND = "python -m runner sweep --experiment counterfactuals"
 
 def draw_changes(frame: Frame) -> None:
     """Draws the chooser of a step, the answer, the card."""
-    st.header("What would help, and by how much?", anchor="help")
+    draw_heading(frame, "What would help, and by how much?", anchor="help")
     found = load_changes(frame)
     if found is None:
         mode = frame.selection.mode or "train"
@@ -53,7 +52,7 @@ def draw_changes(frame: Frame) -> None:
         key="changes",
         title=f"Against {title(base.cell)}",
         note=f"The time of this step over that of the changed one, with 95% intervals. {INTERVALS} "
-        f"Above the dotted line one thing is changed, below it several. {_describe_run(frame, run)}",
+        f"Above the dotted line one option is changed, below it several. {_describe_run(frame, run)}",
         alt=f"Speedups of changes on a log axis. {words}",
         rows=[_make_row(base, change) for change in changes],
         cells=[base.cell, *(change.cell.cell for change in changes)],
@@ -103,12 +102,12 @@ def describe_ranking(changes: Sequence[Counterfactual]) -> str:
         words += f": {_list(helps[:3])}{' and others' if len(helps) > 3 else ''}"
     slower = [change for change in single if change.verdict == "slower"]
     if slower:
-        words += f"; slower is {_list(slower)}"
+        words += f"; significantly slower: {_list(slower)}"
     without = [change for change in single if change.verdict == "failed"]
     if without:
         words += f"; no result from {', '.join(f'{describe_change(c)} ({_describe_failure(c)})' for c in without)}"
     several = [change for change in changes if change.kind == "several" and change.speedup]
-    together = f" Of several at once, the best is {_list(several[:1])}." if several else ""
+    together = f" The best combination is {_list(several[:1])}." if several else ""
     return f"{words}.{together}"
 
 

@@ -15,6 +15,7 @@ from pages.ui.states import no_rows
 
 def page(frame: Frame) -> None:
     draw_title(
+        frame,
         "Roofline: a step against the limits of its machine",
         question="How far is a step from the limit of its machine, and what would help?",
     )
@@ -29,7 +30,7 @@ def page(frame: Frame) -> None:
     draw_changes(frame)
     draw_shares(frame, profiles, limits)
     draw_used(frame, cells, limits)
-    draw_ceilings(limits)
+    draw_ceilings(frame, limits)
     draw_samples(frame, cells)
 
 

@@ -13,12 +13,14 @@ from pages.ui.evidence import of_pairs, say
 from pages.ui.frame import Frame, Page
 from pages.ui.heading import draw_title
 from pages.ui.samples import draw_samples
+from pages.ui.sections import draw_heading
 from pages.ui.states import no_rows
 from pages.ui.trust import draw_trust
 
 
 def page(frame: Frame) -> None:
     draw_title(
+        frame,
         "torch.compile: speedup, compile time, break-even",
         question="How much faster does torch.compile make a step, and when does it pay off?",
     )
@@ -43,7 +45,7 @@ def page(frame: Frame) -> None:
 
 def _draw_phases(frame: Frame, names: list[str]) -> None:
     """Compares one backend with eager, phase by phase."""
-    st.header("Which phase becomes faster?", anchor="phases")
+    draw_heading(frame, "Which phase becomes faster?", anchor="phases")
     lead = st.empty()
     # Those with pairs first: the first is what is compared unless the reader says otherwise.
     names = sorted(names, key=lambda name: not comparison(frame, "backend", baseline=BASELINE, variant=name).speedups)

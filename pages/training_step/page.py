@@ -19,6 +19,7 @@ from pages.ui.frame import Frame, Page
 from pages.ui.heading import draw_title
 from pages.ui.pin import pin
 from pages.ui.samples import draw_samples
+from pages.ui.sections import draw_heading
 from pages.ui.states import no_rows
 from pages.ui.trust import draw_trust
 from runner.results import Clock, Measured
@@ -33,7 +34,9 @@ _NOTES: Mapping[Clock, str] = {
 
 def page(frame: Frame) -> None:
     draw_title(
-        "Training step: forward, backward and optimizer time", question="Where does the time of a training step go?"
+        frame,
+        "Training step: forward, backward and optimizer time",
+        question="Where does the time of a training step go?",
     )
     cells = frame.measured()
     if not cells:
@@ -78,10 +81,10 @@ def _choose_clock(cells: Sequence[Measured]) -> Clock:
 
 def _draw_compiled(frame: Frame) -> None:
     """Draws the answer of the page torch.compile with a link to it, which keeps the filters."""
-    st.header("Is compiled faster than eager?", anchor="compiled")
+    draw_heading(frame, "Is compiled faster than eager?", anchor="compiled")
     found = frame.topics["torch-compile"].ask(frame)
     say(frame, found.words, found.evidence, key="compiled")
-    st.page_link(frame.pages["torch-compile"], label="What torch.compile buys and costs", icon=":material/bolt:")
+    st.page_link(frame.pages["torch-compile"], label="Speedup and cost of torch.compile", icon=":material/bolt:")
 
 
 PAGE = Page(

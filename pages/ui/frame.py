@@ -20,11 +20,14 @@ from runner.analysis.costs.activations import Device
 from runner.results import Measured
 from runner.schema import MemoryCell, ProfileCell, StepCell, table_of
 from runner.schema.sizes import shape_name
+from runner.store.queries import selection as queries
 from runner.store.queries.overview import Contents
 from runner.store.queries.selection import Selection, Shape
 from runner.store.queries.steps import load_steps
 
 T = TypeVar("T")
+#: The filters of the sidebar.
+FILTERS: tuple[str, ...] = ("machine", "run", *queries.FILTERS)
 _NAMED = {*Shape.__dataclass_fields__, "context", "mode", "precision", "backend"}
 
 
@@ -55,7 +58,8 @@ class Topic:
 @dataclass(frozen=True, kw_only=True)
 class Frame:
     """One reader's view of one state of one file. `pages` are all pages by address, for links to them; `topics` are the
-    answers of all pages by name; `said` are the sentences that this page has written."""
+    answers of all pages by name; `said` are the sentences that this page has written, `filters` those of the sidebar
+    that it heeds, `headings` its sections by anchor, and `places` what is filled when the page has been drawn."""
 
     path: Path
     state: str
@@ -64,6 +68,9 @@ class Frame:
     pages: dict[str, Any] = field(default_factory=dict)
     topics: Mapping[str, Topic] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
+    filters: Sequence[str] = FILTERS
+    headings: list[tuple[str, str]] = field(default_factory=list)
+    places: dict[str, Any] = field(default_factory=dict)
 
     def say(self, answer: str) -> str:
         """Remembers a sentence of the page for links, and returns it."""
@@ -106,13 +113,15 @@ class Frame:
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """One page of the navigation: what draws it and, by name, what Overview asks it."""
+    """One page of the navigation: what draws it, by name what Overview asks it, and which filters of the sidebar change
+    anything on it."""
 
     title: str
     address: str
     icon: str
     draw: Callable[[Frame], None]
     topics: Mapping[str, Topic] = field(default_factory=dict)
+    filters: Sequence[str] = FILTERS
 
 
 def cached(path: Path, state: str, query: Callable[..., T], *arguments: Any) -> T:

@@ -133,6 +133,6 @@ def test_pages_of_rows_that_failed_or_have_no_partner(tmp_path: Path, monkeypatc
     words = page(path, "peak-memory", monkeypatch)
     assert "No two cells here with a peak differ in nothing but fp32 and bf16." in words
     words = page(path, "attention", monkeypatch)
-    assert "Skipped cells aside, naive and another implementation are not both here." in words
+    assert "Apart from skipped cells, naive and another implementation were not both measured." in words
     words = page(path, "training-step", monkeypatch)
     assert "has results after several of 0, 1, 2 and 5 warm-up steps with one fixed number of measured ones" in words
