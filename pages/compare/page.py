@@ -8,6 +8,7 @@ from pages.compare.cards import draw_movers, draw_pairs, list_left_out
 from pages.compare.choose import apply_filters, choose
 from pages.compare.environment import draw_environment
 from pages.compare.headline import TOPICS
+from pages.compare.over_time import draw_over_time
 from pages.compare.pinned import draw_pinned
 from pages.ui.chosen import chosen
 from pages.ui.evidence import of_sides, say
@@ -49,6 +50,7 @@ def page(frame: Frame) -> None:
         draw_pairs(frame, shown)
         draw_movers(frame, shown)
     list_left_out(shown)
+    draw_over_time(frame)
     draw_pinned(frame, shown)
     _in_a_terminal(question)
 

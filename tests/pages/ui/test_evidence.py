@@ -75,7 +75,7 @@ SAID = {
     "peak-memory": {"answer", "trust", "peak-context", "peak-precision", "peak-predicted", "part-pairs",
                     "frontier-context", "kept", "block-tensors", "checkpointing", "grade"},
     "memory-timeline": {"answer", "alive-left"},
-    "compare": {"environment", "steps", "attention", "memory"},
+    "compare": {"environment", "steps", "attention", "memory", "over-time"},
     "trust": {"answer", "noise", "canary"},
     "report": {"answer", "facts", *(f"{letter}{number}"
                            for letter, most in (("b", 3), ("k", 5), ("p", 3), ("m", 6), ("a", 3), ("c", 2))
