@@ -97,9 +97,9 @@ ModelCell = StepCell | MemoryCell | ProfileCell
 
 #: The order in which tables are listed; tables that are not named here come last.
 _ORDER = (
-    "runs notes steps timings samples attention memory phase_peaks saved_tensors timelines allocations stacks marks "
+    "runs steps timings samples attention memory phase_peaks saved_tensors timelines allocations stacks marks "
     "profiles traces kernels accumulation partial_sums numerics dtypes normalisation ceilings frontier "
-    "published_tables published_rows published_figures telemetry plan"
+    "published_tables published_rows published_figures notes telemetry plan"
 )
 
 

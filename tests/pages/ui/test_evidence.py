@@ -139,7 +139,7 @@ def reversed_rows(everything: Path) -> Path:
 def opened(file: Path, address: str, monkeypatch: pytest.MonkeyPatch, **state: Any) -> AppTest:
     """A page with the evidence open of all that is listed for it."""
     monkeypatch.setenv("STEPSCOPE_DB", str(file))
-    found = AppTest.from_file(str(MAIN), default_timeout=60)
+    found = AppTest.from_file(str(MAIN), default_timeout=180)
     found.session_state[OPEN] = address
     if address in PINNED:
         found.query_params["cell"] = str(_some_cell(file, PINNED[address]))

@@ -52,7 +52,8 @@ def test_overview_has_notes_tags_and_what_changed_since_the_baseline(file: Path)
     assert "is as fast as" in words
     assert "secret" not in words
     assert "1 run hidden" in words
-    assert "bf16" not in words, "no row of the hidden run counts"
+    assert "with fp32, eager" in words
+    assert "with bf16, eager" not in words, "no row of the hidden run counts"
 
 
 def test_a_note_of_a_cell_stands_on_the_pages_that_show_the_cell(file: Path) -> None:
