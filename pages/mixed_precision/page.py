@@ -45,8 +45,9 @@ def page(frame: Frame) -> None:
     list_left_out(frame, compared, axis="precision")
     if compared.speedups:
         draw_trust(frame, [side for pair in compared.speedups for side in (pair.base, pair.other)])
-        draw_samples(frame, frame.measured())
     draw_accuracy(frame)
+    if compared.speedups:
+        draw_samples(frame, frame.measured())
 
 
 def _draw_trend(frame: Frame, variant: str) -> None:

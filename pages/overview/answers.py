@@ -21,9 +21,8 @@ from runner.schema import RunRow, StepCell
 
 #: What the words of this page mean, where they first appear.
 WORDS = (
-    "A cell is one combination of settings, measured in a process of its own; a round is one repetition of it in "
-    "another process. A 95% interval says where the time of the next process would lie. The audit grades every row "
-    "from A (nothing against it) to D (it does not mean what it says)."
+    "A cell is one combination of settings; a round measures it in a process of its own. A 95% interval says where the "
+    "next process would lie. Grades go from A, nothing against the row, to D, it does not mean what it says."
 )
 #: The letters of a command that stand on top; the table of runs has all.
 _MAX_COMMAND = 120

@@ -96,7 +96,8 @@ def describe_ranking(changes: Sequence[Counterfactual]) -> str:
     if len(single) == 1:
         words = f"The one change tried is {'' if helps else 'not '}significantly faster"
     else:
-        words = f"{len(helps)} of the {len(single)} single changes tried {'is' if len(helps) == 1 else 'are'} "
+        count, be = len(helps) or "None", "is" if len(helps) < 2 else "are"
+        words = f"{count} of the {len(single)} single changes tried {be} "
         words += "significantly faster"
     if helps:
         words += f": {_list(helps[:3])}{' and others' if len(helps) > 3 else ''}"
