@@ -90,15 +90,16 @@ def test_changes_bounds_and_shares(page: Page) -> None:
         "unknown": [pytest.approx(0.05)],
     }
     used = traces(page, "utilization")
-    assert used["of the measured peak"]["x"][0] == pytest.approx(RATE / 2e12, rel=1e-3)
-    assert used["of the datasheet's"]["x"][0] == pytest.approx(RATE / 67e12, rel=1e-3)
+    # In the order of size, context and precision, whatever takes longest: of both kinds at the same place.
+    place = used["of the measured peak"]["x"].index(pytest.approx(RATE / 2e12, rel=1e-3))
+    assert used["of the datasheet's"]["x"][place] == pytest.approx(RATE / 67e12, rel=1e-3)
     assert f"toy-256 · 128 tok · fp32 reaches {RATE / 2e12:.0%} of the peak of its precision" in said(page)
 
 
 def test_another_step_by_its_link(browser: Browser, address: str) -> None:
     with opened(browser, f"{address}/roofline?base={quote('toy-256 · 128 · train · bf16 · eager')}") as visit:
         words = said(visit.page)
-        assert "slower is fp32 0.500×" in words
+        assert "significantly slower: fp32 0.500×" in words
         ratios = traces(visit.page, "changes")["whole step"]["x"]
         assert ratios[0] == pytest.approx(1.2, rel=1e-3), "compiled blocks"
         assert min(ratios) == pytest.approx(0.5, rel=1e-3)
