@@ -8,10 +8,12 @@ from typing import Literal
 
 import streamlit as st
 
+from pages.figures import small
 from pages.figures.ink import ink_rules
 from pages.navigation import NAVIGATION, OPEN, PAGES
 from pages.ui import filters, live, permalink, sign_in, since, states
 from pages.ui.frame import Frame, Page, cached
+from pages.ui.sections import draw_contents
 from pages.ui.zoom import keep_zoom
 from runner.errors import DatabaseBusy, DatabaseDamaged, StoreError
 from runner.store.database import default_path, fingerprint, look_through
@@ -19,18 +21,18 @@ from runner.store.queries.overview import load_contents
 from runner.store.shared import share_connection
 
 ICON, LOGO = (str(Path(__file__).parent / name) for name in ("icon.svg", "logo.svg"))
-STYLE = Path(__file__).parent / "ui" / "page.css"
+STYLES = (Path(__file__).parent / "ui" / "page.css", small.STYLE)
 
 DrawPage = Callable[[Page], None]
 
 #: Streamlit's address of the first page.
 ROOT = "home"
-HEADLINES = {address: page.headline for address, page in PAGES.items() if page.headline}
+TOPICS = {name: topic for page in PAGES.values() for name, topic in page.topics.items()}
 
 
 def main() -> None:
     st.set_page_config(page_title="Stepscope", page_icon=ICON, layout="wide")
-    st.html(f"<style>{STYLE.read_text(encoding='utf-8')}{ink_rules()}</style>")
+    st.html(f"<style>{''.join(file.read_text(encoding='utf-8') for file in STYLES)}{ink_rules()}</style>")
     st.logo(LOGO, icon_image=ICON, size="large")
     closed, pages, drawers = sign_in.sign_in_page(), dict[str, st.Page](), list[DrawPage]()
     chosen = _navigate(pages, lambda page: drawers[0](page), position="hidden" if closed else "sidebar")
@@ -48,9 +50,15 @@ def main() -> None:
                 states.empty()
                 watch(state)
                 return
-            selection = filters.sidebar(file_contents)
+            heeded = next((PAGES[at].filters for at, page in pages.items() if page == chosen), filters.FILTERS)
             frame = Frame(
-                path=path, state=state, contents=file_contents, selection=selection, pages=pages, headlines=HEADLINES
+                path=path,
+                state=state,
+                contents=file_contents,
+                selection=filters.sidebar(file_contents, heeded),
+                pages=pages,
+                topics=TOPICS,
+                filters=heeded,
             )
             drawers.append(lambda page: page.draw(frame))
             _draw(frame, chosen, partial(watch, state))
@@ -67,6 +75,7 @@ def _draw(frame: Frame, chosen: st.Page, watch: Callable[[], None]) -> None:
     try:
         tell = since.announce_changes(frame)
         chosen.run()
+        draw_contents(frame)
         tell()
     except DatabaseDamaged as error:
         states.explain_damage(error)

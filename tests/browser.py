@@ -230,8 +230,18 @@ def settled(page: Page, *, frames: int = 10) -> None:
         page.wait_for_function(AT_REST, arg=frames)
 
 
+def unfold(page: Page, card: str) -> None:
+    """Opens the line that a card is folded into, where it is; it is there when this returns."""
+    page.wait_for_selector(f".st-key-show-{card}, .st-key-card-{card}")
+    box = page.locator(f".st-key-show-{card} details:not([open]) > summary")
+    if box.count():
+        box.click()
+    page.wait_for_selector(f".st-key-card-{card}")
+
+
 def of_chart(page: Page, card: str, expression: str) -> Any:
     """What a JavaScript expression says of `chart`, the Plotly chart of a card."""
+    unfold(page, card)
     page.wait_for_selector(f".st-key-card-{card} .js-plotly-plot .main-svg")
     return page.evaluate(
         f"card => (chart => {expression})(document.querySelector(`.st-key-card-${{card}} .js-plotly-plot`))", card

@@ -265,6 +265,7 @@ def test_the_readme_names_every_command_and_preset() -> None:
                 "replay",
                 "frontier",
                 "compare",
+                "note",
                 "import",
                 "doctor",
             )

@@ -59,8 +59,7 @@ def answer(cells: Sequence[Attended]) -> str:
     if not done:
         timed = any(cell.status == "ok" for cell in cells)
         return f"None of these cells has a {'time of forward and backward together' if timed else 'result'}."
-    naive = [cell for cell in done if name_attention(cell.cell) == "naive"]
-    longest = max(naive or done, key=lambda cell: cell.cell.seq_len)
+    longest = find_longest_naive(done) or done[0]
     mask = "causal" if longest.cell.causal else "full"
     words = (f"d {longest.cell.d_head}", longest.cell.precision, mask, describe_unusual_effort(longest.cell))
     where = ", ".join(word for word in words if word)
@@ -74,6 +73,13 @@ def answer(cells: Sequence[Attended]) -> str:
         name = name_attention(quickest.cell)
         parts.append(f"; **{name}**, the fastest alternative, {_describe_cost(quickest)} ({pace})")
     return "".join(parts) + "." + _describe_memory(longest, cells)
+
+
+def find_longest_naive(cells: Sequence[Attended]) -> Attended | None:
+    """Returns the naive cell of the longest length that has a time, or any other where none is naive; None without."""
+    done = [cell for cell in cells if cell.status == "ok" and "forward_backward" in cell.times]
+    naive = [cell for cell in done if name_attention(cell.cell) == "naive"]
+    return max(naive or done, key=lambda cell: cell.cell.seq_len, default=None)
 
 
 def _describe_cost(cell: Attended, *, name: bool = False) -> str:

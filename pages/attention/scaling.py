@@ -6,8 +6,6 @@ draw_time(frame, cells); draw_memory(frame, cells)
 from collections.abc import Sequence
 from typing import Any
 
-import streamlit as st
-
 from pages.attention.answers import growth_sentence, milliseconds
 from pages.figures.frame import WORDS, label_of, label_values, title_of
 from pages.figures.scaling import Axis, ScalingPoint, scaling_lines
@@ -17,6 +15,7 @@ from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.marks import time_columns
 from pages.ui.pin import pin
+from pages.ui.sections import draw_heading
 from runner.analysis.compare.speedups import name_attention
 from runner.analysis.growth import Value
 from runner.results import Attended
@@ -37,7 +36,7 @@ _MEMORY = (
 
 
 def draw_time(frame: Frame, cells: Sequence[Attended]) -> None:
-    st.header("How does the time grow?", anchor="time")
+    draw_heading(frame, "How does the time grow with the length?", anchor="time")
     phase = _PHASES[chosen("phase", "Phase", list(_PHASES))]
     words = growth_sentence(cells, what=f"Time of {WORDS[phase]}", value=milliseconds(phase))
     say(frame, words, of_cells(frame, cells), key="attention-time")
@@ -62,7 +61,7 @@ def draw_time(frame: Frame, cells: Sequence[Attended]) -> None:
 
 def draw_memory(frame: Frame, cells: Sequence[Attended]) -> None:
     """Draws memory against the length, and the device's limit."""
-    st.header("How does the memory grow?", anchor="memory")
+    draw_heading(frame, "How does the memory grow with the length?", anchor="memory")
     what = chosen("bytes", "Bytes", list(_BYTES))
     name = _BYTES[what]
 

@@ -25,6 +25,7 @@ from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
 from pages.ui.marks import host_words, pair_columns
 from pages.ui.pin import pin
+from pages.ui.sections import draw_heading
 from runner.analysis.compare.pairs import LeftOut, Pair
 from runner.analysis.compare.speedups import Speedups, compare, name_attention
 from runner.analysis.compare.verdict_text import INTERVALS
@@ -39,8 +40,8 @@ _TITLES: dict[Kind, str] = {
     "compiled": "Is compiled attention faster than eager?",
 }
 _ALONE: dict[Kind, str] = {
-    "fused": "Skipped cells aside, naive and another implementation are not both here.",
-    "compiled": "Skipped cells aside, no implementation is here both eager and compiled.",
+    "fused": "Apart from skipped cells, naive and another implementation were not both measured.",
+    "compiled": "Apart from skipped cells, no implementation was measured both eager and compiled.",
 }
 _MISSING: dict[Kind, str] = {
     "fused": "python -m runner sweep --experiment attention --attention naive,sdpa-flash --precisions fp32,bf16",
@@ -50,7 +51,7 @@ _MISSING: dict[Kind, str] = {
 
 def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> None:
     """Draws a heading, the answer, the dots, and what could not be compared."""
-    st.header(restrict(_TITLES[kind]), anchor=kind)
+    draw_heading(frame, _TITLES[kind], anchor=kind)
     names = _list_variants(cells, kind)
     if not names:
         st.caption(restrict(f"{_ALONE[kind]} Measure both: `{_MISSING[kind]}`."))
@@ -77,8 +78,9 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
     if dots:
         card = Card(
             key=f"{kind}-speedup",
+            folded=kind == "compiled",
             title=f"{variant} against {baseline}",
-            note="One line a pair of cells that differ in nothing else. Bars are 95% intervals. "
+            note="Each line is a pair of cells that differ in nothing else. Bars are 95% intervals. "
             f"{INTERVALS} Click a dot to see the cell's samples.",
             alt=f"Speedups as dots on a log axis. {words}",
             rows=[_make_row(pair) for pair in pairs],

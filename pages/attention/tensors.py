@@ -14,6 +14,7 @@ from pages.ui.card import Card, draw
 from pages.ui.chosen import select_one
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame, device_of
+from pages.ui.sections import draw_heading
 from pages.ui.tensors import draw_tensors
 from runner.analysis.compare.speedups import name_attention
 from runner.analysis.costs import attention as accounting
@@ -28,7 +29,7 @@ from runner.store.queries.memory import load_saved_tensors
 def draw_worked_sum(frame: Frame, cells: Sequence[Attended]) -> None:
     """Draws every tensor of the smallest cell that ran out, whose sum is more than the device has."""
     lost = [cell for cell in cells if cell.status == "oom"]
-    st.header("What fills memory in the smallest out-of-memory case?", anchor="worked-sum")
+    draw_heading(frame, "What fills memory in the smallest out-of-memory case?", anchor="worked-sum")
     if not lost:
         st.caption("No cell here ran out of memory. Longer sequences: "
                    "`python -m runner sweep --experiment attention --seq-lens 16384,32768`.")  # fmt: skip
@@ -42,6 +43,7 @@ def draw_worked_sum(frame: Frame, cells: Sequence[Attended]) -> None:
             for name, formula, size in (*tensors, ("all together", "", total))]  # fmt: skip
     card = Card(
         key="worked-sum",
+        folded=True,
         title=_name_cell(first),
         note=f"B = {first.cell.batch}, S = {first.cell.seq_len:,}, d = {first.cell.d_head}. By the closed formula, "
         "at the moment when the most is alive.",
@@ -74,10 +76,10 @@ def describe_peak_breakdown(cell: Attended, tensors: Sequence[tuple[str, str, in
 
 def draw_attention_tensors(frame: Frame, cells: Sequence[Attended]) -> None:
     """Draws each tensor that a chosen cell keeps for backward, beside its formula; at first of the largest cell."""
-    st.header("Is every tensor as large as predicted?", anchor="attention-tensors")
+    draw_heading(frame, "Is every tensor as large as predicted?", anchor="attention-tensors")
     done = [cell for cell in cells if cell.status == "ok" and cell.saved_bytes]
     if not done:
-        st.caption("Of no cell here is it known what it keeps for backward. Measure some: "
+        st.caption("No cell here recorded what it keeps for backward. Measure some: "
                    "`python -m runner sweep --experiment attention`.")  # fmt: skip
         return
     labels = {_name_cell(cell): cell for cell in done}
@@ -91,6 +93,7 @@ def draw_attention_tensors(frame: Frame, cells: Sequence[Attended]) -> None:
         return
     card = Card(
         key="attention-tensors",
+        folded=True,
         title=f"Kept for backward: {_name_cell(cell)}",
         note="B batch, S sequence length, d head width. What is not kept counts in the totals above alone.",
         cells=[cell.cell],

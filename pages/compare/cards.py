@@ -42,7 +42,7 @@ def draw_pairs(frame: Frame, verdict: Verdict) -> None:
     a, b = (side.title for side in verdict.sides)
     cut = f"The {len(largest)} largest changes of {len(verdict.pairs)} pairs are drawn; the table has all."
     note = [
-        f"One line a pair of cells that differ in nothing else; right of 1× {literal(b)} is {words['better']}.",
+        f"Each line is a pair of cells that differ in nothing else; right of 1× {literal(b)} is {words['better']}.",
         f"Bars are 95% intervals; the gray band is ±{MIN_DIFFERENCE:.0%}."
         if timed
         else f"The gray band is ±{MIN_DIFFERENCE:.0%}.",
@@ -101,7 +101,7 @@ def draw_movers(frame: Frame, verdict: Verdict) -> None:
             note=_noted(
                 shared,
                 [
-                    f"What is beyond noise, the largest change first: hollow is {literal(a)}, full is {literal(b)}.",
+                    f"Significant changes, the largest first: hollow is {literal(a)}, filled is {literal(b)}.",
                     cut if len(ranked) > MAX_MOVERS else "",
                 ],
             ),

@@ -8,6 +8,7 @@ import streamlit as st
 from pages.ui.evidence import of_environments, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
+from pages.ui.notes import draw_run_notes
 from runner.analysis.compare.environments import (
     both_uncommitted,
     describe_differences,
@@ -31,6 +32,7 @@ def draw_environment(frame: Frame, question: ComparisonRequest, found: Compariso
     calm = not differ or not moved
     words = f"{sides}  \n{literal(describe_differences(differ))}{dirty}" if calm else sides
     say(frame, words, of_environments(frame, found.a_runs, found.b_runs), key="environment", drawn_by=st.caption)
+    draw_run_notes(frame, list(dict.fromkeys(run.run_id for run in (*found.a_runs, *found.b_runs))))
     if calm:
         return
     short = len(differ) <= MAX_SHOWN

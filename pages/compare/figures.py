@@ -22,7 +22,8 @@ from pages.figures.rows import row_pixels, wrap_label
 from runner.formats import format_number
 
 Outcome = Literal["better", "worse", "same"]
-_LOOKS: Mapping[Outcome, tuple[str, str]] = {
+#: The color and the symbol of each outcome.
+LOOKS: Mapping[Outcome, tuple[str, str]] = {
     "worse": (ORANGE, "diamond"),
     "same": (QUIET, "circle-open"),
     "better": (BLUE, "circle"),
@@ -64,7 +65,7 @@ def ratio_dots(rows: Sequence[RatioDot], *, legend: Mapping[Outcome, str], noise
     figure = go.Figure()
     figure.add_vrect(x0=1 / (1 + noise), x1=1 + noise, fillcolor=FAINTER, line_width=0, layer="below")
     figure.add_vline(x=1, line={"color": FAINT, "width": 2})
-    for outcome, (color, symbol) in _LOOKS.items():
+    for outcome, (color, symbol) in LOOKS.items():
         chosen = [row for row in measured if row.outcome == outcome]
         if chosen:
             figure.add_scatter(
@@ -106,11 +107,11 @@ def movers(rows: Sequence[Mover], *, names: tuple[str, str], unit: Literal["ms",
     for outcome in ("worse", "better"):
         chosen = [(place, row) for place, row in enumerate(rows) if row.outcome == outcome]
         figure.add_scatter(
-            mode="lines", showlegend=False, hoverinfo="skip", line={"color": _LOOKS[outcome][0], "width": 2.5},
+            mode="lines", showlegend=False, hoverinfo="skip", line={"color": LOOKS[outcome][0], "width": 2.5},
             x=[value for _, row in chosen for value in (row.a, row.b, None)],
             y=[value for place, _ in chosen for value in (place, place, None)],
         )  # fmt: skip
-    colors = [_LOOKS[row.outcome][0] for row in rows]
+    colors = [LOOKS[row.outcome][0] for row in rows]
     for side, name in enumerate(names):
         values = [(row.a, row.b)[side] for row in rows]
         figure.add_scatter(

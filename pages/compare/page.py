@@ -7,6 +7,8 @@ import streamlit as st
 from pages.compare.cards import draw_movers, draw_pairs, list_left_out
 from pages.compare.choose import apply_filters, choose
 from pages.compare.environment import draw_environment
+from pages.compare.headline import TOPICS
+from pages.compare.over_time import draw_over_time
 from pages.compare.pinned import draw_pinned
 from pages.ui.chosen import chosen
 from pages.ui.evidence import of_sides, say
@@ -20,7 +22,7 @@ from runner.store.queries.sides import choose_sides
 
 
 def page(frame: Frame) -> None:
-    draw_title("Compare: two runs, machines or settings", question="Is B faster than A, and why?")
+    draw_title(frame, "Compare: two runs, machines or settings", question="Is B faster than A, and why?")
     sides = frame.ask(choose_sides)
     if sides is None:
         _empty()
@@ -32,7 +34,7 @@ def page(frame: Frame) -> None:
     verdicts = [apply_filters(frame, verdict) for verdict in found.verdicts]
     verdicts = [verdict for verdict in verdicts if verdict.pairs or verdict.left_out]
     if not verdicts:
-        nothing = frame.say("Neither side has a cell that passes the filters of the sidebar.")
+        nothing = frame.say("No cell of A or B passes the filters of the sidebar.")
         st.info(restrict(nothing), icon=":material/filter_alt_off:")
         return
     above = st.container()
@@ -48,6 +50,7 @@ def page(frame: Frame) -> None:
         draw_pairs(frame, shown)
         draw_movers(frame, shown)
     list_left_out(shown)
+    draw_over_time(frame)
     draw_pinned(frame, shown)
     _in_a_terminal(question)
 
@@ -67,17 +70,21 @@ def _in_a_terminal(question: ComparisonRequest) -> None:
     words += [] if question.phase == "step" else ["--phase", question.phase]
     st.caption("The same in a terminal; `--format markdown` for a pull request, `--fail-on-regression` for CI")
     st.code(shlex.join(words), language="bash", wrap_lines=True)
-    st.caption(
-        "Of the sidebar, sizes, contexts, precisions and backends apply here; its mode does not, and its machine and "
-        "run only to precisions and backends."
-    )
+    st.caption("The sidebar's machine and run apply only where precisions or backends are compared.")
 
 
 def _empty() -> None:
     with st.container(border=True):
-        st.markdown("**There is only one of everything here.** Measure the same cells once more, under another name:")
+        st.markdown("**There is nothing to compare yet.** Measure the same cells again, under another label:")
         st.code("python -m runner sweep --fresh --label after", language="bash", wrap_lines=True)
         st.caption("Or merge the rows of another machine, or measure another precision: `--precisions fp32,bf16`.")
 
 
-PAGE = Page(title="Compare", address="compare", icon=":material/balance:", draw=page)
+PAGE = Page(
+    title="Compare",
+    address="compare",
+    icon=":material/balance:",
+    draw=page,
+    topics=TOPICS,
+    filters=("machine", "run", "size", "context", "precision", "backend"),
+)

@@ -12,6 +12,7 @@ from pages.ui.frame import Frame, Page
 from pages.ui.heading import draw_title
 from pages.ui.markdown import restrict
 from pages.ui.permalink import link
+from pages.ui.sections import draw_heading
 from runner.schema import TABLES, Column, Status, Table
 from runner.store.database import look_through
 from runner.store.queries import rows as stored
@@ -22,7 +23,7 @@ PAGE_ROWS = 200
 
 
 def page(frame: Frame) -> None:
-    draw_title("Data: the stored rows", question="What exactly was stored?")
+    draw_title(frame, "Data: the stored rows", question="What exactly was stored?")
     counts = frame.ask(tables.count_rows)
     filled = {name: count for name, count in counts.items() if count}
     nothing = len(counts) - len(filled)
@@ -50,7 +51,7 @@ def page(frame: Frame) -> None:
     if total:
         _draw_rows(frame, table, Window(statuses=window.statuses, limit=PAGE_ROWS, offset=(number - 1) * PAGE_ROWS))
         _draw_downloads(frame, table, Window(statuses=window.statuses, limit=MAX_ROWS), total=total)
-    st.header("What the columns mean", anchor="columns")
+    draw_heading(frame, "What the columns mean", anchor="columns")
     st.dataframe(
         _describe_columns(table),
         hide_index=True,
@@ -131,8 +132,8 @@ def _draw_rows(frame: Frame, table: Table, window: Window) -> None:
     """Draws the rows under the schema's labels; hovering a heading shows what it means. Empty columns come last."""
     rows = _load_frame(frame, table, window)
     rows = rows.astype({column.name: str for column in table.columns if column.sql_type == "UUID"})
-    ids = {column.name for column in table.columns if column.sql_type == "UUID" or column.name.endswith("_key")}
-    order = sorted(rows.columns, key=lambda name: 2 * bool(len(rows) and rows[name].isna().all()) + (name in ids))
+    empty = {name for name in rows.columns if len(rows) and rows[name].isna().all()}
+    order = sorted(_order_columns(table), key=lambda name: name in empty)
     config = {c.name: _make_heading(c) for c in table.columns}
     st.dataframe(
         rows,
@@ -144,6 +145,21 @@ def _draw_rows(frame: Frame, table: Table, window: Window) -> None:
         placeholder="",
         alt=f"Rows of {table.name}.",
     )
+
+
+#: What tells cells apart at first sight, in the order in which people look for it.
+_FIRST = ("implementation", "mode", "precision", "backend", "attention", "context", "seq_len", "d_head", "batch")
+
+
+def _order_columns(table: Table) -> list[str]:
+    """Returns the columns in the order of looking: what was asked for, how it ended, the numbers that answers rest on,
+    the rest, and ids last."""
+    names = [column.name for column in table.columns]
+    ids = [c.name for c in table.columns if c.sql_type == "UUID" or c.name.endswith("_key")]
+    asked = [*(name for name in _FIRST if name in table.question), *table.question]
+    told = table.told if table.key else ()
+    first = [name for name in (*asked, "status", *told) if name in names and name not in ids]
+    return list(dict.fromkeys([*first, *(name for name in names if name not in ids), *ids]))
 
 
 def _make_heading(column: Column) -> Any:

@@ -12,6 +12,7 @@ from pages.ui.chosen import rows_of
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
 from pages.ui.samples import draw_attention_samples, draw_samples
+from pages.ui.sections import draw_heading
 from runner.results import Explored
 from runner.schema import TABLES
 from runner.schema.titles import title
@@ -36,7 +37,7 @@ def draw_pinned(frame: Frame, table: str, rows: Sequence[Explored]) -> None:
         st.caption("Click a mark to see everything that is stored of its cell.")
     if held is None:
         return
-    st.header("Everything stored of it", anchor="stored")
+    draw_heading(frame, "Everything stored about the cell", anchor="stored")
     st.caption(restrict(f"{title(held.cell)} · {literal(held.machine)}"))
     st.dataframe(
         _list_columns(frame, table, held), hide_index=True, height=320, key="_stored", alt="The row, by column."

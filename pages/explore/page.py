@@ -23,7 +23,7 @@ from runner.store.queries.explore import Measure, Wanted, load_explored
 
 def page(frame: Frame) -> None:
     draw_title(
-        "Explore: any measure against any setting", question="How does a measured number depend on the settings?"
+        frame, "Explore: any measure against any setting", question="How does a measured number depend on the settings?"
     )
     lead = st.empty()
     found = choose_measure(frame)
@@ -52,7 +52,7 @@ def _draw(frame: Frame, asked: Plotted, measure: Measure, wanted: Wanted, words:
         Card(
             key="explored",
             title=f"{name_of(measure)} over {label_of(table, choice.x).lower()}",
-            note=(f"Of {fixed}. " if fixed else "") + "All sidebar filters except Mode apply. Click a mark to pin it.",
+            note=(f"Of {fixed}. " if fixed else "") + "Click a mark to pin it.",
             alt=words,
             rows=[_make_row(frame, asked, measure, row) for row in asked.rows],
             cells=[row.cell for row in asked.rows],
@@ -121,4 +121,10 @@ def _make_row(frame: Frame, asked: Plotted, measure: Measure, row: Explored) -> 
     }
 
 
-PAGE = Page(title="Explore", address="explore", icon=":material/query_stats:", draw=page)
+PAGE = Page(
+    title="Explore",
+    address="explore",
+    icon=":material/query_stats:",
+    draw=page,
+    filters=("machine", "run", "size", "context", "precision", "backend"),
+)

@@ -15,6 +15,7 @@ from pages.kernels.part_figures import BusyBar, busy_bars
 from pages.ui.card import Card, draw
 from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame
+from pages.ui.sections import draw_heading
 from runner.analysis.kernel_sums import matmul_share, sum_by_class
 from runner.formats import format_tokens, join_parts
 from runner.results import KernelPart, KernelTrace
@@ -53,7 +54,7 @@ def _name_without_mode(trace: KernelTrace) -> str:
 
 
 def draw_shares(frame: Frame, traces: Mapping[str, KernelTrace], parts: Mapping[UUID, Sequence[KernelPart]]) -> None:
-    st.header("How does the share of matrix products change?", anchor="matmul-share")
+    draw_heading(frame, "How does the share of matrix products change?", anchor="matmul-share")
     shares = {name: share for name, trace in traces.items()
               if (share := matmul_share(parts.get(trace.cell_id, ()))) is not None}  # fmt: skip
     if not shares:
@@ -72,6 +73,7 @@ def draw_shares(frame: Frame, traces: Mapping[str, KernelTrace], parts: Mapping[
     cut = f" The first {MAX_BARS} of {len(traces)} are drawn: filter, or see the table."
     card = Card(
         key="matmul-share",
+        folded=True,
         title="Kinds of work, cell by cell",
         note=f"Shares of the {noun(listed[0])}' time; the number is that of the matrix products."
         + (cut if len(traces) > MAX_BARS else ""),
@@ -117,7 +119,7 @@ def describe_shares(shares: Mapping[str, float], traces: Mapping[str, KernelTrac
         )
     low, high = min(shares, key=lambda name: shares[name]), max(shares, key=lambda name: shares[name])
     if low == high:
-        return words or f"They take {shares[low]:.0%} in {name_trace(low, traces[low])}."
+        return words or f"Matrix products take {shares[low]:.0%} of the time in {name_trace(low, traces[low])}."
     return (
         f"{words}Their share is largest in {name_trace(high, traces[high])} ({shares[high]:.0%}) and smallest in "
         f"{name_trace(low, traces[low])} ({shares[low]:.0%})."
@@ -134,7 +136,7 @@ def draw_busy(frame: Frame, traces: Mapping[str, KernelTrace]) -> None:
     if not known:
         return
     is_cpu = all(trace.device == "cpu" for trace in known.values())
-    st.header("What did profiling cost?" if is_cpu else "Does the GPU wait for the host?", anchor="busy")
+    draw_heading(frame, "What did profiling cost?" if is_cpu else "Does the GPU wait for the host?", anchor="busy")
     words = describe_busy(known)
     say(frame, words, of_cells(frame, list(known.values())), key="busy")
     bars = [
@@ -146,6 +148,7 @@ def draw_busy(frame: Frame, traces: Mapping[str, KernelTrace]) -> None:
     rest = "the profiled step" if is_cpu else "the step without the profiler"
     card = Card(
         key="busy",
+        folded=True,
         title="In and between operators" if is_cpu else "Busy and waiting",
         note=f"Shares of {rest}. Beside the bar: how much longer the step took with the profiler.",
         alt=words,
@@ -167,7 +170,7 @@ def describe_busy(traces: Mapping[str, KernelTrace]) -> str:
         least, most = (pick(gpu, key=lambda name: gpu[name].busy_share or 0.0) for pick in (min, max))
         also = f", but only **{gpu[least].busy_share:.0%}** of that of **{least}**" if least != most else ""
         works = f"The GPU works **{gpu[most].busy_share:.0%}** of the step of **{most}**{also}"
-        sentences.append(f"{works}; it waits for the host the rest.")
+        sentences.append(f"{works}; the rest of the time it waits for the host.")
     else:
         shares = [trace.busy_share or 0.0 for trace in traces.values()]
         span = f"**{min(shares):.0%}** to **{max(shares):.0%}** of the profiled steps"
@@ -175,5 +178,5 @@ def describe_busy(traces: Mapping[str, KernelTrace]) -> str:
     costs = [trace.overhead_share for trace in traces.values() if trace.overhead_share is not None]
     if costs:
         changed = f"Profiling changed the time of these steps by {min(costs):+.0%} to {max(costs):+.0%}"
-        sentences.append(f"{changed}; what is shown as a step's time is the unprofiled one.")
+        sentences.append(f"{changed}; step times shown here are unprofiled.")
     return " ".join(sentences)

@@ -8,6 +8,7 @@ Text from a file of somebody else is only ever quoted (`quoted`).
 from collections.abc import Iterable, Sequence
 
 from pages.figures.frame import WORDS
+from pages.ui.frame import Frame, step_of
 from pages.ui.markdown import literal, quoted
 from runner.analysis.kernel_sums import sum_by_class
 from runner.formats import format_number
@@ -34,6 +35,19 @@ def name_traces(traces: Sequence[KernelTrace]) -> dict[str, KernelTrace]:
             name = f"{name} · {str(trace.cell_id)[-6:]}"
         found[name] = trace
     return found
+
+
+def passes(frame: Frame, trace: KernelTrace) -> bool:
+    """Returns whether a trace passes the sidebar's filters; imported ones always do, because nothing is known of
+    them."""
+    return trace.cell is None or frame.selection.holds(step_of(trace.cell))
+
+
+def rank_trace(trace: KernelTrace) -> tuple[bool, bool, float]:
+    """Returns a sort key: the trace that tells most, the longest training step that ran eagerly, has the largest."""
+    cell = trace.cell
+    tells = cell is not None and (cell.mode, cell.backend) == ("train", "eager")
+    return tells, cell is not None, trace.kernel_ms or 0.0
 
 
 def noun(trace: KernelTrace) -> str:

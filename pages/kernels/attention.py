@@ -17,6 +17,7 @@ from pages.ui.chosen import chosen
 from pages.ui.evidence import of_details, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
+from pages.ui.sections import draw_heading
 from runner.analysis.attention_ranges import MATMULS, AttentionRange, attention_ranges, role_of
 from runner.formats import format_number, format_quantity
 from runner.results import KernelTrace
@@ -52,7 +53,7 @@ def describe_ranges(inside_attention: Sequence[AttentionRange], name: str, trace
 
 
 def draw_attention(frame: Frame, name: str, trace: KernelTrace) -> None:
-    st.header("Inside attention: softmax or matrix products?", anchor="attention-ranges")
+    draw_heading(frame, "Inside attention: softmax or matrix products?", anchor="attention-ranges")
     parts = frame.ask(load_ranges, trace.cell_id)
     phases = list(dict.fromkeys(part.phase for part in parts if role_of(part.scope)))
     if not phases:

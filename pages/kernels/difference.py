@@ -21,6 +21,7 @@ from pages.ui.chosen import chosen, select_one
 from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import quoted
+from pages.ui.sections import draw_heading
 from runner.analysis.compare.differences import REST, PartChange, changes
 from runner.analysis.kernel_sums import sum_by_class, sum_by_kernel
 from runner.formats import format_number
@@ -38,7 +39,7 @@ Parts = Mapping[UUID, Sequence[KernelPart]]
 
 
 def draw_difference(frame: Frame, one: Named, others: Mapping[str, KernelTrace], parts: Parts) -> None:
-    st.header("Why does one take longer than another?", anchor="difference")
+    draw_heading(frame, "Why does one step take longer than another?", anchor="difference")
     if not others:
         st.caption("Only one trace here has a result. Measure another: "
                    "`python -m runner sweep --experiment kernels --precisions fp32,bf16`.")  # fmt: skip
@@ -57,6 +58,7 @@ def draw_difference(frame: Frame, one: Named, others: Mapping[str, KernelTrace],
     named = _name_parts(differences, kinds=kinds)
     card = Card(
         key="difference",
+        folded=True,
         title="From one to the other",
         note=_describe_bars(other[1], one[1], whole=whole),
         alt=words,

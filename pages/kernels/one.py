@@ -15,7 +15,8 @@ from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen
 from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame
-from pages.ui.markdown import literal, quoted, restrict
+from pages.ui.markdown import literal, quoted
+from pages.ui.sections import draw_heading
 from runner.analysis.kernel_sums import sum_by_class, sum_by_kernel
 from runner.results import Kernel, KernelPart, KernelTrace
 from runner.store.queries.kernels import load_kernels
@@ -34,7 +35,11 @@ def draw_phases(frame: Frame, name: str, trace: KernelTrace, parts: Sequence[Ker
     if len(bars) > 1:
         bars.append(ClassBar(place=_name_total(trace), cell_id=str(trace.cell_id), parts=sum_by_class(parts)))
     rows = [label_values("kernels", part, _PART) for part in parts]
-    traced = "" if trace.attributed_share is None else f"**{trace.attributed_share:.0%}** of it is traced to its phase."
+    traced = (
+        ""
+        if trace.attributed_share is None
+        else f"**{trace.attributed_share:.0%}** of the time is assigned to a phase."
+    )
     own = "Operators' own times, without the operators that they call." if noun(trace) == "operators" else (
         "A kernel counts where it was launched, whenever it ran.")  # fmt: skip
     card = Card(
@@ -58,9 +63,9 @@ def draw_top(frame: Frame, trace: KernelTrace) -> None:
     """Draws the kernels with the most time in a phase of the reader's choice."""
     listed = frame.ask(load_kernels, trace.cell_id)
     one = noun(trace)
-    st.header(restrict(f"Which {one} take the most time?"), anchor="top-kernels")
+    draw_heading(frame, f"Which {one} take the most time?", anchor="top-kernels")
     if not listed:
-        st.caption("This trace lists none.")
+        st.caption("This trace lists no kernels.")
         return
     words = describe_top(listed, trace)
     say(frame, words, of_details(frame, "kernels", [trace.cell_id]), key="kernels")

@@ -3,14 +3,15 @@
 import streamlit as st
 
 from pages.kernels.across import draw_busy, draw_shares
-from pages.kernels.answers import answer, name_traces
+from pages.kernels.answers import answer, name_traces, passes, rank_trace
 from pages.kernels.attention import draw_attention
 from pages.kernels.difference import draw_difference
+from pages.kernels.headline import TOPICS
 from pages.kernels.one import draw_phases, draw_top
 from pages.ui.chosen import rows_of, select_one
 from pages.ui.coverage import draw_grid
 from pages.ui.evidence import of_cells, of_details, say
-from pages.ui.frame import Frame, Page, step_of
+from pages.ui.frame import Frame, Page
 from pages.ui.heading import draw_title
 from pages.ui.states import draw_unmeasured, no_rows
 from runner.results import KernelTrace
@@ -18,7 +19,9 @@ from runner.store.queries.kernels import load_parts, load_traces
 
 
 def page(frame: Frame) -> None:
-    draw_title("Kernels: the time of a step by kind of work", question="What does the time of a step consist of?")
+    draw_title(
+        frame, "Kernels: the time of a step by kind of work", question="What does the time of a step consist of?"
+    )
     loaded = frame.ask(load_traces, rows_of(frame))
     if not loaded:
         draw_unmeasured(
@@ -29,7 +32,7 @@ def page(frame: Frame) -> None:
             listed="traces",
         )  # fmt: skip
         return
-    named = name_traces([trace for trace in loaded if _passes(frame, trace)])
+    named = name_traces([trace for trace in loaded if passes(frame, trace)])
     measured = {name: trace for name, trace in named.items() if trace.status == "ok" and trace.kernel_ms}
     if not measured:
         what = "has a result with" if named else "matches"
@@ -50,23 +53,18 @@ def page(frame: Frame) -> None:
     draw_difference(frame, (name, trace), {other: found for other, found in measured.items() if other != name}, classes)
 
 
-def _passes(frame: Frame, trace: KernelTrace) -> bool:
-    """Returns whether a trace passes the sidebar's filters; imported ones always do, because nothing is known of
-    them."""
-    return trace.cell is None or frame.selection.holds(step_of(trace.cell))
-
-
 def _choose(measured: dict[str, KernelTrace]) -> str:
     """Returns the trace of the first cards: at first the longest training step that ran eagerly, whose ranges are
     known."""
     names = list(measured)
-    return select_one("trace", "Trace", names, default=max(names, key=lambda name: _rank(measured[name])))
+    return select_one("trace", "Trace", names, default=max(names, key=lambda name: rank_trace(measured[name])))
 
 
-def _rank(trace: KernelTrace) -> tuple[bool, bool, float]:
-    cell = trace.cell
-    tells = cell is not None and (cell.mode, cell.backend) == ("train", "eager")
-    return tells, cell is not None, trace.kernel_ms or 0.0
-
-
-PAGE = Page(title="Kernels", address="kernels", icon=":material/data_usage:", draw=page)
+PAGE = Page(
+    title="Kernels",
+    address="kernels",
+    icon=":material/data_usage:",
+    draw=page,
+    topics=TOPICS,
+    filters=("machine", "run", "size", "context", "precision", "backend"),
+)

@@ -23,6 +23,7 @@ FOLDED = "folded"
 
 def page(frame: Frame) -> None:
     draw_title(
+        frame,
         "Memory timeline: every allocation of a step",
         question="What fills memory during a step, and where in the code does it come from?",
     )
@@ -87,4 +88,10 @@ def _choose(by_label: dict[str, Timeline]) -> tuple[list[Timeline], Look]:
     return shown, Look(fold_bytes=FOLDS[fold], scale_bytes=scale, folds_held=folds_held)
 
 
-PAGE = Page(title="Memory timeline", address="memory-timeline", icon=":material/view_timeline:", draw=page)
+PAGE = Page(
+    title="Memory timeline",
+    address="memory-timeline",
+    icon=":material/view_timeline:",
+    draw=page,
+    filters=("machine", "run"),
+)

@@ -8,8 +8,6 @@ Four questions: how far a pass is off, where a sum goes wrong, what autocast lea
 from collections.abc import Sequence
 from uuid import UUID
 
-import streamlit as st
-
 from pages.figures.frame import label_values
 from pages.mixed_precision.answers import (
     describe_dtypes,
@@ -27,7 +25,7 @@ from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen, rows_of
 from pages.ui.evidence import of_details, of_rows, say
 from pages.ui.frame import Frame
-from pages.ui.markdown import restrict
+from pages.ui.sections import draw_heading
 from pages.ui.states import suggest
 from runner.analysis.dtypes import formats_of
 from runner.results import Accumulated
@@ -41,11 +39,11 @@ _MODELS = {"Transformer": "transformer", "own models": "own", "toy: linear, ReLU
 
 def draw_accuracy(frame: Frame) -> None:
     """Draws the cards for which there are rows."""
-    st.header("What does it cost in accuracy?", anchor="accuracy")
+    draw_heading(frame, "What does it cost in accuracy?", anchor="accuracy")
     priced, sums = price_precisions(frame), frame.ask(load_accumulations, rows_of(frame))
     if not priced and not sums:
         suggest(
-            f"No row {frame.where} says it for these sizes and contexts. This measures it, in seconds:",
+            f"The accuracy of these sizes and contexts was not measured {frame.where}. This measures it in seconds:",
             "python -m runner sweep --experiment numerics",
         )
         return
@@ -72,12 +70,13 @@ def _draw_sums(frame: Frame, sums: Sequence[Accumulated]) -> None:
     if not sums:
         return
     row = sums[0].row
-    st.header(restrict(f"What do {row.addends:,} additions of {row.value:g} give?"), anchor="sums")
+    draw_heading(frame, f"What do {row.addends:,} additions of {row.value:g} give?", anchor="sums")
     words = "\n".join(f"- {explain_sum(one.row)}" for one in sums) + f"\n\n{describe_worst(sums)}"
     last = of_details(frame, "sums on their way", [sums[-1].row.cell_id])
     say(frame, words, of_rows(frame, [one.row for one in sums]), last, key="accumulation")
     card = Card(
         key="accumulation",
+        folded=True,
         title="How the sums drift",
         note="One tensor added to another, again and again; 0 is the exact sum.",
         alt=f"Sums less the exact ones. {' '.join(explain_sum(one.row) for one in sums)}",
@@ -106,7 +105,7 @@ def _group_drifts(sums: Sequence[Accumulated]) -> list[Drift]:
 
 
 def _draw_dtypes(frame: Frame, rows: Sequence[NumericsRow]) -> None:
-    st.header("What does autocast leave in fp32?", anchor="dtypes")
+    draw_heading(frame, "What does autocast leave in fp32?", anchor="dtypes")
     precision: dict[UUID, str] = {row.cell_id: row.precision for row in rows}
     found = frame.ask(load_dtypes, tuple(precision))
     there = {row.model for row in found}
@@ -121,6 +120,7 @@ def _draw_dtypes(frame: Frame, rows: Sequence[NumericsRow]) -> None:
             for formats in by_precision.values() for part in formats for name in by_precision}  # fmt: skip
     card = Card(
         key="dtypes",
+        folded=True,
         title="dtypes of a pass, as read from it",
         note="Read by hooks, on the device of these rows: autocast has other rules on a CPU than on CUDA.",
         alt=f"A table of parts and precisions. {words}",
@@ -141,7 +141,7 @@ def _draw_normalization(frame: Frame, row: NumericsRow) -> None:
     points = frame.ask(load_sensitivities, row.cell_id)
     if not points:
         return
-    st.header("What in normalization needs more than 16 bits?", anchor="normalization")
+    draw_heading(frame, "What in normalization needs more than 16 bits?", anchor="normalization")
     statistic = chosen("statistic", "Statistic", _STATISTICS)
     shown = [point for point in points if point.statistic == statistic]
     words = describe_sensitivity(shown, statistic=statistic)
@@ -149,6 +149,7 @@ def _draw_normalization(frame: Frame, row: NumericsRow) -> None:
     names = ("statistic", "computed_in", "scale", "error", "overflowed_share", "underflowed_share")
     card = Card(
         key="normalization",
+        folded=True,
         title=f"The {statistic} against float64",
         note=f"Of the residual streams that enter blocks of {place_of(row)}, times powers of two; the worst block. "
         "Crosses: values lost to infinity or to 0. bf16 has fp32's exponents, so that it is coarse at every size.",

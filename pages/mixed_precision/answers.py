@@ -56,7 +56,7 @@ def describe_worst(sums: Sequence[Accumulated]) -> str:
     if abs(worst) <= abs(last.row.error or 0):
         return ""
     off = f"{sum_of(last.row)} was off by as much as **{format_signed(worst)}**"
-    return f"On its way, {off}: that it ends so close is luck."
+    return f"{off} on the way; that it ends close to the exact sum is a coincidence."
 
 
 def format_signed(value: float) -> str:

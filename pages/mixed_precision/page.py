@@ -4,26 +4,24 @@ import streamlit as st
 
 from pages.figures.speedups import speedup_trend
 from pages.mixed_precision.accuracy import draw_accuracy
+from pages.mixed_precision.headline import BASELINE, TOPICS
 from pages.mixed_precision.prices import price
 from pages.ui import marks
 from pages.ui.answers import speedup_answer, trend_answer
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen
-from pages.ui.comparison import comparison, draw_dots, explain_unpaired, list_left_out, variants
+from pages.ui.comparison import comparison, draw_dots, list_left_out, variants
 from pages.ui.evidence import of_pairs, say
-from pages.ui.frame import Answer, Frame, Page
+from pages.ui.frame import Frame, Page
 from pages.ui.heading import draw_title
 from pages.ui.samples import draw_samples
 from pages.ui.states import no_rows
 from pages.ui.trust import draw_trust
-from runner.analysis.compare.pairs import LeftOut
-from runner.results import Measured
-
-BASELINE = "fp32"
 
 
 def page(frame: Frame) -> None:
     draw_title(
+        frame,
         "Mixed precision: speedup over fp32 and accuracy",
         question="How much faster is mixed precision, and what does it cost in accuracy?",
     )
@@ -47,8 +45,9 @@ def page(frame: Frame) -> None:
     list_left_out(frame, compared, axis="precision")
     if compared.speedups:
         draw_trust(frame, [side for pair in compared.speedups for side in (pair.base, pair.other)])
-        draw_samples(frame, frame.measured())
     draw_accuracy(frame)
+    if compared.speedups:
+        draw_samples(frame, frame.measured())
 
 
 def _draw_trend(frame: Frame, variant: str) -> None:
@@ -57,7 +56,7 @@ def _draw_trend(frame: Frame, variant: str) -> None:
     card = Card(
         key="trend",
         title="Trend with size",
-        note="Every pair over its number of parameters; lines join the geometric means.",
+        note="Each dot is a pair, over the number of parameters; lines join the geometric means.",
         alt=f"Speedup of {variant} over the number of parameters. {trend_answer(compared.speedups)}",
         rows=marks.speedup_table(frame, compared),
         cells=[side.cell for pair in compared.speedups for side in (pair.base, pair.other)],
@@ -65,17 +64,6 @@ def _draw_trend(frame: Frame, variant: str) -> None:
     draw(frame, card, lambda: speedup_trend(dots, variant=variant))
 
 
-def headline(frame: Frame) -> Answer:
-    """Returns the answer of the first precision that was measured beside fp32."""
-    left_out: list[LeftOut[Measured]] = []
-    for name in variants(frame, "precision", baseline="fp32"):
-        compared = comparison(frame, "precision", baseline="fp32", variant=name)
-        if compared.speedups:
-            return speedup_answer(compared, baseline="fp32", variant=name), of_pairs(frame, compared)
-        left_out += compared.left_out
-    return explain_unpaired(frame, left_out, axis="precision", baseline="fp32"), None
-
-
 PAGE = Page(
-    title="Mixed precision", address="mixed-precision", icon=":material/compare_arrows:", draw=page, headline=headline
+    title="Mixed precision", address="mixed-precision", icon=":material/compare_arrows:", draw=page, topics=TOPICS
 )

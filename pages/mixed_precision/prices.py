@@ -69,7 +69,7 @@ def price(frame: Frame, variant: str) -> tuple[str, LoadEvidence | None]:
         return "", None
     row = rows[-1]
     words = (
-        f"Its price: gradients are off by **{relative_error(row.gradient_error)}** and the loss by "
+        f"Cost in accuracy: gradients are off by **{relative_error(row.gradient_error)}** and the loss by "
         f"{relative_error(row.loss_error)} (one pass of {place_of(row)} beside {row.reference})."
     )
     return words, of_rows(frame, [row])
@@ -77,20 +77,20 @@ def price(frame: Frame, variant: str) -> tuple[str, LoadEvidence | None]:
 
 def draw_price(frame: Frame, priced: Sequence[Priced]) -> None:
     """Draws the card, with the sentence for the largest model."""
+    largest = select_largest(priced)
     done = [one for one in priced if one.row.gradient_error is not None]
-    if not done:
+    if not largest:
         words = "None of these passes has an error: each was the reference, or has no result."
         say(frame, words, of_rows(frame, [one.row for one in priced]), key="precision-price")
         return
-    largest = [one for one in done if place_of(one.row) == place_of(done[-1].row)]
-    words = _describe_prices(largest)
-    say(frame, words, *_load_evidence(frame, largest), key="precision-price")
+    words = describe_largest(largest)
+    say(frame, words, *load_evidence(frame, largest), key="precision-price")
     modes = sorted({one.speedup.base.cell.mode for one in done if one.speedup})
     note = "One forward and backward pass with the same weights and tokens; errors are ‖x − reference‖ / ‖reference‖."
     if modes:
         note += " Speedups are of the eager step of the same shape, with 95% intervals."
     else:
-        note += " No speedup stands beside them: the eager step of none of these shapes has results in two precisions."
+        note += " No speedup is shown: no eager step of these shapes was measured in two precisions."
     card = Card(
         key="precision-price",
         title="Errors beside speedups",
@@ -102,13 +102,20 @@ def draw_price(frame: Frame, priced: Sequence[Priced]) -> None:
     draw(frame, card, lambda: price_dots([_make_price(one) for one in done], mode=", ".join(modes)))
 
 
-def _load_evidence(frame: Frame, priced: Sequence[Priced]) -> tuple[LoadEvidence | None, LoadEvidence | None]:
+def select_largest(priced: Sequence[Priced]) -> list[Priced]:
+    """Returns the precisions of the largest model with errors; empty where nothing has one."""
+    done = [one for one in priced if one.row.gradient_error is not None]
+    return [one for one in done if place_of(one.row) == place_of(done[-1].row)]
+
+
+def load_evidence(frame: Frame, priced: Sequence[Priced]) -> tuple[LoadEvidence | None, LoadEvidence | None]:
     """Returns a function that loads the rows of the passes, and those of the steps whose speedups stand beside them."""
     steps = [side for one in priced if one.speedup for side in (one.speedup.base, one.speedup.other)]
     return of_rows(frame, [one.row for one in priced]), of_cells(frame, steps)
 
 
-def _describe_prices(priced: Sequence[Priced]) -> str:
+def describe_largest(priced: Sequence[Priced]) -> str:
+    """Says the error of each precision of one model beside its speedup, and what a gradient scaler saves."""
     row = priced[0].row
     errors = [
         f"**{one.row.precision}** {relative_error(one.row.gradient_error)}{_format_speedup(one)}" for one in priced

@@ -9,7 +9,8 @@ clicks that pin a cell) is shown as it was.
 
 import base64
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from html import escape
@@ -23,12 +24,17 @@ from streamlit.testing.v1.element_tree import Node
 
 from pages.figures.colors import PALETTE
 from pages.figures.ink import ink_rules
+from pages.figures.small import STYLE
 from pages.offline.prose import inline, prose
 from pages.offline.tables import html_table
 from pages.offline.visit import Visit, is_card, nodes
 from pages.ui.evidence import OPEN_IN_FILE
+from pages.ui.filters import UNSEEN
+from pages.ui.sections import FOLDED
 
 _FOLDER = Path(__file__).parent
+#: What a reader can do in the dashboard alone.
+_CLICKS = re.compile(r" ?Click an? [^.]*\.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,13 +56,13 @@ def document(visit: Visit, origin: Origin) -> str:
     return Template(_read("offline.html")).substitute(
         title=escape(visit.title),
         navigation=f'<nav aria-label="Pages">{"".join(links)}</nav>' if len(links) > 1 else "",
-        filters="".join(_write_choice(node, nothing="all") for node in nodes(visit.sidebar)),
+        filters="".join(_write_choice(node, nothing="all") for node in _list_filters(visit.sidebar)),
         body=_Writer(visit, origin).all_of(visit.main),
         file=escape(origin.file),
         edition=escape(origin.edition),
         written=f"{origin.written:%Y-%m-%d %H:%M} UTC",
         palette=escape(json.dumps(PALETTE), quote=True),
-        style=_read("offline.css") + ink_rules(),
+        style=_read("offline.css") + STYLE.read_text(encoding="utf-8") + ink_rules(),
         script=_read("offline.js"),
         plotly=get_plotlyjs(),
     )
@@ -64,6 +70,14 @@ def document(visit: Visit, origin: Origin) -> str:
 
 def _read(name: str) -> str:
     return (_FOLDER / name).read_text(encoding="utf-8")
+
+
+def _list_filters(sidebar: Node) -> Iterator[Any]:
+    """Yields the widgets of the sidebar but those of filters that do nothing on the page."""
+    for child in getattr(sidebar, "children", {}).values():
+        if getattr(child, "key", None) != UNSEEN:
+            yield child
+            yield from _list_filters(child)
 
 
 class _Writer:
@@ -76,9 +90,10 @@ class _Writer:
             "header": lambda node: f'<h2 id="{escape(node.proto.anchor)}">{inline(node.value)}</h2>',
             "subheader": lambda node: f'<h3 id="{escape(node.proto.anchor)}">{inline(node.value)}</h3>',
             "markdown": lambda node: prose(node.proto.body),
-            "caption": lambda node: f'<div class="caption">{prose(node.proto.body)}</div>',
+            "caption": lambda node: f'<div class="caption">{prose(_CLICKS.sub("", node.proto.body))}</div>',
             "code": lambda node: f"<pre><code>{escape(node.proto.code_text)}</code></pre>",
             "metric": _write_metric,
+            "html": lambda node: node.proto.body,
             "dataframe": lambda node: html_table(node.value, proto=node.proto),
             "plotly_chart": _write_chart,
             "bidi_component": _write_component,
@@ -121,7 +136,7 @@ class _Writer:
         return _fold("Link and command", "".join(parts))
 
     def _expander(self, node: Any) -> str:
-        is_open = str(node.key or "").startswith(OPEN_IN_FILE)
+        is_open = str(node.key or "").startswith((OPEN_IN_FILE, FOLDED))
         return _fold(inline(node.proto.label), self.all_of(node), is_open=is_open)
 
     def _page_link(self, node: Any) -> str:

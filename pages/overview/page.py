@@ -1,49 +1,81 @@
-"""What is in this file? Machines and runs, the headline of each experiment, and how far the grid is covered."""
+"""What does this file show? The study's machine, software and trust, the fastest way to run each size, an answer from
+every page, and how far the grid is covered."""
 
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import streamlit as st
 
+from pages.overview.answers import WORDS, describe_counts, describe_study
+from pages.overview.best import draw_best, draw_best_heading
+from pages.overview.cards import TRUST, ask, draw_answers, tell_doubts
 from pages.ui.coverage import draw_coverage
-from pages.ui.evidence import is_open, of_runs, say
+from pages.ui.evidence import of_rows, of_runs, say
 from pages.ui.filters import run_name
 from pages.ui.formats import format_count
-from pages.ui.frame import Answer, Frame, Page
+from pages.ui.frame import Frame, Page
 from pages.ui.heading import draw_title
 from pages.ui.markdown import restrict
-from runner.errors import DatabaseDamaged
-
-#: Cards in the first row.
-_FIRST_ROW = 3
+from pages.ui.notes import draw_run_notes
+from pages.ui.sections import draw_heading
+from runner.analysis.compare.best import find_best
+from runner.store.queries.overview import load_run_details
 
 
 def page(frame: Frame) -> None:
     draw_title(
-        "Overview: what this file shows",
-        question="Which machines and runs are in this file, and what did they measure?",
-    )
-    runs, contents = frame.contents.runs, frame.contents
-    ok, failed, skipped = (sum(getattr(run, name) for run in runs) for name in ("ok", "failed", "skipped"))
-    where = f"{format_count(len(runs), 'run')} on {format_count(len(contents.machines), 'machine')}"
-    say(
         frame,
-        f"**{ok:,} measured cells** from {where}"
-        + (f"; {failed:,} ended without a result" if failed else "")
-        + (f", {skipped:,} were skipped" if skipped else "")
-        + ".",
-        of_runs(frame),
+        "Overview: what this file shows",
+        question="What was measured, on which machine, how far can it be trusted, and what does it say?",
     )
-    _draw_headlines(frame)
+    say(frame, describe_counts(frame.contents.runs, frame.contents.machines), of_runs(frame))
+    study, best, found_best = st.container(border=True), st.container(), find_best(frame.measured())
+    if found_best:
+        with best:
+            draw_best_heading(frame)
+    draw_heading(frame, "What the measurements say", anchor="answers")
+    told = draw_answers(frame)
+    with best:  # said after the answers, with which links begin
+        draw_best(frame, found_best)
+    with study:
+        trust = _draw_study(frame)
     draw_coverage(frame)
-    st.header("Runs", anchor="runs")
+    draw_heading(frame, "Runs", anchor="runs")
     st.dataframe(_list_runs(frame), hide_index=True, key="runs-table")
+    if hidden := len(frame.contents.notes.hidden):
+        st.caption(restrict(f"{format_count(hidden, 'run')} hidden: `python -m runner note RUN --hide --remove`."))
+    # The audit reads every sample: it comes last, so that nothing else waits for it.
+    found = ask(frame.topics[TRUST], frame, otherwise="not known, because a table that the audit reads is damaged.")
+    say(frame, f"**Trust:** {found.words}", *_load_graded(frame, found.graded), at=trust, key="trust")
+    tell_doubts(frame, told)
+
+
+def _draw_study(frame: Frame) -> Any:
+    """Draws what was measured on what, and returns the place for how far it can be trusted."""
+    machine, run = frame.selection.machine, frame.selection.run
+    runs = [one for one in frame.contents.runs if one.machine == machine and run in (None, one.run_id)]
+    if machine and runs:
+        details = frame.ask(load_run_details, tuple(one.run_id for one in runs))
+        say(frame, describe_study(machine, runs, details), of_runs(frame), key="study")
+    trust = st.empty()
+    if run is None:
+        draw_run_notes(frame, [one.run_id for one in runs])
+    st.caption(WORDS)
+    return trust
+
+
+def _load_graded(frame: Frame, rows: Any) -> list[Any]:
+    tables = dict.fromkeys(row.table for row in rows)
+    return [of_rows(frame, [row.row for row in rows if row.table == table]) for table in tables]
 
 
 def _list_runs(frame: Frame) -> list[dict[str, Any]]:
-    return [
+    """Returns one row a run; tags and notes only where there are any."""
+    notes = frame.contents.notes
+    rows = [
         {
             "Run": run_name(run),
+            "Tags": ", ".join([*run.tags, *(["baseline"] if run.run_id == notes.baseline else [])]),
+            "Notes": "; ".join(notes.of_runs.get(run.run_id, ())),
             "Machine": run.machine,
             "Measured": run.ok,
             "Failed": run.failed,
@@ -54,31 +86,8 @@ def _list_runs(frame: Frame) -> list[dict[str, Any]]:
         }
         for run in frame.contents.runs
     ]
-
-
-def _draw_headlines(frame: Frame) -> None:
-    """Draws a short answer for each question, over what the filters leave."""
-    cards = [(address, *_ask(answer, frame)) for address, answer in frame.headlines.items()]
-    for row in (cards[:_FIRST_ROW], cards[_FIRST_ROW:]):
-        # Rows and a query need more room than a sentence.
-        widths = [3 if is_open(address) else 1 for address, _, _ in row]
-        height: Literal["stretch", "content"] = "content" if 3 in widths else "stretch"
-        for column, (address, words, found) in zip(st.columns(widths), row, strict=True):
-            page = frame.pages[address]
-            # The ways on stand in one line, however long the answers are.
-            with column.container(border=True, height=height, vertical_alignment="distribute"):
-                with st.container():
-                    st.markdown(restrict(f"#### {page.title}"))
-                    say(frame, words, found, key=address)
-                st.page_link(page, label="Look closer", icon=":material/arrow_forward:", icon_position="right")
-
-
-def _ask(answer: Callable[[Frame], Answer], frame: Frame) -> Answer:
-    """Returns the answer, or which table it needs that cannot be read."""
-    try:
-        return answer(frame)
-    except DatabaseDamaged as error:
-        return f"Unknown. {error.got}", None
+    empty = {name for name in ("Tags", "Notes") if not any(row[name] for row in rows)}
+    return [{name: value for name, value in row.items() if name not in empty} for row in rows]
 
 
 PAGE = Page(title="Overview", address="overview", icon=":material/dashboard:", draw=page)

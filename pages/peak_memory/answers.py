@@ -27,12 +27,11 @@ def place_of(cell: MemoryCell, names: Names) -> str:
 
 def answer(cells: Sequence[Peak], names: Names) -> str:
     """Says the largest peak here and its three largest parts."""
-    done = [cell for cell in cells if cell.status == "ok" and cell.peak_allocated_bytes]
+    top = find_largest(cells)
     lost = [cell for cell in cells if cell.status == "oom"]
     out = f" **{len(lost)} of {len(cells)} cells ran out of memory.**" if lost else ""
-    if not done:
+    if top is None:
         return f"None of these cells has a {'peak' if any(cell.status == 'ok' for cell in cells) else 'result'}.{out}"
-    top = max(done, key=lambda cell: cell.peak_allocated_bytes or 0)
     peak = top.peak_allocated_bytes or 1
     parts = sorted(
         ((size, name) for name, size in top.parts.items() if size and size / peak >= 0.005 and name != "fragmentation"),
@@ -41,6 +40,12 @@ def answer(cells: Sequence[Peak], names: Names) -> str:
     shares = ", ".join(f"{CATEGORY_WORDS[name]} {size / peak:.0%}" for size, name in parts[:3])
     when = f" in the {literal(top.peak_phase)} phase" if top.peak_phase else ""
     return f"The largest peak here, **{place_of(top.cell, names)}**, is **{format_bytes(peak)}**{when}: {shares}.{out}"
+
+
+def find_largest(cells: Sequence[Peak]) -> Peak | None:
+    """Returns the cell with the largest peak; None where none has one."""
+    done = [cell for cell in cells if cell.status == "ok" and cell.peak_allocated_bytes]
+    return max(done, key=lambda cell: cell.peak_allocated_bytes or 0, default=None)
 
 
 def describe_growth(cells: Sequence[Peak], names: Names) -> str:
@@ -102,7 +107,7 @@ def describe_prediction(dots: Sequence[PredictedDot]) -> str:
     near = sum(abs(ratio - 1) <= 0.02 for ratio in ratios)
     return (
         f"Measured peaks are **{format_ratio(median(ratios))}×** the predicted ones in the median; {near} of "
-        f"{len(dots)} are within 2%. The farthest, {worst.place}, is {format_ratio(worst.ratio)}×."
+        f"{len(dots)} are within 2%. The largest deviation is {format_ratio(worst.ratio)}×, for {worst.place}."
     )
 
 

@@ -28,6 +28,7 @@ from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame, label_size
 from pages.ui.marks import failure_of
 from pages.ui.pin import pin
+from pages.ui.sections import draw_heading
 from runner.analysis.compare.peaks import pairs_of
 from runner.formats import format_tokens, join_parts
 from runner.results import Peak
@@ -118,10 +119,10 @@ def draw_contexts(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
 
 def draw_precisions(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     """Draws bf16 beside fp32, with the reason where it needs more."""
-    st.header("Does bf16 need less memory?", anchor="bf16")
+    draw_heading(frame, "Does bf16 need less memory?", anchor="bf16")
     pairs = pairs_of(cells)
     if not pairs:
-        st.caption("No two cells here with a peak differ in nothing but fp32 and bf16. Measure them: "
+        st.caption("No cell here has a peak both in fp32 and in bf16. Measure both: "
                    "`python -m runner sweep --experiment memory --precisions fp32,bf16`.")  # fmt: skip
         return
     words = describe_bf16(pairs, names)
@@ -136,7 +137,7 @@ def draw_precisions(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     card = Card(
         key="peak-precision",
         title="bf16 beside fp32",
-        note="One line a pair of cells that differ in the precision alone; the number is bf16 over fp32.",
+        note="Each line is a pair of cells that differ in the precision alone; the number is bf16 over fp32.",
         alt=f"Peaks in fp32 and bf16. {words}",
         rows=rows,
         cells=[side.cell for side in sides],
@@ -153,11 +154,12 @@ def draw_predicted(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     ]  # fmt: skip
     if not dots:
         return
-    st.header("Does it match the prediction?", anchor="predicted")
+    draw_heading(frame, "Does it match the prediction?", anchor="predicted")
     words = describe_prediction(dots)
     say(frame, words, of_cells(frame, known), key="peak-predicted")
     card = Card(
         key="peak-predicted",
+        folded=True,
         title="Predicted against measured",
         note="Predicted by closed formulas from the shape alone. On the line, prediction and measurement agree.",
         alt=f"Measured peaks over predicted ones. {words}",

@@ -6,14 +6,16 @@ import streamlit as st
 
 from pages.peak_memory.answers import Names, answer
 from pages.peak_memory.cards import draw_contexts, draw_parts, draw_precisions, draw_predicted
+from pages.peak_memory.headline import TOPICS
 from pages.peak_memory.phases import draw_phases
 from pages.peak_memory.saved import draw_checkpointing, draw_saved
 from pages.ui.chosen import chosen, most_common, rows_of
 from pages.ui.coverage import draw_grid
 from pages.ui.evidence import of_cells, say
-from pages.ui.frame import Answer, Frame, Page
+from pages.ui.frame import Frame, Page
 from pages.ui.frontier import draw_model_frontiers
 from pages.ui.heading import draw_title
+from pages.ui.sections import draw_heading
 from pages.ui.states import draw_unmeasured, no_rows
 from pages.ui.trust import draw_trust
 from runner.results import Peak
@@ -24,7 +26,7 @@ from runner.store.queries.selection import Model
 
 
 def page(frame: Frame) -> None:
-    draw_title("Peak memory: what fills it", question="What fills the memory at the peak of a step?")
+    draw_title(frame, "Peak memory: what fills it", question="What fills the memory at the peak of a step?")
     measured = frame.ask(load_peaks, rows_of(frame))
     if not measured:
         draw_unmeasured(
@@ -64,19 +66,17 @@ def _choose(cells: list[Peak]) -> list[Peak]:
 
 
 def _draw_growth(frame: Frame, cells: list[Peak], names: Names) -> None:
-    st.header("How does it grow with the context?", anchor="contexts")
+    draw_heading(frame, "How does it grow with the context?", anchor="contexts")
     if len({cell.cell.context for cell in cells}) < 2:
         st.caption("There is only one context here: `python -m runner sweep --experiment memory --contexts 128,512`.")
     draw_contexts(frame, cells, names)
 
 
-def headline(frame: Frame) -> Answer:
-    """Returns the answer for training steps, or for what there is."""
-    measured = [cell for cell in frame.ask(load_peaks, rows_of(frame)) if not cell.cell.checkpoint_blocks]
-    if not measured:
-        return f"Not measured {frame.where}: `python -m runner sweep --experiment memory`.", None
-    shown = [cell for cell in measured if cell.cell.mode == "train"] or measured
-    return answer(shown, frame.sizes), of_cells(frame, shown)
-
-
-PAGE = Page(title="Peak memory", address="peak-memory", icon=":material/memory:", draw=page, headline=headline)
+PAGE = Page(
+    title="Peak memory",
+    address="peak-memory",
+    icon=":material/memory:",
+    draw=page,
+    topics=TOPICS,
+    filters=("machine", "run", "size", "context", "precision"),
+)

@@ -15,6 +15,7 @@ from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
 from pages.ui.marks import failure_of
 from pages.ui.pin import choose
+from pages.ui.sections import draw_heading
 from pages.ui.trust import draw_grade
 from runner.formats import format_bytes
 from runner.results import Peak, PhasePeak
@@ -25,8 +26,8 @@ from runner.store.queries.selection import Selection
 
 
 def draw_phases(frame: Frame, cells: Sequence[Peak]) -> None:
-    st.header("One cell, phase by phase", anchor="phases")
-    st.caption("Which phase of the step needs how much. Your choice is kept in the link.")
+    draw_heading(frame, "One cell, phase by phase", anchor="phases")
+    st.caption("Peak memory in each phase of the step. Your choice is kept in the link.")
     every = {cell.cell_id: cell for cell in frame.ask(load_peaks, Selection())}
     cell = choose(cells, elsewhere=every.get)
     if cell is None:

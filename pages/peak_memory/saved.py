@@ -15,6 +15,7 @@ from pages.peak_memory.tensors import choose_cell, draw_block_tensors
 from pages.ui.card import Card, draw
 from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame
+from pages.ui.sections import draw_heading
 from runner.formats import format_bytes
 from runner.results import Peak
 from runner.store.queries.memory import KEY, load_saved_by_operation
@@ -25,10 +26,10 @@ _SWEEP = "python -m runner sweep --experiment memory --modes train"
 
 def draw_saved(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     """Draws what one block of a chosen cell keeps for backward: the total and its five largest contributors."""
-    st.header("What does one block keep for backward?", anchor="kept")
+    draw_heading(frame, "What does one block keep for backward?", anchor="kept")
     kept_cells = [cell for cell in cells if cell.block_saved_bytes]
     if not kept_cells:
-        st.caption(f"Of no cell here is it known what a block keeps for backward. Measure one: `{_SWEEP}`.")
+        st.caption(f"No cell here recorded what a block keeps for backward. Measure one: `{_SWEEP}`.")
         return
     cell = choose_cell(kept_cells, names, key="block-of")
     kept = frame.ask(load_saved_by_operation, cell.cell_id)
@@ -46,6 +47,7 @@ def draw_saved(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     ]  # fmt: skip
     card = Card(
         key="kept",
+        folded=True,
         title="The five largest contributors",
         note="Tensors that autograd keeps until backward has used them, by the operation that needs them; "
         "parameters are not counted, and memory that several share counts once."
@@ -82,10 +84,10 @@ def families(cells: Sequence[Peak]) -> list[list[Peak]]:
 
 def draw_checkpointing(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     """Draws the parts of the peak without checkpointing and with each number of blocks recomputed together."""
-    st.header("What does checkpointing save?", anchor="checkpointing")
+    draw_heading(frame, "What does checkpointing save?", anchor="checkpointing")
     groups = families(cells)
     if not groups:
-        st.caption("No two cells here with a result differ in checkpointing alone, one of them without: "
+        st.caption("No cell here was measured both with and without checkpointing: "
                    f"`{_SWEEP} --checkpoint 0,1,2,4`.")  # fmt: skip
         return
     words = " ".join(describe_checkpointing(family, names) for family in groups[:3])
@@ -98,6 +100,7 @@ def draw_checkpointing(frame: Frame, cells: Sequence[Peak], names: Names) -> Non
     ]  # fmt: skip
     card = Card(
         key="checkpointing",
+        folded=True,
         title="The peak with and without checkpointing",
         note="Checkpointed blocks keep only their input and compute the rest again during backward.",
         alt=words,

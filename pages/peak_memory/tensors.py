@@ -23,7 +23,7 @@ from runner.store.queries.memory import PARTS, load_saved_tensors
 
 _MOMENTS = {
     "forward": "in the forward pass",
-    "loss": "as the loss is differentiated",
+    "loss": "at the start of the backward pass",
     "last block": "in the backward pass of the last block, which is the first to run",
     "first block": "in the backward pass of the first block",
     "end": "when all gradients are there",
@@ -71,6 +71,7 @@ def draw_part_pairs(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     ]  # fmt: skip
     card = Card(
         key="part-pairs",
+        folded=True,
         title=f"Part by part: {place_of(cell.cell, names)}",
         answer=words,
         evidence=[of_cells(frame, [cell])],
@@ -86,12 +87,12 @@ def _describe_parts(cell: Peak, predicted: PeakBytes, pairs: Sequence[SizePair])
     """Says how many parts are as predicted, and when the peak was expected."""
     known = [pair for pair in pairs if pair.ratio is not None]
     near = sum(abs((pair.ratio or 0) - 1) <= NEAR for pair in known)
-    when = f" in the {literal(cell.peak_phase)} phase" if cell.peak_phase else ""
+    when = f"; measured: in the {literal(cell.peak_phase)} phase" if cell.peak_phase else ""
     words = f"{near} of {len(known)} parts are within {NEAR:.0%} of their formulas"
     far = max(known, key=lambda pair: abs((pair.ratio or 0) - 1), default=None)
     if far is not None and near < len(known):
-        words += f"; farthest are {far.name}, {format_ratio(far.ratio or 0)}×"
-    return f"{words}. The peak was expected {_MOMENTS[predicted.moment]} and was found{when}."
+        words += f"; the largest deviation is {far.name}, {format_ratio(far.ratio or 0)}×"
+    return f"{words}. Predicted peak: {_MOMENTS[predicted.moment]}{when}."
 
 
 def draw_block_tensors(frame: Frame, cell: Peak, names: Names) -> None:
@@ -108,6 +109,7 @@ def draw_block_tensors(frame: Frame, cell: Peak, names: Names) -> None:
     again = " The block is checkpointed: it keeps them only while backward runs it again."
     card = Card(
         key="block-tensors",
+        folded=True,
         title=f"Tensor by tensor: {place_of(cell.cell, names)}",
         note=f"{letters}{again if cell.cell.checkpoint_blocks else ''}",
         cells=[cell.cell],

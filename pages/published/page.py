@@ -18,6 +18,7 @@ from pages.ui.evidence import LoadEvidence, say
 from pages.ui.formats import shorten, table
 from pages.ui.frame import Frame, Page
 from pages.ui.heading import draw_title
+from pages.ui.sections import draw_heading
 from runner.analysis.audit.findings import Grade
 from runner.analysis.audit.published.findings import format_lines
 from runner.analysis.audit.published.report import PublishedGroup, count_published_grades, group_published
@@ -33,6 +34,7 @@ _CHOICES: dict[str, Origin] = {"In this file": "file", "Shipped with Stepscope":
 
 def page(frame: Frame) -> None:
     draw_title(
+        frame,
         "Published results: which claims survive",
         question="What is wrong with tables that others published, and what holds?",
     )
@@ -47,10 +49,10 @@ def page(frame: Frame) -> None:
         "Others measured these, on their machines: they are published rows, and stand nowhere else beside the measured "
         "ones. The audit has their means and spreads alone, so that nothing against a row does not prove it right."
     )
-    _draw_claims(loaded)
+    _draw_claims(frame, loaded)
     _draw_grades(frame, loaded)
     _draw_findings(frame, loaded)
-    st.header("One table", anchor="one-table")
+    draw_heading(frame, "One table", anchor="one-table")
     name = select_one("published-table", "Table", list(loaded.names), default=find_first(frame, loaded))
     draw_table(frame, loaded, loaded.names[name])
 
@@ -73,8 +75,8 @@ def _choose_origin(frame: Frame) -> Origin:
     return _CHOICES[chosen("published-from", "Published tables", list(_CHOICES))]
 
 
-def _draw_claims(loaded: AuditedTables) -> None:
-    st.header("Which claims survive?", anchor="claims")
+def _draw_claims(frame: Frame, loaded: AuditedTables) -> None:
+    draw_heading(frame, "Which claims survive?", anchor="claims")
     rows = [_describe(name, loaded) for name in loaded.names]
     st.dataframe(
         shorten(table(rows)),
@@ -140,7 +142,7 @@ def _draw_findings(frame: Frame, loaded: AuditedTables) -> None:
     card = Card(
         key="published-findings",
         title="Published rows by finding",
-        note="The most severe first; a row may have several. A fault gives a row a D, a doubt a C, a note a B.",
+        note="The most severe first; a row may have several. A fault makes the grade D, a doubt C, a note B.",
         alt="Published rows by finding: "
         + ", ".join(f"{name_code(group.code)} ({group.severity}) {group.rows:,}" for group in groups),
         rows=[row for group in groups for row in _list_group(group)],
@@ -164,4 +166,6 @@ def _list_group(group: PublishedGroup) -> list[dict[str, Any]]:
     ]
 
 
-PAGE = Page(title="Published results", address="published", icon=":material/menu_book:", draw=page)
+PAGE = Page(
+    title="Published results", address="published", icon=":material/menu_book:", draw=page, filters=("machine", "run")
+)

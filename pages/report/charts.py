@@ -70,7 +70,7 @@ def _draw_warmup(frame: Frame, rows: Rows) -> Chart | None:
         WarmupStep(warmup=step.cell.warmup_steps, step=step.step, is_warmup=step.is_warmup, step_ms=step.step_ms)
         for step in steps
     ]
-    note = f"{name}. Each panel is a process of its own with so many warm-up steps, the hollow dots."
+    note = f"{name}. Each panel is a separate process with that many warm-up steps (hollow dots)."
     return Chart(title="Steps after different warm-up counts", note=note, figure=lambda: warmup_steps(dots))
 
 

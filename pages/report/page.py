@@ -3,7 +3,6 @@ and at the end what is missing. `runner.report` has the answers; the same as Mar
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import get_args
 
@@ -17,6 +16,7 @@ from pages.ui.evidence import OPEN_IN_FILE, of_cells, of_runs, say
 from pages.ui.frame import Frame, Page
 from pages.ui.heading import draw_title
 from pages.ui.markdown import literal, restrict
+from pages.ui.sections import draw_heading
 from pages.ui.states import no_rows
 from runner.report.document import Answered, Open, Report, ReportTable, name_table, say_lack
 from runner.report.html import render_html
@@ -26,10 +26,14 @@ from runner.report.report import load_report
 from runner.report.rows import Edition, Rows, Scope
 
 EVERY = "all sizes"
+#: The charts of so many questions are drawn at once; the others when a reader opens them.
+_MAX_UNFOLDED = 3
 
 
 def page(frame: Frame) -> None:
-    draw_title("Report: every question of the assignment", question="What do these rows answer, and what not yet?")
+    draw_title(
+        frame, "Report: every question of the assignment", question="What do these rows answer, and what not yet?"
+    )
     if frame.selection.machine not in {run.machine for run in frame.contents.runs if run.source in (None, "measured")}:
         no_rows("Nothing was measured on this machine: its rows were imported.", "Choose another machine.")
         return
@@ -39,17 +43,15 @@ def page(frame: Frame) -> None:
     scope = Scope(machine=frame.selection.machine, run=frame.selection.run, edition=edition)
     report = frame.ask(load_report, scope)
     say(frame, _describe(report), of_runs(frame), at=lead)
-    st.caption(
-        "Of the sidebar, machine and run apply; mode, size, context, precision and backend do not. An edition of the "
-        "assignment leaves only its own sizes and contexts."
-    )
+    st.caption("An edition of the assignment limits the report to its own sizes and contexts.")
     _draw_downloads(frame, report, scope)
     top, rows = st.container(border=True), frame.ask(Rows, scope)
-    for answered in report.answered:
-        _draw_question(frame, answered, make_chart(frame, rows, answered.id))
+    for number, answered in enumerate(report.answered):
+        chart = make_chart(frame, rows, answered.id)
+        _draw_question(frame, answered, chart, folded=number >= _MAX_UNFOLDED)
     words = "\n".join(f"- **{literal(name)}:** {literal(text)}" for name, text in report.facts)
     say(frame, words, of_runs(frame), at=top, key="facts")  # last, so that links begin with the answers
-    _draw_open(report.open)
+    _draw_open(frame, report.open)
 
 
 def _describe(report: Report) -> str:
@@ -98,14 +100,15 @@ def _save_page(path: Path, scope: Scope) -> str:
     return render_html(Rows(path, scope))
 
 
-def _draw_question(frame: Frame, answered: Answered, chart: Chart | None) -> None:
+def _draw_question(frame: Frame, answered: Answered, chart: Chart | None, *, folded: bool) -> None:
     answer, key = answered.answer, answered.id.lower()
-    st.header(restrict(f"{literal(answered.id)}. {literal(answered.text)}"), anchor=key)
+    draw_heading(frame, f"{literal(answered.id)}. {literal(answered.text)}", anchor=key, short=answered.id)
     say(frame, literal(answer.sentence), of_cells(frame, answer.behind), key=key)
     first, *others = answer.tables
     if chart:
         card = Card(
             key=f"report-{key}",
+            folded=folded,
             title=literal(chart.title),
             note=literal(chart.note),
             alt=f"{chart.title}. {answer.sentence}",
@@ -113,14 +116,14 @@ def _draw_question(frame: Frame, answered: Answered, chart: Chart | None) -> Non
             cells=[row.cell for row in answer.behind],
         )
         draw(frame, card, chart.figure)
-    else:
+    elif not folded:
         _draw_table(first, name=name_table(answered, 1))
-    hidden = (first, *others) if chart else others
+    hidden = (first, *others) if chart or folded else tuple(others)
     words = "Tables, findings and commands" if hidden else "Findings and commands"
     more = st.expander(restrict(words), key=f"{OPEN_IN_FILE}{key}", on_change="rerun")
     if more.open:
         with more:
-            for number, table in enumerate(hidden, start=1 if chart else 2):
+            for number, table in enumerate(hidden, start=1 if chart or folded else 2):
                 _draw_table(table, name=name_table(answered, number))
             _draw_rest(answered)
     name = frame.pages[answered.page]
@@ -162,16 +165,18 @@ def _draw_rest(answered: Answered) -> None:
         st.code("\n".join(answered.commands), language="bash", wrap_lines=True)
 
 
-def _draw_open(still_open: tuple[Open, ...]) -> None:
-    st.header("What can this file not answer yet?", anchor="open")
+def _draw_open(frame: Frame, still_open: tuple[Open, ...]) -> None:
+    draw_heading(frame, "Which questions are not answered yet?", anchor="open", short="Not answered yet")
     if not still_open:
-        st.caption("Nothing: it answers every question.")
-    for commands, items in groupby(still_open, key=lambda item: item.commands):
-        for item in items:
-            st.subheader(restrict(f"{literal(item.id)}. {literal(item.text)}"), anchor=f"open-{item.id.lower()}")
-            st.caption(restrict(f"**Missing.** {literal(say_lack(item))}"))
-        if commands:
-            st.code("\n".join(commands), language="bash", wrap_lines=True)
+        st.caption("Every question is answered.")
+        return
+    rows = [{"Question": f"{item.id}. {item.text}", "Missing": say_lack(item)} for item in still_open]
+    st.dataframe(
+        rows, hide_index=True, key="_report-open", alt="The questions that are not answered yet, and what is missing."
+    )
+    if commands := dict.fromkeys(command for item in still_open for command in item.commands):
+        st.caption("What measures it")
+        st.code("\n".join(commands), language="bash", wrap_lines=True)
 
 
-PAGE = Page(title="Report", address="report", icon=":material/description:", draw=page)
+PAGE = Page(title="Report", address="report", icon=":material/description:", draw=page, filters=("machine", "run"))

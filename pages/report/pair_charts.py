@@ -67,5 +67,5 @@ def _make_speedups(dots: Sequence[SpeedupDot], *, variant: str, baseline: str, o
     rest = (
         f" {others} other variants are in the table." if others > 1 else " The other is in the table." if others else ""
     )
-    note = f"One line a pair of cells. Right of 1×, {variant} is faster. Bars are 95% intervals.{rest}"
+    note = f"Each line is a pair of cells. Right of 1×, {variant} is faster. Bars are 95% intervals.{rest}"
     return Chart(title=f"{variant} against {baseline}", note=note, figure=lambda: speedup_dots(shown, variant=variant))

@@ -3,11 +3,10 @@
 draw_changes(frame)
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
-
-import streamlit as st
 
 from pages.figures.frame import WORDS, interval
 from pages.figures.speedups import SpeedupDot
@@ -20,6 +19,7 @@ from pages.ui.frame import Frame
 from pages.ui.markdown import literal, quoted
 from pages.ui.marks import speedup_columns
 from pages.ui.pin import pin
+from pages.ui.sections import draw_heading
 from pages.ui.states import suggest
 from runner.analysis.compare.counterfactuals import Counterfactual, find_counterfactuals, select_bases
 from runner.analysis.compare.pairs import describe_unusual_effort
@@ -36,18 +36,15 @@ COMMAND = "python -m runner sweep --experiment counterfactuals"
 
 def draw_changes(frame: Frame) -> None:
     """Draws the chooser of a step, the answer, the card."""
-    st.header("What would help, and by how much?", anchor="help")
-    mode = frame.selection.mode or "train"
-    run = frame.ask(find_most_varied_run, rows_of(frame), mode)
-    if run is None:
+    draw_heading(frame, "What would help, and by how much?", anchor="help")
+    found = load_changes(frame)
+    if found is None:
+        mode = frame.selection.mode or "train"
         words = f"No run {frame.where} has results of one step of mode {mode} in more than one way, measured alike."
         suggest(f"{words} This measures one change at a time:", COMMAND)
         return
-    selection = Selection(run=run, mode=mode, settled=False)
-    cells = frame.ask(load_steps, selection)
-    known = {title(cell.cell): cell for cell in select_bases(cells)}
-    base = known[select_one("base", "Step", list(known))]
-    changes = find_counterfactuals(base, cells)
+    run, base = found.run, found.bases[select_one("base", "Step", list(found.bases))]
+    changes = find_counterfactuals(base, found.cells)
     words = describe_ranking(changes)
     sentences = "\n\n".join(text for text in (words, _describe_failures(changes)) if text)
     say(frame, sentences, of_cells(frame, [base, *(change.cell for change in changes)], run=run), key="changes")
@@ -55,7 +52,7 @@ def draw_changes(frame: Frame) -> None:
         key="changes",
         title=f"Against {title(base.cell)}",
         note=f"The time of this step over that of the changed one, with 95% intervals. {INTERVALS} "
-        f"Above the dotted line one thing is changed, below it several. {_describe_run(frame, run)}",
+        f"Above the dotted line one option is changed, below it several. {_describe_run(frame, run)}",
         alt=f"Speedups of changes on a log axis. {words}",
         rows=[_make_row(base, change) for change in changes],
         cells=[base.cell, *(change.cell.cell for change in changes)],
@@ -68,6 +65,30 @@ def draw_changes(frame: Frame) -> None:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """The run that measured one step in the most ways, its cells, and by name those that others are compared with."""
+
+    run: UUID
+    cells: Sequence[Measured]
+    bases: Mapping[str, Measured]
+
+    def of_first(self) -> list[Counterfactual]:
+        """Returns the changes to the first base."""
+        return find_counterfactuals(next(iter(self.bases.values())), self.cells)
+
+
+def load_changes(frame: Frame) -> Changes | None:
+    """Returns what changes were tried of a step of the sidebar's mode; None where none were."""
+    mode = frame.selection.mode or "train"
+    run = frame.ask(find_most_varied_run, rows_of(frame), mode)
+    if run is None:
+        return None
+    cells = frame.ask(load_steps, Selection(run=run, mode=mode, settled=False))
+    bases = {title(cell.cell): cell for cell in select_bases(cells)}
+    return Changes(run=run, cells=cells, bases=bases) if bases else None
+
+
 def describe_ranking(changes: Sequence[Counterfactual]) -> str:
     """Says how many changes help, which helps most, what several do together, and which make it slower."""
     single = [change for change in changes if change.kind == "one"]
@@ -75,31 +96,32 @@ def describe_ranking(changes: Sequence[Counterfactual]) -> str:
     if len(single) == 1:
         words = f"The one change tried is {'' if helps else 'not '}significantly faster"
     else:
-        words = f"{len(helps)} of the {len(single)} single changes tried {'is' if len(helps) == 1 else 'are'} "
+        count, be = len(helps) or "None", "is" if len(helps) < 2 else "are"
+        words = f"{count} of the {len(single)} single changes tried {be} "
         words += "significantly faster"
     if helps:
         words += f": {_list(helps[:3])}{' and others' if len(helps) > 3 else ''}"
     slower = [change for change in single if change.verdict == "slower"]
     if slower:
-        words += f"; slower is {_list(slower)}"
+        words += f"; significantly slower: {_list(slower)}"
     without = [change for change in single if change.verdict == "failed"]
     if without:
-        words += f"; no result from {', '.join(f'{_describe(c)} ({_describe_failure(c)})' for c in without)}"
+        words += f"; no result from {', '.join(f'{describe_change(c)} ({_describe_failure(c)})' for c in without)}"
     several = [change for change in changes if change.kind == "several" and change.speedup]
-    together = f" Of several at once, the best is {_list(several[:1])}." if several else ""
+    together = f" The best combination is {_list(several[:1])}." if several else ""
     return f"{words}.{together}"
 
 
 def _list(changes: Sequence[Counterfactual]) -> str:
     parts = [
-        f"**{_describe(change)} {format_number(found.ratio)}×** ({interval(found.low, found.high)})"
+        f"**{describe_change(change)} {format_number(found.ratio)}×** ({interval(found.low, found.high)})"
         for change in changes
         if (found := change.speedup)
     ]
     return ", ".join(parts)
 
 
-def _describe(change: Counterfactual) -> str:
+def describe_change(change: Counterfactual) -> str:
     """Says what is different, and what is unusual about how it was measured."""
     return " · ".join(part for part in (change_name(change.changed), describe_unusual_effort(change.cell.cell)) if part)
 
@@ -107,7 +129,7 @@ def _describe(change: Counterfactual) -> str:
 def _make_dot(change: Counterfactual) -> SpeedupDot:
     found = change.speedup
     return SpeedupDot(
-        place=_describe(change),
+        place=describe_change(change),
         size="",
         phase="step",
         cell_id=str(change.cell.cell_id),
@@ -126,14 +148,14 @@ def _describe_failures(changes: Sequence[Counterfactual]) -> str:
     """Says why changes have no result, in the words of their rows."""
     lost = [change for change in changes if change.speedup is None]
     return " ".join(
-        f"{_describe(c)}: {_describe_failure(c)}. {' '.join(literal(c.cell.message or '').split())}" for c in lost
+        f"{describe_change(c)}: {_describe_failure(c)}. {' '.join(literal(c.cell.message or '').split())}" for c in lost
     )
 
 
 def _make_row(base: Measured, change: Counterfactual) -> dict[str, Any]:
     step = change.cell.times.get("step")
     return {
-        "Changed": _describe(change),
+        "Changed": describe_change(change),
         **speedup_columns(change.speedup),
         "Verdict": change.verdict,
         "Median step (ms)": step.median_ms if step else None,

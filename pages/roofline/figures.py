@@ -116,8 +116,8 @@ def _draw_points(figure: go.Figure, chosen: Sequence[RoofPoint]) -> None:
         mode="markers",
         x=[point.operations_per_byte for point in chosen],
         y=[point.flops_per_s for point in chosen],
-        marker={"symbol": _SYMBOLS[kind], "color": color, "size": 10 if kind == "step" else 7,
-                "opacity": 0.95 if kind == "step" else 0.85},
+        marker={"symbol": _SYMBOLS[kind], "color": color, "size": 10 if kind == "step" else 8,
+                "line": {"width": 0 if kind == "step" else 2, "color": color}, "opacity": 0.95},
         **hover_cells((point.cell_id, point.words) for point in chosen),
     )  # fmt: skip
 

@@ -14,6 +14,7 @@ from pages.ui.chosen import rows_of
 from pages.ui.evidence import of_ceilings, say
 from pages.ui.frame import Frame, device_of
 from pages.ui.markdown import literal, restrict
+from pages.ui.sections import draw_heading
 from pages.ui.states import suggest
 from runner.analysis.costs import hardware
 from runner.analysis.costs.activations import Device
@@ -72,11 +73,11 @@ def describe_change(moved: Sequence[CeilingChange]) -> str:
     return f"The machine {word} during the sweep: {', '.join(parts)}. Compare rows of its start and its end with care."
 
 
-def draw_ceilings(limits: DeviceLimits) -> None:
+def draw_ceilings(frame: Frame, limits: DeviceLimits) -> None:
     """Draws every ceiling at the sweep's start and end beside the datasheet."""
-    st.header("What can this machine do at most?", anchor="ceilings")
+    draw_heading(frame, "What are the limits of this machine?", anchor="ceilings")
     if not limits.rows:
-        words = "No sweep of this machine has a result. One measures it at its start and at its end, unless it is told"
+        words = "The limits of this machine were not measured. A sweep measures them at its start and its end, without"
         suggest(f"{words} `--no-ceilings`:", "python -m runner sweep")
         return
     sheet = hardware.datasheet(limits.device_name)

@@ -4,6 +4,7 @@ import streamlit as st
 
 from pages.roofline.answers import answer
 from pages.roofline.changes import draw_changes
+from pages.roofline.headline import TOPICS
 from pages.roofline.limits import draw_ceilings, draw_moved, limits_of
 from pages.roofline.roof import draw_roof
 from pages.roofline.shares import draw_shares, draw_used, profiles_of
@@ -16,6 +17,7 @@ from pages.ui.states import no_rows
 
 def page(frame: Frame) -> None:
     draw_title(
+        frame,
         "Roofline: a step against the limits of its machine",
         question="How far is a step from the limit of its machine, and what would help?",
     )
@@ -34,7 +36,7 @@ def page(frame: Frame) -> None:
     draw_changes(frame)
     draw_shares(frame, profiles, limits)
     draw_used(frame, cells, limits)
-    draw_ceilings(limits)
+    draw_ceilings(frame, limits)
     draw_samples(frame, cells)
 
 
@@ -47,7 +49,7 @@ def _draw_own(frame: Frame) -> None:
         icon=":material/info:",
     )
     draw_shares(frame, profiles, limits)
-    draw_ceilings(limits)
+    draw_ceilings(frame, limits)
 
 
-PAGE = Page(title="Roofline", address="roofline", icon=":material/roofing:", draw=page)
+PAGE = Page(title="Roofline", address="roofline", icon=":material/roofing:", draw=page, topics=TOPICS)

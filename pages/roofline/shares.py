@@ -7,8 +7,6 @@ draw_used(frame, cells, limits)
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
-import streamlit as st
-
 from pages.roofline.answers import place_of
 from pages.roofline.limits import DeviceLimits
 from pages.roofline.share_figures import BOUNDS, BoundBar, UsedShare, bound_bars, utilization_dots
@@ -18,6 +16,7 @@ from pages.ui.evidence import of_cells, of_details, of_rows, say
 from pages.ui.frame import Frame, step_of
 from pages.ui.marks import key_columns
 from pages.ui.pin import pin
+from pages.ui.sections import draw_heading
 from pages.ui.states import suggest
 from runner.analysis.roofline import Utilization, shares, utilization
 from runner.results import Measured, Profiled
@@ -39,7 +38,7 @@ def profiles_of(frame: Frame) -> list[Profiled]:
 
 
 def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: DeviceLimits) -> None:
-    st.header("What limits it?", anchor="bounds")
+    draw_heading(frame, "What limits a step?", anchor="bounds")
     if not profiles:
         suggest(
             f"No profiled step {frame.among} has a result, so what limits it is not known. This profiles them:", COMMAND
@@ -95,7 +94,7 @@ def describe_bounds(bars: Sequence[BoundBar]) -> str:
     parts = []
     for bar in ends:
         bound, share = max(bar.shares.items(), key=lambda item: item[1])
-        words = {"launch": "waits for the host", "unknown": "is of unknown bound"}.get(bound, f"is {BOUNDS[bound][0]}")
+        words = {"launch": "waits for the host", "unknown": "has no known limit"}.get(bound, f"is {BOUNDS[bound][0]}")
         parts.append(f"**{bar.place.replace('<br>', ' · ')}** {words} for {share:.0%} of its time")
     return "; ".join(parts) + "."
 
@@ -115,7 +114,8 @@ def draw_used(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> 
     known = [cell for cell in cells if limits.roof(cell.cell.precision)]
     if not known:
         return
-    drawn = sorted(known, key=lambda cell: -cell.times["step"].median_ms)[:MAX_SHOWN]
+    longest = sorted(known, key=lambda cell: -cell.times["step"].median_ms)[:MAX_SHOWN]
+    drawn = [cell for cell in known if cell in longest]  # in one order, whatever was measured: size, context, precision
     shares = [
         UsedShare(
             place=place_of(frame, cell.cell),
@@ -126,7 +126,7 @@ def draw_used(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> 
         for cell in drawn
     ]
     words = describe_utilization(shares)
-    st.header("How much of the peak is made use of?", anchor="utilization")
+    draw_heading(frame, "How much of the peak is used?", anchor="utilization")
     cut = (
         f" The {MAX_SHOWN} longest of {len(known)} steps are drawn; all are in the table."
         if len(known) > MAX_SHOWN
@@ -134,13 +134,14 @@ def draw_used(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> 
     )
     card = Card(
         key="utilization",
+        folded=True,
         title="Model FLOPs utilization",
         answer=words,
         evidence=[of_cells(frame, [drawn[at] for at, share in enumerate(shares) if _choose_share(share) is not None])],
         note="MFU counts the model's matrix products, the square of attention whole and nothing computed twice, as "
         "`mfu` of the file does. The table adds causal MFU, which counts the half of that square that a causal "
         f"mask leaves, and HFU, which counts what checkpointing computes again.{cut}",
-        alt=f"Share of the peak that every step makes use of. {words}",
+        alt=f"Share of the peak that every step reaches. {words}",
         rows=[_make_row(frame, cell, limits) for cell in known],
         cells=[cell.cell for cell in known],
     )
@@ -153,9 +154,9 @@ def describe_utilization(shares: Sequence[UsedShare]) -> str:
     known.sort(key=lambda share: (_choose_share(share) or 0.0, -len(share.place), share.place))
     if not known:
         return ""
-    parts = [f"**{share.place.replace('<br>', ' · ')}** makes use of **{_choose_share(share):.0%}**" for share in known]
-    least = f", {parts[0]}" if len(known) > 1 else ""
-    return f"Of the peak of its precision {parts[-1]}{least}."
+    parts = [f"**{share.place.replace('<br>', ' · ')}** reaches **{_choose_share(share):.0%}**" for share in known]
+    least = f"; {parts[0]}, the least" if len(known) > 1 else ""
+    return f"{parts[-1]} of the peak of its precision{', the most here' if len(known) > 1 else ''}{least}."
 
 
 def _choose_share(share: UsedShare) -> float | None:

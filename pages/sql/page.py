@@ -8,11 +8,12 @@ from pages.ui.evidence import of_answer, of_tables, say
 from pages.ui.frame import Frame, Page
 from pages.ui.heading import draw_title
 from pages.ui.result import ask, columns_of, sentence, show
+from pages.ui.sections import draw_heading
 from runner.store.queries import tables
 
 
 def page(frame: Frame) -> None:
-    draw_title("SQL: your own query", question="What else do the rows show?")
+    draw_title(frame, "SQL: your own query", question="What else do the rows show?")
     headline = st.empty()
     query = editor(frame)
     answer = ask(frame, query)
@@ -24,10 +25,10 @@ def page(frame: Frame) -> None:
     words = f"{sentence(answer)} The sidebar's filters do not apply here: write them as WHERE."
     say(frame, words, of_answer(query, answer), at=headline)
     columns = columns_of(answer)
-    st.header("The answer", anchor="answer")
+    draw_heading(frame, "The answer", anchor="answer")
     show(columns, answer)
     if answer.rows:
         draw_chart(frame, columns, query)
 
 
-PAGE = Page(title="SQL", address="sql", icon=":material/terminal:", draw=page)
+PAGE = Page(title="SQL", address="sql", icon=":material/terminal:", draw=page, filters=())

@@ -22,20 +22,31 @@ def name_of(frame: Frame, item: CompileSpeedup) -> str:
 def answer(frame: Frame, items: Sequence[CompileSpeedup]) -> str:
     """Says the speedup of the best backend, and when the cell that gains most pays off; `items` is not
     empty. CUDA graphs, which compile nothing, count where nothing else does."""
-    compiled = [item for item in items if item.cost is not None] or items
-    names = list(dict.fromkeys(item.variant for item in compiled))
-    ratios = {name: [item.step for item in compiled if item.variant == name] for name in names}
-    best = max(names, key=lambda name: geometric_mean(step.ratio for step in ratios[name]))
-    times, word = describe_ratio(ratios[best])
+    compiled, best = _select_compiled(items), find_best_backend(items)
+    ratios = [item.step for item in compiled if item.variant == best]
+    times, word = describe_ratio(ratios)
     slower = sum(item.step.outcome == "worse" for item in compiled)
     most = max(compiled, key=lambda item: item.step.ratio)
-    parts = [f"**{best}** makes the step **{times}× {word}** than eager {describe_spread(ratios[best])}."]
-    text = remarks([item.step for item in compiled if item.variant == best]).strip()
+    parts = [f"**{best}** makes the step **{times}× {word}** than eager {describe_spread(ratios)}."]
+    text = remarks(ratios).strip()
     parts += [text] if text else []
     if slower:
         cells = "cells" if compiled is items else "compiled cells"
         parts.append(f"{slower} of all {len(compiled)} {cells} are significantly slower than eager.")
     return " ".join([*parts, paid_answer(frame, most)])
+
+
+def _select_compiled(items: Sequence[CompileSpeedup]) -> Sequence[CompileSpeedup]:
+    """Returns the items that compile anything, or all where none does."""
+    return [item for item in items if item.cost is not None] or items
+
+
+def find_best_backend(items: Sequence[CompileSpeedup]) -> str:
+    """Returns the backend with the largest mean speedup; `items` is not empty."""
+    compiled = _select_compiled(items)
+    ratios = {name: [item.step.ratio for item in compiled if item.variant == name]
+              for name in dict.fromkeys(item.variant for item in compiled)}  # fmt: skip
+    return max(ratios, key=lambda name: geometric_mean(ratios[name]))
 
 
 def paid_answer(frame: Frame, item: CompileSpeedup) -> str:

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import streamlit as st
-
 from pages.figures.frame import escape_text, title_of
 from pages.torch_compile.answers import graph_answer, name_of, paid_answer, when_answer
 from pages.torch_compile.figures import CostDot, CumulatedLine, Unit, WayDot, cost_dots, crossing_lines, way_dots
@@ -17,6 +15,7 @@ from pages.ui.evidence import LoadEvidence, of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.marks import failure_of, host_words, key_columns, pair_columns, place_of
 from pages.ui.pin import pin
+from pages.ui.sections import draw_heading
 from runner.analysis.compare.pairs import LeftOut
 from runner.analysis.compare.verdict_text import INTERVALS
 from runner.results import Measured
@@ -41,8 +40,8 @@ def draw_ways(
     ]  # fmt: skip
     card = Card(
         key="ways",
-        title="Every way of compiling beside eager",
-        note=f"One line a cell, one dot a way; bars are 95% intervals. {INTERVALS} "
+        title="Every backend against eager",
+        note=f"Each line is a cell, each dot a backend; bars are 95% intervals. {INTERVALS} "
         "cuda-graphs is the eager step recorded and replayed, without a compiler. Click a dot to see the cell's "
         f"samples.{note_cut(len({dot.place for dot in dots}), 'cells')}",
         alt=f"Speedups of the whole step as dots on a log axis. {words}",
@@ -62,7 +61,7 @@ def draw_costs(frame: Frame, items: Sequence[CompileSpeedup]) -> None:
     if not dots:
         return
     words = graph_answer(items)
-    st.header("What does compiling cost?", anchor="cost")
+    draw_heading(frame, "What does compiling cost?", anchor="cost")
     say(frame, words, evidence_of_speedups(frame, items), key="compile-seconds")
     _draw_dots(
         frame,
@@ -83,7 +82,7 @@ def draw_paid(frame: Frame, items: Sequence[CompileSpeedup]) -> None:
     known = [item for item in items if item.costs()]
     if not known:
         return
-    st.header("When does compiling pay off?", anchor="paid")
+    draw_heading(frame, "When does compiling pay off?", anchor="paid")
     dots = [
         CostDot(
             place=_place_of(frame, item),
@@ -128,6 +127,7 @@ def _draw_crossing(frame: Frame, known: Sequence[CompileSpeedup]) -> None:
     words = paid_answer(frame, item)
     card = Card(
         key="crossing",
+        folded=True,
         title="Where the lines cross",
         answer=words,
         evidence=[evidence_of_speedups(frame, [item])],

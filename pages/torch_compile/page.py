@@ -4,20 +4,23 @@ import streamlit as st
 
 from pages.torch_compile.answers import answer
 from pages.torch_compile.cards import draw_costs, draw_paid, draw_ways, evidence_of_speedups
+from pages.torch_compile.headline import TOPICS
 from pages.torch_compile.speedups import BASELINE, load_speedups, ways
 from pages.ui.answers import speedup_answer
 from pages.ui.chosen import chosen
 from pages.ui.comparison import comparison, draw_dots, explain_unpaired, list_left_out
 from pages.ui.evidence import of_pairs, say
-from pages.ui.frame import Answer, Frame, Page
+from pages.ui.frame import Frame, Page
 from pages.ui.heading import draw_title
 from pages.ui.samples import draw_samples
+from pages.ui.sections import draw_heading
 from pages.ui.states import no_rows
 from pages.ui.trust import draw_trust
 
 
 def page(frame: Frame) -> None:
     draw_title(
+        frame,
         "torch.compile: speedup, compile time, break-even",
         question="How much faster does torch.compile make a step, and when does it pay off?",
     )
@@ -42,7 +45,7 @@ def page(frame: Frame) -> None:
 
 def _draw_phases(frame: Frame, names: list[str]) -> None:
     """Compares one backend with eager, phase by phase."""
-    st.header("Which phase becomes faster?", anchor="phases")
+    draw_heading(frame, "Which phase becomes faster?", anchor="phases")
     lead = st.empty()
     # Those with pairs first: the first is what is compared unless the reader says otherwise.
     names = sorted(names, key=lambda name: not comparison(frame, "backend", baseline=BASELINE, variant=name).speedups)
@@ -55,11 +58,4 @@ def _draw_phases(frame: Frame, names: list[str]) -> None:
     list_left_out(frame, compared, axis="backend")
 
 
-def headline(frame: Frame) -> Answer:
-    items, left_out = load_speedups(frame, ways(frame))
-    if not items:
-        return explain_unpaired(frame, left_out, axis="backend", baseline=BASELINE), None
-    return answer(frame, items), evidence_of_speedups(frame, items)
-
-
-PAGE = Page(title="torch.compile", address="torch-compile", icon=":material/bolt:", draw=page, headline=headline)
+PAGE = Page(title="torch.compile", address="torch-compile", icon=":material/bolt:", draw=page, topics=TOPICS)

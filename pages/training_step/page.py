@@ -7,6 +7,7 @@ import streamlit as st
 
 from pages.figures.frame import CLOCKS
 from pages.figures.phases import View, phase_bars
+from pages.training_step.headline import TOPICS
 from pages.training_step.warmup import draw_warmup
 from pages.ui import marks
 from pages.ui.answers import step_answer, ways
@@ -14,10 +15,11 @@ from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen
 from pages.ui.coverage import draw_grid
 from pages.ui.evidence import of_cells, say
-from pages.ui.frame import Answer, Frame, Page
+from pages.ui.frame import Frame, Page
 from pages.ui.heading import draw_title
 from pages.ui.pin import pin
 from pages.ui.samples import draw_samples
+from pages.ui.sections import draw_heading
 from pages.ui.states import no_rows
 from pages.ui.trust import draw_trust
 from runner.results import Clock, Measured
@@ -32,7 +34,9 @@ _NOTES: Mapping[Clock, str] = {
 
 def page(frame: Frame) -> None:
     draw_title(
-        "Training step: forward, backward and optimizer time", question="Where does the time of a training step go?"
+        frame,
+        "Training step: forward, backward and optimizer time",
+        question="Where does the time of a training step go?",
     )
     cells = frame.measured()
     if not cells:
@@ -77,18 +81,12 @@ def _choose_clock(cells: Sequence[Measured]) -> Clock:
 
 def _draw_compiled(frame: Frame) -> None:
     """Draws the answer of the page torch.compile with a link to it, which keeps the filters."""
-    st.header("Is compiled faster than eager?", anchor="compiled")
-    words, evidence = frame.headlines["torch-compile"](frame)
-    say(frame, words, evidence, key="compiled")
-    st.page_link(frame.pages["torch-compile"], label="What torch.compile buys and costs", icon=":material/bolt:")
-
-
-def headline(frame: Frame) -> Answer:
-    """Returns the answer for the cells with which the page opens."""
-    shown = next(iter(ways(frame.measured()).values()), [])
-    return step_answer(frame, shown), of_cells(frame, shown)
+    draw_heading(frame, "Is compiled faster than eager?", anchor="compiled")
+    found = frame.topics["torch-compile"].ask(frame)
+    say(frame, found.words, found.evidence, key="compiled")
+    st.page_link(frame.pages["torch-compile"], label="Speedup and cost of torch.compile", icon=":material/bolt:")
 
 
 PAGE = Page(
-    title="Training step", address="training-step", icon=":material/stacked_bar_chart:", draw=page, headline=headline
+    title="Training step", address="training-step", icon=":material/stacked_bar_chart:", draw=page, topics=TOPICS
 )

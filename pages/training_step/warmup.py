@@ -13,6 +13,7 @@ from pages.ui.chosen import select_one
 from pages.ui.evidence import of_details, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
+from pages.ui.sections import draw_heading
 from runner.formats import format_number
 from runner.results import EarlyStep
 from runner.schema import StepCell
@@ -22,7 +23,7 @@ from runner.store.queries.steps import load_early_steps
 
 def draw_warmup(frame: Frame) -> None:
     """Draws the sentence and the card; a hint where nothing was measured after several warm-up counts."""
-    st.header("What does warm-up change?", anchor="warm-up")
+    draw_heading(frame, "What does warm-up change?", anchor="warm-up")
     families = _group_by_cell(
         [row for row in frame.ask(load_early_steps, frame.selection.broad()) if frame.selection.holds(row.cell)]
     )
@@ -48,8 +49,9 @@ def draw_warmup(frame: Frame) -> None:
     say(frame, answer, of_details(frame, "early steps", list(dict.fromkeys(row.cell_id for row in rows))), key="warmup")
     card = Card(
         key="warmup",
+        folded=True,
         title="Steps after different warm-up counts",
-        note=f"{family}. Each panel is a process of its own with so many warm-up steps, the hollow dots. "
+        note=f"{family}. Each panel is a separate process with that many warm-up steps (hollow dots). "
         "Mean and median count the filled ones.",
         alt=f"Time of every early step after different warm-up counts. {answer}",
         rows=_make_rows(rows),

@@ -106,11 +106,11 @@ def say_canary(name: str, canary: Canary) -> str:
         f"last, {format_duration(seconds)} later: **{format_percent(last / first - 1)}**."
     )
     if canary.drifts is None:
-        return f"{answer} Whether that is more than the noise is not known."
+        return f"{answer} Whether that exceeds the noise is not known."
     if not canary.drifts:
         return f"{answer} No two of its processes differ by more than the noise."
     changes = " and ".join(drift.change for drift in canary.drifts)
-    return f"{answer} It went {changes}, by more than the noise: cells measured then carry a finding."
+    return f"{answer} It went {changes}, by more than the noise: cells measured then have a finding."
 
 
 def format_percent(share: float, *, signed: bool = True) -> str:

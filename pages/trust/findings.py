@@ -14,6 +14,7 @@ from pages.ui.card import Card, draw
 from pages.ui.formats import format_count, shorten, table
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
+from pages.ui.sections import draw_heading
 from pages.ui.trust import COLORS
 from runner.analysis.audit.findings import Finding
 from runner.analysis.audit.report import SEVERITIES, AuditedRow, FindingGroup, format_evidence
@@ -22,14 +23,14 @@ from runner.schema import AttentionRow, StepRow
 
 def draw_findings(frame: Frame, groups: Sequence[FindingGroup]) -> None:
     """Draws how many rows have each finding, and which."""
-    st.header("What did the audit find, and what would mend it?", anchor="findings")
+    draw_heading(frame, "What did the audit find, and what would fix it?", anchor="findings")
     if not groups:
-        st.caption("Nothing: no finding against any of these rows.")
+        st.caption("The audit has no findings for these rows.")
         return
     card = Card(
         key="findings",
         title="Rows by finding",
-        note="The most severe first; a row may have several. A fault gives a row a D, a doubt a C, a note a B.",
+        note="The most severe first; a row may have several. A fault makes the grade D, a doubt C, a note B.",
         alt="Rows by finding: "
         + ", ".join(f"{name_code(group.code)} ({group.severity}) {len(group.found):,}" for group in groups),
         rows=[_make_row(group, row, finding) for group in groups for row, finding in group.found],
@@ -53,7 +54,7 @@ def _make_row(group: FindingGroup, row: AuditedRow, finding: Finding) -> dict[st
         "Finding": _name(group),
         "Severity": group.severity,
         **_describe(row, finding),
-        "What would mend it": group.remedy,
+        "What would fix it": group.remedy,
     }
 
 
@@ -75,7 +76,7 @@ def _draw_group(group: FindingGroup) -> None:
     if not opened.open:
         return
     with opened:
-        st.markdown(restrict(f"**What would mend it:** {group.remedy}"))
+        st.markdown(restrict(f"**What would fix it:** {group.remedy}"))
         st.dataframe(
             shorten(table([_describe(row, finding) for row, finding in group.found])),
             hide_index=True,

@@ -20,6 +20,7 @@ from pages.ui.filters import run_name
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
 from pages.ui.pin import pin
+from pages.ui.sections import draw_heading
 from runner.analysis.audit.drift import Canary, judge_canary
 from runner.analysis.statistics import resolvable
 from runner.results import Clock, RepeatedCell, Repetition
@@ -34,7 +35,7 @@ ROUNDS = 5
 
 def draw_noise(frame: Frame) -> None:
     """Draws how much equal cells differ from process to process, on every machine."""
-    st.header("Which difference is one?", anchor="differences")
+    draw_heading(frame, "Which differences can be resolved?", anchor="differences")
     known = sorted(frame.ask(load_known_noise), key=lambda item: _order(frame, item))
     if not known:
         st.caption(
@@ -50,8 +51,8 @@ def draw_noise(frame: Frame) -> None:
         title="Noise between processes",
         answer=answer,
         evidence=_load_evidence(frame, cells),
-        note="Whole steps of cells that one run measured in several processes, on every machine, whatever the sidebar "
-        "says. The standard deviation is that of the logarithm of their medians. A difference is resolved where one "
+        note="Whole steps of cells that one run measured in several processes, on every machine, regardless of the "
+        "sidebar. The standard deviation is that of the logarithm of their medians. A difference is resolved where one "
         "pair of cells is enough to decide it.",
         alt=f"Noise by kind of cell, as dots on a log axis. {answer}",
         rows=[_make_row(item) for item in known],
@@ -113,6 +114,7 @@ def draw_canary(frame: Frame) -> None:
     answer = say_canary(title(cell.cell), canary)
     card = Card(
         key="canary",
+        folded=True,
         title="Canary over time",
         answer=answer,
         evidence=[of_cells(frame, [cell], among="all")],

@@ -11,6 +11,7 @@ import streamlit as st
 from pages.figures.grades import NO_RESULT, GradeBar, grade_bars
 from pages.trust.answers import answer
 from pages.trust.findings import draw_findings
+from pages.trust.headline import TOPICS, describe_among
 from pages.trust.noise import draw_canary, draw_noise
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen
@@ -30,26 +31,21 @@ UNKNOWN_RUN = "a run of which nothing is known"
 
 
 def page(frame: Frame) -> None:
-    draw_title("Trust: grades, findings and noise", question="How far can these numbers be trusted?")
+    draw_title(frame, "Trust: grades, findings and noise", question="How far can these numbers be trusted?")
     audit = frame.ask(load_audit, replace(frame.selection, mode=None))
     if not audit.rows:
         no_rows("No row of steps, attention or memory matches these filters.", "Clear some of them, or measure some.")
         return
     groups = group_findings(audit.rows)
-    words = answer(audit.rows, groups, among=_describe_among(frame))
+    words = answer(audit.rows, groups, among=describe_among(frame))
     say(frame, words, *_load_evidence(frame, audit.rows))
     if audit.not_read:
-        text = f"{audit.not_read:,} older rows are not graded here: the newest {MAX_ROWS:,} of each table are."
+        text = f"The newest {MAX_ROWS:,} rows of each table are graded; {audit.not_read:,} older rows are not."
         st.caption(restrict(text))
     _draw_grades(frame, audit)
     draw_findings(frame, groups)
     draw_noise(frame)
     draw_canary(frame)
-
-
-def _describe_among(frame: Frame) -> str:
-    filtered = " with these filters" if frame.selection != frame.selection.broad() else ""
-    return f"{frame.where}{filtered}"
 
 
 def _load_evidence(frame: Frame, rows: Sequence[AuditedRow]) -> list[LoadEvidence | None]:
@@ -64,11 +60,11 @@ def _draw_grades(frame: Frame, audit: Audit) -> None:
     counts = _count_by(frame, audit, by)
     shown = [GradeBar(name=name, counts=dict(numbers.items())) for name, numbers in counts.items()][:MAX_BARS]
     cut = f" The first {MAX_BARS} of {len(counts)} are drawn: filter, or see the table."
-    where = " Every machine's rows, whatever the sidebar says of machine and run." if by == "machine" else ""
+    where = " Rows of every machine, regardless of the sidebar's machine and run." if by == "machine" else ""
     card = Card(
         key="grades",
         title=f"Grades by {by}",
-        note=f"{GRADE_WORDS} All modes; rounds count one by one.{where}{cut if len(counts) > MAX_BARS else ''}",
+        note=f"{GRADE_WORDS} All modes; each round counts as a row.{where}{cut if len(counts) > MAX_BARS else ''}",
         alt=f"Rows by grade. {'; '.join(_describe_bar(bar) for bar in shown)}",
         rows=[_make_row(by, name, numbers) for name, numbers in counts.items()],
         cells=[row.cell for row in audit.rows],
@@ -103,4 +99,11 @@ def _describe_bar(bar: GradeBar) -> str:
     return f"{bar.name}: {', '.join(numbers)}"
 
 
-PAGE = Page(title="Trust", address="trust", icon=":material/verified:", draw=page)
+PAGE = Page(
+    title="Trust",
+    address="trust",
+    icon=":material/verified:",
+    draw=page,
+    topics=TOPICS,
+    filters=("machine", "run", "size", "context", "precision", "backend"),
+)

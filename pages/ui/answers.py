@@ -7,11 +7,13 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import geometric_mean, linear_regression
-from typing import TypeVar
+from typing import Literal, TypeVar
 
+from pages.figures.colors import color_of
 from pages.figures.frame import WORDS, interval
+from pages.figures.small import SmallBar
 from pages.ui.frame import Frame
-from pages.ui.marks import describe_host
+from pages.ui.marks import describe_host, place_of
 from runner.analysis.compare.host_bound import describe_shares
 from runner.analysis.compare.pairs import Pair, describe_unusual_effort
 from runner.analysis.compare.speedups import Speedups, host_share
@@ -21,6 +23,7 @@ from runner.results import Clock, Estimate, Measured, TimedResult
 from runner.schema import Cell, Phase
 
 T = TypeVar("T", bound=TimedResult)
+Compared = Literal["precision", "backend"]
 #: What a step does, by each clock.
 _TAKES: Mapping[Clock, str] = {
     "step": "takes **{}**",
@@ -39,15 +42,15 @@ def ways(cells: Sequence[Measured]) -> dict[str, list[Measured]]:
 
 def step_answer(frame: Frame, cells: Sequence[Measured], *, clock: Clock = "step") -> str:
     """Says which phase takes the time of the largest measured cell, by one clock, and where the host sets it."""
-    done = [(cell, step) for cell in cells if cell.status == "ok" and (step := _by(cell, "step", clock))]
+    largest = find_longest(cells, clock=clock)
+    step = _by(largest, "step", clock) if largest else None
     failed = sum(cell.status != "ok" for cell in cells)
     lost = f" No result from {failed} of {len(cells)} cells." if failed else ""
     if not cells:
         return f"No step was measured {frame.among}."
-    if not done:
+    if largest is None or step is None:
         what = "result" if failed == len(cells) else "time of a whole step"
         return f"None of these cells has a {what}.{lost}"
-    largest, step = max(done, key=lambda item: item[1].ms)
     found = {phase: _by(largest, phase, clock) for phase in largest.times if phase not in ("step", "forward_backward")}
     parts = {phase: time.ms for phase, time in found.items() if time}
     whole = sum(parts.values())
@@ -62,6 +65,30 @@ def step_answer(frame: Frame, cells: Sequence[Measured], *, clock: Clock = "step
         f"The longest step here, **{name}**, {_TAKES[clock].format(format_ms(step.ms))} "
         f"({interval(step.low_ms, step.high_ms)}){goes}.{f' That is {host}.' if ':' in host else ''}{lost}"
     )
+
+
+def find_longest(cells: Sequence[Measured], *, clock: Clock = "step") -> Measured | None:
+    """Returns the cell whose step takes longest by one clock; None where none has such a time."""
+    steps = [(step.ms, cell) for cell in cells if cell.status == "ok" and (step := _by(cell, "step", clock))]
+    return max(steps, key=lambda item: item[0])[1] if steps else None
+
+
+def ratio_bars(
+    frame: Frame, pairs: Sequence[Pair[Measured]], *, axis: Literal["precision", "backend"]
+) -> list[SmallBar]:
+    """Returns the speedup of the whole step of each pair, the largest model first, as bars of a small picture."""
+    whole = sorted((pair for pair in pairs if pair.phase == "step"), key=lambda pair: -(pair.base.parameters or 0))
+    return [
+        SmallBar(
+            name=place_of(frame, pair.named.cell, beside=axis).replace("<br>", " · "),
+            value=pair.ratio,
+            words=f"{format_number(pair.ratio)}×",
+            color=color_of(getattr(pair.other.cell, axis)),
+            low=pair.low,
+            high=pair.high,
+        )
+        for pair in whole
+    ]
 
 
 def _by(cell: Measured, phase: Phase, clock: Clock) -> Estimate | None:

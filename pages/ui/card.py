@@ -4,7 +4,7 @@ draw(frame, Card(key="phases", title="Where the time goes", note="…", rows=row
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,6 +18,7 @@ from pages.ui.formats import shorten, table
 from pages.ui.frame import Frame
 from pages.ui.markdown import plain, restrict
 from pages.ui.permalink import link
+from pages.ui.sections import fold
 from runner.plan.commands import sweep_commands
 from runner.schema import Cell
 
@@ -35,7 +36,8 @@ _MAX_SHOWN, _TALL = 4, 300
 @dataclass(frozen=True, kw_only=True)
 class Card:
     """What a card shows. `answer` is a sentence that opens to its `evidence`, `note` says how to read the chart, `alt`
-    describes it. `rows` are dicts of table headings to values."""
+    describes it. `rows` are dicts of table headings to values. A `folded` card is its answer and one line that opens to
+    the rest."""
 
     key: str
     title: str
@@ -45,12 +47,21 @@ class Card:
     alt: str = ""
     rows: Sequence[dict[str, Any]] = field(default_factory=list)
     cells: Sequence[Cell] = ()
+    folded: bool = False
 
 
 def draw(
     frame: Frame, card: Card, figure: Callable[[], go.Figure], *, on_click: Callable[[str], None] | None = None
 ) -> None:
     """Draws the card. `figure` is only called when the chart is shown; `on_click` gets the id of a clicked cell."""
+    if card.folded:
+        if card.answer:
+            say(frame, card.answer, *card.evidence, key=card.key)
+        box = fold(card.title, key=card.key)
+        if box.open:
+            with box:
+                draw(frame, replace(card, folded=False, answer=""), figure, on_click=on_click)
+        return
     with st.container(border=True, key=f"card-{card.key}"):
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             st.subheader(restrict(card.title), anchor=card.key, width="stretch")

@@ -77,7 +77,7 @@ def most_common(values: Iterable[T]) -> T:
 
 def rows_of(frame: Frame) -> Selection:
     """Returns the machine and the run of the sidebar: the filters of tables other than `steps`."""
-    return Selection(machine=frame.selection.machine, run=frame.selection.run)
+    return Selection(machine=frame.selection.machine, run=frame.selection.run, hidden=frame.selection.hidden)
 
 
 # ------------------------------------------------------------------------------------------- what a link asks in vain

@@ -86,7 +86,7 @@ def draw_dots(frame: Frame, compared: Speedups[Measured], *, axis: Axis, variant
     card = Card(
         key=f"{axis}-speedup",
         title=f"{variant} against {baseline}",
-        note="One line a pair of cells that differ in nothing else. Bars are 95% intervals. "
+        note="Each line is a pair of cells that differ in nothing else. Bars are 95% intervals. "
         f"{INTERVALS} Click a dot to see the cell's samples." + note_cut(pairs, "pairs"),
         alt=f"Speedups as dots on a log axis. {speedup_answer(compared, baseline=baseline, variant=variant)}",
         rows=marks.speedup_table(frame, compared),

@@ -36,10 +36,10 @@ def draw_coverage(frame: Frame) -> None:
     failed = sum(cell.status != "ok" for cell in cells)
     card = Card(
         key="coverage",
+        folded=True,
         title=f"Coverage, mode {frame.selection.mode}",
-        note="The median step in ms. A row is one way of running a size: two numbers of a column compare what "
-        "the names of their rows differ in. ✕ says how cells ended that have no result; · has "
-        f"no row {frame.where}.",
+        note="The median step in ms. A row is one way of running a size: compare two numbers of a column. "
+        f"✕ says how a cell without a result ended; · was not measured {frame.where}.",
         alt=f"Sizes and ways of running them by context: {len(grid)} places measured or tried, {failed} failures.",
         rows=[_make_row(place) for place in grid],
     )

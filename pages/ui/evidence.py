@@ -104,7 +104,8 @@ def _load_table(
 ) -> LoadEvidence:
     scope = Scope(table=table, run=run, latest=among != "all")
     if among == "own" and run is None:
-        scope = replace(scope, machine=frame.selection.machine, run=frame.selection.run)
+        of = frame.selection
+        scope = replace(scope, machine=of.machine, run=of.run, hidden=of.hidden)
     return partial(frame.ask, evidence.of_cells, scope, tuple(dict.fromkeys(cell.cell_id for cell in cells)))
 
 
@@ -159,14 +160,14 @@ def _draw(frame: Frame, shown: Evidence, *, key: str) -> None:
         key=f"_why-rows-{key}",
         alt=f"The rows of {shown.about} behind the sentence above.",
     )
-    _draw_link(frame, shown.sql, "These lines, and nothing else, come from this query.")
+    _draw_link(frame, shown.sql, "This query returns exactly these lines.")
     long = shown.sql.count("\n") > _TALL
     with st.container(height=220 if long else "content", border=False):
         st.code(shown.sql, language="sql", wrap_lines=True)
     if shown.left_out:
         left_out = [{"Left out because": why, "Rows": rows} for why, rows in shown.left_out]
         st.dataframe(left_out, hide_index=True, key=f"_why-left-out-{key}", alt="Rows that were left out, by reason.")
-        _draw_link(frame, shown.left_out_sql, "Counted by a query of its own, under the first reason that holds.")
+        _draw_link(frame, shown.left_out_sql, "Each row is counted once, under the first reason that applies.")
 
 
 def of_answer(query: str, answer: Answer) -> LoadEvidence:
@@ -193,11 +194,11 @@ def _summarize(shown: Evidence) -> str:
     """Says how many of the table's rows count here."""
     cut = f" The first {MAX_ROWS:,} lines are shown." if len(shown.rows) == MAX_ROWS else ""
     if shown.cells is None or shown.total is None:
-        return f"**Every row of the file was there to be read**: no filter of the sidebar applies.{cut}"
+        return f"**This query reads every row of the file**: no filter of the sidebar applies.{cut}"
     others = sum(rows for _, rows in shown.left_out)
     rest = f"{f'{others:,}' if others else 'none'} {'were' if others > 1 else 'was'} left out"
-    speak = "speaks" if shown.cells == 1 else "speak"
-    return f"**{shown.cells:,} of {shown.total:,} rows of `{shown.about}`** {speak} here; {rest}.{cut}"
+    be = "is" if shown.cells == 1 else "are"
+    return f"**{shown.cells:,} of {shown.total:,} rows of `{shown.about}`** {be} behind this sentence; {rest}.{cut}"
 
 
 def _draw_link(frame: Frame, sql: str, words: str) -> None:

@@ -5,11 +5,12 @@
 Empty means "all". The names of the URL's parameters are those of `FILTERS`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import streamlit as st
 
+from pages.ui.frame import FILTERS as FILTERS
 from pages.ui.markdown import is_plain, literal, restrict
 from runner.results import RunSummary
 from runner.schema import TABLES
@@ -18,29 +19,51 @@ from runner.store.queries import selection as queries
 from runner.store.queries.overview import Contents
 from runner.store.queries.selection import Model, Selection
 
-#: What an address may hold of the sidebar.
-FILTERS = ("machine", "run", *queries.FILTERS)
 ALL_RUNS = "All, latest first"
+#: The key of the box around filters that do nothing on a page: `page.css` hides it, and an offline file leaves it out.
+UNSEEN = "_unseen-filters"
 _NOTES = "values that the link asked for"
 
 
-def sidebar(contents: Contents) -> Selection:
-    """Draws the filters and returns what they select."""
+def sidebar(contents: Contents, heeded: Sequence[str] = FILTERS) -> Selection:
+    """Draws the filters and returns what they select. Those that the page does not heed are not seen, but keep their
+    values for the next page."""
     runs = {run_name(run): run for run in contents.runs}
     with st.sidebar:
-        machine = _draw_select("machine", "Machine", contents.machines)
-        run = _draw_select("run", "Run", (ALL_RUNS, *(name for name, run in runs.items() if run.machine == machine)))
-        chosen = {name: _draw_filter(name, contents) for name in queries.FILTERS}
-        if any(chosen[name] for name in queries.REPEATABLE):
-            st.button("Clear filters", on_click=clear, width="stretch", type="tertiary")
-    return Selection(machine=machine, run=runs[run].run_id if run in runs else None, **chosen)
+        seen, unseen = st.container(), st.container(key=UNSEEN)
+
+        def place(name: str) -> Any:
+            return seen if name in heeded else unseen
+
+        with place("machine"):
+            machine = _draw_select("machine", "Machine", contents.machines)
+        with place("run"):
+            _follow_renamed(runs)
+            names = (name for name, run in runs.items() if run.machine == machine)
+            run = _draw_select("run", "Run", (ALL_RUNS, *names))
+        chosen = {}
+        for name in queries.FILTERS:
+            with place(name):
+                chosen[name] = _draw_filter(name, contents)
+        if any(chosen[name] for name in queries.REPEATABLE if name in heeded):
+            seen.button("Clear filters", on_click=clear, width="stretch", type="tertiary")
+    hidden = tuple(sorted(contents.notes.hidden))
+    return Selection(machine=machine, run=runs[run].run_id if run in runs else None, hidden=hidden, **chosen)
+
+
+def _follow_renamed(runs: Mapping[str, RunSummary]) -> None:
+    """Has a link to a run that was named since lead to it: the end of a run's name never changes."""
+    wanted = st.query_params.get("run", "")
+    if wanted and wanted not in runs and "run" not in st.session_state:
+        same = [name for name in runs if name.rsplit(" ", 1)[-1] == wanted.rsplit(" ", 1)[-1]]
+        if len(same) == 1:
+            st.query_params["run"] = same[0]
 
 
 def _draw_filter(name: str, contents: Contents) -> Any:
     """Draws a filter and returns the values that it selects; of the mode, the only one."""
     values = name_values(name, contents)
-    sizes = "Size or model" if any(model.model_key for model in contents.shapes) else "Size"
-    label = sizes if name == "size" else TABLES["steps"].column(name).label
+    label = _label(name)
     if name not in queries.REPEATABLE:
         return _draw_select(name, label, tuple(reversed(values)))
     return tuple(value for text in _draw_pills(name, label, tuple(values)) for value in values[text])
@@ -63,6 +86,30 @@ def clear() -> None:
     """Clears every filter but the machine."""
     for key in FILTERS[1:]:
         st.session_state.pop(key, None)
+
+
+def list_filters_in_force(heeded: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Returns the name, the label and one value of each heeded filter that leaves something out."""
+    found = []
+    for name in heeded:
+        value = st.session_state.get(name)
+        if name == "run" and value not in (None, ALL_RUNS):
+            found.append((name, "Run", str(value)))
+        elif name in queries.REPEATABLE:
+            found += [(name, _label(name), str(one)) for one in value or ()]
+    return found
+
+
+def remove_filter(name: str, value: str) -> None:
+    """Takes one value off a filter."""
+    if name == "run":
+        st.session_state.pop(name, None)
+    else:
+        st.session_state[name] = [one for one in st.session_state.get(name) or () if one != value]
+
+
+def _label(name: str) -> str:
+    return "Size" if name == "size" else TABLES["steps"].column(name).label
 
 
 def run_name(run: RunSummary) -> str:

@@ -5,7 +5,7 @@
 `ask` runs a query once for each state of the file. Readers who ask at the same moment share one run of it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,33 +13,63 @@ from typing import Any, TypeVar, get_args
 
 import streamlit as st
 
+from pages.figures.small import SmallBar
 from runner.analysis.compare.pairs import describe_unusual_effort
 from runner.analysis.costs.activations import Device
 from runner.results import Measured
 from runner.schema import MemoryCell, ProfileCell, StepCell, table_of
 from runner.schema.sizes import name_models
+from runner.store.queries import selection as queries
 from runner.store.queries.overview import Contents
 from runner.store.queries.selection import Model, Selection
 from runner.store.queries.steps import load_steps
 
 T = TypeVar("T")
-#: A page's answer in a sentence, and what loads the rows behind it (`pages.ui.evidence`), if any.
-Answer = tuple[str, Callable[[], Any] | None]
+#: The filters of the sidebar.
+FILTERS: tuple[str, ...] = ("machine", "run", *queries.FILTERS)
 _NAMED = {*Model.__dataclass_fields__, "context", "mode", "precision", "backend"}
 
 
 @dataclass(frozen=True, kw_only=True)
+class Headline:
+    """An answer in a sentence, and what loads the rows behind it (`pages.ui.evidence`). `bars` are its small picture,
+    with a line at `mark`; `graded` are the rows of steps, attention or memory that it rests on; `doubt` says what else
+    limits it. Where nothing was measured, `words` say so and `missing` is the experiment that would."""
+
+    words: str
+    evidence: Callable[[], Any] | None = None
+    bars: Sequence[SmallBar] = ()
+    mark: float | None = None
+    graded: Sequence[Any] = ()
+    doubt: str = ""
+    missing: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topic:
+    """An answer that Overview asks a page for: its title there, the page's address, and what answers."""
+
+    title: str
+    address: str
+    ask: Callable[["Frame"], Headline]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Frame:
-    """One reader's view of one state of one file. `pages` are all pages by address, for links to them; `headlines` are
-    their answers; `said` are the sentences that this page has written."""
+    """One reader's view of one state of one file. `pages` are all pages by address, for links to them; `topics` are the
+    answers of all pages by name; `said` are the sentences that this page has written, `filters` those of the sidebar
+    that it heeds, `headings` its sections by anchor, and `places` what is filled when the page has been drawn."""
 
     path: Path
     state: str
     contents: Contents
     selection: Selection
     pages: dict[str, Any] = field(default_factory=dict)
-    headlines: Mapping[str, Callable[["Frame"], Answer]] = field(default_factory=dict)
+    topics: Mapping[str, Topic] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
+    filters: Sequence[str] = FILTERS
+    headings: list[tuple[str, str]] = field(default_factory=list)
+    places: dict[str, Any] = field(default_factory=dict)
 
     def say(self, answer: str) -> str:
         """Remembers a sentence of the page for links, and returns it."""
@@ -82,13 +112,15 @@ class Frame:
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """One page of the navigation: what draws it and, if it answers a question, its headline on Overview."""
+    """One page of the navigation: what draws it, by name what Overview asks it, and which filters of the sidebar change
+    anything on it."""
 
     title: str
     address: str
     icon: str
     draw: Callable[[Frame], None]
-    headline: Callable[[Frame], Answer] | None = None
+    topics: Mapping[str, Topic] = field(default_factory=dict)
+    filters: Sequence[str] = FILTERS
 
 
 def cached(path: Path, state: str, query: Callable[..., T], *arguments: Any) -> T:

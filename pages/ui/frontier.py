@@ -17,6 +17,7 @@ from pages.ui.chosen import rows_of
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
+from pages.ui.sections import draw_heading
 from pages.ui.states import suggest
 from runner.analysis.compare.speedups import name_attention
 from runner.formats import format_bytes, format_number
@@ -50,17 +51,17 @@ _GROWS = {
 
 def draw_frontier(frame: Frame, cells: Sequence[Attended]) -> None:
     """Draws how long a sequence fits, over the head width; `cells` are those of one precision and mask."""
-    st.header("How long a sequence fits?", anchor="frontier")
+    draw_heading(frame, "How long a sequence fits in memory?", anchor="frontier")
     masks = {cell.cell.causal for cell in cells}
-    rows = [row for row in _load_answers(frame, "seq_len") if row.cell.causal in masks]
+    rows = [row for row in load_answers(frame, "seq_len") if row.cell.causal in masks]
     lost = {_name_cell(cell) for cell in cells if cell.status == "oom"}
     tried_cells = [cell for cell in cells if cell.status in ("ok", "oom") and _name_cell(cell) in lost]
     if not rows:
-        words = f"No search for the longest sequence that fits has a result {frame.where} with this mask."
-        suggest(f"{words} This looks for it, by prediction and trial:", _make_sequence_command(cells))
+        words = f"The longest sequence that fits was not searched for {frame.where} with this mask."
+        suggest(f"{words} This searches for it, by prediction and trial:", _make_sequence_command(cells))
         if not tried_cells:
             return
-    words = _describe_sequences(rows)
+    words = describe_sequences(rows)
     if words:
         say(frame, words, of_cells(frame, rows), key="frontier")
     spans = [_make_span(row, group=_name_answer(row.cell), row=f"d {row.cell.d_head}") for row in rows]
@@ -70,8 +71,9 @@ def draw_frontier(frame: Frame, cells: Sequence[Attended]) -> None:
     ]
     card = Card(
         key="frontier",
+        folded=True,
         title="What fits, by sequence length and head width",
-        note="The memory that it had to fit in stands beside the name. Bars were looked for by "
+        note="The memory limit stands beside each name. Bars are results of "
         "`python -m runner frontier`; dots and crosses are cells of a sweep.",
         alt=f"Longest sequence that fits, for each head width. {words}",
         rows=[_make_row(row) for row in rows],
@@ -82,22 +84,23 @@ def draw_frontier(frame: Frame, cells: Sequence[Attended]) -> None:
 
 def draw_model_frontiers(frame: Frame) -> None:
     """Draws the longest context and the largest batch of whole models: a group a size, a row a precision."""
-    answers_of = {grows: _load_answers(frame, grows) for grows in _TITLES}
-    st.header("How much fits of a whole model?", anchor="model-frontier")
+    answers_of = {grows: load_answers(frame, grows) for grows in _TITLES}
+    draw_heading(frame, "How large a step of a whole model fits?", anchor="model-frontier")
     for grows, answers in answers_of.items():
         if answers:
             _draw_model(frame, answers, grows)
     missing = [f"`{_MODEL_COMMAND.format(grows)}`" for grows, answers in answers_of.items() if not answers]
     if missing:
-        st.caption(restrict(f"Without a result {frame.where}: {', '.join(missing)}."))
+        st.caption(restrict(f"Not searched for {frame.where}: {', '.join(missing)}."))
 
 
 def _draw_model(frame: Frame, rows: Sequence[Frontier], grows: Model) -> None:
-    words = _describe_models(rows, grows)
+    words = describe_models(rows, grows)
     say(frame, words, of_cells(frame, rows), key=f"frontier-{grows}")
-    spans = [_make_span(row, group=_name_size(row.cell, grows), row=_name_way(row.cell)) for row in rows]
+    spans = [_make_span(row, group=_name_size(row.cell, grows), row=name_way(row.cell)) for row in rows]
     card = Card(
         key=f"frontier-{grows}",
+        folded=True,
         title=_TITLES[grows],
         note=f"Measured by `{_make_model_command(rows, grows)}`; predicted by closed formulas.",
         alt=f"Largest {grows} that fits, for each size and precision. {words}",
@@ -106,7 +109,7 @@ def _draw_model(frame: Frame, rows: Sequence[Frontier], grows: Model) -> None:
     draw(frame, card, lambda: frontier_map(spans, [], grows=_GROWS[grows]))
 
 
-def _load_answers(frame: Frame, limited: str) -> list[Frontier]:
+def load_answers(frame: Frame, limited: str) -> list[Frontier]:
     return [
         row for row in frame.ask(load_frontiers, rows_of(frame)) if row.cell.limited == limited and row.status == "ok"
     ]
@@ -158,12 +161,12 @@ def _name_size(cell: FrontierCell, grows: Model) -> str:
     return f"{_name_shape(cell)} · {cell.mode} · {other} · {format_bytes(cell.limit_bytes)}"
 
 
-def _name_way(cell: FrontierCell) -> str:
+def name_way(cell: FrontierCell) -> str:
     """Returns the precision, and the implementation where it is not the plain one."""
     return cell.precision if cell.implementation == "naive" else f"{cell.precision} · {cell.implementation}"
 
 
-def _describe_sequences(rows: Sequence[Frontier]) -> str:
+def describe_sequences(rows: Sequence[Frontier]) -> str:
     """Says the longest sequence beside that of naive attention in the same memory, and how good predictions were."""
     if not rows:
         return ""
@@ -176,12 +179,12 @@ def _describe_sequences(rows: Sequence[Frontier]) -> str:
     return words + _describe_predictions(rows)
 
 
-def _describe_models(rows: Sequence[Frontier], grows: Model) -> str:
+def describe_models(rows: Sequence[Frontier], grows: Model) -> str:
     """Says the largest model's best answer beside the same in fp32."""
     largest = max(rows, key=lambda row: (row.cell.d_model or 0) ** 2 * (row.cell.layers or 0)).cell
     same = [row for row in rows if all(getattr(row.cell, name) == getattr(largest, name) for name in SHAPE)]
     best = max(same, key=lambda row: row.largest or 0)
-    what = f"a {best.cell.mode} step of {_name_shape(best.cell)} in {_name_way(best.cell)}"
+    what = f"a {best.cell.mode} step of {_name_shape(best.cell)} in {name_way(best.cell)}"
     words = f"In {format_bytes(best.cell.limit_bytes)}, {what} fits **{best.largest or 0:,} {_GROWS[grows].unit}**"
     plain = _find_partner(rows, best, precision="fp32", implementation="naive")
     if plain and plain.largest:

@@ -13,7 +13,7 @@ from pathlib import Path
 import streamlit as st
 
 from pages.ui.frame import cached
-from pages.ui.markdown import literal, restrict
+from pages.ui.markdown import literal, quoted, restrict
 from runner.errors import StoreError
 from runner.store.database import fingerprint, plan_fingerprint
 from runner.store.queries.progress import STALE_S, SweepProgress, load_progress
@@ -61,7 +61,8 @@ def _draw_sweep(sweep: SweepProgress) -> None:
         words = f":material/timer: Sweep running: {counts}{_format_left(sweep.seconds_left)}{now}"
         st.progress(share, text=restrict(words))
     else:
-        words = f":material/pause_circle: Interrupted after {counts}: run the same command again to go on"
+        command = f": {quoted(sweep.argv)}" if sweep.argv else ""
+        words = f":material/pause_circle: Interrupted after {counts}: run the same command again to go on{command}"
         st.progress(share, text=restrict(words))
 
 

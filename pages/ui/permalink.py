@@ -11,6 +11,7 @@ import base64
 import re
 import zlib
 from datetime import UTC
+from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
 import streamlit as st
@@ -20,6 +21,7 @@ from pages.ui.chosen import forget_missing
 from pages.ui.filters import FILTERS
 from pages.ui.frame import Frame
 from pages.ui.markdown import plain
+from pages.ui.sections import FOLDED
 from runner.store.queries.changes import FileCounts, load_counts
 
 #: Chats and trackers keep links of this length whole.
@@ -66,7 +68,16 @@ def draw_page_link(frame: Frame) -> None:
                     "Shows a teammate this page as it is now: every filter and choice written out. When the file has "
                     "changed by then, it also says what changed."
                 )
-                st.code(link(frame, ""), language=None, wrap_lines=True)
+                whole = link(frame, "")
+                _copy(whole)
+                st.code(whole, language=None, wrap_lines=True)
+
+
+def _copy(text: str) -> None:
+    """Puts the text on the reader's clipboard and says so; where the browser refuses, the text below can be copied."""
+    script = Path(__file__).with_name("copy.js").read_text(encoding="utf-8")
+    component = st.components.v2.component("stepscope_copy", html='<div role="status"></div>', js=script)
+    component(key="_copy-link", data=text, height="content")
 
 
 def _encode(parameters: dict[str, list[str]]) -> str:
@@ -81,7 +92,9 @@ def choices() -> dict[str, list[str]]:
     for name, value in st.session_state.items():
         if not isinstance(name, str) or not _PARAMETER.fullmatch(name):
             continue
-        if isinstance(value, str) or type(value) in (int, float):
+        if name.startswith(FOLDED):
+            values |= {name: ["true"]} if value is True else {}
+        elif isinstance(value, str) or type(value) in (int, float):
             values[name] = [str(value)]
         elif isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
             values[name] = list(value)

@@ -49,14 +49,14 @@ def ask(frame: Frame, query: str) -> Answer | None:
     if not isinstance(done, _Outcome) or done.query != query:
         done = st.session_state[_DONE] = _run(frame, query)
     if done.canceled:
-        st.info("Canceled. Press Run to ask again.", icon=":material/cancel:")
+        st.info("Canceled. Press Run to run the query again.", icon=":material/cancel:")
     elif done.answer is None:
         sentence, _, place = done.refusal.partition("\n")
         st.error(restrict(literal(sentence)), icon=":material/block:")
         if place:
             st.code(place, language=None)
     elif done.state != frame.state:
-        st.caption("The file has got new rows since this was asked: press Run to ask again.")
+        st.caption("The file has new rows since this query ran: press Run to run it again.")
     return done.answer
 
 
@@ -132,7 +132,7 @@ def show(columns: dict[str, list[Any]], answer: Answer) -> None:
         name = f"stepscope-sql-{time.strftime('%Y%m%d-%H%M%S')}"
         downloads(rows, name=name, key="_sql")
         short = "" if cut is rows else f" Texts are shown up to {MAX_LETTERS:,} letters; the files hold them whole."
-        st.caption(restrict(f"Worked out in {_format_duration(answer.seconds)}.{short}"))
+        st.caption(restrict(f"Took {_format_duration(answer.seconds)}.{short}"))
 
 
 def _format_duration(seconds: float) -> str:

@@ -16,6 +16,7 @@ from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
 from pages.ui.marks import failure_of
 from pages.ui.pin import choose
+from pages.ui.sections import draw_heading
 from pages.ui.trust import draw_grade
 from runner.formats import format_bytes, format_number
 from runner.results import Attended, Measured, PhaseSample, PhaseTime
@@ -27,7 +28,7 @@ from runner.store.queries.steps import find
 
 
 def draw_samples(frame: Frame, cells: Sequence[Measured]) -> None:
-    _draw_heading("Every step of one cell. Your choice is kept in the link.")
+    _draw_heading(frame, "Every step of one cell. Your choice is kept in the link.")
     cell = choose(cells, elsewhere=lambda cell_id: frame.ask(find, cell_id))
     if cell and _has_result(frame, cell):
         with st.container(horizontal=True):
@@ -36,7 +37,7 @@ def draw_samples(frame: Frame, cells: Sequence[Measured]) -> None:
 
 
 def draw_attention_samples(frame: Frame, cells: Sequence[Attended]) -> None:
-    _draw_heading("Every forward and backward pass of one cell. Your choice is kept in the link.")
+    _draw_heading(frame, "Every forward and backward pass of one cell. Your choice is kept in the link.")
     every = {cell.cell_id: cell for cell in frame.ask(load_attention, Selection())}
     cell = choose(cells, elsewhere=every.get)
     if cell and _has_result(frame, cell):
@@ -45,8 +46,8 @@ def draw_attention_samples(frame: Frame, cells: Sequence[Attended]) -> None:
         _draw_card(frame, cell, table="attention")
 
 
-def _draw_heading(words: str) -> None:
-    st.header("Raw samples", anchor="raw-samples")
+def _draw_heading(frame: Frame, words: str) -> None:
+    draw_heading(frame, "Raw samples", anchor="raw-samples")
     st.caption(restrict(words))
 
 
@@ -66,7 +67,7 @@ def _draw_card(frame: Frame, cell: Measured | Attended, *, table: Literal["steps
     card = Card(
         key="samples",
         title=words,
-        note="Every step since the process began. Hollow dots are warm-up steps, which no summary counts.",
+        note="Every step since the process began. Hollow dots are warm-up steps, which no summary includes.",
         alt=f"Time of every step and phase of {words}.",
         rows=_make_rows(rows),
         cells=[cell.cell],

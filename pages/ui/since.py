@@ -90,7 +90,7 @@ def _describe_rows(frame: Frame) -> str:
         came = f", and has {', '.join(gained)} that it had not" if gained else ""
         return f"**Since this link was made** the file has lost cells, or is another one: {', '.join(lost)}{came}."
     if not gained:
-        return "**Since this link was made** the file has come to hold other rows, though not more cells."
+        return "**Since this link was made** the rows of the file have changed, though the number of cells has not."
     total = format_count(sum(more.values()), "cell")
     return f"**Since this link was made, {total} came in:** {', '.join(gained)}{_describe_runs(frame, moment)}."
 

@@ -66,7 +66,7 @@ def report(found: Survey, path: Path) -> None:
 def empty() -> None:
     """Draws a whole page for a file without rows."""
     st.title("The results file is empty", anchor=False)
-    st.markdown("It is a results file, but no cell has been measured into it.")
+    st.markdown("It is a valid results file without a measured cell.")
     _suggest_measuring()
 
 

@@ -13,6 +13,7 @@ import streamlit as st
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
+from pages.ui.notes import draw_cell_notes
 from runner.analysis.audit.grades import Finding, Grade, grade
 from runner.analysis.audit.report import GRADE_WORDS
 from runner.results import Attended, Measured, Peak
@@ -28,7 +29,9 @@ COLORS: dict[Grade, str] = {"A": "green", "B": "blue", "C": "orange", "D": "red"
 
 
 def draw_trust(frame: Frame, cells: Sequence[Graded]) -> None:
-    """Draws one line that grades the cells of a page; it opens to every finding with its cells."""
+    """Draws what was said of the cells of a page, and one line that grades them; it opens to every finding with its
+    cells."""
+    draw_cell_notes(frame, cells)
     shown = {cell.cell_id: cell for cell in cells if cell.status in ("ok", "oom")}
     if not shown:
         return
@@ -58,7 +61,8 @@ def draw_trust(frame: Frame, cells: Sequence[Graded]) -> None:
 
 
 def draw_grade(frame: Frame, cell: Graded) -> None:
-    """Draws the grade of one cell and every finding that led to it."""
+    """Draws what was said of one cell, its grade and every finding that led to it."""
+    draw_cell_notes(frame, [cell])
     of_cell = frame.ask(load_findings, (cell.cell_id,), table_of(cell.cell).name).get(cell.cell_id, [])
     letter = grade(of_cell)
     sentences = (

@@ -3,6 +3,8 @@
 app = typer.Typer(cls=Commands)
 """
 
+import shlex
+import sys
 from typing import Any
 
 import typer
@@ -12,6 +14,8 @@ from runner.cli.terminal import Terminal
 from runner.errors import INTERRUPTED, INTERRUPTED_CODE, StepscopeError
 
 errors = Terminal(stderr=True)
+#: The commands that go on where they stopped.
+GO_ON = ("sweep", "frontier")
 
 
 class Commands(TyperGroup):
@@ -29,4 +33,6 @@ class Commands(TyperGroup):
             if isinstance(error, RuntimeError) and str(error) != "Query interrupted":
                 raise
             errors.say(INTERRUPTED)
+            if ctx.invoked_subcommand in GO_ON:
+                errors.say(f"  {shlex.join(['python', '-m', 'runner', *sys.argv[1:]])}")
             raise typer.Exit(INTERRUPTED_CODE) from None

@@ -25,14 +25,25 @@ from runner.sweep.rounds import ENOUGH, FurtherRounds
 
 
 def print_plan(console: Terminal, prepared: Prepared) -> None:
-    """Prints the cells of a sweep in the order of measuring, with the prediction of each."""
+    """Prints the cells of a sweep by experiment and by size, with the prediction of each; they are measured
+    shuffled."""
     machine, memory = prepared.machine, prepared.machine["device_memory_bytes"]
-    grid = new_grid("cell", "round", "FLOPs a step", "peak memory", "time", "")
-    for item in prepared.cells:
+    grid = new_grid("experiment", "cell", "round", "FLOPs a step", "peak memory", "time", "")
+    experiments = list(QUESTIONS)
+    for item in sorted(
+        prepared.cells,
+        key=lambda item: (
+            experiments.index(item.planned.experiment),
+            item.predicted.step_flops,
+            title(item.planned.cell),
+            item.planned.round,
+        ),
+    ):
         planned = item.planned
         done = prepared.done.get((planned.cell.key, planned.round))
         fits = "" if not memory or (item.predicted.peak_bytes or 0) < memory else "will not fit"
         grid.add_row(
+            planned.experiment,
             title(planned.cell),
             str(planned.round),
             format_quantity(item.predicted.step_flops, "FLOP"),
@@ -127,7 +138,9 @@ def find_run(name: str, *, db: Path) -> RunSummary:
     known = history.runs(db)
     if not known:
         raise UsageError(f"There are no runs in {db}.", do="Measure some: python -m runner sweep")
-    found = next((item for item in known if name == item.label or str(item.run_id).startswith(name)), None)
+    found = next(
+        (item for item in known if name in (item.label, item.given) or str(item.run_id).startswith(name)), None
+    )
     if found is None:
         labels = ", ".join(item.label or str(item.run_id) for item in known[:5])
         raise UsageError(f"No run is called {name!r}.", expected=f"an id, its beginning or a label, such as {labels}")
@@ -142,7 +155,7 @@ def runs_grid(runs: list[RunSummary]) -> Grid:
         grid.add_row(
             str(run.run_id),
             started,
-            run.label or "",
+            " ".join([run.given or run.label or "", *(f"#{tag}" for tag in run.tags)]).strip(),
             run.preset or ("" if run.source in (None, "measured") else run.source),
             run.device_name or "",
             run.torch or "",

@@ -1,6 +1,6 @@
 """The commands: parse, call, print. Only they and their group exit.
 
-    python -m runner sweep | frontier | import | list | show | audit | report | replay | compare | model | doctor
+    python -m runner sweep | frontier | import | list | show | audit | report | replay | compare | note | model | doctor
 
 Exit codes: 0 all cells ended ok, oom or skipped; 1 some did not, the budget ran out, `audit` graded a row D, `replay`
 landed outside, or `compare --fail-on-regression` found a regression; 2 wrong usage or a bad file; 130 interrupted.
@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from runner.cli import audit, compare, doctor, lists, model, replay, report, show
+from runner.cli import audit, compare, doctor, lists, model, notes, replay, report, show
 from runner.cli.commands import Commands, errors
 from runner.cli.options import FRONTIER, Db, Run, sweep_options, where, with_options
 from runner.cli.progress import PlainLines, TerminalBar
@@ -209,6 +209,28 @@ def import_command(
     if report.warning:
         errors.print("warning:", style="yellow", end=" ")
         errors.say(report.warning)
+
+
+@app.command(name="note", epilog="Example: python -m runner note nightly 'the fan was broken'")
+def note_command(
+    about: Annotated[
+        str, typer.Argument(help="A run by id, label or name, or a cell by id.", metavar="[RUN|CELL]")
+    ] = "",
+    text: Annotated[str, typer.Argument(help="What to say of it.", metavar="[TEXT]")] = "",
+    name: Annotated[str, typer.Option(help="Call the run so.")] = "",
+    tag: Annotated[str, typer.Option(help="Put this tag on the run.")] = "",
+    baseline: Annotated[bool, typer.Option("--baseline", help="Compare later runs with this one.")] = False,
+    hide: Annotated[bool, typer.Option("--hide", help="Leave the run out of every page; nothing is deleted.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Take back what is named, or all notes of it.")] = False,
+    db: Db = None,
+) -> None:
+    """Say something of a run or a cell: a note, and of a run a name, a tag, that it is the baseline or hidden.
+
+    Notes are rows: pages, reports, exports and the API show them, and merging files brings them along. Without a text
+    it lists what was said.
+    """
+    asked = notes.NoteOptions(about=about, text=text, name=name, tag=tag, baseline=baseline, hide=hide, remove=remove)
+    notes.note(console, asked, db=db or default_path())
 
 
 own = typer.Typer(no_args_is_help=True)

@@ -118,7 +118,7 @@ ATTENTION = Kind(
 
 EXPERIMENT = Experiment(
     name="attention",
-    question="At what sequence length does attention run out, of time and of memory?",
+    question="How do time and memory of attention grow, and where does memory run out?",
     kinds=(ATTENTION,),
     grids={
         "laptop": (TOY,),

@@ -13,7 +13,7 @@ _COLD = FITTING.change(contexts=(512,), compile_cache=("empty",))
 
 EXPERIMENT = Experiment(
     name="compile",
-    question="What does torch.compile buy, and when does it pay off?",
+    question="How much faster is torch.compile, and when does it pay off?",
     kinds=(STEPS,),
     grids={
         "laptop": (TOY_STEP.change(backends=("eager", "compiled-block")),),

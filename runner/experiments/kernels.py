@@ -66,7 +66,7 @@ PROFILES = Kind(
 
 EXPERIMENT = Experiment(
     name="kernels",
-    question="What is the time of a step made of?",
+    question="What does the time of a step consist of?",
     kinds=(PROFILES,),
     grids={
         "laptop": (

@@ -1,4 +1,4 @@
-"""What do bf16, fp16 and TF32 buy at each size?
+"""How much faster are bf16, fp16 and TF32 at each size?
 
     python -m runner sweep --experiment mixed-precision --precisions fp32,tf32,bf16
 
@@ -13,7 +13,7 @@ _BOTH = ("fp32", "bf16")
 
 EXPERIMENT = Experiment(
     name="mixed-precision",
-    question="What do bf16, fp16 and TF32 buy at each size?",
+    question="How much faster are bf16, fp16 and TF32 at each size?",
     kinds=(STEPS,),
     grids={
         "laptop": (TOY_STEPS.change(contexts=(64, 128), precisions=_BOTH),),

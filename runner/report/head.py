@@ -35,11 +35,12 @@ def facts(rows: Rows) -> tuple[tuple[str, str], ...]:
     details = load_run_details(rows.path, [run.run_id for run in rows.runs])
     others = [name for name in rows.machines if name != rows.machine]
     found = [
-        ("Machine", _describe_machine(rows, details)),
-        ("Versions", _describe_versions(details)),
+        ("Machine", describe_machine(rows.machine or "", details)),
+        ("Versions", describe_versions(details)),
         *_describe_runs(rows.runs),
         ("Rows", _describe_rows(rows)),
         ("Trust", _describe_trust(rows)),
+        *_list_notes(rows),
         ("Edition", _describe_edition(rows)),
         ("Reading", _READING),
         ("Not in this report", _describe_others(rows, others)),
@@ -47,13 +48,14 @@ def facts(rows: Rows) -> tuple[tuple[str, str], ...]:
     return tuple((name, text) for name, text in found if text)
 
 
-def _describe_machine(rows: Rows, details: Sequence[RunRow]) -> str:
+def describe_machine(name: str, details: Sequence[RunRow]) -> str:
+    """Returns a machine in words, as its newest run, the first of `details`, has recorded it."""
     first = details[0]
     memory = f"{format_bytes(first.device_memory_bytes)} of memory" if first.device_memory_bytes else ""
     cores = f"{first.cpu_cores} CPU cores" if first.cpu_cores else ""
     cpu = first.cpu_name if first.cpu_name and first.cpu_name != first.device_name else ""
     parts = [
-        rows.machine or "",
+        name,
         f"device {first.device}" if first.device else "",
         memory,
         cpu or "",
@@ -63,7 +65,8 @@ def _describe_machine(rows: Rows, details: Sequence[RunRow]) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _describe_versions(details: Sequence[RunRow]) -> str:
+def describe_versions(details: Sequence[RunRow]) -> str:
+    """Returns every version of the software that these runs used."""
     names = {
         "torch": "torch",
         "python": "Python",
@@ -91,12 +94,23 @@ def _describe_runs(runs: Sequence[RunSummary]) -> list[tuple[str, str]]:
     found = []
     for run in runs[:_MAX_RUNS]:
         when = f"{run.started_at:%Y-%m-%d %H:%M} UTC" if run.started_at else "at an unknown time"
-        label = f", labeled {run.label}" if run.label else ""
+        called = run.given or run.label
+        label = f", labeled {called}" if called else ""
         cells = f"{run.ok} cells ok, {run.failed} failed, {run.skipped} skipped"
         found.append(("Run", f"{when}{label}, by {run.argv or 'an unknown command'}: {cells}"))
     if len(runs) > _MAX_RUNS:
         found.append(("Run", f"and {len(runs) - _MAX_RUNS} earlier ones"))
     return found
+
+
+def _list_notes(rows: Rows) -> list[tuple[str, str]]:
+    """Returns what was said of the report's runs, and of their cells."""
+    names = {run.run_id: run.name for run in rows.runs}
+    said = [note for note in rows.notes.notes if note.kind == "note" and note.run_id in names]
+    return [
+        ("Note", f"{names[note.run_id]}{f', cell {note.cell_id}' if note.cell_id else ''}: {note.text}")
+        for note in said
+    ]
 
 
 def _describe_rows(rows: Rows) -> str:

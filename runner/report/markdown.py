@@ -92,7 +92,7 @@ def _write_commands(commands: Sequence[str]) -> list[str]:
 
 def _write_open(still_open: Sequence[Open]) -> list[str]:
     if not still_open:
-        return ["Nothing: it answers every question."]
+        return ["Every question is answered."]
     lines: list[str] = []
     for commands, items in groupby(still_open, key=lambda item: item.commands):
         for item in items:

@@ -37,6 +37,7 @@ from runner.store.queries.attention import load_attention
 from runner.store.queries.compile import load_compile_costs
 from runner.store.queries.kernels import load_parts, load_traces
 from runner.store.queries.memory import load_peaks
+from runner.store.queries.notes import load_notes
 from runner.store.queries.numerics import load_accumulations, load_precisions
 from runner.store.queries.overview import load_runs
 from runner.store.queries.raw import load_rounds
@@ -63,7 +64,8 @@ class Rows:
     def __init__(self, path: Path, scope: Scope) -> None:
         """Raises UsageError for a machine that measured nothing in this file, and StoreError for a bad file."""
         self.path, self.scope = path, scope
-        every = load_runs(path)
+        self.notes = load_notes(path)
+        every = [run for run in load_runs(path) if run.run_id == scope.run or run.run_id not in self.notes.hidden]
         self.measured_runs = [run for run in every if run.source in (None, "measured")]
         self.other_runs = len(every) - len(self.measured_runs)
         self._findings: dict[UUID, list[Finding]] = {}
@@ -103,7 +105,7 @@ class Rows:
 
     @property
     def selection(self) -> Selection:
-        return Selection(machine=self.machine, run=self.scope.run)
+        return Selection(machine=self.machine, run=self.scope.run, hidden=tuple(sorted(self.notes.hidden)))
 
     def holds(self, cell: Cell) -> bool:
         """Whether a model's cell has a size and a context of the edition; true without one."""

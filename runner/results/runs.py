@@ -15,7 +15,7 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSummary:
-    """One run and how its cells ended."""
+    """One run and how its cells ended. `given` is the name that somebody gave it later."""
 
     run_id: UUID
     machine: str
@@ -33,12 +33,14 @@ class RunSummary:
     ok: int
     failed: int
     skipped: int
+    given: str | None = None
+    tags: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """What the run is called in the dashboard's filter and address, and in no other run of the file."""
         when = f"{self.started_at:%Y-%m-%d %H:%M}" if self.started_at else "undated"
-        return " ".join(part for part in (when, self.label or self.preset, self.run_id.hex[-6:]) if part)
+        return " ".join(part for part in (when, self.given or self.label or self.preset, self.run_id.hex[-6:]) if part)
 
     @property
     def cells(self) -> int:

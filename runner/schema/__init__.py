@@ -43,6 +43,7 @@ from runner.schema.choices import Limited as Limited
 from runner.schema.choices import Mode as Mode
 from runner.schema.choices import Moment as Moment
 from runner.schema.choices import NormStatistic as NormStatistic
+from runner.schema.choices import NoteKind as NoteKind
 from runner.schema.choices import Optimizer as Optimizer
 from runner.schema.choices import OtherQuantity as OtherQuantity
 from runner.schema.choices import Phase as Phase
@@ -71,6 +72,7 @@ from runner.schema.memory import PhasePeakRow as PhasePeakRow
 from runner.schema.memory import SavedTensorRow as SavedTensorRow
 from runner.schema.memory import StackRow as StackRow
 from runner.schema.memory import TimelineRow as TimelineRow
+from runner.schema.notes import NoteRow as NoteRow
 from runner.schema.numerics import SUMS as SUMS
 from runner.schema.numerics import AccumulationCell as AccumulationCell
 from runner.schema.numerics import AccumulationRow as AccumulationRow
@@ -99,7 +101,7 @@ ModelCell = StepCell | MemoryCell | ProfileCell
 _ORDER = (
     "runs steps timings samples attention memory phase_peaks saved_tensors timelines allocations stacks marks "
     "profiles traces kernels accumulation partial_sums numerics dtypes normalisation ceilings frontier "
-    "published_tables published_rows published_figures telemetry plan"
+    "published_tables published_rows published_figures notes telemetry plan"
 )
 
 

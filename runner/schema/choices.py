@@ -87,3 +87,5 @@ PHASES: Mapping[Mode, tuple[Phase, ...]] = {
 
 #: Statuses after which a cell counts as done; the others are tried again by the next sweep.
 DONE: frozenset[Status] = frozenset({"ok", "oom", "skipped"})
+#: What is said of a run or a cell; a removal takes back what was said.
+NoteKind = Literal["note", "name", "tag", "baseline", "hidden", "removal"]

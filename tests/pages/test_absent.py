@@ -10,10 +10,10 @@ from streamlit.testing.v1 import AppTest
 
 from pages.attention.answers import agreement
 from pages.attention.answers import answer as attention_answer
-from pages.mixed_precision.page import headline as precision_headline
+from pages.mixed_precision.headline import answer_speedup
 from pages.navigation import OPEN
 from pages.peak_memory.answers import answer as memory_answer
-from pages.torch_compile.page import headline as compiled
+from pages.torch_compile.headline import answer_compiled
 from pages.ui.answers import step_answer
 from pages.ui.comparison import comparison
 from pages.ui.frame import Frame
@@ -44,8 +44,8 @@ def stored(path: Path, *cells: Any) -> Path:
 def test_compiled_cells_without_an_eager_partner_are_not_called_missing(tmp_path: Path) -> None:
     path = stored(tmp_path / "r.duckdb", rows.asked(context=64), rows.asked(context=128, precision="bf16", **COMPILED))
     frame = frame_of(path)
-    assert compiled(frame)[0] == "No cell in this file was measured both in eager and in another backend."
-    assert precision_headline(frame)[0] == "No cell in this file was measured both in fp32 and in another precision."
+    assert answer_compiled(frame).words == "No cell in this file was measured both in eager and in another backend."
+    assert answer_speedup(frame).words == "No cell in this file was measured both in fp32 and in another precision."
 
 
 def test_a_partner_that_failed_is_not_called_missing(tmp_path: Path) -> None:
@@ -53,19 +53,25 @@ def test_a_partner_that_failed_is_not_called_missing(tmp_path: Path) -> None:
     cells = [rows.ok(of, rows.asked()), rows.failed(of, rows.asked(**COMPILED), status="crashed")]
     path = rows.store(tmp_path / "r.duckdb", of, cells)
     words = "No cell in this file can be compared in eager and in another backend: compiled-block crashed."
-    assert compiled(frame_of(path))[0] == words
+    assert answer_compiled(frame_of(path)).words == words
 
 
 def test_what_filters_or_the_mode_leave_out_is_not_called_missing(tmp_path: Path) -> None:
     cells = (rows.asked(), rows.asked("toy-128"), rows.asked("toy-128", **COMPILED), rows.asked(mode="inference"))
     path = stored(tmp_path / "r.duckdb", *cells)
     small = Model(**rows.TOYS["toy-64"])
-    assert compiled(frame_of(path, size=(small,)))[0] == "Only eager was measured in mode train with these filters."
-    assert compiled(frame_of(path, mode="inference"))[0] == "Only eager was measured in mode inference in this file."
-    assert "faster" in compiled(frame_of(path))[0]
-    assert compiled(frame_of(path, mode="forward"))[0] == "No step was measured in mode forward in this file."
+    assert (
+        answer_compiled(frame_of(path, size=(small,))).words
+        == "Only eager was measured in mode train with these filters."
+    )
+    assert (
+        answer_compiled(frame_of(path, mode="inference")).words
+        == "Only eager was measured in mode inference in this file."
+    )
+    assert "faster" in answer_compiled(frame_of(path)).words
+    assert answer_compiled(frame_of(path, mode="forward")).words == "No step was measured in mode forward in this file."
     lone = stored(tmp_path / "b.duckdb", rows.asked(**COMPILED))
-    assert compiled(frame_of(lone))[0] == "Only compiled-block was measured in this file."
+    assert answer_compiled(frame_of(lone)).words == "Only compiled-block was measured in this file."
 
 
 def test_rows_of_another_torch_are_not_called_missing(tmp_path: Path) -> None:
@@ -127,6 +133,6 @@ def test_pages_of_rows_that_failed_or_have_no_partner(tmp_path: Path, monkeypatc
     words = page(path, "peak-memory", monkeypatch)
     assert "No two cells here with a peak differ in nothing but fp32 and bf16." in words
     words = page(path, "attention", monkeypatch)
-    assert "Skipped cells aside, naive and another implementation are not both here." in words
+    assert "Apart from skipped cells, naive and another implementation were not both measured." in words
     words = page(path, "training-step", monkeypatch)
     assert "has results after several of 0, 1, 2 and 5 warm-up steps with one fixed number of measured ones" in words

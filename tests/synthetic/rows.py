@@ -83,8 +83,9 @@ def step_ms(cell: StepCell) -> float:
     return work / FASTER[cell.precision] / FASTER.get(cell.backend, 1.1)
 
 
-def ok(of: RunRow, cell: StepCell, *, round: int = 0, steps: int = 11) -> Rows:
-    """A cell that worked: `steps` measured steps, symmetric about `step_ms`, the first warm-up step 6 times as long."""
+def ok(of: RunRow, cell: StepCell, *, round: int = 0, steps: int = 11, slower: float = 1.0) -> Rows:
+    """A cell that worked: `steps` measured steps, symmetric about `step_ms`, the first warm-up step 6 times as
+    long; all times are `slower` by this factor."""
     cell_id, phases = new_id(), PHASES[cell.mode]
     noise = random.Random(f"{cell.key} {round}")
     whole = sum(SHARES[phase] for phase in phases)
@@ -94,7 +95,7 @@ def ok(of: RunRow, cell: StepCell, *, round: int = 0, steps: int = 11) -> Rows:
         place = (step - cell.warmup_steps) - (steps - 1) / 2
         factor = cold if step < 2 else 1 + 0.004 * place + noise.uniform(-1e-4, 1e-4) * (place != 0)
         for phase in phases:
-            milliseconds = step_ms(cell) * SHARES[phase] / whole * factor
+            milliseconds = step_ms(cell) * SHARES[phase] / whole * factor * slower
             samples.append(_sample(of, cell_id, phase=phase, step=step, milliseconds=milliseconds, cell=cell))
     timings = tuple(_timings(samples, phases))
     total = next(timing for timing in timings if timing.phase == "step").median_ms or 0.0

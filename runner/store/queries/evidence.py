@@ -34,6 +34,7 @@ class Scope:
     table: str
     machine: str | None = None
     run: UUID | None = None
+    hidden: tuple[UUID, ...] = ()
     latest: bool = True
 
 
@@ -78,7 +79,7 @@ def of_cells(path: Path, scope: Scope, cells: Sequence[UUID]) -> Evidence:
 def _fill_counted(reader: duckdb.DuckDBPyConnection, scope: Scope, cells: Sequence[UUID]) -> str:
     """Fills the table `counted` with the rows that count, and returns its query. Rows of every effort count where some
     of the cells were not measured with the preferred effort."""
-    own = Selection(machine=scope.machine, run=scope.run)
+    own = Selection(machine=scope.machine, run=scope.run, hidden=scope.hidden)
     queries = [select_counted(scope.table, replace(own, settled=settled)) for settled in (True, False)]
     for base in queries if scope.latest else [select_every(scope.table)]:
         reader.execute(f"CREATE OR REPLACE TEMP TABLE counted AS {base}")
@@ -190,6 +191,8 @@ def _write_left_out_sql(scope: Scope, base: str, conditions: Sequence[_Condition
         reasons.append((f"s.machine IS DISTINCT FROM {literal(scope.machine)}", f"'measured on ' || {machine}"))
     if scope.latest and scope.run is not None:
         reasons.append((f"s.run_id <> {literal(scope.run)}", "'of another run'"))
+    if scope.latest and scope.run is None and scope.hidden:
+        reasons.append((among("s.run_id", scope.hidden), "'of a hidden run'"))
     reasons.append(("c.cell_id IS NULL", "'asked again: a later run, another try or more warm-up counts instead'"))
     reasons += [(f"({condition.sql}) IS NOT TRUE", condition.why) for condition in conditions]
     cases = "\n".join(f"        WHEN {test} THEN {why}" for test, why in reasons)

@@ -5,25 +5,28 @@ print([run.label for run in summary.runs], summary.shapes)
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from runner.results import RunSummary
+from runner.results.notes import Notes
 from runner.schema import TABLES, Model, RunRow
 from runner.schema.axes import MODEL
 from runner.store.cells import EVERY_CELL
 from runner.store.contract import is_stated
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
+from runner.store.queries.notes import load_notes
 from runner.store.queries.raw import fetch_rows
 from runner.store.queries.selection import FILTERS, MACHINE
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """The contents of a file. `runs` measured or recorded something here or elsewhere; `published` are those of tables
+    """The contents of a file. `runs` measured or recorded something here or elsewhere and are not hidden; `published`
+    are those of tables
     that others published, which have no cells and no machine of this file. `choices` are the values of each filter but
     `size`, whose values are the `shapes`. `edition` names this state of the data; it is the same for a copy of the file
     on another machine."""
@@ -33,6 +36,7 @@ class Contents:
     shapes: tuple[Model, ...]
     choices: Mapping[str, tuple[Any, ...]]
     edition: str
+    notes: Notes = field(default_factory=Notes)
 
     @property
     def machines(self) -> tuple[str, ...]:
@@ -80,8 +84,14 @@ _EDITION = f"""
 
 def load_runs(path: Path) -> list[RunSummary]:
     """Returns every run in the file, newest first; published ones, whose ids have no time, last."""
+    notes = load_notes(path)
     with open_reader(path) as reader:
-        return fetch(reader, _RUNS, kind=RunSummary)
+        return [_with_name(run, notes) for run in fetch(reader, _RUNS, kind=RunSummary)]
+
+
+def _with_name(run: RunSummary, notes: Notes) -> RunSummary:
+    """Returns the run with the name and the tags that somebody gave it."""
+    return replace(run, given=notes.names.get(run.run_id), tags=notes.tags.get(run.run_id, ()))
 
 
 def load_run_details(path: Path, runs: Sequence[UUID]) -> list[RunRow]:
@@ -92,15 +102,18 @@ def load_run_details(path: Path, runs: Sequence[UUID]) -> list[RunRow]:
 
 def load_contents(path: Path) -> Contents:
     """Returns the contents of the tables that can be read, in the order of showing."""
+    notes = load_notes(path)
     with open_reader(path, damaged="empty") as reader:
         (edition,) = reader.execute(_EDITION).fetchone() or ("",)
-        runs = fetch(reader, _RUNS, kind=RunSummary)
+        runs = [_with_name(run, notes) for run in fetch(reader, _RUNS, kind=RunSummary)]
+        shown = [run for run in runs if run.run_id not in notes.hidden]
         return Contents(
-            runs=tuple(run for run in runs if run.source != "published" or run.cells),
+            runs=tuple(run for run in shown if run.source != "published" or run.cells),
             published=tuple(run for run in runs if run.source == "published" and not run.cells),
             shapes=tuple(fetch(reader, _SHAPES, kind=Model)),
             choices={
                 name: tuple(value for (value,) in reader.execute(query).fetchall()) for name, query in _VALUES.items()
             },
             edition=edition,
+            notes=notes,
         )

@@ -22,7 +22,7 @@ STALE_S = 15.0
 @dataclass(frozen=True, kw_only=True)
 class SweepProgress:
     """One sweep with unfinished cells. `seconds_left` is its own prediction, scaled by the errors of its earlier
-    ones."""
+    ones; `argv` is the command that goes on with it."""
 
     run_id: UUID
     done: int
@@ -32,6 +32,7 @@ class SweepProgress:
     waiting: tuple[str, ...]
     seconds_left: float | None
     heartbeat_at: datetime | None
+    argv: str | None = None
 
     def is_alive(self, *, now: datetime | None = None) -> bool:
         """Whether the last heartbeat is recent."""
@@ -48,8 +49,9 @@ _PROGRESS = """
         CASE WHEN count(*) FILTER (state <> 'done' AND seconds IS NULL) = 0
             THEN sum(seconds) FILTER (state <> 'done')
             ELSE avg(seconds) FILTER (state = 'done') * count(*) FILTER (state <> 'done') END AS seconds_left,
-        max(p.heartbeat_at) AS heartbeat_at
-    FROM plan p GROUP BY run_id HAVING count(*) FILTER (state <> 'done') > 0 ORDER BY max(p.heartbeat_at) DESC"""
+        max(p.heartbeat_at) AS heartbeat_at, any_value(r.argv) AS argv
+    FROM plan p LEFT JOIN runs r USING (run_id) GROUP BY run_id
+    HAVING count(*) FILTER (state <> 'done') > 0 ORDER BY max(p.heartbeat_at) DESC"""
 
 
 def load_progress(path: Path) -> list[SweepProgress]:

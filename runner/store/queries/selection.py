@@ -27,13 +27,14 @@ Asked = tuple[str, Sequence[Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """The selected cells. A selection is hashable, so that it can be part of a cache's key. Machine, run and `settled`
-    apply to all tables. The other fields are the filters, which apply to `steps`; a filter holds values of the column
-    of its name, or whole shapes as `size`. A field that is added here becomes a filter of the sidebar, of a page's
-    address and of every query."""
+    """The selected cells. A selection is hashable, so that it can be part of a cache's key. Machine, run, `hidden` and
+    `settled` apply to all tables; rows of `hidden` runs do not count, unless one is the run. The other fields are the
+    filters, which apply to `steps`; a filter holds values of the column of its name, or whole shapes as `size`. A field
+    that is added here becomes a filter of the sidebar, of a page's address and of every query."""
 
     machine: str | None = None
     run: UUID | None = None
+    hidden: tuple[UUID, ...] = ()
     settled: bool = True
     mode: str | None = None
     size: tuple[Model, ...] = ()
@@ -61,13 +62,15 @@ class Selection:
 
     def of_runs(self) -> tuple[list[str], list[Any]]:
         """Returns the conditions of machine and run on a table `s` joined to `runs r`, and their parameters."""
-        found = [(f"{MACHINE} = ?", self.machine), ("s.run_id = ?", self.run)]
+        found: list[tuple[str, Any]] = [(f"{MACHINE} = ?", self.machine), ("s.run_id = ?", self.run)]
+        if self.hidden and self.run is None:
+            found.append(("NOT list_contains(?, s.run_id)", list(self.hidden)))
         known = [(text, value) for text, value in found if value is not None]
         return [text for text, _ in known], [value for _, value in known]
 
 
 #: The filters in the order of the sidebar, and those that may have several values.
-FILTERS = tuple(item.name for item in fields(Selection) if item.name not in ("machine", "run", "settled"))
+FILTERS = tuple(item.name for item in fields(Selection) if item.name not in ("machine", "run", "hidden", "settled"))
 REPEATABLE = tuple(name for name in FILTERS if name != "mode")
 
 

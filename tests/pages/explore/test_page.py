@@ -180,6 +180,6 @@ def test_a_click_pins_and_the_link_keeps_it(address: str, browser: Browser) -> N
         box = point.bounding_box()
         assert box is not None
         page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-        expect(page.get_by_role("heading", name="Everything stored of it")).to_be_visible()
+        expect(page.get_by_role("heading", name="Everything stored about the cell")).to_be_visible()
         page.wait_for_url(re.compile("cell="))
         assert UUID(parse_qs(urlsplit(page.url).query)["cell"][0])

@@ -26,7 +26,7 @@ from runner.schema import KernelClass, ProfileCell
 from runner.store.queries.kernels import load_kernels, load_parts, load_ranges, load_traces
 from runner.store.queries.overview import load_contents
 from runner.store.queries.selection import Selection
-from tests.browser import Site, fits_sideways, opened, said
+from tests.browser import Site, fits_sideways, opened, said, unfold
 from tests.browser import traces as drawn
 from tests.command import asked
 from tests.synthetic import rows
@@ -178,6 +178,7 @@ def test_an_imported_trace(browser: Browser, address: str) -> None:
 
 def test_the_command_measures_these_rows(at_kernels: Page) -> None:
     said(at_kernels)
+    unfold(at_kernels, "matmul-share")
     at_kernels.locator(".st-key-card-matmul-share").get_by_role("button", name="Share").click()
     block = at_kernels.get_by_test_id("stPopoverBody").locator("code").nth(1).inner_text()
     commands = block.strip().split("\n\n")

@@ -22,7 +22,7 @@ from runner.schema import (
 )
 from runner.store.database import ingest
 from runner.store.spool import Spool
-from tests.browser import Site, opened, said, traces
+from tests.browser import Site, opened, said, traces, unfold
 from tests.runner.measure.test_numerics import cell, measured
 from tests.synthetic import rows
 
@@ -78,7 +78,10 @@ def page(tmp_path_factory: pytest.TempPathFactory, browser: Browser, site: Site)
 
 def test_the_page_names_the_price(page: Page) -> None:
     words = said(page)
-    assert "Its price: gradients are off by 0.500% and the loss by 0.00500% (one pass of toy-64 · 128 tokens" in words
+    assert (
+        "Cost in accuracy: gradients are off by 0.500% and the loss by 0.00500% (one pass of toy-64 · 128 tokens"
+        in words
+    )
     assert "off from fp64 by fp32 5.00×10⁻⁷, bf16 0.500% (2.00× the speed of fp32)" in words
     assert "near 9.95, fp16's numbers are 0.0078125 apart, so that adding 0.0100021362 adds 0.0078125" in words
     assert "Under bf16 autocast, in fp32: parameters, layer norm's output; in that precision: first linear's" in words
@@ -96,4 +99,5 @@ def test_the_charts_of_the_section(page: Page) -> None:
     assert drift["x"][-1] == 1000
     lost = traces(page, "normalization")["lost"]
     assert lost["x"] == [1024]
+    unfold(page, "dtypes")
     assert page.locator(".st-key-card-dtypes .js-plotly-plot").count() == 1

@@ -35,7 +35,7 @@ FACTS = """() => {
         question: document.querySelector("h1 + .caption").textContent,
         origin: document.querySelector(".origin").textContent,
         filters: document.querySelector(".filters").textContent,
-        links: all("nav a").map(item => item.getAttribute("href")).sort(),
+        links: all("nav[aria-label=Pages] a").map(item => item.getAttribute("href")).sort(),
     }
 }"""
 

@@ -204,7 +204,9 @@ def test_predicted_kept_and_checkpointing(at_peak: Page) -> None:
     held = traces(at_peak, "checkpointing")["activations"]
     assert held["x"] == pytest.approx([12, 6])
     words = said(at_peak)
-    assert "4 of 5 are within 2%. The farthest, toy-64 · checkpointing 1 · 128 tok · fp32, is 2.00×." in words
+    assert (
+        "4 of 5 are within 2%. The largest deviation is 2.00×, for toy-64 · checkpointing 1 · 128 tok · fp32." in words
+    )
     assert "keeps 568 KiB for backward; its five largest contributors hold 99% of that." in words
     assert "One residual stream is 128 KiB, as B·T·d·bytes: 4 × 128 × 64 × 4 bytes = 128 KiB." in words
     assert "Recomputing every block lowers the peak of toy-64 · 128 tok · fp32 from 26.0 MiB to 20.0 MiB" in words

@@ -55,7 +55,7 @@ def test_it_answers_question_by_question(page: Page, file: Path) -> None:
     for one in report.answered:
         assert one.answer.sentence[:60] in main.inner_text()
     headings = page.locator("h2").all_inner_texts()
-    assert headings == [*(f"{one.id}. {one.text}" for one in report.answered), "What can this file not answer yet?"]
+    assert headings == [*(f"{one.id}. {one.text}" for one in report.answered), "Which questions are not answered yet?"]
     assert page.locator("h3").filter(has_text="C1").count() == (1 if "C1" in {one.id for one in report.open} else 0)
     assert page.get_by_test_id("stPageLink").filter(has_text="More on the page").count() == len(report.answered)
     assert page.locator(".js-plotly-plot .main-svg").first.is_visible()

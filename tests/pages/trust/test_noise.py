@@ -144,6 +144,6 @@ def test_both_are_drawn_and_fit(browser: Browser, address: str) -> None:
             drawn = traces(visit.page, "canary")
             assert drawn["one process"]["y"] == [40.0] * 4 + [60.0]
             assert "resolve" in said(visit.page)
-            card = visit.page.locator(".st-key-card-canary")
+            card = visit.page.locator(".st-key-_said-canary")
             expect(card.get_by_text("How do we know?")).to_be_attached()
             assert fits_sideways(visit.page), width

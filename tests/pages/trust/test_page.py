@@ -105,7 +105,7 @@ def test_a_finding_opens_to_its_cells_and_what_would_mend_it(file: Path, at_trus
     ((row, _),) = group.found
     at_trust.locator("summary", has_text="recompiled").click()
     expect(at_trust.get_by_text(f"python -m runner replay {row.cell_id}")).to_be_visible()
-    told = at_trust.locator("[data-testid=stExpanderDetails]", has_text="What would mend it:").inner_text()
+    told = at_trust.locator("[data-testid=stExpanderDetails]", has_text="What would fix it:").inner_text()
     assert REMEDIES["recompiled"].replace("`", "") in told.replace("\n", "")
     assert fits_sideways(at_trust)
 
@@ -146,7 +146,7 @@ def test_the_table_of_findings_has_each_with_its_evidence_and_remedy(file: Path)
     busy = found[3]
     assert (busy["Severity"], busy["Table"], busy["Evidence"]) == ("doubt", "steps", "other_cpu_share 0.25")
     assert busy["What was found"] == "Other processes took 25% of the CPU while this cell was measured."
-    assert all(row["What would mend it"] == REMEDIES[row["Finding"].replace(" ", "_")] for row in found)
+    assert all(row["What would fix it"] == REMEDIES[row["Finding"].replace(" ", "_")] for row in found)
     assert len({row["Id"] for row in found}) == 4
 
 
@@ -159,7 +159,7 @@ def test_filters_machine_and_run_narrow_it(file: Path) -> None:
     told = plain(" ".join(str(getattr(node, "value", "")) for node in nodes(sound.main)))
     assert "The only graded row in this run can be trusted: the audit found nothing against it." in told
     assert "card-findings" not in sound.rows
-    assert "Nothing: no finding against any of these rows." in told
+    assert "The audit has no findings for these rows." in told
 
 
 def test_without_a_row_or_with_a_damaged_table_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

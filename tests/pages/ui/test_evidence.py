@@ -59,7 +59,11 @@ PINNED = {"training-step": "steps", "torch-compile": "steps", "attention": "atte
 #: What every page says, given the rows of `everything`.
 SAID = {
     **{address: {"answer"} for address in ADDRESSES},
-    "overview": {"answer", "training-step", "torch-compile", "mixed-precision", "attention", "peak-memory"},
+    "overview": {"answer", "study", "trust", "best", "training-step", "torch-compile", "mixed-precision", "accuracy",
+                 "kernels", "roofline", "changes", "attention", "frontier", "peak-memory", "model-frontier",
+                 *(f"doubt-{name}" for name in (
+                     "training-step", "torch-compile", "mixed-precision", "accuracy", "kernels", "roofline", "changes",
+                     "attention", "frontier", "peak-memory", "model-frontier"))},
     "training-step": {"answer", "trust", "compiled", "warmup", "grade"},
     "mixed-precision": {"answer", "trust", "precision-price", "accumulation", "dtypes", "normalization"},
     "torch-compile": {"answer", "trust", "compile-seconds", "paid-after", "crossing", "phases", "grade"},
@@ -71,7 +75,7 @@ SAID = {
     "peak-memory": {"answer", "trust", "peak-context", "peak-precision", "peak-predicted", "part-pairs",
                     "frontier-context", "kept", "block-tensors", "checkpointing", "grade"},
     "memory-timeline": {"answer", "alive-left"},
-    "compare": {"environment", "steps", "attention", "memory"},
+    "compare": {"environment", "steps", "attention", "memory", "over-time"},
     "trust": {"answer", "noise", "canary"},
     "report": {"answer", "facts", *(f"{letter}{number}"
                            for letter, most in (("b", 3), ("k", 5), ("p", 3), ("m", 6), ("a", 3), ("c", 2))
@@ -82,10 +86,11 @@ SAID = {
 }  # fmt: skip
 #: Texts with numbers that are no answers: which rows a card is about, what is drawn of them, what limits a query.
 NO_ANSWER = (
-    "Of the residual streams that enter blocks of", "Of size ", "B = ", "Measured by `", "Each panel is a process",
-    "held before", "are drawn", "rows match, newest first", "All 31 rows", "Faster or slower: ",
-    "One line a pair of cells", "**Table ", "**Missing.** ", "Medians, each step waited for, with", "Reads only · ",
-    "Worked out in ",
+    "Of the residual streams that enter blocks of", "Of size ", "B = ", "Measured by `",
+    "Each panel is a separate process", "held before", "are drawn", "rows match, newest first", "All 31 rows",
+    "Faster or slower: ",
+    "Each line is a pair of cells", "**Table ", "**Missing.** ", "Medians, each step waited for, with", "Reads only · ",
+    "Took ",
 )  # fmt: skip
 
 
@@ -134,7 +139,7 @@ def reversed_rows(everything: Path) -> Path:
 def opened(file: Path, address: str, monkeypatch: pytest.MonkeyPatch, **state: Any) -> AppTest:
     """A page with the evidence open of all that is listed for it."""
     monkeypatch.setenv("STEPSCOPE_DB", str(file))
-    found = AppTest.from_file(str(MAIN), default_timeout=60)
+    found = AppTest.from_file(str(MAIN), default_timeout=180)
     found.session_state[OPEN] = address
     if address in PINNED:
         found.query_params["cell"] = str(_some_cell(file, PINNED[address]))

@@ -24,6 +24,7 @@ from pages.ui.frame import Frame
 from pages.ui.grid import places
 from runner.analysis.audit.findings import RowContext
 from runner.analysis.audit.pair_rules import no_effect
+from runner.analysis.compare.best import find_best
 from runner.analysis.compare.counterfactuals import AXES, find_counterfactuals, select_bases
 from runner.analysis.compare.pairs import describe_effort_difference, describe_unusual_effort, match_pair
 from runner.analysis.compare.peaks import pairs_of
@@ -76,6 +77,11 @@ def _steps(cells: list[Measured]) -> Iterator[Named]:
         for variant in values[1:]:
             found = compare(cells, axis=axis, baseline=values[0], variant=variant)  # type: ignore[arg-type]
             yield from ((pair.base.cell, pair.other.cell, {axis}) for pair in found.speedups)
+    for best in find_best(cells):
+        for other in (best.plain, *best.rivals):
+            if other and (other is not best.plain or best.speedup):
+                changed = {axis for axis in AXES if getattr(best.cell.cell, axis) != getattr(other.cell, axis)}
+                yield best.cell.cell, other.cell, changed
     for base in select_bases(cells):
         for change in find_counterfactuals(base, cells):
             assert set(change.changed) <= set(AXES)

@@ -1,0 +1,140 @@
+"""Notes on runs and cells: add one, take it back, list them.
+
+python -m runner note nightly "the fan was broken"
+python -m runner note nightly --name "before the driver update" --tag h200 --baseline
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from runner.cli.lists import new_grid
+from runner.cli.terminal import Terminal
+from runner.errors import UsageError
+from runner.results.notes import Note
+from runner.schema import NoteKind, NoteRow, new_id, utc_now
+from runner.store.database import ingest
+from runner.store.queries.notes import Subject, find_subject, load_notes
+from runner.store.spool import Spool
+from runner.visible import visible
+
+#: The longest note, and the longest name or tag, in letters.
+MAX_NOTE, MAX_NAME = 2_000, 60
+#: How long a note waits for the file; it is in the spool and counts in any case (s).
+_PATIENCE_S = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoteOptions:
+    """What to say of what, or to take back."""
+
+    about: str = ""
+    text: str = ""
+    name: str = ""
+    tag: str = ""
+    baseline: bool = False
+    hide: bool = False
+    remove: bool = False
+
+    def said(self) -> list[tuple[NoteKind, str]]:
+        """Returns what is said, kind by kind."""
+        texts: tuple[tuple[NoteKind, str], ...] = (("note", self.text), ("name", self.name), ("tag", self.tag))
+        marks: tuple[tuple[NoteKind, bool], ...] = (("baseline", self.baseline), ("hidden", self.hide))
+        return [(kind, text) for kind, text in texts if text] + [(kind, "") for kind, is_said in marks if is_said]
+
+
+def note(console: Terminal, asked: NoteOptions, *, db: Path) -> None:
+    """Adds, takes back or lists notes. Raises UsageError for what is not there, too long or no use for a cell."""
+    if not asked.about:
+        _print_notes(console, list(load_notes(db).notes))
+        return
+    subject, said = find_subject(db, asked.about), asked.said()
+    _check(subject, said)
+    if asked.remove:
+        _remove(console, subject, said, db=db)
+        return
+    for kind, text in said:
+        _write(db, subject, kind=kind, text=text)
+    if said:
+        console.say(f"Noted of {_name(subject)}: {_describe_all(said)}.")
+    else:
+        _print_notes(console, [one for one in load_notes(db).notes if _is_about(one, subject)])
+
+
+def _check(subject: Subject, said: Sequence[tuple[NoteKind, str]]) -> None:
+    """Raises UsageError for what is too long, and for a cell that is to be named, pinned or hidden."""
+    for kind, text in said:
+        most = MAX_NOTE if kind == "note" else MAX_NAME
+        if len(text) > most:
+            raise UsageError(f"The {kind} has {len(text):,} letters.", expected=f"at most {most:,}")
+        if subject.cell_id and kind != "note":
+            raise UsageError(f"A cell has notes, but no {_WORDS[kind]}.", expected="a run", do="Name its run instead.")
+
+
+def _write(db: Path, subject: Subject, *, kind: NoteKind, text: str = "", removed: UUID | None = None) -> None:
+    row = NoteRow(
+        note_id=new_id(),
+        run_id=subject.run_id,
+        noted_cell_id=subject.cell_id,
+        kind=kind,
+        text=text or None,
+        removed_note_id=removed,
+        written_at=utc_now(),
+    )
+    Spool(db).write({"notes": [row]}, str(row.note_id))
+    ingest(db, patience_s=_PATIENCE_S)
+
+
+def _remove(console: Terminal, subject: Subject, said: Sequence[tuple[NoteKind, str]], *, db: Path) -> None:
+    """Takes back what is said, or all notes where nothing is. Raises UsageError where there is nothing to take back."""
+    own = [one for one in load_notes(db).notes if _is_about(one, subject)]
+    wanted = (
+        [one for one in own if (one.kind, one.text) in said] if said else [one for one in own if one.kind == "note"]
+    )
+    if not wanted:
+        known = _describe_all([(one.kind, one.text) for one in own])
+        raise UsageError(
+            f"Nothing of the kind was said of {_name(subject)}.",
+            expected=f"of {known}" if own else "a note that is there",
+        )
+    for one in wanted:
+        _write(db, subject, kind="removal", removed=one.note_id)
+    console.say(f"Taken back of {_name(subject)}: {_describe_all([(one.kind, one.text) for one in wanted])}.")
+
+
+def _is_about(one: Note, subject: Subject) -> bool:
+    return (one.run_id, one.cell_id) == (subject.run_id, subject.cell_id)
+
+
+def _name(subject: Subject) -> str:
+    return f"cell {subject.cell_id}" if subject.cell_id else f"run {subject.run_id}"
+
+
+#: What each kind is called.
+_WORDS: Mapping[NoteKind, str] = {
+    "note": "note",
+    "name": "name",
+    "tag": "tag",
+    "baseline": "baseline",
+    "hidden": "hiding",
+    "removal": "removal",
+}
+
+
+def _describe_all(said: Sequence[tuple[NoteKind, str]]) -> str:
+    """Lists what is said: `name “before”, baseline`."""
+    return ", ".join(f"{_WORDS[kind]} “{visible(text)}”" if text else _WORDS[kind] for kind, text in said)
+
+
+def _print_notes(console: Terminal, notes: Sequence[Note]) -> None:
+    """Prints one line a note, the oldest first."""
+    if not notes:
+        console.say('There are no notes. Add one: python -m runner note RUN "what happened"')
+        return
+    grid = new_grid("written (UTC)", "of", "kind", "text")
+    for one in notes:
+        when = f"{one.written_at:%Y-%m-%d %H:%M}" if one.written_at else ""
+        about = f"cell {one.cell_id}" if one.cell_id else f"run {one.run_id}"
+        grid.add_row(when, about, _WORDS[one.kind], visible(one.text))
+    console.print(grid)

@@ -1,0 +1,84 @@
+"""Overview is the front page of a study: what was measured on what, the fastest ways, and an answer from every page."""
+
+import pytest
+
+from pages.figures.small import SmallBar, small_bars
+from pages.offline.visit import Visit, Visits, nodes
+from tests.synthetic import memory_rows, rows, traces
+
+
+@pytest.fixture(scope="module")
+def visit(tmp_path_factory: pytest.TempPathFactory) -> Visit:
+    """One machine on which one size was run in three ways, with a profile and attention, but no memory cell."""
+    path = tmp_path_factory.mktemp("overview") / "results.duckdb"
+    run = rows.run(label="night", argv="python -m runner sweep --label night", cuda="13.0", driver="580.1")
+    ways = [rows.asked(), rows.asked(precision="bf16"), rows.asked(precision="bf16", backend="compiled")]
+    rows.store(path, run, [rows.ok(run, cell, round=number) for cell in ways for number in range(3)])
+    memory_rows.store(path, [memory_rows.attention(run, seq_len=length) for length in (256, 1024)])
+    traces.store(path, [traces.profiled(run, mode="train")])
+    return Visits(path).visit("overview", {})
+
+
+def said(visit: Visit) -> str:
+    return " ".join(str(getattr(node, "value", "")) for node in nodes(visit.main))
+
+
+def test_the_study_stands_on_top(visit: Visit) -> None:
+    words = said(visit)
+    top = words[: words.rindex("The fastest way to run each size")]
+    for part in (
+        "Example CPU · bench1",
+        "torch 2.13.0",
+        "CUDA 13.0",
+        "commit abcdef1",
+        "--label night",
+        "can be trusted",
+    ):
+        assert part in top, part
+
+
+def test_the_best_way_is_a_sentence_and_a_line_of_a_table(visit: Visit) -> None:
+    """Worked out by hand in `tests.runner.analysis.test_best`: 2.5 times as fast as the plain step."""
+    assert "with bf16, compiled, 2.50 times as fast as the plain fp32 step" in said(visit)
+    (table,) = [node.value for node in nodes(visit.main) if node.type == "dataframe" and "Ways measured" in node.value]
+    (line,) = table.to_dict("records")
+    assert (line["Size"], line["Precision"], line["Backend"], line["Ways measured"]) == (
+        "toy-64",
+        "bf16",
+        "compiled",
+        3,
+    )
+    assert line["Speedup over plain fp32 (×)"] == pytest.approx(2.5, rel=0.01)
+    assert line["Measure it again"].startswith("python -m runner sweep --experiment")
+    assert "--precisions bf16 --backends compiled" in line["Measure it again"]
+
+
+def test_every_answer_has_a_picture_and_what_is_missing_is_one_line(visit: Visit) -> None:
+    found = [node.proto.body for node in nodes(visit.main) if node.type == "html"]
+    pictures = [html for html in found if html.startswith('<div class="small-bars"')]
+    titles = [node.value for node in nodes(visit.main) if str(getattr(node, "value", "")).startswith("#### ")]
+    assert titles == [f"#### {name}" for name in (
+        "Training step", "Mixed precision", "torch.compile", "Kernels", "Roofline", "What would help", "Attention"
+    )]  # fmt: skip
+    assert len(pictures) == len(titles)
+    lines = [node.value for node in nodes(visit.main) if "Not measured" in str(getattr(node, "value", ""))]
+    assert len(lines) == 1
+    assert "numerics, the largest size that fits, memory." in lines[0]
+    assert "python -m runner sweep --experiment numerics --experiment memory && python -m runner frontier" in lines[0]
+
+
+def test_a_picture_holds_no_tag_of_somebody_else() -> None:
+    bars = [
+        SmallBar(name="<img src=x onerror=alert(1)>", value=2.0, words='"><script>', color="#000000", low=1.0, high=4.0)
+    ]
+    html = small_bars(bars, alt='" onmouseover="alert(1)', mark=1.0)
+    assert "<img" not in html
+    assert "<script" not in html
+    assert 'onmouseover="' not in html
+    assert "width:50.0%" in html, "2 of the interval's 4"
+    assert "left:25.0%;width:75.0%" in html, "from 1 to 4"
+
+
+def test_nothing_to_draw_is_no_picture() -> None:
+    assert small_bars([], alt="nothing") == ""
+    assert small_bars([SmallBar(name="loss", value=0.0, words="0 ms", color="#000000")], alt="nothing") == ""

@@ -1,0 +1,111 @@
+"""`runner note`: what people say of runs and cells is stored as rows, merged like rows, and taken back by a row."""
+
+from pathlib import Path
+
+import pytest
+
+from runner.cli.notes import MAX_NOTE
+from runner.store.merging import merge
+from runner.store.queries.notes import load_notes
+from runner.store.queries.overview import load_contents
+from runner.store.queries.selection import Selection
+from runner.store.queries.sides import choose_sides
+from runner.store.queries.steps import load_steps
+from tests.command import run
+from tests.synthetic import rows
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Three runs of the same cell: before, between and after."""
+    path = tmp_path / "results.duckdb"
+    for label in ("before", "between", "after"):
+        of = rows.run(label=label)
+        rows.store(path, of, [rows.ok(of, rows.asked())])
+    return path
+
+
+def say(file: Path, *words: str) -> str:
+    done = run("note", *words, db=file)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def test_a_note_is_added_listed_and_taken_back(file: Path) -> None:
+    assert "note “the fan was broken”" in say(file, "before", "the fan was broken")
+    (cell,) = load_steps(file, Selection(run=load_contents(file).runs[-1].run_id))
+    say(file, str(cell.cell_id)[:18], "this one, too")
+    notes = load_notes(file)
+    assert notes.of_cells == {cell.cell_id: ("this one, too",)}
+    assert notes.of_runs == {cell.run_id: ("the fan was broken",)}
+    listed = say(file)
+    assert "the fan was broken" in listed
+    assert f"cell {cell.cell_id}" in listed
+    say(file, "before", "--remove")
+    assert load_notes(file).of_runs == {}
+    assert "this one, too" in say(file), "of the cell nothing was taken back"
+    refused = run("note", "before", "--remove", db=file)
+    assert (refused.returncode, "Nothing of the kind was said" in refused.stdout) == (2, True)
+
+
+def test_a_run_has_a_name_tags_and_may_be_the_baseline(file: Path) -> None:
+    say(file, "before", "--name", "old driver", "--tag", "h200", "--baseline")
+    say(file, "old driver", "--tag", "slow")
+    first = load_contents(file).runs[-1]
+    assert (first.given, first.tags) == ("old driver", ("h200", "slow"))
+    assert "old driver" in first.name
+    sides = choose_sides(file)
+    assert sides
+    assert [side.title.rsplit(" ", 1)[0] for side in sides] == ["old driver", "after"]
+    assert "old driver #h200 #slow" in run("list", "runs", db=file).stdout
+    assert run("show", "old driver", db=file).returncode == 0
+
+
+def test_a_hidden_run_does_not_count_and_comes_back(file: Path) -> None:
+    (latest,) = load_steps(file, Selection())
+    say(file, "after", "--hide")
+    held = load_contents(file)
+    assert [one.label for one in held.runs] == ["between", "before"]
+    (cell,) = load_steps(file, Selection(hidden=tuple(held.notes.hidden)))
+    assert cell.run_id == held.runs[0].run_id
+    (chosen,) = load_steps(file, Selection(run=latest.run_id, hidden=tuple(held.notes.hidden)))
+    assert chosen.run_id == latest.run_id, "its rows are still there"
+    say(file, "after", "--hide", "--remove")
+    assert [one.label for one in load_contents(file).runs] == ["after", "between", "before"]
+
+
+def test_notes_merge_as_rows_do(file: Path, tmp_path: Path) -> None:
+    """A note that was taken back in one file is gone in the other, whichever way they merge."""
+    other = tmp_path / "other.duckdb"
+    say(file, "before", "first")
+    merge(file, into=other)
+    say(other, "before", "second")
+    say(file, "before", "first", "--remove")
+    merge(other, into=file)
+    merge(file, into=other)
+    for path in (file, other):
+        assert [note.text for note in load_notes(path).notes] == ["second"]
+    assert merge(file, into=other) == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "refused"),
+    [
+        (("nosuch", "text"), "no run or cell is called so"),
+        (("before", "x" * (MAX_NOTE + 1)), f"Expected at most {MAX_NOTE:,}"),
+        (("before", "--name", "x" * 61), "Expected at most 60"),
+        (("0", "text"), "no run or cell is called so"),
+    ],
+)
+def test_what_is_refused_changes_nothing(file: Path, words: tuple[str, ...], refused: str) -> None:
+    done = run("note", *words, db=file)
+    assert (done.returncode, refused in done.stdout) == (2, True), done.stdout
+    assert not load_notes(file).notes
+
+
+def test_a_note_holds_whatever_it_holds(file: Path) -> None:
+    odd = "\x1b[31m<b>'; DROP TABLE notes; -- [x](http://a.example) \u202e| =1+1"
+    out = say(file, "before", odd)
+    assert "\x1b" not in out
+    (note,) = load_notes(file).notes
+    assert note.text == odd
