@@ -1,9 +1,10 @@
 """The commands: parse, call, print. Only they and their group exit.
 
-    python -m runner sweep | frontier | import | list | show | audit | report | replay | compare | doctor
+    python -m runner sweep | frontier | import | list | show | audit | report | replay | compare | check | doctor
 
 Exit codes: 0 all cells ended ok, oom or skipped; 1 some did not, the budget ran out, `audit` graded a row D, `replay`
-landed outside, or `compare --fail-on-regression` found a regression; 2 wrong usage or a bad file; 130 interrupted.
+landed outside, `check` found something wrong, or `compare --fail-on-regression` found a regression; 2 wrong usage or a
+bad file; 130 interrupted.
 """
 
 import signal
@@ -14,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from runner.cli import audit, compare, doctor, lists, replay, report, show
+from runner.cli import audit, check, compare, doctor, lists, replay, report, show
 from runner.cli.commands import Commands, errors
 from runner.cli.options import FRONTIER, Db, Run, sweep_options, where, with_options
 from runner.cli.progress import PlainLines, TerminalBar
@@ -209,6 +210,19 @@ def import_command(
     if report.warning:
         errors.print("warning:", style="yellow", end=" ")
         errors.say(report.warning)
+
+
+@app.command(name="check", epilog="Example: python -m runner check --repair --db results.duckdb")
+def check_command(
+    db: Db = None,
+    repair: Annotated[bool, typer.Option("--repair", help="Repair what can be, and keep a copy of the file.")] = False,
+) -> None:
+    """Verify the results file: pages that can be read, impossible values, duplicates, rows that belong to nothing, and
+    what is left over in its spool.
+
+    Exit codes: 0 nothing is wrong, or all was repaired; 1 something is wrong; 2 it is no results file.
+    """
+    raise typer.Exit(check.check(console, db or default_path(), repair=repair))
 
 
 @app.command(name="doctor", epilog="Example: python -m runner doctor --device cpu")

@@ -120,6 +120,19 @@ def is_stepscope(tables: Mapping[str, Set[str]]) -> bool:
     return {"run_id", "sweep_key"} <= tables.get("runs", set())
 
 
+def list_unknown(tables: Mapping[str, Set[str]]) -> list[str]:
+    """Returns which of a file's columns, such as `steps.tomorrow`, the schema does not know."""
+    return sorted(f"{name}.{column}" for name, columns in tables.items() for column in columns - TABLES[name].names)
+
+
+def newer_error(path: Path, unknown: Sequence[str]) -> DatabaseForeign:
+    return DatabaseForeign(
+        f"{path} was written by a newer Stepscope: this one does not know {', '.join(unknown[:3])}.",
+        expected="a file that this version or an older one wrote",
+        do="Update Stepscope here. Until then the file can be read, and nothing is added to it.",
+    )
+
+
 def busy_error(path: Path) -> DatabaseBusy:
     return DatabaseBusy(
         f"{path} is held by another program.",

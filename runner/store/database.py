@@ -36,7 +36,9 @@ from runner.store.attached import (
     insert_rows,
     is_damage,
     is_stepscope,
+    list_unknown,
     load_columns,
+    newer_error,
 )
 from runner.store.spool import Spool, sync_folder
 from runner.store.staging import UNREADABLE, Document, is_newer, load_document, row_id, stage_checked
@@ -134,6 +136,21 @@ def open_writer(path: Path, *, patience_s: float, folder: Path | None = None) ->
         ) from error
 
 
+def check_writable(path: Path) -> None:
+    """Raises StoreError unless rows can be added: where the folder or the file is read-only, and DatabaseForeign for a
+    file that is not Stepscope's or is a newer one's. Opens the file only for reading, and leaves nothing behind."""
+    path = path.absolute()
+    folder = next(parent for parent in path.parents if parent.exists())
+    for place in (folder, *(there for there in (path, Spool(path).folder) if there.exists())):
+        if not os.access(place, os.W_OK):
+            do = "Name a file elsewhere with --db, or get the right to write there."
+            raise StoreError(f"{place} is read-only.", expected="a place where rows can be added", do=do)
+    if path.exists():
+        with contextlib.suppress(DatabaseBusy):  # whoever holds it lets go later, and cells wait in the spool
+            if unknown := list_unknown(look_through(path).stored):
+                raise newer_error(path, unknown)
+
+
 def _ingest(con: DuckDBPyConnection, spool: Spool, *, most_s: float, bad: dict[str, str]) -> int:
     spool.remove_leftovers()
     ingested, end = 0, time.monotonic() + most_s
@@ -182,10 +199,13 @@ def _half(spool: Spool) -> Path:
 
 
 def _upgrade(con: DuckDBPyConnection, path: Path) -> None:
-    """Adds the tables and columns that the file lacks. Raises DatabaseForeign for a file of other tables."""
+    """Adds the tables and columns that the file lacks. Raises DatabaseForeign for a file of other tables, and for one
+    of a newer Stepscope, whose columns would stay empty in rows from here."""
     stored = load_columns(con, path)
     if not is_stepscope(stored) and con.execute("SELECT 1 FROM duckdb_tables() WHERE NOT temporary").fetchone():
         raise foreign_error(path, "it holds other tables")
+    if unknown := list_unknown(stored):
+        raise newer_error(path, unknown)
     con.begin()
     for table in _STORED:
         if table.name not in stored:

@@ -27,7 +27,7 @@ from runner.results.times import RoundTime, find_bound
 from runner.schema import DONE, Moment, PlanRow, Row, TimingRow, new_id, table_of, utc_now
 from runner.schema.titles import title
 from runner.store import history
-from runner.store.database import QUICK, ingest
+from runner.store.database import QUICK, check_writable, ingest
 from runner.store.history import MeasuredRound
 from runner.store.spool import Spool
 from runner.sweep.prepare import Expected, Prepared, Settings, new_run, prepare
@@ -53,6 +53,7 @@ def sweep(request: Request, settings: Settings, *, watcher: Watcher) -> int:
     """Measures the owed cells and returns the exit code: 0 if every cell is done, 1 if some failed or time ran out
     before the further rounds."""
     engine = LocalEngine()
+    check_writable(settings.db)
     with lock_machine(watcher.waiting):
         prepared = prepare(request, settings, engine)
         return _Sweep(prepared, settings, engine=engine, watcher=watcher).run()
