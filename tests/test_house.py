@@ -266,6 +266,7 @@ def test_the_readme_names_every_command_and_preset() -> None:
                 "frontier",
                 "compare",
                 "import",
+                "merge",
                 "check",
                 "doctor",
             )

@@ -1,6 +1,7 @@
 """The commands: parse, call, print. Only they and their group exit.
 
-    python -m runner sweep | frontier | import | list | show | audit | report | replay | compare | check | doctor
+    python -m runner sweep | frontier | import | merge | check | list | show | audit | report | replay | compare |
+    doctor
 
 Exit codes: 0 all cells ended ok, oom or skipped; 1 some did not, the budget ran out, `audit` graded a row D, `replay`
 landed outside, `check` found something wrong, or `compare --fail-on-regression` found a regression; 2 wrong usage or a
@@ -15,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from runner.cli import audit, check, compare, doctor, lists, replay, report, show
+from runner.cli import audit, check, compare, doctor, lists, merge, replay, report, show
 from runner.cli.commands import Commands, errors
 from runner.cli.options import FRONTIER, Db, Run, sweep_options, where, with_options
 from runner.cli.progress import PlainLines, TerminalBar
@@ -210,6 +211,19 @@ def import_command(
     if report.warning:
         errors.print("warning:", style="yellow", end=" ")
         errors.say(report.warning)
+
+
+@app.command(name="merge", epilog="Example: python -m runner merge h200.duckdb a100.duckdb results/ --db all.duckdb")
+def merge_command(
+    files: Annotated[list[Path], typer.Argument(help="Results files, and folders of them.", metavar="A B …")],
+    db: Db = None,
+) -> None:
+    """Join the results files of many machines: adds the rows that are not there yet, one transaction a file.
+
+    Merging again adds only what has come since, and a merge that was interrupted goes on. The other files stay as they
+    are. Exit codes: 0 all were merged, 1 some were refused, 2 nothing can be added.
+    """
+    raise typer.Exit(merge.merge(console, files, db or default_path()))
 
 
 @app.command(name="check", epilog="Example: python -m runner check --repair --db results.duckdb")
