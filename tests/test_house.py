@@ -267,6 +267,7 @@ def test_the_readme_names_every_command_and_preset() -> None:
                 "compare",
                 "import",
                 "merge",
+                "export",
                 "check",
                 "doctor",
             )

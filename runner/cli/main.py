@@ -1,7 +1,7 @@
 """The commands: parse, call, print. Only they and their group exit.
 
-    python -m runner sweep | frontier | import | merge | check | list | show | audit | report | replay | compare |
-    doctor
+    python -m runner sweep | frontier | import | merge | export | check | list | show | audit | report | replay |
+    compare | doctor
 
 Exit codes: 0 all cells ended ok, oom or skipped; 1 some did not, the budget ran out, `audit` graded a row D, `replay`
 landed outside, `check` found something wrong, or `compare --fail-on-regression` found a regression; 2 wrong usage or a
@@ -22,8 +22,10 @@ from runner.cli.options import FRONTIER, Db, Run, sweep_options, where, with_opt
 from runner.cli.progress import PlainLines, TerminalBar
 from runner.cli.terminal import Terminal
 from runner.engines.local import LocalEngine
+from runner.formats import format_bytes
 from runner.importers.files import import_file
 from runner.importers.published import explain_tables
+from runner.store.copying import copy_file
 from runner.store.database import default_path
 from runner.sweep.frontier import explore
 from runner.sweep.loop import sweep
@@ -224,6 +226,18 @@ def merge_command(
     are. Exit codes: 0 all were merged, 1 some were refused, 2 nothing can be added.
     """
     raise typer.Exit(merge.merge(console, files, db or default_path()))
+
+
+@app.command(name="export", epilog="Example: python -m runner export backup.duckdb --db results.duckdb")
+def export_command(
+    out: Annotated[Path, typer.Argument(help="The name of the new file.", metavar="OUT")], db: Db = None
+) -> None:
+    """Write a whole copy of the results file, at any moment, also while a sweep adds to it.
+
+    What waits in the spool is in the copy, too. `python -m pages.export` writes pages as HTML files.
+    """
+    waiting = copy_file(db or default_path(), out)
+    console.say(f"{out}: {format_bytes(out.stat().st_size)}{f', {waiting} cells from the spool' if waiting else ''}.")
 
 
 @app.command(name="check", epilog="Example: python -m runner check --repair --db results.duckdb")
