@@ -32,8 +32,8 @@ def _how(text: str, **limits: Any) -> Any:
     return typer.Option(help=escape(text), show_default=False, rich_help_panel="How carefully", **limits)
 
 
-def where(text: str) -> Any:
-    return typer.Option(help=escape(text), show_default=False, rich_help_panel="Where and how long")
+def where(text: str, *, metavar: str | None = None) -> Any:
+    return typer.Option(help=escape(text), show_default=False, metavar=metavar, rich_help_panel="Where and how long")
 
 
 def _flag(name: str, text: str) -> Any:
@@ -46,6 +46,7 @@ _CEILINGS = "Measure at its start and end what this machine can do at most. [def
 _UNDECIDED = f"what is undecided (interval wider than ±{ENOUGH:.0%}), up to {MAX_ROUNDS}"
 _ROUNDS = f"auto: one more interleaved round, in fresh processes, for {_UNDECIDED}; or a number. [default: auto]"
 _SHAPE = "d_model=512,d_ff=2048,layers=8,heads=8[,vocabulary=N]"
+_SHARD = "Only this share of the plan, such as 2/8: the same command on 8 machines measures every cell once."
 _PRESETS = f"One of {', '.join(PRESETS)}. [default: standard on CUDA, else laptop]"
 
 
@@ -74,6 +75,7 @@ def sweep_options() -> dict[str, Any]:
         **own["axis"],
         **own["limit"],
         "rounds": Annotated[str | None, _how(_ROUNDS, metavar="auto|N")],
+        "shard": Annotated[str | None, where(_SHARD, metavar="I/N")],
         "config": Annotated[Path | None, where("A TOML file with the same names; flags given here win.")],
         "db": Annotated[Path | None, where(DB_HELP)],
         "label": Annotated[str | None, where("A name for this run.")],
