@@ -27,6 +27,7 @@ from runner.importers.files import import_file
 from runner.importers.published import explain_tables
 from runner.store.copying import copy_file
 from runner.store.database import default_path
+from runner.store.writable import check_writable
 from runner.sweep.frontier import explore
 from runner.sweep.loop import sweep
 from runner.sweep.prepare import Settings, prepare
@@ -85,6 +86,7 @@ def frontier_command(
         timeout_s=parse_duration("timeout", timeout or "10m"),
         fresh=bool(fresh),
     )
+    check_writable(settings.db)
     raise typer.Exit(explore(given, settings, say=console.say))
 
 
@@ -207,6 +209,7 @@ def import_command(
     if explain:
         print(explain_tables(file, mapping=mapping), end="")
         return
+    check_writable(db or default_path())
     report = import_file(file, db=db or default_path(), label=label, mapping=mapping)
     for line in report.lines:
         console.say(line)

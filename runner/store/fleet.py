@@ -31,5 +31,12 @@ def list_files(path: Path) -> list[Path]:
     return [path / name for name in sorted(names) if name.endswith(_ENDING) and not name.startswith(".")]
 
 
+def absolute(path: Path) -> Path:
+    """Returns the path, or the list of paths, as from the root of the file system."""
+    if not _is_list(path):
+        return path.absolute()
+    return Path(os.pathsep.join(str(Path(name).absolute()) for name in str(path).split(os.pathsep) if name))
+
+
 def _is_list(path: Path) -> bool:
     return os.pathsep in str(path) and not path.exists() and not path.with_name(path.name + _SPOOL).exists()

@@ -27,9 +27,10 @@ from runner.results.times import RoundTime, find_bound
 from runner.schema import DONE, Moment, PlanRow, Row, TimingRow, new_id, table_of, utc_now
 from runner.schema.titles import title
 from runner.store import history
-from runner.store.database import QUICK, check_writable, ingest
+from runner.store.database import QUICK, ingest
 from runner.store.history import MeasuredRound
 from runner.store.spool import Spool
+from runner.store.writable import check_writable
 from runner.sweep.prepare import Expected, Prepared, Settings, new_run, prepare
 from runner.sweep.rounds import FurtherRounds
 
