@@ -12,6 +12,7 @@ from typing import Annotated, Any, Optional
 import typer
 from rich.markup import escape
 
+from runner.engines.engine import ENGINES
 from runner.plan.presets import PRESETS
 from runner.schema import Column
 from runner.sweep.request import CHOICES, FLAGS
@@ -47,6 +48,7 @@ _UNDECIDED = f"what is undecided (interval wider than ±{ENOUGH:.0%}), up to {MA
 _ROUNDS = f"auto: one more interleaved round, in fresh processes, for {_UNDECIDED}; or a number. [default: auto]"
 _SHAPE = "d_model=512,d_ff=2048,layers=8,heads=8[,vocabulary=N]"
 _SHARD = "Only this share of the plan, such as 2/8: the same command on 8 machines measures every cell once."
+_ON = "With --engine ray: accelerator types or custom resources, such as H200,A100. [default: every GPU]"
 _PRESETS = f"One of {', '.join(PRESETS)}. [default: standard on CUDA, else laptop]"
 
 
@@ -75,6 +77,8 @@ def sweep_options() -> dict[str, Any]:
         **own["axis"],
         **own["limit"],
         "rounds": Annotated[str | None, _how(_ROUNDS, metavar="auto|N")],
+        "engine": Annotated[str | None, where(f"One of {', '.join(ENGINES)}. [default: local]", metavar="NAME")],
+        "on": Annotated[str | None, where(_ON)],
         "shard": Annotated[str | None, where(_SHARD, metavar="I/N")],
         "config": Annotated[Path | None, where("A TOML file with the same names; flags given here win.")],
         "db": Annotated[Path | None, where(DB_HELP)],

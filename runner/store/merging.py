@@ -11,7 +11,6 @@ transaction. The other file's spool is read too, and nothing is written to it. A
 system's temporary folder, so that neither file is held while waiting for the other.
 """
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -24,10 +23,10 @@ from runner.schema import TABLES, Table
 from runner.store.attached import insert_rows, quote
 from runner.store.database import open_writer
 from runner.store.extraction import extract
+from runner.temporary import temporary_folder
 
 #: The longest that merging waits to be alone with the file (s).
 PATIENCE_S = 10.0
-PREFIX = "stepscope-merge-"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,16 +45,16 @@ def merge(source: Path | str, *, into: Path | str) -> dict[str, int]:
     itself or made by a newer Stepscope, RowsRefused for rows that break the contract, DatabaseForeign for a file
     that holds no results or cannot be read, DatabaseBusy, StoreError."""
     source, into = Path(source).absolute(), Path(into).absolute()
-    with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
-        return _insert_all(into, Path(folder), _extract(source, into, Path(folder)))
+    with temporary_folder("merge") as folder:
+        return _insert_all(into, folder, _extract(source, into, folder))
 
 
 def merge_files(sources: Sequence[Path], *, into: Path) -> Iterator[Merged]:
     """Merges one file after the other, and reads the next while the rows of one are added. A file that is refused, for
     any reason that `merge` raises, is passed over. Raises what `open_writer` raises where nothing can be added."""
     into = into.absolute()
-    with ThreadPoolExecutor(1) as ahead, tempfile.TemporaryDirectory(prefix=PREFIX) as temporary:
-        folders = [Path(temporary, str(number)) for number in range(len(sources))]
+    with ThreadPoolExecutor(1) as ahead, temporary_folder("merge") as temporary:
+        folders = [temporary / str(number) for number in range(len(sources))]
         pending: dict[int, Future[list[str]]] = {}
         for number, source in enumerate(sources):
             for following in range(number, min(number + 2, len(sources))):

@@ -118,7 +118,7 @@ class Spool:
 
     def _replace(self, target: Path, rows: Mapping[str, Sequence[object]], *, durable: bool) -> None:
         content = json.dumps(to_document(rows), separators=(",", ":"), allow_nan=False).encode("ascii")
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=durable, exist_ok=True)
         temporary = target.with_name(f".{target.name}.{os.getpid()}{_TEMPORARY}")
         try:
             with temporary.open("wb") as file:

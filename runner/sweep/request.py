@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from runner.engines.engine import ENGINES
 from runner.errors import UsageError
 from runner.plan.planning import Request, Rounds
 from runner.plan.presets import PRESETS, QUESTIONS
@@ -30,7 +31,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 MAX_ROUNDS = 100
 #: The types that a config file may give for names that take one value; all other names take a value or a list.
 TYPES: Mapping[str, tuple[type, ...]] = {
-    **dict.fromkeys(("preset", "label", "device", "db", "shard"), (str,)),
+    **dict.fromkeys(("preset", "label", "device", "db", "shard", "engine"), (str,)),
     **dict.fromkeys(("timeout", "budget"), (str, int, float)),
     **dict.fromkeys(("fresh", "skip_predicted_oom", "ceilings"), (bool,)),
     "rounds": (int, str),
@@ -105,6 +106,8 @@ def _settings(options: Mapping[str, Any]) -> Settings:
         fresh=bool(options["fresh"]),
         skip_predicted_oom=bool(options["skip_predicted_oom"]),
         ceilings=options["ceilings"] is not False,
+        engine=options["engine"] or ENGINES[0],
+        on=_split(options["on"] or ()),
     )
 
 
