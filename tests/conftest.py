@@ -48,6 +48,7 @@ MAY_LACK = (
     "playwright",
     "plotly",
     "pyarrow",
+    "ray",
     "starlette",
     "streamlit",
     "transformers",

@@ -22,11 +22,12 @@ from runner.schema.columns import SQL_TYPES
 
 ROOT = Path(__file__).parent.parent
 MODULES = sorted(path.relative_to(ROOT) for folder in ("runner", "pages") for path in (ROOT / folder).rglob("*.py"))
-OUTSIDE = {"torch", "duckdb", "einops", "numpy", "typer", "rich", "psutil", "pynvml", "transformers"}
+OUTSIDE = {"torch", "duckdb", "einops", "numpy", "typer", "rich", "psutil", "pynvml", "ray", "transformers"}
 #: Who may import whom within `runner`: each folder or file by name, and what it may know. `cli` may know everything.
 RUNNER_MAY = {
     "errors": set[str](),
     "visible": set(),
+    "temporary": {"errors"},
     "formats": set(),
     "schema": {"errors"},
     "results": {"schema"},
@@ -36,12 +37,24 @@ RUNNER_MAY = {
     "models": {"analysis", "errors", "schema"},
     "measure": {"analysis", "errors", "job", "models", "results", "schema"},
     "experiments": {"analysis", "errors", "formats", "schema"},
-    "engines": {"errors", "experiments", "job", "measure", "schema"},
+    "engines": {"errors", "experiments", "job", "measure", "schema", "temporary"},
     "plan": {"analysis", "errors", "experiments", "schema"},
-    "store": {"analysis", "errors", "experiments", "published", "results", "schema"},
+    "store": {"analysis", "errors", "experiments", "published", "results", "schema", "temporary"},
     "importers": {"analysis", "errors", "formats", "published", "results", "schema", "store", "visible"},
     "report": {"analysis", "errors", "experiments", "formats", "plan", "results", "schema", "store", "visible"},
-    "sweep": {"analysis", "engines", "errors", "experiments", "formats", "job", "plan", "results", "schema", "store"},
+    "sweep": {
+        "analysis",
+        "engines",
+        "errors",
+        "experiments",
+        "formats",
+        "job",
+        "plan",
+        "results",
+        "schema",
+        "store",
+        "temporary",
+    },
 }
 #: Where torch lives, and what pages may know of the runner.
 WITH_TORCH = {"engines", "measure", "models"}
@@ -86,6 +99,8 @@ def test_imports_of_the_runner(path: Path) -> None:
         assert not named(path, *declared), "an experiment imports no other"
     if room != "store":
         assert not named(path, "duckdb"), "SQL lives in runner/store"
+    if room != "engines":
+        assert not named(path, "ray"), "an engine is one file"
 
 
 @pytest.mark.parametrize("path", [path for path in MODULES if path.parts[0] == "pages"], ids=str)
@@ -267,6 +282,9 @@ def test_the_readme_names_every_command_and_preset() -> None:
                 "compare",
                 "note",
                 "import",
+                "merge",
+                "export",
+                "check",
                 "doctor",
             )
         ),

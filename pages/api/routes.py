@@ -41,6 +41,7 @@ from pages.ui.sign_in import signs_in
 from runner.errors import DatabaseBusy, StepscopeError, StoreError, UsageError
 from runner.schema import TABLES, Status
 from runner.store.database import default_path, fingerprint, look_through, plan_fingerprint
+from runner.store.fleet import list_files
 from runner.store.queries.overview import Contents, load_contents
 from runner.store.queries.rows import list_filters, load_health, load_rows
 from runner.store.queries.selection import REPEATABLE
@@ -141,7 +142,7 @@ def _describe_error(error: StepscopeError) -> dict[str, str]:
     """Returns the message without the folder of the file, which clients must not learn."""
     path = default_path()
     message = {"got": error.got, "expected": error.expected, "do": error.do}
-    for folder in (path.absolute().parent, path.parent):
+    for folder in {parent for file in list_files(path) for parent in (file.absolute().parent, file.parent)}:
         message = {name: text.replace(f"{folder}{os.sep}", "") for name, text in message.items()}
     return message
 
@@ -247,14 +248,21 @@ def _check_health(*, everything: bool) -> Response:
         version = metadata.version("stepscope")
     except metadata.PackageNotFoundError:
         version = None
-    answer: dict[str, Any] = {"ok": True, "version": version, "file": path.name, "present": path.exists()}
+    answer: dict[str, Any] = {
+        "ok": True,
+        "version": version,
+        "file": path.name,
+        "present": any(file.exists() for file in list_files(path)),
+    }
     try:
         found = load_health(path)
     except StoreError as error:
         answer |= {"ok": False, "error": _describe_error(error)}
         return JSONResponse(answer, status_code=503, headers=_AGAIN if isinstance(error, DatabaseBusy) else None)
     if everything:
-        answer |= {"rows_left_out": dict(look_through(path).left_out)} if path.exists() else {}
+        known = look_through(path) if answer["present"] else None
+        answer |= {"rows_left_out": dict(known.left_out)} if known else {}
+        answer |= {"files_left_out": sorted(known.broken)} if known and known.broken else {}
         newest = found.newest_at.isoformat() + "Z" if found.newest_at else None
         answer |= {"rows": found.rows, "newest_row_at": newest}
     return JSONResponse(answer, headers={"Cache-Control": "no-store"})

@@ -15,6 +15,7 @@ from pages.ui.permalink import link
 from pages.ui.sections import draw_heading
 from runner.schema import TABLES, Column, Status, Table
 from runner.store.database import look_through
+from runner.store.fleet import is_fleet
 from runner.store.queries import rows as stored
 from runner.store.queries import tables
 from runner.store.queries.tables import MAX_ROWS, Window
@@ -100,10 +101,15 @@ def _draw_downloads(frame: Frame, table: Table, window: Window, *, total: int) -
             st.caption("Link to these rows, with every filter written out")
             st.code(link(frame, "rows"), language=None, wrap_lines=True)
             st.caption("The same in Python")
-            st.code(
-                f"import duckdb\nduckdb.connect('{frame.path.name}', read_only=True).sql('FROM {table.name}').df()",
-                wrap_lines=True,
-            )
+            st.code(_python(frame, table), wrap_lines=True)
+
+
+def _python(frame: Frame, table: Table) -> str:
+    """Returns the lines that read the table in Python."""
+    if is_fleet(frame.path):
+        opened = f"with open_reader({str(frame.path)!r}) as con:\n    con.execute('FROM {table.name}').df()"
+        return f"from runner.store.database import open_reader\n{opened}"
+    return f"import duckdb\nduckdb.connect('{frame.path.name}', read_only=True).sql('FROM {table.name}').df()"
 
 
 def _describe_columns(table: Table) -> list[dict[str, Any]]:

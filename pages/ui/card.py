@@ -122,7 +122,7 @@ def _draw_share(frame: Frame, card: Card, *, has_chart: bool) -> None:
         downloads(card.rows, name=name, key=card.key)
     st.caption("The chart as you see it" if has_chart else "Show the chart to save it as a picture.")
     if has_chart:
-        source = f"Stepscope · {frame.path.name}, edition {frame.contents.edition} · {page}"
+        source = f"Stepscope · {frame.file}, edition {frame.contents.edition} · {page}"
         pictures(Picture(card=card.key, title=plain(card.title), alt=plain(card.alt), name=name, source=source))
     st.caption("Link to this card, with every filter written out")
     st.code(link(frame, card.key), language=None, wrap_lines=True)

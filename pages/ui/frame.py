@@ -19,6 +19,7 @@ from runner.analysis.costs.activations import Device
 from runner.results import Measured
 from runner.schema import MemoryCell, ProfileCell, StepCell, table_of
 from runner.schema.sizes import name_models
+from runner.store.fleet import list_files
 from runner.store.queries import selection as queries
 from runner.store.queries.overview import Contents
 from runner.store.queries.selection import Model, Selection
@@ -84,6 +85,12 @@ class Frame:
     def measured(self) -> list[Measured]:
         """Returns the selected cells. The file is read once for all filters, so that changing one costs no query."""
         return [row for row in self.ask(load_steps, self.selection.broad()) if self.selection.holds(row.cell)]
+
+    @property
+    def file(self) -> str:
+        """The name of the file, or how many there are."""
+        files = list_files(self.path)
+        return f"{len(files)} files" if len(files) > 1 else files[0].name if files else self.path.name
 
     @property
     def where(self) -> str:

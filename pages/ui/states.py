@@ -53,6 +53,11 @@ def report(found: Survey, path: Path) -> None:
             ),
             icon=":material/broken_image:",
         )
+    for name, reason in found.broken.items():
+        st.warning(
+            restrict(f"{quoted(name)} is left out, because it cannot be read: {literal(reason)}"),
+            icon=":material/broken_image:",
+        )
     if found.left_out:
         counts = ", ".join(f"{count:,} of `{name}`" for name, count in found.left_out.items())
         st.warning(

@@ -93,8 +93,12 @@ def print_lists(console: Terminal, what: str, *, db: Path) -> None:
 
 
 def print_left_out(console: Terminal, db: Path) -> None:
-    """Prints how many rows of the file break the contract and are in no table, if any."""
-    left_out = look_through(db).left_out
+    """Prints how many rows of the file break the contract and are in no table, and which of several files cannot be
+    read, if any."""
+    found = look_through(db)
+    for name, reason in found.broken.items():
+        console.say(f"Left out, as it cannot be read: {name}. {reason}", style="yellow")
+    left_out = found.left_out
     if left_out:
         counts = ", ".join(f"{count:,} of {name}" for name, count in left_out.items())
         console.say(f"Left out, as their values break the contract: {counts} in {db}.", style="yellow")

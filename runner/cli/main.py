@@ -1,9 +1,11 @@
 """The commands: parse, call, print. Only they and their group exit.
 
-    python -m runner sweep | frontier | import | list | show | audit | report | replay | compare | note | model | doctor
+    python -m runner sweep | frontier | import | merge | export | check | list | show | audit | report | replay |
+    compare | note | model | doctor
 
 Exit codes: 0 all cells ended ok, oom or skipped; 1 some did not, the budget ran out, `audit` graded a row D, `replay`
-landed outside, or `compare --fail-on-regression` found a regression; 2 wrong usage or a bad file; 130 interrupted.
+landed outside, `check` found something wrong, or `compare --fail-on-regression` found a regression; 2 wrong usage or a
+bad file; 130 interrupted.
 """
 
 import signal
@@ -14,15 +16,18 @@ from typing import Annotated, Any
 
 import typer
 
-from runner.cli import audit, compare, doctor, lists, model, notes, replay, report, show
+from runner.cli import audit, check, compare, doctor, lists, merge, model, notes, replay, report, show
 from runner.cli.commands import Commands, errors
 from runner.cli.options import FRONTIER, Db, Run, sweep_options, where, with_options
 from runner.cli.progress import PlainLines, TerminalBar
 from runner.cli.terminal import Terminal
 from runner.engines.local import LocalEngine
+from runner.formats import format_bytes
 from runner.importers.files import import_file
 from runner.importers.published import explain_tables
+from runner.store.copying import copy_file
 from runner.store.database import default_path
+from runner.store.writable import check_writable
 from runner.sweep.frontier import explore
 from runner.sweep.loop import sweep
 from runner.sweep.prepare import Settings, prepare
@@ -81,6 +86,7 @@ def frontier_command(
         timeout_s=parse_duration("timeout", timeout or "10m"),
         fresh=bool(fresh),
     )
+    check_writable(settings.db)
     raise typer.Exit(explore(given, settings, say=console.say))
 
 
@@ -203,12 +209,51 @@ def import_command(
     if explain:
         print(explain_tables(file, mapping=mapping), end="")
         return
+    check_writable(db or default_path())
     report = import_file(file, db=db or default_path(), label=label, mapping=mapping)
     for line in report.lines:
         console.say(line)
     if report.warning:
         errors.print("warning:", style="yellow", end=" ")
         errors.say(report.warning)
+
+
+@app.command(name="merge", epilog="Example: python -m runner merge h200.duckdb a100.duckdb results/ --db all.duckdb")
+def merge_command(
+    files: Annotated[list[Path], typer.Argument(help="Results files, and folders of them.", metavar="A B …")],
+    db: Db = None,
+) -> None:
+    """Join the results files of many machines: adds the rows that are not there yet, one transaction a file.
+
+    Merging again adds only what has come since, and a merge that was interrupted goes on. The other files stay as they
+    are. Exit codes: 0 all were merged, 1 some were refused, 2 nothing can be added.
+    """
+    raise typer.Exit(merge.merge(console, files, db or default_path()))
+
+
+@app.command(name="export", epilog="Example: python -m runner export backup.duckdb --db results.duckdb")
+def export_command(
+    out: Annotated[Path, typer.Argument(help="The name of the new file.", metavar="OUT")], db: Db = None
+) -> None:
+    """Write a whole copy of the results file, at any moment, also while a sweep adds to it.
+
+    What waits in the spool is in the copy, too. `python -m pages.export` writes pages as HTML files.
+    """
+    waiting = copy_file(db or default_path(), out)
+    console.say(f"{out}: {format_bytes(out.stat().st_size)}{f', {waiting} cells from the spool' if waiting else ''}.")
+
+
+@app.command(name="check", epilog="Example: python -m runner check --repair --db results.duckdb")
+def check_command(
+    db: Db = None,
+    repair: Annotated[bool, typer.Option("--repair", help="Repair what can be, and keep a copy of the file.")] = False,
+) -> None:
+    """Verify the results file: pages that can be read, impossible values, duplicates, rows that belong to nothing, and
+    what is left over in its spool.
+
+    Exit codes: 0 nothing is wrong, or all was repaired; 1 something is wrong; 2 it is no results file.
+    """
+    raise typer.Exit(check.check(console, db or default_path(), repair=repair))
 
 
 @app.command(name="note", epilog="Example: python -m runner note nightly 'the fan was broken'")
@@ -233,34 +278,7 @@ def note_command(
     notes.note(console, asked, db=db or default_path())
 
 
-own = typer.Typer(no_args_is_help=True)
-app.add_typer(own, name="model")
-
-
-@own.callback()
-def model_command() -> None:
-    """Models of your own: what is understood of one before it is measured.
-
-    `FILE.py:build` or `package.module:build` is a function of one argument. It returns a module and a batch (a tensor,
-    a tuple of arguments or a dictionary of keywords) and, if wanted, a function from the module's output to a loss:
-
-    def build(want): return MyModel(), torch.randint(50257, (want.batch, want.context))
-
-    `want` has device, dtype, batch, context, attention and option(name, default), which `FILE.py:build,name=value`
-    sets. `hf:CONFIG` is a config.json of transformers on this disk, or its folder: random weights, nothing downloaded.
-    """
-
-
-@own.command(name="check", epilog="Example: python -m runner model check nano.py:build --batch 8 --context 512")
-def model_check_command(
-    spec: Annotated[str, typer.Argument(help="FILE.py:build, package.module:build or hf:CONFIG.", metavar="MODEL")],
-    batch: Annotated[int, typer.Option(help="Samples in one step.", min=1)] = 4,
-    context: Annotated[int, typer.Option(help="Tokens of each sequence.", min=1)] = 128,
-    device: Annotated[str, typer.Option(help="auto, cuda, cuda:1, mps or cpu.")] = "auto",
-) -> None:
-    """Build a model once, run two steps, and say what was understood: parameters, batch, blocks, FLOPs, and which
-    experiments apply."""
-    model.check_model(console, spec, device=device, batch=batch, context=context)
+app.add_typer(model.make_group(console), name="model")
 
 
 @app.command(name="doctor", epilog="Example: python -m runner doctor --device cpu")

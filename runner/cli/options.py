@@ -12,12 +12,13 @@ from typing import Annotated, Any, Optional
 import typer
 from rich.markup import escape
 
+from runner.engines.engine import ENGINES
 from runner.plan.presets import PRESETS
 from runner.schema import Column
 from runner.sweep.request import CHOICES, FLAGS
 from runner.sweep.rounds import ENOUGH, MAX_ROUNDS
 
-DB_HELP = "The results file. [default: STEPSCOPE_DB or data/results.duckdb]"
+DB_HELP = "The results file; to read from, also a folder or A:B. [default: STEPSCOPE_DB or data/results.duckdb]"
 Db = Annotated[Path | None, typer.Option("--db", help=escape(DB_HELP), show_default=False)]
 
 RUN_HELP = "A run's id, its beginning, or its label. [default: the latest]"
@@ -32,8 +33,8 @@ def _how(text: str, **limits: Any) -> Any:
     return typer.Option(help=escape(text), show_default=False, rich_help_panel="How carefully", **limits)
 
 
-def where(text: str) -> Any:
-    return typer.Option(help=escape(text), show_default=False, rich_help_panel="Where and how long")
+def where(text: str, *, metavar: str | None = None) -> Any:
+    return typer.Option(help=escape(text), show_default=False, metavar=metavar, rich_help_panel="Where and how long")
 
 
 def _flag(name: str, text: str) -> Any:
@@ -50,6 +51,8 @@ _MODEL = (
     "A model of your own: a Python file or module and its function, or a configuration of transformers; repeatable. "
     "See `python -m runner model --help`."
 )
+_SHARD = "Only this share of the plan, such as 2/8: the same command on 8 machines measures every cell once."
+_ON = "With --engine ray: accelerator types or custom resources, such as H200,A100. [default: every GPU]"
 _PRESETS = f"One of {', '.join(PRESETS)}. [default: standard on CUDA, else laptop]"
 
 
@@ -79,6 +82,9 @@ def sweep_options() -> dict[str, Any]:
         **own["axis"],
         **own["limit"],
         "rounds": Annotated[str | None, _how(_ROUNDS, metavar="auto|N")],
+        "engine": Annotated[str | None, where(f"One of {', '.join(ENGINES)}. [default: local]", metavar="NAME")],
+        "on": Annotated[str | None, where(_ON)],
+        "shard": Annotated[str | None, where(_SHARD, metavar="I/N")],
         "config": Annotated[Path | None, where("A TOML file with the same names; flags given here win.")],
         "db": Annotated[Path | None, where(DB_HELP)],
         "label": Annotated[str | None, where("A name for this run.")],

@@ -18,12 +18,11 @@ import multiprocessing
 import os
 import signal
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from multiprocessing import forkserver, resource_tracker
+from multiprocessing import forkserver, resource_tracker, util
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
@@ -33,10 +32,11 @@ from typing import Any
 import psutil
 
 from runner.engines.telemetry import Telemetry, gpu_handle
-from runner.errors import BadModel, StepscopeError
+from runner.errors import BadModel, StepscopeError, UsageError
 from runner.experiments import KINDS, TRIAL
 from runner.job import CeilingJob, Ceilings, Job, Measurement, Outcome, OwnModelJob
 from runner.schema.own import OwnModel
+from runner.temporary import mark, temporary_folder, unusable_error
 
 #: The time between two beats of a running job (s).
 BEAT_SECONDS = 1.0
@@ -139,6 +139,9 @@ class LocalEngine:
             return Outcome(status="oom", failed_phase=phase, message=reason)
         return Outcome(status="crashed", failed_phase=phase, message=f"{message[1]}{f': {text}' if text else '.'}")
 
+    def end(self) -> None:
+        """Does nothing: a worker ends with its cell, and the fork server with this process."""
+
     def _start_server(self) -> None:
         """Starts the fork server, if it does not run, with Ctrl-C blocked: it imports torch before it ignores the
         signal, and would write a traceback over ours."""
@@ -148,6 +151,9 @@ class LocalEngine:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             forkserver.ensure_running()
+            mark(util.get_temp_dir())
+        except OSError as error:
+            raise unusable_error(error) from error
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
@@ -159,8 +165,8 @@ class LocalEngine:
         beat: Callable[[str], None] = lambda phase: None,
     ) -> tuple[_Message | None, str, str]:
         """Returns the worker's last message (None if it ran out of time), its phase, and the last line it printed."""
-        with tempfile.TemporaryDirectory(prefix="stepscope-") as folder:
-            log = Path(folder, "output")
+        with temporary_folder("worker") as folder:
+            log = folder / "output"
             ours, theirs = self.context.Pipe()
             process = self.context.Process(target=_work, args=(theirs, job, str(log)), daemon=False)
             try:
@@ -173,6 +179,16 @@ class LocalEngine:
                 _end(process)
                 ours.close()
             return message, phase, _last_line(log)
+
+
+@contextlib.contextmanager
+def open_places(on: Sequence[str]) -> Iterator[Sequence[LocalEngine]]:
+    """Yields this machine as the one place. Raises UsageError where types of device are named."""
+    if on:
+        raise UsageError(
+            f"--on got {', '.join(on)}.", expected="none: this machine is the only place", do="Name --engine ray."
+        )
+    yield [LocalEngine()]
 
 
 @contextlib.contextmanager

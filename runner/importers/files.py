@@ -8,7 +8,7 @@ export of an Nsight Systems report, what `nsys stats` prints, or a table that so
 executed. Of a folder, the published tables of its files are added.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,12 +96,17 @@ def _merge(path: Path, *, db: Path, label: str | None) -> Report:
     if label:
         raise UsageError(f"--label got {label!r}.", expected="none: runs of a results file keep the labels they have")
     added = merge(path, into=db)
+    return Report(lines=(describe_added(added) if added else f"Nothing new: {db} has every row of {path}.",))
+
+
+def describe_added(added: Mapping[str, int]) -> str:
+    """Says how many rows of which tables came from a results file."""
     if not added:
-        return Report(lines=(f"Nothing new: {db} has every row of {path}.",))
+        return "nothing new."
     tables = [name for name, table in TABLES.items() if table.unique == ("cell_id",) and name in added]
     cells = ", ".join(f"{added[name]:,} of {name}" for name in tables) or "none"
     runs = f"{added.get('runs', 0):,} runs" if added.get("runs") != 1 else "1 run"
-    return Report(lines=(f"{runs}, cells: {cells}; {sum(added.values()):,} rows in all.",))
+    return f"{runs}, cells: {cells}; {sum(added.values()):,} rows in all."
 
 
 def _report_timelines(timelines: Sequence[TimelineRow]) -> Report:

@@ -16,6 +16,7 @@ from runner.errors import UsageError
 from runner.experiments import experiment_of, kind_of
 from runner.experiments.grid import Grid, Variants
 from runner.plan.presets import PRESETS, QUESTIONS, Preset, preset_for
+from runner.plan.shards import Shard, take_shard
 from runner.schema import Cell, Model, flags
 
 #: How often every cell is measured; `auto` decides it cell by cell, while the sweep runs.
@@ -27,13 +28,15 @@ LIMITS = frozenset(name for name, column in flags().items() if column.sets == "l
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """What the user wants measured. `axes` are the values set by flags; `shape` replaces the preset's sizes, so it
-    comes with `sizes`. Where `cells` are given, they are all that is measured, and no preset is asked."""
+    comes with `sizes`. Where `cells` are given, they are all that is measured, and no preset is asked. `shard` is
+    this machine's share of a plan that several measure."""
 
     preset: str | None = None
     experiments: tuple[str, ...] = tuple(QUESTIONS)
     axes: Mapping[str, Any] = field(default_factory=dict)
     rounds: Rounds = 1
     cells: tuple[Cell, ...] = ()
+    shard: Shard | None = None
 
     def named_preset(self, device: str) -> str | None:
         """Returns the preset that this request starts from on such a device; None for given cells."""
@@ -62,6 +65,9 @@ def plan(request: Request, *, device: str, device_memory_bytes: int | None, seed
         cells = _cells_of(PRESETS[name], request, device_memory_bytes)
     if not cells:
         raise UsageError("No cell is left of what was asked for.", do="See it without some of its flags: --dry-run.")
+    if request.shard:
+        mine = {cell.key for cell in take_shard([item.cell for item in cells], request.shard, device=device)}
+        cells = [item for item in cells if item.cell.key in mine]
     order = random.Random(seed)
     count = 1 if request.rounds == "auto" else request.rounds
     rounds = (order.sample(cells, len(cells)) for _ in range(count))

@@ -18,7 +18,8 @@ from runner.store.shared import share_connection
 
 def load_report(path: Path, scope: Scope) -> Report:
     """Returns the report of a file."""
-    return make_report(Rows(path, scope))
+    with share_connection(path):
+        return make_report(Rows(path, scope))
 
 
 def make_report(rows: Rows) -> Report:

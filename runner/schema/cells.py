@@ -24,9 +24,20 @@ def utc_now() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)
 
 
+#: The latest millisecond of an id of this process.
+_latest = 0
+
+
+def _later(milliseconds: int) -> int:
+    global _latest
+    _latest = milliseconds if milliseconds >= _latest else _latest + 1
+    return _latest
+
+
 def new_id() -> UUID:
-    """Returns a UUIDv7, which sorts by the millisecond of its making (RFC 9562, section 5.7)."""
-    milliseconds = time.time_ns() // 1_000_000
+    """Returns a UUIDv7, which sorts by the millisecond of its making (RFC 9562, section 5.7), and after all that this
+    process made before, even where the clock was set back meanwhile."""
+    milliseconds = _later(time.time_ns() // 1_000_000)
     random = int.from_bytes(os.urandom(10), "big")
     version, variant = 0x7 << 76, 0b10 << 62
     high, low = random >> 62 & 0xFFF, random & (1 << 62) - 1

@@ -31,6 +31,10 @@ class FrontierCell(Cell):
         int | None, Column("Context", "tokens", "A model's step; none where the context is what grows.")
     ] = None
     mode: Annotated[Mode, Column("Mode", "", "A model's step only: what has to fit.")] = "train"
+    model: Annotated[
+        str | None, Column("Own model", "", "Where an own model comes from; unknown for the Transformer.")
+    ] = None
+    model_key: Annotated[str | None, Column("Own model's key", "", "Hash of an own model's source.")] = None
     limit_bytes: Annotated[int, Column("Memory limit", "bytes", "What it has to fit in.")]
     step: Annotated[int, Column("Resolution", "", "Sizes tried are multiples of this.", effort="least")] = 64
 

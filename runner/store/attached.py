@@ -85,6 +85,11 @@ def attach(con: DuckDBPyConnection, path: Path, *, access: str, deadline: float)
         raise
 
 
+def attach_member(con: DuckDBPyConnection, path: Path, *, alias: str) -> bool:
+    """Attaches one of several files for reading under a name of its own; returns False while another program writes."""
+    return _try_attach(con, path, access="READ_ONLY", alias=alias)
+
+
 def load_columns(con: DuckDBPyConnection, path: Path) -> dict[str, set[str]]:
     """Returns the columns of each of the schema's tables that the attached file has; takes 7 ms.
 
@@ -120,6 +125,19 @@ def is_stepscope(tables: Mapping[str, Set[str]]) -> bool:
     return {"run_id", "sweep_key"} <= tables.get("runs", set())
 
 
+def list_unknown(tables: Mapping[str, Set[str]]) -> list[str]:
+    """Returns which of a file's columns, such as `steps.tomorrow`, the schema does not know."""
+    return sorted(f"{name}.{column}" for name, columns in tables.items() for column in columns - TABLES[name].names)
+
+
+def newer_error(path: Path, unknown: Sequence[str]) -> DatabaseForeign:
+    return DatabaseForeign(
+        f"{path} was written by a newer Stepscope: this one does not know {', '.join(unknown[:3])}.",
+        expected="a file that this version or an older one wrote",
+        do="Update Stepscope here. Until then the file can be read, and nothing is added to it.",
+    )
+
+
 def busy_error(path: Path) -> DatabaseBusy:
     return DatabaseBusy(
         f"{path} is held by another program.",
@@ -152,10 +170,10 @@ def default_value(column: Column) -> str:
     return f"{value}::{column.sql_type}"
 
 
-def select_stored_rows(table: Table, columns: frozenset[str]) -> str:
-    """Returns a query of the attached file's rows with all columns of the schema."""
+def select_stored_rows(table: Table, columns: frozenset[str], *, alias: str = "file") -> str:
+    """Returns a query of an attached file's rows with all columns of the schema."""
     values = (c.name if c.name in columns else f"{default_value(c)} AS {c.name}" for c in table.columns)
-    return f"SELECT {', '.join(values)} FROM file.main.{table.name}"
+    return f"SELECT {', '.join(values)} FROM {alias}.main.{table.name}"
 
 
 def fetch_count(con: DuckDBPyConnection, query: str, parameters: Mapping[str, Any] | None = None) -> int:
@@ -179,10 +197,10 @@ def quote(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _try_attach(con: DuckDBPyConnection, path: Path, *, access: str) -> bool:
+def _try_attach(con: DuckDBPyConnection, path: Path, *, access: str, alias: str = "file") -> bool:
     """Returns False while others hold the file."""
     try:
-        con.execute(f"ATTACH {quote(str(path))} AS file (TYPE duckdb, {access})")
+        con.execute(f"ATTACH {quote(str(path))} AS {alias} (TYPE duckdb, {access})")
     except duckdb.Error as error:
         if any(words in str(error) for words in _BUSY):
             return False

@@ -57,7 +57,7 @@ def check(con: DuckDBPyConnection, table: Table, relation: str, *, where: Path, 
     """Raises RowsRefused, with table, column, value and count, unless every row of `relation` may enter `table`."""
     invalid = count_invalid(con, table, relation, published=published)
     if invalid:
-        problems = _problems(con, table, relation, published=published) or [f"{invalid:,} of {table.name}"]
+        problems = find_problems(con, table, relation, published=published) or [f"{invalid:,} of {table.name}"]
         raise _refused(where, "; ".join(problems[:_MAX_NAMED]))
 
 
@@ -79,7 +79,7 @@ def _refused(where: Path, problems: str) -> RowsRefused:
     )
 
 
-def _problems(con: DuckDBPyConnection, table: Table, relation: str, *, published: str) -> list[str]:
+def find_problems(con: DuckDBPyConnection, table: Table, relation: str, *, published: str) -> list[str]:
     """Returns a phrase for each column or product that breaks the contract: how many rows, and one value."""
     conditions = [(c.name, condition) for c in table.columns if (condition := _condition(c))]
     conditions += [(name, f"{stated} OR run_id IN ({published})") for name, stated in _stated(table).items()]

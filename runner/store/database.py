@@ -36,13 +36,17 @@ from runner.store.attached import (
     insert_rows,
     is_damage,
     is_stepscope,
+    list_unknown,
     load_columns,
+    newer_error,
 )
+from runner.store.fleet import is_fleet, list_files
+from runner.store.members import open_fleet, refuse_fleet, survey_fleet
 from runner.store.shared import take_connection
 from runner.store.spool import Spool, sync_folder
 from runner.store.staging import UNREADABLE, Document, is_newer, load_document, row_id, stage_checked
 from runner.store.survey import Survey, survey
-from runner.store.views import explain_damage, make_views
+from runner.store.views import Member, explain_damage, make_views
 
 #: How long a reader waits for a writer (s); an ingest takes about 50 ms.
 READER_PATIENCE_S = 2.0
@@ -54,19 +58,22 @@ _STORED = [table for table in TABLES.values() if table.stored]
 
 
 def default_path() -> Path:
-    """Returns the file to use when none is named: `STEPSCOPE_DB`, else `data/results.duckdb`."""
+    """Returns the file to use when none is named: `STEPSCOPE_DB`, which may also be a folder or a list
+    (`runner.store.fleet`), else `data/results.duckdb`."""
     return Path(os.environ.get("STEPSCOPE_DB") or "data/results.duckdb")
 
 
 def fingerprint(db_path: Path | str) -> str:
     """Returns 16 hex digits that change whenever a reader could see other rows. Opens nothing; plans do not count."""
-    path = Path(db_path).absolute()
-    return _fingerprint([path, path.with_name(path.name + ".wal"), *Spool(path).files()])
+    files = [file.absolute() for file in list_files(Path(db_path))]
+    return _fingerprint(
+        [part for file in files for part in (file, file.with_name(file.name + ".wal"), *Spool(file).files())]
+    )
 
 
 def plan_fingerprint(db_path: Path | str) -> str:
     """Returns 16 hex digits that change with every heartbeat of a running sweep."""
-    return _fingerprint(Spool(db_path).plans())
+    return _fingerprint([plan for file in list_files(Path(db_path)) for plan in Spool(file).plans()])
 
 
 def _fingerprint(paths: Sequence[Path]) -> str:
@@ -113,6 +120,8 @@ def open_writer(path: Path, *, patience_s: float, folder: Path | None = None) ->
 
     Makes the file where there is none. The connection reaches no other file but those in `folder`. Raises DatabaseBusy
     when others hold the file for longer than `patience_s`, DatabaseForeign, StoreError."""
+    if is_fleet(path):
+        refuse_fleet(path)
     spool, deadline = Spool(path), time.monotonic() + patience_s
     try:
         with spool.lock("exclusive", patience_s=patience_s) as locked:
@@ -183,10 +192,13 @@ def _half(spool: Spool) -> Path:
 
 
 def _upgrade(con: DuckDBPyConnection, path: Path) -> None:
-    """Adds the tables and columns that the file lacks. Raises DatabaseForeign for a file of other tables."""
+    """Adds the tables and columns that the file lacks. Raises DatabaseForeign for a file of other tables, and for one
+    of a newer Stepscope, whose columns would stay empty in rows from here."""
     stored = load_columns(con, path)
     if not is_stepscope(stored) and con.execute("SELECT 1 FROM duckdb_tables() WHERE NOT temporary").fetchone():
         raise foreign_error(path, "it holds other tables")
+    if unknown := list_unknown(stored):
+        raise newer_error(path, unknown)
     con.begin()
     for table in _STORED:
         if table.name not in stored:
@@ -227,7 +239,12 @@ def open_reader(
     The rows are those of one moment. The connection reaches no file but this one and those in `folder`; `limits` are
     settings for it, as SQL. Raises DatabaseBusy when a writer holds the file for longer than READER_PATIENCE_S,
     DatabaseMissing when there is neither file nor spool, DatabaseForeign when the file is not one to read, and
-    DatabaseDamaged in a query that needs a damaged table, unless damaged tables are to be `empty`."""
+    DatabaseDamaged in a query that needs a damaged table, unless damaged tables are to be `empty`. Of a folder or a
+    list of files the views are over all that can be read; see `runner.store.members`."""
+    if is_fleet(Path(db_path)):
+        with open_fleet(Path(db_path), patience_s=READER_PATIENCE_S, folder=folder, limits=limits) as con:
+            yield con
+        return
     path = Path(db_path).absolute()
     spool, deadline = Spool(path), time.monotonic() + READER_PATIENCE_S
     # Nothing can leave the spool while its lock is shared, so no row is missed between the file and the spool.
@@ -240,7 +257,7 @@ def open_reader(
             raise busy_error(path)
         if not path.exists():
             taken.shown = None
-            if not make_views(con, spool, Survey()):
+            if not make_views(con, [Member(path=path)]):
                 raise DatabaseMissing(f"{path} does not exist.", do="Measure something: python -m runner sweep.")
             yield con
             return
@@ -250,7 +267,7 @@ def open_reader(
             surveyed = surveyed.readable()
         with attach(con, path, access="READ_ONLY", deadline=deadline):
             if taken.shown != state:
-                make_views(con, spool, surveyed)
+                make_views(con, [Member(path=path, survey=surveyed)])
                 taken.shown = state
             try:
                 yield con
@@ -263,7 +280,10 @@ def open_reader(
 
 
 def look_through(db_path: Path | str) -> Survey:
-    """Returns what is wrong with the file: rows that `open_reader` leaves out, and tables that cannot be read."""
+    """Returns what is wrong with the file: rows that `open_reader` leaves out, and tables that cannot be read; of
+    several files also those that are left out."""
+    if is_fleet(Path(db_path)):
+        return survey_fleet(Path(db_path), patience_s=READER_PATIENCE_S)
     path = Path(db_path).absolute()
     with Spool(path).lock("shared", patience_s=READER_PATIENCE_S) as locked:
         if not locked:

@@ -71,12 +71,23 @@ class Spool:
         """Renames a file that cannot be read to `*.bad`, so that it blocks no other file and is not lost."""
         path.rename(path.with_name(path.name + _BAD))
 
+    def set_aside_files(self) -> list[Path]:
+        """Returns the files that were set aside."""
+        return sorted(self.folder.glob(f"*{_BAD}"))
+
+    def leftovers(self) -> list[Path]:
+        """Returns half-written files of writers that were killed."""
+        found = []
+        for path in sorted(self.folder.glob(f"*{_TEMPORARY}")):
+            with contextlib.suppress(FileNotFoundError):
+                if abs(time.time() - path.stat().st_mtime) > LEFTOVER_AGE_S:  # the clock may have been set back
+                    found.append(path)
+        return found
+
     def remove_leftovers(self) -> None:
         """Removes half-written files of writers that were killed."""
-        for path in self.folder.glob(f"*{_TEMPORARY}"):
-            with contextlib.suppress(FileNotFoundError):
-                if time.time() - path.stat().st_mtime > LEFTOVER_AGE_S:
-                    path.unlink()
+        for path in self.leftovers():
+            path.unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def lock(self, kind: Literal["shared", "exclusive"], *, patience_s: float) -> Iterator[bool]:
@@ -107,7 +118,7 @@ class Spool:
 
     def _replace(self, target: Path, rows: Mapping[str, Sequence[object]], *, durable: bool) -> None:
         content = json.dumps(to_document(rows), separators=(",", ":"), allow_nan=False).encode("ascii")
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=durable, exist_ok=True)
         temporary = target.with_name(f".{target.name}.{os.getpid()}{_TEMPORARY}")
         try:
             with temporary.open("wb") as file:

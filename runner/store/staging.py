@@ -76,10 +76,15 @@ def is_newer(document: Document) -> bool:
 
 
 def stage(
-    con: DuckDBPyConnection, documents: Sequence[Document], tables: Sequence[Table], *, present: Collection[str]
+    con: DuckDBPyConnection,
+    documents: Sequence[Document],
+    tables: Sequence[Table],
+    *,
+    present: Collection[str],
+    alias: str = "file",
 ) -> list[Table]:
-    """Copies rows that the attached `file` lacks into `temp.main.spool_<table>`, each once; returns the tables that
-    have some.
+    """Copies rows that the file attached as `alias` lacks into `temp.main.spool_<table>`, each once; returns the tables
+    that have some.
 
     `present` names the tables that the attached file has. Raises one of `UNREADABLE` when a value is not of its
     column's type."""
@@ -96,7 +101,7 @@ def stage(
         casts = ", ".join(f"unnest(?::{column.sql_type}[]) AS {column.name}" for column in table.columns)
         con.execute(f"CREATE OR REPLACE TEMP TABLE spool_{table.name} AS SELECT {casts}", columns)
         if table.name in present:
-            _drop_known(con, table)
+            _drop_known(con, table, alias)
         staged.append(table)
     return staged
 
@@ -123,12 +128,12 @@ def row_id(table: Table) -> str:
     return "cell_id" if "cell_id" in table.unique else "run_id"
 
 
-def _drop_known(con: DuckDBPyConnection, table: Table) -> None:
+def _drop_known(con: DuckDBPyConnection, table: Table, alias: str) -> None:
     """Drops staged rows that are in the file already, because their spool file outlived a kill after the commit.
 
     The bounds are literals so that DuckDB skips every row group that cannot hold the ids. Ids begin with the time, so
     nearly all are skipped: an anti-join without bounds took 300 ms beside 10,000,000 samples, this takes 1 ms."""
-    key, staged, stored = row_id(table), f"temp.main.spool_{table.name}", f"file.main.{table.name}"
+    key, staged, stored = row_id(table), f"temp.main.spool_{table.name}", f"{alias}.main.{table.name}"
     low, high = con.execute(f"SELECT min({key}), max({key}) FROM {staged}").fetchone() or (None, None)
     bounds = f"{key} BETWEEN '{low}'::UUID AND '{high}'::UUID" if low else "false"
     same = " AND ".join(f"known.{name} = {staged}.{name}" for name in table.unique)

@@ -36,13 +36,16 @@ NO_RUNS = "SELECT NULL::UUID WHERE false"
 @dataclass(frozen=True, kw_only=True)
 class Survey:
     """`stored` has the columns by table, `rows` the number of rows, `left_out` how many of them break the contract,
-    `damaged` the reasons why tables cannot be read; `published` is a query of the published runs."""
+    `damaged` the reasons why tables cannot be read; `published` is a query of the published runs, `runs` the ids of
+    all. Of several files, `broken` are those that are left out, by name, with the reason."""
 
     stored: Mapping[str, frozenset[str]] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
     damaged: Mapping[str, str] = field(default_factory=dict)
     published: str = NO_RUNS
+    runs: frozenset[str] = frozenset()
+    broken: Mapping[str, str] = field(default_factory=dict)
 
     def readable(self) -> "Survey":
         """Returns the survey as if the file did not have the damaged tables."""
@@ -86,13 +89,14 @@ def _examine(path: Path, before: Survey, damaged: dict[str, str], *, deadline: f
                 raise foreign_error(path, "it holds no results")
             counts = ", ".join(f"(SELECT count(*) FROM file.main.{table})" for table in stored)
             rows = dict(zip(stored, con.execute(f"SELECT {counts}").fetchone() or (), strict=True))
-            left_out, published = dict[str, int](), before.published
+            left_out, published, runs = dict[str, int](), before.published, before.runs
             start = dict(before.rows) if rows != before.rows and not before.left_out else {}
             for name in [table for table in TABLES if rows.get(table, 0) > start.get(table, 0)]:
                 if name in damaged:
                     continue
                 if name == "runs":
                     published = _select_published(con, stored[name])
+                    runs = frozenset(str(run) for (run,) in con.execute("SELECT run_id FROM file.main.runs").fetchall())
                 # All columns are read, so that damage shows.
                 new = f"({select_stored_rows(TABLES[name], stored[name])} WHERE rowid >= {start.get(name, 0)})"
                 invalid = count_invalid(con, TABLES[name], new, published=published)
@@ -104,7 +108,7 @@ def _examine(path: Path, before: Survey, damaged: dict[str, str], *, deadline: f
             raise foreign_error(path, format_reason(error)) from error
         damaged[name] = format_reason(error)
         return None
-    return Survey(stored=stored, rows=rows, left_out=left_out, damaged=damaged, published=published)
+    return Survey(stored=stored, rows=rows, left_out=left_out, damaged=damaged, published=published, runs=runs)
 
 
 def _select_published(con: DuckDBPyConnection, columns: frozenset[str]) -> str:

@@ -1,23 +1,26 @@
-"""The tables as a reader sees them: the file's rows and the spool's as one view a table, in `memory.main`.
+"""The tables as a reader sees them: the rows of files and their spools as one view a table, in `memory.main`.
 
-    >>> make_views(con, spool, survey)          # a file surveyed by `runner.store.survey`, or an empty `Survey()`
+    >>> make_views(con, [Member(path=path, survey=survey)])          # a file surveyed by `runner.store.survey`
     >>> con.execute("SELECT count(*) FROM steps").fetchone()
     (44,)
 
-A view has all columns of its table; columns that the file lacks hold the default of an axis or NULL. Rows that break
+A view has all columns of its table; columns that a file lacks hold the default of an axis or NULL. Rows that break
 the contract are left out. A damaged table has no view, so that only the queries that need it fail (`explain_damage`
 makes their error).
 """
 
 import contextlib
 import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from duckdb import DuckDBPyConnection
 
 from runner.errors import DatabaseDamaged
 from runner.schema import TABLES, Table
-from runner.store.attached import select_stored_rows
+from runner.store.attached import quote, select_stored_rows
 from runner.store.contract import valid
 from runner.store.spool import Spool
 from runner.store.staging import UNREADABLE, Document, load_document, select_published, stage
@@ -27,16 +30,54 @@ from runner.store.survey import Survey
 _MISSING = re.compile(r"Table with name (\w+) does not exist")
 
 
-def make_views(con: DuckDBPyConnection, spool: Spool, survey: Survey) -> bool:
-    """Makes one view a table, in place of those that the connection has; returns False when the spool is empty."""
-    waiting = _read_spool(con, spool, survey)
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """A results file that is attached as `alias`, if it exists. `waiting` are the tables of which its spool has rows,
+    None for an empty spool; `left_to_others` are runs that are taken from another file."""
+
+    path: Path
+    survey: Survey = field(default_factory=Survey)
+    alias: str = "file"
+    waiting: tuple[Table, ...] | None = None
+    left_to_others: tuple[str, ...] = ()
+
+
+def make_views(con: DuckDBPyConnection, members: Sequence[Member]) -> bool:
+    """Makes one view a table over all members, in place of those that the connection has; returns False when all spools
+    are empty."""
+    read = [member if member.waiting is not None else read_spool(con, member) for member in members]
+    damaged = {name for member in members for name in member.survey.damaged}
     for table in TABLES.values():
-        if table.name in survey.damaged:
+        if table.name in damaged:
             con.execute(f"DROP VIEW IF EXISTS memory.main.{table.name}")
             continue
-        view = _view(table, survey, waiting=table in (waiting or ()))
-        con.execute(f"CREATE OR REPLACE VIEW memory.main.{table.name} AS {view}")
-    return waiting is not None
+        con.execute(f"CREATE OR REPLACE VIEW memory.main.{table.name} AS {_view(table, read)}")
+    return any(member.waiting is not None for member in read)
+
+
+def choose_files(con: DuckDBPyConnection, members: Sequence[Member]) -> list[Member]:
+    """Returns the members, each of which leaves the runs to others of which these have more cells."""
+    counts = Counter(run for member in members for run in member.survey.runs)
+    shared = sorted(run for run, count in counts.items() if count > 1)
+    if not shared:
+        return list(members)
+    read = [read_spool(con, member) for member in members]
+    best: dict[str, tuple[int, str]] = {}
+    for member in read:
+        for run, count in _count_cells(con, member, shared).items():
+            best[run] = max(best.get(run, (-1, "")), (count, member.alias))
+    return [
+        replace(member, left_to_others=tuple(run for run in shared if best[run][1] != member.alias)) for member in read
+    ]
+
+
+def _count_cells(con: DuckDBPyConnection, member: Member, runs: Sequence[str]) -> Mapping[str, int]:
+    """Returns how many cells of these runs a member has, by run."""
+    tables = [table for table in TABLES.values() if table.unique == ("cell_id",)]
+    rows = " UNION ALL ".join(f"SELECT run_id FROM ({part})" for table in tables for part in _parts(table, member))
+    known = f"SELECT run_id, count(*) FROM ({rows or 'SELECT NULL AS run_id WHERE false'}) GROUP BY run_id"
+    counts = {str(run): int(count) for run, count in con.execute(known).fetchall()}
+    return {run: counts.get(run, 0) for run in runs if run in counts or run in member.survey.runs}
 
 
 def explain_damage(error: Exception, path: Path, survey: Survey) -> DatabaseDamaged | None:
@@ -53,24 +94,26 @@ def explain_damage(error: Exception, path: Path, survey: Survey) -> DatabaseDama
     )
 
 
-def _read_spool(con: DuckDBPyConnection, spool: Spool, survey: Survey) -> list[Table] | None:
-    """Stages the spool's rows that the file lacks; returns the tables that have some, or None for an empty spool."""
-    documents, tables = [], list(TABLES.values())
+def read_spool(con: DuckDBPyConnection, member: Member) -> Member:
+    """Stages the rows of a member's spool that its file lacks; returns the member with the tables that have some."""
+    documents, tables, spool = [], list(TABLES.values()), Spool(member.path)
     for file in spool.files() + spool.plans():
         with contextlib.suppress(ValueError, FileNotFoundError):  # broken, or a plan that has just been removed
             documents.append(load_document(file))
     if not documents:
-        return None
-    present = survey.stored.keys() - survey.damaged.keys()
+        return member
+    present = member.survey.stored.keys() - member.survey.damaged.keys()
     try:
-        staged = stage(con, documents, tables, present=present)
+        staged = stage(con, documents, tables, present=present, alias=member.alias)
     except UNREADABLE:
         documents = [document for document in documents if _is_readable(con, document)]
-        staged = stage(con, documents, tables, present=present)
-    runs = select_published(documents, survey.published)
+        staged = stage(con, documents, tables, present=present, alias=member.alias)
+    runs = select_published(documents, member.survey.published)
     for table in staged:
         con.execute(f"DELETE FROM temp.main.spool_{table.name} WHERE ({valid(table, published=runs)}) IS NOT TRUE")
-    return staged
+        con.execute(f"DROP TABLE IF EXISTS temp.main.{member.alias}_{table.name}")
+        con.execute(f"ALTER TABLE temp.main.spool_{table.name} RENAME TO {member.alias}_{table.name}")
+    return replace(member, waiting=tuple(staged))
 
 
 def _is_readable(con: DuckDBPyConnection, document: Document) -> bool:
@@ -81,13 +124,21 @@ def _is_readable(con: DuckDBPyConnection, document: Document) -> bool:
     return True
 
 
-def _view(table: Table, survey: Survey, *, waiting: bool) -> str:
-    parts, names = [], ", ".join(column.name for column in table.columns)
-    if table.name in survey.stored:
-        rows = select_stored_rows(table, survey.stored[table.name])
-        only = f" WHERE {valid(table, published=survey.published)}" if table.name in survey.left_out else ""
-        parts.append(f"SELECT * FROM ({rows}){only}")
-    if waiting:
-        parts.append(f"SELECT {names} FROM temp.main.spool_{table.name}")
+def _view(table: Table, members: Sequence[Member]) -> str:
     nothing = "SELECT " + ", ".join(f"NULL::{c.sql_type} AS {c.name}" for c in table.columns)
-    return " UNION ALL ".join(parts or [f"{nothing} WHERE false"])
+    return " UNION ALL ".join(part for member in members for part in _parts(table, member)) or f"{nothing} WHERE false"
+
+
+def _parts(table: Table, member: Member) -> list[str]:
+    """Returns queries of a member's rows: those of its file and those of its spool."""
+    parts, names, known = [], ", ".join(column.name for column in table.columns), member.survey
+    if table.name in known.stored and (known.rows.get(table.name) or member.alias == "file"):
+        rows = select_stored_rows(table, known.stored[table.name], alias=member.alias)
+        only = f" WHERE {valid(table, published=known.published)}" if table.name in known.left_out else ""
+        parts.append(f"SELECT * FROM ({rows}){only}" if only else rows)
+    if table in (member.waiting or ()):
+        parts.append(f"SELECT {names} FROM temp.main.{member.alias}_{table.name}")
+    if not member.left_to_others:
+        return parts
+    others = ", ".join(f"{quote(run)}::UUID" for run in member.left_to_others)
+    return [f"SELECT * FROM ({part}) WHERE run_id NOT IN ({others})" for part in parts]

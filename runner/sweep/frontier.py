@@ -28,11 +28,10 @@ from runner.schema import DONE, FrontierCell, FrontierRow, RunRow, new_id, utc_n
 from runner.schema.axes import SHAPE
 from runner.schema.sizes import shape_name, size_named
 from runner.store import history
-from runner.store.database import ingest
-from runner.store.spool import Spool
-from runner.sweep.loop import ingest_all, lock_machine
+from runner.sweep.loop import lock_machine
 from runner.sweep.prepare import Settings, new_run, sweep_key
 from runner.sweep.request import parse_values
+from runner.sweep.storing import ingest_all, make_folder, store
 
 _DEFAULTS = {
     "attention": "naive",
@@ -137,9 +136,8 @@ class _Explorer:
         self.run, self.settings, self.engine, self.say = run, settings, engine, say
         kind: Any = run.device
         self.room = Room(device=kind, gpu=run.device_name or "", card_bytes=run.device_memory_bytes)
-        self.spool = Spool(settings.db)
-        self.spool.write({"runs": [run]}, name=f"run-{run.run_id}")  # a run that goes on is in the file already
-        ingest(settings.db)
+        make_folder(settings.db)
+        store(settings.db, {"runs": [run]}, name=f"run-{run.run_id}")  # a run that goes on is in the file already
 
     def answer(self, question: FrontierCell) -> str:
         """Searches the frontier of one question, stores and prints its row, and returns the row's status."""
@@ -179,8 +177,7 @@ class _Explorer:
             largest_peak_bytes=None if largest is None else peaks[largest],
             trials=len(tried),
         )
-        self.spool.write({"frontier": [row]}, name=str(cell_id))
-        ingest(self.settings.db)
+        store(self.settings.db, {"frontier": [row]}, name=str(cell_id))
         self.say(f"{title(question)}: {answer(row)}")
         return row.status
 

@@ -20,22 +20,23 @@ from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
 
-from runner.engines.local import LocalEngine
+from runner.engines.engine import Engine, open_engine
 from runner.job import CeilingJob, Job, Outcome
 from runner.plan.planning import Request
 from runner.results.times import RoundTime, find_bound
 from runner.schema import DONE, Moment, PlanRow, Row, TimingRow, new_id, table_of, utc_now
 from runner.schema.titles import title
 from runner.store import history
-from runner.store.database import QUICK, ingest
 from runner.store.history import MeasuredRound
 from runner.store.spool import Spool
+from runner.store.writable import check_writable
 from runner.sweep.prepare import Expected, Prepared, Settings, new_run, prepare
 from runner.sweep.rounds import FurtherRounds
+from runner.sweep.storing import ingest_all, make_folder, store
+from runner.temporary import remove_leftovers, unusable_error
 
-#: The time between two heartbeats of a running sweep, and the longest that its last ingest waits for readers (s).
+#: The time between two heartbeats of a running sweep (s).
 HEARTBEAT_SECONDS = 4.0
-LAST_INGEST_SECONDS = 5.0
 
 
 class Watcher(Protocol):
@@ -51,17 +52,22 @@ class Watcher(Protocol):
 
 def sweep(request: Request, settings: Settings, *, watcher: Watcher) -> int:
     """Measures the owed cells and returns the exit code: 0 if every cell is done, 1 if some failed or time ran out
-    before the further rounds."""
-    engine = LocalEngine()
-    with lock_machine(watcher.waiting):
+    before the further rounds. Raises StoreError where rows cannot be added, before anything is measured."""
+    check_writable(settings.db)
+    if settings.engine != "local":
+        from runner.sweep.spread import spread  # it runs several of these sweeps
+
+        with open_engine(settings.engine, on=settings.on) as places:
+            return spread(request, settings, places, watcher=watcher)
+    with open_engine("local", on=settings.on) as (engine,), lock_machine(watcher.waiting):
         prepared = prepare(request, settings, engine)
-        return _Sweep(prepared, settings, engine=engine, watcher=watcher).run()
+        return Sweep(prepared, settings, engine=engine, watcher=watcher).run()
 
 
-class _Sweep:
+class Sweep:
     """A running sweep. Its state is the plan, which live pages show."""
 
-    def __init__(self, prepared: Prepared, settings: Settings, *, engine: LocalEngine, watcher: Watcher) -> None:
+    def __init__(self, prepared: Prepared, settings: Settings, *, engine: Engine, watcher: Watcher) -> None:
         self.prepared, self.settings, self.engine, self.watcher = prepared, settings, engine, watcher
         self.spool = Spool(settings.db)
         known = prepared.joined or (None if settings.fresh else history.find_run(settings.db, prepared.key))
@@ -87,7 +93,10 @@ class _Sweep:
             self._measure_all(left, counts)
         if counts and not left:
             self._measure_ceilings("end")
-        ingest_all(self.settings.db)
+        if waiting := ingest_all(self.settings.db):
+            self.watcher.waiting(
+                f"Another program holds {self.settings.db}: {waiting} files wait in {self.spool.folder}."
+            )
         if not owed and not self.prepared.joined:
             self.spool.remove_plan(self.run_id)
         self.watcher.ended(statuses=counts, out_of_budget=len(left))
@@ -103,6 +112,7 @@ class _Sweep:
     def _begin_run(self) -> None:
         prepared, self.is_new = self.prepared, False
         run = new_run(self.run_id, self.settings, prepared.machine, sweep_key=prepared.key, preset=prepared.preset)
+        make_folder(self.settings.db)
         self._store({"runs": [run]}, name=f"run-{self.run_id}")
         self._measure_ceilings("start")
 
@@ -190,9 +200,7 @@ class _Sweep:
         return self.engine.measure(job, timeout_s=self.settings.timeout_s, beat=beat)
 
     def _store(self, rows: Mapping[str, Sequence[object]], *, name: str) -> None:
-        """Writes rows to the spool, and moves the spool into the file unless readers hold it."""
-        self.spool.write(rows, name=name)
-        ingest(self.settings.db, **QUICK)
+        store(self.settings.db, rows, name=name)
 
     def _update_plan(self, position: int, **changes: Any) -> None:
         """Writes the plan with changes to one cell, a heartbeat and the current forecast. The seconds of what comes
@@ -209,7 +217,8 @@ class _Sweep:
         last = max((place for place, row in enumerate(rows) if row.state != "done"), default=None)
         if last is not None:
             rows[last] = replace(rows[last], seconds=(rows[last].seconds or 0) + self._seconds_after())
-        self.spool.write_plan(rows, run_id=self.run_id)
+        with contextlib.suppress(OSError):  # the plan is only shown; a cell that cannot be kept ends the sweep
+            self.spool.write_plan(rows, run_id=self.run_id)
 
     def _seconds_left(self, items: Collection[Expected]) -> float:
         """Returns how long these cells will take (s), by what the sweep has learned."""
@@ -247,21 +256,20 @@ def _summarize(row: Row, timings: Sequence[TimingRow], *, seconds: float) -> Mea
     return MeasuredRound(status=row.status, seconds=seconds, bound=bound, time=time)
 
 
-def ingest_all(db: Path) -> None:
-    """Moves the whole spool into the file, unless readers hold it for LAST_INGEST_SECONDS."""
-    while ingest(db, patience_s=LAST_INGEST_SECONDS):
-        pass
-
-
 @contextlib.contextmanager
 def lock_machine(report: Callable[[str], None]) -> Iterator[None]:
     """Waits until no other sweep measures on this machine, because two at once slow each other down. The lock ends with
     the process."""
     path = Path(tempfile.gettempdir(), f"stepscope-{os.getuid()}.lock")
-    with path.open("a") as lock:
+    with contextlib.ExitStack() as opened:
+        try:
+            lock = opened.enter_context(path.open("a"))
+        except OSError as error:
+            raise unusable_error(error) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             report("Another sweep is measuring on this machine; waiting for it to end.")
             fcntl.flock(lock, fcntl.LOCK_EX)
+        remove_leftovers()
         yield

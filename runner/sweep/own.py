@@ -5,7 +5,7 @@ own, left_out = describe_models(request, engine, device="cpu")
 
 from collections.abc import Mapping
 
-from runner.engines.local import LocalEngine
+from runner.engines.engine import Engine
 from runner.errors import BadModel
 from runner.job import OwnModelJob
 from runner.plan.planning import Request
@@ -17,7 +17,7 @@ CONTEXTS, MAX_POINTS = (64, 128, 512), 8
 
 
 def describe_models(
-    request: Request, engine: LocalEngine, *, device: str
+    request: Request, engine: Engine, *, device: str
 ) -> tuple[Mapping[str, OwnModel], Mapping[str, str]]:
     """Builds every own model of a request once. Returns them by key, and by name why others cannot be built.
 

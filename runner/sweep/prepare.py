@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from runner.engines.local import LocalEngine
+from runner.engines.engine import Engine
 from runner.experiments import kind_of
 from runner.experiments.experiment import On, Prediction
 from runner.plan.forecast import CEILING_SECONDS, Forecast, estimate_rate
@@ -33,7 +33,8 @@ from runner.sweep.own import describe_models
 class Settings:
     """How a sweep or a frontier search runs, apart from what it measures. `timeout_s` is for one cell or trial; no cell
     is started after `budget_s`. `joins` is a run of which the cells become further rounds, where machine, torch and
-    commit are those of that run; elsewhere they get a run of their own."""
+    commit are those of that run; elsewhere they get a run of their own. `on` are the types of device that the `engine`
+    is to use; all if it is empty."""
 
     db: Path
     device: str = "auto"
@@ -44,6 +45,8 @@ class Settings:
     skip_predicted_oom: bool = False
     ceilings: bool = True
     joins: UUID | None = None
+    engine: str = "local"
+    on: tuple[str, ...] = ()
 
     def torch_device(self, machine: Mapping[str, Any]) -> str:
         """Returns the device string for the workers; `auto` is the device that the machine described."""
@@ -127,7 +130,7 @@ def new_run(
     )
 
 
-def prepare(request: Request, settings: Settings, engine: LocalEngine) -> Prepared:
+def prepare(request: Request, settings: Settings, engine: Engine) -> Prepared:
     """Describes the machine, plans the cells for it and looks up which are done. Measures nothing.
 
     Raises UsageError for a cell that cannot be built."""

@@ -10,9 +10,11 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from runner.engines.engine import ENGINES
 from runner.errors import UsageError
 from runner.plan.planning import Request, Rounds
 from runner.plan.presets import PRESETS, QUESTIONS
+from runner.plan.shards import parse_shard
 from runner.schema import flags
 from runner.schema.own import parse_spec
 from runner.schema.sizes import size_named
@@ -30,7 +32,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 MAX_ROUNDS = 100
 #: The types that a config file may give for names that take one value; all other names take a value or a list.
 TYPES: Mapping[str, tuple[type, ...]] = {
-    **dict.fromkeys(("preset", "label", "device", "db"), (str,)),
+    **dict.fromkeys(("preset", "label", "device", "db", "shard", "engine"), (str,)),
     **dict.fromkeys(("timeout", "budget"), (str, int, float)),
     **dict.fromkeys(("fresh", "skip_predicted_oom", "ceilings"), (bool,)),
     "rounds": (int, str),
@@ -94,7 +96,8 @@ def _request(options: Mapping[str, Any]) -> Request:
     for name in experiments:
         _check_choice("experiment", name, QUESTIONS)
     rounds = parse_rounds("auto" if options["rounds"] is None else options["rounds"])
-    return Request(preset=options["preset"], experiments=experiments, axes=axes, rounds=rounds)
+    shard = parse_shard(options["shard"]) if options["shard"] else None
+    return Request(preset=options["preset"], experiments=experiments, axes=axes, rounds=rounds, shard=shard)
 
 
 def _settings(options: Mapping[str, Any]) -> Settings:
@@ -108,6 +111,8 @@ def _settings(options: Mapping[str, Any]) -> Settings:
         fresh=bool(options["fresh"]),
         skip_predicted_oom=bool(options["skip_predicted_oom"]),
         ceilings=options["ceilings"] is not False,
+        engine=options["engine"] or ENGINES[0],
+        on=_split(options["on"] or ()),
     )
 
 

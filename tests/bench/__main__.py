@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 #: Files beside this one, imported when it is their turn: half of them need a browser.
-BENCHES = ("step", "models", "cell", "store", "app", "snapshot", "timeline", "published", "noise")
+BENCHES = ("step", "models", "cell", "store", "fleet", "app", "snapshot", "timeline", "published", "noise")
 
 
 def main() -> None:

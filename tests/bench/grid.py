@@ -7,10 +7,14 @@ each, again and again on four machines in turn; the smaller file is a part of th
 nothing here was measured.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 
+from runner.schema import TABLES
+from runner.store.attached import default_value
+from runner.store.database import look_through
 from tests.synthetic import rows
 
 MACHINES = 4
@@ -37,11 +41,11 @@ _GRID = """
 _STEPS = """
     INSERT INTO steps BY NAME
     SELECT *, substr(md5(concat_ws(' ', d_model, context, mode, precision, backend)), 1, 16) AS cell_key,
-        'ok' AS status, 10000 AS vocabulary, 4 AS batch, 'fp32' AS weights_dtype, 'naive' AS attention,
-        'foreach' AS optimizer, 0 AS checkpoint_blocks, 1 AS warmup_steps, 10 AS min_steps, 200 AS max_steps,
-        10.0 AS max_seconds, 12 * layers * d_model * d_model AS parameters, 1e4 AS tokens_per_s,
-        TIMESTAMP '2026-01-01' AS ingested_at
+        'ok' AS status, 1 AS warmup_steps, 12 * layers * d_model * d_model AS parameters, 1e4 AS tokens_per_s,
+        TIMESTAMP '2026-01-01' AS ingested_at, {defaults}
     FROM grid"""
+#: The columns of cells that the grid sets; all others have their defaults.
+_SET = "d_model d_ff layers heads context mode precision backend round warmup_steps"
 
 _TIMES = """
     CREATE TEMP TABLE phases AS
@@ -59,6 +63,12 @@ _TIMES = """
 _GRID_CELLS = 6 * 6 * 4 * 4 * 5 * 3
 
 
+def _defaults() -> Iterator[str]:
+    for column in TABLES["steps"].columns:
+        if column.absent is not None and column.name not in _SET.split():
+            yield f"{default_value(column)} AS {column.name}"
+
+
 def fill(path: Path, *, cells: int) -> int:
     """A new file with this many cells of `steps`, each with its timings and samples; returns how many samples."""
     of = rows.run(label="sweep 0", host="bench0")
@@ -68,9 +78,10 @@ def fill(path: Path, *, cells: int) -> int:
             con.execute(f"DELETE FROM {table}")
         con.execute(_RUNS, {"machines": MACHINES, "runs": -(-cells // _GRID_CELLS)})
         con.execute(_GRID, {"cells": cells})
-        con.execute(_STEPS)
+        con.execute(_STEPS.format(defaults=", ".join(_defaults())))
         con.execute(_TIMES)
         found = con.execute("SELECT (SELECT count(*) FROM steps), (SELECT count(*) FROM samples)").fetchone()
     assert found is not None
     assert found[0] == cells, found
+    assert not look_through(path).left_out, "rows that a page would leave out"
     return int(found[1])

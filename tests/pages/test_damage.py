@@ -66,3 +66,15 @@ def test_rows_that_break_the_contract_are_counted_and_the_others_shown(file: Pat
     assert (done.returncode, f"6 of steps, {timings} of timings" in done.stdout) == (0, True), done.stdout
     with TestClient(Starlette(routes=ROUTES)) as client:
         assert client.get("/healthz").json()["rows_left_out"] == {"steps": 6, "timings": timings}
+
+
+def test_of_a_folder_a_broken_file_is_named_and_the_others_are_shown(file: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "fleet"
+    folder.mkdir()
+    file.rename(folder / "node0.duckdb")
+    rows.store(folder / "node1.duckdb", of := rows.run(host="bench2"), rows.laptop(of)[:3])
+    (folder / "node2.duckdb").write_bytes(b"nothing")
+    words = said(folder, "overview")
+    assert "`node2.duckdb` is left out, because it cannot be read" in words
+    assert "measured cells** from 2 runs" in words
+    assert "steps (" in said(folder, "data")

@@ -24,6 +24,7 @@ from typing import Any
 
 from runner.errors import UsageError
 from runner.store.database import READER_PATIENCE_S
+from runner.store.fleet import absolute, list_files
 from runner.store.queries.progress import STALE_S
 from runner.store.sandbox import MEMORY
 from runner.store.spool import Spool
@@ -116,7 +117,7 @@ def _start(path: Path, query: str, *, seconds: float, most_rows: int) -> "subpro
         encoding="utf-8",
     )
     assert process.stdin is not None
-    question = {"path": str(path.absolute()), "query": query, "seconds": seconds, "most_rows": most_rows}
+    question = {"path": str(absolute(path)), "query": query, "seconds": seconds, "most_rows": most_rows}
     with contextlib.suppress(BrokenPipeError):
         process.stdin.write(json.dumps(question))
     with contextlib.suppress(BrokenPipeError):
@@ -126,8 +127,8 @@ def _start(path: Path, query: str, *, seconds: float, most_rows: int) -> "subpro
 
 
 def sweep_is_alive(path: Path) -> bool:
-    """Whether a sweep into this file has sent a heartbeat within STALE_S. Opens no file."""
-    for plan in Spool(path).plans():
+    """Whether a sweep into this file, or one of these, has sent a heartbeat within STALE_S. Opens no file."""
+    for plan in [plan for file in list_files(path) for plan in Spool(file).plans()]:
         with contextlib.suppress(FileNotFoundError):
             if time.time() - plan.stat().st_mtime <= STALE_S:
                 return True

@@ -15,18 +15,22 @@ from tests.synthetic import rows
 BLOCK = 4096
 
 
-def block_of(file: Path, table: str) -> int:
-    """Where the first block of the table's data lies, by DuckDB's own account."""
+def block_of(file: Path, table: str, only: str | None) -> int:
+    """Where the first block of the table's data lies, by DuckDB's own account, or the first that holds `only` one piece
+    of a column."""
     with duckdb.connect(str(file), read_only=True) as con:
-        query = f"SELECT min(block_id) FROM pragma_storage_info('{table}') WHERE block_id >= 0 AND persistent"
+        pieces = "any_value(column_name) AS name, count(*) AS pieces"
+        blocks = f"SELECT block_id, {pieces} FROM pragma_storage_info('{table}') WHERE persistent GROUP BY block_id"
+        wanted = f"AND name = '{only}' AND pieces = 1" if only else ""
+        query = f"SELECT min(block_id) FROM ({blocks}) WHERE block_id >= 0 {wanted}"
         (block,) = con.execute(query).fetchone() or (0,)
         (size,) = con.execute("SELECT block_size FROM pragma_database_size()").fetchone() or (0,)
     return 3 * BLOCK + int(block) * int(size)
 
 
-def damage(file: Path, table: str) -> Path:
-    """4 KiB of zeros in the table's first block."""
-    place, content = block_of(file, table), bytearray(file.read_bytes())
+def damage(file: Path, table: str, only: str | None = None) -> Path:
+    """4 KiB of zeros in that block."""
+    place, content = block_of(file, table, only), bytearray(file.read_bytes())
     content[place + BLOCK : place + 2 * BLOCK] = bytes(BLOCK)
     file.write_bytes(content)
     return file

@@ -1,5 +1,6 @@
 """Files that the store cannot use are refused with a reason and left as they are; broken spool files block no other."""
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from runner.errors import DatabaseForeign, DatabaseMissing
+from runner.errors import DatabaseForeign, DatabaseMissing, StepscopeError
 from runner.schema import new_id
 from runner.store import database
 from runner.store.database import ingest
@@ -40,7 +41,6 @@ def newer_storage(db: Path) -> None:
 SPOILED: dict[str, Callable[[Path], object]] = {
     "empty": lambda db: db.touch(),
     "text": lambda db: db.write_text("step,ms\n1,2\n" * 10_000),
-    "a folder": lambda db: db.mkdir(),
     "only its header": lambda db: db.write_bytes(made(db)[:8192]),
     "half of it": lambda db: db.write_bytes(made(db)[: db.stat().st_size // 2]),
     "all but a byte": lambda db: db.write_bytes(made(db)[:-1]),
@@ -48,6 +48,16 @@ SPOILED: dict[str, Callable[[Path], object]] = {
     "other runs": lambda db: foreign_table(db, "runs"),
     "newer storage": newer_storage,
 }
+
+
+def test_a_folder_without_results_is_read_as_none_and_added_to_as_none(db: Path) -> None:
+    """A folder is a fleet of files, which is for reading."""
+    db.mkdir()
+    with pytest.raises(DatabaseMissing, match="has no results file"):
+        read(db, "FROM steps")
+    with pytest.raises(StepscopeError, match=re.escape(str(db))):
+        ingest(db)
+    assert list(db.iterdir()) == []
 
 
 @pytest.mark.parametrize("kind", SPOILED)

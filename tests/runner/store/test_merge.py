@@ -10,9 +10,10 @@ import pytest
 from runner.errors import UsageError
 from runner.schema import RunRow
 from runner.store.database import open_reader
+from runner.store.fleet import list_files
 from runner.store.merging import merge
 from runner.store.spool import Spool
-from tests.command import run
+from tests.command import run, start
 from tests.synthetic import rows
 
 HERE, THERE = {"host": "here"}, {"host": "there", "device_name": "Example GPU"}
@@ -101,3 +102,81 @@ def test_the_command_says_what_came_and_what_cannot(tmp_path: Path) -> None:
         assert refused.returncode == 2, refused.stdout
         assert said in " ".join(refused.stdout.split()), refused.stdout
     assert content(db, "samples") == before
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Path:
+    """A folder of three machines' files, of one, two and three cells; the last is only a spool yet."""
+    folder = tmp_path / "fleet"
+    folder.mkdir()
+    for number, sizes in enumerate((("toy-64",), ("toy-64", "toy-128"))):
+        store(folder / f"node{number}.duckdb", rows.run(host=f"node{number}"), *sizes)
+    of = rows.run(host="node2")
+    for size in ("toy-64", "toy-128", "toy-256"):
+        rows.spooled(folder / "node2.duckdb", of, rows.ok(of, rows.asked(size)))
+    return folder
+
+
+def test_a_folder_is_merged_once(tmp_path: Path, fleet: Path) -> None:
+    """The file to merge into may lie in it."""
+    for db in (tmp_path / "all.duckdb", fleet / "all.duckdb"):
+        done = run("merge", str(fleet), db=db)
+        assert done.returncode == 0, done.stdout
+        assert [line.partition(": ")[2][:25] for line in done.stdout.splitlines()[:3]] == [
+            f"1 run, cells: {cells} of steps;" for cells in (1, 2, 3)
+        ]
+        assert len(content(db, "steps")) == 6
+        assert f"3 files, 0 rows added to {db}." in run("merge", str(fleet), db=db).stdout
+        assert len(content(db, "runs")) == 3
+
+
+def test_a_refused_file_keeps_no_other_out(tmp_path: Path, fleet: Path) -> None:
+    """One whose column has another type, and one that is no results file."""
+    with duckdb.connect(str(fleet / "node0.duckdb")) as con:
+        con.execute("ALTER TABLE steps ALTER COLUMN tokens_per_s TYPE VARCHAR")
+    (fleet / "node1.duckdb").write_bytes(b"not a database")
+    db = tmp_path / "all.duckdb"
+    done = run("merge", str(fleet), db=db)
+    assert done.returncode == 1, done.stdout
+    first, second, third, last = done.stdout.splitlines()
+    assert "node0.duckdb: refused" in first
+    assert "steps.tokens_per_s is of the type VARCHAR, not DOUBLE" in first
+    assert "node1.duckdb: refused" in second
+    assert "3 of steps" in third
+    assert "3 files" in last
+    assert "2 refused." in last
+    assert len(content(db, "steps")) == 3
+
+
+def test_what_cannot_be_merged_is_one_error(tmp_path: Path, fleet: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    done = run("merge", str(tmp_path / "empty"), db=tmp_path / "all.duckdb")
+    assert (done.returncode, "no results file in" in done.stdout) == (2, True)
+    foreign = tmp_path / "foreign.duckdb"
+    with duckdb.connect(str(foreign)) as con:
+        con.execute("CREATE TABLE stairs AS SELECT 17 AS height")
+    before = foreign.read_bytes()
+    done = run("merge", str(fleet), db=foreign)
+    assert (done.returncode, "holds other tables" in done.stdout, "Traceback" in done.stdout) == (2, True, False)
+    assert foreign.read_bytes() == before
+
+
+def test_a_killed_merge_resumes(tmp_path: Path, fleet: Path) -> None:
+    """It is killed when the first of the three files is in; the others come with the next one, each row once."""
+    db = tmp_path / "all.duckdb"
+    process = start("merge", str(fleet), db=db)
+    try:
+        assert process.stdout is not None
+        assert "node0.duckdb" in process.stdout.readline()
+    finally:
+        process.kill()
+        process.communicate()
+    kept = len(content(db, "steps"))
+    assert kept in (1, 3, 6), "whole files"
+    done = run("merge", str(fleet), db=db)
+    assert done.returncode == 0, done.stdout
+    assert "node0.duckdb: nothing new." in done.stdout
+    assert sorted(content(db, "samples")) == sorted(
+        row for file in list_files(fleet) for row in content(file, "samples")
+    )
+    assert len(content(db, "steps")) == 6

@@ -104,10 +104,9 @@ def test_what_is_damaged_is_refused_or_empty_as_each_reader_asks(tmp_path: Path)
     assert whole > [(0,)]
 
 
-def test_a_report_opens_two_connections(tmp_path: Path) -> None:
-    """One for the runs, which say what it is about, and one for everything else."""
+def test_a_report_opens_one_connection(tmp_path: Path) -> None:
     file = rows.store(tmp_path / "results.duckdb", of := rows.run(), rows.laptop(of))
     read(file, STEPS)  # the first reader of a process examines the file
     with patch.object(duckdb, "connect", side_effect=duckdb.connect) as connect:
         assert load_report(file, Scope()).answered
-    assert connect.call_count == 2
+    assert connect.call_count == 1

@@ -1,0 +1,36 @@
+"""Results files of several machines joined into one.
+
+python -m runner merge h200.duckdb a100.duckdb results/ --db all.duckdb
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from runner.cli.terminal import Terminal
+from runner.errors import UsageError
+from runner.importers.files import describe_added
+from runner.store.fleet import list_files
+from runner.store.merging import merge_files
+
+
+def merge(console: Terminal, named: Sequence[Path], db: Path) -> int:
+    """Merges the files, and those of folders, into `db`; prints a line for each. Returns the exit code: 0 if all were
+    merged, 1 if some were refused."""
+    files = [file for path in named for file in list_files(path) if not (path.is_dir() and _is_same(file, db))]
+    if not files:
+        raise UsageError(f"There is no results file in {', '.join(map(str, named))}.", expected="files *.duckdb")
+    refused, rows = 0, 0
+    for merged in merge_files(list(dict.fromkeys(files)), into=db):
+        if merged.refused is not None:
+            refused += 1
+            console.say(f"{merged.source}: refused. {merged.refused}", style="red")
+            continue
+        rows += sum(merged.added.values())
+        console.say(f"{merged.source}: {describe_added(merged.added)}")
+    without = f", {refused} refused" if refused else ""
+    console.say(f"{len(files)} files, {rows:,} rows added to {db}{without}.")
+    return 1 if refused else 0
+
+
+def _is_same(file: Path, db: Path) -> bool:
+    return file.resolve() == db.resolve()

@@ -1,0 +1,89 @@
+"""The command line, with workers in which things go wrong: `python -m tests.faulty sweep … --contexts 16,101,102`.
+
+The context of a cell says what happens to its worker; any other context is measured as ever. The fork server imports
+this file too, and the workers have what it changes.
+"""
+
+import importlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing.context import ForkServerContext
+from types import SimpleNamespace
+from unittest.mock import patch
+
+from runner.job import Job, Measurement
+
+KILLED, HUNG, NOT_IMPORTED, STICKY = 101, 102, 103, 104
+_HERE = "tests.faulty"
+_real: list[Callable[[Job, Callable[[str], None]], Measurement]] = []
+
+
+def measure_step(job: Job, report: Callable[[str], None]) -> Measurement:
+    """What the worker calls in place of the real one, which it calls for every other cell."""
+    context = getattr(job.cell, "context", 0)
+    report("build")
+    if context == KILLED:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if context == HUNG:
+        signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP})
+        while True:
+            time.sleep(1)
+    if context == NOT_IMPORTED:
+        importlib.import_module("a_package_that_nobody_has")
+    if context == STICKY:
+        _break_cuda()
+    return _real[0](job, report)
+
+
+def _break_cuda() -> None:
+    """Leaves an error that every later call of this process to CUDA gets, too."""
+    import torch
+
+    values = torch.zeros(1, device="cuda")
+    values[torch.tensor([1 << 20], device="cuda")] = 1.0
+    torch.cuda.synchronize()
+
+
+def change_clock(after: int) -> None:
+    """Sets the clock of the sweep's own process back by an hour once it was asked for so many ids."""
+    from runner.schema import cells
+
+    asked, real = [0], time.time_ns
+
+    def back() -> int:
+        asked[0] += 1
+        return real() - (3_600_000_000_000 if asked[0] > after else 0)
+
+    patch.object(cells, "time", SimpleNamespace(time_ns=back)).start()
+
+
+def _patch() -> None:
+    from runner.measure.timing import step
+
+    if step.measure_step.__module__ == step.__name__:  # a worker imports this file once more, as its main module
+        _real.append(step.measure_step)
+        patch.object(step, "measure_step", measure_step).start()
+
+
+def main() -> None:
+    preload = ForkServerContext.set_forkserver_preload
+
+    def with_this(self: ForkServerContext, modules: list[str]) -> None:
+        preload(self, [*modules, _HERE])
+
+    patch.object(ForkServerContext, "set_forkserver_preload", with_this).start()
+    if os.environ.get("CLOCK"):
+        change_clock(int(os.environ["CLOCK"]))
+    from runner.cli.main import main as command
+
+    sys.argv[0] = "runner"
+    command()
+
+
+if __name__ == "__main__":
+    main()
+elif "torch" in sys.modules:
+    _patch()

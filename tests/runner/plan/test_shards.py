@@ -1,0 +1,100 @@
+"""Shares of a plan: every cell in exactly one, the same on every machine, about as much for each."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from runner.errors import UsageError
+from runner.experiments import kind_of
+from runner.experiments.experiment import On
+from runner.plan.planning import Request, plan
+from runner.plan.shards import Shard, parse_shard, take_shard
+from runner.schema import Cell
+from runner.store.merging import merge_files
+from tests.command import ROOT, TINY, planned, rows, run
+
+WORDS = (*TINY, "--contexts", "8,16,32,64", "--precisions", "fp32,bf16", "--modes", "inference,train")
+
+
+def every_cell(preset: str) -> list[Cell]:
+    request = Request(preset=preset)
+    return [item.cell for item in plan(request, device="cuda", device_memory_bytes=80 * 2**30)]
+
+
+@pytest.mark.parametrize("preset", ["laptop", "standard", "cs336-2025"])
+@pytest.mark.parametrize("of", [1, 2, 3])
+def test_every_cell_is_in_one_share(preset: str, of: int) -> None:
+    cells = every_cell(preset)
+    shares = [take_shard(cells, Shard(number, of), device="cuda") for number in range(1, of + 1)]
+    assert Counter(cell.key for share in shares for cell in share) == Counter(cell.key for cell in cells)
+    assert [take_shard(cells[::-1], Shard(number, of), device="cuda")[::-1] for number in range(1, of + 1)] == shares
+
+
+def test_what_is_compared_is_in_one_share() -> None:
+    cells = [item.cell for item in planned(*WORDS)]
+    for number in (1, 2, 3, 4):
+        share = take_shard(cells, Shard(number, 4), device="cpu")
+        (context,) = {getattr(cell, "context", 0) for cell in share}
+        assert len(share) == 4, f"both precisions in both modes of context {context}"
+
+
+def test_shares_are_even_by_predicted_time() -> None:
+    """Three sizes at four contexts, in a grid of many cells, for three machines."""
+    request = Request(preset="cs336-2025", axes={"sizes": ("small", "medium", "large")})
+    rounds = [plan(replace(request, shard=Shard(number, 3)), device="cuda", device_memory_bytes=None)
+              for number in (1, 2, 3)]  # fmt: skip
+    on = On(device="cuda", flops_per_s=1e14)
+    loads = [sum(kind_of(item.cell).predict(item.cell, on).seconds for item in share) for share in rounds]
+    assert max(loads) < 1.2 * min(loads)
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "2", "a/b", "1/0", "", "1/2/3", "-1/2"])
+def test_what_is_no_share_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="such as 1/8 to 8/8"):
+        parse_shard(text)
+
+
+def test_more_shares_than_sizes_are_refused(tmp_path: Path) -> None:
+    done = run("sweep", *TINY, "--shard", "2/2", "--dry-run", db=tmp_path / "r.duckdb")
+    assert (done.returncode, "at most 1 shares" in done.stdout) == (2, True), done.stdout
+
+
+def job(folder: Path, name: str, number: int) -> subprocess.CompletedProcess[str]:
+    """One of two tasks of an example, with the variables that its scheduler sets."""
+    words = [*WORDS, "--no-ceilings"]
+    if name == "slurm":
+        shutil.copytree(ROOT / "runner", folder / "runner", dirs_exist_ok=True)  # it starts where it was submitted
+        of_scheduler = {"SLURM_ARRAY_TASK_ID": str(number + 10), "SLURM_ARRAY_TASK_MIN": "10",
+                        "SLURM_ARRAY_TASK_COUNT": "2", "SLURM_SUBMIT_DIR": str(folder)}  # fmt: skip
+        command = ["bash", str(ROOT / "docs/fleet/slurm.sh"), *words]
+    else:
+        of_scheduler = {"JOB_COMPLETION_INDEX": str(number), "SHARES": "2", "RESULTS": str(folder / "results")}
+        lines = (ROOT / "docs/fleet/kubernetes.yaml").read_text().split("args:\n")[1].split("- |\n")[1]
+        script = lines.split("          resources:")[0].replace("--preset cs336-2025", " ".join(words))
+        command = ["bash", "-c", script]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        command, cwd=ROOT, env={**os.environ, "PATH": path, **of_scheduler}, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ["slurm", "kubernetes"])
+def test_the_examples_measure_every_cell_once(tmp_path: Path, name: str) -> None:
+    for number in (0, 1):
+        done = job(tmp_path, name, number)
+        assert done.returncode == 0, done.stdout + done.stderr
+    files = sorted((tmp_path / "results").glob("*.duckdb"))
+    assert [file.name for file in files] == ["share-1.duckdb", "share-2.duckdb"]
+    db = tmp_path / "all.duckdb"
+    assert not [merged for merged in merge_files(files, into=db) if merged.refused]
+    found = Counter(row["cell_key"] for row in rows(db, "SELECT cell_key FROM steps WHERE status = 'ok'"))
+    assert found == Counter(item.cell.key for item in planned(*WORDS))
+    labels = [row["label"] for row in rows(db, "SELECT label FROM runs ORDER BY label")]
+    assert labels == ["share 1 of 2", "share 2 of 2"]

@@ -1,0 +1,222 @@
+"""`check` names what is wrong with a file and nothing else; `check --repair` leaves one without it, and a copy."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from runner.errors import DatabaseForeign
+from runner.schema import new_id
+from runner.store.checking import check_file
+from runner.store.database import ingest, open_reader
+from runner.store.repairing import repair_file
+from runner.store.spool import LEFTOVER_AGE_S, Spool
+from tests.command import TINY, run
+from tests.runner.store.test_damage import damage
+from tests.synthetic import rows
+
+COUNTS = """SELECT (SELECT count(*) FROM runs), (SELECT count(*) FROM steps), (SELECT count(*) FROM timings),
+            (SELECT count(*) FROM samples)"""
+STRANGER = str(new_id())
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("whole") / "results.duckdb"
+    return rows.store(path, of := rows.run(), rows.laptop(of))
+
+
+@pytest.fixture
+def file(whole: Path, tmp_path: Path) -> Path:
+    """One run of 29 cells, of which 27 ended ok."""
+    shutil.copytree(whole.parent, tmp_path, dirs_exist_ok=True)
+    return tmp_path / whole.name
+
+
+def counts(file: Path) -> tuple[int, ...]:
+    with open_reader(file) as con:
+        found: tuple[int, ...] = con.execute(COUNTS).fetchall()[0]
+    return found
+
+
+def change(file: Path, *statements: str) -> None:
+    with duckdb.connect(str(file)) as con:
+        for statement in statements:
+            con.execute(statement)
+
+
+def test_a_whole_file_has_nothing_wrong(file: Path) -> None:
+    before = file.read_bytes()
+    done = run("check", db=file)
+    assert (done.returncode, "nothing wrong" in done.stdout) == (0, True), done.stdout
+    assert run("check", "--repair", db=file).returncode == 0
+    assert file.read_bytes() == before
+    assert sorted(os.listdir(file.parent)) == ["results.duckdb", "results.duckdb.spool"], (
+        "no copy where nothing is wrong"
+    )
+
+
+FIRST = "(SELECT min(cell_id) FROM steps WHERE status = 'ok')"
+#: What is done to the file, the kind and the words of each problem, and how many rows of each table are fewer after a
+#: repair. An ok cell of the fixture has 5 or 6 timings.
+WRONG: dict[str, tuple[tuple[str, ...], list[tuple[str, str]], tuple[int, int, int, int]]] = {
+    "duplicates": (
+        ("INSERT INTO timings SELECT * FROM timings WHERE phase = 'step' LIMIT 2",),
+        [("duplicate", "2 rows of timings repeat the cell_id, phase")],
+        (0, 0, 0, 0),
+    ),
+    "rows of no cell": (
+        (f"INSERT INTO timings (run_id, cell_id, phase, n, clock) "
+         f"SELECT run_id, '{STRANGER}', 'step', 3, 'host' FROM runs",),
+        [("orphan", "1 rows of timings belong to no cell")],
+        (0, 0, 0, 0),
+    ),
+    "a cell of no run": (
+        (f"UPDATE steps SET run_id = '{STRANGER}' WHERE cell_id = {FIRST}",),
+        [("orphan", "1 rows of steps belong to no run")],
+        (-1, 0, 0, 0),
+    ),
+    "values that cannot be": (
+        ("UPDATE timings SET median_ms = -1 WHERE phase = 'loss'",),
+        [("impossible", "median_ms '-1.0'")],
+        (0, 0, 24, 0),
+    ),
+    "an impossible cell": (
+        ("UPDATE steps SET status = 'banana' WHERE status = 'oom'",),
+        [("impossible", "1 of steps with status 'banana'")],
+        (0, 1, 0, 0),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_is_wrong_is_named_and_repaired(file: Path, what: str) -> None:
+    statements, problems, fewer = WRONG[what]
+    before = counts(file)
+    change(file, *statements)
+    damaged = file.read_bytes()
+    found = check_file(file).problems
+    assert [problem.kind for problem in found] == [kind for kind, _ in problems], found
+    assert all(words in one.sentence for one, (_, words) in zip(found, problems, strict=True)), found
+    assert run("check", db=file).returncode == 1
+    assert file.read_bytes() == damaged, "checking changes nothing"
+    done = run("check", "--repair", db=file)
+    assert (done.returncode, "nothing wrong" in done.stdout) == (0, True), done.stdout
+    assert counts(file) == tuple(count - less for count, less in zip(before, fewer, strict=True))
+    (copy,) = file.parent.glob("results.duckdb.before-repair-*")
+    assert copy.read_bytes() == damaged
+    assert str(copy) in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("statement", "kind", "words"),
+    [
+        (f"DELETE FROM timings WHERE cell_id = {FIRST}", "incomplete", "1 cells of steps ended ok and have no times"),
+        (f"UPDATE steps SET cell_key = (SELECT max(cell_key) FROM steps WHERE status = 'ok') WHERE cell_id = {FIRST}",
+         "doubled", "1 cells of steps were measured more than once in one round"),
+    ],
+)  # fmt: skip
+def test_what_nobody_can_repair_is_named_and_left(file: Path, statement: str, kind: str, words: str) -> None:
+    change(file, statement)
+    before = counts(file)
+    (problem,) = check_file(file).problems
+    assert (problem.kind, words in problem.sentence, problem.repair) == (kind, True, "")
+    assert run("check", "--repair", db=file).returncode == 1
+    assert counts(file) == before
+
+
+@pytest.mark.parametrize("table", ["samples", "steps"])
+def test_of_damaged_tables_what_can_be_read_is_kept(file: Path, table: str) -> None:
+    before = counts(file)
+    damaged = damage(file, table).read_bytes()
+    kinds = {problem.kind for problem in check_file(file).problems}
+    assert "damaged" in kinds
+    copy = repair_file(file)
+    assert copy is not None
+    assert copy.read_bytes() == damaged
+    assert not [problem for problem in check_file(file).problems if problem.repair]
+    left = counts(file)
+    assert all(now <= then for now, then in zip(left[1:], before[1:], strict=True))
+    assert left[table == "samples"] > 0, "other tables keep their rows"
+    assert not list(file.parent.glob(".stepscope-repair-*"))
+    rows.store(file, of := rows.run(), [rows.ok(of, rows.asked())])
+    assert counts(file)[1] == left[1] + 1, "it can be written"
+
+
+def test_of_a_large_damaged_table_only_the_rows_about_the_damage_are_lost(file: Path) -> None:
+    """A block of 256 KiB holds 2**15 numbers of 8 bytes, or a few more where they are packed: far fewer than the
+    300,000 that there are."""
+    change(
+        file,
+        f"""INSERT INTO samples (run_id, cell_id, phase, step, duration_ms, is_warmup)
+            SELECT run_id, {FIRST}, 'forward', 1000 + i, random(), false FROM runs, range(300_000) t(i)""",
+    )
+    before = counts(file)[3]
+    damage(file, "samples", "duration_ms")
+    repair_file(file)
+    assert 0 < before - counts(file)[3] < 2 * 2**15
+
+
+LEFT: dict[str, Callable[[Spool], object]] = {
+    "are no finished cells": lambda spool: (spool.folder / "torn.json").write_text('{"steps": [{'),
+    "of killed programs are left over": lambda spool: _age(spool.folder / ".cell.json.1.tmp"),
+}
+
+
+def _age(path: Path) -> None:
+    path.touch()
+    os.utime(path, times=(0, time.time() - 2 * LEFTOVER_AGE_S))
+
+
+@pytest.mark.parametrize("words", LEFT)
+def test_what_is_left_over_in_the_spool(file: Path, words: str, recwarn: pytest.WarningsRecorder) -> None:
+    spool, of = Spool(file), rows.run()
+    rows.spooled(file, of, rows.ok(of, rows.asked("toy-256", context=512)))
+    assert "1 finished cells wait" in check_file(file).notes[0]
+    LEFT[words](spool)
+    (problem,) = check_file(file).problems
+    assert (problem.kind, words in problem.sentence) == ("spool", True)
+    repair_file(file)
+    assert spool.files() == spool.leftovers() == []
+    assert counts(file)[0] == 2, "the waiting cell is in the file"
+    aside = [problem.sentence for problem in check_file(file).problems]
+    assert [("set aside: torn.json.bad" in one) for one in aside] == ([True] if "no finished" in words else [])
+
+
+def test_a_newer_file_is_read_and_not_added_to(file: Path) -> None:
+    change(file, "ALTER TABLE steps ADD COLUMN tomorrow INTEGER")
+    assert counts(file)[1] == 29
+    before, listed = file.read_bytes(), sorted(os.listdir(file.parent))
+    done = run("check", db=file)
+    assert (done.returncode, "newer Stepscope wrote it (steps.tomorrow)" in done.stdout) == (0, True), done.stdout
+    done = run("sweep", *TINY, db=file)
+    assert (done.returncode, "newer Stepscope" in done.stdout, "Update" in done.stdout) == (2, True, True), done.stdout
+    assert (file.read_bytes(), sorted(os.listdir(file.parent))) == (before, listed), "nothing was measured"
+    with pytest.raises(DatabaseForeign, match="newer Stepscope"):
+        repair_file(file)
+    of = rows.run()
+    rows.spooled(file, of, rows.ok(of, rows.asked()))
+    with pytest.raises(DatabaseForeign, match=r"steps\.tomorrow"):
+        ingest(file)
+    assert len(Spool(file).files()) == 1
+    assert counts(file)[1] == 30, "it waits in the spool, where readers see it"
+
+
+def test_an_older_file_is_said_to_grow(file: Path) -> None:
+    change(file, "ALTER TABLE steps DROP COLUMN compile_cache", "DROP TABLE telemetry")
+    done = run("check", db=file)
+    assert done.returncode == 0, done.stdout
+    assert "it gains 1 columns and 1 tables with the next sweep" in done.stdout
+
+
+def test_what_is_no_results_file_is_an_error(tmp_path: Path) -> None:
+    other, missing = tmp_path / "other.duckdb", tmp_path / "missing.duckdb"
+    change(other, "CREATE TABLE stairs AS SELECT 17 AS height")
+    for path, words in ((other, "holds no results"), (missing, "does not exist")):
+        done = run("check", "--repair", db=path)
+        assert (done.returncode, words in done.stdout) == (2, True), done.stdout
+    assert os.listdir(tmp_path) == ["other.duckdb"]

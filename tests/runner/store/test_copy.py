@@ -1,0 +1,90 @@
+"""A copy is a whole results file, whatever happens to the file meanwhile."""
+
+import os
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from runner.errors import UsageError
+from runner.schema import new_id
+from runner.store.checking import check_file
+from runner.store.copying import copy_file
+from runner.store.database import ingest
+from runner.store.spool import Spool
+from tests.command import run
+from tests.runner.store.test_merge import content
+from tests.runner.store.test_processes import end, python, said
+from tests.synthetic import rows
+from tests.synthetic.stored import counts, made, write_cell
+
+TABLES = ("runs", "steps", "timings", "samples")
+
+
+def test_a_copy_has_all_rows_as_they_are_and_those_of_the_spool(tmp_path: Path) -> None:
+    db, out = tmp_path / "results.duckdb", tmp_path / "copy.duckdb"
+    rows.store(db, of := rows.run(), [rows.ok(of, rows.asked(size)) for size in ("toy-64", "toy-128")])
+    rows.spooled(db, of, rows.ok(of, rows.asked("toy-256")))
+    with duckdb.connect(str(db)) as con:
+        con.execute("CREATE TABLE mine AS SELECT 17 AS height")
+        arrived = con.execute("SELECT ingested_at FROM steps ORDER BY cell_id").fetchall()
+    before = db.read_bytes()
+    done = run("export", str(out), db=db)
+    assert (done.returncode, "1 cells from the spool" in done.stdout) == (0, True), done.stdout
+    assert [content(out, table) for table in TABLES] == [content(db, table) for table in TABLES]
+    assert check_file(out).problems == ()
+    with duckdb.connect(str(out), read_only=True) as con:
+        assert con.execute("SELECT height FROM mine").fetchall() == [(17,)]
+        assert con.execute("SELECT ingested_at FROM steps ORDER BY cell_id").fetchall()[:2] == arrived
+    assert (db.read_bytes(), len(Spool(db).files())) == (before, 1), "the file is left as it is"
+    assert sorted(os.listdir(tmp_path)) == ["copy.duckdb", "results.duckdb", "results.duckdb.spool"]
+    assert write_cell(out).cell_id
+    assert ingest(out) == 1, "it can be added to"
+
+
+WRITES = """
+from tests.synthetic.stored import write_cell
+from pathlib import Path
+written = 0
+print("begun", flush=True)
+while True:
+    write_cell(Path(sys.argv[1])); written += 1
+    ingest(sys.argv[1], patience_s=0.03)
+    print(written, flush=True)
+"""
+
+
+def test_copies_of_a_file_in_use_are_whole(tmp_path: Path) -> None:
+    """A process writes and ingests one cell after the other. A copy has at least those that were written before."""
+    db = tmp_path / "results.duckdb"
+    made(db)
+    writer = python(WRITES, db, cwd=Path(__file__).parents[3])
+    try:
+        assert said(writer) == "begun"
+        for number in range(5):
+            written = int(said(writer))
+            out = tmp_path / f"copy{number}.duckdb"
+            copy_file(db, out)
+            cells, different, samples, runs = counts(out)
+            assert cells == different >= 3 + written
+            assert (samples, runs) == (3 * cells, 2)
+            wrong = {problem.kind for problem in check_file(out).problems}
+            assert wrong == {"incomplete", "doubled"}, "these cells have one key and no times"
+    finally:
+        end(writer)
+
+
+def test_what_cannot_be_copied_is_one_error(tmp_path: Path) -> None:
+    db, out = tmp_path / "results.duckdb", tmp_path / "copy.duckdb"
+    done = run("export", str(out), db=db)
+    assert (done.returncode, "does not exist" in done.stdout) == (2, True), done.stdout
+    assert os.listdir(tmp_path) == []
+    made(db)
+    with pytest.raises(UsageError, match="there already"):
+        copy_file(db, db)
+    done = run("export", str(tmp_path / "none" / f"{new_id()}.duckdb"), db=db)
+    assert (done.returncode, "cannot be written: No such file" in done.stdout) == (2, True), done.stdout
+    db.write_bytes(db.read_bytes()[:20_000])
+    done = run("export", str(out), db=db)
+    assert (done.returncode, "is not a results file" in done.stdout) == (2, True), done.stdout
+    assert not out.exists()

@@ -1,0 +1,120 @@
+"""`kill -9` at random moments of an ingest, a merge and an import: nothing is lost, doubled or torn.
+
+With the kills of sweeps in `tests/runner/sweep/test_kills.py` they are 300 where SOAK_EXAMPLES is 10,000, as it is in
+`make soak`. A moment is drawn from the time that the same command takes when nobody kills it.
+"""
+
+import contextlib
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from runner.errors import DatabaseMissing
+from runner.store.checking import check_file
+from runner.store.database import ingest
+from runner.store.spool import Spool
+from tests.command import ROOT, run_apart, start
+from tests.fuzz import SOAK_EXAMPLES
+from tests.runner.store.test_processes import python, said
+from tests.synthetic import rows
+from tests.synthetic.stored import counts, read, write_cell
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(3000)]
+KILLS = max(5, SOAK_EXAMPLES * 90 // 10_000)
+FILES, CELLS = 3, 6
+
+
+def kill_at_random(words: Sequence[str], db: Path, *, seconds: float, order: random.Random) -> bool:
+    """Starts a command and kills it at a moment of its time; returns whether it was still running."""
+    process = start(*words, db=db)
+    try:
+        process.wait(order.uniform(0.2, 1.05) * seconds)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGKILL)
+    process.communicate()
+    return process.returncode == -signal.SIGKILL
+
+
+def timed(command: Callable[[], object]) -> float:
+    began = time.monotonic()
+    command()
+    return time.monotonic() - began
+
+
+def kinds(db: Path) -> set[str]:
+    return {problem.kind for problem in check_file(db).problems}
+
+
+def test_a_merge(tmp_path: Path) -> None:
+    """Of each file all cells are there or none, with all that belongs to them."""
+    folder, order, killed = tmp_path / "fleet", random.Random(1), 0
+    folder.mkdir()
+    for number in range(FILES):
+        of = rows.run(host=f"node{number}")
+        cells = [rows.ok(of, rows.asked(context=64 * (place + 1))) for place in range(CELLS)]
+        rows.store(folder / f"node{number}.duckdb", of, cells)
+    seconds = timed(lambda: run_apart("merge", str(folder), db=tmp_path / "whole.duckdb"))
+    whole = counts(tmp_path / "whole.duckdb")
+    for kill in range(KILLS):
+        db = tmp_path / f"{kill}" / "all.duckdb"
+        db.parent.mkdir()
+        killed += kill_at_random(("merge", str(folder)), db, seconds=seconds, order=order)
+        with contextlib.suppress(DatabaseMissing):
+            by_host = read(db, "SELECT host, count(*) FROM steps JOIN runs USING (run_id) GROUP BY host")
+            assert {count for _, count in by_host} <= {CELLS}
+            assert kinds(db) == set()
+        assert run_apart("merge", str(folder), db=db).returncode == 0
+        assert counts(db) == whole == (FILES * CELLS, FILES * CELLS, whole[2], FILES)
+        assert kinds(db) == set()
+        shutil.rmtree(db.parent)
+    assert killed >= KILLS // 2
+
+
+def test_an_import(tmp_path: Path) -> None:
+    """Of a published table everything is there or nothing, and once however often it is tried."""
+    file, order, killed = ROOT / "data/reference/004_e2e.csv", random.Random(2), 0
+    seconds = timed(lambda: run_apart("import", str(file), db=tmp_path / "whole.duckdb"))
+    query = """SELECT (SELECT count(*) FROM published_tables), (SELECT count(*) FROM published_rows),
+               (SELECT count(*) FROM published_figures), (SELECT count(*) FROM runs)"""
+    whole = read(tmp_path / "whole.duckdb", query)
+    assert whole[0][0] == 1
+    for kill in range(KILLS):
+        db = tmp_path / f"{kill}" / "results.duckdb"
+        db.parent.mkdir()
+        killed += kill_at_random(("import", str(file)), db, seconds=seconds, order=order)
+        with contextlib.suppress(DatabaseMissing):
+            assert read(db, query) in (whole, [(0, 0, 0, 0)])
+        assert run_apart("import", str(file), db=db).returncode == 0
+        while ingest(db):
+            pass
+        assert read(db, query) == whole
+        assert kinds(db) == set()
+        shutil.rmtree(db.parent)
+    assert killed >= KILLS // 2
+
+
+def test_an_ingest(tmp_path: Path) -> None:
+    """Of a process that does nothing else, with a file that grows."""
+    db, order, killed, ids = tmp_path / "results.duckdb", random.Random(3), 0, set()
+    for _ in range(3):
+        ids.add(write_cell(db).cell_id)
+    for _ in range(KILLS):
+        ids |= {write_cell(db).cell_id for _ in range(4)}
+        victim = python("print('ready', flush=True)\nwhile True: ingest(sys.argv[1])", db)
+        assert said(victim) == "ready"
+        time.sleep(order.uniform(0.0, 0.3))
+        killed += victim.poll() is None
+        victim.kill()
+        victim.communicate()
+        assert counts(db) == (len(ids), len(ids), 3 * len(ids), 1)
+    assert killed == KILLS
+    while ingest(db):
+        pass
+    assert Spool(db).files() == Spool(db).set_aside_files() == []
+    assert {cell_id for (cell_id,) in read(db, "SELECT cell_id FROM file.main.steps")} == ids

@@ -1,0 +1,274 @@
+"""What can go wrong while a sweep runs, once each: it ends in a status or a message, no finished cell is lost or
+doubled, and the next sweep goes on. Kills of the runner are in `test_kills`.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import duckdb
+import psutil
+import pytest
+
+from runner.errors import INTERRUPTED
+from runner.store.checking import check_file
+from runner.store.spool import Spool
+from tests import faulty
+from tests.command import ROOT, TINY, awaited, ended, family, gone, planned, rows, run_apart, start, workers
+
+pytestmark = pytest.mark.soak
+CONTEXTS = ("8", "12", "16", "20", "24", "28")
+WORDS = (*TINY, "--contexts", ",".join(CONTEXTS))
+
+
+def outcomes(db: Path) -> Counter[tuple[int, str]]:
+    return Counter((row["context"], row["status"]) for row in rows(db, "SELECT context, status FROM steps"))
+
+
+def finished(db: Path) -> int:
+    """How many cells are kept, in the file or the spool, without opening the file."""
+    return len([file for file in Spool(db).files() if not file.name.startswith(("run-", "ceilings-"))])
+
+
+def goes_on(db: Path, kept: int) -> None:
+    """The same command measures what is missing, and then every cell is there once and nothing is wrong."""
+    done = run_apart("sweep", *WORDS, db=db)
+    assert done.returncode == 0, done.stdout
+    assert f"{kept} of them measured before" in done.stdout if kept else True, done.stdout
+    found = Counter(row["cell_key"] for row in rows(db, "SELECT cell_key FROM steps WHERE status = 'ok'"))
+    assert found == Counter(item.cell.key for item in planned(*WORDS))
+    assert check_file(db).problems == ()
+    assert Spool(db).files() == Spool(db).plans() == []
+
+
+def start_faulty(*words: str, db: Path, env: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
+    """A sweep in whose workers things go wrong."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.faulty", "sweep", *words, "--no-ceilings", "--db", str(db)],
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": "300", **(env or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def test_a_worker_that_dies_hangs_or_cannot_import_is_a_row_and_spoils_no_other(tmp_path: Path) -> None:
+    db = tmp_path / "results.duckdb"
+    contexts = f"8,{faulty.KILLED},12,{faulty.HUNG},16,{faulty.NOT_IMPORTED},20"
+    process = start_faulty(*TINY, "--contexts", contexts, "--timeout", "20s", db=db)
+    output = ended(process)
+    assert process.returncode == 1, output
+    assert outcomes(db) == Counter(
+        [(8, "ok"), (12, "ok"), (16, "ok"), (20, "ok"),
+         (faulty.KILLED, "crashed"), (faulty.HUNG, "timeout"), (faulty.NOT_IMPORTED, "error")]
+    )  # fmt: skip
+    said = {row["context"]: row["message"] for row in rows(db, "SELECT context, message FROM steps")}
+    assert "SIGKILL" in said[faulty.KILLED]
+    assert "a_package_that_nobody_has" in said[faulty.NOT_IMPORTED]
+    assert check_file(db).problems == ()
+
+
+@pytest.mark.gpu
+def test_after_a_sticky_error_of_cuda_the_next_cell_is_clean(tmp_path: Path) -> None:
+    db = tmp_path / "results.duckdb"
+    process = start_faulty(*TINY, "--contexts", f"{faulty.STICKY},16,20", "--device", "cuda", db=db)
+    output = ended(process)
+    assert process.returncode == 1, output
+    assert outcomes(db) == Counter([(faulty.STICKY, "error"), (16, "ok"), (20, "ok")]), output
+
+
+def test_a_fork_server_that_is_killed_is_started_again(tmp_path: Path) -> None:
+    db = tmp_path / "results.duckdb"
+    process = start("sweep", *WORDS, db=db)
+    awaited(process, lambda: workers(process))
+    servers = {child.parent() for child in workers(process)}
+    for server in servers:
+        if server is not None:
+            server.kill()
+    output = ended(process)
+    assert process.returncode in (0, 1), output
+    statuses = [status for _, status in outcomes(db)]
+    assert len(statuses) == len(CONTEXTS), "every cell has a row"
+    assert statuses.count("crashed") <= 1, output
+    goes_on(db, kept=statuses.count("ok"))
+
+
+def test_a_clock_that_is_set_back(tmp_path: Path) -> None:
+    """By an hour, after the run and two cells have their ids."""
+    db = tmp_path / "results.duckdb"
+    process = start_faulty(*WORDS, db=db, env={"CLOCK": "3"})
+    output = ended(process)
+    assert process.returncode == 0, output
+    cells = rows(db, "SELECT context, cell_id, started_at, cell_seconds FROM steps ORDER BY cell_id")
+    assert len(cells) == len({cell["cell_id"] for cell in cells}) == len(CONTEXTS)
+    printed = [line.split("ctx ")[-1] for line in output.splitlines() if " ok " in line]
+    assert len(printed) == len(CONTEXTS)
+    assert all(0 < cell["cell_seconds"] < 300 for cell in cells)
+    goes_on(db, kept=len(CONTEXTS))
+
+
+def test_ctrl_c_twice_is_one_message_and_leaves_no_process(tmp_path: Path) -> None:
+    db = tmp_path / "results.duckdb"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "runner", "sweep", *WORDS, "--no-ceilings", "--db", str(db)],
+        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    while not workers(process):
+        assert process.poll() is None
+    everyone = family(process)
+    for _ in range(2):
+        os.killpg(process.pid, signal.SIGINT)
+    said = process.communicate(timeout=200)[1]
+    assert process.returncode in (130, -signal.SIGINT), said
+    assert said.splitlines() == [INTERRUPTED] * len(said.splitlines()), said
+    assert gone(everyone)
+    kept = sum(outcomes(db).values()) if db.exists() or Spool(db).files() else 0
+    goes_on(db, kept=kept)
+
+
+def test_two_sweeps_of_one_file_measure_every_cell_once(tmp_path: Path) -> None:
+    db = tmp_path / "results.duckdb"
+    both = [start("sweep", *WORDS, db=db) for _ in range(2)]
+    outputs = [ended(process) for process in both]
+    assert [process.returncode for process in both] == [0, 0], outputs
+    assert sum("waiting for it to end" in output for output in outputs) == 1
+    assert sum("Nothing to measure" in output for output in outputs) == 1
+    goes_on(db, kept=len(CONTEXTS))
+
+
+def test_a_machine_that_is_suspended_goes_on(tmp_path: Path) -> None:
+    """All processes of the sweep stop in the middle of a cell, and go on."""
+    db = tmp_path / "results.duckdb"
+    process = start("sweep", *WORDS, db=db)
+    awaited(process, lambda: workers(process))
+    stopped = [psutil.Process(process.pid), *family(process)]
+    for one in stopped:
+        _signal(one, signal.SIGSTOP)
+    assert psutil.Process(process.pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_DISK_SLEEP)
+    for one in reversed(stopped):
+        _signal(one, signal.SIGCONT)
+    output = ended(process)
+    assert process.returncode == 0, output
+    goes_on(db, kept=len(CONTEXTS))
+
+
+def _signal(process: psutil.Process, number: signal.Signals) -> None:
+    if process.is_running():
+        process.send_signal(number)
+
+
+def test_a_file_that_is_held_for_the_rest_of_a_sweep(tmp_path: Path) -> None:
+    """A notebook has it open for writing: every cell waits in the spool, and the sweep says so."""
+    db = tmp_path / "results.duckdb"
+    assert run_apart("sweep", *TINY, "--contexts", CONTEXTS[0], db=db).returncode == 0
+    process = start("sweep", *WORDS, db=db)
+    awaited(process, lambda: Spool(db).plans())
+    with duckdb.connect(str(db)) as notebook:
+        output = ended(process)
+        assert notebook.execute("SELECT count(*) FROM steps").fetchone()
+    assert process.returncode == 0, output
+    assert f"Another program holds {db}" in output
+    assert finished(db) >= len(CONTEXTS) - 2, "all but what came before it was held"
+    goes_on(db, kept=len(CONTEXTS))
+
+
+def test_a_folder_that_is_gone(tmp_path: Path) -> None:
+    db, elsewhere = tmp_path / "results" / "results.duckdb", tmp_path / "elsewhere"
+    process = start("sweep", *WORDS, db=db)
+    awaited(process, lambda: db.exists() and Spool(db).plans())
+    db.parent.rename(elsewhere)
+    output = ended(process)
+    assert process.returncode == 2, output
+    assert f"{db.parent} is gone" in output
+    assert "Traceback" not in output
+    assert not db.parent.exists(), "nothing was made in its place"
+    elsewhere.rename(db.parent)
+    goes_on(db, kept=sum(outcomes(db).values()))
+
+
+# ------------------------------------------------------------------------------------------------- full and read-only
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 24 MiB. Making one needs the rights of root."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)], capture_output=True)
+    if made.returncode:
+        pytest.skip("this user may not mount a disk")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """Takes all the room that the disk has left."""
+    ballast = disk / "ballast"
+    try:
+        with ballast.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+    except OSError:
+        return ballast
+
+
+@pytest.mark.parametrize("what", ["database", "spool", "temporary folder"])
+def test_a_full_disk(tmp_path: Path, disk: Path, what: str) -> None:
+    """The database, its spool or the temporary folder is on a disk that is full from before the second cell."""
+    db = tmp_path / "results.duckdb"
+    assert run_apart("sweep", *TINY, "--contexts", CONTEXTS[0], db=db).returncode == 0
+    env = {}
+    if what == "database":
+        shutil.move(db, disk / db.name)
+        db.symlink_to(disk / db.name)
+    elif what == "spool":
+        shutil.move(Spool(db).folder, disk / "spool")
+        Spool(db).folder.symlink_to(disk / "spool")
+    else:
+        env = {"TMPDIR": str(disk)}
+    ballast = fill(disk)
+    done = run_apart("sweep", *WORDS, db=db, env=env)
+    assert "Traceback" not in done.stdout, done.stdout
+    if what != "temporary folder" or done.returncode:
+        assert (done.returncode, "No space left" in done.stdout) == (2, True), done.stdout
+    kept = sum(outcomes(db).values())
+    assert kept >= 1
+    assert not [file for file in Spool(db).folder.iterdir() if file.name.endswith(".tmp")]
+    ballast.unlink()
+    goes_on(db, kept=kept)
+
+
+def test_a_read_only_folder_is_said_before_anything_is_measured(disk: Path) -> None:
+    db = disk / "results.duckdb"
+    assert run_apart("sweep", *TINY, "--contexts", CONTEXTS[0], db=db).returncode == 0
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    done = run_apart("sweep", *WORDS, db=db)
+    assert (done.returncode, f"{disk} is read-only" in done.stdout) == (2, True), done.stdout
+    assert outcomes(db) == Counter([(8, "ok")]), "it can be read"
+    subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
+    goes_on(db, kept=1)
+
+
+def test_what_a_killed_sweep_left_in_the_temporary_folder_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    db = tmp_path / "results.duckdb"
+    process = start("sweep", *WORDS, db=db)
+    awaited(process, lambda: workers(process))
+    everyone = family(process)
+    process.kill()
+    process.communicate()
+    assert gone(everyone)
+    assert [name for name in os.listdir(temporary) if name.startswith("stepscope-worker-")]
+    goes_on(db, kept=0)
+    left = [name for name in os.listdir(temporary) if name.startswith(("stepscope-", "pymp-"))]
+    assert left == [f"stepscope-{os.getuid()}.lock"]
