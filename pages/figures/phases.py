@@ -170,7 +170,7 @@ def _write_totals(
 
 def _draw_lines(rows: Sequence[PhaseBar], *, label: str) -> go.Figure:
     """Draws the whole step over the context length, log-log, a line a size, with guides of linear and square growth."""
-    steps = [row for row in rows if row.phase == "step" and not row.failure]
+    steps = [row for row in rows if row.phase == "step" and not row.failure and row.context]
     sizes = list(dict.fromkeys(row.size for row in steps))
     figure = go.Figure()
     for size in sizes:

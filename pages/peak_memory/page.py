@@ -67,6 +67,7 @@ def _choose(cells: list[Peak]) -> list[Peak]:
 
 def _draw_growth(frame: Frame, cells: list[Peak], names: Names) -> None:
     draw_heading(frame, "How does it grow with the context?", anchor="contexts")
+    cells = [cell for cell in cells if cell.cell.context]  # own models may have samples without a length
     if len({cell.cell.context for cell in cells}) < 2:
         st.caption("There is only one context here: `python -m runner sweep --experiment memory --contexts 128,512`.")
     draw_contexts(frame, cells, names)

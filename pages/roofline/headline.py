@@ -15,8 +15,11 @@ from runner.schema.titles import title
 
 
 def _answer_limit(frame: Frame) -> Headline:
-    cells = [cell for cell in frame.measured() if cell.status == "ok" and "step" in cell.times]
+    done = [cell for cell in frame.measured() if cell.status == "ok" and "step" in cell.times]
+    cells = [cell for cell in done if cell.cell.model_key is None]
     longest = find_longest(cells)
+    if done and longest is None:
+        return Headline(words="The fewest bytes that a step of an own model has to move are not known.")
     if longest is None:
         return Headline(words=f"No step {frame.among} has a result.", missing="benchmark")
     limits = limits_of(frame)

@@ -15,8 +15,8 @@ from pathlib import Path
 from duckdb import DuckDBPyConnection
 
 from runner.errors import RowsRefused
-from runner.schema import Column, Table
-from runner.schema.axes import MODEL, SHAPE
+from runner.schema import Column, Model, Table
+from runner.schema.axes import SHAPE
 from runner.store.attached import fetch_count, quote
 
 #: The longest text that a row may hold.
@@ -99,7 +99,7 @@ def _stated(table: Table, *, prefix: str = "") -> dict[str, str]:
     """Returns the condition that a row states a column of its key, by column; a published row need not. Only an own
     model lacks numbers of a shape."""
     stated = {c.name: f"{prefix}{c.name} IS NOT NULL" for c in table.columns if c.asked and not c.nullable}
-    sized = SHAPE if {*MODEL} <= {*table.key} else ()
+    sized = SHAPE if issubclass(table.row, Model) else ()
     return stated | {name: f"({prefix}{name} IS NOT NULL OR {prefix}model_key IS NOT NULL)" for name in sized}
 
 
