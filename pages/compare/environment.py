@@ -13,7 +13,6 @@ from runner.analysis.compare.environments import (
     both_uncommitted,
     describe_differences,
     describe_environment,
-    find_differences,
 )
 from runner.store.queries.compare import Comparison, ComparisonRequest
 
@@ -26,7 +25,7 @@ def draw_environment(frame: Frame, question: ComparisonRequest, found: Compariso
     a, b = question.sides
     ran_on = [literal(describe_environment(runs)) for runs in (found.a_runs, found.b_runs)]
     sides = f"A and B: {ran_on[0]}" if ran_on[0] == ran_on[1] else f"A: {ran_on[0]}  \nB: {ran_on[1]}"
-    differ = find_differences(found.a_runs, found.b_runs)
+    differ = found.differences
     code = " Both checkouts had uncommitted changes: the same commit may be different code."
     dirty = code if both_uncommitted(found.a_runs, found.b_runs) else ""
     calm = not differ or not moved

@@ -18,7 +18,6 @@ from runner.analysis.compare.environments import (
     both_uncommitted,
     describe_differences,
     describe_environment,
-    find_differences,
 )
 from runner.analysis.compare.verdict import ComparedPhase, Kind, Side, Verdict, lost, select_movers, select_regressions
 from runner.analysis.compare.verdict_text import (
@@ -173,7 +172,7 @@ def _heading(question: ComparisonRequest, found: Comparison) -> list[str]:
         f"{name}: {side.kind} {side.title}, {describe_environment(runs)}"
         for name, side, runs in (("A", question.a, found.a_runs), ("B", question.b, found.b_runs))
     ]
-    lines.append(describe_differences(find_differences(found.a_runs, found.b_runs)))
+    lines.append(describe_differences(found.differences))
     if both_uncommitted(found.a_runs, found.b_runs):
         lines.append("Both checkouts had uncommitted changes: the same commit may be different code.")
     return lines

@@ -143,6 +143,7 @@ def replay_command(
     db: Db = None,
     device: Annotated[str | None, where("auto, cuda, cuda:1, mps or cpu. [default: the row's]")] = None,
     timeout: Annotated[str, where("Limit for the cell, such as 90s or 10m. [default: 10m]")] = "10m",
+    yes: Annotated[bool, typer.Option("--yes", help="Run an own model's code without asking.")] = False,
 ) -> None:
     """Measure a cell again, and say whether it lands inside the interval that the file claims for the next process.
 
@@ -150,7 +151,7 @@ def replay_command(
     gets a run of its own. Exit codes: 0 it lands inside, or the file claims no interval; 1 it lands outside, or has no
     result; 2 there is no such cell.
     """
-    options = replay.ReplayOptions(cell=cell, device=device, timeout_s=parse_duration("timeout", timeout))
+    options = replay.ReplayOptions(cell=cell, device=device, timeout_s=parse_duration("timeout", timeout), is_sure=yes)
     raise typer.Exit(replay.replay(console, options, db=db or default_path()))
 
 

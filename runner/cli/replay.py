@@ -6,9 +6,12 @@ Where machine, torch and commit are those of the cell's run, the new row is one 
 show it together with the rounds that it was compared with.
 """
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+import typer
 
 from runner.analysis.compare.environments import describe_differences, find_differences
 from runner.analysis.compare.replay import describe, pair_up
@@ -18,11 +21,12 @@ from runner.errors import UsageError
 from runner.formats import format_ms
 from runner.plan.commands import cell_of
 from runner.plan.planning import Request
-from runner.schema import AttentionRow, Phase, Row, RunRow, TimingRow
+from runner.schema import AttentionRow, Cell, Model, Phase, Row, RunRow, TimingRow
 from runner.schema.titles import title
 from runner.store.queries.replay import StoredCell, find_stored
 from runner.sweep.loop import sweep
 from runner.sweep.prepare import Prepared, Settings, new_run
+from runner.visible import visible
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +36,7 @@ class ReplayOptions:
     cell: str
     device: str | None
     timeout_s: float
+    is_sure: bool = False
 
 
 def replay(console: Terminal, asked: ReplayOptions, *, db: Path) -> int:
@@ -46,6 +51,7 @@ def replay(console: Terminal, asked: ReplayOptions, *, db: Path) -> int:
             f"{title(stored.row)} cannot be measured here: not all of what was asked is known of this row.",
             expected="a row that `runner sweep` measured",
         )
+    _ask_before_running(cell, is_sure=asked.is_sure)
     settings = Settings(
         db=db,
         device=asked.device or (stored.run and stored.run.device) or "auto",
@@ -58,6 +64,20 @@ def replay(console: Terminal, asked: ReplayOptions, *, db: Path) -> int:
     watcher = _Watcher(console, db=db, stored=stored, settings=settings)
     code = sweep(Request(cells=(cell,)), settings, watcher=watcher)
     return code or _print_verdict(console, stored, watcher)
+
+
+def _ask_before_running(cell: Cell, *, is_sure: bool) -> None:
+    """Asks before code runs that a results file names. Raises UsageError where nobody can be asked, or says no."""
+    if not isinstance(cell, Model) or cell.model_key is None or is_sure:
+        return
+    question = (
+        f"This runs the code of {visible(cell.model or '')} on this machine, which the results file names. Run it?"
+    )
+    if not sys.stdin.isatty() or not typer.confirm(question, err=True):
+        raise UsageError(
+            f"{title(cell)} was not measured: it runs the code of {cell.model}, which the results file names.",
+            do="Look at that file, then say that it may run: --yes.",
+        )
 
 
 class _Watcher(PlainLines):

@@ -7,10 +7,11 @@ A side may hold several runs; then all of their values are named. Limits: two ch
 differ although their commit is the same (`both_uncommitted`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from runner.schema import TABLES, RunRow
+from runner.schema import TABLES, Cell, Model, RunRow
+from runner.schema.sizes import KEY_DIGITS
 
 #: What can explain a difference of times, what explains most first.
 COLUMNS = (
@@ -28,6 +29,20 @@ class Difference:
     label: str
     a: str
     b: str
+
+
+def find_versions(pairs: Iterable[tuple[Cell, Cell]]) -> list[Difference]:
+    """Returns the own models of which the two sides measured different versions, by the digits of their keys."""
+    found = {
+        (a.model, a.model_key, b.model_key)
+        for a, b in pairs
+        if isinstance(a, Model) and isinstance(b, Model) and a.model_key and b.model_key and a.model_key != b.model_key
+    }
+    return [
+        Difference(label=f"Source of {name}", a=a[:KEY_DIGITS], b=b[:KEY_DIGITS])
+        for name, a, b in sorted(found, key=str)
+        if a and b
+    ]
 
 
 def find_differences(a: Sequence[RunRow], b: Sequence[RunRow]) -> list[Difference]:

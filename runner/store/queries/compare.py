@@ -17,6 +17,7 @@ from uuid import UUID
 
 import duckdb
 
+from runner.analysis.compare.environments import Difference, find_differences, find_versions
 from runner.analysis.compare.pairs import LeftOut, Pair, match_closest, rank_effort
 from runner.analysis.compare.verdict import (
     Compared,
@@ -31,7 +32,8 @@ from runner.analysis.statistics import estimate
 from runner.errors import UsageError
 from runner.results import Estimate, Noise, RoundTime
 from runner.results.times import find_bound, pool_bounds
-from runner.schema import TABLES, AttentionCell, Bound, MemoryCell, RunRow, StepCell
+from runner.schema import TABLES, AttentionCell, Bound, MemoryCell, Model, RunRow, StepCell
+from runner.schema.axes import SHAPE
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
 from runner.store.queries.raw import fetch_rows
@@ -83,6 +85,12 @@ class Comparison:
     verdicts: tuple[Verdict, ...]
     a_runs: tuple[RunRow, ...]
     b_runs: tuple[RunRow, ...]
+
+    @property
+    def differences(self) -> list[Difference]:
+        """In what the two sides differ beside what was asked: their environments, and the versions of own models."""
+        pairs = [(pair.base.cell, pair.other.cell) for one in self.verdicts for pair in one.pairs]
+        return [*find_versions(pairs), *find_differences(self.a_runs, self.b_runs)]
 
 
 def load_comparison(path: Path, question: ComparisonRequest) -> Comparison:
@@ -165,8 +173,11 @@ def _answers(path: Path, table: Compared, question: ComparisonRequest) -> list[d
 
 
 def _shared(row: _CountedRow, table: Compared, question: ComparisonRequest, side: Side) -> tuple[Any, ...]:
-    """What of its question and machine the cell on the other side shares."""
-    asked = (getattr(row.cell, name) for name in TABLES[table].question if name != side.kind)
+    """What of its question and machine the cell on the other side shares. Of an own model that is its name, so that the
+    version before a change meets the one after it."""
+    own = isinstance(row.cell, Model) and row.cell.model_key is not None
+    left_out = {side.kind, *((*SHAPE, "model_key") if own else ())}
+    asked = (getattr(row.cell, name) for name in TABLES[table].question if name not in left_out)
     return (*(getattr(row, name) for name in question.same), *asked)
 
 

@@ -76,7 +76,7 @@ FROM saved_tensors WHERE {where} ORDER BY cell_id, position""",
     ),
     "dtypes": _Source(
         table="dtypes",
-        sql="""SELECT precision, model, part, module, dtype
+        sql="""SELECT precision, dtypes.model, part, module, dtype
 FROM dtypes JOIN numerics USING (cell_id) WHERE {where} ORDER BY precision, cell_id, position""",
     ),
     "normalization": _Source(

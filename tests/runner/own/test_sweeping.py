@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from runner.cli.main import app
+from tests.command import rows as read
 from tests.command import run
 from tests.runner.own.build import MLP, NANO, own_file
 
@@ -120,9 +121,16 @@ def test_every_experiment_measures_an_own_model_and_the_sweep_knows_what_is_done
         (cell,) = con.execute(f"SELECT cell_id FROM steps WHERE {ok} LIMIT 1").fetchone() or ("",)
     assert len(keys) == 2
     assert key in keys
-    replayed = run("replay", str(cell), db=db)
+    asked_first = run("replay", str(cell), db=db)
+    assert asked_first.returncode == 2
+    assert "which the results file names" in asked_first.stdout
+    replayed = run("replay", str(cell), "--yes", db=db)
     assert replayed.returncode == 2
     assert "another version" in replayed.stdout
+    runs = [row["run_id"] for row in read(db, "SELECT run_id FROM runs ORDER BY started_at")]
+    compared = run("compare", f"run:{runs[0]}", f"run:{runs[-1]}", db=db)
+    assert f"Source of {tmp_path}/net.py:build" in compared.stdout, compared.stdout
+    assert all(key[:4] in compared.stdout for key in keys)
 
 
 def test_the_plan_of_an_own_model_says_what_it_costs(tmp_path: Path) -> None:
