@@ -122,7 +122,7 @@ def draw_precisions(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     draw_heading(frame, "Does bf16 need less memory?", anchor="bf16")
     pairs = pairs_of(cells)
     if not pairs:
-        st.caption("No cell here has a peak both in fp32 and in bf16. Measure both: "
+        st.caption("No two cells here with a peak differ in nothing but fp32 and bf16. Measure both: "
                    "`python -m runner sweep --experiment memory --precisions fp32,bf16`.")  # fmt: skip
         return
     words = describe_bf16(pairs, names)

@@ -148,7 +148,7 @@ def _make_dtypes(model: str, passes: Sequence[NumericsRow], read: Sequence[Dtype
 
 def _describe_dtypes(passes: Sequence[NumericsRow], read: Sequence[DtypeRow]) -> str:
     """Says which parts of the smallest model stay wide and which become narrow, by precision."""
-    model = next(name for name in _WORDS if any(row.model == name for row in read))
+    model = next((name for name in _WORDS if any(row.model == name for row in read)), "transformer")
     sentences: dict[str, list[str]] = {}
     for row in passes:
         groups: dict[str, list[str]] = {}

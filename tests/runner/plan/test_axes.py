@@ -113,6 +113,7 @@ def test_the_sweeps_of_the_readme_can_be_planned(device: str, tmp_path: Path) ->
     (tmp_path / "sweep.toml").write_text('sizes = ["small"]')
     lines = (ROOT / "README.md").read_text().replace("sweep.toml", str(tmp_path / "sweep.toml")).splitlines()
     found = [line.partition("runner sweep")[2] for line in lines if "runner sweep" in line and "`" not in line]
+    found = [words for words in found if "--model" not in words]  # whose files are the reader's own
     assert len(found) > 5
     for words in found:
         experiments = () if "--experiment" in words else [word for name in QUESTIONS for word in ("--experiment", name)]

@@ -1,0 +1,34 @@
+"""Every page over a file with nothing but own models: no page fails, and none speaks of a shape that is not there."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from pages.navigation import PAGES
+from pages.offline.visit import Visits, nodes
+from tests.command import run
+from tests.runner.own.build import MLP, NANO
+
+
+@pytest.fixture(scope="module")
+def visits(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visits]:
+    """A network without a length and a decoder, measured by the experiments that pages draw."""
+    file = tmp_path_factory.mktemp("own") / "results.duckdb"
+    experiments = ("benchmark", "memory", "kernels", "numerics", "counterfactuals")
+    words = [word for name in experiments for word in ("--experiment", name)]
+    models = ("--model", MLP, "--model", f"{NANO},width=32,layers=2")
+    done = run("sweep", *words, *models, "--contexts", "16,32", "--rounds", "1", "--device", "cpu", db=file)
+    assert "Measured:" in done.stdout, done.stdout
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STEPSCOPE_DB", str(file))
+        yield Visits(file)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("address", PAGES)
+def test_a_page_of_own_models_alone(visits: Visits, address: str) -> None:
+    visit = visits.visit(address, {})
+    words = " ".join(str(getattr(node, "value", "")) for node in nodes(visit.main))
+    assert " 0 tokens" not in words
+    assert "attention own" not in words
+    assert "None" not in words.split()
