@@ -16,7 +16,7 @@ from runner.experiments import EXPERIMENTS
 from runner.formats import format_quantity
 from runner.job import OwnModelJob
 from runner.schema import Model
-from runner.schema.own import OwnModel, own_name, parse_spec
+from runner.schema.own import OwnModel, own_title, parse_spec
 from runner.schema.sizes import KEY_DIGITS
 
 
@@ -61,7 +61,7 @@ def check_model(console: Terminal, text: str, *, device: str, batch: int, contex
     where = machine["device"] if device == "auto" else device
     points = ((batch, context),)
     found = engine.describe_model(OwnModelJob(spec=spec.text, device=where, points=points, runs=True))
-    console.say(f"{own_name(spec.text)}@{found.key[:KEY_DIGITS]}: built, and two steps ran on {where}.")
+    console.say(f"{own_title(spec.text, found.key[:KEY_DIGITS])}: built, and two steps ran on {where}.")
     console.print(new_grid("", "", rows=_describe(found, batch=batch)))
     console.say(f"Measure it: python -m runner sweep --model {spec.text}")
 

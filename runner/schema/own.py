@@ -17,6 +17,8 @@ from runner.errors import UsageError
 #: The function that builds a model where none is named.
 DEFAULT_FUNCTION = "build"
 _EXPECTED = "FILE.py:FUNCTION, package.module:FUNCTION or hf:CONFIG, each with ,name=value as wanted"
+#: Letters of a name in titles and beside axes.
+_LONGEST_NAME = 40
 Option = str | int | float | bool | None
 
 
@@ -62,12 +64,15 @@ def parse_spec(text: str) -> OwnSpec:
     )
 
 
-def own_name(text: str) -> str:
-    """Returns the short name of an own model from the text that a row holds, which may be anybody's."""
+def own_title(text: str, key: str) -> str:
+    """Returns how an own model is shown, `nano@3f2a`, from what a row holds, which may be anybody's: what Markdown,
+    HTML or a chart would take for more than text is an underscore, and a long name, of many options, is cut."""
     try:
-        return parse_spec(text).name
+        name = parse_spec(text).name
     except UsageError:
-        return text
+        name = text
+    name = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
+    return re.sub(r"[^\w .,:=+@…-]", "_", f"{name}@{key}")
 
 
 def format_option(value: Option) -> str:

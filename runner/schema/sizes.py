@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from runner.errors import UsageError
 from runner.schema.axes import SHAPE, Model, Shape
-from runner.schema.own import own_name
+from runner.schema.own import own_title
 
 if TYPE_CHECKING:
     from runner.schema import ModelCell
@@ -91,7 +91,7 @@ def model_name(model: Model) -> str:
     the first digits of its key, which tell its versions apart: `nano@3f2a`."""
     if model.model_key is None:
         return shape_name(**{name: getattr(model, name) for name in SHAPE})
-    return f"{own_name(model.model or '')}@{model.model_key[:KEY_DIGITS]}"
+    return own_title(model.model or "", model.model_key[:KEY_DIGITS])
 
 
 def name_models(models: Iterable[Model]) -> dict[Model, str]:
@@ -103,7 +103,7 @@ def name_models(models: Iterable[Model]) -> dict[Model, str]:
 
 def _tell_apart(model: Model, name: str) -> str:
     if model.model_key:
-        return f"{own_name(model.model or '')}@{model.model_key}"
+        return own_title(model.model or "", model.model_key[: 4 * KEY_DIGITS])
     return f"{name} (d_ff {model.d_ff}, {model.heads} heads, vocabulary {model.vocabulary})"
 
 

@@ -41,7 +41,7 @@ SEEN = """() => {
     main.querySelectorAll("style, defs, .modebar").forEach(node => node.remove())
     const active = [...document.querySelectorAll("[data-testid=stMain] [kind$=Active]")].map(node => node.textContent)
     const typed = [...document.querySelectorAll("[data-testid=stMain] :is(input, textarea)")].map(node => node.value)
-    return [main.textContent, ...active, ...typed].join("\\n").replace(/in [\\d.,]+ m?s\\./, "in some time.")
+    return [main.textContent, ...active, ...typed].join("\\n").replace(/Took [\\d.,]+ m?s\\./, "Took some time.")
 }"""
 
 #: Whether every table that can be seen has its words.

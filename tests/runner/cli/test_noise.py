@@ -66,8 +66,11 @@ def test_an_interrupt_ends_it_and_leaves_nothing(tmp_path: Path) -> None:
         env={**os.environ, "TMPDIR": str(tmp_path), "COLUMNS": "300"},
     )  # fmt: skip
     assert process.stdout is not None
-    while "[ 1/" not in process.stdout.readline():
-        assert process.poll() is None
+    said = ""
+    while "[ 1/" not in said:
+        line = process.stdout.readline()
+        assert line, said
+        said += line
     everyone = family(process)
     os.killpg(process.pid, signal.SIGINT)
     output = process.communicate(timeout=PATIENCE_S)[0]

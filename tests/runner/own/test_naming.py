@@ -9,7 +9,7 @@ from runner.models.own import load
 from runner.plan.commands import sweep_commands
 from runner.schema import Model, StepCell
 from runner.schema.axes import SHAPE
-from runner.schema.own import parse_spec
+from runner.schema.own import own_title, parse_spec
 from runner.schema.sizes import model_name
 from runner.schema.titles import title
 from tests.runner.own.build import own_file, own_memory, own_step
@@ -31,6 +31,18 @@ LINEAR = "def build(want):\n    return nn.Linear(4, 4), torch.ones(want.batch, 4
 def test_a_name_says_where_a_model_comes_from(text: str, kind: str, where: str, name: str) -> None:
     spec = parse_spec(text)
     assert (spec.kind, spec.where, spec.name) == (kind, where, name)
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("a/nano.py:build,width=8", "nano,width=8@3f2a"),
+        ("a <b>b</b> **c** [d](e) `f`", "a _b_b__b_ __c__ _d__e_ _f_@3f2a"),
+        (f"a.py:build,name={'x' * 60}", f"a,name={'x' * 32}…@3f2a"),
+    ],
+)
+def test_a_title_is_text_whatever_a_row_holds(text: str, title: str) -> None:
+    assert own_title(text, "3f2a") == title
 
 
 @pytest.mark.parametrize("text", ["", "hf:", "a b:build", "nano.py:build,width", "nano.py:build,1=2", "x/y"])

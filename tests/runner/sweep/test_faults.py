@@ -3,6 +3,7 @@ doubled, and the next sweep goes on. Kills of the runner are in `test_kills`.
 """
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 import duckdb
 import psutil
 import pytest
+import torch
 
 from runner.errors import INTERRUPTED
 from runner.store.checking import check_file
@@ -75,6 +77,7 @@ def test_a_worker_that_dies_hangs_or_cannot_import_is_a_row_and_spoils_no_other(
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 def test_after_a_sticky_error_of_cuda_the_next_cell_is_clean(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
     process = start_faulty(*TINY, "--contexts", f"{faulty.STICKY},16,20", "--device", "cuda", db=db)
@@ -126,7 +129,9 @@ def test_ctrl_c_twice_is_one_message_and_leaves_no_process(tmp_path: Path) -> No
         os.killpg(process.pid, signal.SIGINT)
     said = process.communicate(timeout=200)[1]
     assert process.returncode in (130, -signal.SIGINT), said
-    assert said.splitlines() == [INTERRUPTED] * len(said.splitlines()), said
+    # Behind the message stands the command that goes on, where it had come so far before the second.
+    command = f"  {shlex.join(['python', '-m', 'runner', 'sweep', *WORDS, '--no-ceilings', '--db', str(db)])}"
+    assert said.splitlines() in ([], [INTERRUPTED], [INTERRUPTED] * 2, [INTERRUPTED, command]), said
     assert gone(everyone)
     kept = sum(outcomes(db).values()) if db.exists() or Spool(db).files() else 0
     goes_on(db, kept=kept)
@@ -263,12 +268,11 @@ def test_what_a_killed_sweep_left_in_the_temporary_folder_is_removed(
     monkeypatch.setenv("TMPDIR", str(temporary))
     db = tmp_path / "results.duckdb"
     process = start("sweep", *WORDS, db=db)
-    awaited(process, lambda: workers(process))
+    awaited(process, lambda: any(name.startswith("stepscope-worker-") for name in os.listdir(temporary)))
     everyone = family(process)
     process.kill()
     process.communicate()
     assert gone(everyone)
-    assert [name for name in os.listdir(temporary) if name.startswith("stepscope-worker-")]
     goes_on(db, kept=0)
     left = [name for name in os.listdir(temporary) if name.startswith(("stepscope-", "pymp-"))]
     assert left == [f"stepscope-{os.getuid()}.lock"]
