@@ -20,7 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from runner.errors import BadModel
 from runner.models.blocks import find_blocks
-from runner.models.own import Built, Wanted, default_loss, place_parameters
+from runner.models.wanted import Built, Wanted, default_loss, place_parameters
 from runner.models.workload import SEED, Workload
 from runner.schema.own import OwnSpec
 

@@ -8,75 +8,25 @@
 The batch is a tensor, a tuple of arguments or a dictionary of keywords, and the module is called with it. Without a
 loss, the module's own counts: a number that it returns, alone, in a tuple or as `loss`; else the cross-entropy of
 logits of shape (batch, time, vocabulary) against the batch's own tokens, each predicting the next. Whatever `build` has
-not put on the device or made in the dtype is moved and cast afterwards. The code runs because somebody named it on the
-command line. Limits: modules that `build` imports only when it is called are no part of the model's key.
+not put on the device or made in the dtype is moved and cast afterwards.
 """
 
-import contextlib
-import hashlib
-import importlib
-import importlib.util
-import os
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from types import ModuleType
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from runner.errors import BadModel
 from runner.models.blocks import checkpoint_each, find_blocks
+from runner.models.huggingface import load_configuration
+from runner.models.sources import SIGNATURE, as_a_program, hash_sources, import_source
 from runner.models.transformer import WEIGHTS_DTYPES
-from runner.models.workload import SEED, Workload, first_tensor
+from runner.models.wanted import Built, Wanted, default_loss, list_tensors, place_parameters
+from runner.models.workload import SEED, Workload
 from runner.schema import ModelCell
-from runner.schema.own import Option, OwnSpec, parse_spec
-
-_SIGNATURE = "a function of one argument that returns a module and a batch, and, if wanted, a loss"
-
-
-@dataclass(kw_only=True)
-class Wanted:
-    """What `build` is asked for. `device` and `dtype` (of the weights) are torch's, `batch` counts samples, `context`
-    the tokens of each, and `attention` is the name of an implementation, as `runner list attention` has it. What
-    `build` does not read is no axis of its model."""
-
-    device: torch.device
-    batch: int
-    _context: int
-    dtype: torch.dtype
-    _attention: str
-    _options: Mapping[str, Option] = field(default_factory=dict)
-    read: set[str] = field(default_factory=set)
-
-    @property
-    def context(self) -> int:
-        """The tokens of each sequence."""
-        self.read.add("context")
-        return self._context
-
-    @property
-    def attention(self) -> str:
-        """The attention implementation by name."""
-        self.read.add("attention")
-        return self._attention
-
-    def option(self, name: str, default: Any = None) -> Any:
-        """Returns the value of `--model FILE.py:build,name=value`, or the default."""
-        self.read.add(f"option {name}")
-        return self._options.get(name, default)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Built:
-    """A workload, what its builder read of what it was asked for, and numbers of its shape that are known."""
-
-    workload: Workload
-    reads: frozenset[str]
-    numbers: Mapping[str, int | None] = field(default_factory=dict)
+from runner.schema.own import OwnSpec, parse_spec
 
 
 def own_workload(cell: ModelCell, *, device: torch.device, keep_weights: bool = False) -> Workload:
@@ -118,101 +68,23 @@ class Loaded:
 def load(spec: OwnSpec) -> Loaded:
     """Imports or reads what the spec names. Raises BadModel."""
     if spec.kind == "hf":
-        from runner.models.huggingface import load_configuration
-
         key, builder = load_configuration(spec)
         return Loaded(key=key, build=builder)
-    with _as_a_program(spec):
-        module, root = _import_file(spec) if spec.kind == "file" else _import_module(spec)
+    module, root = import_source(spec)
     function = getattr(module, spec.function, None)
     if not callable(function):
         known = sorted(name for name, value in vars(module).items() if callable(value) and not name.startswith("_"))
         raise BadModel(
             f"{spec.where} has no function {spec.function!r}.",
-            expected=_SIGNATURE,
+            expected=SIGNATURE,
             do=f"It has {', '.join(known[:8]) or 'none'}.",
         )
-    return Loaded(key=_hash_sources(spec, root), build=lambda want: _call(function, spec, want))
-
-
-# ------------------------------------------------------------------------------------------------------------ importing
-
-
-def _import_file(spec: OwnSpec) -> tuple[ModuleType, Path]:
-    path = Path(spec.where).absolute()
-    if not path.is_file():
-        raise BadModel(f"There is no file {spec.where}.", expected="a Python file", do=f"Looked in {Path.cwd()}.")
-    sys.path.insert(0, str(path.parent))
-    found = importlib.util.spec_from_file_location(path.stem, path)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    sys.modules[path.stem] = module
-    found.loader.exec_module(module)
-    return module, path.parent
-
-
-def _import_module(spec: OwnSpec) -> tuple[ModuleType, Path]:
-    sys.path.insert(0, os.getcwd())
-    module = importlib.import_module(spec.where)
-    top = sys.modules[spec.where.partition(".")[0]]
-    file = getattr(top, "__file__", None) or module.__file__
-    assert file is not None
-    return module, Path(file).absolute().parent
-
-
-@contextlib.contextmanager
-def _as_a_program(spec: OwnSpec) -> Iterator[None]:
-    """Gives the user's code an empty command line, and turns whatever it raises into one clear error."""
-    before, sys.argv, process = sys.argv, [spec.where], os.getpid()
-    try:
-        yield
-    except BadModel:
-        raise
-    except SystemExit as error:
-        raise BadModel(
-            f"{spec.text} ended the process: sys.exit({error.code!r}).",
-            expected="code that can be imported, and a function that returns",
-            do="Read options with want.option(name, default) instead of the command line.",
-        ) from error
-    except (torch.OutOfMemoryError, MemoryError):
-        raise
-    except Exception as error:
-        raise BadModel(
-            f"{spec.text} raised {type(error).__name__}: {error}",
-            expected=_SIGNATURE,
-            do="Try it alone: python -m runner model check.",
-        ) from error
-    finally:
-        sys.argv = before
-        if os.getpid() != process:  # the user's code has forked, and this is the child
-            os._exit(0)
-
-
-def _hash_sources(spec: OwnSpec, root: Path) -> str:
-    """Returns 16 hex digits of the sources that were imported from the model's folder, of the function and the options.
-    Installed packages are no part of it, unless the model is in one."""
-    digest = hashlib.sha256(repr((spec.function, sorted(spec.options.items()))).encode())
-    packages = ("site-packages", "dist-packages")
-    files = (getattr(module, "__file__", None) for module in [*sys.modules.values()])
-    for path in sorted({Path(file) for file in files if file}):
-        is_own = path.is_relative_to(root) and not any(part in packages for part in path.relative_to(root).parts)
-        if is_own and path.suffix == ".py" and not _is_ours(path):
-            digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
-
-
-def _is_ours(path: Path) -> bool:
-    """Whether a file is part of Stepscope, which may lie in the model's folder."""
-    return path.is_relative_to(Path(__file__).parents[1])
-
-
-# ------------------------------------------------------------------------------------------------------------- building
+    return Loaded(key=hash_sources(spec, root), build=lambda want: _call(function, spec, want))
 
 
 def _call(function: Callable[[Wanted], Any], spec: OwnSpec, want: Wanted) -> Built:
     torch.manual_seed(SEED)
-    with _as_a_program(spec), torch.device(want.device):
+    with as_a_program(spec), torch.device(want.device):
         built = function(want)
     unread = [name for name in spec.options if f"option {name}" not in want.read]
     if unread:
@@ -223,7 +95,7 @@ def _call(function: Callable[[Wanted], Any], spec: OwnSpec, want: Wanted) -> Bui
     parts = built if isinstance(built, tuple) else (built,)
     if not 2 <= len(parts) <= 3 or not isinstance(parts[0], nn.Module):
         got = ", ".join(type(part).__name__ for part in parts)
-        raise BadModel(f"{spec.text} returned {got}.", expected=_SIGNATURE)
+        raise BadModel(f"{spec.text} returned {got}.", expected=SIGNATURE)
     return Built(workload=_make_workload(spec, want, *parts), reads=frozenset(want.read))
 
 
@@ -248,14 +120,6 @@ def _make_workload(
     )
 
 
-def place_parameters(model: nn.Module, want: Wanted) -> None:
-    """Moves the model to the device, and casts its floating parameters (no buffers) to the dtype."""
-    model.to(want.device)
-    for parameter in model.parameters():
-        if parameter.is_floating_point() and parameter.dtype != want.dtype:
-            parameter.data = parameter.data.to(want.dtype)
-
-
 def _move(batch: Any, want: Wanted) -> Any:
     if isinstance(batch, Tensor):
         return batch.to(want.device, want.dtype if batch.is_floating_point() else batch.dtype)
@@ -264,35 +128,10 @@ def _move(batch: Any, want: Wanted) -> Any:
     return tuple(_move(value, want) for value in batch) if isinstance(batch, list | tuple) else batch
 
 
-def list_tensors(values: Any) -> list[Tensor]:
-    """Returns the tensors in nested tuples, lists and dictionaries."""
-    if isinstance(values, Tensor):
-        return [values]
-    items = values.values() if isinstance(values, Mapping) else values if isinstance(values, list | tuple) else ()
-    return [tensor for item in items for tensor in list_tensors(item)]
-
-
 def _list_closed(loss: Any) -> list[Tensor]:
     """Returns the tensors that a loss function refers to, such as labels."""
     cells = getattr(loss, "__closure__", None) or ()
     return list_tensors([cell.cell_contents for cell in cells])
-
-
-def default_loss(output: Any, tokens: Tensor | None) -> Tensor:
-    """Returns the loss in what a model returned, or the cross-entropy of its logits against the next tokens."""
-    own = output.get("loss") if isinstance(output, Mapping) else None
-    parts = [own] if own is not None else [output] if isinstance(output, Tensor) else list_tensors(output)
-    number = next((part for part in parts if part.numel() == 1 and part.is_floating_point()), None)
-    if number is not None:
-        return number.reshape(())
-    logits = first_tensor(output)
-    if logits is not None and tokens is not None and logits.ndim == 3 and logits.shape[:2] == tokens.shape:
-        return functional.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
-    shape = "nothing" if logits is None else f"a tensor of {'×'.join(map(str, logits.shape))}"
-    raise BadModel(
-        f"The model returned {shape} and no loss.",
-        expected="a loss as third value of the function, a number that the module returns, or logits of tokens",
-    )
 
 
 def _keep_weights(model: nn.Module) -> Callable[[], None]:

@@ -13,7 +13,8 @@ from runner.errors import BadModel
 from runner.job import OwnModelJob
 from runner.measure.machine.device import Device
 from runner.measure.own.flops import count_passes, reason_of
-from runner.models.own import Built, Loaded, Wanted, list_tensors, load
+from runner.models.own import Loaded, load
+from runner.models.wanted import Built, Wanted, list_tensors
 from runner.models.workload import Workload, first_tensor
 from runner.schema.axes import SHAPE
 from runner.schema.own import OwnModel, OwnSpec, parse_spec
