@@ -14,7 +14,7 @@ from pages.figures.colors import BLUE, BROWN, QUIET, RED, SLATE, STRONG, tint
 from pages.figures.frame import WORDS, layout, title_of
 from pages.figures.marks import flat_colors
 from pages.figures.rows import label_rows
-from runner.formats import NO_LENGTH, format_number
+from runner.formats import NO_LENGTH, format_number, format_tokens, join_parts
 
 #: Colors of the ranks: no row, only skipped, failed, measured in part, measured.
 _LEVELS = (
@@ -126,4 +126,5 @@ def _describe_tile(tile: CoverageTile | None) -> str:
     if tile is None:
         return "no row"
     ended = "".join(f"<br>{count} × {WORDS[status]}" for status, count in tile.failures.items())
-    return f"<b>{tile.size} · {tile.context:,} · {tile.variant}</b><br>{tile.ok} measured{ended}"
+    where = join_parts(tile.size, format_tokens(tile.context, "tok"), tile.variant)
+    return f"<b>{where}</b><br>{tile.ok} measured{ended}"

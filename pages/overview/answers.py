@@ -14,10 +14,11 @@ from runner.analysis.audit.findings import Grade
 from runner.analysis.audit.report import AuditedRow
 from runner.analysis.compare.best import BestWay
 from runner.analysis.compare.counterfactuals import PLAIN
-from runner.formats import format_ms, format_number
+from runner.formats import at_tokens, format_ms, format_number
 from runner.report.head import describe_machine, describe_versions
 from runner.results import RunSummary
 from runner.schema import RunRow, StepCell
+from runner.schema.own import is_unread
 
 #: What the words of this page mean, where they first appear.
 WORDS = (
@@ -65,7 +66,7 @@ def describe_study(machine: str, runs: Sequence[RunSummary], details: Sequence[R
 def describe_best(frame: Frame, best: BestWay) -> str:
     """Says how fast a step can be, with what, and against the plain one."""
     cell, step = best.cell.cell, best.cell.times["step"]
-    start = f"**{frame.size_of(cell).split(' · ')[0]}** at {cell.context:,} tokens: **{format_ms(step.median_ms)}** "
+    start = f"**{frame.size_of(cell).split(' · ')[0]}**{at_tokens(cell.context)}: **{format_ms(step.median_ms)}** "
     start += f"({interval(step.low_ms, step.high_ms)}) with {name_options(cell)}"
     if best.tried == 1:
         return f"{start}, the only way measured."
@@ -88,8 +89,9 @@ def _describe_rivals(best: BestWay) -> str:
 
 def name_options(cell: StepCell) -> str:
     """Returns precision and backend, and every other option that is on: `bf16, compiled, sdpa attention`."""
-    rest = [_OPTIONS[name].format(value) for name in _OPTIONS if (value := getattr(cell, name)) != PLAIN[name]]
-    return ", ".join([cell.precision, cell.backend, *rest])
+    values = {name: getattr(cell, name) for name in _OPTIONS}
+    on = {name: value for name, value in values.items() if value != PLAIN[name] and not is_unread(name, value)}
+    return ", ".join([cell.precision, cell.backend, *(_OPTIONS[name].format(value) for name, value in on.items())])
 
 
 def describe_grades(rows: Sequence[Any], audited: Mapping[UUID, AuditedRow]) -> str:

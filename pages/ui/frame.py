@@ -18,6 +18,7 @@ from runner.analysis.compare.pairs import describe_unusual_effort
 from runner.analysis.costs.activations import Device
 from runner.results import Measured
 from runner.schema import MemoryCell, ProfileCell, StepCell, table_of
+from runner.schema.own import is_unread
 from runner.schema.sizes import name_models
 from runner.store.fleet import list_files
 from runner.store.queries import selection as queries
@@ -150,7 +151,8 @@ def label_size(names: Mapping[Model, str], cell: StepCell | MemoryCell) -> str:
     rest = [
         f"{column.label.lower()} {value}"
         for column in columns
-        if (value := getattr(cell, column.name)) not in ("own", type(cell).__dataclass_fields__[column.name].default)
+        if (value := getattr(cell, column.name)) != type(cell).__dataclass_fields__[column.name].default
+        and not is_unread(column.name, value)
     ]
     return " · ".join(part for part in (names[Model.of(cell)], *rest, describe_unusual_effort(cell)) if part)
 

@@ -14,6 +14,7 @@ from runner.analysis.compare.pairs import describe_unusual_effort
 from runner.schema import Cell, Model, table_of
 from runner.schema.axes import MODEL
 from runner.schema.columns import columns_of
+from runner.schema.own import is_unread
 from runner.schema.sizes import name_models
 
 #: The fields with which a row's name begins, where its cells have them.
@@ -78,7 +79,7 @@ def _name_row(cell: Cell, names: Sequence[str]) -> str:
     parts = [
         str(getattr(cell, name)) if name in _BARE else f"{known[name].label.lower()} {value}"
         for name in names
-        if name in _LEAD or (value := getattr(cell, name)) not in ("own", known[name].absent)
+        if name in _LEAD or ((value := getattr(cell, name)) != known[name].absent and not is_unread(name, value))
     ]
     return " · ".join(part for part in (*parts, describe_unusual_effort(cell)) if part)
 

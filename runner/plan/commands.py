@@ -20,6 +20,7 @@ from runner.plan.presets import PRESETS
 from runner.schema import Cell, Model, StepCell, table_of
 from runner.schema.axes import MODEL, SHAPE
 from runner.schema.columns import columns_of
+from runner.schema.own import is_unread
 from runner.schema.sizes import SIZES, model_name
 
 
@@ -83,7 +84,7 @@ def _command(cells: Sequence[Cell], *, fresh: bool) -> str:
     # Limits stand behind the axes.
     for name, column in sorted(Grid.of(kind).columns.items(), key=lambda item: item[1].sets == "limit"):
         values = sorted({getattr(cell, column.name) for cell in cells})
-        if _is_default(kind, column.name, name, values):
+        if all(is_unread(column.name, value) for value in values) or _is_default(kind, column.name, name, values):
             continue
         flag = name.replace("_", "-")
         if column.sets == "switch":

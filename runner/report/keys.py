@@ -14,6 +14,7 @@ from runner.analysis.compare.pairs import describe_unusual_effort
 from runner.report.text import NONE
 from runner.schema import AttentionCell, Cell, Column, MemoryCell, Model, StepCell, table_of
 from runner.schema.axes import MODEL
+from runner.schema.own import is_unread
 from runner.schema.sizes import name_models
 
 #: The order of columns; others follow.
@@ -44,7 +45,8 @@ class Keys:
             return self.sizes[Model.of(cell)]
         if name == "effort":
             return _describe_effort(cell) or "as usual"
-        return format_value(getattr(cell, name))
+        value = getattr(cell, name)
+        return NONE if is_unread(name, value) else format_value(value)
 
 
 def format_value(value: Any) -> str:
@@ -83,7 +85,9 @@ def _rank(name: str) -> int:
 
 
 def _say(column: Column, value: Any) -> str:
-    """Returns a shared value in words; empty for a default that needs no mention."""
+    """Returns a shared value in words; empty for a default that needs no mention and for what an own model has not."""
+    if is_unread(column.name, value):
+        return ""
     if column.name in _PLAIN:
         return str(value)
     if column.name == "attention":

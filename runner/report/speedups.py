@@ -18,7 +18,7 @@ from runner.analysis.compare.host_bound import describe_shares
 from runner.analysis.compare.pairs import LeftOut, Pair, describe_unusual_effort
 from runner.analysis.compare.speedups import Speedups, host_share
 from runner.analysis.compare.verdict_text import TIMED
-from runner.formats import format_number
+from runner.formats import at_tokens, format_number
 from runner.report.document import Line, ReportTable
 from runner.report.footnotes import Footnotes
 from runner.report.keys import Keys, make_keys
@@ -185,7 +185,9 @@ def describe_trend(pairs: Sequence[Pair[Measured]]) -> str:
     small, large = family[0], family[-1]
     ends = f"from {format_number(small.ratio)}× to {format_number(large.ratio)}×"
     span = f"{small.base.parameters or 0:,} to {large.base.parameters or 0:,} parameters"
-    start = f"At {family[0].base.cell.context:,} tokens, from {span}, the ratio goes {ends}"
+    where = at_tokens(family[0].base.cell.context).strip()
+    start = f"{f'{where}, from' if where else 'from'} {span}, the ratio goes {ends}"
+    start = start[0].upper() + start[1:]
     if None in (small.low, small.high, large.low, large.high):
         return f"{start}; whether that is more than noise is not known."
     grows = (large.low or 0) > (small.high or 0)

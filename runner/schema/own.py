@@ -17,6 +17,8 @@ from runner.errors import UsageError
 #: The function that builds a model where none is named.
 DEFAULT_FUNCTION = "build"
 _EXPECTED = "FILE.py:FUNCTION, package.module:FUNCTION or hf:CONFIG, each with ,name=value as wanted"
+#: What stands in the columns of axes that an own model does not read: samples without a length, attention of its own.
+UNREAD: Mapping[str, int | str] = {"context": 0, "attention": "own"}
 #: Letters of a name in titles and beside axes.
 _LONGEST_NAME = 40
 Option = str | int | float | bool | None
@@ -93,6 +95,11 @@ def _parse_option(value: str) -> Option:
     return parsed if isinstance(parsed, int | float | bool | None) else value
 
 
+def is_unread(name: str, value: object) -> bool:
+    """Returns whether a cell's value of an axis says that its own model has no such axis."""
+    return name in UNREAD and value == UNREAD[name]
+
+
 @dataclass(frozen=True, kw_only=True)
 class PassFlops:
     """The operations of one forward pass and of one backward pass, by PyTorch's counter."""
@@ -127,10 +134,9 @@ class OwnModel:
     @property
     def fixed(self) -> dict[str, Any]:
         """The columns of its cells that no axis sets."""
-        unread: dict[str, Any] = {"context": 0, "attention": "own"}
         return {
             **self.numbers,
             "model": self.spec,
             "model_key": self.key,
-            **{name: value for name, value in unread.items() if name not in self.reads},
+            **{name: value for name, value in UNREAD.items() if name not in self.reads},
         }

@@ -13,6 +13,7 @@ from string import Formatter
 from runner.schema.axes import MODEL, Model
 from runner.schema.cells import Cell
 from runner.schema.columns import columns_of
+from runner.schema.own import is_unread
 from runner.schema.sizes import model_name
 
 #: Words for what the schema abbreviates.
@@ -47,7 +48,8 @@ def title(cell: Cell) -> str:
         for item in fields(asked)
         if item.name not in known
         and item.default is not MISSING
-        and (value := getattr(cell, item.name)) not in (None, item.default, "own")
+        and (value := getattr(cell, item.name)) not in (None, item.default)
+        and not is_unread(item.name, value)
     ]
     return " · ".join(part for part in parts if part)
 

@@ -95,5 +95,5 @@ def test_a_command_measures_an_own_model_again(tmp_path: Path) -> None:
     spec = own_file(tmp_path, LINEAR)
     (command,) = sweep_commands([own_step(spec)])
     assert f"--model {spec}" in command
-    assert "--sizes" not in command
+    assert not [flag for flag in ("--sizes", "--attention", "--contexts") if flag in command], "it has none of these"
     assert not any(f"{name}=" in command for name in SHAPE)
