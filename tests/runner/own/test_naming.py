@@ -93,7 +93,7 @@ def test_a_title_names_the_model_and_leaves_out_what_it_has_not(tmp_path: Path) 
 
 def test_a_command_measures_an_own_model_again(tmp_path: Path) -> None:
     spec = own_file(tmp_path, LINEAR)
-    (command,) = sweep_commands([own_step(spec)])
+    (command,) = sweep_commands([own_step(spec, context=0, attention="own")])
     assert f"--model {spec}" in command
     assert not [flag for flag in ("--sizes", "--attention", "--contexts") if flag in command], "it has none of these"
     assert not any(f"{name}=" in command for name in SHAPE)
