@@ -32,10 +32,10 @@ def temporary_folder(what: str) -> Iterator[Path]:
 
 
 def unusable_error(error: OSError) -> StepscopeError:
-    """Returns the error of a temporary folder that is full, read-only or gone."""
+    """Returns the error of a temporary folder that is full, read-only, gone, or of too long a path."""
     return StepscopeError(
-        f"The temporary folder {tempfile.gettempdir()} cannot be used: {error.strerror}.",
-        expected="a folder with room, where you may write",
+        f"The temporary folder {tempfile.gettempdir()} cannot be used: {error.strerror or error}.",
+        expected="a folder with room, where you may write, whose path is short enough for a socket (some 60 letters)",
         do="Make room there, or name another one with TMPDIR. Finished cells are kept; the same command goes on.",
     )
 

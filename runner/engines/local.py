@@ -88,8 +88,9 @@ class LocalEngine:
         """Returns the machine's columns of `runs`. Raises UsageError for a device that is missing."""
         message, _, text = self._run(device, timeout_s=300.0)
         if message is None or message[0] != "described":
+            how = "it took longer than 300 s" if message is None else f"{message[1]}"
             raise StepscopeError(
-                f"The machine could not be described: {text or 'the process died'}.",
+                f"The machine could not be described: {how}{f' ({text})' if text else ''}.",
                 do="Run `python -c 'import torch; print(torch.zeros(1))'` to see whether torch works.",
             )
         columns: dict[str, Any] = message[1]

@@ -35,8 +35,8 @@ TOY = GRID.change(
     d_heads=(16, 64),
     batch=(2,),
     steps=10,
-    max_steps=40,
-    max_seconds=0.4,
+    max_steps=400,
+    max_seconds=0.6,
 )
 
 

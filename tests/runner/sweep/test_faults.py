@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -263,8 +264,7 @@ def test_a_read_only_folder_is_said_before_anything_is_measured(disk: Path) -> N
 def test_what_a_killed_sweep_left_in_the_temporary_folder_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
+    temporary = Path(tempfile.mkdtemp(prefix="killed-"))  # not in tmp_path: a socket's path is short
     monkeypatch.setenv("TMPDIR", str(temporary))
     db = tmp_path / "results.duckdb"
     process = start("sweep", *WORDS, db=db)
@@ -276,3 +276,4 @@ def test_what_a_killed_sweep_left_in_the_temporary_folder_is_removed(
     goes_on(db, kept=0)
     left = [name for name in os.listdir(temporary) if name.startswith(("stepscope-", "pymp-"))]
     assert left == [f"stepscope-{os.getuid()}.lock"]
+    shutil.rmtree(temporary)
