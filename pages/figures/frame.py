@@ -130,7 +130,7 @@ def interval(low: float | None, high: float | None, *, unit: str = "") -> str:
     """Formats an interval: `1.22–1.27×`, `1.22–1.27 ms`, or words where there is none. Ends that have the same three
     digits are rounded away from each other."""
     if low is None or high is None:
-        return "no interval: too few samples"
+        return "no interval: too few processes or samples"
     gap = " " if unit.isalpha() else ""
     if low < high and format_number(low) == format_number(high):
         last = 10.0 ** (math.floor(math.log10(high)) - 2)

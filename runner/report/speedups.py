@@ -32,7 +32,7 @@ _NOTE = (
     "Times are medians in ms; a ratio is the baseline's time over the other's, above 1× the other is faster, with "
     "its 95% "
     "interval, which holds for the next process on this machine. Verdict: the 99% interval excludes 1× and the ratio "
-    "is more than 1% away from it; everything else is within noise."
+    "is more than 1% away from it; everything else is undecided."
 )
 _DEVICE = " The device ratio is of what the GPU alone needs, where the host sets a time."
 _UNKNOWN = " [unknown]: no cell of the kind was repeated, so that it is not known how much processes differ."

@@ -21,7 +21,7 @@ from tests.synthetic.rows import Rows, asked, failed, run, store
 #: The geometric mean of 4, ½ and 1 is the cube root of 2; the reasons in the order of the cells.
 SENTENCE = (
     "Steps: after is 1.26× faster than before (geometric mean of 3 comparable cells): 1 faster, 1 slower, "
-    "1 within noise; 7 left out (1 not measured in after, 1 out of memory in after, 1 out of memory in both, "
+    "1 undecided; 7 left out (1 not measured in after, 1 out of memory in after, 1 out of memory in both, "
     "1 not the same precision, 1 too few samples in both, 1 graded D in after, 1 not measured in before)."
 )
 MEMORY = (

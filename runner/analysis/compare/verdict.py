@@ -4,7 +4,7 @@
     print(verdict.mean, verdict.outcomes, [pair.ratio for pair in select_movers(verdict)])
 
 A ratio is A over B: above 1, B is better, which means faster or, for peaks of memory, smaller. A pair is better or
-worse when its 99% interval excludes 1 and the ratio is more than 1% away from 1, else within noise. Peaks have no
+worse when its 99% interval excludes 1 and the ratio is more than 1% away from 1, else undecided. Peaks have no
 interval; for them the 1% alone decides. Pairs that cannot be compared are left out with the reason. Limits: see
 `statistics` for what an interval does not cover.
 """
@@ -88,7 +88,7 @@ class Verdict:
 
     @property
     def mean(self) -> float | None:
-        """The geometric mean of all ratios, those within noise included."""
+        """The geometric mean of all ratios, the undecided ones included."""
         if not self.pairs:
             return None
         return math.exp(statistics.fmean(math.log(pair.ratio) for pair in self.pairs))

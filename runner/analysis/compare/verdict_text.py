@@ -17,7 +17,7 @@ from runner.schema.titles import title
 
 NAMES: Mapping[Compared, str] = {"steps": "Steps", "attention": "Attention", "memory": "Peak memory"}
 #: What an outcome is called: of times, of peaks.
-TIMED: Mapping[Outcome, str] = {"better": "faster", "worse": "slower", "same": "within noise"}
+TIMED: Mapping[Outcome, str] = {"better": "faster", "worse": "slower", "same": "undecided"}
 HELD: Mapping[Outcome, str] = {"better": "smaller", "worse": "larger", "same": "within 1%"}
 #: What an interval holds for: under every picture of ratios.
 INTERVALS = (
@@ -26,7 +26,7 @@ INTERVALS = (
 )
 RULE = (
     "Faster or slower: the 99% interval of the ratio, which holds for the next process, excludes 1× and the ratio is "
-    "more than 1% away from it; everything else is within noise. Peaks of memory have no interval: smaller or larger "
+    "more than 1% away from it; everything else is undecided. Peaks of memory have no interval: smaller or larger "
     "is more than 1%."
 )
 

@@ -81,7 +81,7 @@ def test_the_answer_is_the_terminals(browser: Browser, address: str, path: Path)
         assert below
         assert above["y"] < below["y"]
         dots = {trace["name"]: trace["x"] for trace in drawn(visit.page, "compare-pairs")}
-        assert dots == {"slower (1)": [0.5], "within noise (1)": [1], "faster (1)": [4]}
+        assert dots == {"slower (1)": [0.5], "undecided (1)": [1], "faster (1)": [4]}
         moved = {trace["name"]: trace["x"] for trace in drawn(visit.page, "compare-movers") if None not in trace["x"]}
         assert moved == {"before": [40, 10], "after": [10, 20]}, "4× faster, then 2× slower"
         code = visit.page.locator("code").filter(has_text="runner compare")

@@ -139,7 +139,7 @@ def test_precisions_of_known_ratio(report: Report) -> None:
     assert "2.00×" in p3.sentence or "2×" in p3.sentence
     assert "significantly" not in p3.sentence
     verdicts = {line.values[-1] for line in p3.tables[0].lines}
-    assert verdicts <= {"noise unknown", "no ratio", "within noise"}
+    assert verdicts <= {"noise unknown", "no ratio", "undecided"}
 
 
 def test_an_edition_leaves_other_sizes(file: Path) -> None:
@@ -182,7 +182,7 @@ def _pair(ratio: float, low: float | None, high: float | None, *, decided: bool,
         ([_pair(1.3, 1.2, 1.4, decided=True)], "bf16 is 1.30× faster than fp32"),
         ([_pair(0.5, 0.4, 0.6, decided=True)], "bf16 is 2.00× slower than fp32"),
         ([_pair(1.3, 1.2, 1.4, decided=True)] * 2, "significantly faster than fp32 in every pair"),
-        ([_pair(1.3, 1.2, 1.4, decided=True), _pair(1.1, 0.9, 1.3, decided=False)], "1 faster, 1 within noise"),
+        ([_pair(1.3, 1.2, 1.4, decided=True), _pair(1.1, 0.9, 1.3, decided=False)], "1 faster, 1 undecided"),
     ],
 )
 def test_a_sentence_claims_no_more_than_the_intervals(pairs: list[Pair[Measured]], words: str) -> None:
