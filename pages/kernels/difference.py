@@ -20,7 +20,7 @@ from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen, select_one
 from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame
-from pages.ui.markdown import quoted
+from pages.ui.markdown import quoted, restrict
 from pages.ui.sections import draw_heading
 from runner.analysis.compare.differences import REST, PartChange, changes
 from runner.analysis.kernel_sums import sum_by_class, sum_by_kernel
@@ -41,8 +41,8 @@ Parts = Mapping[UUID, Sequence[KernelPart]]
 def draw_difference(frame: Frame, one: Named, others: Mapping[str, KernelTrace], parts: Parts) -> None:
     draw_heading(frame, "Why does one step take longer than another?", anchor="difference")
     if not others:
-        st.caption("Only one trace here has a result. Measure another: "
-                   "`python -m runner sweep --experiment kernels --precisions fp32,bf16`.")  # fmt: skip
+        command = frame.sweep("--experiment kernels --precisions fp32,bf16")
+        st.caption(restrict(f"Only one trace here has a result. Measure another: {quoted(command)}."))
         return
     other = _choose(one[1], others)
     by = chosen("difference-by", "Break down by", ["kind of work", noun(one[1]).removesuffix("s")])

@@ -26,7 +26,7 @@ def page(frame: Frame) -> None:
     if not loaded:
         draw_unmeasured(
             (f"**No step has been profiled {frame.where}.** This lists the kernels of some, phase by phase:",
-             "python -m runner sweep --experiment kernels"),
+             frame.sweep("--experiment kernels")),
             ("Or bring what Nsight Systems recorded, exported or summed up:",
              "nsys export --type sqlite --output report.sqlite report.nsys-rep\npython -m runner import report.sqlite"),
             listed="traces",

@@ -31,7 +31,7 @@ def page(frame: Frame) -> None:
     if not by_label:
         draw_unmeasured(
             (f"**No timeline is recorded {frame.where}.** This records steps, every allocation with its stack:",
-             "python -m runner sweep --experiment memory --modes train,inference --timeline"),
+             frame.sweep("--experiment memory --modes train,inference --timeline")),
             ("Or bring a snapshot that `torch.cuda.memory._dump_snapshot` wrote:",
              "python -m runner import snapshot.pickle"),
             listed="timelines",

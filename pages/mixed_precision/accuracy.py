@@ -44,7 +44,7 @@ def draw_accuracy(frame: Frame) -> None:
     if not priced and not sums:
         suggest(
             f"The accuracy of these sizes and contexts was not measured {frame.where}. This measures it in seconds:",
-            "python -m runner sweep --experiment numerics",
+            frame.sweep("--experiment numerics"),
         )
         return
     if priced:

@@ -14,6 +14,7 @@ from pages.ui.comparison import comparison, draw_dots, list_left_out, variants
 from pages.ui.evidence import of_pairs, say
 from pages.ui.frame import Frame, Page
 from pages.ui.heading import draw_title
+from pages.ui.markdown import quoted
 from pages.ui.samples import draw_samples
 from pages.ui.states import no_rows
 from pages.ui.trust import draw_trust
@@ -28,7 +29,7 @@ def page(frame: Frame) -> None:
     names = variants(frame, "precision", baseline=BASELINE)
     if not names:
         no_rows(
-            "There is only one precision here.", "Measure another: `python -m runner sweep --precisions fp32,bf16`."
+            "There is only one precision here.", f"Measure another: {quoted(frame.sweep('--precisions fp32,bf16'))}."
         )
         draw_accuracy(frame)
         return

@@ -110,8 +110,8 @@ def describe_grades(rows: Sequence[Any], audited: Mapping[UUID, AuditedRow]) -> 
     return f"Grades of the rows behind it: {listed}{most}."
 
 
-def command_for(missing: Sequence[str]) -> str:
+def command_for(frame: Frame, missing: Sequence[str]) -> str:
     """Returns one line that measures these experiments; the search for what fits is a command of its own."""
     experiments = [f"--experiment {name}" for name in dict.fromkeys(missing) if name != "frontier"]
-    sweep = [" ".join(["python -m runner sweep", *experiments])] if experiments else []
+    sweep = [frame.sweep(*experiments)] if experiments else []
     return " && ".join([*sweep, *(["python -m runner frontier"] if "frontier" in missing else [])])

@@ -15,6 +15,7 @@ from pages.ui.frame import Frame
 from pages.ui.sections import draw_heading
 from runner.analysis.compare.best import BestWay
 from runner.plan.commands import sweep_commands
+from runner.schema.own import is_unread
 
 #: Sizes that get a sentence; the table has all.
 _MAX_SENTENCES = 6
@@ -62,13 +63,14 @@ def _rank(best: BestWay) -> tuple[int, int]:
 
 def _make_row(frame: Frame, best: BestWay) -> dict[str, Any]:
     cell, step, found = best.cell.cell, best.cell.times["step"], best.speedup
+    options = {name: getattr(cell, name) for name in _OPTIONS}
     return {
         "Size": frame.size_of(cell).split(" · ")[0],
-        title_of("steps", "context"): cell.context,
+        title_of("steps", "context"): cell.context or None,
         "Step (ms)": _round(step.median_ms),
         "95% interval (ms)": interval(step.low_ms, step.high_ms) if step.low_ms else "",
         "Speedup over plain fp32 (×)": _round(found.ratio) if found else None,
-        **{title_of("steps", name): getattr(cell, name) for name in _OPTIONS},
+        **{title_of("steps", name): None if is_unread(name, value) else value for name, value in options.items()},
         title_of("steps", "batch"): cell.batch,
         "Tokens/s": _round(best.cell.tokens_per_s) if best.cell.tokens_per_s else None,
         "Ways measured": best.tried,

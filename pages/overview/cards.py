@@ -13,7 +13,7 @@ from pages.figures.small import small_bars
 from pages.overview.answers import command_for, describe_grades
 from pages.ui.evidence import is_open, of_cells, say
 from pages.ui.frame import Frame, Headline, Topic
-from pages.ui.markdown import plain, restrict
+from pages.ui.markdown import plain, quoted, restrict
 from runner.errors import DatabaseDamaged
 from runner.store.queries.audit import load_audit
 
@@ -44,7 +44,7 @@ def draw_answers(frame: Frame) -> list[Told]:
     missing = [headline.missing for headline in found.values() if headline.missing]
     if missing:
         what = ", ".join(_MISSING.get(name, name.replace("-", " ")) for name in dict.fromkeys(missing))
-        st.markdown(restrict(f"**Not measured {frame.where}:** {what}. `{command_for(missing)}`"))
+        st.markdown(restrict(f"**Not measured {frame.where}:** {what}. {quoted(command_for(frame, missing))}"))
     return told
 
 

@@ -26,6 +26,7 @@ from pages.peak_memory.tensors import draw_part_pairs
 from pages.ui.card import Card, draw
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame, label_size
+from pages.ui.markdown import quoted, restrict
 from pages.ui.marks import failure_of
 from pages.ui.pin import pin
 from pages.ui.sections import draw_heading
@@ -122,8 +123,9 @@ def draw_precisions(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     draw_heading(frame, "Does bf16 need less memory?", anchor="bf16")
     pairs = pairs_of(cells)
     if not pairs:
-        st.caption("No two cells here with a peak differ in nothing but fp32 and bf16. Measure both: "
-                   "`python -m runner sweep --experiment memory --precisions fp32,bf16`.")  # fmt: skip
+        command = frame.sweep("--experiment memory --precisions fp32,bf16")
+        words = f"No two cells here with a peak differ in nothing but fp32 and bf16. Measure both: {quoted(command)}."
+        st.caption(restrict(words))
         return
     words = describe_bf16(pairs, names)
     sides = [side for pair in pairs for side in (pair.base, pair.other)]

@@ -15,6 +15,7 @@ from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame, Page
 from pages.ui.frontier import draw_model_frontiers
 from pages.ui.heading import draw_title
+from pages.ui.markdown import quoted, restrict
 from pages.ui.sections import draw_heading
 from pages.ui.states import draw_unmeasured, no_rows
 from pages.ui.trust import draw_trust
@@ -31,7 +32,7 @@ def page(frame: Frame) -> None:
     if not measured:
         draw_unmeasured(
             (f"**No memory cell has been measured {frame.where}.** This takes peaks apart, step by step:",
-             "python -m runner sweep --experiment memory --modes inference,train"),
+             frame.sweep("--experiment memory --modes inference,train")),
             listed="cells",
         )  # fmt: skip
         draw_model_frontiers(frame)
@@ -69,7 +70,8 @@ def _draw_growth(frame: Frame, cells: list[Peak], names: Names) -> None:
     draw_heading(frame, "How does it grow with the context?", anchor="contexts")
     cells = [cell for cell in cells if cell.cell.context]  # own models may have samples without a length
     if len({cell.cell.context for cell in cells}) < 2:
-        st.caption("There is only one context here: `python -m runner sweep --experiment memory --contexts 128,512`.")
+        command = frame.sweep("--experiment memory --contexts 128,512")
+        st.caption(restrict(f"There is only one context here: {quoted(command)}."))
     draw_contexts(frame, cells, names)
 
 

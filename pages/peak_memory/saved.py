@@ -15,13 +15,14 @@ from pages.peak_memory.tensors import choose_cell, draw_block_tensors
 from pages.ui.card import Card, draw
 from pages.ui.evidence import of_cells, of_details, say
 from pages.ui.frame import Frame
+from pages.ui.markdown import quoted, restrict
 from pages.ui.sections import draw_heading
 from runner.formats import format_bytes
 from runner.results import Peak
 from runner.store.queries.memory import KEY, load_saved_by_operation
 
 LARGEST = 5
-_SWEEP = "python -m runner sweep --experiment memory --modes train"
+_WORDS = "--experiment memory --modes train"
 
 
 def draw_saved(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
@@ -29,7 +30,8 @@ def draw_saved(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
     draw_heading(frame, "What does one block keep for backward?", anchor="kept")
     kept_cells = [cell for cell in cells if cell.block_saved_bytes]
     if not kept_cells:
-        st.caption(f"No cell here recorded what a block keeps for backward. Measure one: `{_SWEEP}`.")
+        command = frame.sweep(_WORDS)
+        st.caption(restrict(f"No cell here recorded what a block keeps for backward. Measure one: {quoted(command)}."))
         return
     cell = choose_cell(kept_cells, names, key="block-of")
     kept = frame.ask(load_saved_by_operation, cell.cell_id)
@@ -87,8 +89,8 @@ def draw_checkpointing(frame: Frame, cells: Sequence[Peak], names: Names) -> Non
     draw_heading(frame, "What does checkpointing save?", anchor="checkpointing")
     groups = families(cells)
     if not groups:
-        st.caption("No cell here was measured both with and without checkpointing: "
-                   f"`{_SWEEP} --checkpoint 0,1,2,4`.")  # fmt: skip
+        command = frame.sweep(_WORDS, "--checkpoint 0,1" if frame.own_models else "--checkpoint 0,1,2,4")
+        st.caption(restrict(f"No cell here was measured both with and without checkpointing: {quoted(command)}."))
         return
     words = " ".join(describe_checkpointing(family, names) for family in groups[:3])
     drawn = [cell for family in groups for cell in family]

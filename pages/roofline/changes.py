@@ -31,8 +31,6 @@ from runner.store.queries.roofline import find_most_varied_run
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import load_steps
 
-COMMAND = "python -m runner sweep --experiment counterfactuals"
-
 
 def draw_changes(frame: Frame) -> None:
     """Draws the chooser of a step, the answer, the card."""
@@ -41,7 +39,7 @@ def draw_changes(frame: Frame) -> None:
     if found is None:
         mode = frame.selection.mode or "train"
         words = f"No run {frame.where} has results of one step of mode {mode} in more than one way, measured alike."
-        suggest(f"{words} This measures one change at a time:", COMMAND)
+        suggest(f"{words} This measures one change at a time:", frame.sweep("--experiment counterfactuals"))
         return
     run, base = found.run, found.bases[select_one("base", "Step", list(found.bases))]
     changes = find_counterfactuals(base, found.cells)

@@ -23,7 +23,6 @@ from runner.results import Measured, Profiled
 from runner.schema import Precision
 from runner.store.queries.roofline import load_profiles
 
-COMMAND = "python -m runner sweep --experiment kernels"
 #: More bars than these are not one picture any more.
 MAX_SHOWN = 24
 #: The sentence leaves out steps with a larger unknown share.
@@ -41,7 +40,8 @@ def draw_shares(frame: Frame, profiles: Sequence[Profiled], limits: DeviceLimits
     draw_heading(frame, "What limits a step?", anchor="bounds")
     if not profiles:
         suggest(
-            f"No profiled step {frame.among} has a result, so what limits it is not known. This profiles them:", COMMAND
+            f"No profiled step {frame.among} has a result, so what limits it is not known. This profiles them:",
+            frame.sweep("--experiment kernels"),
         )
         return
     bars = []

@@ -12,6 +12,7 @@ from pages.ui.comparison import comparison, draw_dots, explain_unpaired, list_le
 from pages.ui.evidence import of_pairs, say
 from pages.ui.frame import Frame, Page
 from pages.ui.heading import draw_title
+from pages.ui.markdown import quoted
 from pages.ui.samples import draw_samples
 from pages.ui.sections import draw_heading
 from pages.ui.states import no_rows
@@ -29,7 +30,7 @@ def page(frame: Frame) -> None:
     if not items:
         no_rows(
             explain_unpaired(frame, left_out, axis="backend", baseline=BASELINE),
-            "Measure it: `python -m runner sweep --experiment compile --backends eager,compiled`.",
+            f"Measure it: {quoted(frame.sweep('--experiment compile --backends eager,compiled'))}.",
         )
         return
     words = answer(frame, items)

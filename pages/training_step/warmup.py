@@ -12,7 +12,7 @@ from pages.ui.card import Card, draw
 from pages.ui.chosen import select_one
 from pages.ui.evidence import of_details, say
 from pages.ui.frame import Frame
-from pages.ui.markdown import restrict
+from pages.ui.markdown import quoted, restrict
 from pages.ui.sections import draw_heading
 from runner.formats import format_number
 from runner.results import EarlyStep
@@ -32,7 +32,7 @@ def draw_warmup(frame: Frame) -> None:
             restrict(
                 f"No cell {frame.among} has results after several of 0, 1, 2 and 5 warm-up steps with one fixed number "
                 "of measured ones. Measure one: "
-                "`python -m runner sweep --experiment benchmark --warmup 0,1,2,5 --steps 10 --max-steps 10`."
+                f"{quoted(frame.sweep('--experiment benchmark --warmup 0,1,2,5 --steps 10 --max-steps 10'))}."
             )
         )
         return

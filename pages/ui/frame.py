@@ -5,6 +5,7 @@
 `ask` runs a query once for each state of the file. Readers who ask at the same moment share one run of it.
 """
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -72,6 +73,17 @@ class Frame:
     filters: Sequence[str] = FILTERS
     headings: list[tuple[str, str]] = field(default_factory=list)
     places: dict[str, Any] = field(default_factory=dict)
+
+    def sweep(self, *words: str) -> str:
+        """Returns the command that measures what is missing; of own models, where the file knows no others."""
+        models = [word for spec in self.own_models for word in ("--model", spec)]
+        return " ".join(["python -m runner sweep", *words, *map(shlex.quote, models)])
+
+    @cached_property
+    def own_models(self) -> Sequence[str]:
+        """Where the own models come from in a file that knows no others, each once; else nothing."""
+        models = self.contents.shapes
+        return list(dict.fromkeys(model.model or "" for model in models)) if all(m.model_key for m in models) else []
 
     def say(self, answer: str) -> str:
         """Remembers a sentence of the page for links, and returns it."""

@@ -85,6 +85,8 @@ def draw_frontier(frame: Frame, cells: Sequence[Attended]) -> None:
 def draw_model_frontiers(frame: Frame) -> None:
     """Draws the longest context and the largest batch of whole models: a group a size, a row a precision."""
     answers_of = {grows: load_answers(frame, grows) for grows in _TITLES}
+    if frame.own_models and not any(answers_of.values()):
+        return  # the search knows Stepscope's own Transformer alone
     draw_heading(frame, "How large a step of a whole model fits?", anchor="model-frontier")
     for grows, answers in answers_of.items():
         if answers:
