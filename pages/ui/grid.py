@@ -85,11 +85,12 @@ def _name_row(cell: Cell, names: Sequence[str]) -> str:
 
 
 def missing(cells: Sequence[Any]) -> list[Cell]:
-    """Returns the cells without a row: each row's cell at every length at which it is not."""
+    """Returns the cells without a row: each row's cell at every length at which it is not. A model whose samples
+    have no length stands at 0 alone, and nothing else does."""
     if not cells:
         return []
     name = column_of(cells[0].cell)
-    lengths = sorted({getattr(item.cell, name) for item in cells})
+    lengths = sorted({getattr(item.cell, name) for item in cells} - {0})
     kind = cells[0].cell.asked()
     fields = [field for field in kind.names() if field in table_of(cells[0].cell).question and field != name]
     rows: dict[tuple[Any, ...], dict[int, Cell]] = {}
@@ -97,6 +98,6 @@ def missing(cells: Sequence[Any]) -> list[Cell]:
         key = tuple(getattr(item.cell, field) for field in fields)
         rows.setdefault(key, {})[getattr(item.cell, name)] = item.cell
     return [
-        replace(next(iter(row.values())), **{name: length}) for row in rows.values() for length in lengths
-        if length not in row
+        replace(next(iter(row.values())), **{name: length}) for row in rows.values() if 0 not in row
+        for length in lengths if length not in row
     ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +26,15 @@ def test_missing_cells_and_the_commands_for_exactly_those() -> None:
     assert len(found) == 2
     assert [place.row for place in places(cells)][:1] == ["fp32 · eager"]
     assert _planned(found) == {(gap.d_model, gap.precision, gap.context) for gap in gaps}
+
+
+def test_a_model_without_a_length_lacks_none_and_is_no_column_for_others() -> None:
+    of = rows.run()
+    plain = [rows.asked("toy-64", context=context) for context in (64, 128)]
+    own = replace(plain[0], context=0, model="vision.py:vit", model_key="0123456789abcdef", attention="own")
+    cells = [_Asked(cell, of) for cell in (own, *plain, rows.asked("toy-64", context=64, precision="bf16"))]
+    gaps: list[Any] = missing(cells)
+    assert [(gap.model_key, gap.precision, gap.context) for gap in gaps] == [(None, "bf16", 128)]
 
 
 class _Asked:
