@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from pages.figures.colors import BLUE, ORANGE, SLATE
-from pages.figures.frame import escape_text, interval, layout, title_of
+from pages.figures.dated import date_axes
+from pages.figures.frame import escape_text, interval, layout
 from pages.figures.marks import error_bars, hover_cells
 from runner.analysis.compare.over_time import Change, RunPoint
 from runner.formats import format_ms, format_times
@@ -42,13 +43,7 @@ def over_time(points: Sequence[RunPoint], changes: Sequence[Change]) -> go.Figur
             text=f"{format_times(change.ratio.ratio)} {word}",
         )  # fmt: skip
     figure.update_layout(**layout(height=340, state="over-time", legend=False), margin_t=30)
-    figure.update_xaxes(type="date", title="Run started (UTC)", automargin=True, nticks=5, tickangle=0, showgrid=False)
-    ends = [value for time in times for value in time if value is not None]
-    room = 0.08 * (max(ends) - min(ends)) or 0.05 * max(ends)
-    figure.update_yaxes(
-        title=title_of("timings", "median_ms"), automargin=True, tickformat=",~g", zeroline=False,
-        range=[min(ends) - room, max(ends) + room],
-    )  # fmt: skip
+    date_axes(figure, started="Run started (UTC)", ends=[value for time in times for value in time])
     return figure
 
 

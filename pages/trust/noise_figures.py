@@ -11,7 +11,8 @@ from datetime import datetime
 import plotly.graph_objects as go
 
 from pages.figures.colors import BLUE, FAINT, FAINTER, ORANGE, SLATE
-from pages.figures.frame import CLOCKS, escape_text, interval, layout, log_ticks, title_of, unit_of
+from pages.figures.dated import date_axes
+from pages.figures.frame import CLOCKS, escape_text, interval, layout, log_ticks, unit_of
 from pages.figures.marks import error_bars, hover_cells
 from pages.figures.rows import chart_pixels, under_headings
 from runner.analysis.audit.findings import Drift
@@ -103,13 +104,8 @@ def canary_dots(rows: Sequence[CanaryDot], *, changes: Sequence[Drift], state: s
         cliponaxis=False,
     )
     figure.update_layout(**layout(height=320, state=f"canary-{state}", legend=bool(changes)))
-    figure.update_xaxes(type="date", title="Started (UTC)", automargin=True, nticks=5, tickangle=0, showgrid=False)
-    ends = [value for row in rows for value in (row.median_ms, row.low_ms, row.high_ms) if value is not None]
-    room = 0.08 * (max(ends) - min(ends)) or 0.05 * max(ends)
-    figure.update_yaxes(
-        title=title_of("timings", "median_ms"), automargin=True, tickformat=",~g", zeroline=False,
-        range=[min(ends) - room, max(ends) + room],
-    )  # fmt: skip
+    ends = [value for row in rows for value in (row.median_ms, row.low_ms, row.high_ms)]
+    date_axes(figure, started="Started (UTC)", ends=ends)
     return figure
 
 
