@@ -141,7 +141,8 @@ def _draw_findings(frame: Frame, loaded: AuditedTables) -> None:
     ]
     card = Card(
         key="published-findings",
-        title="Published rows by finding",
+        folded=True,
+        title=f"Published rows by finding, {len(groups)} kinds",
         note="The most severe first; a row may have several. A fault makes the grade D, a doubt C, a note B.",
         alt="Published rows by finding: "
         + ", ".join(f"{name_code(group.code)} ({group.severity}) {group.rows:,}" for group in groups),
