@@ -91,7 +91,10 @@ def _describe(found: OwnModel, *, batch: int) -> list[tuple[str, str]]:
 
 def _list_absent(found: OwnModel) -> list[str]:
     """Returns what does not apply to a model, and why."""
-    absent = ["single-head attention and sums: they are not about a model", "the predicted peak: its formula is ours"]
+    absent = [
+        "single-head attention and sums: they are not about a model",
+        "the predicted peak, and frontier, which starts from it: the formula is ours",
+    ]
     if "context" not in found.reads:
         absent.append("--contexts: the function never reads want.context, so a sample has no length")
     if "attention" not in found.reads:
