@@ -151,8 +151,8 @@ class LocalEngine:
         resource_tracker.ensure_running()  # unblocks the signal when it has started, so it comes first
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
+            mark(util.get_temp_dir())  # which the server makes otherwise, and a kill between the two would leave it
             forkserver.ensure_running()
-            mark(util.get_temp_dir())
         except OSError as error:
             raise unusable_error(error) from error
         finally:

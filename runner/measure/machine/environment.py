@@ -108,7 +108,8 @@ def stepscope_version() -> str | None:
 def git_state() -> dict[str, Any]:
     """Returns the commit of this file's checkout and whether it has changes; None where the file is in no checkout."""
     here = Path(__file__)
-    git = ("git", "-C", str(here.parent))
+    # `status` would lock the index to renew it, and a sweep that is killed meanwhile would leave the lock.
+    git = ("git", "--no-optional-locks", "-C", str(here.parent))
     if _run(*git, "ls-files", "--error-unmatch", here.name) is None:
         return {"git_commit": None, "git_dirty": None}
     changes = _run(*git, "status", "--porcelain", "--untracked-files=no")

@@ -268,11 +268,12 @@ def test_what_a_killed_sweep_left_in_the_temporary_folder_is_removed(
     monkeypatch.setenv("TMPDIR", str(temporary))
     db = tmp_path / "results.duckdb"
     process = start("sweep", *WORDS, db=db)
-    awaited(process, lambda: any(name.startswith("stepscope-worker-") for name in os.listdir(temporary)))
+    awaited(process, lambda: workers(process))
     everyone = family(process)
     process.kill()
     process.communicate()
     assert gone(everyone)
+    assert [name for name in os.listdir(temporary) if name.startswith("stepscope-worker-")]
     goes_on(db, kept=0)
     left = [name for name in os.listdir(temporary) if name.startswith(("stepscope-", "pymp-"))]
     assert left == [f"stepscope-{os.getuid()}.lock"]
