@@ -94,9 +94,10 @@ def own_lock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(autouse=True)
-def main_module() -> None:
-    """Streamlit's AppTest leaves its script as the main module, which every process of multiprocessing runs first."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Streamlit's AppTest leaves its script as the main module, which every process of multiprocessing runs first. Put
+    right before the fixtures of a whole file, which may start a sweep."""
     sys.modules["__main__"] = MAIN
 
 
