@@ -43,6 +43,11 @@ def describe_counts(runs: Sequence[RunSummary], machines: Sequence[str]) -> str:
     )
 
 
+def _describe_ended(failed: int, skipped: int) -> list[str]:
+    ended = [f"{failed:,} ended without a result"] if failed else []
+    return ended + ([f"{skipped:,} {'was' if skipped == 1 else 'were'} skipped"] if skipped else [])
+
+
 def describe_study(machine: str, runs: Sequence[RunSummary], details: Sequence[RunRow]) -> str:
     """Lists the machine, its software, when it measured and the latest command; `runs` are those of the machine, newest
     first."""
@@ -60,11 +65,6 @@ def describe_study(machine: str, runs: Sequence[RunSummary], details: Sequence[R
         others = f", the latest of {len(runs)}: {literal(latest.name)}" if len(runs) > 1 else ""
         lines.append(("Command", f"{quoted(cut(latest.argv or '', longest=_MAX_COMMAND))}{others}"))
     return "  \n".join(f"**{name}:** {words}" for name, words in lines if words)
-
-
-def _describe_ended(failed: int, skipped: int) -> list[str]:
-    ended = [f"{failed:,} ended without a result"] if failed else []
-    return ended + ([f"{skipped:,} {'was' if skipped == 1 else 'were'} skipped"] if skipped else [])
 
 
 def describe_best(frame: Frame, best: BestWay) -> str:

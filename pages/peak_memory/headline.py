@@ -44,8 +44,8 @@ def _answer_largest(frame: Frame) -> Headline:
     found = {grows: rows for grows in _UNITS if (rows := load_answers(frame, grows))}
     if not found:
         words = f"The largest context and batch that fit were not searched for {frame.where}."
-        # The search knows Stepscope's own Transformer alone.
-        return Headline(words="" if frame.own_models else words, missing="" if frame.own_models else "frontier")
+        # The search knows Stepscope's own Transformer alone: of other models nothing is missing.
+        return Headline(words="") if frame.own_models else Headline(words=words, missing="frontier")
     return Headline(
         words=" ".join(describe_models(rows, grows) for grows, rows in found.items()),
         evidence=of_cells(frame, [row for rows in found.values() for row in rows]),
