@@ -9,7 +9,7 @@ code.
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 from runner.analysis.audit.findings import Severity, doubt, note
 from runner.analysis.audit.pair_rules import FLAT
@@ -83,16 +83,10 @@ def launch_bound(report: Report) -> Found:
 
 
 def _flat_groups(family: Sequence[Reading]) -> Iterator[list[Reading]]:
-    """Yields the rows that are flat against another, in one group for each family."""
-    flat = [
-        one
-        for one in family
-        if any(
-            other is not one and _is_flat(*sorted((one, other), key=lambda r: r.key.length or 0)) for other in family
-        )
-    ]
+    """Yields the rows that are flat against another, in one group for each family. The shortest stands first."""
+    flat = {reading for pair in combinations(family, 2) if _is_flat(*pair) for reading in pair}
     if flat:
-        yield flat
+        yield [reading for reading in family if reading in flat]
 
 
 def _is_flat(small: Reading, large: Reading) -> bool:
