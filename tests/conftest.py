@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runner.engines.local import ADJUSTABLE
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
@@ -75,8 +77,8 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 def pytest_configure(config: pytest.Config) -> None:
     """pytest-xdist would begin with the files of the most tests. A shell that starts this in the background has SIGINT
     ignored, and the sweeps that tests interrupt would inherit that."""
-    for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY"):
-        os.environ.pop(name, None)  # tests are about the threads that Stepscope sets
+    for name in ADJUSTABLE:
+        os.environ.pop(name, None)  # tests are about the threads and the allocator that Stepscope sets
     config.option.loadscopereorder = False
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -25,7 +25,7 @@ from types import ModuleType
 from typing import Any
 
 from runner.engines.engine import PlaceLost
-from runner.engines.local import BEAT_SECONDS, CEILINGS_SECONDS, ENVIRONMENT, MODEL_SECONDS, LocalEngine
+from runner.engines.local import ADJUSTABLE, BEAT_SECONDS, CEILINGS_SECONDS, ENVIRONMENT, MODEL_SECONDS, LocalEngine
 from runner.errors import StepscopeError, UsageError
 from runner.job import CeilingJob, Ceilings, Job, Outcome, OwnModelJob
 from runner.schema.own import OwnModel
@@ -225,7 +225,7 @@ def _start(spot: Spot) -> Any:
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    given = {name: value for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY") if (value := os.environ.get(name))}
+    given = {name: value for name in ADJUSTABLE if (value := os.environ.get(name))}
     if "GPU" not in spot.resources:
         given["CUDA_VISIBLE_DEVICES"] = ""  # a process that holds no GPU would see them all
     actor = ray.remote(Place).options(

@@ -36,7 +36,7 @@ TOY = GRID.change(
     batch=(2,),
     steps=10,
     max_steps=400,
-    max_seconds=0.4,
+    max_seconds=1.2,
 )
 
 

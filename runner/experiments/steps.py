@@ -22,7 +22,7 @@ from runner.schema import StepCell, StepRow, TimingRow
 _PHASES = ("forward", "loss", "backward", "optimizer", "step")
 
 GRID = Grid.of(StepCell, modes=("train",), precisions=("fp32",))
-TOY_STEPS = GRID.change(sizes=TOYS, contexts=(32, 64, 128), max_seconds=0.5)
+TOY_STEPS = GRID.change(sizes=TOYS, contexts=(32, 64, 128), max_seconds=1.2)
 TOY_STEP = TOY_STEPS.change(sizes=("toy-256",), contexts=(64,))
 FITTING = GRID.change(sizes=SIZES, contexts=(128, 512, 1024), max_seconds=3.0)
 #: The steps of each edition of the assignment, by preset, and those of its smallest size at its shortest context.

@@ -50,7 +50,10 @@ class RunRow:
     )
     memory_bytes: Annotated[int | None, Column("Machine memory", "bytes", "Memory of the machine.")] = None
     compiler: Annotated[str | None, Column("C++ compiler", "", "The compiler torch.compile uses on a CPU.")] = None
-    allocator: Annotated[str | None, Column("Allocator settings", "", "PYTORCH_ALLOC_CONF, read back.")] = None
+    allocator: Annotated[
+        str | None,
+        Column("Allocator settings", "", "PYTORCH_ALLOC_CONF or, on a CPU, glibc's MALLOC_ variables; read back."),
+    ] = None
     threads: Annotated[int | None, Column("Threads", "", "Threads that torch computes with.")] = None
     omp_wait_policy: Annotated[str | None, Column("OpenMP wait policy", "", "What idle OpenMP threads do.")] = None
     ingested_at: Annotated[datetime | None, Column("Ingested", "", "When the row reached this file (UTC).")] = None

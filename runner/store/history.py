@@ -29,17 +29,18 @@ CellRound = tuple[str, int]
 #: The status of each finished cell.
 Done = Mapping[CellRound, Status]
 #: What a later measurement must have in common with a run to become part of it.
-SAME_RUN = ("host", "device_name", "torch", "git_commit", "threads")
+SAME_RUN = ("host", "device_name", "torch", "git_commit", "threads", "allocator")
 
-#: A device with a version of torch and, where it is a CPU, so many threads.
+#: A device with a version of torch and, where it is a CPU, so many threads and these settings of its allocator.
 _HERE = """device_name IS NOT DISTINCT FROM $device_name AND torch IS NOT DISTINCT FROM $torch
-    AND (runs.device IS DISTINCT FROM 'cpu' OR runs.threads IS NOT DISTINCT FROM $threads)"""
-_HERE_NAMES = ("device_name", "torch", "threads")
+    AND (runs.device IS DISTINCT FROM 'cpu' OR (runs.threads IS NOT DISTINCT FROM $threads
+        AND runs.allocator IS NOT DISTINCT FROM $allocator))"""
+_HERE_NAMES = ("device_name", "torch", "threads", "allocator")
 
 
 def done_cells(db: Path, machine: Mapping[str, Any]) -> Done:
     """Returns the cells that need not be measured again on this machine: same device name, torch version and commit
-    and, on a CPU, as many threads."""
+    and, on a CPU, as many threads and the same settings of the allocator."""
     rows = _query(
         db,
         f"""

@@ -27,9 +27,9 @@ REMEDIES: Mapping[str, str] = {
     "step, with its optimizer, came before the measurement.",
     "leaks_memory": "Look for what the model or the loss keeps of each step: a list of outputs, a buffer that grows, a "
     "tensor with its graph. `runner sweep --experiment memory --timeline` shows what is never freed.",
-    "page_faults": "Nothing is wrong with the row. With glibc, `MALLOC_MMAP_THRESHOLD_=33554432 "
-    "MALLOC_TRIM_THRESHOLD_=1073741824` before `python -m runner sweep` keeps the memory in the process: measure again "
-    "with `--fresh` and see whether rounds come closer.",
+    "page_faults": "Nothing is wrong with the row. Tensors of more than 32 MiB come from the system in each step; "
+    "smaller ones do not, unless the environment sets `MALLOC_MMAP_THRESHOLD_` or `MALLOC_TRIM_THRESHOLD_`: unset both "
+    "and measure again with `--fresh`.",
     "peak_carried_over": "Do not use this peak. Measure the cell in a process of its own, or reset the peak before it.",
     "phases_do_not_add": "Use the time of the whole step; look for work between the phases, such as logging or copies.",
     "prediction_off": "The measurement stands. Do not plan with the predicted bytes of this kind of cell.",

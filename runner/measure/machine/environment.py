@@ -48,7 +48,7 @@ def describe(device: str) -> dict[str, Any]:
         "cpu_flags": cpu_flags(),
         "memory_bytes": memory,
         "compiler": cpp_compiler(),
-        "allocator": os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF"),
+        "allocator": allocator_settings(kind),
         "threads": torch.get_num_threads(),
         "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY"),
     }
@@ -84,6 +84,15 @@ def cpp_compiler() -> str | None:
     if compiler is None or not Path(sysconfig.get_path("include"), "Python.h").exists():
         return None
     return (_run(compiler, "--version") or compiler).splitlines()[0]
+
+
+def allocator_settings(device: str) -> str | None:
+    """Returns what the environment sets of the allocator of tensors: PyTorch's own on CUDA, glibc's on a CPU under
+    Linux. None where it sets nothing."""
+    if device == "cuda":
+        return os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF")
+    names = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_") if sys.platform == "linux" else ()
+    return " ".join(f"{name}={os.environ[name]}" for name in names if name in os.environ) or None
 
 
 def driver_version() -> str | None:

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import fields
@@ -143,6 +144,8 @@ def test_a_machine_is_described_by_the_columns_of_a_run(engine: LocalEngine) -> 
     assert columns["device"] == "cpu"
     assert columns["omp_wait_policy"] == "PASSIVE"
     assert columns["threads"] == max(1, count_cores() - 1)
+    kept = "MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=1073741824"
+    assert columns["allocator"] == (kept if sys.platform == "linux" else None)
     assert columns["device_memory_bytes"] == columns["memory_bytes"] == psutil.virtual_memory().total
 
 

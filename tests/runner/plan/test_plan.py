@@ -43,7 +43,7 @@ def test_laptop_is_these_22_cells() -> None:
     assert short(cells) == sorted(trained + inference + ablation)
     assert len(cells) == 22
     assert {(c.cell.batch, c.cell.vocabulary, c.cell.min_steps, c.cell.max_seconds) for c in cells} == {
-        (4, 2048, 10, 0.5)
+        (4, 2048, 10, 1.2)
     }
 
 

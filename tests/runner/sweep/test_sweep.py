@@ -4,6 +4,7 @@ import os
 import platform
 import signal
 import statistics
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -131,9 +132,26 @@ def test_a_second_time_there_is_nothing_to_measure_unless_fresh(db: Path) -> Non
     assert Spool(db).files() == Spool(db).plans() == []
     others = {"OMP_NUM_THREADS": str(count_cores() + 1)}
     assert "1 cell" in run_apart("sweep", *words, "--dry-run", db=db, env=others).stdout, "not with other threads"
+    if sys.platform == "linux":
+        others = {"MALLOC_MMAP_THRESHOLD_": "65536"}
+        assert "1 cell" in run_apart("sweep", *words, "--dry-run", db=db, env=others).stdout, (
+            "nor with another allocator"
+        )
     assert run("sweep", *words, "--fresh", db=db).returncode == 0
     found = rows(db, "SELECT run_id, count(*) AS cells FROM steps GROUP BY run_id ORDER BY run_id")
     assert [row["cells"] for row in found] == [6, 1], "measured again, under a run of its own"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
+def test_a_step_keeps_its_memory_unless_the_user_says_otherwise(tmp_path: Path) -> None:
+    db = tmp_path / "results.duckdb"
+    words = (*TINY, "--contexts", "64", "--batch", "4", "--warmup", "3", "--fresh")
+    for environment in ({}, {"MALLOC_MMAP_THRESHOLD_": "65536"}):
+        done = run_apart("sweep", *words, db=db, env=environment)
+        assert done.returncode == 0, done.stdout
+    kept, returned = rows(db, "SELECT page_faults, allocator FROM steps JOIN runs USING (run_id) ORDER BY cell_id")
+    assert "MALLOC_MMAP_THRESHOLD_=65536" in returned["allocator"]
+    assert 5 * kept["page_faults"] < returned["page_faults"], "blocks of 64 KiB and more come from the system each time"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)])
