@@ -39,6 +39,8 @@ MAX_RESOLVABLE = 100.0
 MIN_STD = 1e-4
 #: What the noise of other cells counts for at most, in degrees of freedom.
 MAX_NOISE_DOF = 4.0
+#: No quantile of Student's t is taken to be larger.
+MAX_QUANTILE = 1e6
 Outcome = Literal["better", "worse", "same"]
 
 
@@ -202,18 +204,27 @@ def resolvable(noise: Noise, *, rounds: int = 1) -> float:
     return math.expm1(reach) if reach < math.log(MAX_RESOLVABLE) else math.inf
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=65536)
 def student_quantile(confidence: float, dof: float) -> float:
     """Returns t with P(|T| <= t) = `confidence` for Student's t of `dof` degrees of freedom, which may be a fraction or
-    infinite (2.776 for 95% and 4)."""
+    infinite (2.776 for 95% and 4). At most MAX_QUANTILE."""
+    t = statistics.NormalDist().inv_cdf((1 + confidence) / 2)
     if math.isinf(dof):
-        return statistics.NormalDist().inv_cdf((1 + confidence) / 2)
-    low, high = 0.0, 1e6
-    for _ in range(80):
-        middle = (low + high) / 2
-        outside = _incomplete_beta(dof / (dof + middle * middle), dof / 2, 0.5)
-        low, high = (middle, high) if outside > 1 - confidence else (low, middle)
-    return high
+        return t
+    low, high = t, MAX_QUANTILE
+    for _ in range(100):  # Newton's method, which comes from below because the tail is convex; else halves
+        excess = _incomplete_beta(dof / (dof + t * t), dof / 2, 0.5) - (1 - confidence)
+        low, high = (t, high) if excess > 0 else (low, t)
+        following = t + excess / (2 * _student_density(t, dof))
+        before, t = t, following if low < following < high else (low + high) / 2
+        if abs(t - before) <= 1e-12 * t:
+            break
+    return t
+
+
+def _student_density(t: float, dof: float) -> float:
+    scale = math.lgamma((dof + 1) / 2) - math.lgamma(dof / 2) - math.log(math.pi * dof) / 2
+    return math.exp(scale - (dof + 1) / 2 * math.log1p(t * t / dof))
 
 
 def _incomplete_beta(x: float, a: float, b: float) -> float:
@@ -224,7 +235,7 @@ def _incomplete_beta(x: float, a: float, b: float) -> float:
     if x > (a + 1) / (a + b + 2):
         return 1 - _incomplete_beta(1 - x, b, a)
     fraction = 1.0
-    for m in range(200, 0, -1):
+    for m in range(20 + 4 * math.isqrt(math.ceil(max(a, b))), 0, -1):  # it takes of the order of the root of a or b
         odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
         fraction = 1 + even / (1 + odd / fraction)
