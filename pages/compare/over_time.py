@@ -19,8 +19,7 @@ from pages.ui.sections import draw_heading
 from runner.analysis.compare.over_time import CellSeries, Change, find_changes
 from runner.formats import format_ms, format_times
 from runner.schema.titles import title
-from runner.store.queries.over_time import load_series
-from runner.store.queries.steps import find
+from runner.store.queries.over_time import load_repeated_cells, load_series
 
 #: Changes that are told in words; the chart and the table have all.
 _MAX_TOLD = 3
@@ -29,21 +28,20 @@ _MAX_TOLD = 3
 def draw_over_time(frame: Frame) -> None:
     """Draws nothing where no cell was measured in two runs of the machine."""
     wanted = frame.selection
-    every = [one for one in frame.ask(load_series, wanted.machine) if wanted.holds(one.cell)]
+    every = [one for one in frame.ask(load_repeated_cells, wanted.machine) if wanted.holds(one.cell)]
     if not every:
         return
     draw_heading(frame, "How did one cell change over time?", anchor="over-time")
-    by_name = {f"{title(one.cell)} ({len(one.points)} runs)": one for one in every}
-    series = by_name[select_one("over-time-cell", "Cell", list(by_name))]
+    by_name = {f"{title(one.cell)} ({one.runs} runs)": one.cell_key for one in every}
+    series = frame.ask(load_series, wanted.machine, by_name[select_one("over-time-cell", "Cell", list(by_name))])
     changes = find_changes(series.points)
     words = describe_series(series, changes)
-    cells = [cell for point in series.points if (cell := frame.ask(find, point.cell_id))]
     card = Card(
         key="over-time",
         folded=True,
         title=f"{title(series.cell)} over time",
         answer=words,
-        evidence=[of_cells(frame, cells, among="all")],
+        evidence=[of_cells(frame, [point.measured for point in series.points], among="all")],
         note="One dot a run: the median step over its rounds, with the 95% interval for the next process. A dashed "
         "line marks a change from one run to the next whose 99% interval excludes 1×. Click a dot to see its samples.",
         alt=f"Median step by the start of the run. {words}",

@@ -27,7 +27,7 @@ def over_time(points: Sequence[RunPoint], changes: Sequence[Change]) -> go.Figur
         line={"color": SLATE, "width": 1.4},
         marker={"color": SLATE, "size": 9},
         error_y=error_bars(times, color=SLATE),
-        **hover_cells((str(point.cell_id), _describe(point)) for point in points),
+        **hover_cells((str(point.measured.cell_id), _describe(point)) for point in points),
         cliponaxis=False,
     )
     for change in changes:

@@ -104,11 +104,16 @@ def estimate_noise(repeated: Sequence[tuple[int, float]]) -> Noise | None:
     The variances are pooled. Cells of one kind are not equally noisy, so that for another cell the result counts for
     half its degrees of freedom and for no more than MAX_NOISE_DOF: with these, simulated intervals hold what they
     promise also where the cells' own variances differ by a factor of ten."""
-    total = sum(rounds - 1 for rounds, _ in repeated)
-    if not total:
+    squares = sum((rounds - 1) * variance for rounds, variance in repeated)
+    return pool_noise(squares, dof=sum(rounds - 1 for rounds, _ in repeated), cells=len(repeated))
+
+
+def pool_noise(squares: float, *, dof: int, cells: int) -> Noise | None:
+    """Returns what `estimate_noise` does, of the sums over the cells: `squares` is that of (rounds - 1) times the
+    variance, `dof` that of rounds - 1."""
+    if not dof:
         return None
-    variance = sum((rounds - 1) * variance for rounds, variance in repeated) / total
-    return Noise(std=max(math.sqrt(variance), MIN_STD), dof=min(total / 2, MAX_NOISE_DOF), cells=len(repeated))
+    return Noise(std=max(math.sqrt(squares / dof), MIN_STD), dof=min(dof / 2, MAX_NOISE_DOF), cells=cells)
 
 
 def summarize_round(samples: Sequence[float]) -> RoundTime:

@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from uuid import UUID
 
 from runner.analysis.statistics import Ratio, ratio
-from runner.results import Estimate
+from runner.results import Estimate, Measured
 from runner.schema import StepCell
 
 
@@ -23,13 +22,16 @@ from runner.schema import StepCell
 class RunPoint:
     """The step of one cell in one run, over the rounds of that run."""
 
-    run_id: UUID
-    cell_id: UUID
+    measured: Measured
     run_name: str
     started_at: datetime
     commit: str | None
     torch: str | None
-    time: Estimate
+
+    @property
+    def time(self) -> Estimate:
+        """The median step with its interval for the next process (ms)."""
+        return self.measured.times["step"].step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +39,11 @@ class CellSeries:
     """One cell on one machine in several runs, the oldest first."""
 
     machine: str
-    cell: StepCell
     points: tuple[RunPoint, ...]
+
+    @property
+    def cell(self) -> StepCell:
+        return self.points[-1].measured.cell
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,45 +1,76 @@
-"""The cells that several runs of a machine have measured, run by run: what Compare draws over time.
+"""The cells that several runs of a machine have measured, and one of them run by run: what Compare draws over time.
 
-    for series in load_series(path, "NVIDIA H200 · node1"):
+    for repeated in load_repeated_cells(path, "NVIDIA H200 · node1"):
+        series = load_series(path, "NVIDIA H200 · node1", repeated.cell_key)
         print(series.cell, [point.time.ms for point in series.points])
 
 Of whole steps with their usual effort. Hidden runs do not count. Limits: the latest `MAX_RUNS` runs are read.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from runner.analysis.compare.over_time import CellSeries, RunPoint
 from runner.analysis.compare.pairs import describe_unusual_effort
-from runner.schema import StepCell
+from runner.results import RunSummary
+from runner.schema import TABLES, StepCell
+from runner.store.contract import is_stated
+from runner.store.database import open_reader
+from runner.store.queries.fetch import fetch, select
 from runner.store.queries.overview import load_contents
-from runner.store.queries.selection import Selection
-from runner.store.queries.steps import load_steps
+from runner.store.queries.steps import load_rounds
+from runner.store.queries.times import load_noise
 
-#: More runs than these are no one line any more, and take seconds to read.
+#: More runs than these are no one line any more.
 MAX_RUNS = 40
 
 
-def load_series(path: Path, machine: str | None) -> list[CellSeries]:
+@dataclass(frozen=True, kw_only=True)
+class RepeatedCell:
+    """A cell of whole steps, and how many runs have measured it."""
+
+    cell: StepCell
+    cell_key: str
+    runs: int
+
+
+_REPEATED = f"""
+    SELECT {select(StepCell, "s.")}, s.cell_key, count(DISTINCT s.run_id) AS runs
+    FROM steps s JOIN timings t ON t.cell_id = s.cell_id AND t.phase = 'step' AND t.median_ms IS NOT NULL
+    WHERE list_contains($runs, s.run_id) AND s.status = 'ok' AND {is_stated(TABLES["steps"], prefix="s.")}
+    GROUP BY ALL HAVING runs > 1 ORDER BY runs DESC, arg_max(t.median_ms, s.cell_id) DESC, s.cell_key"""
+
+
+def load_repeated_cells(path: Path, machine: str | None) -> list[RepeatedCell]:
     """Returns each cell that at least two runs have measured: those of most runs first, then the longest."""
-    runs = [run for run in load_contents(path).runs if run.machine == machine and run.ok and run.started_at]
-    found: dict[StepCell, list[RunPoint]] = {}
-    for run in reversed(runs[:MAX_RUNS]):
-        for measured in load_steps(path, Selection(run=run.run_id)):
-            if measured.status == "ok" and "step" in measured.times and not describe_unusual_effort(measured.cell):
-                assert run.started_at is not None
-                point = RunPoint(
-                    run_id=run.run_id,
-                    cell_id=measured.cell_id,
-                    run_name=run.name,
-                    started_at=run.started_at,
-                    commit=run.git_commit,
-                    torch=run.torch,
-                    time=measured.times["step"].step,
+    runs = [run.run_id for run in _runs_of(path, machine)]
+    with open_reader(path) as reader:
+        found = fetch(reader, _REPEATED, {"runs": runs}, kind=RepeatedCell)
+    return [one for one in found if not describe_unusual_effort(one.cell)]
+
+
+def load_series(path: Path, machine: str | None, cell_key: str) -> CellSeries:
+    """Returns a cell of `load_repeated_cells`, run by run."""
+    points = []
+    runs = _runs_of(path, machine)
+    with open_reader(path) as reader:
+        noise = load_noise(reader, "steps")
+        for run in runs:
+            measured = load_rounds(reader, run.run_id, cell_key, noise)
+            if measured and measured.status == "ok" and "step" in measured.times and run.started_at is not None:
+                points.append(
+                    RunPoint(
+                        measured=measured,
+                        run_name=run.name,
+                        started_at=run.started_at,
+                        commit=run.git_commit,
+                        torch=run.torch,
+                    )
                 )
-                found.setdefault(measured.cell, []).append(point)
-    series = [
-        CellSeries(machine=machine or "", cell=cell, points=tuple(points))
-        for cell, points in found.items()
-        if len(points) > 1
-    ]
-    return sorted(series, key=lambda one: (-len(one.points), -one.points[-1].time.ms))
+    return CellSeries(machine=machine or "", points=tuple(points))
+
+
+def _runs_of(path: Path, machine: str | None) -> list[RunSummary]:
+    """Returns the latest runs of a machine that have a result, the oldest first."""
+    runs = [run for run in load_contents(path).runs if run.machine == machine and run.ok and run.started_at]
+    return runs[:MAX_RUNS][::-1]

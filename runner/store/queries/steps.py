@@ -6,6 +6,7 @@
 Of cells that differ only in effort the preferred one, unless the selection is not settled.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,12 @@ from uuid import UUID
 
 import duckdb
 
-from runner.results import EarlyStep, Measured
+from runner.results import EarlyStep, Measured, Noise
 from runner.schema import TABLES, StepCell
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
 from runner.store.queries.selection import Selection, select_chosen
-from runner.store.queries.times import with_times
+from runner.store.queries.times import NoiseKind, with_times
 
 KEY = TABLES["steps"].key
 _OWN = ("failed_phase", "message", "parameters", "tokens_per_s", "mfu", "compile_seconds")
@@ -40,6 +41,15 @@ def load_steps(path: Path, selection: Selection) -> list[Measured]:
         choose(reader, "steps", selection, _OWN)
         cells = with_times(reader, "steps", fetch(reader, _CELLS, kind=Measured))
     return sorted(cells, key=lambda row: _order(row.cell))
+
+
+def load_rounds(
+    reader: duckdb.DuckDBPyConnection, run: UUID, cell_key: str, noise: Mapping[NoiseKind, Noise] | None = None
+) -> Measured | None:
+    """Returns one cell over the rounds of one run; None if the run has no such cell."""
+    choose(reader, "steps", Selection(run=run, settled=False), _OWN)
+    reader.execute("DELETE FROM chosen WHERE cell_key <> ?", [cell_key])
+    return next(iter(with_times(reader, "steps", fetch(reader, _CELLS, kind=Measured), noise)), None)
 
 
 def choose(reader: duckdb.DuckDBPyConnection, table: str, of: Selection, names: tuple[str, ...] = ()) -> None:
@@ -71,11 +81,7 @@ def find(path: Path, cell_id: UUID) -> Measured | None:
     """The cell with this id, over the rounds of its run; None if the file has no such row."""
     with open_reader(path) as reader:
         row = reader.execute("SELECT run_id, cell_key FROM steps WHERE cell_id = ?", [cell_id]).fetchone()
-    if row is None:
-        return None
-    run_id, cell_key = row
-    cells = load_steps(path, Selection(run=run_id, settled=False))
-    return next((cell for cell in cells if cell.cell_key == cell_key), None)
+        return load_rounds(reader, *row) if row else None
 
 
 _ABLATION = f"""

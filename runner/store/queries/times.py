@@ -15,7 +15,7 @@ from typing import TypeVar, get_args
 
 import duckdb
 
-from runner.analysis.statistics import estimate, estimate_noise
+from runner.analysis.statistics import estimate, pool_noise
 from runner.results import Clock, Estimate, Noise, PhaseTime, RoundTime, TimedResult
 from runner.results.times import COLUMNS, DEVICE_BOUND, find_bound, pool_bounds
 from runner.schema import Bound, Phase
@@ -35,11 +35,13 @@ class NoiseKind:
 
 @dataclass(frozen=True, kw_only=True)
 class _Repeated:
-    """The cells of one kind that were repeated: rounds and variance of ln(time) of each."""
+    """The sums over the cells of one kind that were repeated: of rounds - 1, and of that times the variance of
+    ln(time)."""
 
     kind: NoiseKind
-    rounds: tuple[int, ...]
-    variances: tuple[float, ...]
+    squares: float
+    dof: int
+    cells: int
 
 
 _REPEATED = f"""
@@ -55,7 +57,8 @@ _REPEATED = f"""
             AS bound, phase, clock, count(*) AS rounds, var_samp(ln(ms)) AS variance
         FROM by_clock JOIN runs r USING (run_id) WHERE ms > 0
         GROUP BY machine, phase, clock, run_id, cell_key HAVING count(*) > 1)
-    SELECT machine, bound, phase, clock, list(rounds) AS rounds, list(variance) AS variances FROM cells GROUP BY ALL"""
+    SELECT machine, bound, phase, clock, sum((rounds - 1) * variance) AS squares,
+        CAST(sum(rounds - 1) AS BIGINT) AS dof, count(*) AS cells FROM cells GROUP BY ALL"""
 
 
 def load_noise(reader: duckdb.DuckDBPyConnection, table: str) -> dict[NoiseKind, Noise]:
@@ -63,7 +66,7 @@ def load_noise(reader: duckdb.DuckDBPyConnection, table: str) -> dict[NoiseKind,
     found = fetch(
         reader, _REPEATED.format(table=table), {"clocks": list(get_args(Clock)), "bound": DEVICE_BOUND}, kind=_Repeated
     )
-    noise = {one.kind: estimate_noise(list(zip(one.rounds, one.variances, strict=True))) for one in found}
+    noise = {one.kind: pool_noise(one.squares, dof=one.dof, cells=one.cells) for one in found}
     return {kind: value for kind, value in noise.items() if value is not None}
 
 
@@ -127,16 +130,21 @@ Times = dict[Phase, PhaseTime]
 TimesByCell = dict[tuple[str, str], tuple[Bound | None, Times]]
 
 
-def load_times(reader: duckdb.DuckDBPyConnection, table: str) -> TimesByCell:
-    """Returns what bounds the cells of the temporary table `chosen`, and their times, by machine and cell key."""
-    noise, found = load_noise(reader, table), TimesByCell()
+def load_times(
+    reader: duckdb.DuckDBPyConnection, table: str, noise: Mapping[NoiseKind, Noise] | None = None
+) -> TimesByCell:
+    """Returns what bounds the cells of the temporary table `chosen`, and their times, by machine and cell key. `noise`
+    is that of the table's machines, where it is known already."""
+    noise, found = load_noise(reader, table) if noise is None else noise, TimesByCell()
     for one in fetch(reader, _TIMES.format(table=table), kind=_PhaseRounds):
         found.setdefault((one.machine, one.cell_key), (one.bound, {}))[1][one.phase] = one.time(noise)
     return found
 
 
-def with_times(reader: duckdb.DuckDBPyConnection, table: str, cells: Sequence[R]) -> list[R]:
+def with_times(
+    reader: duckdb.DuckDBPyConnection, table: str, cells: Sequence[R], noise: Mapping[NoiseKind, Noise] | None = None
+) -> list[R]:
     """Returns the cells of the temporary table `chosen` with their times, and with what bounds them."""
-    found, none = load_times(reader, table), (None, Times())
+    found, none = load_times(reader, table, noise), (None, Times())
     known = [(cell, *found.get((cell.machine, cell.cell_key), none)) for cell in cells]
     return [replace(cell, bound=bound, times=times) for cell, bound, times in known]
