@@ -26,7 +26,7 @@ from runner.store.queries.compare import ComparisonRequest, load_comparison
 from runner.store.queries.overview import load_contents
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import load_steps
-from runner.store.reference import MEASURE, find_reference, is_reference
+from runner.store.reference import MEASURE, find_reference, is_reference, with_article
 
 _YOURS = "your machine"
 
@@ -50,7 +50,7 @@ def draw_reference(frame: Frame) -> None:
         reference = _find_reference()
         if reference is None or reference.machine == machine:
             return
-        draw_heading(frame, f"Your machine against {literal(reference.device)}", anchor="reference")
+        draw_heading(frame, f"Your machine against {literal(with_article(reference.device))}", anchor="reference")
         both, verdicts = _compare(frame, reference, machine)
         paired = [verdict for verdict in verdicts if verdict.pairs]
         for verdict in paired:
@@ -93,8 +93,9 @@ def _suggest(reference: _Reference) -> str:
     cells = [one.cell for one in known if one.status == "ok" and one.cell.model_key is None]
     smallest = min(map(_rank, cells), default=None)
     commands = sweep_commands([cell for cell in cells if _rank(cell) == smallest], fresh=False)
+    device = literal(with_article(reference.device))
     return (
-        f"No cell here has the shape and the settings of one of the reference rows of {literal(reference.device)}. "
+        f"No cell here has the shape and the settings of one of the reference rows, measured on {device}. "
         f"Cells that have: {quoted(next(iter(commands), MEASURE))}"
     )
 

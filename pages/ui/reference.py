@@ -15,7 +15,8 @@ def mark_page(frame: Frame) -> None:
     """Says above a page whose rows these are, and what brings the reader's own; nothing above their own."""
     if is_reference(frame.path):
         words = literal(describe_reference([run.device_name for run in frame.contents.runs]))
-        st.info(restrict(f"{words} Measure your own: {quoted(MEASURE)}"), icon=":material/bookmark:")
+        with st.container(border=True, key="_reference"):
+            st.markdown(restrict(f":material/bookmark: **Reference** {words} Measure your own: {quoted(MEASURE)}"))
 
 
 def explain_missing() -> None:

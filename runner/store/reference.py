@@ -77,9 +77,16 @@ def is_reference(path: Path) -> bool:
 
 
 def describe_reference(devices: Sequence[str | None]) -> str:
-    """Says whose rows these are, given the devices of the runs."""
-    names = ", ".join(dict.fromkeys(name for name in devices if name)) or "another machine"
-    return f"These are reference rows of {names} that come with Stepscope, not measured on your machine."
+    """Says whose rows these are, given the devices of the runs, after the word `reference`."""
+    names = list(dict.fromkeys(with_article(name) for name in devices if name)) or ["another machine"]
+    return f"rows of {', '.join(names)} that come with Stepscope, not of your machine."
+
+
+def with_article(device: str) -> str:
+    """Returns the name as it is said: `an NVIDIA H200`, `a Tesla V100`."""
+    word = device.split()[0] if device.split() else ""
+    vowels = "AEFHILMNORSX" if word.isupper() else "AEIOUaeiou"
+    return f"{'an' if word[:1] in vowels else 'a'} {device}"
 
 
 def _holds_rows(path: Path) -> bool:

@@ -17,7 +17,7 @@ from tests.browser import ROOT, drawn, opened, said, served
 from tests.synthetic import rows
 from tests.synthetic.reference import DEVICE, pack_reference
 
-NOTICE = f"These are reference rows of {DEVICE} that come with Stepscope, not measured on your machine."
+NOTICE = f"rows of an {DEVICE} that come with Stepscope, not of your machine."
 UNNAMED = {"STEPSCOPE_DB": None, "STEPSCOPE_REFERENCE": None}
 
 

@@ -46,12 +46,12 @@ def test_the_ratio_of_each_shared_cell(tmp_path: Path) -> None:
     path = own(tmp_path / "r.duckdb", (CELLS[0], 2.0), (CELLS[1], 0.25), (rows.asked("toy-256"), 1.0))
     visit = overview(path)
     words = said(visit)
-    assert f"Your machine against {DEVICE}" in words
+    assert f"Your machine against an {DEVICE}" in words
     assert (
         f"your machine is 1.41× slower than {DEVICE} (geometric mean of 2 comparable cells): 1 faster, 1 slower, "
         "0 undecided."
     ) in words
-    table = visit.rows["reference-pairs"]
+    table = visit.rows["card-reference-pairs"]
     ratios = dict(zip(table["Cell"], table["A / B (×)"], strict=True))
     assert {name.split(" · ")[0]: ratio for name, ratio in ratios.items()} == {
         "toy-64": pytest.approx(0.25, rel=1e-3),
@@ -62,7 +62,7 @@ def test_the_ratio_of_each_shared_cell(tmp_path: Path) -> None:
         table["Low (×)"], table["A / B (×)"], table["High (×)"], strict=True
     ))  # fmt: skip
     assert "9 measured cells from 1 run on 1 machine" in words, "the reference is counted nowhere"
-    assert "These are reference rows" not in words
+    assert "that come with Stepscope, not of your machine" not in words
 
 
 def test_the_filters_of_the_page_hold(tmp_path: Path) -> None:

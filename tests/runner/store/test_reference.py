@@ -11,7 +11,14 @@ from runner.store.checking import check_file
 from runner.store.database import open_reader
 from runner.store.packing import unpack
 from runner.store.queries.overview import load_contents
-from runner.store.reference import choose_file, find_file, find_reference, is_reference
+from runner.store.reference import (
+    choose_file,
+    describe_reference,
+    find_file,
+    find_reference,
+    is_reference,
+    with_article,
+)
 from tests.synthetic import rows
 from tests.synthetic.reference import DEVICE, pack_reference
 
@@ -96,6 +103,13 @@ def test_without_a_place_for_caches_it_lasts_as_long_as_the_process(
     path, was_there = done.stdout.split()
     assert (Path(path).parents[2], was_there) == (tmp_path, "True")
     assert not Path(path).exists()
+
+
+def test_a_device_is_named_as_one_says_it() -> None:
+    for device, said in (("NVIDIA H200", "an"), ("AMD EPYC", "an"), ("Apple M4", "an"), ("Tesla V100", "a")):
+        assert with_article(device) == f"{said} {device}"
+    words = describe_reference(["NVIDIA H200", None, "NVIDIA H200", "Tesla V100"])
+    assert words == "rows of an NVIDIA H200, a Tesla V100 that come with Stepscope, not of your machine."
 
 
 def test_a_damaged_reference_is_none(packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
