@@ -13,6 +13,7 @@ there are no rows yet, those of the reference are given, and `reference` (X-Step
 """
 
 import asyncio
+import contextlib
 import hmac
 import json
 import os
@@ -143,9 +144,11 @@ def _error(error: StepscopeError, *, status: int, headers: Mapping[str, str] | N
 
 def _describe_error(error: StepscopeError) -> dict[str, str]:
     """Returns the message without the folder of the file, which clients must not learn."""
-    path = default_path()
+    files = list_files(default_path())
+    with contextlib.suppress(StoreError):
+        files += list_files(choose_file())
     message = {"got": error.got, "expected": error.expected, "do": error.do}
-    for folder in {parent for file in list_files(path) for parent in (file.absolute().parent, file.parent)}:
+    for folder in {parent for file in files for parent in (file.absolute().parent, file.parent)}:
         message = {name: text.replace(f"{folder}{os.sep}", "") for name, text in message.items()}
     return message
 
