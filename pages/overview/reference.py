@@ -16,6 +16,7 @@ from pages.ui.frame import Frame, cached
 from pages.ui.markdown import literal, quoted, restrict
 from pages.ui.pairs import apply_filters, draw_pairs
 from pages.ui.sections import draw_heading
+from runner.analysis.compare.counterfactuals import is_plain
 from runner.analysis.compare.verdict import Side, Verdict
 from runner.analysis.compare.verdict_text import INTERVALS, describe_verdict
 from runner.errors import StoreError
@@ -88,7 +89,7 @@ def _compare(frame: Frame, reference: _Reference, machine: str) -> tuple[Frame, 
 
 
 def _suggest(reference: _Reference) -> str:
-    """Says that no cell agrees, with the command for the smallest steps of the reference."""
+    """Says that no cell agrees, with the command for the smallest plain step of the reference."""
     known = cached(reference.path, fingerprint(reference.path), load_steps, Selection())
     cells = [one.cell for one in known if one.status == "ok" and one.cell.model_key is None]
     smallest = min(map(_rank, cells), default=None)
@@ -102,4 +103,4 @@ def _suggest(reference: _Reference) -> str:
 
 def _rank(cell: StepCell) -> tuple[int, int, bool, bool]:
     """Returns what is the same of cells that one short command measures; the least for those that take least."""
-    return cell.shape.d_model**2 * cell.shape.layers, cell.context, cell.backend != "eager", cell.mode != "train"
+    return cell.shape.d_model**2 * cell.shape.layers, cell.context, not is_plain(cell), cell.mode != "train"

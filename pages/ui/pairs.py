@@ -92,7 +92,7 @@ def name_pairs(verdict: Verdict, shown: Sequence[Pair[SideResult] | LeftOut[Side
 
 
 def _in_two_lines(name: str) -> str:
-    parts = re.sub(r"\b\d{4,}\b", lambda whole: f"{int(whole[0]):,}", name).split(" · ")
+    parts = re.sub(r"(?<!@)\b\d{4,}\b", lambda whole: f"{int(whole[0]):,}", name).split(" · ")
     if len(name) <= _SHORT:
         return " · ".join(parts)
     return " · ".join(parts[:2]) + (f"<br>{' · '.join(parts[2:])}" if parts[2:] else "")

@@ -72,14 +72,14 @@ def test_the_filters_of_the_page_hold(tmp_path: Path) -> None:
 
 
 def test_without_a_shared_cell_one_command_would_make_some(tmp_path: Path) -> None:
-    """The smallest shape of the reference, in both of its precisions."""
+    """The smallest shape of the reference in its plain precision."""
     words = said(overview(own(tmp_path / "r.duckdb", (rows.asked("toy-256"), 1.0))))
     assert "No cell here has the shape and the settings of one of the reference rows" in words
     command = re.search(r"Cells that have: (python -m runner sweep [^A-Z]+) Coverage", words)
     assert command
     assert command[1] == (
         "python -m runner sweep --experiment benchmark --sizes toy-64 --contexts 128 --modes train "
-        "--precisions bf16,fp32 --max-steps 200 --max-seconds 10"
+        "--precisions fp32 --max-steps 200 --max-seconds 10"
     )
 
 
