@@ -17,8 +17,8 @@ from urllib.parse import parse_qs, urlsplit
 from pages.offline.document import Origin, document
 from pages.offline.visit import Visits
 from runner.errors import StepscopeError, UsageError
-from runner.store.database import default_path
 from runner.store.queries.overview import load_contents
+from runner.store.reference import choose_file, find_file
 from runner.visible import visible
 
 Parameters = dict[str, list[str]]
@@ -50,7 +50,7 @@ def _export(words: Sequence[str]) -> None:
     rest, parameters = _parse_filters(words)
     given = _make_parser().parse_args(rest)
     folder = _find_folder(given.out)
-    path = Path(given.db) if given.db else default_path()
+    path = find_file(Path(given.db)) if given.db else choose_file()
     edition = load_contents(path).edition
     visits = Visits(path, origin=given.address)
     targets = _find_targets(given, parameters, list(visits.places))

@@ -11,13 +11,14 @@ import streamlit as st
 from pages.figures import small
 from pages.figures.ink import ink_rules
 from pages.navigation import NAVIGATION, OPEN, PAGES
-from pages.ui import filters, live, permalink, sign_in, since, states
+from pages.ui import filters, live, permalink, reference, sign_in, since, states
 from pages.ui.frame import Frame, Page, cached
 from pages.ui.sections import draw_contents
 from pages.ui.zoom import keep_zoom
 from runner.errors import DatabaseBusy, DatabaseDamaged, StoreError
 from runner.store.database import default_path, fingerprint, look_through
 from runner.store.queries.overview import load_contents
+from runner.store.reference import choose_file
 from runner.store.shared import share_connection
 
 ICON, LOGO = (str(Path(__file__).parent / name) for name in ("icon.svg", "logo.svg"))
@@ -40,12 +41,19 @@ def main() -> None:
         drawers.append(lambda _: closed())
         chosen.run()
         return
-    path, drawn_at = default_path(), time.monotonic()
-    state = fingerprint(path)
-    watch = partial(live.watch, path, drawn_at=drawn_at)
+    own, drawn_at = default_path(), time.monotonic()
+    path, state = own, fingerprint(own)
+    # The reader's own file is watched even where reference rows are shown: until it has some.
+    watch = partial(live.watch, own, drawn_at=drawn_at)
     try:
+        path = choose_file()
+        shown = state if path == own else fingerprint(path)
+        if permalink.shows_other_file(path):
+            states.announce_own()
+            watch("")
+            return
         with share_connection(path):
-            file_contents = cached(path, state, load_contents)
+            file_contents = cached(path, shown, load_contents)
             if not file_contents.runs and not file_contents.published:
                 states.empty()
                 watch(state)
@@ -53,7 +61,7 @@ def main() -> None:
             heeded = next((PAGES[at].filters for at, page in pages.items() if page == chosen), filters.FILTERS)
             frame = Frame(
                 path=path,
-                state=state,
+                state=shown,
                 contents=file_contents,
                 selection=filters.sidebar(file_contents, heeded),
                 pages=pages,
@@ -70,6 +78,7 @@ def main() -> None:
 
 def _draw(frame: Frame, chosen: st.Page, watch: Callable[[], None]) -> None:
     watch()
+    reference.mark_page(frame)
     states.report(frame.ask(look_through), frame.path)
     filters.report_missing()
     try:

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,18 +91,20 @@ VISITORS: WeakKeyDictionary[Browser, BrowserContext] = WeakKeyDictionary()
 
 
 @contextlib.contextmanager
-def served(database: Path, *, script: str = "app.py", below: str = "") -> Iterator[str]:
-    """The address of a fresh server over this file, `below` such as /team. Nothing has been asked of it yet but whether
-    it is alive."""
+def served(
+    database: Path, *, script: str = "app.py", below: str = "", root: Path = ROOT, env: Mapping[str, str | None] = {}
+) -> Iterator[str]:
+    """The address of a fresh server over this file, `below` such as /team, of the checkout `root`, with these variables
+    of the environment, or without those that are None. Nothing has been asked of it yet but whether it is alive."""
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "streamlit", "run", script, "--server.port", str(port)]
     command += ["--server.baseUrlPath", below] if below else []
     log = database.with_suffix(".log").open("wb")
-    server = subprocess.Popen(
-        command, cwd=ROOT, env={**os.environ, "STEPSCOPE_DB": str(database)}, stdout=log, stderr=log
-    )
+    variables = {**os.environ, "STEPSCOPE_DB": str(database), **env}
+    known = {name: value for name, value in variables.items() if value is not None}
+    server = subprocess.Popen(command, cwd=root, env=known, stdout=log, stderr=log)
     address = f"http://localhost:{port}{below}"
     try:
         _await_health(address, server)

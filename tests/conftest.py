@@ -90,9 +90,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_lock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Sweeps of the tests wait for one another, and not for a sweep that somebody runs on this machine."""
+    """Sweeps of the tests wait for one another, and not for a sweep that somebody runs on this machine. No test sees
+    the reference rows that ship, but those that name a reference of their own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("tmp")))
+        patch.setenv("STEPSCOPE_REFERENCE", "")
         yield
 
 

@@ -38,9 +38,12 @@ _ARROW: Mapping[type, pa.DataType] = {
 }
 
 
-def encode_rows(table: Table, page: TablePage, kind: str) -> bytes:
-    """Returns the rows in one of `FORMATS`. Unknown values are empty in CSV, null elsewhere."""
-    return {"csv": _encode_csv, "json": _encode_json, "parquet": _encode_parquet}[kind](table, page)
+def encode_rows(table: Table, page: TablePage, kind: str, *, is_reference: bool = False) -> bytes:
+    """Returns the rows in one of `FORMATS`. Unknown values are empty in CSV, null elsewhere. JSON and Parquet say
+    whether the rows are those of the reference."""
+    if kind == "csv":
+        return _encode_csv(table, page)
+    return (_encode_json if kind == "json" else _encode_parquet)(table, page, is_reference)
 
 
 def _encode_csv(table: Table, page: TablePage) -> bytes:
@@ -51,10 +54,11 @@ def _encode_csv(table: Table, page: TablePage) -> bytes:
     return text.getvalue().encode()
 
 
-def _encode_json(table: Table, page: TablePage) -> bytes:
+def _encode_json(table: Table, page: TablePage, is_reference: bool) -> bytes:
     names = [column.name for column in table.columns]
     document = {
         "table": table.name,
+        "reference": is_reference,
         "total": page.total,
         "columns": [{"name": c.name, "type": c.sql_type, "label": c.label, "unit": c.unit} for c in table.columns],
         "rows": [dict(zip(names, map(_to_plain, row), strict=True)) for row in page.rows],
@@ -62,12 +66,13 @@ def _encode_json(table: Table, page: TablePage) -> bytes:
     return json.dumps(document, ensure_ascii=False).encode()
 
 
-def _encode_parquet(table: Table, page: TablePage) -> bytes:
+def _encode_parquet(table: Table, page: TablePage, is_reference: bool) -> bytes:
     by_column = zip(*page.rows, strict=True) if page.rows else ((),) * len(table.columns)
-    schema = pa.schema(
+    fields = [
         pa.field(c.name, _ARROW[c.type], metadata={"label": c.label, "unit": c.unit, "meaning": c.doc})
         for c in table.columns
-    )
+    ]
+    schema = pa.schema(fields, metadata={"reference": json.dumps(is_reference)})
     arrays = [
         pa.array([str(v) if isinstance(v, UUID) else v for v in values], type=field.type)
         for values, field in zip(by_column, schema, strict=True)

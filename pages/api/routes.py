@@ -8,11 +8,14 @@
 Filters have the names and values of a page's address; without filters all rows are returned. Limits: an answer holds at
 most `MAX_ROWS` rows (`limit`, `offset`; X-Total-Count is the number of matching rows). `AT_ONCE` answers are made at
 once; other requests wait for up to `PATIENCE_S`, then get 503 with Retry-After. With STEPSCOPE_API_TOKEN set, rows need
-`Authorization: Bearer <token>`. With sign-in configured and no token set, only the pages give access to rows.
+`Authorization: Bearer <token>`. With sign-in configured and no token set, only the pages give access to rows. Where
+there are no rows yet, those of the reference are given, and `reference` (X-Stepscope-Reference) is true.
 """
 
 import asyncio
+import contextlib
 import hmac
+import json
 import os
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -46,6 +49,7 @@ from runner.store.queries.overview import Contents, load_contents
 from runner.store.queries.rows import list_filters, load_health, load_rows
 from runner.store.queries.selection import REPEATABLE
 from runner.store.queries.tables import MAX_ROWS, Window
+from runner.store.reference import choose_file, is_reference
 
 #: The number of answers made at once, of requests that wait for one, and the longest wait (s).
 AT_ONCE, MAX_WAITING, PATIENCE_S = 4, 256, 30.0
@@ -140,9 +144,11 @@ def _error(error: StepscopeError, *, status: int, headers: Mapping[str, str] | N
 
 def _describe_error(error: StepscopeError) -> dict[str, str]:
     """Returns the message without the folder of the file, which clients must not learn."""
-    path = default_path()
+    files = list_files(default_path())
+    with contextlib.suppress(StoreError):
+        files += list_files(choose_file())
     message = {"got": error.got, "expected": error.expected, "do": error.do}
-    for folder in {parent for file in list_files(path) for parent in (file.absolute().parent, file.parent)}:
+    for folder in {parent for file in files for parent in (file.absolute().parent, file.parent)}:
         message = {name: text.replace(f"{folder}{os.sep}", "") for name, text in message.items()}
     return message
 
@@ -187,7 +193,7 @@ def _encode_request(request: Request) -> Response:
     if kind not in FORMATS:
         raise UsageError(f"rows.{kind}.", expected=list_names([f"rows.{known}" for known in FORMATS]))
     asked = parse_parameters(request.query_params.multi_items())
-    table, path = parse_table(asked), default_path()
+    table, path = parse_table(asked), choose_file()
     held = _load_contents(path, fingerprint(path))
     window = Window(
         statuses=check_choices("status", asked.get("status", ()), get_args(Status)),
@@ -198,10 +204,12 @@ def _encode_request(request: Request) -> Response:
     headers = {
         "X-Total-Count": str(page.total),
         "X-Stepscope-Data": held.edition,
+        "X-Stepscope-Reference": json.dumps(is_reference(path)),
         "Cache-Control": "no-store",
         "Content-Disposition": f'inline; filename="stepscope-{table.name}.{kind}"',
     }
-    return Response(encode_rows(table, page, kind), media_type=FORMATS[kind], headers=headers)
+    content = encode_rows(table, page, kind, is_reference=is_reference(path))
+    return Response(content, media_type=FORMATS[kind], headers=headers)
 
 
 @lru_cache(maxsize=4)
@@ -216,6 +224,7 @@ def _load_contents(path: Path, state: str) -> Contents:
 def _describe() -> dict[str, Any]:
     """Returns the document of /api/v1."""
     return {
+        "reference": is_reference(choose_file()),
         "rows": [f"{BASE}/api/v1/rows.{kind}" for kind in FORMATS],
         "state": ADDRESS,
         "health": f"{BASE}/healthz",
@@ -243,18 +252,15 @@ def _describe() -> dict[str, Any]:
 
 def _check_health(*, everything: bool) -> Response:
     """Returns the document of /healthz, and with `everything` the number of rows and the time of the newest."""
-    path = default_path()
     try:
         version = metadata.version("stepscope")
     except metadata.PackageNotFoundError:
         version = None
-    answer: dict[str, Any] = {
-        "ok": True,
-        "version": version,
-        "file": path.name,
-        "present": any(file.exists() for file in list_files(path)),
-    }
+    path = default_path()
+    answer: dict[str, Any] = {"ok": True, "version": version, "file": path.name, "present": _is_present(path)}
     try:
+        path = choose_file()
+        answer |= {"file": path.name, "reference": is_reference(path), "present": _is_present(path)}
         found = load_health(path)
     except StoreError as error:
         answer |= {"ok": False, "error": _describe_error(error)}
@@ -266,3 +272,7 @@ def _check_health(*, everything: bool) -> Response:
         newest = found.newest_at.isoformat() + "Z" if found.newest_at else None
         answer |= {"rows": found.rows, "newest_row_at": newest}
     return JSONResponse(answer, headers={"Cache-Control": "no-store"})
+
+
+def _is_present(path: Path) -> bool:
+    return any(file.exists() for file in list_files(path))

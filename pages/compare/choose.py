@@ -6,16 +6,14 @@ Limits: the sidebar's machine and run narrow only precisions and backends; other
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import streamlit as st
 
 from pages.ui.chosen import chosen, select_one
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
-from runner.analysis.compare.verdict import ComparedPhase, Kind, Side, Verdict
+from runner.analysis.compare.verdict import ComparedPhase, Kind, Side
 from runner.store.queries.compare import ComparisonRequest
-from runner.store.queries.selection import REPEATABLE
 from runner.store.queries.sides import OF_RUNS, load_sides
 
 _KINDS: dict[str, Kind] = {
@@ -73,14 +71,3 @@ def _within(frame: Frame, kind: Kind) -> tuple[Side, ...]:
     machine, run = frame.selection.machine, frame.selection.run
     found = [Side(kind="machine", value=machine, title=machine)] if machine else []
     return (*found, Side(kind="run", value=str(run), title=str(run))) if run else tuple(found)
-
-
-def apply_filters(frame: Frame, verdict: Verdict) -> Verdict:
-    """What the sidebar's sizes, contexts, precisions and backends leave of it."""
-    kind = verdict.sides[0].kind
-    wanted = frame.selection.without(*([kind] if kind in REPEATABLE else []))
-    return replace(
-        verdict,
-        pairs=tuple(pair for pair in verdict.pairs if wanted.holds(pair.base.cell)),
-        left_out=tuple(item for item in verdict.left_out if wanted.holds(item.named.cell)),
-    )

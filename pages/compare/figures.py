@@ -1,49 +1,19 @@
-"""A against B: every pair as a dot with its interval on a log axis, and what moved, from A's value to B's.
+"""What moved from A to B: every pair from A's value to B's, with how many times better or worse.
 
-    figure = ratio_dots([RatioDot(place="toy-64 · 128", outcome="better", ratio=1.9, low=1.8, high=2.0, …)], …)
-    figure = movers([Mover(place="toy-64 · 128", outcome="better", a=12.1, b=6.4, words="1.89× faster", …)], …)
-
-Right of 1× B is better: faster, or smaller. A pair of which one side failed keeps its place, with the reason.
+figure = movers([Mover(place="toy-64 · 128", outcome="better", a=12.1, b=6.4, words="1.89× faster", …)], …)
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import plotly.graph_objects as go
 
 from pages.figures.bytes import binary_axis
-from pages.figures.colors import BLUE, FAINT, FAINTER, ORANGE, QUIET, RED
-from pages.figures.frame import interval, layout, log_ticks
-from pages.figures.marks import ring_hosts
-from pages.figures.ratios import left_end, ratio_axis
-from pages.figures.rows import row_pixels, wrap_label
-from runner.formats import format_number
-
-Outcome = Literal["better", "worse", "same"]
-#: The color and the symbol of each outcome.
-LOOKS: Mapping[Outcome, tuple[str, str]] = {
-    "worse": (ORANGE, "diamond"),
-    "same": (QUIET, "circle-open"),
-    "better": (BLUE, "circle"),
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class RatioDot:
-    """One pair or, with `failure`, a cell that could not be compared. `ratio` is A over B, `host` says which sides the
-    host bounds."""
-
-    place: str
-    cell_id: str
-    outcome: Outcome = "same"
-    ratio: float = 1.0
-    low: float | None = None
-    high: float | None = None
-    values: str = ""
-    host: str = ""
-    failure: str | None = None
+from pages.figures.colors import FAINTER, QUIET
+from pages.figures.frame import layout, log_ticks
+from pages.figures.pairs import LOOKS, Outcome, pairs_axis, pairs_height
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,48 +26,6 @@ class Mover:
     a: float
     b: float
     words: str
-
-
-def ratio_dots(rows: Sequence[RatioDot], *, legend: Mapping[Outcome, str], noise: float, axis_title: str) -> go.Figure:
-    """One line a pair. `legend` names the outcomes; a ratio within `noise` of 1 lies in the band."""
-    places = list(dict.fromkeys(row.place for row in rows))
-    measured = [row for row in rows if not row.failure]
-    figure = go.Figure()
-    figure.add_vrect(x0=1 / (1 + noise), x1=1 + noise, fillcolor=FAINTER, line_width=0, layer="below")
-    figure.add_vline(x=1, line={"color": FAINT, "width": 2})
-    for outcome, (color, symbol) in LOOKS.items():
-        chosen = [row for row in measured if row.outcome == outcome]
-        if chosen:
-            figure.add_scatter(
-                name=legend[outcome],
-                mode="markers",
-                x=[row.ratio for row in chosen],
-                y=[places.index(row.place) for row in chosen],
-                marker={"color": color, "size": 9, "symbol": symbol, "line": {"width": 1.6, "color": color}},
-                error_x={**_errors(chosen), "width": 0 if outcome == "same" else 3},
-                customdata=[[row.cell_id, _hover(row)] for row in chosen],
-                hovertemplate="%{customdata[1]}<extra></extra>",
-                cliponaxis=False,
-            )
-    ring_hosts(figure, ((row.host, row.ratio, places.index(row.place)) for row in measured))
-    axis = ratio_axis(value for row in measured for value in (row.ratio, row.low, row.high))
-    lost = [row for row in rows if row.failure]
-    figure.add_scatter(
-        x=[left_end(axis)] * len(lost),
-        y=[places.index(row.place) for row in lost],
-        mode="markers+text",
-        showlegend=False,
-        marker={"symbol": "x", "size": 8, "color": RED},
-        text=[f"  {row.failure}" for row in lost],
-        textposition="middle right",
-        textfont={"color": RED, "size": 12},
-        hoverinfo="skip",
-        cliponaxis=False,
-    )
-    figure.update_layout(**layout(height=_height(places), state=f"ratios {axis_title}"))
-    figure.update_xaxes(**axis, title=axis_title)
-    figure.update_yaxes(**_places(places))
-    return figure
 
 
 def movers(rows: Sequence[Mover], *, names: tuple[str, str], unit: Literal["ms", "bytes"]) -> go.Figure:
@@ -136,27 +64,11 @@ def movers(rows: Sequence[Mover], *, names: tuple[str, str], unit: Literal["ms",
         x=[value for row in rows for value in (10 ** axis["range"][0], min(row.a, row.b), None)],
         y=[value for place in range(len(rows)) for value in (place, place, None)],
     )  # fmt: skip
-    figure.update_layout(**layout(height=_height(places), state=f"movers {names}"))
+    figure.update_layout(**layout(height=pairs_height(places), state=f"movers {names}"))
     figure.update_layout(legend={"itemclick": False, "itemdoubleclick": False})
     figure.update_xaxes(**axis, automargin=True)
-    figure.update_yaxes(**{**_places(places), "showgrid": False})
+    figure.update_yaxes(**{**pairs_axis(places), "showgrid": False})
     return figure
-
-
-def _height(places: Sequence[str]) -> int:
-    return max(200, 100 + row_pixels([wrap_label(place) for place in places], least=32) * len(places))
-
-
-def _places(places: Sequence[str]) -> dict[str, Any]:
-    return {
-        "tickvals": list(range(len(places))),
-        "ticktext": [wrap_label(place) for place in places],
-        "range": [len(places) - 0.4, -0.6],
-        "automargin": True,
-        "gridcolor": FAINTER,
-        "zeroline": False,
-        "showgrid": True,
-    }
 
 
 def _value_axis(sizes: Sequence[float], *, unit: Literal["ms", "bytes"]) -> dict[str, Any]:
@@ -169,21 +81,3 @@ def _value_axis(sizes: Sequence[float], *, unit: Literal["ms", "bytes"]) -> dict
     ticks = log_ticks(10 ** (low - 0.05 * reach), 10 ** (high + 0.2 * reach), most=5)
     return {"type": "log", **limits, "tickvals": ticks, "ticktext": [f"{tick:,g}" for tick in ticks],
             "title": "Median (ms, log)"}  # fmt: skip
-
-
-def _errors(rows: Sequence[RatioDot]) -> dict[str, Any]:
-    return {
-        "type": "data",
-        "symmetric": False,
-        "thickness": 1.4,
-        "width": 3,
-        "array": [(row.high or row.ratio) - row.ratio for row in rows],
-        "arrayminus": [row.ratio - (row.low or row.ratio) for row in rows],
-    }
-
-
-def _hover(row: RatioDot) -> str:
-    sure = f"<br>95% interval {interval(row.low, row.high, unit='×')}" if row.low else ""
-    return f"<b>{row.place}</b><br>{row.values}<br>A / B {format_number(row.ratio)}×{sure}" + (
-        f"<br>{row.host}" if row.host else ""
-    )

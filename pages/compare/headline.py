@@ -1,6 +1,6 @@
 """What Overview shows of Compare: what changed from the pinned baseline to the latest run that shares cells with it."""
 
-from pages.compare.figures import LOOKS
+from pages.figures.pairs import LOOKS
 from pages.figures.small import SmallBar
 from pages.ui.evidence import of_sides
 from pages.ui.frame import Frame, Headline, Topic

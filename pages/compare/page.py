@@ -4,8 +4,8 @@ import shlex
 
 import streamlit as st
 
-from pages.compare.cards import draw_movers, draw_pairs, list_left_out
-from pages.compare.choose import apply_filters, choose
+from pages.compare.cards import draw_movers, list_left_out
+from pages.compare.choose import choose
 from pages.compare.environment import draw_environment
 from pages.compare.headline import TOPICS
 from pages.compare.over_time import draw_over_time
@@ -15,6 +15,8 @@ from pages.ui.evidence import of_sides, say
 from pages.ui.frame import Frame, Page
 from pages.ui.heading import draw_title
 from pages.ui.markdown import literal, restrict
+from pages.ui.pairs import apply_filters, draw_pairs
+from pages.ui.pin import pin
 from runner.analysis.compare.verdict import Verdict
 from runner.analysis.compare.verdict_text import NAMES, RULE, describe_verdict
 from runner.store.queries.compare import ComparisonRequest, load_comparison
@@ -47,7 +49,9 @@ def page(frame: Frame) -> None:
     st.caption(RULE)
     shown = _section(verdicts)
     if shown.pairs:
-        draw_pairs(frame, shown)
+        b_against_a = f"{literal(shown.sides[1].title)} against {literal(shown.sides[0].title)}"
+        on_click = pin if shown.table != "memory" else None
+        draw_pairs(frame, shown, key="compare-pairs", title=b_against_a, on_click=on_click)
         draw_movers(frame, shown)
     list_left_out(shown)
     draw_over_time(frame)

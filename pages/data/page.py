@@ -19,6 +19,7 @@ from runner.store.fleet import is_fleet
 from runner.store.queries import rows as stored
 from runner.store.queries import tables
 from runner.store.queries.tables import MAX_ROWS, Window
+from runner.store.reference import is_reference
 
 PAGE_ROWS = 200
 
@@ -109,6 +110,8 @@ def _python(frame: Frame, table: Table) -> str:
     if is_fleet(frame.path):
         opened = f"with open_reader({str(frame.path)!r}) as con:\n    con.execute('FROM {table.name}').df()"
         return f"from runner.store.database import open_reader\n{opened}"
+    if is_reference(frame.path):
+        return f"import duckdb\nduckdb.sql(\"FROM 'data/reference/h200/{table.name}.parquet'\").df()"
     return f"import duckdb\nduckdb.connect('{frame.path.name}', read_only=True).sql('FROM {table.name}').df()"
 
 

@@ -8,6 +8,7 @@ import streamlit as st
 from pages.overview.answers import WORDS, describe_counts, describe_study
 from pages.overview.best import draw_best, draw_best_heading
 from pages.overview.cards import TRUST, ask, draw_answers, tell_doubts
+from pages.overview.reference import draw_reference
 from pages.ui.coverage import draw_coverage
 from pages.ui.evidence import of_rows, of_runs, say
 from pages.ui.filters import run_name
@@ -38,6 +39,7 @@ def page(frame: Frame) -> None:
         draw_best(frame, found_best)
     with study:
         trust = _draw_study(frame)
+    draw_reference(frame)
     draw_coverage(frame)
     draw_heading(frame, "Runs", anchor="runs")
     st.dataframe(_list_runs(frame), hide_index=True, key="runs-table")

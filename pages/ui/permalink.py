@@ -32,7 +32,7 @@ _LONGEST_SAID = 400
 CUT = " …"
 #: A widget's key that is a parameter of the URL. Other keys, also Streamlit's own, look different.
 _PARAMETER = re.compile(r"[a-z][a-z0-9-]*")
-_PAGE = "_page"
+_PAGE, _FILE = "_page", "_file"
 #: Frequent words of sentences, for compression. Every existing link depends on them: never change them.
 _DICTIONARY = (
     "a training step on the device (geometric mean of pairs, to 95 % interval one pair all are faster beyond doubt "
@@ -110,6 +110,20 @@ def forget_other_pages() -> None:
                 del st.session_state[name]
         forget_missing()
     st.session_state[_PAGE] = page
+
+
+def shows_other_file(path: Path) -> bool:
+    """Whether the page showed another file before, as when a reader's own rows take the place of the reference. Then
+    every choice is forgotten, and leaves the address once the page has been drawn without a widget that holds it."""
+    before, st.session_state[_FILE] = st.session_state.get(_FILE, str(path)), str(path)
+    if before == str(path):
+        return False
+    held = [name for name in st.session_state if isinstance(name, str) and _PARAMETER.fullmatch(name)]
+    for name in held:
+        del st.session_state[name]
+    for name in [name for name in st.query_params if name not in held]:
+        del st.query_params[name]
+    return True
 
 
 # -------------------------------------------------------------------------------------- what a link knows of its moment

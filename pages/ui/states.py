@@ -10,6 +10,7 @@ import streamlit as st
 
 from pages.ui.filters import clear
 from pages.ui.markdown import literal, quoted, restrict
+from pages.ui.reference import explain_missing
 from runner.errors import DatabaseBusy, DatabaseDamaged, DatabaseForeign, DatabaseMissing, StoreError
 from runner.store.survey import Survey
 
@@ -75,6 +76,12 @@ def empty() -> None:
     _suggest_measuring()
 
 
+def announce_own() -> None:
+    """Draws a whole page for the moment in which the rows become those of another file."""
+    st.title("Other rows are here", anchor=False)
+    st.markdown("Your own rows and the reference rows change places: the page shows the others in a moment.")
+
+
 def _suggest_measuring() -> None:
     suggest(
         "Measure something, on this machine or on one with a GPU. On a CPU this takes a few minutes:",
@@ -84,6 +91,7 @@ def _suggest_measuring() -> None:
         "This page fills by itself as soon as the first cell is there. If the file is somewhere else, name it:",
         _RESTART,
     )
+    explain_missing()
 
 
 def suggest(words: str, command: str) -> None:

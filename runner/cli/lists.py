@@ -115,6 +115,10 @@ def columns_markdown() -> str:
         "`reference/` holds 31 tables of five published reports as they were transcribed: one CSV a table, in which",
         "`seed_file` and `source_line` say where each row stood, and `provenance.csv`, which says what is known of how",
         "each report measured. `python -m runner import data/reference` adds them as runs with the source `published`.",
+        "",
+        "`reference/h200/` holds rows that Stepscope measured on an NVIDIA H200: one Parquet file a table, as",
+        "`python -m runner export data/reference/h200 --parquet --db FILE` writes them. The app shows them until",
+        "`results.duckdb` has a row, and beside its rows afterwards; `--db` and `STEPSCOPE_DB` take the folder, too.",
     ]
     for table in TABLES.values():
         lines += ["", f"## {table.name}", "", table.doc, "", "| column | type | unit | meaning |", "|---|---|---|---|"]

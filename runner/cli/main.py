@@ -16,17 +16,16 @@ from typing import Annotated, Any
 
 import typer
 
-from runner.cli import audit, check, compare, doctor, lists, merge, model, notes, replay, report, show
+from runner.cli import audit, check, compare, doctor, export, lists, merge, model, notes, replay, report, show
 from runner.cli.commands import Commands, errors
 from runner.cli.options import FRONTIER, Db, Run, sweep_options, where, with_options
 from runner.cli.progress import PlainLines, TerminalBar
 from runner.cli.terminal import Terminal
 from runner.engines.local import LocalEngine
-from runner.formats import format_bytes
 from runner.importers.files import import_file
 from runner.importers.published import explain_tables
-from runner.store.copying import copy_file
 from runner.store.database import default_path
+from runner.store.reference import find_file
 from runner.store.writable import check_writable
 from runner.sweep.frontier import explore
 from runner.sweep.loop import sweep
@@ -98,13 +97,13 @@ def list_command(
     db: Db = None,
 ) -> None:
     """List the presets, experiments and sizes there are, and the runs in the file; or every column, as Markdown."""
-    lists.print_lists(console, what, db=db or default_path())
+    lists.print_lists(console, what, db=find_file(db))
 
 
 @app.command(name="show", epilog="Example: python -m runner show 0192f3 --db other.duckdb")
 def show_command(run: Run = "", db: Db = None) -> None:
     """Show the rows of a run as a table."""
-    show.print_run(console, run, db=db or default_path())
+    show.print_run(console, run, db=find_file(db))
 
 
 @app.command(name="audit", epilog="Example: python -m runner audit nightly")
@@ -114,7 +113,7 @@ def audit_command(run: Run = "", db: Db = None) -> None:
     A: nothing against it. B: a note. C: in doubt. D: it does not mean what it says. Exit codes: 0 no row is graded D,
     1 some row is, 2 there is no such run.
     """
-    raise typer.Exit(audit.print_audit(console, run, db=db or default_path()))
+    raise typer.Exit(audit.print_audit(console, run, db=find_file(db)))
 
 
 @app.command(name="report", epilog="Example: python -m runner report --format html --out report.html")
@@ -134,7 +133,7 @@ def report_command(
     it needs the packages of the app. Exit codes: 0 it was written, 2 wrong usage or a bad file.
     """
     options = report.ReportOptions(out=out, form=form, edition=edition, machine=machine, run=run)
-    sys.stdout.write(report.write_report(options, db=db or default_path()))
+    sys.stdout.write(report.write_report(options, db=find_file(db)))
 
 
 @app.command(name="replay", epilog="Example: python -m runner replay 01a2037e-c114")
@@ -179,7 +178,7 @@ def compare_command(
     options = compare.CompareOptions(
         a=a, b=b, within=within or (), phase=phase, form=form, threshold=limit if fail_on_regression else None
     )
-    raise typer.Exit(compare.compare(console, options, db=db or default_path()))
+    raise typer.Exit(compare.compare(console, options, db=find_file(db)))
 
 
 @app.command(name="import", epilog="Example: python -m runner import report.sqlite --label 'their run'")
@@ -234,14 +233,17 @@ def merge_command(
 
 @app.command(name="export", epilog="Example: python -m runner export backup.duckdb --db results.duckdb")
 def export_command(
-    out: Annotated[Path, typer.Argument(help="The name of the new file.", metavar="OUT")], db: Db = None
+    out: Annotated[Path, typer.Argument(help="The name of the new file or, with --parquet, folder.", metavar="OUT")],
+    db: Db = None,
+    parquet: Annotated[bool, typer.Option("--parquet", help="A folder with one small Parquet file a table.")] = False,
 ) -> None:
     """Write a whole copy of the results file, at any moment, also while a sweep adds to it.
 
-    What waits in the spool is in the copy, too. `python -m pages.export` writes pages as HTML files.
+    What waits in the spool is in the copy, too. With --parquet the copy is small enough for git, equal rows make equal
+    files, and --db and STEPSCOPE_DB take the folder for a results file to read. `python -m pages.export` writes pages
+    as HTML files.
     """
-    waiting = copy_file(db or default_path(), out)
-    console.say(f"{out}: {format_bytes(out.stat().st_size)}{f', {waiting} cells from the spool' if waiting else ''}.")
+    export.export(console, find_file(db), out, parquet=parquet)
 
 
 @app.command(name="check", epilog="Example: python -m runner check --repair --db results.duckdb")
@@ -254,7 +256,7 @@ def check_command(
 
     Exit codes: 0 nothing is wrong, or all was repaired; 1 something is wrong; 2 it is no results file.
     """
-    raise typer.Exit(check.check(console, db or default_path(), repair=repair))
+    raise typer.Exit(check.check(console, find_file(db), repair=repair))
 
 
 @app.command(name="note", epilog="Example: python -m runner note nightly 'the fan was broken'")

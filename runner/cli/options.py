@@ -18,7 +18,10 @@ from runner.schema import Column
 from runner.sweep.request import CHOICES, FLAGS
 from runner.sweep.rounds import ENOUGH, MAX_ROUNDS
 
-DB_HELP = "The results file; to read from, also a folder or A:B. [default: STEPSCOPE_DB or data/results.duckdb]"
+DB_HELP = (
+    "The results file; to read from, also a folder of them, A:B, or what `export --parquet` wrote. "
+    "[default: STEPSCOPE_DB or data/results.duckdb]"
+)
 Db = Annotated[Path | None, typer.Option("--db", help=escape(DB_HELP), show_default=False)]
 
 RUN_HELP = "A run's id, its beginning, or its label. [default: the latest]"

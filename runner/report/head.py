@@ -16,6 +16,7 @@ from runner.schema import RunRow
 from runner.store.database import look_through
 from runner.store.queries.audit import MAX_ROWS, Audit, load_audit
 from runner.store.queries.overview import load_run_details
+from runner.store.reference import MEASURE, describe_reference, is_reference
 
 _READING = (
     "small numbers behind a line, or in the column Findings, are findings of the audit, which stand below the tables "
@@ -25,16 +26,17 @@ _READING = (
 )
 #: The runs that are listed with their commands, and the findings that are named.
 _MAX_RUNS, _NAMED = 8, 3
-_SWEEP = "python -m runner sweep"
 
 
 def facts(rows: Rows) -> tuple[tuple[str, str], ...]:
     """Returns short names with what is known under them."""
     if not rows.runs:
-        return (("Rows", f"This file has no measured run. Measure what this machine can: {_SWEEP}"),)
+        return (("Rows", f"This file has no measured run. Measure what this machine can: {MEASURE}"),)
     details = load_run_details(rows.path, [run.run_id for run in rows.runs])
     others = [name for name in rows.machines if name != rows.machine]
+    reference = f"{describe_reference([run.device_name for run in rows.runs])} Measure your own: {MEASURE}"
     found = [
+        ("Reference", reference if is_reference(rows.path) else ""),
         ("Machine", describe_machine(rows.machine or "", details)),
         ("Versions", describe_versions(details)),
         *_describe_runs(rows.runs),

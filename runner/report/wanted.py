@@ -14,6 +14,7 @@ from runner.plan.presets import PRESETS, preset_for
 from runner.report.rows import Rows
 from runner.schema import Cell
 from runner.store.database import default_path
+from runner.store.reference import is_reference
 
 C = TypeVar("C", bound=Cell)
 
@@ -31,8 +32,9 @@ def wanted_cells(rows: Rows, experiment: str, kind: type[C]) -> list[C]:
 
 
 def commands(rows: Rows, cells: Iterable[Cell], *, fresh: bool = False) -> tuple[str, ...]:
-    """Returns the commands that measure exactly these cells into the report's file. With `fresh` they measure again
-    what is done."""
+    """Returns the commands that measure exactly these cells into the report's file, and not into the reference. With
+    `fresh` they measure again what is done."""
     listed: Sequence[str] = sweep_commands(cells, fresh=fresh)
-    file = [] if rows.path.absolute() == default_path().absolute() else ["--db", str(rows.path)]
+    is_usual = rows.path.absolute() == default_path().absolute() or is_reference(rows.path)
+    file = [] if is_usual else ["--db", str(rows.path)]
     return tuple(f"{command} {shlex.join(file)}" if file else command for command in listed)

@@ -35,7 +35,8 @@ from runner.store.survey import survey
 
 #: The limits of the process: bytes, seconds of computing, seconds altogether, bytes of one table, rows of all.
 PROCESS_BYTES, PROCESS_SECONDS, MAX_SECONDS, OUTPUT_BYTES, MAX_ROWS = 4 * 2**30, 600, 600.0, 8 * 2**30, 100_000_000
-_MEMORY = "SET memory_limit = '2GB'"
+#: The memory of one connection.
+MEMORY = "SET memory_limit = '2GB'"
 _ROOT = Path(__file__).parents[2]
 _DO = "Nothing was added. Take another copy of the file, or ask whoever made it."
 
@@ -109,7 +110,7 @@ def limit() -> None:
 
 def _write_tables(source: Path, folder: Path) -> list[str]:
     """Writes the rows that a reader of the file sees, and refuses a file of which a reader would leave some out."""
-    with open_reader(source, folder=folder, limits=(_MEMORY,)) as con:
+    with open_reader(source, folder=folder, limits=(MEMORY,)) as con:
         _refuse_newer(con, source)
         if source.exists():
             _check_file(con, source)

@@ -1,0 +1,142 @@
+"""A new clone in a real browser: pages on reference rows, marked, until the first cell of the reader's own."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from runner.store.spool import Spool
+from tests.browser import ROOT, drawn, opened, said, served
+from tests.synthetic import rows
+from tests.synthetic.reference import DEVICE, pack_reference
+
+NOTICE = f"rows of an {DEVICE} that come with Stepscope, not of your machine."
+UNNAMED = {"STEPSCOPE_DB": None, "STEPSCOPE_REFERENCE": None}
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The app's files as git has them, with a small reference in the place of the one that ships; nobody may write."""
+    root = tmp_path_factory.mktemp("clone") / "stepscope"
+    for name in ("app.py", "pages", "runner", ".streamlit", "data/README.md"):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        copy(ROOT / name, root / name)
+    for folder in root.rglob("__pycache__"):
+        shutil.rmtree(folder)
+    pack_reference(root.parent / "made/h200")
+    shutil.copytree(root.parent / "made/h200", root / "data/reference/h200")
+    return root
+
+
+@pytest.fixture(scope="module")
+def address(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server that is started there, and may not leave a file there."""
+    before = listed(clone)
+    for path in (clone, *clone.rglob("*")):
+        path.chmod(path.stat().st_mode & ~0o222)
+    cache = tmp_path_factory.mktemp("cache")
+    env = {**UNNAMED, "XDG_CACHE_HOME": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}
+    with served(clone.parent / "server.duckdb", root=clone, env=env) as found:
+        yield found
+        assert listed(clone) - {path for path in listed(clone) if "results.duckdb" in path} == before
+    assert len(list((cache / "stepscope").iterdir())) == 1
+
+
+def listed(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def fetch(url: str) -> tuple[dict[str, object], str | None]:
+    with urllib.request.urlopen(url, timeout=60) as answer:
+        return json.loads(answer.read()), answer.headers["X-Stepscope-Reference"]
+
+
+def test_a_new_clone_opens_on_reference_rows(browser: Browser, address: str) -> None:
+    """Overview, and a page by deep link with its chart: each says whose rows these are, and what measures one's own."""
+    with opened(browser, address) as visit:
+        words = said(visit.page)
+        assert NOTICE in words
+        assert "Measure your own: python -m runner sweep" in words
+        assert "11 measured cells from 1 run on 1 machine" in words
+        assert "Your machine against" not in words
+    with opened(browser, f"{address}/training-step") as visit:
+        assert NOTICE in said(visit.page)
+        assert len([trace for trace in drawn(visit.page, "phases") if trace["x"]]) >= 4
+        visit.page.get_by_text("Copy link").click()
+        link = visit.page.locator("[data-testid=stPopoverBody] code").inner_text()
+    with opened(browser, link) as visit:
+        words = said(visit.page)
+        assert "Since this link was made" not in words
+        assert "Not in this file" not in words
+        visit.page.locator(".st-key-_why-answer summary").first.click()
+        expect(visit.page.get_by_text("This query returns exactly these lines.").first).to_be_visible()
+    with opened(browser, f"{address}/attention") as visit:
+        assert NOTICE in said(visit.page)
+
+
+def test_programs_are_told(address: str) -> None:
+    rows_of, header = fetch(f"{address}/api/v1/rows.json?table=steps")
+    assert (rows_of["reference"], rows_of["total"], header) == (True, 9, "true")
+    health, _ = fetch(f"{address}/healthz")
+    assert (health["ok"], health["reference"], health["file"]) == (True, True, "reference-h200.duckdb")
+    assert fetch(f"{address}/api/v1")[0]["reference"] is True
+
+
+def test_an_exported_page_says_so(clone: Path, tmp_path: Path) -> None:
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pages.export", "attention", "--out", str(tmp_path / "out")]
+    subprocess.run(command, cwd=clone, env=env, check=True, capture_output=True)
+    html = (tmp_path / "out/attention.html").read_text()
+    assert NOTICE in html
+    assert "reference-h200.duckdb" in html
+
+
+def test_the_first_own_cell_takes_their_place(browser: Browser, clone: Path, address: str) -> None:
+    """Of a reader who has chosen among the reference rows, while a sweep runs: nothing of the choice is left to be
+    missed, and the card compares."""
+    own, of = clone / "data/results.duckdb", rows.run()
+    (clone / "data").chmod(0o755)
+    Spool(own).folder.mkdir()
+    Spool(own).write_plan(rows.plan(of, ["toy-64 · 128 · train", "toy-64 · 256 · train"], done=0), of.run_id)
+    try:
+        with opened(browser, f"{address}/?precision=bf16") as visit:
+            expect(visit.page.get_by_text("Sweep running: 0 of 2 cells")).to_be_visible()
+            assert NOTICE in said(visit.page)
+            rows.spooled(own, of, rows.ok(of, rows.asked("toy-64"), slower=2.0))
+            expect(visit.page.get_by_text(re.compile(r"^1 measured cell"))).to_be_visible()
+            words = said(visit.page)
+            assert NOTICE not in words
+            assert re.search(rf"your machine is 4\.00× slower than {DEVICE} \(1 comparable cell\)", words)
+            assert "Not in this file" not in words
+            assert "precision=" not in visit.page.url
+            rows.spooled(own, of, rows.ok(of, rows.asked("toy-64", context=256)))
+            expect(visit.page.get_by_text(re.compile(r"^2 measured cells"))).to_be_visible()
+            assert "Not in this file" not in said(visit.page)
+    finally:
+        shutil.rmtree(Spool(own).folder)
+    with opened(browser, f"{address}/training-step") as visit:
+        assert NOTICE in said(visit.page), "they are back once there is nothing else"
+
+
+def test_a_damaged_reference_leaves_the_empty_page(browser: Browser, clone: Path, tmp_path: Path) -> None:
+    root = tmp_path / "stepscope"
+    shutil.copytree(clone, root, ignore=shutil.ignore_patterns("results.duckdb*"))
+    parquet = root / "data/reference/h200/steps.parquet"
+    parquet.chmod(0o644)
+    parquet.write_bytes(parquet.read_bytes()[:100])
+    env = {**UNNAMED, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    with served(tmp_path / "server.duckdb", root=root, env=env) as address, opened(browser, address) as visit:
+        expect(visit.page.get_by_role("heading", level=1)).to_have_text("Nothing has been measured yet")
+        warning = visit.page.get_by_test_id("stAlert")
+        expect(warning).to_have_count(1)
+        expect(warning).to_contain_text("The reference rows that come with Stepscope cannot be opened")
+        expect(warning).to_contain_text("steps.parquet cannot be read")
+        expect(visit.page.get_by_text("python -m runner sweep", exact=True)).to_be_visible()

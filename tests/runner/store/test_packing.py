@@ -1,0 +1,126 @@
+"""Results files as Parquet: the same rows on the way there and back, checked as those of any foreign file."""
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from runner.errors import DatabaseForeign, DatabaseMissing, RowsRefused, UsageError
+from runner.schema import TABLES
+from runner.store.checking import check_file
+from runner.store.database import open_reader
+from runner.store.packing import is_packed, pack, unpack
+from tests.command import run
+from tests.synthetic import rows
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small sweep in the file, and one cell more in its spool."""
+    path, of = tmp_path_factory.mktemp("packing") / "results.duckdb", rows.run()
+    rows.store(path, of, rows.laptop(of))
+    rows.spooled(path, of, rows.ok(of, rows.asked(context=512)))
+    return path
+
+
+def read(path: Path) -> dict[str, list[tuple[object, ...]]]:
+    with open_reader(path) as con:
+        return {
+            name: con.execute(f"FROM {name} ORDER BY {', '.join(table.unique)}").fetchall()
+            for name, table in TABLES.items()
+            if table.stored
+        }
+
+
+def rewrite(parquet: Path, query: str) -> None:
+    """Replaces a packed table by what a query makes of it, which calls it `old`."""
+    with duckdb.connect() as con:
+        con.execute(f"CREATE TABLE old AS FROM read_parquet('{parquet}')")
+        con.execute(f"COPY ({query}) TO '{parquet}' (FORMAT parquet)")
+
+
+def test_there_and_back(file: Path, tmp_path: Path) -> None:
+    """All rows come back as they were, the one of the spool and the time at which each reached the file, too."""
+    sizes = pack(file, tmp_path / "packed")
+    names = {"runs", "steps", "timings", "samples"}
+    assert sizes.keys() == names
+    assert {path.name for path in (tmp_path / "packed").iterdir()} == {f"{name}.parquet" for name in names}
+    unpack(tmp_path / "packed", tmp_path / "back.duckdb")
+    before, after = read(file), read(tmp_path / "back.duckdb")
+    assert len(after["steps"]) == len(before["steps"]) == 30
+    waiting = TABLES["steps"].names  # of a row in the spool it is not known when it reached the file
+    assert "ingested_at" in waiting
+    assert after == before
+    assert check_file(tmp_path / "back.duckdb").problems == ()
+
+
+def test_equal_rows_are_equal_bytes_and_take_less_room(file: Path, tmp_path: Path) -> None:
+    sizes = pack(file, tmp_path / "a")
+    assert pack(file, tmp_path / "b") == sizes
+    for name in sizes:
+        assert (tmp_path / "a" / f"{name}.parquet").read_bytes() == (tmp_path / "b" / f"{name}.parquet").read_bytes()
+    assert sum(sizes.values()) < file.stat().st_size / 10
+
+
+def test_packing_again_replaces_the_folder(file: Path, tmp_path: Path) -> None:
+    pack(file, tmp_path / "packed")
+    of = rows.run()
+    lone = rows.store(tmp_path / "lone.duckdb", of, [rows.failed(of, rows.asked())])
+    done = run("export", str(tmp_path / "packed"), "--parquet", db=lone)
+    assert done.returncode == 0, done.stdout
+    assert "in 2 files" in done.stdout
+    assert {path.stem for path in (tmp_path / "packed").iterdir()} == {"runs", "steps"}
+
+
+def test_a_folder_of_other_files_stays_as_it_is(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("all of it")
+    with pytest.raises(UsageError, match=r"thesis\.tex is there"):
+        pack(file, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+    with pytest.raises(DatabaseMissing):
+        pack(tmp_path / "none.duckdb", tmp_path / "packed")
+    assert not (tmp_path / "packed").exists()
+
+
+def test_commands_that_read_take_the_folder(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    pack(file, tmp_path / "packed")
+    assert is_packed(tmp_path / "packed")
+    for words in (("check",), ("list", "runs"), ("show",), ("report",)):
+        of_file, of_folder = (run(*words, db=path) for path in (file, tmp_path / "packed"))
+        assert of_folder.returncode == of_file.returncode == 0, of_folder.stdout
+    assert "rows of an Example CPU that come with Stepscope, not of your machine." in of_folder.stdout
+    assert "come with Stepscope" not in of_file.stdout
+    assert str(tmp_path / "cache") not in of_folder.stdout, "no command measures into it"
+
+
+def test_rows_that_break_the_contract_are_refused(file: Path, tmp_path: Path) -> None:
+    pack(file, tmp_path / "packed")
+    steps = tmp_path / "packed/steps.parquet"
+    whole = steps.read_bytes()
+    rewrite(steps, "SELECT * REPLACE ('banana' AS status) FROM old")
+    with pytest.raises(
+        RowsRefused, match=r"steps\.parquet holds rows that cannot be used: .* of steps with status 'ban"
+    ):
+        unpack(tmp_path / "packed", tmp_path / "a.duckdb")
+    steps.write_bytes(whole)
+    rewrite(steps, "FROM old UNION ALL FROM old")
+    with pytest.raises(RowsRefused, match="with the same cell_id"):
+        unpack(tmp_path / "packed", tmp_path / "b.duckdb")
+    steps.write_bytes(whole)
+    rewrite(steps, "SELECT * REPLACE (batch::VARCHAR AS batch) FROM old")
+    with pytest.raises(DatabaseForeign, match=r"steps\.batch is of the type VARCHAR, not BIGINT"):
+        unpack(tmp_path / "packed", tmp_path / "c.duckdb")
+    steps.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DatabaseForeign, match=r"steps\.parquet cannot be read"):
+        unpack(tmp_path / "packed", tmp_path / "d.duckdb")
+
+
+def test_rows_packed_before_an_axis_existed_have_its_default(file: Path, tmp_path: Path) -> None:
+    pack(file, tmp_path / "packed")
+    rewrite(tmp_path / "packed/steps.parquet", "SELECT * EXCLUDE (optimizer, bound) FROM old")
+    unpack(tmp_path / "packed", tmp_path / "back.duckdb")
+    with open_reader(tmp_path / "back.duckdb") as con:
+        found = con.execute("SELECT DISTINCT optimizer, bound FROM steps").fetchall()
+    default = TABLES["steps"].column("optimizer").absent
+    assert found == [(default, None)]

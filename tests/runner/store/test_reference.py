@@ -1,0 +1,133 @@
+"""Which file the app reads: the reader's own, or that of the reference rows until there is one; and those that ship."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runner.store.checking import check_file
+from runner.store.database import open_reader
+from runner.store.packing import unpack
+from runner.store.queries.overview import load_contents
+from runner.store.reference import (
+    choose_file,
+    describe_reference,
+    find_file,
+    find_reference,
+    is_reference,
+    with_article,
+)
+from tests.synthetic import rows
+from tests.synthetic.reference import DEVICE, pack_reference
+
+ROOT = Path(__file__).parents[3]
+SHIPPED = ROOT / "data/reference/h200"
+MAX_BYTES = 8 * 2**20
+OWN = Path("data/results.duckdb")
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return pack_reference(tmp_path_factory.mktemp("reference") / "gpu")
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader who names no file, in a folder without one."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("STEPSCOPE_DB", raising=False)
+    monkeypatch.setenv("STEPSCOPE_REFERENCE", str(packed))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_the_reference_stands_in_until_the_first_cell(tmp_path: Path) -> None:
+    """No file, a run with no cell yet as a sweep has it at its start, and its first cell, which waits in the spool."""
+    reference = choose_file()
+    assert (is_reference(reference), reference.name) == (True, "reference-gpu.duckdb")
+    assert load_contents(reference).runs[0].device_name == DEVICE
+    of = rows.run()
+    rows.store_tables(OWN, [{"runs": [of]}])
+    assert load_contents(OWN).runs
+    assert choose_file() == reference
+    rows.spooled(OWN, of, rows.ok(of, rows.asked()))
+    assert choose_file() == OWN
+    assert not is_reference(OWN)
+
+
+def test_who_names_a_file_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPSCOPE_DB", "mine.duckdb")
+    assert choose_file() == Path("mine.duckdb")
+    assert find_file() == Path("mine.duckdb")
+    assert not (tmp_path / "cache").exists(), "nothing was built"
+
+
+def test_without_a_reference_nothing_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for value in ("", str(tmp_path)):
+        monkeypatch.setenv("STEPSCOPE_REFERENCE", value)
+        assert (choose_file(), find_reference()) == (OWN, None)
+
+
+def test_a_file_that_cannot_be_read_is_not_passed_over() -> None:
+    OWN.parent.mkdir()
+    OWN.write_text("these are no results")
+    assert choose_file() == OWN
+
+
+def test_it_is_built_once_for_each_content(packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By two processes at once, too; they and this one read the same file, and nothing is left beside it."""
+    script = "from runner.store.reference import choose_file; print(choose_file())"
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    both = [subprocess.Popen([sys.executable, "-c", script], env=env, stdout=subprocess.PIPE, text=True) for _ in "ab"]
+    said = {process.communicate()[0].strip() for process in both}
+    assert said == {str(choose_file())}
+    built = Path(said.pop())
+    state = built.stat()
+    assert choose_file().stat().st_ino == state.st_ino
+    assert [path.name for path in (tmp_path / "cache/stepscope").iterdir()] == [built.parent.name]
+    assert [path.name for path in built.parent.iterdir()] == ["reference-gpu.duckdb"]
+    other = pack_reference(tmp_path / "other/gpu")
+    monkeypatch.setenv("STEPSCOPE_REFERENCE", str(other))
+    assert choose_file().parent != built.parent
+    assert {path.name for path in packed.iterdir()} == {path.name for path in other.iterdir()}, "and nothing more"
+
+
+def test_without_a_place_for_caches_it_lasts_as_long_as_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    script = "from runner.store.reference import choose_file as choose; print(choose(), choose().exists())"
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(tmp_path / "file"), "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
+    path, was_there = done.stdout.split()
+    assert (Path(path).parents[2], was_there) == (tmp_path, "True")
+    assert not Path(path).exists()
+
+
+def test_a_device_is_named_as_one_says_it() -> None:
+    for device, said in (("NVIDIA H200", "an"), ("AMD EPYC", "an"), ("Apple M4", "an"), ("Tesla V100", "a")):
+        assert with_article(device) == f"{said} {device}"
+    words = describe_reference(["NVIDIA H200", None, "NVIDIA H200", "Tesla V100"])
+    assert words == "rows of an NVIDIA H200, a Tesla V100 that come with Stepscope, not of your machine."
+
+
+def test_a_damaged_reference_is_none(packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = pack_reference(tmp_path / "broken/gpu")
+    (broken / "timings.parquet").write_bytes(b"PAR1 and nothing more")
+    monkeypatch.setenv("STEPSCOPE_REFERENCE", str(broken))
+    assert choose_file() == OWN
+    assert list((tmp_path / "cache/stepscope").iterdir()) == []
+
+
+def test_the_rows_that_ship(tmp_path: Path) -> None:
+    """They are whole, pass `runner check`, are measured and nobody's report, and small enough for git."""
+    assert sum(file.stat().st_size for file in SHIPPED.iterdir()) < MAX_BYTES
+    unpack(SHIPPED, tmp_path / "h200.duckdb")
+    found = check_file(tmp_path / "h200.duckdb")
+    assert (found.problems, found.notes) == ((), ())
+    with open_reader(tmp_path / "h200.duckdb") as con:
+        runs = con.execute("SELECT DISTINCT source, device, device_name FROM runs").fetchall()
+        (steps,) = con.execute("SELECT count(*) FROM steps WHERE status = 'ok'").fetchone() or (0,)
+    assert runs == [("measured", "cuda", "NVIDIA H200")]
+    assert steps > 0
