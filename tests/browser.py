@@ -91,9 +91,9 @@ VISITORS: WeakKeyDictionary[Browser, BrowserContext] = WeakKeyDictionary()
 
 
 @contextlib.contextmanager
-def served(database: Path, *, script: str = "app.py", below: str = "") -> Iterator[str]:
-    """The address of a fresh server over this file, `below` such as /team. Nothing has been asked of it yet but whether
-    it is alive."""
+def served(database: Path, *, script: str = "app.py", below: str = "", root: Path = ROOT) -> Iterator[str]:
+    """The address of a fresh server over this file, `below` such as /team, of the checkout at `root`. Nothing has been
+    asked of it yet but whether it is alive."""
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         port = probe.getsockname()[1]
@@ -101,7 +101,7 @@ def served(database: Path, *, script: str = "app.py", below: str = "") -> Iterat
     command += ["--server.baseUrlPath", below] if below else []
     log = database.with_suffix(".log").open("wb")
     server = subprocess.Popen(
-        command, cwd=ROOT, env={**os.environ, "STEPSCOPE_DB": str(database)}, stdout=log, stderr=log
+        command, cwd=root, env={**os.environ, "STEPSCOPE_DB": str(database)}, stdout=log, stderr=log
     )
     address = f"http://localhost:{port}{below}"
     try:
