@@ -163,6 +163,8 @@ def _count_certain(ratios: Sequence[Ratio]) -> str:
     outcomes = Counter(ratio.outcome for ratio in ratios)
     if outcomes["better"] == len(ratios):
         return "all are significantly faster"
+    if outcomes["same"] == len(ratios):
+        return "none is significantly faster or slower"
     return f"{outcomes['better']} are significantly faster, {outcomes['worse']} slower, {outcomes['same']} undecided"
 
 
