@@ -57,8 +57,8 @@ Words = Sequence[str]
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A question, the names of what a reader clicks on one after the other, and what has to stand in one line: any of
-    these lists of words. Without a list the file has no rows for it, and `missing` says which."""
+    """A question, the names of what a reader clicks on one after the other, where it is there, and what has to stand in
+    one line: any of these lists of words. Without a list the file has no rows for it, and `missing` says which."""
 
     question: str
     clicks: Sequence[str]
@@ -141,7 +141,7 @@ def load_tasks(path: Path) -> list[Task]:
         ),
         Task(
             question="what fills the memory at the peak of large",
-            clicks=("Peak memory", "large"),
+            clicks=("Peak memory", "Size", "large"),
             answers=[("large", format_bytes(peak), f"{CATEGORY_WORDS[part]} {size / peak:.0%}")
                      for peak, part, size in peaks],
             missing="no peak of a training step of large",
@@ -158,11 +158,13 @@ def load_tasks(path: Path) -> list[Task]:
 def walk(page: Page, task: Task) -> Walk:
     """Goes from the front page to the answer as a reader would."""
     clicks = scrolls = 0
+    names = list(task.clicks)
     settled(page)
     while not (line := find_line(page, task.answers)):
-        if clicks < len(task.clicks):
-            scrolls += _click(page, task.clicks[clicks])
-            clicks += 1
+        if names:
+            if found := _find(page, names.pop(0)):
+                scrolls += _click(found)
+                clicks += 1
         elif scrolls < MAX_SCROLLS and not _is_at_end(page):
             page.get_by_test_id("stMain").evaluate("main => main.scrollBy(0, main.clientHeight * 0.9)")
             scrolls += 1
@@ -182,13 +184,21 @@ def _has(line: str, word: str) -> bool:
     return re.search(rf"(?<![\w.,]){re.escape(word)}(?![\w%]|[.,]\d)", line) is not None
 
 
-def _click(page: Page, name: str) -> int:
-    """Clicks on the link or button of this name; returns 1 where a reader has to scroll to it."""
-    found: Locator = page.get_by_role("link", name=name, exact=True)
-    found = found.or_(page.get_by_role("button", name=name, exact=True)).first
-    box = found.bounding_box()
+def _click(found: Locator) -> int:
+    """Clicks, and has a box list its options; returns 1 where a reader has to scroll to it."""
+    box, is_box = found.bounding_box(), found.get_attribute("role") == "combobox"
     found.click()
+    if is_box:
+        found.press("ArrowDown")
     return int(box is None or box["y"] + box["height"] > HEIGHT)
+
+
+def _find(page: Page, name: str) -> Locator | None:
+    """Returns the link, the button, the box or the option of a box that has this name; None where there is none."""
+    found = page.get_by_role("combobox", name=name)
+    for role in ("link", "button", "option"):
+        found = found.or_(page.get_by_role(role, name=name, exact=True))
+    return found.first if found.count() else None
 
 
 def _is_at_end(page: Page) -> bool:
