@@ -212,7 +212,7 @@ def time_charts(browser: Browser, address: str) -> Iterator[tuple[str, float | N
     with opened(browser, address, width=WIDTH, height=HEIGHT) as visit:
         settled(visit.page)
         links = visit.page.get_by_test_id("stSidebarNav").get_by_role("link").all()
-        pages = {link.inner_text().strip(): str(link.evaluate("link => link.href")) for link in links}
+        pages = {link.inner_text().split("\n")[-1].strip(): str(link.evaluate("link => link.href")) for link in links}
     for title, target in pages.items():
         found = [_time_chart(browser, target) for _ in range(2)]
         yield title, min((seconds for seconds in found if seconds), default=None)
