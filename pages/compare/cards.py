@@ -76,7 +76,7 @@ def _failed_once(item: LeftOut[SideResult]) -> bool:
 
 
 def _noted(shared: str, sentences: Sequence[str]) -> str:
-    return " ".join(part for part in (f"All of them: {shared}." if shared else "", *sentences) if part)
+    return " ".join(part for part in (f"All cells: {shared}." if shared else "", *sentences) if part)
 
 
 def draw_movers(frame: Frame, verdict: Verdict) -> None:
@@ -141,7 +141,8 @@ def _names(verdict: Verdict, shown: Sequence[Pair[SideResult] | LeftOut[SideResu
 
 
 def _in_two_lines(name: str) -> str:
-    parts = re.sub(r"\b\d{4,}\b", lambda whole: f"{int(whole[0]):,}", name).split(" · ")
+    # The year of an edition, such as that of xl@2025, is no number of tokens.
+    parts = re.sub(r"(?<!@)\b\d{4,}\b", lambda whole: f"{int(whole[0]):,}", name).split(" · ")
     if len(name) <= _SHORT:
         return " · ".join(parts)
     return " · ".join(parts[:2]) + (f"<br>{' · '.join(parts[2:])}" if parts[2:] else "")

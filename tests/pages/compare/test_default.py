@@ -1,14 +1,18 @@
 """Compare opens with two sides that share cells, whatever else the file holds; over rows that were really measured."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pages.offline.visit import Visits, nodes
 from runner.analysis.compare.verdict import Kind
+from runner.schema.sizes import SIZES
 from runner.store.queries.sides import choose_pair, choose_sides
 from tests.command import TINY, run
 from tests.runner.own.build import own_file
+from tests.synthetic import rows
+from tests.synthetic.sides import run_named
 
 
 def sweep(path: Path, label: str, *words: str) -> None:
@@ -74,3 +78,15 @@ def test_two_versions_of_an_own_model_share_their_cells(tmp_path: Path) -> None:
         done = run("sweep", "--model", model, *words, "--device", "cpu", "--label", f"v{width}", db=path)
         assert done.returncode == 0, done.stdout
     assert labels(path, "run") == ["v4", "v5"]
+
+
+def test_the_year_of_an_edition_is_no_number_of_tokens(tmp_path: Path) -> None:
+    path = tmp_path / "results.duckdb"
+    for label in ("before", "after"):
+        of = run_named(label)
+        shapes: list[dict[str, Any]] = [dict(SIZES[size].numbers) for size in ("small", "xl@2025")]
+        rows.store(path, of, [rows.ok(of, rows.asked(**shape, context=1024)) for shape in shapes])
+    visit = Visits(path).visit("compare", {})
+    pairs, *_ = [node.proto.spec for node in nodes(visit.main) if node.type == "plotly_chart"]
+    assert '"xl@2025"' in pairs
+    assert "2,025" not in pairs
