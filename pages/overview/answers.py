@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from pages.figures.frame import interval
+from pages.figures.frame import name_interval
 from pages.figures.headings import cut
 from pages.ui.formats import format_count
 from pages.ui.frame import Frame
@@ -72,13 +72,11 @@ def describe_best(frame: Frame, best: BestWay) -> str:
     """Says how fast a step can be, with what, and against the plain one."""
     cell, step = best.cell.cell, best.cell.times["step"]
     start = f"**{frame.size_of(cell).split(' · ')[0]}**{at_tokens(cell.context)}: **{format_ms(step.median_ms)}** "
-    start += f"({interval(step.low_ms, step.high_ms)}) with {name_options(cell)}"
+    start += f"({name_interval(step.low_ms, step.high_ms, unit='ms')}) with {name_options(cell)}"
     if best.tried == 1:
         return f"{start}, the only way measured."
-    if best.speedup is None:
+    if best.speedup is None or best.plain is best.cell:
         against = f", the fastest of {best.tried} ways"
-    elif best.plain is best.cell:
-        against = f"; no other of {best.tried} ways is faster"
     elif best.plain in best.rivals and len(best.rivals) == 1:
         times = format_number(best.speedup.ratio)
         return f"{start}, {times} times as fast as the plain fp32 step, but not significantly."
