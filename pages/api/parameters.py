@@ -58,12 +58,12 @@ def parse_selection(asked: Mapping[str, list[str]], held: Contents) -> Selection
 
 def _parse_filter(name: str, texts: Iterable[str], held: Contents) -> Any:
     """Returns the values of a filter: whole numbers, choices of the schema, or sizes of the file."""
+    named = name_values(name, held)
     if name == "size":
-        shapes = name_values(name, held)
-        return tuple(shape for text in check_choices(name, texts, shapes) for shape in shapes[text])
+        return tuple(shape for text in check_choices(name, texts, named) for shape in named[text])
     column = TABLES["steps"].column(name)
     if column.type is int:
-        return tuple(_parse_number(name, text, most=2**62) for text in texts)
+        return tuple(named[text][0] if text in named else _parse_number(name, text, most=2**62) for text in texts)
     return check_choices(name, texts, column.choices)
 
 

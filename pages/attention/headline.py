@@ -9,7 +9,7 @@ from pages.figures.small import SmallBar
 from pages.ui.chosen import rows_of
 from pages.ui.evidence import of_cells
 from pages.ui.frame import Frame, Headline, Topic
-from pages.ui.frontier import describe_sequences, load_answers
+from pages.ui.frontier import describe_search, describe_sequences, load_answers
 from runner.analysis.compare.speedups import name_attention
 from runner.formats import format_ms
 from runner.results import Attended
@@ -54,7 +54,7 @@ def _answer_longest(frame: Frame) -> Headline:
             for row in sorted(rows, key=lambda row: -(row.largest or 0))
             if row.largest
         ],
-        doubt="Found by real allocations, within the memory that the search was given.",
+        doubt=describe_search(rows),
     )
 
 

@@ -13,7 +13,7 @@ from pages.ui.chosen import rows_of
 from pages.ui.coverage import draw_grid
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame, Page
-from pages.ui.frontier import draw_frontier
+from pages.ui.frontier import describe_sequences, draw_frontier, load_answers
 from pages.ui.heading import draw_title
 from pages.ui.markdown import restrict
 from pages.ui.samples import draw_attention_samples
@@ -39,7 +39,14 @@ def page(frame: Frame) -> None:
         return
     lead = st.empty()
     grid, shown = choose_cells(cells)
-    say(frame, answer(shown), of_cells(frame, shown), at=lead)
+    longest = load_answers(frame, "seq_len")
+    say(
+        frame,
+        f"{answer(shown)} {describe_sequences(longest)}",
+        of_cells(frame, shown),
+        of_cells(frame, longest),
+        at=lead,
+    )
     draw_time(frame, shown)
     draw_memory(frame, shown)
     say(frame, agreement(shown), of_cells(frame, shown), key="agreement")

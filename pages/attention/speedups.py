@@ -148,5 +148,6 @@ def _describe_pairs(
         return f"{start}.{rest}"
     sure = sum(pair.outcome == "better" for pair in whole)
     few = sum(pair.low is None for pair in whole)
-    doubt = f", and of {few} it is not known how much processes differ" if few else ""
-    return f"{start}; {sure} of them significant{doubt}.{rest}"
+    count = f"{'none' if not sure else 'all' if sure == len(whole) else sure} of them {'is' if sure < 2 else 'are'}"
+    doubt = f" ({few} {'has' if few == 1 else 'have'} no interval: measured in too few processes)" if few else ""
+    return f"{start}; {count} significantly faster{doubt}.{rest}"

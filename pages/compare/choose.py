@@ -14,7 +14,7 @@ from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
 from runner.analysis.compare.verdict import ComparedPhase, Kind, Side
 from runner.store.queries.compare import ComparisonRequest
-from runner.store.queries.sides import OF_RUNS, load_sides
+from runner.store.queries.sides import OF_RUNS, choose_pair, load_sides
 
 _KINDS: dict[str, Kind] = {
     "Runs": "run",
@@ -35,7 +35,8 @@ def choose(frame: Frame, usual: tuple[Side, Side]) -> ComparisonRequest | None:
     kind = _KINDS[chosen("compare", "Compare", kinds, default=default)]
     # Of runs the latest comes first, of precisions and backends what others are compared with.
     older, newer = (1, 0) if kind in OF_RUNS else (0, 1)
-    start = usual if kind == usual[0].kind else (known[kind][older], known[kind][newer])
+    start = usual if kind == usual[0].kind else frame.ask(choose_pair, kind)
+    start = start or (known[kind][older], known[kind][newer])
     with st.container(horizontal=True, vertical_alignment="bottom"):
         a = _one(f"{kind}-a", "A, the baseline", known[kind], default=start[0])
         st.button("Swap", icon=":material/swap_horiz:", on_click=_swap, args=(kind,), key="_swap", width="content")

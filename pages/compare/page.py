@@ -79,7 +79,10 @@ def _in_a_terminal(question: ComparisonRequest) -> None:
 
 def _empty() -> None:
     with st.container(border=True):
-        st.markdown("**There is nothing to compare yet.** Measure the same cells again, under another label:")
+        st.markdown(
+            "**There is nothing to compare yet: no two runs, precisions or backends share a measured cell.** "
+            "Measure the same cells again, under another label:"
+        )
         st.code("python -m runner sweep --fresh --label after", language="bash", wrap_lines=True)
         st.caption("Or merge the rows of another machine, or measure another precision: `--precisions fp32,bf16`.")
 

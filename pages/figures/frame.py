@@ -138,6 +138,12 @@ def interval(low: float | None, high: float | None, *, unit: str = "") -> str:
     return f"{format_number(low)}–{format_number(high)}{gap}{unit}"
 
 
+def name_interval(low: float | None, high: float | None, *, unit: str = "") -> str:
+    """Formats an interval within a sentence: `95% interval 1.22–1.27 ms`, or words where there is none."""
+    known = low is not None and high is not None
+    return f"{'95% interval ' if known else ''}{interval(low, high, unit=unit)}"
+
+
 def small_number(value: float) -> str:
     """Formats three digits, with a power of ten below 10⁻⁴: 0.00781, 9.54×10⁻⁷."""
     if value == 0 or value >= 1e-4:

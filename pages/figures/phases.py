@@ -7,7 +7,7 @@ the host sets the time, bars are hatched and dots are hollow.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -45,8 +45,9 @@ class PhaseBar:
 
 
 def phase_bars(rows: Sequence[PhaseBar], *, view: View, clock: Clock = "step") -> go.Figure:
-    """Draws a stacked bar a cell or, for `scaling`, log-log lines. `step` rows give the total at a bar's end. `clock`
-    is how all of them were timed."""
+    """Draws a stacked bar a cell or, for `scaling`, log-log lines. `step` rows give the total at a bar's end, with its
+    interval; those of phases, which would cover each other there, are in tooltips. `clock` is how all of them were
+    timed."""
     label = label_of("timings", COLUMNS[clock])
     return _draw_lines(rows, label=label) if view == "scaling" else _draw_bars(rows, view=view, label=label)
 
@@ -80,12 +81,11 @@ def _draw_bars(rows: Sequence[PhaseBar], *, view: View, label: str) -> go.Figure
             customdata=[
                 [row.cell_id, _describe(row), row.median_ms * 100 / sums[row.size, row.context]] for row in chosen
             ],
-            error_x=error_bars(map(_interval, chosen), thickness=1.5, width=4, color=QUIET) if view == "time" else None,
             hovertemplate="<b>%{customdata[1]}</b><br>%{customdata[2]:.0f}% of the phases<extra></extra>",
         )
     if by_host:
         _explain_hatching(figure, phases)
-    ends = _find_ends(parts)
+    ends = _find_ends(sums, totals.values())
     _write_totals(figure, {at[place]: totals[place] for place in places if place in totals}, ends_of=ends, view=view)
     height = chart_pixels(lines.count, row=27, entries=len(phases) + by_host)
     figure.update_layout(**layout(height=height, state=f"phases-{view}"), barmode="stack", margin_r=68)
@@ -140,24 +140,27 @@ def _describe(row: PhaseBar) -> str:
     )
 
 
-def _find_ends(parts: Sequence[PhaseBar]) -> dict[tuple[str, int], float]:
-    """Returns how far each stack reaches, its intervals included: where there is room for a label."""
-    sums: dict[tuple[str, int], float] = {}
-    ends: dict[tuple[str, int], float] = {}
-    for row in parts:
-        place = row.size, row.context
-        sums[place] = sums.get(place, 0.0) + row.median_ms
-        ends[place] = max(ends.get(place, 0.0), sums[place] + (row.high_ms or row.median_ms) - row.median_ms)
-    return ends
+def _find_ends(sums: Mapping[tuple[str, int], float], totals: Iterable[PhaseBar]) -> dict[tuple[str, int], float]:
+    """Returns how far each stack reaches, the step's interval included: where there is room for a label."""
+    reach = {(row.size, row.context): row.high_ms or row.median_ms for row in totals}
+    return {place: max(end, reach.get(place, 0.0)) for place, end in sums.items()}
 
 
 def _write_totals(
     figure: go.Figure, totals: dict[int, PhaseBar], *, ends_of: dict[tuple[str, int], float], view: View
 ) -> None:
-    """Writes the step's median at the end of its bar; for a failed cell, how it ended. `totals` are by row."""
+    """Writes the step's median at the end of its bar and draws its interval; for a failed cell, how it ended. `totals`
+    are by row."""
     unit = unit_of("timings", "median_ms")
     totals = {at: row for at, row in totals.items() if view == "time" or row.failure}
     rows = totals.values()
+    known = {at: row for at, row in totals.items() if row.low_ms is not None and not row.failure}
+    if known:
+        figure.add_scatter(
+            name=WORDS["step"], mode="markers", x=[row.median_ms for row in known.values()], y=list(known),
+            error_x=error_bars(map(_interval, known.values()), thickness=2, width=5, color=QUIET), cliponaxis=False,
+            marker={"size": 1, "color": QUIET}, showlegend=False, hoverinfo="skip",
+        )  # fmt: skip
     write_ends(
         figure,
         x=[0.0 if row.failure else ends_of.get((row.size, row.context), row.median_ms) for row in rows],

@@ -12,6 +12,7 @@ import streamlit as st
 from pages.figures.frame import title_of
 from pages.kernels.answers import WHOLE, name_trace, phase_words, phases_of
 from pages.kernels.part_figures import RangeBar, range_bars
+from pages.ui.answers import format_share
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen
 from pages.ui.evidence import of_details, say
@@ -37,7 +38,7 @@ def describe_ranges(inside_attention: Sequence[AttentionRange], name: str, trace
     ratio = softmax.device_ms / matmul_ms if matmul_ms else 0.0
     words = (
         f"In {name_trace(name, trace)}, softmax takes **{format_number(softmax.device_ms)} ms** and the matrix "
-        f"products around it **{format_number(matmul_ms)} ms**: **{format_number(ratio)}×** their time"
+        f"products around it **{format_number(matmul_ms)} ms**: **{format_share(ratio)}** of their time"
     )
     if softmax.flops is None or any(item.flops is None for item in products):
         return f"{words}. FLOPs of this trace are not known."
@@ -45,7 +46,7 @@ def describe_ranges(inside_attention: Sequence[AttentionRange], name: str, trace
     share = softmax.flops / flops if flops else 0.0
     counted = " against ".join(format_quantity(number, "FLOP") for number in (softmax.flops, flops))
     return (
-        f"{words} with **{format_number(share)}×** their FLOPs ({counted}). "
+        f"{words} for **{format_share(share)}** of their FLOPs ({counted}). "
         f"A FLOP of softmax takes **{format_number(ratio / share)}×** as long as one of a matrix product."
         if share
         else f"{words}."

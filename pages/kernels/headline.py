@@ -25,7 +25,7 @@ def _answer(frame: Frame) -> Headline:
         words=answer(name, trace, parts),
         evidence=of_details(frame, "kinds of work by phase", [trace.cell_id]) or of_cells(frame, [trace]),
         bars=_draw_classes(parts),
-        doubt=_describe_overhead(trace),
+        doubt=_describe_profile(trace),
     )
 
 
@@ -39,10 +39,14 @@ def _draw_classes(parts: list[KernelPart]) -> list[SmallBar]:
     ]
 
 
-def _describe_overhead(trace: KernelTrace) -> str:
-    if trace.overhead_share is None:
-        return ""
-    return f"The profiler changed this step's time by {trace.overhead_share:+.0%}; shares are of the profiled step."
+def _describe_profile(trace: KernelTrace) -> str:
+    """Says of how many profiled steps the shares are, and what profiling cost."""
+    steps = trace.profiled_steps
+    of = "one profiled step" if steps == 1 else f"the median of {steps} profiled steps"
+    parts = [f"Shares are of {of}."] if steps else []
+    if trace.overhead_share is not None:
+        parts.append(f"The profiler changed this step's time by {trace.overhead_share:+.0%}.")
+    return " ".join(parts)
 
 
 TOPICS = {"kernels": Topic(title="Kernels", address="kernels", ask=_answer)}

@@ -103,19 +103,16 @@ def describe_top(listed: Sequence[Kernel], trace: KernelTrace) -> str:
     forward = sum_by_kernel(listed, ("forward",))
     if not forward:
         name, calls, share = _find_longest(sum_by_kernel(listed))
-        return f"The {one} with the most time is {_quote_name(name)}: {share} of the time in {calls} calls."
+        return f"The {one} that takes the most time is {_quote_name(name)}: {share} of the time in {calls} calls."
     name, calls, share = _find_longest(forward)
-    words = (
-        f"Forward, the {one} with the most time is {_quote_name(name)}, called **{calls} times** and taking "
-        f"**{share}** of the phase."
-    )
+    words = f"In the forward pass {_quote_name(name)} takes the most time: **{share}** in **{calls} calls**."
     if not any(kernel.phase == "backward" for kernel in listed):
         return words
     leader, calls, share = _find_longest(sum_by_kernel(listed, ("forward", "loss", "backward")))
-    rest = f"called {calls} times and taking {share} of both"
+    rest = f"{share} in {calls} calls"
     if leader == name:
-        return f"{words} With the backward it is the **same** one, {rest}."
-    return f"{words} With the backward it is **another**: {_quote_name(leader)}, {rest}."
+        return f"{words} In forward and backward together it is the **same** {one}: {rest}."
+    return f"{words} In forward and backward together it is **another**, {_quote_name(leader)}: {rest}."
 
 
 def _find_longest(sums: Mapping[str, tuple[float, float]]) -> tuple[str, str, str]:

@@ -70,9 +70,9 @@ def describe_dtypes(by_precision: Mapping[str, Mapping[str, Sequence[str]]]) -> 
     for precision, formats in by_precision.items():
         groups: dict[str, list[str]] = {}
         for part, names in formats.items():
-            clause = " and ".join("that precision" if name == precision else f"**{name}**" for name in names)
+            clause = " and ".join("the lower precision" if name == precision else f"**{name}**" for name in names)
             groups.setdefault(clause, []).append(part)
-        text = "; ".join(f"in {clause}: {', '.join(parts)}" for clause, parts in groups.items())
+        text = "; ".join(f"{clause} holds {', '.join(parts)}" for clause, parts in groups.items())
         sentences.setdefault(text, []).append(precision)
     return " ".join(f"Under {' and '.join(same)} autocast, {text}." for text, same in sentences.items())
 

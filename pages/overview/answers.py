@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from pages.figures.frame import interval
+from pages.figures.frame import name_interval
 from pages.figures.headings import cut
 from pages.ui.formats import format_count
 from pages.ui.frame import Frame
@@ -23,7 +23,8 @@ from runner.schema.own import is_unread
 #: What the words of this page mean, where they first appear.
 WORDS = (
     "A cell is one combination of settings; a round measures it in a process of its own. A 95% interval says where the "
-    "next process would lie. Grades go from A, nothing against the row, to D, it does not mean what it says."
+    "time of the next process is expected. Grades go from A (nothing found against a row) to D (its number does not "
+    "mean what it says)."
 )
 #: The letters of a command that stand on top; the table of runs has all.
 _MAX_COMMAND = 120
@@ -71,13 +72,14 @@ def describe_best(frame: Frame, best: BestWay) -> str:
     """Says how fast a step can be, with what, and against the plain one."""
     cell, step = best.cell.cell, best.cell.times["step"]
     start = f"**{frame.size_of(cell).split(' · ')[0]}**{at_tokens(cell.context)}: **{format_ms(step.median_ms)}** "
-    start += f"({interval(step.low_ms, step.high_ms)}) with {name_options(cell)}"
+    start += f"({name_interval(step.low_ms, step.high_ms, unit='ms')}) with {name_options(cell)}"
     if best.tried == 1:
         return f"{start}, the only way measured."
-    if best.speedup is None:
+    if best.speedup is None or best.plain is best.cell:
         against = f", the fastest of {best.tried} ways"
-    elif best.plain is best.cell:
-        against = f"; no other of {best.tried} ways is faster"
+    elif best.plain in best.rivals and len(best.rivals) == 1:
+        times = format_number(best.speedup.ratio)
+        return f"{start}, {times} times as fast as the plain fp32 step, but not significantly."
     else:
         against = f", {format_number(best.speedup.ratio)} times as fast as the plain fp32 step"
     return f"{start}{against}{_describe_rivals(best)}."
@@ -96,6 +98,17 @@ def name_options(cell: StepCell) -> str:
     values = {name: getattr(cell, name) for name in _OPTIONS}
     on = {name: value for name, value in values.items() if value != PLAIN[name] and not is_unread(name, value)}
     return ", ".join([cell.precision, cell.backend, *(_OPTIONS[name].format(value) for name, value in on.items())])
+
+
+def describe_basis(rows: Sequence[Any]) -> str:
+    """Says how many samples, in how many processes, are behind an answer; of peaks, which have no samples, only the
+    processes. Empty without rows."""
+    times = [max(row.times.values(), key=lambda time: time.n or 0) for row in rows if getattr(row, "times", None)]
+    samples, rounds = sum(time.n or 0 for time in times), sum(time.step.rounds for time in times)
+    if samples:
+        return f"Rests on {format_count(samples, 'sample')} in {format_count(rounds, 'process')}."
+    peaks = [row for row in rows if getattr(row, "peak_allocated_bytes", None)]
+    return f"Rests on {format_count(len(peaks), 'process')}." if peaks else ""
 
 
 def describe_grades(rows: Sequence[Any], audited: Mapping[UUID, AuditedRow]) -> str:

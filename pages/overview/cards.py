@@ -10,7 +10,7 @@ from typing import Any, Literal
 import streamlit as st
 
 from pages.figures.small import small_bars
-from pages.overview.answers import command_for, describe_grades
+from pages.overview.answers import command_for, describe_basis, describe_grades
 from pages.ui.evidence import is_open, of_cells, say
 from pages.ui.frame import Frame, Headline, Topic
 from pages.ui.markdown import plain, quoted, restrict
@@ -78,14 +78,16 @@ def _draw_row(frame: Frame, cards: Mapping[str, Headline]) -> list[Told]:
 
 
 def tell_doubts(frame: Frame, told: Sequence[Told]) -> None:
-    """Writes below each answer what limits it and how the audit grades its rows, which takes longest to load."""
+    """Writes below each answer what limits it, how many samples it rests on and how the audit grades its rows, which
+    takes longest to load."""
     try:
         audit = frame.ask(load_audit, replace(frame.selection, mode=None))
         audited = {row.cell_id: row for row in audit.rows}
     except DatabaseDamaged:
         audited = {}
     for one in told:
-        parts = [one.headline.doubt, describe_grades(one.headline.graded, audited)]
-        evidence = of_cells(frame, one.headline.graded) if parts[1] else one.headline.evidence
+        graded = list({row.cell_id: row for row in one.headline.graded}.values())
+        parts = [one.headline.doubt, describe_basis(graded), describe_grades(graded, audited)]
+        evidence = of_cells(frame, graded) if any(parts[1:]) else one.headline.evidence
         words = " ".join(part for part in parts if part)
         say(frame, words, evidence, at=one.place, key=f"doubt-{one.name}", drawn_by=st.caption)

@@ -18,6 +18,8 @@ from runner.schema import MemoryCell
 from runner.store.queries.selection import Model
 
 Names = Mapping[Model, str]
+#: Sizes that get a line of their own.
+_MAX_SIZES = 6
 
 
 def place_of(cell: MemoryCell, names: Names) -> str:
@@ -32,6 +34,22 @@ def answer(cells: Sequence[Peak], names: Names) -> str:
     out = f" **{len(lost)} of {len(cells)} cells ran out of memory.**" if lost else ""
     if top is None:
         return f"None of these cells has a {'peak' if any(cell.status == 'ok' for cell in cells) else 'result'}.{out}"
+    return f"The largest peak here, **{place_of(top.cell, names)}**, is {_describe_peak(top)}.{out}"
+
+
+def answer_by_size(cells: Sequence[Peak], names: Names) -> str:
+    """Says the same, and below it the largest peak of each other size, the largest first."""
+    by_size: dict[str, list[Peak]] = {}
+    for cell in cells:
+        by_size.setdefault(label_size(names, cell.cell).split(" · ")[0], []).append(cell)
+    tops = [top for of_size in by_size.values() if (top := find_largest(of_size))]
+    tops.sort(key=lambda top: -(top.peak_allocated_bytes or 0))
+    lines = [f"**{place_of(top.cell, names)}**: {_describe_peak(top)}." for top in tops[1:_MAX_SIZES]]
+    return "  \n".join([answer(cells, names), *lines])
+
+
+def _describe_peak(top: Peak) -> str:
+    """Returns the bytes of a peak, the phase that it falls in and its three largest parts."""
     peak = top.peak_allocated_bytes or 1
     parts = sorted(
         ((size, name) for name, size in top.parts.items() if size and size / peak >= 0.005 and name != "fragmentation"),
@@ -39,7 +57,7 @@ def answer(cells: Sequence[Peak], names: Names) -> str:
     )
     shares = ", ".join(f"{CATEGORY_WORDS[name]} {size / peak:.0%}" for size, name in parts[:3])
     when = f" in the {literal(top.peak_phase)} phase" if top.peak_phase else ""
-    return f"The largest peak here, **{place_of(top.cell, names)}**, is **{format_bytes(peak)}**{when}: {shares}.{out}"
+    return f"**{format_bytes(peak)}**{when}: {shares}"
 
 
 def find_largest(cells: Sequence[Peak]) -> Peak | None:

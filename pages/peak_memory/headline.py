@@ -9,7 +9,7 @@ from pages.peak_memory.answers import answer, find_largest
 from pages.ui.chosen import rows_of
 from pages.ui.evidence import of_cells
 from pages.ui.frame import Frame, Headline, Topic
-from pages.ui.frontier import Model, describe_models, load_answers, name_way
+from pages.ui.frontier import Model, describe_models, describe_search, load_answers, name_way
 from runner.formats import format_bytes
 from runner.results import Frontier, Peak
 from runner.store.queries.memory import load_peaks
@@ -50,7 +50,7 @@ def _answer_largest(frame: Frame) -> Headline:
         words=" ".join(describe_models(rows, grows) for grows, rows in found.items()),
         evidence=of_cells(frame, [row for rows in found.values() for row in rows]),
         bars=[bar for grows, rows in found.items() for bar in _draw_answers(rows, _UNITS[grows])][:4],
-        doubt="Found by real allocations, within the memory that the search was given.",
+        doubt=describe_search([row for rows in found.values() for row in rows]),
     )
 
 

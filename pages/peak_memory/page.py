@@ -4,7 +4,7 @@ from typing import get_args
 
 import streamlit as st
 
-from pages.peak_memory.answers import Names, answer
+from pages.peak_memory.answers import Names, answer_by_size
 from pages.peak_memory.cards import draw_contexts, draw_parts, draw_precisions, draw_predicted
 from pages.peak_memory.headline import TOPICS
 from pages.peak_memory.phases import draw_phases
@@ -45,7 +45,7 @@ def page(frame: Frame) -> None:
     lead = st.empty()
     shown = _choose(cells)
     plain = [cell for cell in shown if not cell.cell.checkpoint_blocks] or shown
-    say(frame, answer(plain, names), of_cells(frame, plain), at=lead)
+    say(frame, answer_by_size(plain, names), of_cells(frame, plain), at=lead)
     draw_parts(frame, plain, names)
     draw_trust(frame, plain)
     draw_grid(frame, shown)

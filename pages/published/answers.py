@@ -29,7 +29,7 @@ def say_overview(tables: Sequence[PublishedTable], findings: Sequence[PublishedF
         if found.finding.severity != "note":
             counts[found.finding.code] += len(found.rows)
     named = [f"{name_code(code)} ({number:,})" for code, number in counts.most_common(_NAMED)]
-    reasons = f" Most rows are touched by {_list(named)}." if named else ""
+    reasons = f" Most frequent findings, by rows: {_list(named)}." if named else ""
     return (
         f"**{sound:,} of {len(tables):,}** published tables {where} can be read as they stand; **{doubtful:,}** have "
         f"rows in doubt, and **{faulty:,}** have rows that do not mean what they say.{reasons}"
@@ -132,14 +132,14 @@ def say_beside(pairs: Sequence[PublishedPair], grades: Mapping[UUID, Grade | Non
     count = "1 cell" if cells == 1 else f"{cells:,} cells"
     if not sound:
         return f"Published times of {count}, all in rows that are wrong, are {_say_ratios(pairs)} those measured here."
-    words = f"Published times are **{_say_ratios(sound)}** those measured here, in {count} of the same numbers"
+    words = f"Published times are **{_say_ratios(sound)}** those measured here, in {count} with the same settings"
     return words + (", rows that are wrong left out." if len(sound) < len(pairs) else ".")
 
 
 def say_peaks(peaks: Sequence[PublishedPeak]) -> str:
     """Says how published and measured peaks compare."""
     count = "1 cell" if len(peaks) == 1 else f"{len(peaks):,} cells"
-    return f"Published peaks are **{_say_ratios(peaks)}** those measured here, in {count} of the same numbers."
+    return f"Published peaks are **{_say_ratios(peaks)}** those measured here, in {count} with the same settings."
 
 
 def _say_ratios(pairs: Sequence[PublishedPair | PublishedPeak]) -> str:

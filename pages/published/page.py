@@ -46,8 +46,8 @@ def page(frame: Frame) -> None:
         return
     say(frame, say_overview(loaded.tables, loaded.findings, where=_WHERE[origin]), _load_severities(frame, loaded))
     st.caption(
-        "Others measured these, on their machines: they are published rows, and stand nowhere else beside the measured "
-        "ones. The audit has their means and spreads alone, so that nothing against a row does not prove it right."
+        "Others measured these on their machines; no other page shows them beside measured rows. The audit has only "
+        "their means and spreads: a row without a finding may still be wrong."
     )
     _draw_claims(frame, loaded)
     _draw_grades(frame, loaded)

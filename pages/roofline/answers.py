@@ -59,7 +59,7 @@ def describe_limit(frame: Frame, longest: Measured, limits: DeviceLimits) -> str
     least, per_byte = least_ms(cell, roof, device=limits.device), intensity(cell, device=limits.device)
     bound = "compute-bound" if per_byte >= roof.ridge else "memory-bound"
     share = f"**{format_share(least / step_ms)}** of that limit"
-    return f"{start}, and could take {format_number(least)} ms: it reaches {share} and is {bound}."
+    return f"{start} and cannot take less than {format_number(least)} ms: it reaches {share} and is {bound}."
 
 
 def name_of(frame: Frame, cell: StepCell) -> str:

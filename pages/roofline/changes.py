@@ -93,6 +93,7 @@ def describe_ranking(changes: Sequence[Counterfactual]) -> str:
     helps = [change for change in single if change.verdict == "faster"]
     if len(single) == 1:
         words = f"The one change tried is {'' if helps else 'not '}significantly faster"
+        words += "" if helps or not single[0].speedup else f": {_list(single)}"
     else:
         count, be = len(helps) or "None", "is" if len(helps) < 2 else "are"
         words = f"{count} of the {len(single)} single changes tried {be} "

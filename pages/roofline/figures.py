@@ -22,6 +22,8 @@ from runner.formats import format_number, format_quantity
 
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _SYMBOLS = {"step": "circle", "kernel": "diamond-open"}
+#: Below this height (px) Plotly puts an axis title on the ticks.
+_MIN_HEIGHT = 150
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +160,7 @@ def counterfactual_dots(rows: Sequence[SpeedupDot], *, singles: int) -> go.Figur
     figure = speedup_dots(rows, variant="the changed step")
     beside(figure, {at: f"{format_number(row.ratio)}×" for at, row in enumerate(rows) if not row.failure})
     row = row_pixels([wrap_label(row.place) for row in rows], least=30)
-    figure.update_layout(height=chart_pixels(len(rows), row=row))
+    figure.update_layout(height=max(_MIN_HEIGHT, chart_pixels(len(rows), row=row)))
     if 0 < singles < len(rows):
         figure.add_hline(y=singles - 0.5, line={"color": FAINT, "width": 1, "dash": "dot"})
     figure.update_layout(showlegend=False, margin_t=16)

@@ -62,8 +62,8 @@ def _draw_phases(frame: Frame, cells: list[Measured]) -> None:
     card = Card(
         key="phases",
         title="Phases by size and context",
-        note=f"{_NOTES[clock]}, with 95% intervals; the number is the whole step's. Click a bar to see the cell's "
-        "samples.",
+        note=f"{_NOTES[clock]}. The number and the line at the end of a bar are the whole step's median and its 95% "
+        "interval; tooltips and the table have those of the phases. Click a bar to see the cell's samples.",
         alt=f"Time of each phase, one bar a size and context. {answer}",
         rows=marks.phase_table(frame, shown),
         cells=[cell.cell for cell in shown],

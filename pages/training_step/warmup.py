@@ -11,6 +11,7 @@ from pages.figures.warmup import WarmupStep, warmup_steps
 from pages.ui.card import Card, draw
 from pages.ui.chosen import select_one
 from pages.ui.evidence import of_details, say
+from pages.ui.formats import format_count
 from pages.ui.frame import Frame
 from pages.ui.markdown import quoted, restrict
 from pages.ui.sections import draw_heading
@@ -72,11 +73,12 @@ def _describe_effect(rows: Sequence[EarlyStep]) -> str:
     by_count = _group_by_count(rows)
     least, most = by_count[min(by_count)], by_count[max(by_count)]
     steady = median(most)
+    few = f"After {format_count(min(by_count), 'warm-up step')}" if min(by_count) else "Without warm-up"
     return (
-        f"After {min(by_count) or 'no'} warm-up steps the first measured step takes "
-        f"**{format_number(least[0] / steady)}×** the steady {format_number(steady)} ms: "
-        f"the mean {_format_change(fmean(least), steady)}, the median {_format_change(median(least), steady)}. "
-        f"After {max(by_count)} it takes {format_number(most[0] / steady)}×."
+        f"{few} the first measured step takes **{format_number(least[0] / steady)}×** as long as the steady "
+        f"{format_number(steady)} ms; the mean {_format_change(fmean(least), steady)} and the median "
+        f"{_format_change(median(least), steady)}. After {format_count(max(by_count), 'warm-up step')} the first "
+        f"measured step takes {format_number(most[0] / steady)}× as long."
     )
 
 
@@ -103,7 +105,8 @@ def _make_rows(rows: Sequence[EarlyStep]) -> list[dict[str, Any]]:
 
 
 def _format_change(value: float, usual: float) -> str:
-    """Formats a change against the usual value: `rises to 82×`, or `changes by +6%`."""
+    """Formats a change against the usual value: `rises to 82×`, `rises by 6%`, `stays the same`."""
     if value >= 2 * usual:
         return f"rises to {format_number(value / usual)}×"
-    return f"changes by {round(value / usual - 1, 2) + 0:+.0%}".replace("-", "−")  # -0.0 + 0 is 0.0
+    change = round(value / usual - 1, 2)
+    return f"{'rises' if change > 0 else 'falls'} by {abs(change):.0%}" if change else "stays the same"

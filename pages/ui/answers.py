@@ -10,7 +10,7 @@ from statistics import geometric_mean, linear_regression
 from typing import Literal, TypeVar
 
 from pages.figures.colors import color_of
-from pages.figures.frame import WORDS, interval
+from pages.figures.frame import WORDS, interval, name_interval
 from pages.figures.small import SmallBar
 from pages.ui.frame import Frame
 from pages.ui.marks import describe_host, place_of
@@ -63,7 +63,8 @@ def step_answer(frame: Frame, cells: Sequence[Measured], *, clock: Clock = "step
     host = describe_host(largest) if clock != "device" else ""
     return (
         f"The longest step here, **{name}**, {_TAKES[clock].format(format_ms(step.ms))} "
-        f"({interval(step.low_ms, step.high_ms)}){goes}.{f' That is {host}.' if ':' in host else ''}{lost}"
+        f"({name_interval(step.low_ms, step.high_ms, unit='ms')}){goes}."
+        f"{f' That is {host}.' if ':' in host else ''}{lost}"
     )
 
 
@@ -163,6 +164,8 @@ def _count_certain(ratios: Sequence[Ratio]) -> str:
     outcomes = Counter(ratio.outcome for ratio in ratios)
     if outcomes["better"] == len(ratios):
         return "all are significantly faster"
+    if outcomes["same"] == len(ratios):
+        return "none is significantly faster or slower"
     return f"{outcomes['better']} are significantly faster, {outcomes['worse']} slower, {outcomes['same']} undecided"
 
 

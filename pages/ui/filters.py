@@ -14,12 +14,15 @@ from pages.ui.frame import FILTERS as FILTERS
 from pages.ui.markdown import is_plain, literal, restrict
 from runner.results import RunSummary
 from runner.schema import TABLES
+from runner.schema.own import is_unread
 from runner.schema.sizes import name_models
 from runner.store.queries import selection as queries
 from runner.store.queries.overview import Contents
 from runner.store.queries.selection import Model, Selection
 
 ALL_RUNS = "All, latest first"
+#: The context of models whose samples have no length.
+NO_CONTEXT = "no length"
 #: The key of the box around filters that do nothing on a page: `page.css` hides it, and an offline file leaves it out.
 UNSEEN = "_unseen-filters"
 _NOTES = "values that the link asked for"
@@ -79,7 +82,14 @@ def name_values(name: str, contents: Contents) -> dict[str, tuple[Any, ...]]:
     choices = TABLES["steps"].column(name).choices
     values = contents.choices[name]
     known = [value for value in choices if value in values]
-    return {str(value): (value,) for value in (*known, *(value for value in values if value not in known))}
+    return {
+        _name_value(name, value): (value,) for value in (*known, *(value for value in values if value not in known))
+    }
+
+
+def _name_value(name: str, value: Any) -> str:
+    """Returns a value as the filter shows it: of models whose samples have no length, `no length`."""
+    return NO_CONTEXT if is_unread(name, value) else str(value)
 
 
 def clear() -> None:

@@ -98,8 +98,8 @@ def in_words(value: Any) -> str:
 
 
 def format_count(number: int, noun: str) -> str:
-    """Formats a number with its noun: `1 cell`, `2,000 cells`."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+    """Formats a number with its noun: `1 cell`, `2,000 cells`, `3 processes`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "es" if noun.endswith("s") else "s")
 
 
 def is_missing(value: Any) -> bool:

@@ -15,6 +15,7 @@ from pages.figures.frontier import FrontierSpan, Grows, Tried, frontier_map
 from pages.ui.card import Card, draw
 from pages.ui.chosen import rows_of
 from pages.ui.evidence import of_cells, say
+from pages.ui.formats import format_count
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
 from pages.ui.sections import draw_heading
@@ -179,6 +180,13 @@ def describe_sequences(rows: Sequence[Frontier]) -> str:
     if naive and naive.largest:
         words += f", naive {naive.largest:,}: **{format_number((best.largest or 0) / naive.largest)}× as long**"
     return words + _describe_predictions(rows)
+
+
+def describe_search(rows: Sequence[Frontier]) -> str:
+    """Says by how many trials the answers were found."""
+    trials = sum(row.trials or 0 for row in rows)
+    found = f"Found by {format_count(trials, 'trial')} with real allocations" if trials else "Found by real allocations"
+    return f"{found}, within the memory that the search was given."
 
 
 def describe_models(rows: Sequence[Frontier], grows: Model) -> str:

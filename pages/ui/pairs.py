@@ -78,7 +78,7 @@ def _failed_once(item: LeftOut[SideResult]) -> bool:
 
 def write_note(shared: str, sentences: Sequence[str]) -> str:
     """Returns how to read a card, beginning with what all of its cells share."""
-    return " ".join(part for part in (f"All of them: {shared}." if shared else "", *sentences) if part)
+    return " ".join(part for part in (f"All cells: {shared}." if shared else "", *sentences) if part)
 
 
 def name_pairs(verdict: Verdict, shown: Sequence[Pair[SideResult] | LeftOut[SideResult]]) -> tuple[str, list[str]]:

@@ -154,7 +154,7 @@ def _judge(pairs: Sequence[Pair[T]], *, baseline: str, variant: str) -> str:
         return f"{variant} is significantly faster than {baseline} in every pair: {mean}."
     counts = ", ".join(f"{outcomes[outcome]} {words}" for outcome, words in TIMED.items() if outcomes[outcome])
     unknown = sum(pair.low is None for pair in pairs)
-    known = f"; of {count(unknown, 'pair')} the noise is not known" if unknown else ""
+    known = f"; {count(unknown, 'pair')} without an interval: measured in too few processes" if unknown else ""
     return f"{variant} against {baseline}: {mean}; {counts}{known}."
 
 

@@ -39,6 +39,7 @@ class KernelTrace:
     message: str | None = None
     unprofiled_step_ms: float | None = None
     profiled_step_ms: float | None = None
+    profiled_steps: int | None = None
     overhead_share: float | None = None
     busy_ms: float | None = None
     busy_share: float | None = None

@@ -83,6 +83,17 @@ def visitor(browser: Browser, address: str) -> Iterator[Watched]:
 # ------------------------------------------------------------------------------------------------ a link shows the same
 
 
+def test_copy_link_copies(browser: Browser, address: str) -> None:
+    with opened(browser, f"{address}/training-step?context=64") as visit:
+        visit.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        visit.page.get_by_role("button", name="Copy link").click()
+        shown = visit.page.get_by_test_id("stPopoverBody")
+        expect(shown.get_by_role("status")).to_have_text("Copied.")
+        link = shown.locator("code").first.inner_text()
+        assert visit.page.evaluate("navigator.clipboard.readText()") == link
+        assert "context=64" in link
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("path", PAGES)
 def test_a_link_shows_the_same(visitor: Watched, address: str, path: str) -> None:

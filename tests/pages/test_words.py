@@ -17,6 +17,8 @@ RIDDLES = (
     "beyond doubt", "nobody measured", "paid for itself", "was not looked for", "what binds it",
     "the plain cell where others", "with what the cache held", "the quickest other way", "multiplies at",
     "speak here", "speaks here", "whatever the sidebar", "of the sidebar all but", "the link keeps",
+    "× their time", "× their flops", "with the backward it is", "is not known how much processes differ,",
+    "after no warm-up", "be rid of", "of the same numbers",
     "how does anything", "said so", "makes use of", "is made use of", "holds itself", "what came of",
 )  # fmt: skip
 #: A link's dictionary is older than these words, and every existing link depends on it.

@@ -1,4 +1,4 @@
-"""A3 and C1: ways to be rid of attention's memory, and compiled attention against eager."""
+"""A3 and C1: ways to avoid attention's memory, and compiled attention against eager."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -108,7 +108,7 @@ def _want_compiled(rows: Rows) -> list[AttentionCell]:
 QUESTIONS = (
     Question[Rows](
         id="A3",
-        text="How can one be rid of that memory?",
+        text="How can that memory be avoided?",
         page="attention",
         answer=lambda rows: _answer_ways(rows, compiled=False),
         wanted=_want_fused,

@@ -168,7 +168,7 @@ def _want_block(rows: Rows) -> list[MemoryCell]:
 QUESTIONS = (
     Question[Rows](
         id="M6",
-        text="How much does one block save for backward, which are its five largest contributors, how large are "
+        text="How much does one block save for backward, what are its five largest contributors, how large are "
         "its gradients, and what does gradient checkpointing change?",
         page="peak-memory",
         answer=_answer_block,

@@ -191,14 +191,19 @@ def _describe_lead(kernels: Sequence[Kernel], chosen: tuple[KernelTrace, Profile
     name, calls, ms, share = _lead(kernels, ("forward",))
     one = noun_of(trace).removesuffix("s")
     start = (
-        f"In {title(cell)} the {one} with the most time forward is {name}: {calls} calls, {ms} ms, {share} of the phase"
+        f"In the forward pass of {title(cell)} the {one} {name} takes the most time: {ms} ms in {calls} calls, {share} "
+        "of the pass"
     )
     both = _lead(kernels, ("forward", "loss", "backward"))
     if not any(kernel.phase == "backward" for kernel in kernels):
         return f"{start}."
     if both[0] == name:
-        return f"{start}. With the backward it is the same one: {both[1]} calls, {both[3]} of the time."
-    return f"{start}. With the backward it is another, {both[0]}: {both[1]} calls, {both[3]} of the time."
+        return (
+            f"{start}. In forward and backward together it is the same {one}: {both[1]} calls, {both[3]} of the time."
+        )
+    return (
+        f"{start}. In forward and backward together it is another, {both[0]}: {both[1]} calls, {both[3]} of the time."
+    )
 
 
 def _make_top(rows: Rows, kernels: Sequence[Kernel], chosen: tuple[KernelTrace, ProfileCell]) -> ReportTable:

@@ -153,7 +153,7 @@ def _describe_dtypes(passes: Sequence[NumericsRow], read: Sequence[DtypeRow]) ->
     for row in passes:
         groups: dict[str, list[str]] = {}
         for part, names in _formats(model, row, read).items():
-            words = " and ".join("that dtype" if name == row.precision else name for name in names)
+            words = " and ".join("the lower precision" if name == row.precision else name for name in names)
             groups.setdefault(words, []).append(part)
         text = "; ".join(f"{join(parts)} in {name}" for name, parts in groups.items())
         if row.precision not in sentences.setdefault(text, []):

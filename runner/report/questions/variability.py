@@ -115,7 +115,7 @@ def _explain_spread(rows: Rows, large: Sequence[Measured]) -> str:
     reasons = [{one.code for findings in rounds for one in findings} & _EXPLAINING for rounds in found.values()]
     explained = sum(map(bool, reasons))
     if not explained:
-        return f"In none of the {len(large)} above that did the audit find what could explain it."
+        return f"The audit found no explanation for the {len(large)} above that."
     most = Counter(code for codes in reasons for code in codes).most_common()
     named = join([f"{code.replace('_', ' ')} ({many})" for code, many in most])
     return f"The audit found what can explain it in {explained} of the {len(large)} above that: {named}."

@@ -25,7 +25,7 @@ _OWN = (
 
 _MEASURED = f"""
     SELECT c.cell_id, c.run_id, c.machine, r.device, r.label, t.origin, t.title, t.kernel_ms, t.steps, c.status,
-        {", ".join(f"c.{name}" for name in (*_OWN, *KEY))}
+        {", ".join(f"c.{name}" for name in (*_OWN, *KEY))}, c.steps AS profiled_steps
     FROM chosen c LEFT JOIN runs r USING (run_id) LEFT JOIN traces t ON t.cell_id = c.cell_id
     ORDER BY d_model * d_model * layers, d_model, layers, context, precision <> 'fp32', precision, backend <> 'eager',
         backend, attention <> 'naive', attention, list_position(['inference', 'forward', 'backward', 'train'], mode)"""
@@ -41,7 +41,7 @@ def load_traces(path: Path, of: Selection) -> list[KernelTrace]:
     """Returns the profiled cells that count, also failed ones, smallest model first; then the imported traces of all
     machines, or of the selected run."""
     with open_reader(path) as reader:
-        choose(reader, "profiles", of, _OWN)
+        choose(reader, "profiles", of, (*_OWN, "steps"))
         measured = fetch(reader, _MEASURED, kind=KernelTrace)
         return measured + fetch(reader, _IMPORTED, [of.run], kind=KernelTrace)
 

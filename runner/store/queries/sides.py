@@ -1,12 +1,11 @@
 """The sides of a comparison that a file offers: its runs, labels, machines, commits, precisions and backends.
 
     known = load_sides(path)
-    a, b = choose_sides(path) or (known["precision"][0], known["precision"][1])
+    a, b = choose_pair(path, "precision") or (known["precision"][0], known["precision"][1])
 
 Limits: a label, a machine or a commit may stand for several runs; `compare` defines which of their rows count.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,6 +16,7 @@ import duckdb
 
 from runner.analysis.compare.verdict import Kind, Side
 from runner.schema import TABLES
+from runner.schema.axes import SHAPE
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
 from runner.store.queries.notes import load_notes
@@ -48,7 +48,7 @@ def load_sides(path: Path) -> dict[Kind, tuple[Side, ...]]:
     notes = load_notes(path)
     with open_reader(path) as reader:
         runs = [run for run in fetch(reader, _RUNS, kind=_Run) if run.run_id not in notes.hidden]
-        values = {kind: _count_values(reader, kind) for kind in ("precision", "backend")}
+        values = {kind: _load_values(reader, kind) for kind in ("precision", "backend")}
     order = {kind: TABLES["steps"].column(kind).choices for kind in values}
     return {
         "run": tuple(_make_run_side(run, notes.names.get(run.run_id)) for run in runs),
@@ -60,13 +60,11 @@ def load_sides(path: Path) -> dict[Kind, tuple[Side, ...]]:
     }
 
 
-def _count_values(reader: duckdb.DuckDBPyConnection, kind: str) -> Counter[str]:
-    """Returns the values of a column of the key, and the number of rows with each."""
-    found: Counter[str] = Counter()
-    for table in _TABLES:
-        if kind in TABLES[table].key:
-            found.update(dict(reader.execute(f"SELECT {kind}, count(*) FROM {table} GROUP BY ALL").fetchall()))
-    return found
+def _load_values(reader: duckdb.DuckDBPyConnection, kind: str) -> set[str]:
+    """Returns the values of a column of the key."""
+    tables = [name for name in _TABLES if kind in TABLES[name].key]
+    query = " UNION ".join(f"SELECT {kind} FROM {name}" for name in tables)
+    return {value for (value,) in reader.execute(query).fetchall()}
 
 
 def _make_sides(kind: Kind, values: Sequence[str | None]) -> tuple[Side, ...]:
@@ -83,56 +81,69 @@ def _make_run_side(run: _Run, given: str | None) -> Side:
     return Side(kind="run", value=str(run.run_id), title=title, when=when)
 
 
-_ASKED = " UNION ALL ".join(f"SELECT run_id, cell_key, status FROM {table}" for table in _TABLES)
-_SHARED = f"""
-    WITH asked AS MATERIALIZED (
-        SELECT DISTINCT run_id, cell_key FROM ({_ASKED})
-        WHERE status = 'ok' AND NOT list_contains($hidden, run_id)),
-    last_shared AS (SELECT max(last_run) AS run_id FROM (
-        SELECT max(run_id) AS last_run FROM asked GROUP BY cell_key HAVING count(*) > 1))
-    SELECT a.run_id, b.run_id FROM asked a JOIN (FROM asked SEMI JOIN last_shared USING (run_id)) b
-        ON a.cell_key = b.cell_key AND a.run_id < b.run_id
-    GROUP BY ALL ORDER BY count(*) DESC, a.run_id DESC LIMIT 1"""
-
-
-#: The latest run that shares a cell with the baseline.
+#: The cells with a result of sides in an order, and what a partner on another side shares with each.
+_ASKED = "asked AS MATERIALIZED (SELECT DISTINCT side, shared FROM ({}) WHERE list_contains($order, side))"
+#: The first side that shares cells with another, and the one that shares the most with it.
+_PAIR = f"""
+    WITH {_ASKED}, first AS (
+        SELECT side FROM asked SEMI JOIN (SELECT shared FROM asked GROUP BY shared HAVING count(*) > 1) USING (shared)
+        ORDER BY list_position($order, side) LIMIT 1)
+    SELECT first.side, other.side FROM first JOIN asked own USING (side) JOIN asked other USING (shared)
+    WHERE other.side <> first.side GROUP BY first.side, other.side
+    ORDER BY count(*) DESC, list_position($order, other.side) LIMIT 1"""
+#: The first side that shares a cell with the baseline.
 _SINCE = f"""
-    WITH asked AS MATERIALIZED (
-        SELECT DISTINCT run_id, cell_key FROM ({_ASKED})
-        WHERE status = 'ok' AND NOT list_contains($hidden, run_id))
-    SELECT max(run_id) FROM asked SEMI JOIN (FROM asked WHERE run_id = $baseline) USING (cell_key)
-    WHERE run_id <> $baseline"""
+    WITH {_ASKED} SELECT $baseline, side FROM asked SEMI JOIN (FROM asked WHERE side = $baseline) USING (shared)
+    WHERE side <> $baseline ORDER BY list_position($order, side) LIMIT 1"""
+
+
+def _select_asked(kind: Kind) -> str:
+    """Returns a query for the sides of the cells with a result, and for what partners share: all of the key but what is
+    compared. Versions of an own model are partners."""
+    side = {"run": "s.run_id", "label": "r.label", "machine": MACHINE, "commit": "r.git_commit"}.get(kind, f"s.{kind}")
+    same = {"commit": [MACHINE], "precision": [MACHINE, "r.torch"], "backend": [MACHINE, "r.torch"]}.get(kind, [])
+    left_out = (kind, "model_key", "compile_cache") if kind == "backend" else (kind, "model_key")
+    found = []
+    for table in (TABLES[name] for name in _TABLES if kind in OF_RUNS or kind in TABLES[name].key):
+        versions = SHAPE if "model_key" in table.key else ()
+        shared = [
+            f"CASE WHEN s.model_key IS NULL THEN s.{name} END" if name in versions else f"s.{name}"
+            for name in table.key
+            if name not in left_out
+        ]
+        found.append(
+            f"""SELECT CAST({side} AS VARCHAR) AS side, hash('{table.name}', {", ".join([*same, *shared])}) AS shared
+            FROM {table.name} s LEFT JOIN runs r USING (run_id)
+            WHERE s.status = 'ok' AND NOT list_contains($hidden, s.run_id)"""
+        )
+    return " UNION ALL ".join(found)
 
 
 def find_since_baseline(path: Path) -> tuple[Side, Side] | None:
     """Returns the pinned baseline and the latest run that shares cells with it; None without either."""
     notes = load_notes(path)
-    if notes.baseline is None:
-        return None
-    with open_reader(path) as reader:
-        found = reader.execute(_SINCE, {"hidden": sorted(notes.hidden), "baseline": notes.baseline}).fetchone()
-    sides = {side.value: side for side in load_sides(path)["run"]}
-    first, second = str(notes.baseline), str(found[0]) if found else ""
-    return (sides[first], sides[second]) if first in sides and second in sides else None
+    return _find(path, "run", _SINCE, baseline=str(notes.baseline)) if notes.baseline else None
 
 
 def choose_sides(path: Path) -> tuple[Side, Side] | None:
-    """Returns the default comparison: the pinned baseline and the latest run that shares cells with it, or the latest
-    run that shares cells with another, and the run that shares the most
-    with it. Where no runs share cells, the first precision or backend and the most frequent other one; None where there
-    is nothing to compare."""
-    if since := find_since_baseline(path):
-        return since
-    known, hidden = load_sides(path), sorted(load_notes(path).hidden)
+    """Returns the default comparison: the pinned baseline and the latest run that shares cells with it, or two runs,
+    precisions or backends that share cells; None where nothing does."""
+    kinds: tuple[Kind, ...] = ("run", "precision", "backend")
+    return find_since_baseline(path) or next((pair for kind in kinds if (pair := choose_pair(path, kind))), None)
+
+
+def choose_pair(path: Path, kind: Kind) -> tuple[Side, Side] | None:
+    """Returns two sides of a kind that share cells: the latest of runs, labels, machines or commits and the one that
+    shares the most with it, which is A; the first precision or backend, which is A, and the one that shares the most
+    with it. None where no two share a cell."""
+    found = _find(path, kind, _PAIR)
+    return found[::-1] if found and kind in OF_RUNS else found
+
+
+def _find(path: Path, kind: Kind, query: str, **more: str) -> tuple[Side, Side] | None:
+    """Returns the two sides that a query finds."""
+    sides = {side.value: side for side in load_sides(path)[kind]}
+    parameters = {"order": list(sides), "hidden": sorted(load_notes(path).hidden), **more}
     with open_reader(path) as reader:
-        shared = reader.execute(_SHARED, {"hidden": hidden}).fetchone()
-        counts = {kind: _count_values(reader, kind) for kind in ("precision", "backend")}
-    if shared:
-        by_id = {side.value: side for side in known["run"]}
-        first, second = map(str, shared)
-        return by_id[first], by_id[second]
-    for kind in ("precision", "backend"):
-        usual_one, *others = known[kind] or (None,)
-        if usual_one and others:
-            return usual_one, max(others, key=lambda side: counts[side.kind][side.value])
-    return (known["run"][1], known["run"][0]) if len(known["run"]) > 1 else None
+        found = reader.execute(query.format(_select_asked(kind)), parameters).fetchone()
+    return (sides[found[0]], sides[found[1]]) if found else None

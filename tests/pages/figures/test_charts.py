@@ -46,13 +46,15 @@ def test_phase_bars_of_time() -> None:
     figure = phases.phase_bars(bars(), view="time")
     forward, backward = traces(figure, type="bar")
     assert (forward.name, list(forward.x), list(backward.x)) == ("forward", [1.0, 10.0], [3.0, 30.0])
-    assert list(backward.error_x.array) == pytest.approx([0.6, 6.0])
-    assert list(backward.error_x.arrayminus) == pytest.approx([0.3, 3.0])
+    assert (forward.error_x.array, backward.error_x.array) == (None, None), "phases' would cover each other"
     assert forward.marker.color == colors.color_of("forward")
     assert [point[0] for point in forward.customdata] == ["128", "1024"]
-    (words,) = traces(figure, type="scatter")
+    whole, words = traces(figure, type="scatter")
+    assert (list(whole.x), list(whole.y)) == ([4.5, 45.0], [2, 3]), "the whole step's median, at its own bar"
+    assert list(whole.error_x.array) == pytest.approx([0.9, 9.0])
+    assert list(whole.error_x.arrayminus) == pytest.approx([0.45, 4.5])
     assert [text.strip() for text in words.text] == ["✕ out of memory in backward", "4.50 ms", "45.0 ms"]
-    assert list(words.x) == pytest.approx([0.0, 4.6, 46.0]), "labels begin where the intervals end"
+    assert list(words.x) == pytest.approx([0.0, 5.4, 54.0]), "labels begin where the intervals end"
     assert (list(words.y), list(forward.y)) == ([1, 2, 3], [2, 3]), "below the heading of their size"
     assert list(figure.layout.yaxis.ticktext) == ["64", "128", "1,024"]
     assert figure.layout.xaxis.title.text == "Median of each phase (ms)"

@@ -95,8 +95,8 @@ def test_phases_by_class(at_kernels: Page, otherwise: Page) -> None:
 def test_top_kernels(at_kernels: Page, otherwise: Page) -> None:
     """Forward 10 calls of one kernel take 13 of 20 ms; with the backward, 12 calls of another take 18 of 44."""
     words = said(at_kernels)
-    assert (f"Forward, the kernel with the most time is {GEMM}, called 10 times and taking 65% of the phase. With the "
-            f"backward it is another: {GEMM_BACK}, called 12 times and taking 41% of both.") in words  # fmt: skip
+    assert (f"In the forward pass {GEMM} takes the most time: 65% in 10 calls. In forward and backward together it is "
+            f"another, {GEMM_BACK}: 41% in 12 calls.") in words  # fmt: skip
     bars = drawn(at_kernels, "kernels")
     assert bars["matrix products"]["x"] == pytest.approx([18, 13])
     assert bars["matrix products"]["text"] == ["36% · 12×", "26% · 10×"]
@@ -115,8 +115,8 @@ def test_inside_attention(at_kernels: Page) -> None:
     flops = 2 * 4 * 2 * 128**2 * 5
     whole = 2_000_000 + flops
     assert bars["share of the FLOPs"]["x"] == pytest.approx([1e8 / whole, 0, flops * 100 / whole, 1e8 / whole])
-    assert (f"In {FP32}, softmax takes 4.00 ms and the matrix products around it 5.00 ms: 0.800× their time with "
-            "0.655× their FLOPs (1.31 MFLOP against 2.00 MFLOP). A FLOP of softmax takes 1.22× as long as one of a "
+    assert (f"In {FP32}, softmax takes 4.00 ms and the matrix products around it 5.00 ms: 80% of their time for "
+            "66% of their FLOPs (1.31 MFLOP against 2.00 MFLOP). A FLOP of softmax takes 1.22× as long as one of a "
             "matrix product.") in said(at_kernels)  # fmt: skip
 
 
@@ -167,7 +167,7 @@ def test_an_imported_trace(browser: Browser, address: str) -> None:
         words = said(visit.page)
         assert "In report.sqlite · imported, matrix products take 63% of the 0.380 ms that the kernels of" in words
         assert "no known phase 21%" in words
-        assert "softmax takes 0.0200 ms and the matrix products around it 0.120 ms: 0.167× their time." in words
+        assert "softmax takes 0.0200 ms and the matrix products around it 0.120 ms: 17% of their time." in words
         assert "FLOPs of this trace are not known." in words
         assert "The kernels of report.sqlite · imported take 0.380 ms" in words
         labels = visit.page.locator(".st-key-card-kernels .annotation-text").all_text_contents()

@@ -84,7 +84,10 @@ def test_the_page_names_the_price(page: Page) -> None:
     )
     assert "off from fp64 by fp32 5.00×10⁻⁷, bf16 0.500% (2.00× the speed of fp32)" in words
     assert "near 9.95, fp16's numbers are 0.0078125 apart, so that adding 0.0100021362 adds 0.0078125" in words
-    assert "Under bf16 autocast, in fp32: parameters, layer norm's output; in that precision: first linear's" in words
+    assert (
+        "Under bf16 autocast, fp32 holds parameters, layer norm's output; the lower precision holds first linear's"
+        in words
+    )
     assert "in fp16 it is off by 0.100% at 1×; at 1,024× it overflows for 75% of tokens" in words
     assert page.get_by_test_id("stException").count() == 0
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 import urllib.parse
@@ -126,6 +127,7 @@ def opens_offline(reader: Page, exported: Mapping[str, Path], file: Path) -> dic
     charts, edition = {}, load_contents(file).edition
     for address, path in exported.items():
         assert path.stat().st_size < 8e6
+        assert not re.search(r"Click an? \w+", path.read_text()), "nothing in a file answers a click"
         with read(reader, path):
             facts = reader.evaluate(FACTS)
         charts[address] = facts["charts"]

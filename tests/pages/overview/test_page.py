@@ -1,5 +1,7 @@
 """Overview is the front page of a study: what was measured on what, the fastest ways, and an answer from every page."""
 
+import re
+
 import pytest
 
 from pages.figures.small import SmallBar, small_bars
@@ -65,6 +67,16 @@ def test_every_answer_has_a_picture_and_what_is_missing_is_one_line(visit: Visit
     assert len(lines) == 1
     assert "numerics, the largest size that fits, memory." in lines[0]
     assert "python -m runner sweep --experiment numerics --experiment memory && python -m runner frontier" in lines[0]
+
+
+def test_every_number_says_on_how_many_samples_it_rests(visit: Visit) -> None:
+    """Eleven steps in each of three processes are behind the longest step and each side of a pair, eleven behind each
+    of two lengths of attention, and the profiler ran five."""
+    words = [str(getattr(node, "value", "")) for node in nodes(visit.main)]
+    counts = [re.search(r"Rests on (\d+) samples in (\d+) process", text) for text in words]
+    found = [tuple(map(int, one.groups())) for one in counts if one]
+    assert found == [(33, 3), (66, 6), (66, 6), (33, 3), (99, 9), (22, 2)], "step, precision, compiled, limit, changes"
+    assert any("Shares are of the median of 5 profiled steps." in text for text in words)
 
 
 def test_a_picture_holds_no_tag_of_somebody_else() -> None:

@@ -125,7 +125,9 @@ def test_speedups(at_attention: Page) -> None:
     assert compiled["whole step"]["x"] == pytest.approx([2])
     words = said(at_attention)
     assert "sdpa-flash is 4.00× faster than naive" in words
-    assert "geometric mean of 3 pairs, 4.00× to 4.00×); 0 of them significant, and of 3 it is not known" in words
+    assert (
+        "geometric mean of 3 pairs, 4.00× to 4.00×); none of them is significantly faster (3 have no interval" in words
+    )
     assert "Left out: 2 without a partner or a result" in words  # d 16, and what ran out
 
 

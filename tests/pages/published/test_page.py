@@ -66,7 +66,7 @@ def test_a_published_table_beside_measured_rows(browser: Browser, address: str) 
         assert drawn["forward"]["x"] == pytest.approx([10.1203 / (step * 30 / 88)], rel=1e-4)
         assert drawn["backward"]["x"] == pytest.approx([14.1196 / (step * 56 / 88)], rel=1e-4)
         assert drawn["forward + backward"]["x"] == pytest.approx([24.2399 / (step * 86 / 88)], rel=1e-4)
-        assert "in 1 cell of the same numbers" in said(visit.page)
+        assert "in 1 cell with the same settings" in said(visit.page)
         expect(visit.page.get_by_text("Published, on RTX PRO 6000 WK.")).to_be_visible()
 
 
@@ -99,7 +99,7 @@ def test_peaks_stand_beside_those_measured_here(tmp_path: Path) -> None:
     memory_rows.store(db, [memory_rows.attention(RUN, seq_len=256, d_head=16, values=own)])
     found = Visits(db).visit("published", {"published-table": [ATTENTION]})
     told = plain(" ".join(str(getattr(node, "value", "")) for node in nodes(found.main)))
-    assert "Published peaks are 1.12× those measured here, in 1 cell of the same numbers." in told
+    assert "Published peaks are 1.12× those measured here, in 1 cell with the same settings." in told
 
 
 def test_a_table_without_a_measured_cell_says_how_to_measure_it(file: Path) -> None:

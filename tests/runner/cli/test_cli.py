@@ -124,7 +124,12 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path) -> None:
     assert (done.returncode, os.listdir(tmp_path)) == (0, [])
     assert "12 cells" in done.stdout
     assert "Nothing was measured." in done.stdout
-    assert done.stdout.count("toy-64 · 16 · train · bf16 · eager") == 3
+    lines = [re.split(r"\s{2,}", line.strip()) for line in done.stdout.splitlines() if "toy-64 ·" in line]
+    assert [line[0] for line in lines] == ["benchmark"] * 12, "each names its experiment"
+    cells = [f"toy-64 · 16 · {mode} · {how} · eager" for mode in ("inference", "train") for how in ("bf16", "fp32")]
+    assert [(line[1].partition(" · exactly")[0], line[2]) for line in lines] == [
+        (cell, str(number)) for cell in cells for number in range(3)
+    ]
 
 
 def test_show_without_a_file_says_what_to_do(tmp_path: Path) -> None:

@@ -1,0 +1,36 @@
+"""The filters say what their values mean, also of models whose samples have no length."""
+
+from pathlib import Path
+
+import pytest
+
+from pages.api.parameters import parse_selection
+from pages.offline.visit import Visits, nodes
+from pages.ui.markdown import plain
+from runner.store.queries.overview import load_contents
+from tests.command import run
+from tests.runner.own.build import MLP, NANO
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One step of a network without a length, and one of a decoder at 16 tokens."""
+    path = tmp_path_factory.mktemp("filters") / "results.duckdb"
+    models = ("--model", MLP, "--model", f"{NANO},width=32,layers=2")
+    done = run("sweep", "--experiment", "benchmark", *models, "--contexts", "16", "--modes", "train",
+               "--precisions", "fp32", "--rounds", "1", "--max-steps", "4", "--device", "cpu", db=path)  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    return path
+
+
+def test_no_length_is_a_word(file: Path) -> None:
+    """In the sidebar, in an address, among the chips and in the API; it leaves the cells that it says."""
+    visit = Visits(file).visit("training-step", {"context": ["no length"]})
+    (filter_,) = [node for node in nodes(visit.sidebar) if getattr(node, "label", "") == "Context"]
+    assert [str(getattr(option, "content", option)) for option in filter_.options] == ["no length", "16"]
+    chips = [node.label for node in nodes(visit.main) if str(getattr(node, "key", "")).startswith("_chip-")]
+    assert [plain(chip) for chip in chips] == ["Context: no length"]
+    assert {str(size).split("@")[0] for size in visit.rows["card-phases"]["Size"]} == {"mlp"}
+    contents = load_contents(file)
+    for asked in ("no length", "0"):
+        assert parse_selection({"context": [asked]}, contents).context == (0,)
