@@ -38,7 +38,7 @@ def describe_counts(runs: Sequence[RunSummary], machines: Sequence[str]) -> str:
     ok, failed, skipped = (sum(getattr(run, name) for run in runs) for name in ("ok", "failed", "skipped"))
     where = f"{format_count(len(runs), 'run')} on {format_count(len(machines), 'machine')}"
     return (
-        f"**{ok:,} measured cells** from {where}"
+        f"**{format_count(ok, 'measured cell')}** from {where}"
         + (f"; {', '.join(ended)}" if (ended := _describe_ended(failed, skipped)) else "")
         + "."
     )

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from runner.analysis.compare.host_bound import describe_shares
 from runner.analysis.compare.verdict import Compared, Verdict, host_share
 from runner.analysis.statistics import MIN_DIFFERENCE, Outcome, Ratio
-from runner.formats import format_bytes, format_ms, format_times
+from runner.formats import format_bytes, format_ms, format_number, format_times
 from runner.schema import Cell
 from runner.schema.titles import title
 
@@ -74,6 +74,8 @@ def _how(verdict: Verdict) -> str:
     better = verdict.mean > 1
     if verdict.table == "memory":
         return f"needs {format_times(verdict.mean)} {'less' if better else 'more'} memory than"
+    if not {"better", "worse"} & {*verdict.outcomes}:
+        return f"takes {format_number(1 / verdict.mean)}× as long as"
     return f"is {format_times(verdict.mean)} {'faster' if better else 'slower'} than"
 
 
