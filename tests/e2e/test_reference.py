@@ -114,7 +114,7 @@ def test_the_first_own_cell_takes_their_place(browser: Browser, clone: Path, add
             expect(visit.page.get_by_text(re.compile(r"^1 measured cell"))).to_be_visible()
             words = said(visit.page)
             assert NOTICE not in words
-            assert re.search(rf"your machine is 4\.00× slower than {DEVICE} \(1 comparable cell\)", words)
+            assert re.search(rf"your machine takes 4\.00× as long as {DEVICE} \(1 comparable cell\)", words)
             assert "Not in this file" not in words
             assert "precision=" not in visit.page.url
             rows.spooled(own, of, rows.ok(of, rows.asked("toy-64", context=256)))

