@@ -97,9 +97,11 @@ def find_problems(con: DuckDBPyConnection, table: Table, relation: str, *, publi
 
 def _stated(table: Table, *, prefix: str = "") -> dict[str, str]:
     """Returns the condition that a row states a column of its key, by column; a published row need not. Only an own
-    model lacks numbers of a shape."""
+    model lacks numbers of a shape, or a length."""
     stated = {c.name: f"{prefix}{c.name} IS NOT NULL" for c in table.columns if c.asked and not c.nullable}
     sized = SHAPE if issubclass(table.row, Model) else ()
+    if sized and "context" in stated:
+        stated["context"] = f"({prefix}context > 0 OR ({prefix}context = 0 AND {prefix}model_key IS NOT NULL))"
     return stated | {name: f"({prefix}{name} IS NOT NULL OR {prefix}model_key IS NOT NULL)" for name in sized}
 
 

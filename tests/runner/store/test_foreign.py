@@ -91,6 +91,7 @@ BAD: dict[str, tuple[str, str]] = {
     "status": ("UPDATE steps SET status = 'banana'", "1 of steps with status 'banana'"),
     "width": ("UPDATE steps SET d_model = 2::BIGINT ** 60", "1 of steps with d_model × d_model × layers"),
     "context": ("UPDATE steps SET context = -1", "1 of steps with context '-1'"),
+    "no length": ("UPDATE steps SET context = 0", "1 of steps with context '0'"),
     "precision": ("UPDATE steps SET precision = '<b>x</b>'", "1 of steps with precision '<b>x</b>'"),
     "unstated": ("UPDATE steps SET d_model = NULL", "1 of steps with d_model 'NULL'"),
     "not a number": ("UPDATE samples SET duration_ms = 'nan'", "of samples with duration_ms 'nan'"),
