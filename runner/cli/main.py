@@ -16,14 +16,12 @@ from typing import Annotated, Any
 
 import typer
 
-from runner.cli import audit, check, compare, doctor, export, lists, merge, model, notes, replay, report, show
-from runner.cli.commands import Commands, errors
+from runner.cli import audit, check, compare, doctor, export, imports, lists, merge, model, notes, replay, report, show
+from runner.cli.commands import Commands
 from runner.cli.options import FRONTIER, Db, Run, sweep_options, where, with_options
 from runner.cli.progress import PlainLines, TerminalBar
 from runner.cli.terminal import Terminal
 from runner.engines.local import LocalEngine
-from runner.importers.files import import_file
-from runner.importers.published import explain_tables
 from runner.store.database import default_path
 from runner.store.reference import find_file
 from runner.store.writable import check_writable
@@ -206,16 +204,7 @@ def import_command(
     Nothing in the file is executed. Of a results file only the rows are added that are not there yet. Of a published
     table it says what was understood, what was assumed and what was refused; of a folder of them, one line each.
     """
-    if explain:
-        print(explain_tables(file, mapping=mapping), end="")
-        return
-    check_writable(db or default_path())
-    report = import_file(file, db=db or default_path(), label=label, mapping=mapping)
-    for line in report.lines:
-        console.say(line)
-    if report.warning:
-        errors.print("warning:", style="yellow", end=" ")
-        errors.say(report.warning)
+    imports.import_into(console, file, db or default_path(), label=label, mapping=mapping, explain=explain)
 
 
 @app.command(name="merge", epilog="Example: python -m runner merge h200.duckdb a100.duckdb results/ --db all.duckdb")
