@@ -1,6 +1,5 @@
 """The dashboard as its readers meet it: a real server, opened first by a deep link, in a real browser.
 
-Whether everybody can use a page, axe-core says: names, roles, contrast and landmarks, in the light and in the dark.
 The order of the tests matters for one of them: `test_cold_deep_link` must be the server's first visitor.
 """
 
@@ -9,18 +8,13 @@ import subprocess
 import sys
 import tomllib
 import urllib.parse
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from pages.figures.colors import PALETTE
-from pages.figures.ink import DARK, LIGHT, contrast
-from tests.browser import ROOT, fits_sideways, of_chart, opened, served, settled
-from tests.synthetic import memory_rows, rows, timelines
+from tests.browser import ROOT, fits_sideways, of_chart, opened, settled
 
 PAGES = {
     "": "Overview: what this file shows",
@@ -40,55 +34,7 @@ PAGES = {
     "data": "Data: the stored rows",
     "sql": "SQL: your own query",
 }
-GRAVE = ("serious", "critical")
-#: Faults of what Streamlit itself draws: the rule, the `data-testid` within which it is found, and why.
-STREAMLITS_OWN = (
-    ("list", "stSidebarNavItems", "The navigation's sections are `div`s between its `ul` and its `li`s."),
-    ("listitem", "stSidebarNav", "The same, seen from the items."),
-    ("color-contrast", "stCode", "The colors of its highlighter belong to no theme."),
-    ("scrollable-region-focusable", "stCode", "A line that is too long for it cannot be scrolled by keyboard."),
-)
-Scheme = Literal["light", "dark"]
-SCHEMES: tuple[Scheme, ...] = ("light", "dark")
-WIDTHS = (390, 768, 1440, 2560)
-PAPER = {"light": LIGHT, "dark": DARK}
 CHART = ".js-plotly-plot .main-svg"
-#: Python runs this at the start of the server, whatever it is going to import, and tells it of every socket it uses.
-TELLS_WHOM_IT_ASKS = """
-import sys
-def told(event, arguments):
-    if event in ("socket.connect", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo", "socket.gethostbyname"):
-        address = arguments[0] if event.startswith("socket.get") else arguments[1]
-        host = address[0] if isinstance(address, tuple) else address
-        if host not in ("localhost", "127.0.0.1", "::1", "", None):
-            with open({log!r}, "a") as log:
-                print(event, host, file=log)
-sys.addaudithook(told)
-"""
-
-
-@pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where servers that are started from now on write whom they ask: every address but this machine's own."""
-    folder = tmp_path_factory.mktemp("asked")
-    (folder / "sitecustomize.py").write_text(TELLS_WHOM_IT_ASKS.format(log=str(folder / "log")))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(folder))
-        yield folder / "log"
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory, asked: Path) -> Iterator[str]:
-    """A server over a small finished sweep of every experiment that nobody has visited yet."""
-    of, path = rows.run(label="first look"), tmp_path_factory.mktemp("app") / "results.duckdb"
-    rows.store(path, of, rows.laptop(of))
-    attention = [memory_rows.attention(of, seq_len=length) for length in (256, 1024)]
-    parts = {"parameters": 2**20, "activations": 2**22}
-    memory_rows.store(path, [*attention, memory_rows.memory(of, parts), memory_rows.memory(of, parts, context=256)])
-    timelines.write(path, of, timelines.step(allocations=300))
-    with served(path) as found:
-        yield found
-    assert not asked.exists(), asked.read_text()
 
 
 def test_cold_deep_link(browser: Browser, address: str) -> None:
@@ -145,52 +91,6 @@ def test_every_page(browser: Browser, address: str, path: str) -> None:
         visit.page.set_viewport_size({"width": 390, "height": 844})
         settled(visit.page)
         assert fits_sideways(visit.page), "turned to a phone's width"
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("path", PAGES)
-def test_every_page_in_every_width(browser: Browser, address: str, path: str, scheme: Scheme) -> None:
-    """No serious fault, no faint word and nothing beyond the right edge, from a phone to a wide screen, in light and
-    dark."""
-    with opened(browser, f"{address}/{path}") as visit:
-        visit.page.emulate_media(color_scheme=scheme)
-        settled(visit.page)
-        assert not _faint(visit.page, page_color=PAPER[scheme])
-        for width in WIDTHS:
-            visit.page.set_viewport_size({"width": width, "height": 900})
-            settled(visit.page)
-            faults = _grave(visit.page)
-            if faults:  # on a busy machine a color of the other scheme may still be there
-                settled(visit.page)
-                faults = _grave(visit.page)
-            assert not faults, "\n".join([f"{width}", *faults])
-            assert fits_sideways(visit.page), width
-
-
-def _faint(page: Page, *, page_color: str) -> set[str]:
-    """Colors of words in charts with less than 4.5:1; axe does not look into pictures. Those on bars have their own."""
-    fills = page.locator(".js-plotly-plot text").evaluate_all("texts => texts.map(one => getComputedStyle(one).fill)")
-    colors = {"#" + "".join(f"{int(part):02X}" for part in re.findall(r"\d+", fill)[:3]) for fill in fills}
-    return {color for color in colors - {*PAPER.values()} if contrast(color, page_color) < 4.5}
-
-
-@pytest.mark.soak
-def test_everybody_can_use_a_page_and_a_fault_is_seen(browser: Browser, address: str) -> None:
-    """On a page of charts and tables nothing serious is found, in light and dark. A button without a name and gray
-    words on gray are, so that finding nothing means something."""
-    with opened(browser, f"{address}/training-step") as visit:
-        for scheme in SCHEMES:
-            visit.page.emulate_media(color_scheme=scheme)
-            settled(visit.page)
-            assert _grave(visit.page) == []
-            assert not _faint(visit.page, page_color=PAPER[scheme]), scheme
-        visit.page.emulate_media(color_scheme="light")
-        settled(visit.page)
-        visit.page.get_by_test_id("stMainBlockContainer").evaluate(
-            "main => main.insertAdjacentHTML('afterbegin', '<button></button><p style=\"color: #aaa\">hardly seen</p>')"
-        )
-        assert [fault.split(":")[0] for fault in _grave(visit.page)] == ["button-name", "color-contrast"]
 
 
 def test_the_server_asks_nobody(address: str, asked: Path) -> None:
@@ -296,22 +196,3 @@ def _labels(page: Page, card: str) -> list[object]:
         .map(label => Array.isArray(label) ? label.join(' ') : label)""",
     )
     return found
-
-
-def _grave(page: Page) -> list[str]:
-    """The serious faults that are not Streamlit's own: the rule, where, and what is wrong."""
-    found: list[dict[str, Any]] = Axe().run(page).response["violations"]
-    return [
-        f"{fault['id']}: {node['html']} {node['failureSummary']}"
-        for fault in found
-        if fault["impact"] in GRAVE
-        for node in fault["nodes"]
-        if not _streamlits_own(page, fault["id"], node["target"][-1])
-    ]
-
-
-def _streamlits_own(page: Page, rule: str, target: str | list[str]) -> bool:
-    return isinstance(target, str) and any(
-        rule == known and page.locator(target).first.evaluate("(it, id) => !!it.closest(`[data-testid=${id}]`)", within)
-        for known, within, _ in STREAMLITS_OWN
-    )

@@ -4,7 +4,6 @@ import ast
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,18 +21,11 @@ from pages.sql.examples import EXAMPLES, Example
 from pages.ui import card
 from pages.ui.evidence import WHY
 from pages.ui.markdown import plain
-from runner.schema import new_id
 from runner.store.database import open_reader
-from runner.store.queries.attention import load_attention
-from runner.store.queries.counted import inline_parameters
-from runner.store.queries.evidence import Evidence, Scope, of_cells
-from runner.store.queries.kernels import load_traces as traces_of
-from runner.store.queries.memory import load_peaks
-from runner.store.queries.selection import Selection
-from runner.store.queries.steps import load_steps
 from tests.pages.ui.test_commands import gives_back
-from tests.synthetic import memory_rows, roofline_rows, rows, timelines, traces
+from tests.synthetic import memory_rows, roofline_rows, rows
 from tests.synthetic.everything import store as store_everything
+from tests.synthetic.small import store_small
 
 MAIN = Path(__file__).parents[3] / "pages/main.py"
 #: Every piece of text with a number that somebody wrote into a page.
@@ -96,22 +88,7 @@ NO_ANSWER = (
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small sweep of everything, one cell of it measured again later, and some of it on another machine."""
-    path, of = tmp_path_factory.mktemp("evidence") / "results.duckdb", rows.run()
-    rows.store(path, of, rows.laptop(of))
-    again = replace(of, run_id=new_id(), label="again")
-    rows.store(path, again, [rows.ok(again, rows.asked("toy-64"), round=number) for number in (0, 1)])
-    other = rows.run(device="cuda", device_name="Example GPU", host="bench2", run_id=UUID(int=7))
-    rows.store(path, other, [rows.ok(other, rows.asked("toy-64", context=length)) for length in (64, 128)])
-    parts = {"parameters": 2**20, "activations": 2**22}
-    cells = [memory_rows.attention(run, seq_len=length) for run in (of, other) for length in (256, 1024)]
-    cells += [memory_rows.attention(of, seq_len=1024, implementation="sdpa-flash")]
-    cells += [memory_rows.memory(of, parts, context=context) for context in (128, 256)]
-    cells += [memory_rows.memory(of, parts, timeline=True)]
-    memory_rows.store(path, cells)
-    traces.store(path, [traces.profiled(of, mode=mode) for mode in ("inference", "train")])
-    timelines.write(path, of, timelines.step(allocations=50))
-    return path
+    return store_small(tmp_path_factory.mktemp("evidence") / "results.duckdb")
 
 
 @pytest.fixture(scope="module")
@@ -271,59 +248,3 @@ def _text(value: Any) -> str:
     if pd.isna(value):
         return ""
     return f"{value:.12g}" if isinstance(value, int | float) else str(value)  # sums of floats depend on their order
-
-
-def everything_adds_up(file: Path, found: Evidence) -> None:
-    """Whatever is not in the answer is left out for one reason, by the query that says so."""
-    left_out = sum(count for _, count in found.left_out)
-    assert (found.cells or 0) + left_out == found.total
-    with open_reader(file) as reader:
-        assert tuple(reader.execute(found.left_out_sql).fetchall()) == found.left_out
-
-
-def test_rows_left_out_are_counted_under_the_reason_that_holds(file: Path) -> None:
-    """Of 33 rows: laptop's 30 (4 of them a warm-up ablation), two later ones, two elsewhere, minus none."""
-    shown = [cell for cell in load_steps(file, Selection(machine=HERE, mode="train")) if cell.cell.precision == "fp32"]
-    plain = [cell for cell in shown if cell.cell.backend == "eager"]
-    found = of_cells(file, Scope(table="steps", machine=HERE), tuple(cell.cell_id for cell in plain))
-    everything_adds_up(file, found)
-    # 9 cells of 3 sizes × 3 contexts, one of which in two rounds
-    assert (found.cells, len({row[-1] for row in found.rows})) == (10, 10)
-    reasons = dict(found.left_out)
-    assert reasons[f"measured on {THERE}"] == 2
-    assert reasons["mode is inference"] == 3
-    assert reasons["precision is bf16"] == 9 + 2
-    assert reasons["backend is compiled-block"] == 2
-    # the cell of the first run that `again` answers anew, and the ablation's with less warm-up or fewer steps
-    assert sum(count for why, count in reasons.items() if why.startswith("asked again")) == 1 + 4
-
-
-@pytest.mark.parametrize("table", ["attention", "memory", "profiles"])
-def test_the_query_counts_what_the_pages_count(file: Path, table: str) -> None:
-    query: Any = {"attention": load_attention, "memory": load_peaks, "profiles": traces_of}[table]
-    cells = [cell for cell in query(file, Selection(machine=HERE)) if cell.cell is not None]
-    found = of_cells(file, Scope(table=table, machine=HERE), tuple(cell.cell_id for cell in cells))
-    assert {row[found.columns.index("cell_id")] for row in found.rows} == {cell.cell_id for cell in cells}
-    everything_adds_up(file, found)
-    one = of_cells(file, Scope(table=table, machine=HERE), (cells[0].cell_id,))
-    assert {row[one.columns.index("cell_id")] for row in one.rows} == {cells[0].cell_id}
-    everything_adds_up(file, one)
-
-
-def test_cells_of_any_run_and_machine(file: Path) -> None:
-    """What Compare rests on: also rows that a later run has answered anew."""
-    with open_reader(file) as reader:
-        ids = reader.execute("SELECT cell_id, machine FROM (SELECT s.cell_id, r.device_name AS machine FROM steps s "
-                             "JOIN runs r USING (run_id) WHERE d_model = 64 AND context = 128 AND precision = 'fp32' "
-                             "AND mode = 'train')").fetchall()  # fmt: skip
-    found = of_cells(file, Scope(table="steps", latest=False), tuple(cell_id for cell_id, _ in ids))
-    assert {row[found.columns.index("cell_id")] for row in found.rows} == {cell_id for cell_id, _ in ids}
-    assert len(ids) == 4
-    everything_adds_up(file, found)
-
-
-def test_values_are_written_out_so_that_they_mean_what_they_said(file: Path) -> None:
-    odd = ["it's", None, True, 1.5, 7, UUID(int=9), ["a", "b'c"]]
-    with open_reader(file) as reader:
-        (said,) = reader.execute(inline_parameters("SELECT ?, ?, ?, ?, ?, ?, ?", odd)).fetchall()
-    assert [float(value) if index == 3 else value for index, value in enumerate(said)] == odd

@@ -1,0 +1,90 @@
+"""Can everybody use a page? axe-core says: names, roles, contrast and landmarks, in every width, light and dark."""
+
+import re
+from typing import Any, Literal
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page
+
+from pages.figures.ink import DARK, LIGHT, contrast
+from tests.browser import fits_sideways, opened, settled
+from tests.e2e.test_app import PAGES
+
+GRAVE = ("serious", "critical")
+#: Faults of what Streamlit itself draws: the rule, the `data-testid` within which it is found, and why.
+STREAMLITS_OWN = (
+    ("list", "stSidebarNavItems", "The navigation's sections are `div`s between its `ul` and its `li`s."),
+    ("listitem", "stSidebarNav", "The same, seen from the items."),
+    ("color-contrast", "stCode", "The colors of its highlighter belong to no theme."),
+    ("scrollable-region-focusable", "stCode", "A line that is too long for it cannot be scrolled by keyboard."),
+)
+Scheme = Literal["light", "dark"]
+SCHEMES: tuple[Scheme, ...] = ("light", "dark")
+WIDTHS = (390, 768, 1440, 2560)
+PAPER = {"light": LIGHT, "dark": DARK}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_in_every_width(browser: Browser, address: str, path: str, scheme: Scheme) -> None:
+    """No serious fault, no faint word and nothing beyond the right edge, from a phone to a wide screen, in light and
+    dark."""
+    with opened(browser, f"{address}/{path}") as visit:
+        visit.page.emulate_media(color_scheme=scheme)
+        settled(visit.page)
+        assert not _faint(visit.page, page_color=PAPER[scheme])
+        for width in WIDTHS:
+            visit.page.set_viewport_size({"width": width, "height": 900})
+            settled(visit.page)
+            faults = _grave(visit.page)
+            if faults:  # on a busy machine a color of the other scheme may still be there
+                settled(visit.page)
+                faults = _grave(visit.page)
+            assert not faults, "\n".join([f"{width}", *faults])
+            assert fits_sideways(visit.page), width
+
+
+def _faint(page: Page, *, page_color: str) -> set[str]:
+    """Colors of words in charts with less than 4.5:1; axe does not look into pictures. Those on bars have their own."""
+    fills = page.locator(".js-plotly-plot text").evaluate_all("texts => texts.map(one => getComputedStyle(one).fill)")
+    colors = {"#" + "".join(f"{int(part):02X}" for part in re.findall(r"\d+", fill)[:3]) for fill in fills}
+    return {color for color in colors - {*PAPER.values()} if contrast(color, page_color) < 4.5}
+
+
+@pytest.mark.soak
+def test_everybody_can_use_a_page_and_a_fault_is_seen(browser: Browser, address: str) -> None:
+    """On a page of charts and tables nothing serious is found, in light and dark. A button without a name and gray
+    words on gray are, so that finding nothing means something."""
+    with opened(browser, f"{address}/training-step") as visit:
+        for scheme in SCHEMES:
+            visit.page.emulate_media(color_scheme=scheme)
+            settled(visit.page)
+            assert _grave(visit.page) == []
+            assert not _faint(visit.page, page_color=PAPER[scheme]), scheme
+        visit.page.emulate_media(color_scheme="light")
+        settled(visit.page)
+        visit.page.get_by_test_id("stMainBlockContainer").evaluate(
+            "main => main.insertAdjacentHTML('afterbegin', '<button></button><p style=\"color: #aaa\">hardly seen</p>')"
+        )
+        assert [fault.split(":")[0] for fault in _grave(visit.page)] == ["button-name", "color-contrast"]
+
+
+def _grave(page: Page) -> list[str]:
+    """The serious faults that are not Streamlit's own: the rule, where, and what is wrong."""
+    found: list[dict[str, Any]] = Axe().run(page).response["violations"]
+    return [
+        f"{fault['id']}: {node['html']} {node['failureSummary']}"
+        for fault in found
+        if fault["impact"] in GRAVE
+        for node in fault["nodes"]
+        if not _streamlits_own(page, fault["id"], node["target"][-1])
+    ]
+
+
+def _streamlits_own(page: Page, rule: str, target: str | list[str]) -> bool:
+    return isinstance(target, str) and any(
+        rule == known and page.locator(target).first.evaluate("(it, id) => !!it.closest(`[data-testid=${id}]`)", within)
+        for known, within, _ in STREAMLITS_OWN
+    )
