@@ -13,7 +13,8 @@ def answer_compiled(frame: Frame) -> Headline:
     if not items:
         words = explain_unpaired(frame, left_out, axis="backend", baseline=BASELINE)
         return Headline(words=words, missing="" if any(item.failed for item in left_out) else "compile")
-    best = [item.step for item in items if item.variant == find_best_backend(items)]
+    backend = find_best_backend(items)
+    best = [item.step for item in items if item.variant == backend]
     return Headline(
         words=answer(frame, items),
         evidence=evidence_of_speedups(frame, items),

@@ -42,6 +42,7 @@ from runner.store.attached import (
 )
 from runner.store.fleet import is_fleet, list_files
 from runner.store.members import open_fleet, refuse_fleet, survey_fleet
+from runner.store.remembered import mark_state
 from runner.store.shared import take_connection
 from runner.store.spool import Spool, sync_folder
 from runner.store.staging import UNREADABLE, Document, is_newer, load_document, row_id, stage_checked
@@ -243,6 +244,7 @@ def open_reader(
     list of files the views are over all that can be read; see `runner.store.members`."""
     if is_fleet(Path(db_path)):
         with open_fleet(Path(db_path), patience_s=READER_PATIENCE_S, folder=folder, limits=limits) as con:
+            mark_state(con, fingerprint(db_path))
             yield con
         return
     path = Path(db_path).absolute()
@@ -268,6 +270,7 @@ def open_reader(
         with attach(con, path, access="READ_ONLY", deadline=deadline):
             if taken.shown != state:
                 make_views(con, [Member(path=path, survey=surveyed)])
+                mark_state(con, f"{state[0]} {state[2]}")
                 taken.shown = state
             try:
                 yield con

@@ -31,6 +31,8 @@ Kind = Literal["one", "several"]
 
 #: What may be changed about a step, its shape and mode left as they are.
 AXES = ("precision", "weights_dtype", "attention", "optimizer", "backend", "checkpoint_blocks")
+#: Cells by their settings of the axes.
+Ways = dict[tuple[object, ...], list[Measured]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,9 +60,7 @@ class Counterfactual:
 def select_bases(cells: Sequence[Measured]) -> list[Measured]:
     """Returns the cells that others can be compared with, each with the effort that has most of them. Plain cells come
     first, then those with the most changes, then the largest."""
-    groups: dict[tuple[object, ...], list[Measured]] = {}
-    for cell in cells:
-        groups.setdefault(_same(cell), []).append(cell)
+    groups = _group(cells)
     able: dict[tuple[object, ...], tuple[int, tuple[float, ...], Measured]] = {}
     for cell in filter(_has_time, cells):
         count, question = len(_changed(cell, groups[_same(cell)])), (_same(cell), _way(cell))
@@ -78,7 +78,7 @@ def is_plain(cell: StepCell) -> bool:
 def find_counterfactuals(base: Measured, cells: Sequence[Measured]) -> list[Counterfactual]:
     """Returns every cell of the base's run that differs from it in `AXES` alone. Single changes come first; within each
     group the fastest comes first and failed cells last."""
-    found = [_counterfactual(base, cell) for cell in _changed(base, cells)]
+    found = [_counterfactual(base, cell) for cell in _changed(base, _group(cells).get(_same(base), {}))]
 
     def order(change: Counterfactual) -> tuple[bool, bool, float]:
         return change.kind == "several", change.speedup is None, -change.speedup.ratio if change.speedup else 0
@@ -86,13 +86,18 @@ def find_counterfactuals(base: Measured, cells: Sequence[Measured]) -> list[Coun
     return sorted(found, key=order)
 
 
-def _changed(base: Measured, cells: Sequence[Measured]) -> list[Measured]:
-    """Returns one cell for each other setting of the axes, measured with the same effort as the base."""
-    ways: dict[tuple[object, ...], list[Measured]] = {}
+def _group(cells: Sequence[Measured]) -> dict[tuple[object, ...], Ways]:
+    """Returns the cells by what a base and its changes share, and by their settings of the axes."""
+    groups: dict[tuple[object, ...], Ways] = {}
     for cell in cells:
-        if _same(cell) == _same(base) and _way(cell) != _way(base):
-            ways.setdefault(_way(cell), []).append(cell)
-    pairs = (match_pair([base], found) for found in ways.values())
+        groups.setdefault(_same(cell), {}).setdefault(_way(cell), []).append(cell)
+    return groups
+
+
+def _changed(base: Measured, ways: Ways) -> list[Measured]:
+    """Returns one cell for each other setting of the axes, measured with the same effort as the base."""
+    own = _way(base)
+    pairs = (match_pair([base], found) for way, found in ways.items() if way != own)
     return [pair[1] for pair in pairs if pair]
 
 

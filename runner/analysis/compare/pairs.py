@@ -86,7 +86,9 @@ def match_pair(a: Sequence[S], b: Sequence[S]) -> tuple[S, S] | None:
     """Returns the two cells, one of each side, that were measured with the same effort: preferably two that have a
     result, then the preferred effort. None where no two agree. Within a side the config fields are the same."""
     found = [(one, other) for one in a for other in b if not _differing(one.cell, other.cell)]
-    return max(found, key=lambda pair: (_both_worked(*pair), *map(rank_effort, pair)), default=None)
+    if len(found) <= 1:
+        return found[0] if found else None
+    return max(found, key=lambda pair: (_both_worked(*pair), *map(rank_effort, pair)))
 
 
 def match_closest(a: Sequence[S], b: Sequence[S]) -> tuple[S, S]:

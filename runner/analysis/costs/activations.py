@@ -13,6 +13,7 @@ Recomputation in Large Transformer Models", section 4, for the way of counting.
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from runner.analysis.costs.tensors import PredictedTensor, size_of
@@ -89,6 +90,7 @@ class SavedBytes:
         return self.layers * self.block + self.outside + self.head_copy + self.inputs
 
 
+@lru_cache(maxsize=20_000)
 def saved_bytes(cell: ModelCell, *, device: Device = "cuda") -> SavedBytes:
     """What autograd saves when nothing is checkpointed; each piece of memory once. `total` agrees with
     torch.autograd.graph.saved_tensors_hooks to the byte on CPU, in fp32 and bf16, naive, sdpa-math and fused.
@@ -97,12 +99,13 @@ def saved_bytes(cell: ModelCell, *, device: Device = "cuda") -> SavedBytes:
     autocast's copy of the head, tokens and rotary tables."""
     tokens, narrow = cell.batch * cell.context, product_bytes(cell)
     stream = tokens * cell.shape.d_model
-    kept = [item for item in block_tensors(cell, device=device) if not item.is_weight_copy]
+    tensors = block_tensors(cell, device=device)
+    kept = [item for item in tensors if not item.is_weight_copy]
     return SavedBytes(
         norms=sum(item.size for item in kept if item.module in NORMS),
         attention=sum(item.size for item in kept if item.module.split(".")[0] == "attention"),
         feed_forward=sum(item.size for item in kept if item.module.split(".")[0] == "feed_forward"),
-        weight_copies=sum(item.size for item in block_tensors(cell, device=device) if item.is_weight_copy),
+        weight_copies=sum(item.size for item in tensors if item.is_weight_copy),
         outside=(2 * stream + tokens) * FLOAT_BYTES + stream * narrow,
         head_copy=cell.shape.vocabulary * cell.shape.d_model * narrow if is_autocast(cell) else 0,
         inputs=tokens * TOKEN_BYTES + rotary_bytes(cell),

@@ -156,20 +156,32 @@ class _CountedRow:
 def _answers(path: Path, table: Compared, question: ComparisonRequest) -> list[dict[tuple[Any, ...], list[SideResult]]]:
     """The cells of A and of B in one table, by what partners share: one for each effort."""
     with open_reader(path) as reader:
-        sides = [_rounds(reader, table, question, side) for side in question.sides]
-        noise = load_noise(reader, table) if TABLES[table].timed else {}
-    measured = tuple(row.cell_id for rows in sides for row in rows if row.status == "ok")
+        sides = [_group(_rounds(reader, table, question, side), table, question, side) for side in question.sides]
+        machines = {cell[0].machine for cells in sides for held in cells.values() for cell in held}
+        noise = load_noise(reader, table, machines) if TABLES[table].timed else {}
+    # Only of cells with a partner does a fault change anything, and looking for faults takes longest.
+    partners = (
+        row for key in sides[0].keys() & sides[1].keys() for cells in sides for cell in cells[key] for row in cell
+    )
+    measured = tuple(row.cell_id for row in partners if row.status == "ok")
     found = load_faults(path, measured, table) if measured else {}
-    answers: list[dict[tuple[Any, ...], list[SideResult]]] = [{}, {}]
-    for side, rounds, held in zip(question.sides, sides, answers, strict=True):
-        cells: dict[tuple[Any, ...], list[_CountedRow]] = {}
-        for row in rounds:
-            cells.setdefault((row.cell_key, *(getattr(row, name) for name in question.same)), []).append(row)
-        for cell in cells.values():
-            held.setdefault(_shared(cell[0], table, question, side), []).append(
-                _answered(cell, found, _times(cell, question, noise))
-            )
-    return answers
+    return [
+        {key: [_answered(cell, found, _times(cell, question, noise)) for cell in held] for key, held in cells.items()}
+        for cells in sides
+    ]
+
+
+def _group(
+    rows: Sequence[_CountedRow], table: Compared, question: ComparisonRequest, side: Side
+) -> dict[tuple[Any, ...], list[list[_CountedRow]]]:
+    """The rounds of each cell of one side, by what its partner shares."""
+    cells: dict[tuple[Any, ...], list[_CountedRow]] = {}
+    for row in rows:
+        cells.setdefault((row.cell_key, *(getattr(row, name) for name in question.same)), []).append(row)
+    held: dict[tuple[Any, ...], list[list[_CountedRow]]] = {}
+    for cell in cells.values():
+        held.setdefault(_shared(cell[0], table, question, side), []).append(cell)
+    return held
 
 
 def _shared(row: _CountedRow, table: Compared, question: ComparisonRequest, side: Side) -> tuple[Any, ...]:

@@ -63,7 +63,8 @@ _ROUNDS = f"""
 def load_known_noise(path: Path) -> list[KnownNoise]:
     """Returns the noise of whole steps, of each machine and kind of cell."""
     with open_reader(path) as reader:
-        found = {table: load_noise(reader, table) for table in TIMED}
+        machines = [name for (name,) in reader.execute(f"SELECT DISTINCT {MACHINE} FROM runs r").fetchall()]
+        found = {table: load_noise(reader, table, machines) for table in TIMED}
     return [
         KnownNoise(table=table, kind=kind, noise=noise)
         for table, of_table in found.items()

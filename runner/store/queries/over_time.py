@@ -19,7 +19,6 @@ from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch, select
 from runner.store.queries.overview import load_contents
 from runner.store.queries.steps import load_rounds
-from runner.store.queries.times import load_noise
 
 #: More runs than these are no one line any more.
 MAX_RUNS = 40
@@ -54,9 +53,8 @@ def load_series(path: Path, machine: str | None, cell_key: str) -> CellSeries:
     points = []
     runs = _runs_of(path, machine)
     with open_reader(path) as reader:
-        noise = load_noise(reader, "steps")
         for run in runs:
-            measured = load_rounds(reader, run.run_id, cell_key, noise)
+            measured = load_rounds(reader, run.run_id, cell_key)
             if measured and measured.status == "ok" and "step" in measured.times and run.started_at is not None:
                 points.append(
                     RunPoint(

@@ -6,7 +6,6 @@
 Of cells that differ only in effort the preferred one, unless the selection is not settled.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,12 @@ from uuid import UUID
 
 import duckdb
 
-from runner.results import EarlyStep, Measured, Noise
+from runner.results import EarlyStep, Measured
 from runner.schema import TABLES, StepCell
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
 from runner.store.queries.selection import Selection, select_chosen
-from runner.store.queries.times import NoiseKind, with_times
+from runner.store.queries.times import with_times
 
 KEY = TABLES["steps"].key
 _OWN = ("failed_phase", "message", "parameters", "tokens_per_s", "mfu", "compile_seconds")
@@ -43,13 +42,11 @@ def load_steps(path: Path, selection: Selection) -> list[Measured]:
     return sorted(cells, key=lambda row: _order(row.cell))
 
 
-def load_rounds(
-    reader: duckdb.DuckDBPyConnection, run: UUID, cell_key: str, noise: Mapping[NoiseKind, Noise] | None = None
-) -> Measured | None:
+def load_rounds(reader: duckdb.DuckDBPyConnection, run: UUID, cell_key: str) -> Measured | None:
     """Returns one cell over the rounds of one run; None if the run has no such cell."""
     choose(reader, "steps", Selection(run=run, settled=False), _OWN)
     reader.execute("DELETE FROM chosen WHERE cell_key <> ?", [cell_key])
-    return next(iter(with_times(reader, "steps", fetch(reader, _CELLS, kind=Measured), noise)), None)
+    return next(iter(with_times(reader, "steps", fetch(reader, _CELLS, kind=Measured))), None)
 
 
 def choose(reader: duckdb.DuckDBPyConnection, table: str, of: Selection, names: tuple[str, ...] = ()) -> None:

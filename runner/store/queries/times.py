@@ -1,7 +1,7 @@
 """Times of cells over their rounds, and the noise of the machines that measured them: where every interval begins.
 
     cells = with_times(reader, "steps", cells)          # cells[0].times["step"].low_ms
-    noise = load_noise(reader, "steps")                 # {NoiseKind(machine="H200 · node1", bound="host", …): Noise(…)}
+    noise = load_noise(reader, "steps", machines)       # {NoiseKind(machine="H200 · node1", bound="host", …): Noise(…)}
 
 The noise of a kind of cell is what its cells showed that were measured in several rounds of one run. On CUDA the times
 that the host sets are one kind and those that the device sets another, because the first vary many times as much;
@@ -9,8 +9,9 @@ elsewhere all cells of a machine are one kind. Phases and clocks are told apart:
 loop does not.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar, get_args
 
 import duckdb
@@ -21,6 +22,7 @@ from runner.results.times import COLUMNS, DEVICE_BOUND, find_bound, pool_bounds
 from runner.schema import Bound, Phase
 from runner.store.queries.fetch import fetch
 from runner.store.queries.selection import MACHINE
+from runner.store.remembered import remember
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +48,9 @@ class _Repeated:
 
 _REPEATED = f"""
     WITH measured AS (
-        SELECT run_id, cell_key, cell_id FROM {{table}} WHERE status = 'ok'
-        QUALIFY count(*) OVER (PARTITION BY run_id, cell_key) > 1),
+        SELECT run_id, cell_key, cell_id
+        FROM {{table}} SEMI JOIN (FROM runs r WHERE {MACHINE} = $machine) USING (run_id)
+        WHERE status = 'ok' QUALIFY count(*) OVER (PARTITION BY run_id, cell_key) > 1),
     by_clock AS (
         SELECT m.run_id, m.cell_key, t.phase, t.device_ms, unnest($clocks) AS clock,
             unnest([{", ".join(f"t.{column}" for column in COLUMNS.values())}]) AS ms
@@ -61,11 +64,17 @@ _REPEATED = f"""
         CAST(sum(rounds - 1) AS BIGINT) AS dof, count(*) AS cells FROM cells GROUP BY ALL"""
 
 
-def load_noise(reader: duckdb.DuckDBPyConnection, table: str) -> dict[NoiseKind, Noise]:
-    """Returns what the repeated cells of a table show of each kind."""
-    found = fetch(
-        reader, _REPEATED.format(table=table), {"clocks": list(get_args(Clock)), "bound": DEVICE_BOUND}, kind=_Repeated
-    )
+def load_noise(reader: duckdb.DuckDBPyConnection, table: str, machines: Iterable[str]) -> Mapping[NoiseKind, Noise]:
+    """Returns what the repeated cells of a table show of each kind, on these machines."""
+    found: dict[NoiseKind, Noise] = {}
+    for machine in sorted(machines):
+        found |= remember(reader, f"noise of {table} on {machine}", partial(_compute_noise, reader, table, machine))
+    return found
+
+
+def _compute_noise(reader: duckdb.DuckDBPyConnection, table: str, machine: str) -> Mapping[NoiseKind, Noise]:
+    parameters = {"clocks": list(get_args(Clock)), "bound": DEVICE_BOUND, "machine": machine}
+    found = fetch(reader, _REPEATED.format(table=table), parameters, kind=_Repeated)
     noise = {one.kind: pool_noise(one.squares, dof=one.dof, cells=one.cells) for one in found}
     return {kind: value for kind, value in noise.items() if value is not None}
 
@@ -130,21 +139,17 @@ Times = dict[Phase, PhaseTime]
 TimesByCell = dict[tuple[str, str], tuple[Bound | None, Times]]
 
 
-def load_times(
-    reader: duckdb.DuckDBPyConnection, table: str, noise: Mapping[NoiseKind, Noise] | None = None
-) -> TimesByCell:
-    """Returns what bounds the cells of the temporary table `chosen`, and their times, by machine and cell key. `noise`
-    is that of the table's machines, where it is known already."""
-    noise, found = load_noise(reader, table) if noise is None else noise, TimesByCell()
-    for one in fetch(reader, _TIMES.format(table=table), kind=_PhaseRounds):
+def load_times(reader: duckdb.DuckDBPyConnection, table: str) -> TimesByCell:
+    """Returns what bounds the cells of the temporary table `chosen`, and their times, by machine and cell key."""
+    rows, found = fetch(reader, _TIMES.format(table=table), kind=_PhaseRounds), TimesByCell()
+    noise = load_noise(reader, table, {one.machine for one in rows})
+    for one in rows:
         found.setdefault((one.machine, one.cell_key), (one.bound, {}))[1][one.phase] = one.time(noise)
     return found
 
 
-def with_times(
-    reader: duckdb.DuckDBPyConnection, table: str, cells: Sequence[R], noise: Mapping[NoiseKind, Noise] | None = None
-) -> list[R]:
+def with_times(reader: duckdb.DuckDBPyConnection, table: str, cells: Sequence[R]) -> list[R]:
     """Returns the cells of the temporary table `chosen` with their times, and with what bounds them."""
-    found, none = load_times(reader, table, noise), (None, Times())
+    found, none = load_times(reader, table), (None, Times())
     known = [(cell, *found.get((cell.machine, cell.cell_key), none)) for cell in cells]
     return [replace(cell, bound=bound, times=times) for cell, bound, times in known]
