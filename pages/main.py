@@ -5,13 +5,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Literal
+from uuid import uuid4
 
 import streamlit as st
 
 from pages.figures import small
 from pages.figures.ink import ink_rules
 from pages.navigation import NAVIGATION, OPEN, PAGES
-from pages.ui import filters, live, permalink, reference, sign_in, since, states
+from pages.ui import filters, live, pace, permalink, reference, sign_in, since, states
 from pages.ui.frame import Frame, Page, cached
 from pages.ui.sections import draw_contents
 from pages.ui.zoom import keep_zoom
@@ -41,8 +42,13 @@ def main() -> None:
         drawers.append(lambda _: closed())
         chosen.run()
         return
-    own, drawn_at = default_path(), time.monotonic()
-    path, state = own, fingerprint(own)
+    own = default_path()
+    with pace.drawing(own, st.session_state.setdefault("_reader", uuid4().hex)):
+        _draw_file(own, pages, drawers, chosen)
+
+
+def _draw_file(own: Path, pages: dict[str, st.Page], drawers: list[DrawPage], chosen: st.Page) -> None:
+    path, state, drawn_at = own, pace.settle(own), time.monotonic()
     # The reader's own file is watched even where reference rows are shown: until it has some.
     watch = partial(live.watch, own, drawn_at=drawn_at)
     try:

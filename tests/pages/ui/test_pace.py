@@ -1,0 +1,83 @@
+"""New rows are drawn at once for one reader, and for many when the last ones have been drawn for all."""
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pages.ui import pace
+from pages.ui.pace import MAX_HELD_S, drawing, settle
+from runner.store.database import fingerprint
+from tests.synthetic import rows
+
+
+class Clock:
+    """The time that passes, and the processor time of the thread, both in seconds."""
+
+    def __init__(self) -> None:
+        self.passed, self.worked = 100.0, 0.0
+
+    def draw(self, path: Path, reader: str, seconds: float) -> None:
+        """A page is drawn, which takes so long."""
+        with drawing(path, reader):
+            self.worked += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    fake = SimpleNamespace(monotonic=lambda: clock.passed, thread_time=lambda: clock.worked)
+    monkeypatch.setattr(pace, "time", fake)
+    monkeypatch.setattr(pace, "_shown", {})
+    return clock
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return rows.store(tmp_path / "r.duckdb", of := rows.run(), [rows.ok(of, rows.asked())])
+
+
+def change(path: Path, number: int) -> str:
+    """Gives the file another state, and returns it."""
+    os.utime(path, ns=(number, number))
+    return fingerprint(path)
+
+
+def test_one_reader_sees_every_state_at_once(path: Path, clock: Clock) -> None:
+    assert settle(path) == fingerprint(path)
+    for number in range(1, 4):
+        clock.draw(path, "a", 20.0)
+        state = change(path, number)
+        assert settle(path) == state
+
+
+def test_with_two_the_next_state_waits_for_twice_the_time_of_drawing(path: Path, clock: Clock) -> None:
+    settle(path)
+    clock.draw(path, "a", 1.0)
+    clock.draw(path, "b", 2.0)
+    second = change(path, 1)
+    assert settle(path) == second, "the first state was held for no time"
+    clock.draw(path, "a", 0.25)
+    clock.draw(path, "b", 0.25)
+    third = change(path, 2)
+    clock.passed += 5.99
+    assert settle(path) == second
+    clock.passed += 0.01
+    assert settle(path) == third, "2 × (1 + 2) seconds"
+    fourth = change(path, 3)
+    clock.passed += 1.0
+    assert settle(path) == fourth, "2 × (0.25 + 0.25) seconds"
+
+
+def test_no_state_is_held_for_long(path: Path, clock: Clock) -> None:
+    settle(path)
+    for reader in "ab":
+        clock.draw(path, reader, 60.0)
+    second = change(path, 1)
+    assert settle(path) == second
+    third = change(path, 2)
+    clock.passed += MAX_HELD_S - 1
+    assert settle(path) == second
+    clock.passed += 1
+    assert settle(path) == third
