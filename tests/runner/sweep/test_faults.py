@@ -77,6 +77,39 @@ def test_a_worker_that_dies_hangs_or_cannot_import_is_a_row_and_spoils_no_other(
     assert check_file(db).problems == ()
 
 
+@pytest.fixture
+def small_group() -> Iterator[Path]:
+    """A control group whose processes may take 2 GiB together. Making one needs the rights of root."""
+    for parent, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+        group = Path(parent, f"stepscope-{os.getpid()}")
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            (group / limit).write_text(str(2 * 2**30))
+        except OSError:
+            group.rmdir()
+            continue
+        yield group
+        group.rmdir()
+        return
+    pytest.skip("no control group can be made here that limits memory")
+
+
+def test_the_out_of_memory_killer_takes_the_worker_alone(tmp_path: Path, small_group: Path) -> None:
+    """The scores of 20,000 tokens take 6 GiB of the machine's memory, which is free, but not for this group."""
+    db = tmp_path / "results.duckdb"
+    command = [sys.executable, "-m", "runner", "sweep", *TINY, "--contexts", "8,20000,16", "--db", str(db)]
+    within = f"echo $$ > {shlex.quote(str(small_group / 'cgroup.procs'))} && exec {shlex.join(command)}"
+    done = subprocess.run(["bash", "-c", within], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert outcomes(db) == Counter([(8, "ok"), (16, "ok"), (20_000, "oom")]), done.stdout + done.stderr
+    (message,) = (row["message"] for row in rows(db, "SELECT message FROM steps WHERE status = 'oom'"))
+    assert "out-of-memory killer" in message
+    assert check_file(db).problems == ()
+    assert (small_group / "cgroup.procs").read_text() == "", "no process is left"
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 def test_after_a_sticky_error_of_cuda_the_next_cell_is_clean(tmp_path: Path) -> None:
