@@ -1,0 +1,141 @@
+"""What a crowd of readers sees and costs while a sweep appends rows to the file that they read.
+
+    python -m tests.bench.crowd                                   # 50 sessions, 10 cells a second, 10 minutes
+    python -m tests.bench.crowd --sessions 10 --minutes 1 --db results.duckdb
+
+Every session goes from page to page, looks at each for LOOKS_S seconds, asks every two seconds whether there are new
+rows, as a page does, and has it drawn again when there are. Says what readers saw, what the store added to a cell, and
+minute by minute what the server holds in memory. All of it runs on this machine, readers and sweep included.
+"""
+
+import argparse
+import multiprocessing
+import random
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from statistics import quantiles
+from uuid import UUID
+
+from runner.store.database import QUICK, ingest, open_reader
+from runner.store.spool import Spool
+from tests.bench.grid import fill
+from tests.bench.readers import PAGES, find_server
+from tests.bench.visitor import Visitor
+from tests.browser import served
+from tests.synthetic import rows
+
+LOOKS_S, ASKS_S = 10.0, 2.0
+CELLS = 20_000
+Tables = Mapping[str, Sequence[object]]
+
+
+@dataclass(kw_only=True)
+class Crowd:
+    """What all sessions together saw."""
+
+    address: str
+    over: threading.Event = field(default_factory=threading.Event)
+    seconds: list[float] = field(default_factory=list)
+    errors: Counter[str] = field(default_factory=Counter)
+
+    def browse(self, number: int) -> None:
+        """One session."""
+        choice = random.Random(number)
+        try:
+            with Visitor(self.address) as visitor:
+                while not self.over.is_set():
+                    self._look(visitor, choice.choice(PAGES))
+        except Exception as error:  # noqa: BLE001  every kind of failure is what this looks for
+            self.errors[f"{type(error).__name__}: {error}"] += 1
+
+    def _look(self, visitor: Visitor, page: str) -> None:
+        until, state = time.monotonic() + LOOKS_S, visitor.load_state()
+        visits = [visitor.open(page)]
+        while time.monotonic() < until and not self.over.wait(ASKS_S):
+            now = visitor.load_state()
+            if now != state:
+                state = now
+                visits.append(visitor.redraw())
+        self.seconds += [visit.seconds for visit in visits]
+        self.errors.update(error for visit in visits for error in visit.errors)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--sessions", type=int, default=50)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--rate", type=float, default=10.0, help="cells a second [default: 10]")
+    parser.add_argument("--db", type=Path, help=f"a file that is added to [default: a new one of {CELLS:,} cells]")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = given.db or Path(folder) / "crowd.duckdb"
+        if not path.exists():
+            fill(path, cells=CELLS)
+        _measure(path, sessions=given.sessions, minutes=given.minutes, rate=given.rate)
+
+
+def _measure(path: Path, *, sessions: int, minutes: float, rate: float) -> None:
+    context = multiprocessing.get_context("spawn")
+    over = context.Event()
+    here, there = context.Pipe(duplex=False)
+    with served(path) as address:
+        server, crowd = find_server(address), Crowd(address=address)
+        sweep = context.Process(target=_sweep, args=(path, rate, over, there))
+        threads = [threading.Thread(target=crowd.browse, args=(number,)) for number in range(sessions)]
+        sweep.start()
+        for thread in threads:
+            thread.start()
+        print(f"{sessions} sessions, {rate:g} cells a second; the server's memory and what was drawn by then:")
+        for minute in range(round(minutes * 2)):
+            crowd.over.wait(30)
+            held = server.memory_info().rss / 2**20
+            print(f"  {(minute + 1) / 2:4.1f} min  {held:5,.0f} MiB  {len(crowd.seconds):,} pages", flush=True)
+        over.set()
+        crowd.over.set()
+        added, lost = here.recv()
+        sweep.join()
+        for thread in threads:
+            thread.join()
+        print(_describe(crowd, added, lost))
+
+
+def _sweep(path: Path, rate: float, over: Event, done: Connection) -> None:
+    """Stores a cell of a toy size every 1/rate seconds, as a sweep does. Sends what that took of each, in ms, and how
+    many cells were not in the file in the end."""
+    of, added, ids = rows.run(label="while all look"), list[float](), set[UUID]()
+    shapes = [(size, context) for size in rows.TOYS for context in (32, 64, 128, 256, 512)]
+    spool = Spool(path)
+    while not over.wait(1 / rate):
+        size, context = shapes[len(added) % len(shapes)]
+        one = rows.ok(of, rows.asked(size, context=context), round=len(added) // len(shapes))
+        began = time.perf_counter()
+        tables: Tables = {"runs": [of], "steps": [one.step], "timings": one.timings, "samples": one.samples}
+        spool.write(tables, str(one.step.cell_id))
+        ingest(path, **QUICK)
+        added.append((time.perf_counter() - began) * 1e3)
+        ids.add(one.step.cell_id)
+    with open_reader(path) as reader:  # the file and what waits in its spool
+        found = [cell for (cell,) in reader.execute("SELECT cell_id FROM steps").fetchall()]
+    assert len(found) == len({*found}), "a cell is there twice"
+    done.send((added, len(ids - {*found})))
+
+
+def _describe(crowd: Crowd, added_ms: list[float], lost: int) -> str:
+    drawn, added = (quantiles(found, n=100, method="inclusive") for found in (crowd.seconds, added_ms))
+    errors = "; ".join(f"{count} × {text}" for text, count in crowd.errors.most_common()) or "none"
+    return (
+        f"pages {len(crowd.seconds):,}: median {drawn[49]:.1f} s, 95% {drawn[94]:.1f} s; errors: {errors}\n"
+        f"cells {len(added_ms):,}: the store added p50 {added[49]:.0f} ms, p99 {added[98]:.0f} ms, longest "
+        f"{max(added_ms):.0f} ms; {lost} lost"
+    )
+
+
+if __name__ == "__main__":
+    main()
