@@ -21,7 +21,7 @@ test: $(VENV)/.test
 	$(BIN)/python -m tests.install_chromium
 	$(BIN)/pytest --numprocesses 3 --dist loadfile -m "not soak"
 
-soak: $(VENV)/.test
+soak: $(VENV)/.soak
 	$(BIN)/python -m tests.install_chromium
 	$(BIN)/pytest --numprocesses 2 --dist loadfile -m soak --timeout 3600
 
@@ -43,6 +43,11 @@ $(VENV)/.test: pyproject.toml requirements.lock | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --no-compile --constraint requirements.lock --editable '.[runner,app,dev]'
 	@touch $@
 
+# Ray is for its own tests alone, which are skipped where it cannot be installed.
+$(VENV)/.soak: $(VENV)/.test
+	-$(BIN)/pip install --quiet --no-compile --constraint requirements.lock --editable '.[ray]'
+	@touch $@
+
 $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "Stepscope needs Python 3.11 or newer and found none. Say where it is: make $(MAKECMDGOALS) PYTHON=/path/to/python3"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
@@ -50,7 +55,7 @@ $(VENV)/bin/python:
 lock:
 	rm -rf $(VENV)-lock
 	$(PYTHON) -m venv $(VENV)-lock
-	$(VENV)-lock/bin/pip install --quiet torch==2.13.0 --editable '.[runner,app,dev]'
+	$(VENV)-lock/bin/pip install --quiet torch==2.13.0 --editable '.[runner,app,dev,ray]'
 	{ echo "# Every version Stepscope is tested with; renewed by \`make lock\`, used as constraints."; \
 	  $(VENV)-lock/bin/pip freeze --exclude-editable | grep -v '^nvidia-.*-cu' | sed 's/+cpu//'; } > requirements.lock
 	rm -rf $(VENV)-lock
