@@ -10,6 +10,6 @@ from pages.api.routes import ROUTES
 
 app = st.App("pages/main.py", routes=ROUTES, middleware=[Middleware(KnownHosts)])
 
-# Rows live as long as the state of their file. To look for cycles among them after every 700 objects, as Python does by
-# default, took a fifth of the server's time.
-gc.set_threshold(100_000, 20, 100)
+# Rows have no cycles. To search them for cycles after every 700 objects, Python's default, and all of them after every
+# drawn page, Streamlit's (`postScriptGC`), took most of the server's time.
+gc.set_threshold(50_000, 5, 5)
