@@ -1,12 +1,12 @@
-"""Every allocation of a recording, from birth to death, worked out from the allocator's events.
+"""Follows every allocation of a recording from birth to death, by the allocator's events.
 
     >>> history = follow([Event(at_ns=0, address=64, change=100), Event(at_ns=5_000, address=64, change=-100)])
     >>> history.lives[0].died, history.peak_bytes, history.times_us
     (1, 100, [0, 5])
 
 A mark (the beginning of a phase) is an event that changes nothing. Each event has a microsecond of its own, so that
-the order in which memory came and went survives in whole microseconds: where several fell into one, the later ones
-are moved on by as many. Standard library only.
+whole microseconds keep the order of events: where several fall into one, the later ones are moved on. Standard library
+only.
 """
 
 from bisect import bisect_right
@@ -21,7 +21,7 @@ NS_PER_US = 1000
 
 @dataclass(frozen=True, slots=True)
 class MemoryEvent:
-    """Memory that came (`change` > 0 bytes) or went (< 0), or a mark (0). `source` is the recorder's number for it, or
+    """An allocation (`change` > 0 bytes), a free (< 0), or a mark (0). `source` is the recorder's number for it, or
     -1."""
 
     at_ns: int
@@ -32,7 +32,7 @@ class MemoryEvent:
 
 @dataclass(slots=True)
 class Life:
-    """One allocation. `born` and `died` are positions in the events; None for before and after the recording."""
+    """One allocation. `born` and `died` are positions in the events, None for before and after the recording."""
 
     address: int
     bytes: int
@@ -47,9 +47,9 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """All allocations of a recording, what was there before first, then in order of birth.
+    """All allocations of a recording: those that existed before it first, then in order of birth.
 
-    `peak` is the position of the event after which most bytes were alive; None if that was before the first."""
+    `peak` is the position of the event after which most bytes were alive, None if that was before the first."""
 
     lives: Sequence[Life]
     times_us: Sequence[int]
@@ -60,7 +60,7 @@ class History:
 
     @property
     def baseline_allocations(self) -> int:
-        """How many allocations were there before the first event."""
+        """The number of allocations that existed before the first event."""
         return sum(life.born is None for life in self.lives)
 
     @property
@@ -68,7 +68,7 @@ class History:
         return 0 if self.peak is None else self.times_us[self.peak]
 
     def at_peak(self) -> list[Life]:
-        """The allocations that were alive when the total was largest."""
+        """Returns the allocations that were alive when the total was largest."""
         return [life for life in self.lives if _alive(life, -1 if self.peak is None else self.peak)]
 
 
@@ -82,14 +82,14 @@ class _Follower:
     def take(self, position: int, event: MemoryEvent) -> None:
         known = self.alive.pop(event.address, None) if event.change else None
         if event.change > 0:
-            if known is not None:  # its free was lost; it cannot have outlived this
+            if known is not None:  # its free was lost, but it cannot live on at the address of another
                 known.died = position
                 self.lost += 1
             life = Life(event.address, event.change, position, source=event.source)
             self.alive[event.address] = life
             self.born.append(life)
         elif event.change < 0:
-            if known is None:  # its birth was lost: it was there before the recording
+            if known is None:  # its birth was lost, so it existed before the recording
                 known = Life(event.address, -event.change, None, source=event.source)
                 self.before.append(known)
                 self.lost += 1
@@ -97,9 +97,10 @@ class _Follower:
 
 
 def follow(events: Sequence[MemoryEvent], held: Iterable[Life] = ()) -> History:
-    """The allocations behind `events`, in the allocator's order; `held` are those known to be there before.
+    """Returns the allocations behind `events`, which are in the allocator's order; `held` existed before the first of
+    them.
 
-    A free of what nobody knows counts as lost, and as an allocation that was there before."""
+    A free of an unknown address counts as lost, and as an allocation that existed before."""
     before = [Life(life.address, life.bytes, None, source=life.source) for life in held]
     follower = _Follower(alive={life.address: life for life in before}, before=before)
     for position, event in enumerate(events):
@@ -118,12 +119,12 @@ def follow(events: Sequence[MemoryEvent], held: Iterable[Life] = ()) -> History:
 
 
 def alive_after(events: Sequence[MemoryEvent]) -> list[Life]:
-    """What is alive when all of `events` have happened."""
+    """Returns the allocations that are alive after all of `events`."""
     return [life for life in follow(events).lives if life.died is None]
 
 
 def own_microseconds(times_ns: Sequence[int]) -> list[int]:
-    """Whole microseconds since the first time, each greater than the one before it."""
+    """Returns whole microseconds since the first time, each greater than the one before it."""
     found: list[int] = []
     for time_ns in times_ns:
         since = (time_ns - times_ns[0]) // NS_PER_US
@@ -132,7 +133,7 @@ def own_microseconds(times_ns: Sequence[int]) -> list[int]:
 
 
 class Moments:
-    """Finds the allocation that lay at an address at a time, though clocks differ by microseconds."""
+    """Finds the allocation at an address at a time, across clocks that differ by microseconds."""
 
     def __init__(self, history: History, events: Sequence[MemoryEvent]) -> None:
         self.times_ns = [event.at_ns for event in events]
@@ -141,7 +142,7 @@ class Moments:
             self.at.setdefault(life.address, []).append(life)
 
     def find(self, address: int, at_ns: int) -> Life | None:
-        """The allocation at `address` whose life is nearest to `at_ns`; None if there never was one."""
+        """Returns the allocation at `address` whose life is nearest to `at_ns`, None if there never was one."""
         return min(self.at.get(address, ()), key=lambda life: self._distance(life, at_ns), default=None)
 
     def _distance(self, life: Life, at_ns: int) -> int:
@@ -151,7 +152,7 @@ class Moments:
 
 
 def phase_of(position: int | None, starts: Sequence[int], names: Sequence[str]) -> str | None:
-    """The phase in which an event fell: `starts` are the positions of the marks, in order."""
+    """Returns the phase of an event. `starts` are the positions of the marks, in order."""
     found = -1 if position is None else bisect_right(starts, position) - 1
     return names[found] if found >= 0 else None
 
@@ -163,7 +164,7 @@ def _alive(life: Life, position: int) -> bool:
 def largest_total(
     events: int, lives: Sequence[Life], baseline: int, size_of: Callable[[Life], int] = attrgetter("bytes")
 ) -> tuple[int | None, int]:
-    """The position and the bytes of the largest total over so many events, the first of equals."""
+    """Returns the position and the bytes of the largest total over so many events, the first of equals."""
     changes = [0] * events
     for life in lives:
         size = size_of(life)

@@ -1,4 +1,4 @@
-"""A recording as columns, which can pass from process to process as JSON, and the columns as rows of the schema.
+"""Writes a recording as columns, which pass between processes as JSON, and the columns as rows of the schema.
 
     columns = columns_of(history, stacks=stacks.texts, marks=[(0, "forward"), (812, "backward")])
     rows = timeline_rows(columns, about=About(run_id=..., cell_id=..., origin="imported", title="step.pickle"))
@@ -17,7 +17,7 @@ from runner.schema import AllocationRow, MarkRow, StackRow, TimelineOrigin, Time
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """What a timeline is called and where it belongs."""
+    """The title of a timeline, and the run and the cell that it belongs to."""
 
     run_id: UUID
     cell_id: UUID
@@ -29,8 +29,8 @@ class About:
 def columns_of(
     history: History, *, stacks: Sequence[str], marks: Sequence[tuple[int, str]], phased: bool
 ) -> dict[str, Any]:
-    """Every column of the timeline's tables beyond the ids. `marks` are (position in the events, name) in order;
-    `phased` says whether they are phases, which allocations are born in."""
+    """Returns every column of the timeline's tables but the ids. `marks` are (position in the events, name) in order;
+    `phased` says whether they are phases, to which allocations belong."""
     times, lives = history.times_us, history.lives
     starts, names = [position for position, _ in marks], [name for _, name in marks]
     allocations = {
@@ -61,8 +61,8 @@ def columns_of(
 
 
 def timeline_rows(columns: Mapping[str, Any], about: About) -> dict[str, list[object]]:
-    """The rows of `timelines`, `allocations`, `stacks` and `marks`. Raises TypeError or ValueError for columns that are
-    not such as `columns_of` makes."""
+    """Returns the rows of `timelines`, `allocations`, `stacks` and `marks`. Raises TypeError or ValueError for columns
+    that `columns_of` cannot have made."""
     ids: dict[str, Any] = {"run_id": about.run_id, "cell_id": about.cell_id}
     names, values = tuple(columns["allocations"]), tuple(columns["allocations"].values())
     return {

@@ -1,13 +1,13 @@
-"""The CUDA allocator's snapshot as events: its shape checked, whoever made it.
+"""Reads the CUDA allocator's snapshot as events, after checking its shape.
 
     for recording in recordings(snapshot):       # one a device, from torch.cuda.memory._snapshot() or its pickle
         history = follow(recording.events, recording.held)
 
-The format is described in the docstring of `torch.cuda.memory._snapshot`; what differs between releases is accepted:
-blocks without `address`, traces without `time_us` (then the order stands for the time), both names of a block whose
-free is pending. Memory counts as freed when its tensor gave it up (`free_requested`), as `memory_allocated` counts.
-Nothing is taken on trust: a value of another type raises BadSnapshot, and what is walked through is limited, because a
-small pickle can refer to one list a million times. Standard library only.
+The docstring of `torch.cuda.memory._snapshot` describes the format. Differences between releases are accepted: blocks
+without `address`, traces without `time_us` (then the order stands for the time), both names of a block whose free is
+pending. Memory counts as freed when its tensor gives it up (`free_requested`), as `memory_allocated` counts. The
+snapshot may come from anyone: a value of another type raises BadSnapshot, and the number of items read is limited,
+because a small pickle can refer to one list a million times. Standard library only.
 """
 
 from collections.abc import Mapping
@@ -19,15 +19,15 @@ from runner.analysis.timeline.lives import NS_PER_US, Life, MemoryEvent
 from runner.analysis.timeline.stacks import MAX_FRAMES, Frame
 from runner.schema import Category
 
-#: Events and blocks that one snapshot may hold together, and devices.
+#: The most events and blocks in one snapshot, and the most devices.
 MAX_ITEMS, MAX_DEVICES = 2_000_000, 256
-#: Addresses, sizes and times are less than this, and so is what all allocations of a device hold together.
+#: Addresses, sizes and times are less than this, and so is the sum of a device's allocations.
 MAX_BYTES = 2**62
-#: Characters of a category that may be PyTorch's.
+#: The most characters of a category.
 _CATEGORY_LENGTH = 40
 
 _SEGMENT_CHANGES = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
-#: Those of segments that are not expandable.
+#: The changes of segments that are not expandable.
 _WHOLE_SEGMENTS = ("segment_alloc", "segment_free")
 #: Any other action, `snapshot` or one of a later release, changes nothing.
 _ACTIONS = ("alloc", "free_requested", "free_completed", "oom", *_SEGMENT_CHANGES)
@@ -44,7 +44,7 @@ _CATEGORIES: Mapping[str, Category] = {
 
 
 class BadSnapshot(ValueError):
-    """The object is not the allocator's snapshot. The message says what was got, `expected` what should be there."""
+    """The object is not the allocator's snapshot. The message says what was found, `expected` what should be there."""
 
     def __init__(self, got: str, *, expected: str) -> None:
         super().__init__(got)
@@ -53,11 +53,11 @@ class BadSnapshot(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
-    """One device's history, its beginning first. An event's and a held block's `source` finds its frames and category
-    in `sources`.
+    """One device's history, its beginning first. The `source` of an event or a held block is the position of its frames
+    and category in `sources`.
 
-    `reserved` is (position in events, bytes) wherever the allocator took memory from the driver or gave it back;
-    `failures` are the positions of allocations that ran out of memory; `layout` is where the memory lies."""
+    `reserved` has (position in events, bytes) wherever the allocator took memory from the driver or returned it;
+    `failures` are the positions of allocations that ran out of memory; `layout` has the segments."""
 
     device: int
     events: list[MemoryEvent] = field(default_factory=list)
@@ -69,7 +69,7 @@ class Recording:
 
 
 def recordings(snapshot: object) -> list[Recording]:
-    """Every device that has a history or memory in use. Raises BadSnapshot."""
+    """Returns every device with a history or memory in use. Raises BadSnapshot."""
     whole = _mapping(snapshot, "the snapshot")
     budget = _Budget(MAX_ITEMS)
     traces = _list(whole.get("device_traces", []), "device_traces")
@@ -90,7 +90,7 @@ def recordings(snapshot: object) -> list[Recording]:
 
 
 def category_of(source: Mapping[str, Any]) -> Category:
-    """What the snapshot says of an allocation's purpose; `unknown` if nothing."""
+    """Returns the purpose that the snapshot gives for an allocation, `unknown` without one."""
     said = source.get("category")
     if not isinstance(said, str) or len(said) > _CATEGORY_LENGTH:
         return "unknown"
@@ -101,11 +101,11 @@ class Frames:
     """Reads the frames of events and blocks. PyTorch makes a list for each event, of frames that many lists share."""
 
     def key(self, source: Mapping[str, Any]) -> tuple[int, ...]:
-        """The same for equal stacks of one snapshot, as long as it is in memory."""
+        """Returns a key that is equal for equal stacks of one snapshot while it is in memory."""
         return tuple(map(id, self._list(source)))
 
     def read(self, source: Mapping[str, Any]) -> tuple[Frame, ...]:
-        """The stack, innermost frame first. Raises BadSnapshot."""
+        """Returns the stack, innermost frame first. Raises BadSnapshot."""
         return tuple(self._frame(item) for item in self._list(source))
 
     def _list(self, source: Mapping[str, Any]) -> list[object]:
@@ -120,7 +120,7 @@ class Frames:
 
 
 class _Budget:
-    """Counts what is walked through."""
+    """Counts the items that were read."""
 
     def __init__(self, most: int) -> None:
         self.most = self.left = most
@@ -132,7 +132,7 @@ class _Budget:
 
 
 def _check_sum(recording: Recording) -> None:
-    """Raises BadSnapshot when what came to be, if all of it was alive at once, does not fit into 64 bits."""
+    """Raises BadSnapshot when the sum of all allocations does not fit into 64 bits."""
     total = sum(abs(event.change) for event in recording.events) + sum(life.bytes for life in recording.held)
     if total >= MAX_BYTES:
         raise BadSnapshot(f"allocations of {total:,} bytes together", expected="sizes whose sum fits into 64 bits")
@@ -149,7 +149,7 @@ def _read_trace(trace: list[object], recording: Recording, budget: _Budget) -> N
         at_ns = _number(entry.get("time_us", number), "time_us", most=MAX_BYTES // NS_PER_US) * NS_PER_US
         if action not in _ACTIONS:
             continue
-        if not events:  # the beginning, so that nothing is born in the same microsecond as what was there before
+        if not events:  # the beginning, so that no allocation shares its microsecond with those that existed before
             events.append(MemoryEvent(at_ns, 0, 0))
         if action == "oom":
             recording.failures.append(len(events))
@@ -175,7 +175,7 @@ def _read_trace(trace: list[object], recording: Recording, budget: _Budget) -> N
 
 
 def _read_segments(segments: list[object], found: dict[int, Recording], budget: _Budget) -> None:
-    """Adds the blocks in use whose allocation is not among the events: they were there before."""
+    """Adds the blocks in use whose allocation is not among the events, because they existed before."""
     budget.spend(len(segments))
     born = {device: {event.address for event in item.events if event.change > 0} for device, item in found.items()}
     for item in segments:
