@@ -138,10 +138,10 @@ def block_tensors(cell: ModelCell, *, device: Device = "cuda") -> list[Predicted
         *kept.linear("attention.output", "d × d"),
         *kept.norm("feed_forward_norm"),
         *kept.linear("feed_forward.gate", "d × f"),
-        kept.one("feed_forward", "gate", f"N × f × {kept.narrow} bytes"),
+        kept.tensor("feed_forward", "gate", f"N × f × {kept.narrow} bytes"),
         *kept.linear("feed_forward.up", "d × f", reads=kept.copies),
-        kept.one("feed_forward", "silu(gate)", f"N × f × {kept.narrow} bytes"),
-        kept.one("feed_forward", "up", f"N × f × {kept.narrow} bytes"),
+        kept.tensor("feed_forward", "silu(gate)", f"N × f × {kept.narrow} bytes"),
+        kept.tensor("feed_forward", "up", f"N × f × {kept.narrow} bytes"),
         *kept.linear("feed_forward.down", "d × f", width="f"),
     ]
 
@@ -154,9 +154,9 @@ class _BlockTensors:
         self.numbers = {"N": cell.batch * cell.context, "B": cell.batch, "T": cell.context, "T²": cell.context**2,
                         "d": cell.shape.d_model, "f": cell.shape.d_ff, "H": cell.shape.heads}  # fmt: skip
 
-    def one(self, module: str, tensor: str, formula: str, *, is_weight_copy: bool = False) -> PredictedTensor:
+    def tensor(self, module: str, name: str, formula: str, *, is_weight_copy: bool = False) -> PredictedTensor:
         return PredictedTensor(
-            tensor=tensor,
+            tensor=name,
             formula=formula,
             size=size_of(formula, self.numbers),
             module=module,
@@ -165,14 +165,14 @@ class _BlockTensors:
 
     def norm(self, module: str) -> list[PredictedTensor]:
         wide = f"N × d × {FLOAT_BYTES} bytes"
-        inverse = self.one(module, "1 / rms", f"N × {FLOAT_BYTES} bytes")
-        return [self.one(module, "input", wide), inverse, self.one(module, "normalized", wide)]
+        inverse = self.tensor(module, "1 / rms", f"N × {FLOAT_BYTES} bytes")
+        return [self.tensor(module, "input", wide), inverse, self.tensor(module, "normalized", wide)]
 
     def linear(self, module: str, weight: str, *, reads: bool = True, width: str = "d") -> list[PredictedTensor]:
         """Returns what a matrix product keeps: autocast's copy of its weight, and its input unless another product
         keeps that."""
-        copy = self.one(module, "weight copy", f"{weight} × {self.narrow} bytes", is_weight_copy=True)
-        read = self.one(module, "input", f"N × {width} × {self.narrow} bytes")
+        copy = self.tensor(module, "weight copy", f"{weight} × {self.narrow} bytes", is_weight_copy=True)
+        read = self.tensor(module, "input", f"N × {width} × {self.narrow} bytes")
         return [*([copy] if self.copies else ()), *([read] if reads else ())]
 
 
@@ -181,21 +181,21 @@ def _inside_attention(kept: _BlockTensors, device: Device) -> list[PredictedTens
     softmax = softmax_bytes(kept.cell, device=device)
 
     def vector(name: str, number_bytes: int) -> PredictedTensor:
-        return kept.one("attention", name, f"N × d × {number_bytes} bytes")
+        return kept.tensor("attention", name, f"N × d × {number_bytes} bytes")
 
     def square(name: str, number_bytes: int) -> PredictedTensor:
-        return kept.one("attention", name, f"B × H × T² × {number_bytes} bytes")
+        return kept.tensor("attention", name, f"B × H × T² × {number_bytes} bytes")
 
     if kept.cell.attention == "sdpa-math":
         return [vector("scaled keys", softmax), vector("scaled queries", softmax), square("probabilities", softmax),
                 vector("values", softmax)]  # fmt: skip
     if kept.cell.attention == "naive":
         cast_down = [square("probabilities in half precision", kept.narrow)] if softmax != kept.narrow else []
-        mask = kept.one("attention", "mask", "T² × 1 byte")
+        mask = kept.tensor("attention", "mask", "T² × 1 byte")
         return [vector("keys", kept.narrow), vector("queries", kept.narrow), mask, square("probabilities", softmax),
                 vector("values", kept.narrow), *cast_down]  # fmt: skip
     names = ("queries", "keys", "values", "output")
-    sums = kept.one("attention", "log-sum-exp of each row", f"B × H × T × {FLOAT_BYTES} bytes")
+    sums = kept.tensor("attention", "log-sum-exp of each row", f"B × H × T × {FLOAT_BYTES} bytes")
     return [*(vector(name, kept.narrow) for name in names), sums]
 
 

@@ -1,6 +1,6 @@
 """Predicts the largest size that fits in memory, and searches for it by trying.
 
-    >>> predict_largest(question, Room(device="cpu"))     # question: runner.schema.FrontierCell
+    >>> predict_largest(question, DeviceMemory(device="cpu"))     # question: runner.schema.FrontierCell
     2304
     >>> search(36, lambda count: count <= 35)          # in multiples of the resolution
     (35, 36)
@@ -26,7 +26,7 @@ FIRST_STEP = 1 / 256
 RESERVED_SHARE = 1.05
 
 
-def at(question: FrontierCell, size: int) -> AttentionCell | StepCell:
+def trial_cell(question: FrontierCell, size: int) -> AttentionCell | StepCell:
     """Returns the cell that tries one size of a frontier cell."""
     once = {"warmup_steps": 0, "min_steps": 1, "max_steps": 1}
     asked: dict[str, Any] = {"precision": question.precision, "batch": question.batch, question.limited: size, **once}
@@ -63,7 +63,7 @@ def _(cell: StepCell, *, device: Device, gpu: str = "") -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Room:
+class DeviceMemory:
     """The device that a cell must fit on: its kind, its name and, where known, the whole memory of the card."""
 
     device: Device
@@ -77,14 +77,14 @@ class Room:
         return min(limit_bytes, self.card_bytes - CONTEXT_BYTES)
 
 
-def predict_largest(question: FrontierCell, room: Room) -> int:
+def predict_largest(question: FrontierCell, memory: DeviceMemory) -> int:
     """Returns the largest multiple of the resolution that is predicted to fit, 0 if none is. On CUDA it is an
     estimate."""
-    limit = room.bytes_within(question.limit_bytes)
+    limit = memory.bytes_within(question.limit_bytes)
 
     def fits(count: int) -> bool:
-        cell = at(question, count * question.step)
-        return predict_bytes(cell, device=room.device, gpu=room.gpu) <= limit
+        cell = trial_cell(question, count * question.step)
+        return predict_bytes(cell, device=memory.device, gpu=memory.gpu) <= limit
 
     high = 1
     while fits(high):

@@ -14,7 +14,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from runner.analysis.timeline.lives import History, Life, MemoryEvent, largest_total
+from runner.analysis.timeline.allocations import Allocation, History, MemoryEvent, largest_total
 
 #: The smallest block, of which all sizes are multiples; the largest block of small segments, which are always split;
 #: the size of a small segment (bytes).
@@ -49,15 +49,15 @@ def block_totals(layout: Layout, events: Sequence[MemoryEvent], history: History
     """Returns the bytes of all blocks before the recording, and their largest total; None where they are not known."""
     if not layout.knows_requests or layout.is_rounded_otherwise:
         return None, None
-    sizes = _sizes(layout, events, history.lives)
+    sizes = _sizes(layout, events, history.allocations)
 
-    def size_of(life: Life) -> int:
-        if life.died is None and life.address in layout.in_use:
-            return layout.in_use[life.address]
-        return round_size(life.bytes) if life.born is None else sizes[life.born]
+    def size_of(allocation: Allocation) -> int:
+        if allocation.died is None and allocation.address in layout.in_use:
+            return layout.in_use[allocation.address]
+        return round_size(allocation.bytes) if allocation.born is None else sizes[allocation.born]
 
-    baseline = sum(size_of(life) for life in history.lives if life.born is None)
-    return baseline, largest_total(len(events), history.lives, baseline, size_of)[1]
+    baseline = sum(size_of(allocation) for allocation in history.allocations if allocation.born is None)
+    return baseline, largest_total(len(events), history.allocations, baseline, size_of)[1]
 
 
 def round_size(size: int) -> int:
@@ -65,10 +65,14 @@ def round_size(size: int) -> int:
     return max(GRANULE, -(-size // GRANULE) * GRANULE)
 
 
-def _sizes(layout: Layout, events: Sequence[MemoryEvent], lives: Sequence[Life]) -> dict[int, int]:
+def _sizes(layout: Layout, events: Sequence[MemoryEvent], allocations: Sequence[Allocation]) -> dict[int, int]:
     """Returns the bytes of the block of each allocation, by its position in the events."""
     segments = _Segments(layout)
-    taken = sorted(life.address for life in lives if life.born is None and round_size(life.bytes) > SMALL)
+    taken = sorted(
+        allocation.address
+        for allocation in allocations
+        if allocation.born is None and round_size(allocation.bytes) > SMALL
+    )
     found, changes = {}, iter([*layout.changes, (len(events), 0, 0)])
     change = next(changes)
     for position, event in enumerate(events):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from runner.analysis.timeline.lives import History, phase_of
+from runner.analysis.timeline.allocations import History, phase_of
 from runner.schema import AllocationRow, MarkRow, StackRow, TimelineOrigin, TimelineRow
 
 
@@ -31,25 +31,25 @@ def columns_of(
 ) -> dict[str, Any]:
     """Returns every column of the timeline's tables but the ids. `marks` are (position in the events, name) in order;
     `phased` says whether they are phases, to which allocations belong."""
-    times, lives = history.times_us, history.lives
+    times, allocations = history.times_us, history.allocations
     starts, names = [position for position, _ in marks], [name for _, name in marks]
-    allocations = {
-        "address": [life.address for life in lives],
-        "allocated_bytes": [life.bytes for life in lives],
-        "born_us": [0 if life.born is None else times[life.born] for life in lives],
-        "died_us": [None if life.died is None else times[life.died] for life in lives],
-        "category": [life.category or "unknown" for life in lives],
-        "phase": [phase_of(life.born, starts, names) if phased else None for life in lives],
-        "operation": [life.operation for life in lives],
-        "module": [life.module for life in lives],
-        "stack": [life.stack for life in lives],
+    columns = {
+        "address": [item.address for item in allocations],
+        "allocated_bytes": [item.bytes for item in allocations],
+        "born_us": [0 if item.born is None else times[item.born] for item in allocations],
+        "died_us": [None if item.died is None else times[item.died] for item in allocations],
+        "category": [item.category or "unknown" for item in allocations],
+        "phase": [phase_of(item.born, starts, names) if phased else None for item in allocations],
+        "operation": [item.operation for item in allocations],
+        "module": [item.module for item in allocations],
+        "stack": [item.stack for item in allocations],
     }
     return {
-        "allocations": allocations,
+        "allocations": columns,
         "stacks": list(stacks),
         "marks": {"at_us": [times[position] for position in starts], "name": names},
         "timeline": {
-            "allocations": len(lives),
+            "allocations": len(allocations),
             "duration_us": times[-1] if times else 0,
             "baseline_bytes": history.baseline_bytes,
             "baseline_allocations": history.baseline_allocations,
@@ -64,7 +64,7 @@ def timeline_rows(columns: Mapping[str, Any], about: About) -> dict[str, list[ob
     """Returns the rows of `timelines`, `allocations`, `stacks` and `marks`. Raises TypeError or ValueError for columns
     that `columns_of` cannot have made."""
     ids: dict[str, Any] = {"run_id": about.run_id, "cell_id": about.cell_id}
-    names, values = tuple(columns["allocations"]), tuple(columns["allocations"].values())
+    allocations = columns["allocations"]
     return {
         "timelines": [
             TimelineRow(
@@ -72,8 +72,8 @@ def timeline_rows(columns: Mapping[str, Any], about: About) -> dict[str, list[ob
             )
         ],
         "allocations": [
-            AllocationRow(**ids, allocation=number, **dict(zip(names, row, strict=True)))
-            for number, row in enumerate(zip(*values, strict=True))
+            AllocationRow(**ids, allocation=number, **dict(zip(allocations, row, strict=True)))
+            for number, row in enumerate(zip(*allocations.values(), strict=True))
         ],
         "stacks": [StackRow(**ids, stack=number, frames=text) for number, text in enumerate(columns["stacks"])],
         "marks": [

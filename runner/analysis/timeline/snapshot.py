@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from runner.analysis.timeline.allocations import NS_PER_US, Allocation, MemoryEvent
 from runner.analysis.timeline.blocks import Layout
-from runner.analysis.timeline.lives import NS_PER_US, Life, MemoryEvent
 from runner.analysis.timeline.stacks import MAX_FRAMES, Frame
 from runner.schema import Category
 
@@ -61,7 +61,7 @@ class Recording:
 
     device: int
     events: list[MemoryEvent] = field(default_factory=list)
-    held: list[Life] = field(default_factory=list)
+    held: list[Allocation] = field(default_factory=list)
     sources: list[Mapping[str, Any]] = field(default_factory=list)
     reserved: list[tuple[int, int]] = field(default_factory=list)
     failures: list[int] = field(default_factory=list)
@@ -133,7 +133,9 @@ class _Budget:
 
 def _check_sum(recording: Recording) -> None:
     """Raises BadSnapshot when the sum of all allocations does not fit into 64 bits."""
-    total = sum(abs(event.change) for event in recording.events) + sum(life.bytes for life in recording.held)
+    total = sum(abs(event.change) for event in recording.events) + sum(
+        allocation.bytes for allocation in recording.held
+    )
     if total >= MAX_BYTES:
         raise BadSnapshot(f"allocations of {total:,} bytes together", expected="sizes whose sum fits into 64 bits")
 
@@ -197,7 +199,7 @@ def _read_segments(segments: list[object], found: dict[int, Recording], budget: 
             if at not in born.get(device, ()):
                 recording.sources.append(block)
                 asked = _number(block.get("requested_size") or size, "requested_size")
-                recording.held.append(Life(at, asked, None, source=len(recording.sources) - 1))
+                recording.held.append(Allocation(at, asked, None, source=len(recording.sources) - 1))
             address += size
         if not segment.get("is_expandable"):
             recording.layout.extents.append((start, address - start))

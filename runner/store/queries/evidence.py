@@ -177,10 +177,10 @@ def _write_rows_sql(reader: duckdb.DuckDBPyConnection, table: str, base: str, co
 
 def _count(reader: duckdb.DuckDBPyConnection, what: str, table: str, names: Sequence[str]) -> dict[str, int]:
     """Counts the values of each column among the answer's rows: `DISTINCT c` counts different ones, `s` all known."""
-    counts = ", ".join(f"count({what}.{name})" for name in names)
-    found = reader.execute(f"SELECT {counts} FROM meant c JOIN {table} s USING (cell_id)").fetchone()
+    counts = ", ".join(f"{literal(name)}: count({what}.{name})" for name in names)
+    found = reader.execute(f"SELECT MAP {{{counts}}} FROM meant c JOIN {table} s USING (cell_id)").fetchone()
     assert found is not None
-    return dict(zip(names, found, strict=True))
+    return dict(found[0])
 
 
 def _write_left_out_sql(scope: Scope, base: str, conditions: Sequence[_Condition]) -> str:
