@@ -1,4 +1,4 @@
-"""How a time or a number of bytes grows with the sequence length, as a power of it.
+"""Fits the growth of a time or a number of bytes with the sequence length, as a power of it.
 
     growth(cells, value=lambda cell: cell.peak_allocated_bytes)      # Growth(exponent=1.97, low=1024, high=4096)
 

@@ -1,12 +1,12 @@
-"""What kind of work does a kernel do? Told from its name, as PyTorch's profiler and nsys write it; or an operator's.
+"""Classifies a kernel by its name, as PyTorch's profiler and nsys write it, or an operator by its own.
 
     >>> kernel_class("ampere_sgemm_128x64_tn")
     'matmul'
     >>> kernel_class("aten::mul_", phase="optimizer")
     'optimizer'
 
-A name says what the kernel was written for, no more: a kernel that a compiler made of several operations counts as the
-heaviest of them. Limits: names follow PyTorch 2.9 to 2.13 with cuBLAS, cuDNN, CUTLASS and Triton; what is not known is
+A name says only what the kernel was written for: a kernel that a compiler made of several operations counts as the
+heaviest of them. Limits: names follow PyTorch 2.9 to 2.13 with cuBLAS, cuDNN, CUTLASS and Triton; unknown names are
 `other`.
 """
 
@@ -60,7 +60,7 @@ _OPERATORS: tuple[tuple[KernelClass, str], ...] = (
 
 @lru_cache(maxsize=4096)
 def kernel_class(name: str, *, phase: str = "") -> KernelClass:
-    """The class of a CUDA kernel by its (demangled) name, or of an operator such as `aten::mm`.
+    """Returns the class of a CUDA kernel by its (demangled) name, or of an operator such as `aten::mm`.
 
     In the phase `optimizer`, elementwise work and reductions are the optimizer's, whichever implementation it is."""
     known = _operator_class(name.removeprefix("aten::")) if name.startswith("aten::") else _kernel_class(name)
@@ -80,8 +80,8 @@ def _kernel_class(name: str) -> KernelClass:
 
 
 def _fused_class(kind: str, operations: str) -> KernelClass:
-    """Of a kernel made by torch.compile; its operations are joined with `_`, as their own names may be. Root mean
-    squares are not called so once they are taken apart: there is no other reason for a reduction with `rsqrt`."""
+    """Returns the class of a kernel made by torch.compile, whose operations are joined with `_`, which their own names
+    may contain. A reduction with `rsqrt` is an RMS norm, which has no name of its own once it is decomposed."""
     if kind == "triton_for":
         return "optimizer"
     named = _first(_NAMED, operations)

@@ -28,7 +28,7 @@ GRID = Grid.of(
     precisions=("fp32",),
     max_seconds=2.0,
 )
-#: Of batch 2, so that the longest sequence has ten iterations too on two cores.
+#: The grid has batch 2, so that even the longest sequence runs ten iterations on two cores.
 TOY = GRID.change(
     attention=("naive", "sdpa-flash"),
     seq_lens=(128, 256, 512, 1024),
@@ -41,7 +41,7 @@ TOY = GRID.change(
 
 
 def _fused(grid: Grid) -> tuple[Grid, ...]:
-    """The fused kernels where each exists, and beside them the naive cells that they are compared with."""
+    """Returns the fused kernels where each exists, and the naive cells that they are compared with."""
     return (
         grid.change(attention=("naive", "sdpa-efficient")),
         grid.change(attention=("naive", "sdpa-flash"), precisions=("bf16",)),
@@ -55,7 +55,7 @@ def _check(cell: AttentionCell) -> None:
 
 
 def _predict(cell: AttentionCell, on: On) -> Prediction:
-    """Warm-up and measured iterations; the time limit comes before the least number of iterations."""
+    """Predicts the cost of warm-up and measured iterations. The time limit precedes the least number of iterations."""
     flops = attention.forward_flops(cell) + attention.backward_flops(cell)
     step = flops / on.flops_per_s
     compiling = COMPILE_SECONDS[on.device][0] if cell.backend == "compiled" else 0
@@ -80,7 +80,7 @@ def _explain(row: AttentionRow) -> str:
 
 
 def _line(shown: Shown) -> list[str]:
-    """Times, rate, memory as measured and as predicted, errors against float64."""
+    """Returns times, rate, measured and predicted memory, and errors against float64."""
     row, medians = shown.row, shown.medians_ms
     worst = None if row.output_error is None else max(row.output_error, row.gradient_error or 0)
     numbers = (row.before_backward_bytes, row.peak_allocated_bytes, row.predicted_peak_bytes)

@@ -23,8 +23,8 @@ START_SECONDS: Mapping[Device, float] = {"cuda": 2.0, "mps": 3.0, "cpu": 0.15}
 
 @dataclass(frozen=True, kw_only=True)
 class On:
-    """The device on which a cell will run, the FLOP/s that it reaches in the cell's precision, and its name; and what
-    is known of own models, by key."""
+    """The device on which a cell will run: its name, the FLOP/s that it reaches in the cell's precision, and what is
+    known of own models, by key."""
 
     device: Device
     flops_per_s: float

@@ -1,4 +1,4 @@
-"""What precision costs: sums with their way there, errors of a pass, statistics of normalization."""
+"""Holds the cost of precision: sums with their partial sums, errors of a pass, statistics of normalization."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from runner.schema import AccumulationRow, FloatName, NormStatistic, NumericsRow
 
 @dataclass(frozen=True, kw_only=True)
 class Accumulated:
-    """A sum; `on_the_way` are (addends so far, sum so far)."""
+    """A sum; `on_the_way` are its partial sums as (addends so far, sum so far)."""
 
     row: AccumulationRow
     machine: str

@@ -1,4 +1,4 @@
-"""Single-head attention: what is asked, and what came of it."""
+"""Defines single-head attention: the cell and its row."""
 
 from dataclasses import dataclass
 from typing import Annotated

@@ -87,7 +87,7 @@ class Cell:
         return self
 
     def remarks(self) -> list[str]:
-        """Returns what a title says beside values."""
+        """Returns the parts of a title beside values."""
         return []
 
 

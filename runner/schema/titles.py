@@ -1,4 +1,4 @@
-"""A cell in words, for people.
+"""Writes a cell in words.
 
     >>> title(cell)
     'small · 512 · train · bf16 · compiled'

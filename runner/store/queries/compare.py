@@ -1,12 +1,11 @@
-"""The two sides of a comparison: which rows count, which cells are partners, and how they compare.
+"""Loads the two sides of a comparison: the rows that count, the pairs of cells, and the verdict.
 
-    found = compared(path, Question(a=a, b=b))             # two of `sides`
-    for verdict in found.verdicts: print(sentence(verdict))
+found = load_comparison(path, ComparisonRequest(a=a, b=b))
 
-Of a cell that one side measured several times the latest run counts, its rounds pooled. Cells are partners when they
-ask the same but for what is compared and were measured alike (`analysis.pairs`). Precisions, backends and commits are
-compared within one machine, precisions and backends also within one version of torch; runs, labels and machines
-wherever they ran.
+Where one side measured a cell several times, the latest run counts, with its rounds pooled. Two cells are a pair when
+they differ only in what is compared and were measured with the same effort (`analysis.compare.pairs`). Precisions,
+backends and commits are compared within one machine, precisions and backends also within one version of torch; runs,
+labels and machines across all.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,7 +58,7 @@ _WHERE: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonRequest:
-    """A against B, and of both only what `within` says: a run, label, machine or commit."""
+    """A comparison of A with B. `within` narrows both to a run, label, machine or commit."""
 
     a: Side
     b: Side
@@ -72,7 +71,7 @@ class ComparisonRequest:
 
     @property
     def same(self) -> tuple[str, ...]:
-        """What of the machine partners have to share."""
+        """The properties of the machine that the two cells of a pair share."""
         if {self.a.kind, self.b.kind} & {"run", "label", "machine"}:
             return ()
         return ("machine",) if self.a.kind == self.b.kind == "commit" else ("machine", "torch")
@@ -88,13 +87,13 @@ class Comparison:
 
     @property
     def differences(self) -> list[Difference]:
-        """In what the two sides differ beside what was asked: their environments, and the versions of own models."""
+        """The differences beside the compared setting: in the environments, and in the versions of own models."""
         pairs = [(pair.base.cell, pair.other.cell) for one in self.verdicts for pair in one.pairs]
         return [*find_versions(pairs), *find_differences(self.a_runs, self.b_runs)]
 
 
 def load_comparison(path: Path, question: ComparisonRequest) -> Comparison:
-    """Every cell of both sides, judged. Raises UsageError for sides that cannot stand against each other."""
+    """Returns the verdicts on all cells of both sides. Raises UsageError for sides that cannot be compared."""
     check(question)
     verdicts = []
     for table in _CELLS:
@@ -115,14 +114,14 @@ def load_comparison(path: Path, question: ComparisonRequest) -> Comparison:
 
 
 def _partners(a: Sequence[SideResult], b: Sequence[SideResult]) -> Partners:
-    """The two of one question that are held against each other; one where the other side has none."""
+    """Returns the cells of both sides that are compared, None for a side that has none."""
     if a and b:
         return match_closest(a, b)
     return max(a, key=rank_effort, default=None), max(b, key=rank_effort, default=None)
 
 
 def check(question: ComparisonRequest) -> None:
-    """Raises UsageError where A and B cannot stand against each other."""
+    """Raises UsageError where A and B cannot be compared."""
     a, b = question.sides
     if a == b:
         raise UsageError(f"A and B are both {a.spec}.", expected="two different things to compare")
@@ -154,7 +153,7 @@ class _CountedRow:
 
 
 def _answers(path: Path, table: Compared, question: ComparisonRequest) -> list[dict[tuple[Any, ...], list[SideResult]]]:
-    """The cells of A and of B in one table, by what partners share: one for each effort."""
+    """Returns the cells of A and of B in one table by their shared key, one for each effort."""
     with open_reader(path) as reader:
         sides = [_rounds(reader, table, question, side) for side in question.sides]
         noise = load_noise(reader, table) if TABLES[table].timed else {}
@@ -173,8 +172,8 @@ def _answers(path: Path, table: Compared, question: ComparisonRequest) -> list[d
 
 
 def _shared(row: _CountedRow, table: Compared, question: ComparisonRequest, side: Side) -> tuple[Any, ...]:
-    """What of its question and machine the cell on the other side shares. Of an own model that is its name, so that the
-    version before a change meets the one after it."""
+    """Returns the settings and properties of the machine that a cell shares with its partner. An own model is known by
+    its name, so that its version before a change is paired with the one after it."""
     own = isinstance(row.cell, Model) and row.cell.model_key is not None
     left_out = {side.kind, *((*SHAPE, "model_key") if own else ())}
     asked = (getattr(row.cell, name) for name in TABLES[table].question if name not in left_out)
@@ -183,7 +182,7 @@ def _shared(row: _CountedRow, table: Compared, question: ComparisonRequest, side
 
 @dataclass(frozen=True, kw_only=True)
 class _Times:
-    """What sets the time of a cell, that time, and what the device needs of it; None where it is not known."""
+    """The bound of a cell, its time in the phase, and the device's time; None where they are not known."""
 
     bound: Bound | None
     step: Estimate | None
@@ -191,7 +190,7 @@ class _Times:
 
 
 def _times(rows: Sequence[_CountedRow], question: ComparisonRequest, noise: Mapping[NoiseKind, Noise]) -> _Times:
-    """The times of the rounds of one cell, none of a cell without the phase."""
+    """Returns the times of one cell over its rounds, None for a cell without the phase."""
     measured = [(row, row.round_time) for row in rows if row.status == "ok" and row.round_time]
     bound = pool_bounds(row.bound for row in rows)
     waits = pool_bounds(find_bound(time.median_ms, row.device_ms) for row, time in measured)
@@ -206,7 +205,7 @@ def _times(rows: Sequence[_CountedRow], question: ComparisonRequest, noise: Mapp
 
 
 def _answered(rows: Sequence[_CountedRow], found: Mapping[UUID, tuple[str, ...]], times: _Times) -> SideResult:
-    """The rounds of one cell as one: ok when any is, then only those that are count."""
+    """Returns the rounds of one cell as one result. It is ok when any round is; then only those rounds count."""
     counted = [row for row in rows if row.status == "ok"] or rows[-1:]
     peaks = [row.peak_allocated_bytes for row in counted if row.peak_allocated_bytes is not None]
     return SideResult(
@@ -225,7 +224,7 @@ def _answered(rows: Sequence[_CountedRow], found: Mapping[UUID, tuple[str, ...]]
     )
 
 
-#: What else of a row is needed, beside its key and ids.
+#: The columns of each table that a comparison needs beside key and ids.
 _MORE: Mapping[Compared, tuple[str, ...]] = {
     "steps": ("matmul_precision", "bound"),
     "attention": ("bound",),
@@ -236,7 +235,7 @@ _MORE: Mapping[Compared, tuple[str, ...]] = {
 def _rounds(
     reader: duckdb.DuckDBPyConnection, table: Compared, question: ComparisonRequest, side: Side
 ) -> list[_CountedRow]:
-    """The rows of one side that count, partners together, in the order of their keys, rounds in order."""
+    """Returns the rows of one side that count, those of one cell together, rounds in order."""
     columns = (*TABLES[table].key, "run_id", "cell_id", "cell_key", "round", "status", "message", *_MORE.get(table, ()))
     asked = (side, *question.within)
     query = select_latest(table, columns, where=" AND ".join(_WHERE[item.kind] for item in asked), same=question.same)

@@ -144,7 +144,7 @@ def _find_shapes(reader: duckdb.DuckDBPyConnection) -> list[_Condition]:
 
 
 def _match_rows(reader: duckdb.DuckDBPyConnection, names: Sequence[str], *, where: str = "true") -> str:
-    """Returns the condition that several columns together are as in one of the answer's rows."""
+    """Returns the condition that several columns together have the values of one of the answer's rows."""
     rows = reader.execute(f"SELECT DISTINCT {', '.join(names)} FROM meant WHERE {where} ORDER BY ALL").fetchall()
     if len(names) == 1:
         return among(f"c.{names[0]}", [row[0] for row in rows])

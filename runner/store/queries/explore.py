@@ -4,8 +4,8 @@
         print(found.name, found.title)
     rows = load_explored(path, Wanted(table="steps", measure="median_ms", phase="backward"))
 
-The rows are the latest of each cell on every machine. Of several rounds counts what counts elsewhere: of times the
-estimate over the rounds, of bytes and errors the largest, of other numbers the median.
+The rows are the latest of each cell on every machine. Rounds are pooled as elsewhere: the estimate of times, the
+largest of bytes and errors, the median of other numbers.
 """
 
 from dataclasses import dataclass, replace
@@ -24,9 +24,9 @@ from runner.store.queries.times import TimesByCell, load_times
 
 #: The tables that can be explored, and what their rows are called.
 KINDS = {name: table.words for name, table in TABLES.items() if table.words}
-#: Numbers of a row that say how measuring went, not what was measured.
+#: The numbers of a row that describe the measurement, not the cell.
 _EFFORT = ("cell_seconds", "build_seconds", "warmup_seconds", "measure_seconds", "steps", "round", "threads")
-#: The endings of names of columns of which the largest of several rounds counts.
+#: The endings of the names of columns whose largest value over the rounds counts.
 _LARGEST = ("_bytes", "_error", "tolerance")
 
 

@@ -1,10 +1,11 @@
-"""The cells that several runs of a machine have measured, and one of them run by run: what Compare draws over time.
+"""Loads the cells that several runs of a machine have measured, and one of them run by run, for Compare.
 
     for repeated in load_repeated_cells(path, "NVIDIA H200 · node1"):
         series = load_series(path, "NVIDIA H200 · node1", repeated.cell_key)
         print(series.cell, [point.time.ms for point in series.points])
 
-Of whole steps with their usual effort. Hidden runs do not count. Limits: the latest `MAX_RUNS` runs are read.
+Times are those of whole steps with their usual effort. Hidden runs do not count. Limits: the latest `MAX_RUNS` runs are
+read.
 """
 
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from runner.store.queries.overview import load_contents
 from runner.store.queries.steps import load_rounds
 from runner.store.queries.times import load_noise
 
-#: More runs than these are no one line any more.
+#: The most runs of a line.
 MAX_RUNS = 40
 
 

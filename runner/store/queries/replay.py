@@ -1,4 +1,4 @@
-"""A cell of the file by its id or the beginning of it, with what the file says of its times.
+"""Finds a cell of the file by its id or the beginning of it, with the file's times of it.
 
 stored = find_stored(path, "01a2037e-c114")
 print(stored.row.cell_id, [medians["step"] for medians in stored.rounds], stored.times["step"].low_ms)
@@ -22,7 +22,7 @@ from runner.store.queries.times import load_times
 
 #: The tables whose cells can be replayed, because a median is what is compared.
 REPLAYED: tuple[type[StepRow | AttentionRow], ...] = (StepRow, AttentionRow)
-#: Of cells that an id may mean so many are named.
+#: The most cells that a message names.
 MAX_NAMED = 4
 _ID = re.compile(r"[0-9a-f]{1,32}")
 
@@ -39,9 +39,8 @@ class StoredCell:
 
 
 def find_stored(path: Path, cell: str) -> StoredCell:
-    """Returns the row of steps or attention whose id begins with `cell`, dashes or not.
-
-    Raises UsageError for what is no id, for none and for several, and for rows of other tables."""
+    """Returns the row of steps or attention whose id begins with `cell`, with or without dashes. Raises UsageError for
+    text that is no id, for no such row or several, and for rows of other tables."""
     beginning = cell.strip().replace("-", "").lower()
     if not _ID.fullmatch(beginning):
         raise UsageError(f"{cell!r} is no cell.", expected="the id of a row of steps or attention, or its beginning")
@@ -65,7 +64,7 @@ def find_stored(path: Path, cell: str) -> StoredCell:
     )
 
 
-#: The rounds of one cell; of a round that was tried again the last try counts.
+#: The rounds of one cell; where a round was tried again, the last try counts.
 _CHOSEN = f"""
     CREATE OR REPLACE TEMP TABLE chosen AS
     SELECT s.cell_id, s.cell_key, s.round, s.status, {MACHINE} AS machine

@@ -1,9 +1,9 @@
-"""Times of the chosen end-to-end cells: what Training step and Mixed precision draw.
+"""Loads times of the chosen end-to-end cells, for Training step and Mixed precision.
 
-    for cell in measured(path, Selection(mode="train")):
+    for cell in load_steps(path, Selection(mode="train")):
         print(cell.cell.context, cell.status, cell.times["step"].median_ms)
 
-Of cells that differ only in effort the preferred one, unless the selection is not settled.
+Of cells that differ only in effort, the preferred one counts, unless the selection is not settled.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from runner.store.queries.times import NoiseKind, with_times
 
 KEY = TABLES["steps"].key
 _OWN = ("failed_phase", "message", "parameters", "tokens_per_s", "mfu", "compile_seconds")
-#: Of the rounds of one cell: the id by which it is known, and how it ended.
+#: The id and the status of a cell, over its rounds.
 POOLED = """coalesce(min(cell_id) FILTER (status = 'ok'), min(cell_id)) AS cell_id,
         CASE WHEN bool_or(status = 'ok') THEN 'ok' ELSE arg_max(status, cell_id) END AS status,
         arg_max(failed_phase, cell_id) AS failed_phase, arg_max(message, cell_id) AS message"""
@@ -36,7 +36,7 @@ _CELLS = f"""
 
 
 def load_steps(path: Path, selection: Selection) -> list[Measured]:
-    """Every chosen cell with its times, smallest model and shortest context first."""
+    """Returns every chosen cell with its times, smallest model and shortest context first."""
     with open_reader(path) as reader:
         choose(reader, "steps", selection, _OWN)
         cells = with_times(reader, "steps", fetch(reader, _CELLS, kind=Measured))
@@ -72,13 +72,13 @@ def _order(cell: StepCell) -> tuple[Any, ...]:
     )
 
 
-#: Time of one whole step, of samples grouped by cell and step: as recorded, or else the sum of its phases.
+#: The time of one whole step, for samples grouped by cell and step: as recorded, or else the sum of its phases.
 STEP_MS = """coalesce(max(duration_ms) FILTER (phase = 'step'),
     sum(duration_ms) FILTER (phase IN ('forward', 'loss', 'backward', 'optimizer')))"""
 
 
 def find(path: Path, cell_id: UUID) -> Measured | None:
-    """The cell with this id, over the rounds of its run; None if the file has no such row."""
+    """Returns the cell with this id, over the rounds of its run; None if the file has no such row."""
     with open_reader(path) as reader:
         row = reader.execute("SELECT run_id, cell_key FROM steps WHERE cell_id = ?", [cell_id]).fetchone()
         return load_rounds(reader, *row) if row else None
@@ -94,7 +94,8 @@ _ABLATION = f"""
 
 
 def load_early_steps(path: Path, selection: Selection) -> list[EarlyStep]:
-    """Every step, in one round, of the cells that were measured after several of 0, 1, 2 and 5 warm-up steps."""
+    """Returns every step, in one round, of the cells that were measured after several of 0, 1, 2 and 5 warm-up
+    steps."""
     with open_reader(path) as reader:
         choose(reader, "steps", replace(selection, settled=False))
         return fetch(reader, _ABLATION, kind=EarlyStep)

@@ -5,8 +5,8 @@
 
 The noise of a kind of cell is what its cells showed that were measured in several rounds of one run. On CUDA the times
 that the host sets are one kind and those that the device sets another, because the first vary many times as much;
-elsewhere all cells of a machine are one kind. Phases and clocks are told apart: a step may wait for the host where the
-loop does not.
+elsewhere all cells of a machine are one kind. Each phase and each clock is a kind of its own: a step may wait for the
+host where the loop does not.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,8 @@ from runner.store.queries.selection import MACHINE
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseKind:
-    """The times that are taken to be equally noisy: of one machine, set by the same, in one phase, by one clock."""
+    """The times that are taken to be equally noisy: those of one machine, with one bound, in one phase, by one
+    clock."""
 
     machine: str
     bound: Bound | None
@@ -35,8 +36,7 @@ class NoiseKind:
 
 @dataclass(frozen=True, kw_only=True)
 class _Repeated:
-    """The sums over the cells of one kind that were repeated: of rounds - 1, and of that times the variance of
-    ln(time)."""
+    """Sums over the repeated cells of one kind: of rounds - 1, and of that times the variance of ln(time)."""
 
     kind: NoiseKind
     squares: float
@@ -62,7 +62,7 @@ _REPEATED = f"""
 
 
 def load_noise(reader: duckdb.DuckDBPyConnection, table: str) -> dict[NoiseKind, Noise]:
-    """Returns what the repeated cells of a table show of each kind."""
+    """Returns the noise of each kind that the repeated cells of a table show."""
     found = fetch(
         reader, _REPEATED.format(table=table), {"clocks": list(get_args(Clock)), "bound": DEVICE_BOUND}, kind=_Repeated
     )
@@ -89,7 +89,7 @@ class _PhaseRounds:
     n: int | None
 
     def rounds(self) -> list[RoundTime]:
-        """Returns the rounds as waited for."""
+        """Returns the rounds by the step's clock."""
         columns = zip(self.medians, self.lows, self.highs, self.counts, strict=True)
         return [RoundTime(median_ms=ms, low_ms=low, high_ms=high, n=n) for ms, low, high, n in columns]
 
@@ -126,15 +126,15 @@ R = TypeVar("R", bound=TimedResult)
 
 
 Times = dict[Phase, PhaseTime]
-#: What bounds a cell, and its times, by machine and cell key.
+#: The bound of a cell and its times, by machine and cell key.
 TimesByCell = dict[tuple[str, str], tuple[Bound | None, Times]]
 
 
 def load_times(
     reader: duckdb.DuckDBPyConnection, table: str, noise: Mapping[NoiseKind, Noise] | None = None
 ) -> TimesByCell:
-    """Returns what bounds the cells of the temporary table `chosen`, and their times, by machine and cell key. `noise`
-    is that of the table's machines, where it is known already."""
+    """Returns the bounds and the times of the cells of the temporary table `chosen`, by machine and cell key. `noise`
+    is that of the table's machines, where it is already known."""
     noise, found = load_noise(reader, table) if noise is None else noise, TimesByCell()
     for one in fetch(reader, _TIMES.format(table=table), kind=_PhaseRounds):
         found.setdefault((one.machine, one.cell_key), (one.bound, {}))[1][one.phase] = one.time(noise)
@@ -144,7 +144,7 @@ def load_times(
 def with_times(
     reader: duckdb.DuckDBPyConnection, table: str, cells: Sequence[R], noise: Mapping[NoiseKind, Noise] | None = None
 ) -> list[R]:
-    """Returns the cells of the temporary table `chosen` with their times, and with what bounds them."""
+    """Returns the cells of the temporary table `chosen` with their times and bounds."""
     found, none = load_times(reader, table, noise), (None, Times())
     known = [(cell, *found.get((cell.machine, cell.cell_key), none)) for cell in cells]
     return [replace(cell, bound=bound, times=times) for cell, bound, times in known]

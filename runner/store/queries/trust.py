@@ -1,8 +1,8 @@
-"""What the audit says of chosen cells: their rows, steps, summaries and telemetry go through its rules, and so do the
-rows of the same run beside them, for what only several together show.
+"""Loads the audit's findings of chosen cells. The rules read their rows, steps, summaries and telemetry, and other rows
+of the same run for what only several rows show together.
 
-    findings = audited(path, (cell_id, other_id), "steps")  ->  {cell_id: [Finding(code="cold_step", …)], other_id: []}
-    sentences = load_faults(path, (cell_id, other_id), "steps")  ->  {}
+    findings = load_findings(path, (cell_id, other_id), "steps")  ->  {cell_id: [Finding(code="cold_step", …)],
+    other_id: []} sentences = load_faults(path, (cell_id, other_id), "steps")  ->  {}
 """
 
 from collections import defaultdict
@@ -26,7 +26,7 @@ from runner.store.queries.steps import STEP_MS
 R = TypeVar("R", bound=Audited)
 Depth = Literal["all", "faults"]
 
-#: Tables of cells that the audit knows -> their rows, and the columns in which the cells beside a cell agree with it.
+#: The audited tables, each with its row and the columns that a cell shares with the cells beside it.
 _KINDS: Mapping[str, tuple[type[Audited], tuple[str, ...]]] = {
     "steps": (StepRow, ("d_model", "d_ff", "layers", "heads", "vocabulary", "mode")),
     "attention": (AttentionRow, ("implementation", "d_head", "causal", "cache")),
@@ -48,20 +48,20 @@ _SEEN = """
 
 
 def load_findings(path: Path, cells: tuple[UUID, ...], table: str = "steps") -> dict[UUID, list[Finding]]:
-    """The findings of each of these cells of one table, in the order asked for."""
+    """Returns the findings of each of these cells of one table, in the given order."""
     return _judged(path, cells, table, depth="all")
 
 
 def load_faults(path: Path, cells: tuple[UUID, ...], table: str = "steps") -> dict[UUID, tuple[str, ...]]:
-    """Of those of these cells that the audit grades D, the sentences that say why. Leaves the samples unread, for which
-    thousands of cells would have to wait."""
+    """Returns the sentences that say why, for each of these cells that the audit grades D. It does not read the
+    samples, because thousands of cells would take too long."""
     found = _judged(path, cells, table, depth="faults").items()
     said = {cell: tuple(item.sentence for item in findings if item.severity == "fault") for cell, findings in found}
     return {cell: sentences for cell, sentences in said.items() if sentences}
 
 
 def _judged(path: Path, cells: tuple[UUID, ...], table: str, *, depth: Depth) -> dict[UUID, list[Finding]]:
-    """What all rules find, or at least what those find that find faults."""
+    """Returns the findings of all rules or, with depth `faults`, at least those of rules that find faults."""
     kind, alike = _KINDS[table]
     columns = ", ".join(("run_id", *alike))
     with open_reader(path) as reader:
@@ -93,7 +93,7 @@ def _judged(path: Path, cells: tuple[UUID, ...], table: str, *, depth: Depth) ->
 
 
 def _moments(reader: duckdb.DuckDBPyConnection) -> tuple[dict[UUID, list[TelemetryRow]], dict[UUID, list[float]]]:
-    """What was seen of the chosen cells while they were measured: telemetry, and every step's time in ms."""
+    """Returns the telemetry of the chosen cells while they were measured, and every step's time in ms."""
     telemetry = _by_cell(fetch_rows(reader, TelemetryRow, "telemetry SEMI JOIN chosen USING (cell_id)"))
     return telemetry, dict(reader.execute(_STEPS).fetchall())
 
@@ -106,5 +106,5 @@ def _by_cell(rows: list[Any]) -> dict[UUID, list[Any]]:
 
 
 def _once(findings: list[Finding]) -> list[Finding]:
-    """What a row and its neighbors both say is said once."""
+    """Returns the findings without those that a row and its neighbor both have."""
     return list({finding.code: finding for finding in reversed(findings)}.values())[::-1]
