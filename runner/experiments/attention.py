@@ -100,6 +100,7 @@ ATTENTION = Kind(
     predict=_predict,
     summarize=_summarize,
     explain=_explain,
+    repeat_group=lambda cell: "attention" if (cell.backend, cell.implementation) == ("eager", "naive") else "",
     lines=Lines(
         headings=(*_PASSES, "n", "rate", "before backward", "peak", "predicted", "error"),
         line=_line,

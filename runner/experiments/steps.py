@@ -49,6 +49,13 @@ def _predict(cell: StepCell, on: On) -> Prediction:
     return replace(found, seconds=found.seconds + (cell.warmup_steps * step + measured))
 
 
+def _repeat_group(cell: StepCell) -> str:
+    if cell.backend != "eager":
+        return ""
+    train = f"train {cell.precision}" if cell.mode == "train" and cell.precision in ("fp32", "bf16") else ""
+    return "inference" if cell.mode == "inference" else train
+
+
 def _summarize(row: StepRow, timings: Mapping[str, TimingRow]) -> str:
     """Returns the median and its certainty."""
     step, share = timings["step"], row.interval_share
@@ -75,6 +82,7 @@ STEPS = Kind(
     predict=_predict,
     summarize=_summarize,
     fits=fits_trained,
+    repeat_group=_repeat_group,
     lines=Lines(
         headings=(*_PHASES, "±", "n", "tokens/s", "grade", "findings"),
         line=_line,

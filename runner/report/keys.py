@@ -12,7 +12,7 @@ from typing import Any
 
 from runner.analysis.compare.pairs import describe_unusual_effort
 from runner.report.text import NONE
-from runner.schema import AttentionCell, Cell, Column, MemoryCell, Model, StepCell, table_of
+from runner.schema import Cell, Column, Model, table_of
 from runner.schema.axes import MODEL
 from runner.schema.own import is_unread
 from runner.schema.sizes import name_models
@@ -44,7 +44,7 @@ class Keys:
             assert isinstance(cell, Model)
             return self.sizes[Model.of(cell)]
         if name == "effort":
-            return _describe_effort(cell) or "as usual"
+            return describe_unusual_effort(cell) or "as usual"
         value = getattr(cell, name)
         return NONE if is_unread(name, value) else format_value(value)
 
@@ -67,7 +67,7 @@ def make_keys(cells: Sequence[Cell], *, without: Sequence[str] = ()) -> Keys:
     shapes = [Model.of(cell) for cell in cells if isinstance(cell, Model)]
     headings = {name: table.column(name).title for name in varied}
     names = [*(["size"] if shapes else []), *varied]
-    efforts = {_describe_effort(cell) for cell in cells}
+    efforts = {describe_unusual_effort(cell) for cell in cells}
     if len(efforts) > 1:
         names.append("effort")
     said = [_say(table.column(name), getattr(cells[0], name)) for name in sorted(shared, key=_rank)]
@@ -97,7 +97,3 @@ def _say(column: Column, value: Any) -> str:
     if value is None or (value == column.absent and column.name not in _SAID):
         return ""
     return f"{column.label.lower()} {format_value(value)}"
-
-
-def _describe_effort(cell: Cell) -> str:
-    return describe_unusual_effort(cell) if isinstance(cell, StepCell | AttentionCell | MemoryCell) else ""

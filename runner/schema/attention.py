@@ -157,5 +157,6 @@ TABLES = (
         numbers="peak_allocated_bytes saved_bytes before_backward_bytes predicted_peak_bytes device_bytes "
         "in_use_bytes asked_bytes output_error gradient_error tolerance",
         timed=True,
+        whole="forward_backward",
     ),
 )

@@ -20,9 +20,12 @@ from runner.analysis.audit.published.readings import Reading
 from runner.results import Attended, Measured
 from runner.results.times import Estimate
 from runner.schema import AttentionCell, Mode, Phase, StepCell
+from runner.schema.axes import SHAPE
 from runner.schema.choices import Precision
 
 PHASES: tuple[Phase, ...] = ("forward", "backward", "forward_backward", "optimizer", "step")
+#: The settings on which a reading and a measured cell must agree.
+_MATCHED = frozenset((*SHAPE, "batch", "context", "seq_len", "d_head", "precision", "backend"))
 _PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 #: Modes by how well they stand for a row that states forward and backward, and for one that states forward alone.
 _MODES: tuple[Mode, ...] = ("backward", "train", "forward", "inference")
@@ -156,15 +159,12 @@ def _mode(reading: Reading) -> Mode:
 
 
 def _place(cell: StepCell | AttentionCell) -> tuple[object, ...]:
-    """What cells share that may stand beside each other."""
-    if isinstance(cell, AttentionCell):
-        return cell.batch, cell.seq_len, cell.d_head, cell.precision, cell.backend
-    shape = (cell.d_model, cell.d_ff, cell.layers, cell.heads, cell.vocabulary)
-    return (*shape, cell.batch, cell.context, cell.precision, cell.backend)
+    """Returns the values on which two cells must agree."""
+    return tuple(getattr(cell, name) for name in type(cell).names() if name in _MATCHED)
 
 
 def _distance(cell: StepCell | AttentionCell, asked: StepCell | AttentionCell) -> tuple[int, int]:
-    """In how many settings a cell differs from the one that is asked for, and how far its mode is."""
+    """Returns the number of settings in which a cell differs from the wanted one, and the rank of its mode."""
     names = [name for name in type(asked).names() if name != "mode"]
     apart = sum(getattr(cell, name) != getattr(asked, name) for name in names)
     if isinstance(cell, AttentionCell) or isinstance(asked, AttentionCell):
