@@ -11,13 +11,12 @@ from pages.figures.frame import interval
 from pages.ui.card import Card, draw
 from pages.ui.chosen import select_one
 from pages.ui.evidence import of_cells
-from pages.ui.formats import format_count
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal
 from pages.ui.pin import pin
 from pages.ui.sections import draw_heading
 from runner.analysis.compare.over_time import CellSeries, Change, find_changes
-from runner.formats import format_ms, format_times
+from runner.formats import format_count, format_ms, format_times
 from runner.schema.titles import title
 from runner.store.queries.over_time import load_repeated_cells, load_series
 

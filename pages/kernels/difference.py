@@ -12,7 +12,6 @@ from uuid import UUID
 import streamlit as st
 
 from pages.figures.frame import label_of
-from pages.figures.headings import cut
 from pages.figures.kernels import short_names
 from pages.kernels.answers import name_trace, noun, per
 from pages.kernels.part_figures import waterfall
@@ -24,7 +23,7 @@ from pages.ui.markdown import quoted, restrict
 from pages.ui.sections import draw_heading
 from runner.analysis.compare.differences import REST, PartChange, changes
 from runner.analysis.kernel_sums import sum_by_class, sum_by_kernel
-from runner.formats import format_number
+from runner.formats import cut_text, format_number
 from runner.results import KernelPart, KernelTrace
 from runner.results.kernels import CLASS_WORDS
 from runner.schema.sizes import model_name
@@ -169,7 +168,7 @@ def _distinguish(side: Named, against: Named) -> str:
     """Says in few words what tells a trace from the other."""
     cell, theirs = side[1].cell, against[1].cell
     if cell is None or theirs is None:
-        return cut(side[0], longest=40)
+        return cut_text(side[0], longest=40)
     shape = [model_name(cell)] if model_name(cell) != model_name(theirs) else []
     words = []
     for name in (name for name in KEY if name not in Model.__dataclass_fields__):

@@ -17,7 +17,7 @@ from pages.published.loading import AuditedTables
 from pages.ui.card import Card, draw
 from pages.ui.chosen import rows_of
 from pages.ui.evidence import LoadEvidence, of_cells, say
-from pages.ui.formats import format_count, shorten, table
+from pages.ui.formats import shorten, table
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
 from pages.ui.states import suggest
@@ -28,7 +28,7 @@ from runner.analysis.audit.published.readings import Reading
 from runner.analysis.audit.published.report import PublishedGroup, findings_by_row, group_published
 from runner.analysis.audit.report import SEVERITIES, format_evidence
 from runner.analysis.compare.published import PublishedPair, match_peaks, stand_beside, wanted_cell
-from runner.formats import format_bytes, format_number
+from runner.formats import format_bytes, format_count, format_number
 from runner.plan.commands import sweep_commands
 from runner.results import PublishedRow, PublishedTable
 from runner.store.queries.attention import load_attention

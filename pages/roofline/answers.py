@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pages.roofline.limits import DeviceLimits
-from pages.ui.answers import find_longest, format_share
+from pages.ui.answers import find_longest
 from pages.ui.frame import Frame
 from runner.analysis.costs.steps import step_flops
 from runner.analysis.roofline import intensity, least_ms, utilization
-from runner.formats import at_tokens, format_number, format_quantity, format_tokens, join_parts
+from runner.formats import at_tokens, format_number, format_quantity, format_share, format_tokens, join_parts
 from runner.results import Measured
 from runner.schema import StepCell
 

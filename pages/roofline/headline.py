@@ -5,11 +5,11 @@ from pages.figures.small import SmallBar
 from pages.roofline.answers import describe_limit
 from pages.roofline.changes import describe_change, describe_ranking, load_changes
 from pages.roofline.limits import DeviceLimits, limits_of
-from pages.ui.answers import find_longest, format_share
+from pages.ui.answers import find_longest
 from pages.ui.evidence import of_cells
 from pages.ui.frame import Frame, Headline, Topic
 from runner.analysis.roofline import least_ms
-from runner.formats import format_number
+from runner.formats import format_number, format_share
 from runner.results import Measured
 from runner.schema.titles import title
 

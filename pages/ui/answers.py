@@ -18,7 +18,7 @@ from runner.analysis.compare.host_bound import describe_shares
 from runner.analysis.compare.pairs import Pair, describe_unusual_effort
 from runner.analysis.compare.speedups import Speedups, host_share
 from runner.analysis.statistics import Ratio
-from runner.formats import at_tokens, format_ms, format_number
+from runner.formats import at_tokens, format_ms, format_number, format_share
 from runner.results import Clock, Estimate, Measured, TimedResult
 from runner.schema import Cell, Phase
 
@@ -95,11 +95,6 @@ def ratio_bars(
 def _by(cell: Measured, phase: Phase, clock: Clock) -> Estimate | None:
     time = cell.times.get(phase)
     return time.by(clock) if time else None
-
-
-def format_share(part: float) -> str:
-    """Formats a share: `63%`; more than nothing is never `0%`."""
-    return "under 1%" if 0 < part < 0.005 else f"{part:.0%}"
 
 
 def speedup_answer(compared: Speedups[Measured], *, baseline: str, variant: str, phase: Phase = "step") -> str:

@@ -15,13 +15,12 @@ from pages.figures.frontier import FrontierSpan, Grows, Tried, frontier_map
 from pages.ui.card import Card, draw
 from pages.ui.chosen import rows_of
 from pages.ui.evidence import of_cells, say
-from pages.ui.formats import format_count
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
 from pages.ui.sections import draw_heading
 from pages.ui.states import suggest
 from runner.analysis.compare.speedups import name_attention
-from runner.formats import format_bytes, format_number
+from runner.formats import format_bytes, format_count, format_number
 from runner.results import Attended, Frontier
 from runner.schema import FrontierCell
 from runner.schema.axes import SHAPE

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from runner.analysis.audit.findings import Grade
 from runner.analysis.audit.report import GRADE_WORDS, group_findings
-from runner.formats import format_bytes
+from runner.formats import format_bytes, format_count, format_list
 from runner.report.rows import Rows
-from runner.report.text import NONE, count, join
+from runner.report.text import NONE
 from runner.results import RunSummary
 from runner.schema import RunRow
 from runner.store.database import look_through
@@ -125,7 +125,7 @@ def _describe_rows(rows: Rows) -> str:
         "sum": len(rows.sums),
         "measured precision": len(rows.precisions),
     }
-    parts = [count(many, name) for name, many in counts.items() if many]
+    parts = [format_count(many, name) for name, many in counts.items() if many]
     left_out = look_through(rows.path).left_out
     broken = f" {sum(left_out.values()):,} rows that break the contract were left out." if left_out else ""
     chosen = "of a cell that several runs measured the latest run counts, all its rounds together"
@@ -140,7 +140,7 @@ def _describe_trust(rows: Rows) -> str:
         return "no row has a grade."
     trusted = f"{counts['A'] + counts['B']:,} of {graded:,} graded rows can be trusted (A or B)"
     parts = [trusted, f"{counts['C']:,} in doubt (C)", f"{counts['D']:,} wrong (D)"]
-    return f"{join(parts)}.{_name_reasons(audit)} {GRADE_WORDS} Rounds count one by one."
+    return f"{format_list(parts)}.{_name_reasons(audit)} {GRADE_WORDS} Rounds count one by one."
 
 
 def _name_reasons(audit: Audit) -> str:
@@ -152,7 +152,7 @@ def _name_reasons(audit: Audit) -> str:
         if audit.not_read
         else ""
     )
-    return (f" Most frequent findings: {join(named)}." if named else "") + older
+    return (f" Most frequent findings: {format_list(named)}." if named else "") + older
 
 
 def _describe_edition(rows: Rows) -> str:
@@ -161,6 +161,6 @@ def _describe_edition(rows: Rows) -> str:
 
 
 def _describe_others(rows: Rows, others: Sequence[str]) -> str:
-    parts = [f"rows of {join(others)} (--machine)"] if others else []
-    parts += [f"{count(rows.other_runs, 'published or imported run')}"] if rows.other_runs else []
-    return f"{join(parts)}." if parts else ""
+    parts = [f"rows of {format_list(others)} (--machine)"] if others else []
+    parts += [f"{format_count(rows.other_runs, 'published or imported run')}"] if rows.other_runs else []
+    return f"{format_list(parts)}." if parts else ""

@@ -18,11 +18,11 @@ from runner.analysis.compare.host_bound import describe_shares
 from runner.analysis.compare.pairs import LeftOut, Pair, describe_unusual_effort
 from runner.analysis.compare.speedups import Speedups, host_share
 from runner.analysis.compare.verdict_text import TIMED
-from runner.formats import at_tokens, format_number
+from runner.formats import at_tokens, format_count, format_number
 from runner.report.document import Line, ReportTable
 from runner.report.footnotes import Footnotes
 from runner.report.keys import Keys, make_keys
-from runner.report.text import NONE, count, describe_status, format_interval, format_optional
+from runner.report.text import NONE, describe_status, format_interval, format_optional
 from runner.results import Measured, TimedResult
 from runner.schema import Phase
 
@@ -154,7 +154,7 @@ def _judge(pairs: Sequence[Pair[T]], *, baseline: str, variant: str) -> str:
         return f"{variant} is significantly faster than {baseline} in every pair: {mean}."
     counts = ", ".join(f"{outcomes[outcome]} {words}" for outcome, words in TIMED.items() if outcomes[outcome])
     unknown = sum(pair.low is None for pair in pairs)
-    known = f"; {count(unknown, 'pair')} without an interval: measured in too few processes" if unknown else ""
+    known = f"; {format_count(unknown, 'pair')} without an interval: measured in too few processes" if unknown else ""
     return f"{variant} against {baseline}: {mean}; {counts}{known}."
 
 

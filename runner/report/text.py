@@ -7,7 +7,7 @@ Standard library, the schema and the read model only.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from runner.formats import format_number
 from runner.results import Result
@@ -62,13 +62,6 @@ def format_mib(size: float | None) -> str:
     return f"{mib:,.1f}" if mib >= 100 else format_number(mib)
 
 
-def format_share(share: float | None) -> str:
-    """Returns a share in percent; more than nothing is never 0%."""
-    if share is None:
-        return NONE
-    return "under 1%" if 0 < share < 0.005 else f"{share:.0%}"
-
-
 def describe_status(result: Result) -> str:
     """Returns how a cell ended without a result, with the phase: `out of memory in backward`."""
     return WORDS.get(result.status, result.status) + (f" in {result.failed_phase}" if result.failed_phase else "")
@@ -86,14 +79,3 @@ def describe_failures(results: Iterable[Result]) -> str:
         why = f" ({message.strip().rstrip('.')})" if message else ""
         sentences.append(f"{status[0].upper()}{status[1:]}{why}: {'; '.join(titles[:_NAMED])}{more}.")
     return " ".join(sentences)
-
-
-def count(number: int, noun: str) -> str:
-    """Returns a number with its noun: `1 cell`, `2 cells`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def join(parts: Sequence[str]) -> str:
-    """Returns the parts as a list within a sentence: `a, b and c`."""
-    *others, last = parts
-    return f"{', '.join(others)} and {last}" if others else last

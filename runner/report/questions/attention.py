@@ -6,20 +6,12 @@ from dataclasses import replace
 from runner.analysis.costs.activations import Device
 from runner.analysis.costs.attention import predicted_peak_bytes
 from runner.analysis.growth import Value, growth
-from runner.formats import format_bytes, format_ms, format_number
+from runner.formats import format_bytes, format_count, format_ms, format_number
 from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.footnotes import make_footnotes
 from runner.report.keys import make_keys
 from runner.report.rows import Rows
-from runner.report.text import (
-    NONE,
-    count,
-    describe_failures,
-    describe_status,
-    format_interval,
-    format_mib,
-    format_spread,
-)
+from runner.report.text import NONE, describe_failures, describe_status, format_interval, format_mib, format_spread
 from runner.report.wanted import wanted_cells
 from runner.results import Attended
 from runner.schema import AttentionCell
@@ -98,7 +90,7 @@ def _describe_times(cells: Sequence[Attended]) -> str:
     done = [cell for cell in cells if cell.status == "ok" and {"forward", "backward"} <= cell.times.keys()]
     lost = [cell for cell in cells if cell.status == "oom"]
     if not done:
-        return f"All {count(len(lost), 'cell')} ran out of memory."
+        return f"All {format_count(len(lost), 'cell')} ran out of memory."
     longest = max(done, key=lambda cell: (cell.cell.seq_len, cell.cell.d_head))
     forward, backward = (format_ms(longest.times[phase].median_ms) for phase in ("forward", "backward"))
     start = (
@@ -114,7 +106,7 @@ def _describe_times(cells: Sequence[Attended]) -> str:
     if not lost:
         return f"{start} No cell ran out of memory.{few}"
     first = min(lost, key=lambda cell: (cell.cell.seq_len, cell.cell.d_head))
-    out = f"{count(len(lost), 'cell')} of {len(cells)} ran out of memory, from {first.cell.seq_len:,} tokens on."
+    out = f"{format_count(len(lost), 'cell')} of {len(cells)} ran out of memory, from {first.cell.seq_len:,} tokens on."
     return f"{start} {out}{few}"
 
 

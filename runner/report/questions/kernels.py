@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from runner.analysis.kernel_sums import sum_by_kernel
-from runner.formats import format_ms, format_number
+from runner.formats import cut_text, format_calls, format_ms, format_number, format_share
 from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.keys import Keys, make_keys
 from runner.report.rows import Rows
-from runner.report.text import NONE, format_interval, format_optional, format_share
+from runner.report.text import NONE, format_interval, format_optional
 from runner.report.wanted import wanted_cells
 from runner.results import Kernel, KernelTrace, PhaseTime
 from runner.results.kernels import CLASS_WORDS
@@ -174,16 +174,12 @@ def _lead(kernels: Sequence[Kernel], phases: Sequence[str]) -> tuple[str, str, s
         return (NONE,) * 4
     name, (took, calls) = next(iter(sums.items()))
     whole = sum(ms for ms, _ in sums.values())
-    return _cut(name), _format_calls(calls), format_number(took), format_share(took / whole if whole else None)
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
-
-
-def _format_calls(calls: float) -> str:
-    """Returns a number of calls; a mean over steps need not be whole."""
-    return f"{calls:,.0f}" if abs(calls - round(calls)) < 0.05 else f"{calls:,.1f}"
+    return (
+        cut_text(name, longest=_LONGEST),
+        format_calls(calls),
+        format_number(took),
+        format_share(took / whole) if whole else NONE,
+    )
 
 
 def _describe_lead(kernels: Sequence[Kernel], chosen: tuple[KernelTrace, ProfileCell]) -> str:
@@ -218,9 +214,9 @@ def _make_top(rows: Rows, kernels: Sequence[Kernel], chosen: tuple[KernelTrace, 
                 Line(
                     values=(
                         phase,
-                        _cut(name),
+                        cut_text(name, longest=_LONGEST),
                         CLASS_WORDS[kinds[name]],
-                        _format_calls(calls),
+                        format_calls(calls),
                         format_number(took),
                         format_share(took / whole),
                     )

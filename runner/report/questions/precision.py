@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 
 from runner.analysis.compare.speedups import Speedups, compare
 from runner.analysis.dtypes import formats_of
+from runner.formats import format_list
 from runner.report.document import Answer, Behind, Line, Question, ReportTable, behind
 from runner.report.footnotes import make_footnotes
 from runner.report.rows import Rows
 from runner.report.speedups import describe_speedups, describe_trend, sides_of, speedup_table
-from runner.report.text import NONE, join
+from runner.report.text import NONE
 from runner.report.wanted import wanted_cells
 from runner.results import Accumulated, Measured
 from runner.schema import SUMS, AccumulationCell, AccumulationRow, DtypeRow, NumericsCell, NumericsRow, StepCell
@@ -69,7 +70,7 @@ def _answer_sums(rows: Rows) -> Answer:
         sentence=_describe_sums(sums),
         tables=(table,),
         behind=tuple(Behind(cell_id=one.row.cell_id, cell=one.row) for one in sums),
-        lacks=f"not measured: {join(missing)}" if missing else "",
+        lacks=f"not measured: {format_list(missing)}" if missing else "",
     )
 
 
@@ -78,7 +79,7 @@ def _describe_sums(sums: Sequence[Accumulated]) -> str:
     right = [row for row, expected in known if agrees(row.total or 0.0, expected)]
     start = f"{len(right)} of {len(known)} sums are as expected, in all nine digits"
     wrong = [_write_sum(row) for row, _ in known if row not in right]
-    start += f"; {join(wrong)} {'is' if len(wrong) == 1 else 'are'} not." if wrong else "."
+    start += f"; {format_list(wrong)} {'is' if len(wrong) == 1 else 'are'} not." if wrong else "."
     narrow = next((row for row, _ in known if row.accumulator == "fp16"), None)
     wide = next((row for row, _ in known if row.accumulator == "fp32" and row.addend == "fp16"), None)
     parts = []
@@ -118,7 +119,7 @@ def _answer_dtypes(rows: Rows) -> Answer:
         sentence=_describe_dtypes(passes, read),
         tables=tuple(tables),
         behind=tuple(Behind(cell_id=row.cell_id, cell=row) for row in passes),
-        lacks=f"no pass in {join(missing)}" if missing else "",
+        lacks=f"no pass in {format_list(missing)}" if missing else "",
     )
 
 
@@ -155,10 +156,10 @@ def _describe_dtypes(passes: Sequence[NumericsRow], read: Sequence[DtypeRow]) ->
         for part, names in _formats(model, row, read).items():
             words = " and ".join("the lower precision" if name == row.precision else name for name in names)
             groups.setdefault(words, []).append(part)
-        text = "; ".join(f"{join(parts)} in {name}" for name, parts in groups.items())
+        text = "; ".join(f"{format_list(parts)} in {name}" for name, parts in groups.items())
         if row.precision not in sentences.setdefault(text, []):
             sentences[text].append(row.precision)
-    return " ".join(f"Under {join(names)} autocast: {text}." for text, names in sentences.items() if text)
+    return " ".join(f"Under {format_list(names)} autocast: {text}." for text, names in sentences.items() if text)
 
 
 def _want_dtypes(rows: Rows) -> list[NumericsCell]:

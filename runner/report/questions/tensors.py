@@ -2,11 +2,11 @@
 
 from runner.analysis.costs.activations import weight_bytes
 from runner.analysis.timeline.stacks import frames_of
-from runner.formats import format_bytes
+from runner.formats import format_bytes, format_count
 from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.questions.memory import timelines_of
 from runner.report.rows import Rows
-from runner.report.text import NONE, count, format_mib
+from runner.report.text import NONE, format_mib
 from runner.report.wanted import wanted_cells
 from runner.results import Alive, Peak
 from runner.schema import MemoryCell
@@ -62,7 +62,7 @@ def _answer_stream(rows: Rows) -> Answer:
     largest = max(known, key=lambda peak: peak.residual_stream_bytes or 0)
     name = f"{model_name(largest.cell)} at {largest.cell.context:,} tokens"
     return Answer(
-        sentence=f"B·T·d_model·4 bytes, as measured in {right} of {count(len(known), 'shape')} and contexts: "
+        sentence=f"B·T·d_model·4 bytes, as measured in {right} of {format_count(len(known), 'shape')} and contexts: "
         f"{format_bytes(largest.residual_stream_bytes or 0)} in {name}.",
         tables=(table,),
         behind=behind(known),

@@ -2,22 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from runner.formats import format_ms, format_number
+from runner.formats import format_count, format_list, format_ms, format_number, format_share
 from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.footnotes import Footnotes, make_footnotes
 from runner.report.keys import Keys, make_keys
 from runner.report.rows import Rows
-from runner.report.text import (
-    NONE,
-    count,
-    describe_failures,
-    describe_status,
-    format_interval,
-    format_optional,
-    format_share,
-    format_spread,
-    join,
-)
+from runner.report.text import NONE, describe_failures, describe_status, format_interval, format_optional, format_spread
 from runner.report.wanted import wanted_cells
 from runner.results import Clock, Measured, PhaseTime
 from runner.schema import Phase, StepCell
@@ -85,8 +75,9 @@ def _describe_longest(done: Sequence[Measured], *, lost: int) -> str:
         else f" (95% interval {format_number(step.low_ms)}–{format_number(step.high_ms or 0)} ms)"
     )
     start = f"The longest step, {title(longest.cell)}, takes {format_ms(step.median_ms)}{known}"
-    split = f": {join(shares)}" if len(shares) > 1 else ""
-    failed = f" {count(lost, 'cell')} of {lost + len(done)} ended without a result; the table says how." if lost else ""
+    split = f": {format_list(shares)}" if len(shares) > 1 else ""
+    of_all = f"{format_count(lost, 'cell')} of {lost + len(done)}"
+    failed = f" {of_all} ended without a result; the table says how." if lost else ""
     return f"{start}{split}.{_describe_host(done)}{failed}"
 
 

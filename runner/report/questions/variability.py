@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from uuid import UUID
 
-from runner.formats import format_number
+from runner.formats import format_count, format_list, format_number
 from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.footnotes import make_footnotes
 from runner.report.keys import make_keys
 from runner.report.questions.times import PHASES, usual_cells, want_times
 from runner.report.rows import Rows
-from runner.report.text import MAX_LINES, NONE, count, format_optional, format_spread, join
+from runner.report.text import MAX_LINES, NONE, format_optional, format_spread
 from runner.results import Measured
 from runner.schema import Phase
 from runner.schema.titles import title
@@ -101,12 +101,12 @@ def _describe_spread(rows: Rows, cells: Sequence[Measured], known: Mapping[UUID,
     kinds = [item for item in kinds if item.table == "steps" and item.kind.clock == "step"]
     between = [
         f"{f'{item.kind.bound}-bound ' if item.kind.bound else ''}steps by {item.noise.std:.1%} "
-        f"({count(item.noise.cells, 'repeated cell')})"
+        f"({format_count(item.noise.cells, 'repeated cell')})"
         for item in kinds
     ]
     if not between:
         return f"{start}{why} No cell was repeated, so that it is not known how much processes differ."
-    return f"{start}{why} From process to process the medians of equal cells vary, too: {join(between)}."
+    return f"{start}{why} From process to process the medians of equal cells vary, too: {format_list(between)}."
 
 
 def _explain_spread(rows: Rows, large: Sequence[Measured]) -> str:
@@ -117,7 +117,7 @@ def _explain_spread(rows: Rows, large: Sequence[Measured]) -> str:
     if not explained:
         return f"The audit found no explanation for the {len(large)} above that."
     most = Counter(code for codes in reasons for code in codes).most_common()
-    named = join([f"{code.replace('_', ' ')} ({many})" for code, many in most])
+    named = format_list([f"{code.replace('_', ' ')} ({many})" for code, many in most])
     return f"The audit found what can explain it in {explained} of the {len(large)} above that: {named}."
 
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean, median, stdev
 
-from runner.formats import format_ms, format_number
+from runner.formats import format_count, format_ms, format_number
 from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.keys import make_keys
 from runner.report.rows import Rows
-from runner.report.text import NONE, count, format_optional, format_spread
+from runner.report.text import NONE, format_optional, format_spread
 from runner.report.wanted import wanted_cells
 from runner.results import EarlyStep
 from runner.schema import StepCell
@@ -54,16 +54,17 @@ def _describe_effect(name: str, family: Sequence[EarlyStep]) -> str:
     by_count = _measured(family)
     least, most = by_count[min(by_count)], by_count[max(by_count)]
     first, later = least[0], least[1:]
-    begins = f"After {count(min(by_count), 'warm-up step')}" if min(by_count) else "Without warm-up"
+    begins = f"After {format_count(min(by_count), 'warm-up step')}" if min(by_count) else "Without warm-up"
     if len(later) < 2:
-        return f"{begins} only {count(len(least), 'step')} of {name} {'was' if len(least) == 1 else 'were'} measured."
+        steps = format_count(len(least), "step")
+        return f"{begins} only {steps} of {name} {'was' if len(least) == 1 else 'were'} measured."
     steady = median(later)
     start = f"{begins} the first measured step of {name} takes {format_ms(first)}, "
     start += (
         f"{format_number(first / steady)} times the median of the steps after it in the same process. It moves the "
     )
     start += f"mean by {_change(fmean(least), fmean(later))} and the median by {_change(median(least), steady)}."
-    after = f" After {count(max(by_count), 'warm-up step')} the first takes"
+    after = f" After {format_count(max(by_count), 'warm-up step')} the first takes"
     return (
         f"{start}{_explain(least)}{after} {format_number(most[0] / median(most[1:]))} times the median of the others."
     )
