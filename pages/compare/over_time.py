@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pages.compare.over_time_figures import over_time
-from pages.figures.frame import interval
+from pages.figures.frame import format_interval
 from pages.ui.card import Card, draw
 from pages.ui.chosen import select_one
 from pages.ui.evidence import of_cells
@@ -81,7 +81,7 @@ def _make_row(series: CellSeries, index: int, changes: Sequence[Change]) -> dict
         "Commit": (point.commit or "")[:7],
         "torch": point.torch,
         "Median step (ms)": point.time.ms,
-        "95% interval (ms)": interval(point.time.low_ms, point.time.high_ms) if point.time.low_ms else "",
+        "95% interval (ms)": format_interval(point.time.low_ms, point.time.high_ms) if point.time.low_ms else "",
         "Rounds": point.time.rounds,
         "Against the run before": f"{format_times(change.ratio.ratio)} {_word(change)}" if change else "",
     }

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from pages.explore.axes import MACHINE, SIZE, Value, is_numeric, label_of, value_of, varying
 from pages.explore.choose import Plotted
-from pages.explore.magnitude import SHARE, in_fitting_unit
+from pages.explore.magnitude import SHARE, format_in_unit
 from pages.figures.frame import WORDS, format_exponent
 from pages.ui.answers import slope
 from pages.ui.frame import Frame
@@ -58,15 +58,15 @@ def _describe_range(frame: Frame, asked: Plotted, done: Sequence[Explored], meas
         return f"None of these cells has a number for **{name}**."
     least, most = (pick(done, key=lambda row: row.value or 0.0) for pick in (min, max))
     if len(done) == 1:
-        return f"**{name}** is **{in_fitting_unit(most.value or 0.0, unit)}** in the one cell here that has it."
+        return f"**{name}** is **{format_in_unit(most.value or 0.0, unit)}** in the one cell here that has it."
     if least.value == most.value:
-        return f"**{name}** is {in_fitting_unit(most.value or 0.0, unit)} in all {len(done)} cells here."
+        return f"**{name}** is {format_in_unit(most.value or 0.0, unit)} in all {len(done)} cells here."
     ratio = f", {_format_times((most.value or 0) / least.value)} as much" if least.value and least.value > 0 else ""
     # The sentence names everything in which the two cells differ.
     differ = [name for name in varying(frame, asked.choice.table, [least, most]) if name not in MODEL]
     return (
-        f"**{name}** goes from **{in_fitting_unit(least.value or 0.0, unit)}** "
-        f"({place_of(frame, asked, least, also=differ)}) to **{in_fitting_unit(most.value or 0.0, unit)}** "
+        f"**{name}** goes from **{format_in_unit(least.value or 0.0, unit)}** "
+        f"({place_of(frame, asked, least, also=differ)}) to **{format_in_unit(most.value or 0.0, unit)}** "
         f"({place_of(frame, asked, most, also=differ)}){ratio}."
     )
 

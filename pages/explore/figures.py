@@ -14,7 +14,7 @@ from typing import Any, Literal
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from pages.explore.magnitude import fitting_unit, in_fitting_unit
+from pages.explore.magnitude import fitting_unit, format_in_unit
 from pages.figures.bytes import binary_axis
 from pages.figures.colors import FAMILIES, PALETTE, QUIET, RED, SLATE, color_of
 from pages.figures.frame import layout
@@ -171,10 +171,11 @@ def _place_mark(mark: PlotMark, axes: Axes) -> float:
 
 def _format_hover(mark: PlotMark, axes: Axes) -> str:
     name = _name_line(mark.color, mark.machine)
-    what = mark.failure or in_fitting_unit(mark.y or 0.0, axes.unit)
+    what = mark.failure or format_in_unit(mark.y or 0.0, axes.unit)
     doubt = ""
     if mark.low is not None and mark.high is not None:
-        doubt = f"<br>95% interval {in_fitting_unit(mark.low, axes.unit)} to {in_fitting_unit(mark.high, axes.unit)}"
+        low, high = (format_in_unit(end, axes.unit) for end in (mark.low, mark.high))
+        doubt = f"<br>95% interval {low} to {high}"
     place = f"{mark.x:,}" if isinstance(mark.x, int) else mark.x
     lead = " · ".join(part for part in (name if mark.color or mark.machine else "", mark.panel) if part)
     return "<br>".join(

@@ -1,7 +1,7 @@
 """Numbers of any kind in a unit that fits their magnitude.
 
 fitting_unit([4.2e13, 9.9e13], "FLOP/s")      # (1e12, 'TFLOP/s')
-in_fitting_unit(0.042, "ms")                  # '42.0 µs'
+format_in_unit(0.042, "ms")                  # '42.0 µs'
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ def fitting_unit(values: Sequence[float], unit: str) -> tuple[float, str]:
     return 1.0, unit
 
 
-def in_fitting_unit(value: float, unit: str) -> str:
+def format_in_unit(value: float, unit: str) -> str:
     """Formats one number with three digits and its unit."""
     factor, name = fitting_unit([value], unit)
     number = f"{value / factor:.2e}" if 0 < abs(value / factor) < 1e-3 else format_number(value / factor)

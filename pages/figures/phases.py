@@ -14,7 +14,7 @@ from typing import Any, Literal
 import plotly.graph_objects as go
 
 from pages.figures.colors import FAINT, QUIET, SLATE, color_of
-from pages.figures.frame import WORDS, interval, label_of, layout, title_of, unit_of
+from pages.figures.frame import WORDS, format_interval, label_of, layout, title_of, unit_of
 from pages.figures.marks import Interval, color_failures, error_bars, write_ends
 from pages.figures.rows import BAR, chart_pixels, under_headings
 from runner.formats import NO_LENGTH, format_number, format_tokens, join_parts
@@ -133,7 +133,7 @@ def _describe(row: PhaseBar) -> str:
     unit = unit_of("timings", "median_ms")
     return (
         f"{where}</b><br>{WORDS[row.phase]}: {format_number(row.median_ms)} {unit}"
-        f"<br>95% interval {interval(row.low_ms, row.high_ms, unit=unit)}"
+        f"<br>95% interval {format_interval(row.low_ms, row.high_ms, unit=unit)}"
         + (f"<br>n = {row.n}" if row.n is not None else "")
         + (f"<br>{row.host.replace(': ', ':<br>')}" if row.host else "")
         + "<b>"

@@ -14,7 +14,7 @@ from statistics import geometric_mean
 import plotly.graph_objects as go
 
 from pages.figures.colors import FAINT, FAINTER, color_of
-from pages.figures.frame import WORDS, format_short, interval, layout, title_of
+from pages.figures.frame import WORDS, format_interval, format_short, layout, title_of
 from pages.figures.marks import Interval, cross_failures, error_bars, hover_cells, ring_hosts
 from pages.figures.ratios import left_end, ratio_axis
 from pages.figures.rows import chart_pixels, label_rows, row_pixels, wrap_label
@@ -148,5 +148,5 @@ def _interval(row: SpeedupDot) -> Interval:
 def _describe(row: SpeedupDot) -> str:
     return (
         f"<b>{row.place}</b><br>{WORDS[row.phase]}: {format_number(row.ratio)}×"
-        f"<br>95% interval {interval(row.low, row.high, unit='×')}{f'<br>{row.host}' if row.host else ''}"
+        f"<br>95% interval {format_interval(row.low, row.high, unit='×')}{f'<br>{row.host}' if row.host else ''}"
     )

@@ -1,12 +1,12 @@
 """Sentences about rows of `numerics`: sizes of errors, why a sum is off, what autocast leaves wide.
 
->>> relative_error(0.0047), relative_error(3.4e-7)
+>>> format_error(0.0047), format_error(3.4e-7)
 ('0.470%', '3.40×10⁻⁷')
 """
 
 from collections.abc import Mapping, Sequence
 
-from pages.figures.frame import relative_error, small_number
+from pages.figures.frame import format_error, format_small
 from pages.mixed_precision.format_figures import format_scale
 from runner.formats import format_tokens, join_parts
 from runner.results import Accumulated, Sensitive
@@ -32,7 +32,7 @@ def explain_sum(row: AccumulationRow) -> str:
         return f"**{sum_of(row)}** has no result."
     error = row.error or 0
     start = f"**{sum_of(row)}** gives **{row.total:.9g}**, off by {format_signed(error)}"
-    apart_by = f"{row.spacing:g}" if row.spacing >= 1e-4 else small_number(row.spacing)
+    apart_by = f"{row.spacing:g}" if row.spacing >= 1e-4 else format_small(row.spacing)
     apart = f"near {row.total:.3g}, {row.accumulator}'s numbers are {apart_by} apart"
     if row.slips_at is not None:
         return (
@@ -61,7 +61,7 @@ def describe_worst(sums: Sequence[Accumulated]) -> str:
 
 def format_signed(value: float) -> str:
     """Formats a number with its sign; the minus is as wide as a plus."""
-    return ("−" if value < 0 else "+") + small_number(abs(value))
+    return ("−" if value < 0 else "+") + format_small(abs(value))
 
 
 def describe_dtypes(by_precision: Mapping[str, Mapping[str, Sequence[str]]]) -> str:
@@ -91,7 +91,7 @@ def describe_sensitivity(points: Sequence[Sensitive], *, statistic: str) -> str:
                 scales.setdefault(describe_loss(point), []).append(f"{format_scale(point.scale)}×")
         ends = [f"at {', '.join(at)} it {lost}" for lost, at in scales.items()]
         fate = "; ".join(ends) if ends else "at no scale is it lost"
-        clauses.append(f"**{name}** it is off by {relative_error(usual.error)} at 1×; {fate}")
+        clauses.append(f"**{name}** it is off by {format_error(usual.error)} at 1×; {fate}")
     return f"The {statistic} of a residual stream: in {'. In '.join(clauses)}." if clauses else ""
 
 

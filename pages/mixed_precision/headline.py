@@ -2,7 +2,7 @@
 accuracy."""
 
 from pages.figures.colors import color_of
-from pages.figures.frame import relative_error
+from pages.figures.frame import format_error
 from pages.figures.small import SmallBar
 from pages.mixed_precision.prices import describe_largest, load_evidence, price_precisions, select_largest
 from pages.ui.answers import ratio_bars, speedup_answer
@@ -45,7 +45,7 @@ def _answer_accuracy(frame: Frame) -> Headline:
             SmallBar(
                 name=one.row.precision,
                 value=one.row.gradient_error or 0.0,
-                words=relative_error(one.row.gradient_error),
+                words=format_error(one.row.gradient_error),
                 color=color_of(one.row.precision),
             )
             for one in largest

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from pages.figures.frame import name_interval
+from pages.figures.frame import format_named_interval
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, quoted
 from runner.analysis.audit.findings import Grade
@@ -70,7 +70,7 @@ def describe_best(frame: Frame, best: BestWay) -> str:
     """Says how fast a step can be, with what, and against the plain one."""
     cell, step = best.cell.cell, best.cell.times["step"]
     start = f"**{frame.size_of(cell).split(' · ')[0]}**{at_tokens(cell.context)}: **{format_ms(step.median_ms)}** "
-    start += f"({name_interval(step.low_ms, step.high_ms, unit='ms')}) with {name_options(cell)}"
+    start += f"({format_named_interval(step.low_ms, step.high_ms, unit='ms')}) with {name_options(cell)}"
     if best.tried == 1:
         return f"{start}, the only way measured."
     if best.speedup is None or best.plain is best.cell:

@@ -10,7 +10,7 @@ from typing import Any
 
 import streamlit as st
 
-from pages.figures.frame import WORDS, interval
+from pages.figures.frame import WORDS, format_interval
 from pages.published.answers import name_code, say_beside, say_claim, say_peaks, say_verdict
 from pages.published.figures import RatioDot, ratio_dots
 from pages.published.loading import AuditedTables
@@ -255,7 +255,7 @@ def _list_pair(pair: PublishedPair, dot: RatioDot) -> dict[str, Any]:
         "Published (ms)": pair.published_ms,
         "Measured (ms)": pair.measured.ms,
         "Published / measured (×)": pair.ratio,
-        "95% interval": interval(pair.low, pair.high, unit="×"),
+        "95% interval": format_interval(pair.low, pair.high, unit="×"),
         "Grade of the published row": dot.grade or "",
         "Id of the measured cell": str(pair.cell_id),
     }

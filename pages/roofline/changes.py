@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from pages.figures.frame import WORDS, interval
+from pages.figures.frame import WORDS, format_interval
 from pages.figures.speedups import SpeedupDot
 from pages.roofline.answers import change_name
 from pages.roofline.figures import counterfactual_dots
@@ -113,7 +113,7 @@ def describe_ranking(changes: Sequence[Counterfactual]) -> str:
 
 def _list(changes: Sequence[Counterfactual]) -> str:
     parts = [
-        f"**{describe_change(change)} {format_number(found.ratio)}×** ({interval(found.low, found.high)})"
+        f"**{describe_change(change)} {format_number(found.ratio)}×** ({format_interval(found.low, found.high)})"
         for change in changes
         if (found := change.speedup)
     ]

@@ -10,7 +10,7 @@ from statistics import geometric_mean, linear_regression
 from typing import Literal, TypeVar
 
 from pages.figures.colors import color_of
-from pages.figures.frame import WORDS, interval, name_interval
+from pages.figures.frame import WORDS, format_interval, format_named_interval
 from pages.figures.small import SmallBar
 from pages.ui.frame import Frame
 from pages.ui.marks import describe_host, place_of
@@ -63,7 +63,7 @@ def step_answer(frame: Frame, cells: Sequence[Measured], *, clock: Clock = "step
     host = describe_host(largest) if clock != "device" else ""
     return (
         f"The longest step here, **{name}**, {_TAKES[clock].format(format_ms(step.ms))} "
-        f"({name_interval(step.low_ms, step.high_ms, unit='ms')}){goes}."
+        f"({format_named_interval(step.low_ms, step.high_ms, unit='ms')}){goes}."
         f"{f' That is {host}.' if ':' in host else ''}{lost}"
     )
 
@@ -149,7 +149,7 @@ def describe_ratio(ratios: Sequence[Ratio]) -> tuple[str, str]:
 def describe_spread(ratios: Sequence[Ratio]) -> str:
     """Says in parentheses how far the pairs lie apart or, of a single one, its interval."""
     if len(ratios) == 1:
-        return f"(95% interval {interval(ratios[0].low, ratios[0].high, unit='×')}; one pair)"
+        return f"(95% interval {format_interval(ratios[0].low, ratios[0].high, unit='×')}; one pair)"
     least, most = (pick(found.ratio for found in ratios) for pick in (min, max))
     return f"(geometric mean of {len(ratios)} pairs, {format_number(least)}× to {format_number(most)}×)"
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import streamlit as st
 
-from pages.figures.frame import interval, label_of, label_values
+from pages.figures.frame import format_interval, label_of, label_values
 from pages.figures.samples import sample_steps
 from pages.ui.card import Card, draw
 from pages.ui.frame import Frame
@@ -77,7 +77,7 @@ def _draw_card(frame: Frame, cell: Measured | Attended, *, table: Literal["steps
 
 def _draw_median(label: str, time: PhaseTime) -> None:
     st.metric(label, f"{format_number(time.median_ms)} ms", border=True,
-              help=f"95% interval {interval(time.low_ms, time.high_ms, unit='ms')}")  # fmt: skip
+              help=f"95% interval {format_interval(time.low_ms, time.high_ms, unit='ms')}")  # fmt: skip
     if time.std_ms is not None and time.mean_ms:
         st.metric("Std / mean", f"{time.std_ms / time.mean_ms:.1%}", border=True)
 

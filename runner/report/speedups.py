@@ -22,7 +22,7 @@ from runner.formats import at_tokens, format_count, format_number
 from runner.report.document import Line, ReportTable
 from runner.report.footnotes import Footnotes
 from runner.report.keys import Keys, make_keys
-from runner.report.text import NONE, describe_status, format_interval, format_optional
+from runner.report.text import NONE, describe_status, format_estimate, format_optional
 from runner.results import Measured, TimedResult
 from runner.schema import Phase
 
@@ -99,7 +99,7 @@ def _make_line(one: _Compared[T], keys: Keys, notes: Footnotes, *, several: bool
     share = host_share(pair)
     times = [side.times[pair.phase].median_ms if pair.phase in side.times else None for side in (pair.base, pair.other)]
     ratios = [
-        format_interval(found.ratio, found.low, found.high) if (found := one.phases.get(phase)) else NONE
+        format_estimate(found.ratio, found.low, found.high) if (found := one.phases.get(phase)) else NONE
         for phase in _PHASES
     ]
     verdict = "noise unknown" if pair.low is None else TIMED[pair.outcome]

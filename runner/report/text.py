@@ -1,6 +1,6 @@
 """Numbers and words as the tables of a report write them.
 
->>> format_spread(12.345, 0.0123), format_interval(12.05, 11.91, 12.22), format_mib(3 * 2**20)
+>>> format_spread(12.345, 0.0123), format_estimate(12.05, 11.91, 12.22), format_mib(3 * 2**20)
 ('12.345 ± 0.012', '12.05 [11.91, 12.22]', '3.00')
 
 Standard library, the schema and the read model only.
@@ -39,7 +39,7 @@ def format_spread(mean: float | None, std: float | None) -> str:
     return f"{mean:,.{digits}f} ± {written if float(written.replace(',', '')) or not std else format_number(std)}"
 
 
-def format_interval(value: float | None, low: float | None, high: float | None) -> str:
+def format_estimate(value: float | None, low: float | None, high: float | None) -> str:
     """Returns a value with its interval, so that two digits of half its width are shown: `12.3 [11.9, 12.7]`."""
     if value is None:
         return NONE

@@ -11,7 +11,7 @@ from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.footnotes import make_footnotes
 from runner.report.keys import make_keys
 from runner.report.rows import Rows
-from runner.report.text import NONE, describe_failures, describe_status, format_interval, format_mib, format_spread
+from runner.report.text import NONE, describe_failures, describe_status, format_estimate, format_mib, format_spread
 from runner.report.wanted import wanted_cells
 from runner.results import Attended
 from runner.schema import AttentionCell
@@ -55,7 +55,7 @@ def _answer_times(rows: Rows) -> Answer:
             values = (describe_status(cell), *(NONE,) * 4)
         else:
             times = [cell.times.get(phase) for phase in ("forward", "backward")]
-            medians = [format_interval(time.median_ms, time.low_ms, time.high_ms) if time else NONE for time in times]
+            medians = [format_estimate(time.median_ms, time.low_ms, time.high_ms) if time else NONE for time in times]
             means = [format_spread(time.mean_ms, time.std_ms) if time else NONE for time in times]
             n = next((time.n for time in times if time and time.n), None)
             values = (means[0], medians[0], means[1], medians[1], NONE if n is None else f"{n:,}")

@@ -7,7 +7,7 @@ from runner.formats import cut_text, format_calls, format_ms, format_number, for
 from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.keys import Keys, make_keys
 from runner.report.rows import Rows
-from runner.report.text import NONE, format_interval, format_optional
+from runner.report.text import NONE, format_estimate, format_optional
 from runner.report.wanted import wanted_cells
 from runner.results import Kernel, KernelTrace, PhaseTime
 from runner.results.kernels import CLASS_WORDS
@@ -87,7 +87,7 @@ def _answer_clock(rows: Rows) -> Answer:
     for trace, cell in traces:
         forward, clock = _sum_ms(rows, trace, "forward"), _find_clock(rows, cell)
         bare, profiled = trace.unprofiled_step_ms, trace.profiled_step_ms
-        timed = format_interval(clock.median_ms, clock.low_ms, clock.high_ms) if clock else NONE
+        timed = format_estimate(clock.median_ms, clock.low_ms, clock.high_ms) if clock else NONE
         near = format_optional(forward / clock.median_ms if clock else None)
         over = profiled / bare if profiled and bare else None
         rest = map(format_optional, (_sum_ms(rows, trace), profiled, bare, over))

@@ -7,7 +7,7 @@ from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.footnotes import Footnotes, make_footnotes
 from runner.report.keys import Keys, make_keys
 from runner.report.rows import Rows
-from runner.report.text import NONE, describe_failures, describe_status, format_interval, format_optional, format_spread
+from runner.report.text import NONE, describe_failures, describe_status, format_estimate, format_optional, format_spread
 from runner.report.wanted import wanted_cells
 from runner.results import Clock, Measured, PhaseTime
 from runner.schema import Phase, StepCell
@@ -124,7 +124,7 @@ def _make_medians(cells: Sequence[Measured], keys: Keys, notes: Footnotes) -> Re
     known = [clock for clock in clocks if any(time.by(clock) for cell in cells for time in cell.times.values())]
 
     def write(time: PhaseTime) -> str:
-        return format_interval(time.median_ms, time.low_ms, time.high_ms)
+        return format_estimate(time.median_ms, time.low_ms, time.high_ms)
 
     lines = []
     for cell in cells:

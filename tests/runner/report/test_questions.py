@@ -14,7 +14,7 @@ from runner.report.questions import QUESTIONS
 from runner.report.report import load_report
 from runner.report.rows import Rows, Scope
 from runner.report.speedups import describe_speedups, describe_trend
-from runner.report.text import format_interval, format_spread
+from runner.report.text import format_estimate, format_spread
 from runner.results import Measured
 from runner.schema import StepCell, new_id
 from tests.synthetic import memory_rows, rows, timelines, traces
@@ -205,5 +205,5 @@ def test_numbers_show_two_digits_of_what_is_uncertain() -> None:
     assert format_spread(1234.5, 67.8) == "1,234 ± 68"
     assert format_spread(3.0, 1e-7) == "3.0000 ± 0.000000100"  # never ± 0, unless it is
     assert format_spread(3.0, 0.0) == "3.0000 ± 0.0000"
-    assert format_interval(12.0512, 11.9, 12.3) == "12.05 [11.90, 12.30]"
-    assert format_interval(5.0, None, None) == "5.00 [unknown]"
+    assert format_estimate(12.0512, 11.9, 12.3) == "12.05 [11.90, 12.30]"
+    assert format_estimate(5.0, None, None) == "5.00 [unknown]"
