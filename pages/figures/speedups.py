@@ -7,9 +7,10 @@ Right of 1× the variant is faster. A pair of which one side failed keeps its li
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -116,21 +117,25 @@ def speedup_trend(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
         )
     figure.add_hline(y=1, line={"color": FAINT, "width": 2})
     figure.update_layout(**layout(height=360, state=f"trend-{variant}"))
-    ticks = {row.parameters: row.size for row in usable if row.parameters}
-    ends = [math.log10(size) for size in (min(sizes, default=1), max(sizes, default=1))]
-    room = max(0.08 * (ends[1] - ends[0]), 0.15)
-    figure.update_xaxes(
-        type="log",
-        title=title_of("steps", "parameters"),
-        automargin=True,
-        showgrid=False,
-        range=[ends[0] - room, ends[1] + room],
-        tickvals=list(ticks),
-        ticktext=[f"{name}<br>{format_short(size)}" for size, name in ticks.items()],
-    )
+    figure.update_xaxes(**_parameter_axis({row.parameters: row.size for row in usable if row.parameters}))
     values = (value for row in usable for value in _interval(row))
     figure.update_yaxes(**ratio_axis(values), title=f"Speedup of {variant} (×, log)")
     return figure
+
+
+def _parameter_axis(names: Mapping[int, str]) -> dict[str, Any]:
+    """Returns a log axis of parameters with the sizes at their counts, and room beside them."""
+    low, high = (math.log10(end(names, default=1)) for end in (min, max))
+    room = max(0.08 * (high - low), 0.15)
+    return {
+        "type": "log",
+        "title": title_of("steps", "parameters"),
+        "automargin": True,
+        "showgrid": False,
+        "range": [low - room, high + room],
+        "tickvals": list(names),
+        "ticktext": [f"{name}<br>{format_short(size)}" for size, name in names.items()],
+    }
 
 
 def _geometric_means(rows: Sequence[SpeedupDot]) -> dict[int, float]:

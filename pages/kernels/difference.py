@@ -61,33 +61,28 @@ def draw_difference(frame: Frame, one: Named, others: Mapping[str, KernelTrace],
         title="From one to the other",
         note=_describe_bars(other[1], one[1], whole=whole),
         alt=words,
-        rows=[
-            {
-                "Part": change.name,
-                "From (ms)": change.before_ms,
-                "To (ms)": change.after_ms,
-                "Difference (ms)": change.difference_ms,
-            }
-            for change in differences
-        ],
+        rows=list(map(_make_row, differences)),
         cells=[trace.cell for _, trace in (other, one) if trace.cell],
     )
-    draw(
-        frame,
-        card,
-        lambda: waterfall(
-            [
-                (name, entities.get(change.name, ""), change.difference_ms)
-                for name, change in zip(named, differences, strict=True)
-                if change.difference_ms
-            ],
-            ends=(
-                (f"from: {_distinguish(other, one)}", sum(change.before_ms for change in differences)),
-                (f"to: {_distinguish(one, other)}", sum(change.after_ms for change in differences)),
-            ),
-            state=f"difference-{by}",
-        ),
+    bars = [
+        (name, entities.get(change.name, ""), change.difference_ms)
+        for name, change in zip(named, differences, strict=True)
+        if change.difference_ms
+    ]
+    ends = (
+        (f"from: {_distinguish(other, one)}", sum(change.before_ms for change in differences)),
+        (f"to: {_distinguish(one, other)}", sum(change.after_ms for change in differences)),
     )
+    draw(frame, card, lambda: waterfall(bars, ends=ends, state=f"difference-{by}"))
+
+
+def _make_row(change: PartChange) -> dict[str, object]:
+    return {
+        "Part": change.name,
+        "From (ms)": change.before_ms,
+        "To (ms)": change.after_ms,
+        "Difference (ms)": change.difference_ms,
+    }
 
 
 def _choose(one: KernelTrace, others: Mapping[str, KernelTrace]) -> Named:
