@@ -19,7 +19,8 @@ from runner.store.queries.steps import find
 
 
 def draw_pinned(frame: Frame, verdict: Verdict) -> None:
-    """The samples of the pinned cell, its partner a choice away; nothing where no cell of this verdict is pinned."""
+    """Draws the samples of the pinned cell, with a chooser for its partner; nothing where no cell of this verdict is
+    pinned."""
     pinned = st.query_params.get("cell")
     pair = next((pair for pair in verdict.pairs if pinned in (str(pair.base.cell_id), str(pair.other.cell_id))), None)
     if pair is None or verdict.table == "memory":

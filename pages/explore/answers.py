@@ -128,5 +128,5 @@ def _describe_piles(frame: Frame, asked: Plotted) -> str:
 
 
 def is_line(frame: Frame, asked: Plotted) -> bool:
-    """Whether x is a number in every row."""
+    """Returns whether x is a number in every row."""
     return is_numeric([value_of(frame, row, asked.choice.x) for row in asked.rows])

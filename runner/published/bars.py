@@ -17,7 +17,7 @@ _RULE = re.compile(r"[\s|+:=\-─━═│┃║┼┿╂╋╪╬├┝┠┣�
 
 
 def is_bar_line(text: str) -> bool:
-    """Whether a line may belong to such a table."""
+    """Returns whether a line may belong to such a table."""
     return any(bar in text for bar in _BARS) or (bool(_RULE.fullmatch(text)) and bool({*text} - _PLAIN))
 
 

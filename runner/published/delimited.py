@@ -64,7 +64,7 @@ def _single_column(text: str, delimiter: str, headings: bool | None) -> list[Tex
 
 
 def _is_data(cells: Sequence[str]) -> bool:
-    """Whether the cells of a first row are values and not headings: one of them is a number."""
+    """Returns whether the cells of a first row are values and not headings, because one of them is a number."""
     return any(parse_cell(cell, dimension="time", unit="ms").values for cell in cells)
 
 

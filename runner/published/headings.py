@@ -1,4 +1,4 @@
-"""What the heading of a column means: a setting, or a figure with its quantity, statistic, unit and variant.
+"""Parses the heading of a column: a setting, or a figure with its quantity, statistic, unit and variant.
 
     >>> parse_heading("bf16_mean_ms").describe()
     'mean time in ms, bf16'
@@ -46,7 +46,7 @@ TIME: Literal["time"] = "time"
 
 @dataclass(frozen=True, kw_only=True)
 class Meaning:
-    """What a heading means. `setting` is the field of Setting, or what an origin says; `quantity` is TIME where the row
+    """The meaning of a heading. `setting` is the field of Setting, or of an origin; `quantity` is TIME where the row
     must say of which phase. `statistics` are those of each number in a cell. `from_command` marks a setting as that of
     the command, which may differ from what ran. `assumed` says what was assumed. Figures that are not `understood` have
     no values."""

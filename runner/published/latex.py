@@ -28,7 +28,7 @@ _SECTION = re.compile(r"\\(?:chapter|section|subsection|subsubsection|paragraph)
 _SPAN = re.compile(r"\s*\\multicolumn\{(\d{1,3})\}")
 _ROWS = re.compile(r"\s*\\multirow(?:\[[^\]]{0,20}\])?\{(\d{1,4})\}")
 _MAX_SPAN = 100
-#: How far before and behind a table its title is looked for, in characters.
+#: The distance before and behind a table within which its title may be, in characters.
 _NEAR = 50_000
 
 

@@ -50,7 +50,7 @@ def _split_anywhere(lines: Sequence[Line]) -> _Grid | None:
 
 
 def is_wrapped(lines: Sequence[Line]) -> bool:
-    """Whether pandas goes on with further columns after the next empty line."""
+    """Returns whether pandas goes on with further columns after the next empty line."""
     return len(lines) > 1 and lines[0][1].rstrip().endswith("\\")
 
 

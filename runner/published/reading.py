@@ -90,7 +90,7 @@ def parse_content(content: bytes, path: Path, *, headings: bool | None = None) -
 
 
 class _Origin(NamedTuple):
-    """Where a table comes from: its file, its id, its report and what is known of that."""
+    """The origin of a table: its file, its id, its report and the provenance of that."""
 
     path: Path
     table_id: UUID

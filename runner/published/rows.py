@@ -1,4 +1,4 @@
-"""The rows of a table with their settings, figures and status.
+"""Builds the rows of a table with their settings, figures and status.
 
     rows = build_rows(table.rows, columns, about)
 
@@ -33,7 +33,7 @@ OUT_OF_MEMORY = "Out of memory."
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """What holds for every row: the table's id, its title, and the settings that a mapping states."""
+    """The facts that hold for every row: the table's id, its title, and the settings that a mapping states."""
 
     table_id: UUID
     title: str
@@ -200,8 +200,8 @@ def _split_statistics(
 
 
 def _is_out_of_memory(figures: Sequence[PublishedFigure]) -> bool:
-    """Whether the row ran out of memory: a figure without a variant did, or nothing else has a value. Where only one
-    variant of several did, its own figure says so."""
+    """Returns whether the row ran out of memory: a figure without a variant did, or nothing else has a value. Where
+    only one variant of several did, its own figure says so."""
     ran_out = [figure for figure in figures if figure.value is None and is_oom(figure.text)]
     if not ran_out:
         return False

@@ -1,4 +1,4 @@
-"""The text of a cell as numbers in base units: milliseconds, bytes, FLOP/s, plain numbers.
+"""Parses the text of a cell as numbers in base units: milliseconds, bytes, FLOP/s, plain numbers.
 
     >>> parse_cell("12.3 ± 0.4", dimension="time", unit="ms").values
     (12.3, 0.4)

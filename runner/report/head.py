@@ -1,4 +1,5 @@
-"""The top of a report: the machine and its versions, when and by which command, how far the rows can be trusted.
+"""Writes the top of a report: the machine and its versions, the runs with their commands, and how far the rows can be
+trusted.
 
 facts(rows)          # (("Machine", "NVIDIA H200 · node1"), ("Versions", "torch 2.11, …"), …)
 """
@@ -24,12 +25,12 @@ _READING = (
     "their question; n counts measured "
     f"steps, warm-up left out; {NONE} is not known or does not apply; a cell without a result says how it ended."
 )
-#: The runs that are listed with their commands, and the findings that are named.
+#: The most runs that are listed with their commands, and the most findings that are named.
 _MAX_RUNS, _NAMED = 8, 3
 
 
 def facts(rows: Rows) -> tuple[tuple[str, str], ...]:
-    """Returns short names with what is known under them."""
+    """Returns the facts under short names."""
     if not rows.runs:
         return (("Rows", f"This file has no measured run. Measure what this machine can: {MEASURE}"),)
     details = load_run_details(rows.path, [run.run_id for run in rows.runs])
@@ -106,7 +107,7 @@ def _describe_runs(runs: Sequence[RunSummary]) -> list[tuple[str, str]]:
 
 
 def _list_notes(rows: Rows) -> list[tuple[str, str]]:
-    """Returns what was said of the report's runs, and of their cells."""
+    """Returns the notes on the report's runs and their cells."""
     names = {run.run_id: run.name for run in rows.runs}
     said = [note for note in rows.notes.notes if note.kind == "note" and note.run_id in names]
     return [
@@ -116,7 +117,7 @@ def _list_notes(rows: Rows) -> list[tuple[str, str]]:
 
 
 def _describe_rows(rows: Rows) -> str:
-    """Says how much there is of each kind of rows, and how it was chosen."""
+    """Says how many rows of each kind there are, and how they were chosen."""
     counts = {
         "step": len(rows.steps),
         "attention cell": len(rows.attention),

@@ -1,4 +1,5 @@
-"""The first columns of a table: in what its cells differ. What they share is said once, in the caption.
+"""Chooses the first columns of a table: the fields in which its cells differ. The caption states the fields that they
+share.
 
 keys = make_keys(cells)
 keys.headings            # ('Size', 'Context (tokens)')
@@ -19,16 +20,16 @@ from runner.schema.sizes import name_models
 
 #: The order of columns; others follow.
 _ORDER = ("d_head", "seq_len", "context", "batch", "mode", "precision", "implementation", "backend", "attention")
-#: What a caption says although it is the default.
+#: The fields that a caption states although they have the default.
 _SAID = ("mode", "precision", "implementation", "backend", "attention", "batch", "context", "seq_len", "d_head")
-#: Values that speak for themselves.
+#: The fields whose values need no label.
 _PLAIN = ("mode", "precision", "implementation", "backend")
 _MEASURED = "How measured"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Keys:
-    """The columns in which cells differ, and in words what all of them share."""
+    """The columns in which cells differ, and in words the values that all of them share."""
 
     names: tuple[str, ...]
     headings: tuple[str, ...]
@@ -85,7 +86,8 @@ def _rank(name: str) -> int:
 
 
 def _say(column: Column, value: Any) -> str:
-    """Returns a shared value in words; empty for a default that needs no mention and for what an own model has not."""
+    """Returns a shared value in words; empty for a default that needs no mention and for a field that an own model does
+    not have."""
     if is_unread(column.name, value):
         return ""
     if column.name in _PLAIN:

@@ -1,4 +1,4 @@
-"""Numbers and words as the tables of a report write them.
+"""Formats numbers and words for the tables of a report.
 
 >>> format_spread(12.345, 0.0123), format_estimate(12.05, 11.91, 12.22), format_mib(3 * 2**20)
 ('12.345 ± 0.012', '12.05 [11.91, 12.22]', '3.00')
@@ -13,7 +13,7 @@ from runner.formats import format_number
 from runner.results import Result
 from runner.schema.titles import WORDS, title
 
-#: What stands in a table for what is not known or does not exist.
+#: The text of an unknown or missing value in a table.
 NONE = "–"
 #: The most lines of a table; a file may hold thousands of cells.
 MAX_LINES = 200

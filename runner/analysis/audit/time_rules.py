@@ -1,4 +1,4 @@
-"""Can these times be trusted? Rules about samples, their summaries, the host's clock and the GPU's state.
+"""Audits times: rules about samples, their summaries, the host's clock and the GPU's state.
 
     [finding for rule in TIME_RULES if (finding := rule(row, seen))]
 
@@ -54,15 +54,16 @@ def wide_interval(row: Timed, seen: RowContext) -> Finding | None:
 
 
 def _width(timing: TimingRow | None) -> float | None:
-    """Width of the median's interval over the median."""
+    """Returns the width of the median's interval over the median."""
     if timing is None or timing.low_ms is None or timing.high_ms is None or not timing.median_ms:
         return None
     return (timing.high_ms - timing.low_ms) / timing.median_ms
 
 
 def cold_step(row: Timed, seen: RowContext) -> Finding | None:
-    """From the samples or, where only mean and spread are known, from those: one step that exceeds the n - 1 others by
-    e adds e / n to the mean and makes the sample standard deviation e / √n, so the others took mean − std / √n."""
+    """Finds a cold first step from the samples or, where only mean and spread are known, from those: one step that
+    exceeds the n - 1 others by e adds e / n to the mean and makes the sample standard deviation e / √n, so the others
+    took mean − std / √n."""
     if len(seen.step_ms) >= MIN_STEPS:
         first, usual = seen.step_ms[0], statistics.median(seen.step_ms[1:])
         if first <= COLD * usual:
@@ -103,8 +104,8 @@ def drifting(row: Timed, seen: RowContext) -> Finding | None:
 
 
 def machine_drift(row: Timed, seen: RowContext) -> Finding | None:
-    """Of a row that was measured between two rounds of the canary, or as one of them, and is bound by what bounds it:
-    a slower host leaves alone what the device bounds."""
+    """Finds rows between two differing rounds of the canary, or one of those rounds, with the same bound: a slower host
+    does not affect what the device bounds."""
     around = [
         drift
         for drift in seen.drifts
@@ -121,9 +122,9 @@ def machine_drift(row: Timed, seen: RowContext) -> Finding | None:
 
 
 def page_faults(row: Timed, seen: RowContext) -> Finding | None:
-    """Memory that is given back after each step and fetched anew in the next, as glibc does or not depending on what
-    the process allocated before, so that equal cells differ (https://gitlab.com/libeigen/eigen/-/issues/3201). No more
-    than a note, because the cost of a fault is not measured here and threads share it."""
+    """Finds memory that is returned after each step and fetched again in the next. glibc does so or not depending on
+    what the process allocated before, so that equal cells differ (https://gitlab.com/libeigen/eigen/-/issues/3201). It
+    is a note, because the cost of a fault is not measured here and threads share it."""
     step_ms = seen.typical_ms("step")
     if row.page_faults is None or row.page_faults <= MANY_FAULTS or not step_ms:
         return None
@@ -154,8 +155,9 @@ def shared_gpu(row: object, seen: RowContext) -> Finding | None:
 
 
 def impossible_ratio(row: Timed, seen: RowContext) -> Finding | None:
-    """Twice the products, so about twice the time. Below half: backward was worked out by subtraction, or the two were
-    not timed in one step. Far above, of a cell that fits: its first backward pass was counted."""
+    """Compares backward with forward, which takes twice the products and so about twice the time. Below half, backward
+    was computed by subtraction, or the two were not timed in one step. Far above, for a cell that fits, its first
+    backward pass was counted."""
     times, ratio = _ratio(seen)
     if ratio is None or MIN_RATIO <= ratio < MAX_RATIO or (ratio >= MAX_RATIO and _may_spill(row, seen)):
         return None
@@ -165,7 +167,8 @@ def impossible_ratio(row: Timed, seen: RowContext) -> Finding | None:
 
 
 def spilled(row: Timed, seen: RowContext) -> Finding | None:
-    """A driver that moves memory to the host instead of refusing it makes backward tens to hundreds of times slower."""
+    """Finds a backward pass that is tens to hundreds of times slower, as where a driver moves memory to the host
+    instead of refusing it."""
     times, ratio = _ratio(seen)
     if ratio is None or ratio < MAX_RATIO or not _may_spill(row, seen):
         return None
@@ -174,7 +177,7 @@ def spilled(row: Timed, seen: RowContext) -> Finding | None:
 
 
 def _ratio(seen: RowContext) -> tuple[tuple[float, float], float | None]:
-    """Times of forward and backward, and backward over forward."""
+    """Returns the times of forward and backward, and backward over forward."""
     forward, backward = seen.typical_ms("forward"), seen.typical_ms("backward")
     if not forward or backward is None:
         return (0.0, 0.0), None
@@ -182,15 +185,15 @@ def _ratio(seen: RowContext) -> tuple[tuple[float, float], float | None]:
 
 
 def _may_spill(row: Timed, seen: RowContext) -> bool:
-    """Whether the cell fills the device, as far as is known."""
+    """Returns whether the cell may fill the device, as far as is known."""
     if row.predicted_peak_bytes is None or seen.device_bytes is None:
         return True
     return row.predicted_peak_bytes > FULL * seen.device_bytes
 
 
 def launch_bound(row: Timed, seen: RowContext) -> Finding | None:
-    """A row that was timed in a loop says what sets its time there. Of others: the device ends each phase at the moment
-    in which the host has issued it, so that it waited for the host."""
+    """Finds steps whose time the host sets. A row that was timed in a loop states it; otherwise the device finishes
+    each phase at the moment in which the host has issued it, which means that it waited."""
     if row.bound is not None:
         return _waits_in_a_loop(row, seen.timings.get("step"))
     times = [seen.timings[phase] for phase in _COMPUTING if phase in seen.timings]

@@ -1,5 +1,5 @@
-"""What is the fastest way to run each step? Of the cells that share shape, context, batch and mode, the one that takes
-least time, beside the plain step and beside those that may be as fast.
+"""Finds the fastest way to run each step: among the cells that share shape, context, batch and mode, the one with the
+shortest time, beside the plain step and the cells that may be as fast.
 
     for best in find_best(cells):
         print(best.cell.cell, best.speedup, len(best.rivals))
@@ -42,7 +42,7 @@ def find_best(cells: Sequence[Measured]) -> list[BestWay]:
 
 
 def _same(cell: Measured) -> tuple[object, ...]:
-    """Returns what the ways of running one step share."""
+    """Returns the fields that the ways of running one step share."""
     names = (name for name in TABLES["steps"].question if name not in AXES)
     return (cell.machine, cell.torch, *(getattr(cell.cell, name) for name in names))
 

@@ -43,7 +43,7 @@ def compute_break_even(*, compile_seconds: float, baseline_ms: float, ratio: flo
 
 
 def break_even(found: Pair[Measured], *, compile_seconds: float | None) -> PaidAfter | None:
-    """Returns the same for a measured pair; None where the compile time is unknown."""
+    """Returns the steps after which a measured pair pays off, None where the compile time is unknown."""
     if compile_seconds is None:
         return None
     baseline = found.base.times[found.phase].median_ms

@@ -19,9 +19,9 @@ from runner.analysis.statistics import Ratio
 from runner.results import Measured
 from runner.schema import TABLES, StepCell
 
-#: Two axes that change together count as one step.
+#: Pairs of axes that change together and count as one change.
 TOGETHER = frozenset({"precision", "weights_dtype"})
-#: What nothing is changed of in a plain cell.
+#: The options of a plain cell.
 PLAIN: Mapping[str, Any] = {
     "precision": "fp32", "weights_dtype": "fp32", "attention": "naive", "optimizer": "foreach", "backend": "eager",
     "checkpoint_blocks": 0,
@@ -29,7 +29,7 @@ PLAIN: Mapping[str, Any] = {
 
 Kind = Literal["one", "several"]
 
-#: What may be changed about a step, its shape and mode left as they are.
+#: The axes that may change, for the same shape and mode.
 AXES = ("precision", "weights_dtype", "attention", "optimizer", "backend", "checkpoint_blocks")
 
 
@@ -71,7 +71,7 @@ def select_bases(cells: Sequence[Measured]) -> list[Measured]:
 
 
 def is_plain(cell: StepCell) -> bool:
-    """Whether no option that may save time is on."""
+    """Returns whether no option that may save time is on."""
     return all(getattr(cell, axis) == value for axis, value in PLAIN.items())
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from runner.schema import TABLES, Cell, Model, RunRow
 from runner.schema.sizes import KEY_DIGITS
 
-#: What can explain a difference of times, what explains most first.
+#: The columns that can explain a difference of times, the strongest reasons first.
 COLUMNS = (
     "source", "device", "device_name", "compute_capability", "device_memory_bytes", "driver", "cuda", "torch",
     "git_commit", "threads", "omp_wait_policy", "cpu_name", "cpu_cores", "cpu_flags", "memory_bytes", "allocator",
@@ -57,7 +57,7 @@ def find_differences(a: Sequence[RunRow], b: Sequence[RunRow]) -> list[Differenc
 
 
 def both_uncommitted(a: Sequence[RunRow], b: Sequence[RunRow]) -> bool:
-    """Whether both sides ran the same commit with uncommitted changes, so that their code may differ."""
+    """Returns whether both sides ran the same commit with uncommitted changes, so that their code may differ."""
     dirty = [{run.git_commit for run in side if run.git_dirty} for side in (a, b)]
     return bool(dirty[0] & dirty[1])
 
@@ -92,7 +92,7 @@ def _value(run: RunRow, name: str) -> str:
 
 
 def _words(own: set[str], other: set[str], name: str) -> str:
-    """Returns all values of one side; of instruction sets only those that the other side lacks."""
+    """Returns all values of one side, but only those instruction sets that the other side lacks."""
     if name == "cpu_flags":
         theirs = {flag for value in other for flag in value.split()}
         own = {" ".join(flag for flag in value.split() if flag not in theirs) or "none further" for value in own}

@@ -1,4 +1,4 @@
-"""Published figures beside measured cells of the same numbers, ratio by ratio.
+"""Pairs published figures with measured cells of the same shape, and computes their ratios.
 
     for pair in stand_beside(readings, steps=load_steps(…), attention=load_attention(…)):
         print(pair.reading.words, pair.phase, pair.ratio)
@@ -27,7 +27,7 @@ PHASES: tuple[Phase, ...] = ("forward", "backward", "forward_backward", "optimiz
 #: The settings on which a reading and a measured cell must agree.
 _MATCHED = frozenset((*SHAPE, "batch", "context", "seq_len", "d_head", "precision", "backend"))
 _PRECISIONS: tuple[Precision, ...] = get_args(Precision)
-#: Modes by how well they stand for a row that states forward and backward, and for one that states forward alone.
+#: The modes in the order in which they are preferred for a row that states forward and backward.
 _MODES: tuple[Mode, ...] = ("backward", "train", "forward", "inference")
 
 

@@ -19,9 +19,9 @@ from runner.analysis.statistics import Ratio, ratio
 from runner.results import Clock, TimedResult
 from runner.schema import Cell, Phase, table_of
 
-#: What differs: a field of the key or, of attention, how it is computed (`name_attention`).
+#: The setting that differs: a field of the key or, for attention, how it is computed (`name_attention`).
 Axis = Literal["precision", "backend", "way"]
-#: The phases whose ratios are worked out.
+#: The phases whose ratios are computed.
 COMPARED: tuple[Phase, ...] = ("forward", "backward", "step")
 T = TypeVar("T", bound=TimedResult)
 
@@ -72,7 +72,7 @@ def compute_ratio(
 
 
 def host_share(pair: Pair[T]) -> HostShare:
-    """Returns what bounds the sides of a pair, and how their device times compare in its phase."""
+    """Returns the bounds of the sides of a pair, and the ratio of their device times in its phase."""
     device = compute_ratio(pair.base, pair.other, phase=pair.phase, clock="device")
     return HostShare(bounds=(pair.base.bound, pair.other.bound), device=device)
 

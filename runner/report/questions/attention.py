@@ -33,12 +33,12 @@ _OF_MEMORY = frozenset(
         "wrong_result",
     ]
 )
-#: The longest sequence that a command asks for, to find one that runs out.
+#: The longest sequence that a command measures to find one that runs out.
 _MAX_LENGTH = 2**20
 
 
 def eager_cells(rows: Rows) -> list[Attended]:
-    """Returns the naive eager cells, in the order of width and length; all eager ones where there is none."""
+    """Returns the naive eager cells, in the order of width and length, or all eager ones where there is none."""
     cells = [cell for cell in rows.attention if cell.cell.backend == "eager" and cell.status != "skipped"]
     naive = [cell for cell in cells if cell.cell.implementation == _NAIVE]
     return sorted(naive or cells, key=lambda cell: (cell.cell.d_head, cell.cell.seq_len, cell.cell.precision))

@@ -32,7 +32,7 @@ _HEADINGS = (
 
 @dataclass(frozen=True, kw_only=True)
 class _Inside:
-    """Softmax and the products around it in one phase of one trace, in ms and FLOPs; None is not known."""
+    """Softmax and the products around it in one phase of one trace, in ms and FLOPs, None where not known."""
 
     trace: KernelTrace
     cell: ProfileCell

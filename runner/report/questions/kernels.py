@@ -1,4 +1,4 @@
-"""K1 and K2: what the profiler says of a step: its time, and its kernels."""
+"""K1 and K2: the time and the kernels of a step under the profiler."""
 
 from collections.abc import Mapping, Sequence
 

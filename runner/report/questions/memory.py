@@ -1,4 +1,4 @@
-"""M1 to M3: the memory of a step over time, its peaks by mode and context, and the same under mixed precision."""
+"""M1 to M3: the memory of a step over time, its peaks by mode and context, and both under mixed precision."""
 
 from collections.abc import Sequence
 
@@ -26,8 +26,8 @@ _PEAKS = (
 
 
 def timelines_of(rows: Rows) -> list[tuple[Timeline, MemoryCell]]:
-    """Returns the newest recorded timelines of the largest model that has one of inference and one of a training step,
-    at the same context; else of the largest that has any."""
+    """Returns the newest recorded timelines of the largest model with one of inference and one of a training step, at
+    the same context, or of the largest model with any."""
     groups: dict[tuple[tuple[object, ...], int, str, str, str], dict[str, tuple[Timeline, MemoryCell]]] = {}
     for line in rows.timelines:
         if line.cell and line.cell.mode in _MODES:

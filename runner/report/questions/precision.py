@@ -36,7 +36,7 @@ def _write_sum(row: AccumulationRow) -> str:
 
 
 def agrees(total: float, expected: float) -> bool:
-    """Whether a sum is the expected one in the nine digits that are printed."""
+    """Returns whether a sum is the expected one in the nine digits that are printed."""
     return f"{total:.9g}" == f"{expected:.9g}"
 
 
@@ -98,7 +98,7 @@ def _describe_sums(sums: Sequence[Accumulated]) -> str:
 # ------------------------------------------------------------------------------------------------------------------- P2
 
 
-#: The models of which a pass was looked at.
+#: The models whose passes were recorded.
 _WORDS = {
     "toy": "the toy model with two linear layers and a layer norm",
     "transformer": "the Transformer",
@@ -179,7 +179,7 @@ def compare_precisions(rows: Rows) -> dict[str, Speedups[Measured]]:
 
 
 def _has_failed(compared: Speedups[Measured]) -> bool:
-    """Whether some pair could be compared if a side had not failed, other than by being skipped."""
+    """Returns whether some pair could be compared if a side had not failed, other than by being skipped."""
     return any(cell.status != "skipped" for item in compared.left_out for cell in item.failed)
 
 

@@ -24,7 +24,7 @@ LARGE = 0.05
 _EXPLAINING = frozenset(
     {"busy_machine", "cold_step", "drifting", "machine_drift", "page_faults", "recompiled", "shared_gpu", "throttled"}
 )
-#: So many raw samples of one process are printed.
+#: The most raw samples of one process that are printed.
 _MAX_SAMPLES = 30
 
 

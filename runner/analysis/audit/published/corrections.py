@@ -1,9 +1,9 @@
-"""What a published figure would have shown without its mistake, where its own table says so.
+"""Corrects published figures where their own table says what they would have been without a mistake.
 
     for one in correct(findings):
         print(one.line, one.figure, one.published, "→", one.instead, one.why)
 
-Nothing is made up: each is worked out from the evidence of a finding. What has to be measured again has no correction.
+Each correction is computed from the evidence of a finding. A figure that has to be measured again has none.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from runner.formats import format_bytes, format_ms
 
 @dataclass(frozen=True, kw_only=True)
 class Correction:
-    """One figure of one line in words, as it is published and as it would have been. `why` is the sum."""
+    """One figure of one line in words, as it is published and as it would have been. `why` is the calculation."""
 
     line: int
     figure: str
@@ -25,7 +25,7 @@ class Correction:
 
 
 def correct(findings: Sequence[PublishedFinding]) -> list[Correction]:
-    """Returns what the figures would have been, by line."""
+    """Returns the corrections, by line."""
     return sorted((one for found in findings for one in _correct(found)), key=lambda one: (one.line, one.figure))
 
 
@@ -78,7 +78,8 @@ def _own_precision(found: PublishedFinding) -> Iterator[Correction]:
 
 
 def _asked_axes(found: PublishedFinding) -> Iterator[Correction]:
-    """Where the bytes bear the names out, another grid was run; elsewhere the names may have changed places."""
+    """Yields the intended axes. Where the bytes agree with the headings, another grid was run; elsewhere two headings
+    may have been swapped."""
     numbers = _numbers(found)
     width, length = (f"{numbers[f'least_{name}']:,} to {numbers[f'largest_{name}']:,}" for name in ("width", "length"))
     was_run = found.finding.evidence["bytes_agree"] == "yes"

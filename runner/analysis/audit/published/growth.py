@@ -1,4 +1,4 @@
-"""Do published times and bytes grow with the work? Rules about cells that differ in one size alone.
+"""Audits how published times and bytes grow with the work: rules about cells that differ in one size alone.
 
     [found for rule in GROWTH_RULES for found in rule(report)]
 
@@ -24,7 +24,7 @@ from runner.analysis.audit.published.subtraction import is_subtracted
 from runner.formats import format_bytes, format_ms
 from runner.results.published import Quantity
 
-#: Times of twice the work may be lower by so much and still be those of launches.
+#: Times of twice the work may be lower by this share and still be set by launches.
 LOWER = 0.5
 #: Launching takes no longer than this (ms): both passes of one block of a model, or of one attention.
 BLOCK_MS, ATTENTION_MS = 12.0, 3.0
@@ -53,13 +53,13 @@ def _families(report: Report, axis: str) -> list[list[Reading]]:
 
 
 def _phases(reading: Reading) -> list[Quantity]:
-    """The times that growth is judged by: a backward that is a difference is none."""
+    """Returns the times that growth is judged by; a backward that is a difference is not among them."""
     backward: Quantity = "forward_backward" if is_subtracted(reading) else "backward"
     return [name for name in ("forward", backward) if name in reading.times]
 
 
 def launch_bound(report: Report) -> Found:
-    """Twice the context and the same time, in both passes, while neither products nor weights can set it."""
+    """Finds twice the context with the same time in both passes, while neither products nor weights can set it."""
     projected = find_projected(report)
     for family in _families(report, "length"):
         timed = [r for r in family if len(_phases(r)) == 2 and _is_short(r, projected=r.table.file in projected)]
@@ -100,7 +100,7 @@ def _is_flat(small: Reading, large: Reading) -> bool:
 
 
 def _is_short(reading: Reading, *, projected: bool) -> bool:
-    """Whether launching can take so long, and reading the weights cannot."""
+    """Returns whether launching can take so long, and reading the weights cannot."""
     if any(is_cold(reading, name) for name in ("forward", "forward_backward")) or has_impossible_ratio(reading):
         return False
     whole = sum(reading.times[name].mean for name in _phases(reading) if name != "forward_backward")
@@ -138,7 +138,7 @@ def _is_disturbed(small: Reading, large: Reading, axis: str, quantity: Quantity)
 
 
 def bytes_not_monotonic(report: Report) -> Found:
-    """Less work, more bytes. Columns of a table that hold negative bytes are differences, which need not grow."""
+    """Finds less work with more bytes. Columns of a table with negative bytes are differences, which need not grow."""
     differences = {
         (r.table.table_id, name) for r in report.readings for name, f in r.memory.items() if f.value and f.value < 0
     }

@@ -1,4 +1,4 @@
-"""What two published cells show that differ in one option: precision, compiler, profiler, warm-up.
+"""Audits pairs of published cells that differ in one option: precision, compiler, profiler, warm-up.
 
     [found for rule in OPTION_RULES for found in rule(report)]
 
@@ -49,7 +49,7 @@ def option_pairs(report: Report, option: Option) -> Sequence[tuple[Reading, Read
 
 
 def no_effect(report: Report) -> Found:
-    """Half precision with the bytes of float32, or a compiled model with eager's times."""
+    """Finds half precision with the bytes of float32, or a compiled model with eager's times."""
     yield from _without_half(report)
     times: dict[str, list[tuple[Reading, Reading]]] = defaultdict(list)
     for base, other in option_pairs(report, "backend"):
@@ -88,7 +88,7 @@ def _without_half(report: Report) -> Found:
 
 
 def _apart(base: Reading, other: Reading) -> float:
-    """How many times as long one takes as the other in its forward pass; 1 where that is not known."""
+    """Returns how many times as long one takes as the other in its forward pass, 1 where that is not known."""
     times = [reading.times["forward"].mean for reading in (base, other) if "forward" in reading.times]
     return max(times) / min(times) if len(times) > 1 and min(times) > 0 else 1.0
 
@@ -103,7 +103,7 @@ def _same_bytes(base: Reading, other: Reading) -> str | None:
 
 
 def _has_same_times(base: Reading, other: Reading) -> bool:
-    """Whether forward and backward agree within their errors; one alone may be chance."""
+    """Returns whether forward and backward agree within their errors; one alone may agree by chance."""
     if has_impossible_ratio(base) or has_impossible_ratio(other):
         return False
     names = [name for name in _PASSES if name in base.times and name in other.times]
@@ -120,8 +120,8 @@ def _is_same(base: Reading, other: Reading, name: Quantity) -> bool:
 
 
 def compiler_fallback(report: Report) -> Found:
-    """Some cells gain from the compiler and later ones not at all, although their products leave room: it gave up after
-    too many recompilations."""
+    """Finds cells that gain nothing from the compiler although their products leave room, after others that gain: the
+    compiler gave up after too many recompilations."""
     projected = find_projected(report)
     families: dict[object, list[tuple[Reading, Reading]]] = defaultdict(list)
     for base, other in option_pairs(report, "backend"):
@@ -157,7 +157,7 @@ def _gain(base: Reading, other: Reading) -> float:
 
 
 def _is_bound(reading: Reading, *, projected: bool) -> bool:
-    """Whether products set the time, as far as is known: at the machine's fastest rate, or by their weights."""
+    """Returns whether products set the time, as far as is known: at the machine's fastest rate, or by their weights."""
     limit, flops, forward = limit_of(reading), forward_flops(reading, projected=projected), reading.times.get("forward")
     peak = (limit.peak("tf32") or limit.peak("bf16")) if limit else None
     if not limit or not peak or not flops or not forward or forward.mean <= 0:
@@ -167,7 +167,7 @@ def _is_bound(reading: Reading, *, projected: bool) -> bool:
 
 
 def cold_beside_warm(report: Report) -> Found:
-    """A comparison of two options, one of which has the mean of a cold step."""
+    """Finds a comparison of two options, one of which has the mean of a cold step."""
     options: tuple[Option, ...] = ("backend", "precision")
     said: set[tuple[object, Quantity]] = set()
     for option in options:

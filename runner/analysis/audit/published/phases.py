@@ -1,4 +1,4 @@
-"""Can forward and backward of a published row be of one step? Rules about their ratio and about clocks.
+"""Audits forward and backward of a published row: rules about their ratio and about clocks.
 
     [found for rule in PHASE_RULES for found in rule(report)]
 
@@ -87,7 +87,7 @@ def impossible_ratio(report: Report) -> Found:
 
 
 def _left_over(reading: Reading) -> dict[str, float]:
-    """What a difference leaves for backward once the cold step of its forward loop is taken out."""
+    """Returns what a difference leaves for backward once the cold step of its forward loop is removed."""
     cold, both = reading.cold, reading.times.get("forward_backward")
     if not both or "forward" not in cold or not is_subtracted(reading):
         return {}
@@ -96,7 +96,7 @@ def _left_over(reading: Reading) -> dict[str, float]:
 
 
 def spilled(report: Report) -> Found:
-    """A driver that moves memory to the host makes backward tens to hundreds of times slower."""
+    """Finds a backward pass that is tens to hundreds of times slower, as where a driver moves memory to the host."""
     for readings, forward, backward, ratio in _impossible_passes(report):
         if ratio >= MAX_RATIO and _may_spill(readings[0]):
             sentence = (
@@ -107,7 +107,7 @@ def spilled(report: Report) -> Found:
 
 
 def _may_spill(reading: Reading) -> bool:
-    """Whether the cell may fill its machine: what little is known of it does not rule that out."""
+    """Returns whether the cell may fill its machine, as far as the little that is known of it allows."""
     key, limit = reading.key, limit_of(reading)
     room = limit.memory_bytes if limit else None
     if key.width:
@@ -131,8 +131,8 @@ def unsynchronized(report: Report) -> Found:
 
 
 def range_ended_early(report: Report) -> Found:
-    """A range on the host's clock ends when its kernels are launched; they cannot take longer than a range that waited
-    for them. The kernels' whole time is that of one of them over its share."""
+    """Finds a range on the host's clock that ended when its kernels were launched: they cannot take longer than a range
+    that waited for them. The kernels' whole time is that of one of them over its share."""
     kernels = report.of("kernels")
     for reading in report.of("ranges"):
         duration, part = reading.times.get("duration"), (reading.key.part or "").lower()

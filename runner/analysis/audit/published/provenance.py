@@ -1,4 +1,4 @@
-"""What a report says of how its tables were measured, read for one table.
+"""Reads the provenance of a report, which says how its tables were measured, for one table.
 
     read_provenance(table, position=0).batch           # 4, of "4 (end to end); 8 (attention)"
 
@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from runner.results.published import PublishedTable
 
-#: How the parts of a column name the tables that they are about.
+#: The words by which the parts of a column name the tables that they are about.
 _ABOUT = {"steps": "end to end", "attention": "attention"}
 _POSITIONS = ("first", "second", "third", "fourth")
 _PART = re.compile(r"\s*([^(;]*?)\s*(?:\(([^)]*)\))?\s*(?:;|$)")
@@ -20,7 +20,7 @@ _PART = re.compile(r"\s*([^(;]*?)\s*(?:\(([^)]*)\))?\s*(?:;|$)")
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """What is known of one table. `unsynchronized` are the words that say so."""
+    """The known facts about one table. `unsynchronized` are the words that say so."""
 
     batch: int | None = None
     context: int | None = None

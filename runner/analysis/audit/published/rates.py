@@ -1,4 +1,4 @@
-"""Could the machine have done a published row's work in its time? Rules from FLOPs, data sheets and axes.
+"""Audits the rates of published rows: rules from FLOPs, data sheets and axes.
 
     [found for rule in RATE_RULES for found in rule(report)]
 
@@ -23,7 +23,7 @@ from runner.results.published import Quantity
 CLOCK = 1.05
 #: Whole passes, with their softmax, norms and launches, do not come this close to the peak of products.
 NEAR = 0.90
-#: A rate this many times the highest of any GPU is no other precision: the unit is wrong.
+#: A rate this many times the highest of any GPU means that the unit is wrong, and not the precision.
 UNIT = 3.0
 #: The products of each time, in forward passes. Backward is left out where it is a difference.
 _PASSES: tuple[tuple[Quantity, int], ...] = (("forward", 1), ("forward_backward", 3))
@@ -31,7 +31,7 @@ _APART: tuple[tuple[Quantity, int], ...] = (("forward", 1), ("backward", 2))
 
 
 class Rate(NamedTuple):
-    """The highest rate of a reading's times, in FLOP/s, and what it is of."""
+    """The highest rate of a reading's times, in FLOP/s, and the time that it comes from."""
 
     flops_per_s: float
     quantity: Quantity
@@ -65,7 +65,7 @@ def _rates(report: Report) -> Sequence[tuple[Reading, Rate, bool]]:
 
 
 def tf32_as_fp32(report: Report) -> Found:
-    """float32 that is faster than float32 can be, and not than TF32."""
+    """Finds float32 that is faster than float32 can be, and not faster than TF32."""
     for reading, rate, projected in _rates(report):
         if reading.setting.precision != "fp32" or (limit := limit_of(reading)) is None:
             continue
@@ -94,7 +94,7 @@ def above_peak(report: Report) -> Found:
 
 
 def wrong_unit(report: Report) -> Found:
-    """Every time of the row, read in a unit a thousand times too small."""
+    """Finds rows whose times were all read in a unit a thousand times too small."""
     for reading, rate, projected in _rates(report):
         if rate.flops_per_s > UNIT * HIGHEST:
             sentence = (
@@ -106,8 +106,8 @@ def wrong_unit(report: Report) -> Found:
 
 
 def swapped_axes(report: Report) -> Found:
-    """Heads wider than their sequences are long, in most rows of a table. What its bytes say tells whether the names
-    changed places, or the grid did."""
+    """Finds heads wider than their sequences are long, in most rows of a table. Its bytes tell whether the headings
+    were swapped, or another grid was run."""
     projected = find_projected(report)
     for readings in report.groups:
         both = [r for r in readings if r.key.width and r.key.length]

@@ -1,4 +1,4 @@
-"""Does a report say the same of a cell wherever it says it? Rules about figures that stand twice, and about ratios.
+"""Audits repeated figures: whether a report says the same of a cell everywhere, and rules about ratios.
 
     [found for rule in REPEAT_RULES for found in rule(report)]
 
@@ -48,7 +48,7 @@ def profiled_beside_unprofiled(report: Report) -> Found:
 
 
 def duplicate_key(report: Report) -> Found:
-    """One cell twice in a table, with different figures."""
+    """Finds one cell twice in a table, with different figures."""
     for readings in _repeated(report):
         different = _differ(readings, REPEATED)
         if different:
@@ -73,7 +73,7 @@ def _repeated(report: Report) -> Iterator[Sequence[Reading]]:
 
 
 def not_reproducible(report: Report) -> Found:
-    """The same cell in two tables, or after another warm-up, with another time, though neither is cold."""
+    """Finds the same cell in two tables, or after another warm-up, with another time, although neither is cold."""
     groups: dict[object, list[Reading]] = defaultdict(list)
     for reading in report.readings:
         is_sound = reading.times and not has_impossible_ratio(reading) and reading.key.shape
@@ -111,7 +111,7 @@ def _differ(found: Sequence[Reading], share: float) -> tuple[Reading, Reading, Q
 
 
 def ratio_off(report: Report) -> Found:
-    """A stated speedup or ratio that no two times of its row have."""
+    """Finds a stated speedup or ratio that no two times of its row have."""
     for reading in report.readings:
         stated = [f for f in reading.figures if f.quantity in ("speedup", "ratio") and f.value]
         if not stated:
@@ -139,7 +139,7 @@ class _Printed(NamedTuple):
 
 
 def _is_ratio(stated: float, digit: float, above: _Printed, below: _Printed) -> bool:
-    """Whether the two have the stated ratio, all three being rounded or cut at their last digit."""
+    """Returns whether the two have the stated ratio, all three being rounded or cut at their last digit."""
     if below.size <= below.digit:
         return True  # rounded away: it may be anything
     least = (above.size - above.digit) / (below.size + below.digit)
