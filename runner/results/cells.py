@@ -42,7 +42,6 @@ class Measured(TimedResult):
     cell: StepCell
     run_id: UUID
     rounds: int
-    failed_rounds: int
     parameters: int | None
     tokens_per_s: float | None
     mfu: float | None

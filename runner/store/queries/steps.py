@@ -30,7 +30,7 @@ POOLED = """coalesce(min(cell_id) FILTER (status = 'ok'), min(cell_id)) AS cell_
 
 _CELLS = f"""
     SELECT machine, cell_key, {", ".join(KEY)}, max(run_id) AS run_id, any_value(torch) AS torch,
-        any_value(parameters) AS parameters, count(*) AS rounds, count(*) FILTER (status <> 'ok') AS failed_rounds,
+        any_value(parameters) AS parameters, count(*) AS rounds,
         {POOLED}, median(tokens_per_s) AS tokens_per_s, median(mfu) AS mfu, median(compile_seconds) AS compile_seconds
     FROM chosen GROUP BY machine, cell_key, {", ".join(KEY)} ORDER BY min(chosen.cell_id)"""
 

@@ -169,7 +169,7 @@ def _pair(ratio: float, low: float | None, high: float | None, *, decided: bool,
     cell = StepCell(d_model=64, d_ff=64, layers=1, heads=1, context=8, mode="train", precision="fp32")
     side = Measured(
         cell_id=new_id(), machine="m", cell=cell, cell_key="k", torch=None, run_id=UUID(int=1), rounds=1,
-        failed_rounds=0, parameters=parameters, tokens_per_s=None, mfu=None, compile_seconds=None,
+        parameters=parameters, tokens_per_s=None, mfu=None, compile_seconds=None,
     )  # fmt: skip
     return Pair(base=side, other=side, ratio=ratio, low=low, high=high, decided=decided)
 
