@@ -108,7 +108,7 @@ def explore_chart(marks: Sequence[PlotMark], axes: Axes) -> go.Figure:
         _label_ends(figure, marks, axes, y)
     if many:
         figure.update_layout(margin_t=72, legend_y=1 + 34 / height)
-    _set_axes(figure, marks, axes, y, columns=columns, rows=rows)
+    _set_axes(figure, marks, axes, y, columns=columns)
     return figure
 
 
@@ -234,7 +234,7 @@ def _is_log_x(marks: Sequence[PlotMark], axes: Axes) -> bool:
     return min(numbers) > 0 and (axes.scale == "log" or max(numbers) >= 4 * min(numbers))
 
 
-def _set_axes(figure: go.Figure, marks: Sequence[PlotMark], axes: Axes, y: _Y, *, columns: int, rows: int) -> None:
+def _set_axes(figure: go.Figure, marks: Sequence[PlotMark], axes: Axes, y: _Y, *, columns: int) -> None:
     if axes.places:
         order = [place for place in axes.places if any(mark.x == place for mark in marks)]
         figure.update_xaxes(

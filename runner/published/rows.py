@@ -79,7 +79,7 @@ def _build_row(row: TextRow, columns: Columns, about: About, *, row_id: UUID) ->
         meaning = _meaning_of_value(row, columns) if column.meaning.role == "value" else column.meaning
         if meaning.role == "figure" and text:
             own = replace(meaning, quantity=timed if meaning.quantity == TIME else meaning.quantity)
-            reading.figures += _build_figures(column.heading, text, own, columns, reading)
+            reading.figures += _build_figures(column.heading, text, own, columns)
     ran_out = reading.is_oom or _is_out_of_memory(reading.figures)
     origin = [reading.origins[name] for name in ("file", "line") if name in reading.origins]
     return PublishedRow(
@@ -155,9 +155,7 @@ def _meaning_of_value(row: TextRow, columns: Columns) -> Meaning:
     return meaning if meaning.role == "figure" else Meaning(role="figure", quantity="other", understood=False)
 
 
-def _build_figures(
-    heading: str, text: str, meaning: Meaning, columns: Columns, reading: _Reading
-) -> list[PublishedFigure]:
+def _build_figures(heading: str, text: str, meaning: Meaning, columns: Columns) -> list[PublishedFigure]:
     """Returns the figures of a cell: one, or a mean and its standard deviation."""
     quantity = meaning.quantity
     assert quantity != TIME
