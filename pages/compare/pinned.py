@@ -12,7 +12,7 @@ from pages.ui.frame import Frame
 from pages.ui.samples import draw_attention_samples, draw_samples
 from runner.analysis.compare.pairs import Pair
 from runner.analysis.compare.verdict import SideResult, Verdict
-from runner.results import Attended
+from runner.results import AttentionResult
 from runner.store.queries.attention import load_attention
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import find
@@ -31,7 +31,7 @@ def draw_pinned(frame: Frame, verdict: Verdict) -> None:
         _draw_attention(frame, pair)
 
 
-def _every_effort(path: Path, of: Selection) -> list[Attended]:
+def _every_effort(path: Path, of: Selection) -> list[AttentionResult]:
     return load_attention(path, replace(of, settled=False))
 
 

@@ -15,7 +15,7 @@ from pages.ui.frame import Frame
 from pages.ui.markdown import literal
 from runner.analysis.compare.pairs import describe_unusual_effort
 from runner.formats import format_number
-from runner.results import Explored
+from runner.results import ExploredCell
 from runner.schema.axes import MODEL
 from runner.store.queries.explore import Measure
 
@@ -52,7 +52,7 @@ def answer(frame: Frame, asked: Plotted, measure: Measure) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _describe_range(frame: Frame, asked: Plotted, done: Sequence[Explored], measure: Measure) -> str:
+def _describe_range(frame: Frame, asked: Plotted, done: Sequence[ExploredCell], measure: Measure) -> str:
     name, unit = name_of(measure), unit_of(measure)
     if not done:
         return f"None of these cells has a number for **{name}**."
@@ -75,7 +75,7 @@ def _format_times(ratio: float) -> str:
     return f"{ratio:,.0f}×" if ratio >= 100 else f"{format_number(ratio)}×"
 
 
-def place_of(frame: Frame, asked: Plotted, row: Explored, *, also: Sequence[str] = ()) -> str:
+def place_of(frame: Frame, asked: Plotted, row: ExploredCell, *, also: Sequence[str] = ()) -> str:
     """Returns a row's values on the axes of the chart and on the axes `also`."""
     parts = []
     for name in dict.fromkeys((*asked.choice.axes, *also)):
@@ -90,7 +90,7 @@ def place_of(frame: Frame, asked: Plotted, row: Explored, *, also: Sequence[str]
     return ", ".join(part for part in (*parts, describe_unusual_effort(row.cell)) if part)
 
 
-def _describe_growth(frame: Frame, asked: Plotted, done: Sequence[Explored]) -> str:
+def _describe_growth(frame: Frame, asked: Plotted, done: Sequence[ExploredCell]) -> str:
     """Returns the power of x with which the lines grow, by least squares on log-log. Short lines and lines with several
     cells at one place do not count."""
     lines: dict[tuple[Value, ...], list[tuple[float, float]]] = {}
@@ -113,7 +113,7 @@ def _describe_growth(frame: Frame, asked: Plotted, done: Sequence[Explored]) -> 
 
 def _describe_piles(frame: Frame, asked: Plotted) -> str:
     """Returns the number of places of a line with several cells, and in what those cells differ."""
-    table, places = asked.choice.table, dict[tuple[Value, ...], list[Explored]]()
+    table, places = asked.choice.table, dict[tuple[Value, ...], list[ExploredCell]]()
     for row in asked.rows:
         key = (row.machine, *(value_of(frame, row, name) for name in asked.choice.axes))
         places.setdefault(key, []).append(row)

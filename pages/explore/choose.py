@@ -15,7 +15,7 @@ from pages.explore.figures import Scale
 from pages.figures.frame import WORDS
 from pages.ui.chosen import chosen, most_common, select_one
 from pages.ui.frame import Frame
-from runner.results import Explored
+from runner.results import ExploredCell
 from runner.schema import TABLES
 from runner.schema.axes import MODEL
 from runner.store.queries.explore import KINDS, Measure, Wanted, load_measures
@@ -30,11 +30,11 @@ class Plotted:
     """The rows to draw, their axes, and the other settings with the values to which they are fixed."""
 
     choice: AxisChoice
-    rows: Sequence[Explored]
+    rows: Sequence[ExploredCell]
     fixed: dict[str, str]
     scale: Scale
 
-    def own(self, machine: str | None) -> list[Explored]:
+    def own(self, machine: str | None) -> list[ExploredCell]:
         """Returns the rows of the selected machine, or all rows without one."""
         return [row for row in self.rows if machine in (None, row.machine)]
 
@@ -59,7 +59,7 @@ def _name_measure(measure: Measure) -> str:
     return f"time, {WORDS[measure.phase]}" if measure.phase else measure.title
 
 
-def choose_axes(frame: Frame, table: str, rows: Sequence[Explored], *, boxes: Any) -> Plotted | None:
+def choose_axes(frame: Frame, table: str, rows: Sequence[ExploredCell], *, boxes: Any) -> Plotted | None:
     """Draws all other choosers. Returns None where no row of the selected machine passes the sidebar's filters."""
     passing = [row for row in rows if frame.selection.holds(row.cell)]
     own = [row for row in passing if row.machine == frame.selection.machine]
@@ -97,8 +97,8 @@ def _choose_axis(table: str, key: str, label: str, labels: dict[str, str], *, us
 
 
 def _fix(
-    frame: Frame, choice: AxisChoice, own: Sequence[Explored], drawn: Sequence[Explored]
-) -> tuple[list[Explored], dict[str, str]]:
+    frame: Frame, choice: AxisChoice, own: Sequence[ExploredCell], drawn: Sequence[ExploredCell]
+) -> tuple[list[ExploredCell], dict[str, str]]:
     """Draws a chooser for every axis outside the chart with more than one value. Returns the rows of the chosen values,
     and the values by axis."""
     left, fixed = list(drawn), {}
@@ -125,7 +125,7 @@ def _text(value: Value) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _usual(frame: Frame, table: str, name: str, rows: Sequence[Explored]) -> Value:
+def _usual(frame: Frame, table: str, name: str, rows: Sequence[ExploredCell]) -> Value:
     """Returns the sidebar's mode, or the value of most rows, where equally many rows have two the axis's default."""
     values = [value_of(frame, row, name) for row in rows]
     if name == "mode" and frame.selection.mode in values:

@@ -16,7 +16,7 @@ from pages.ui.frame import Frame, Page
 from pages.ui.heading import draw_title
 from pages.ui.pin import pin
 from pages.ui.states import no_rows
-from runner.results import Explored
+from runner.results import ExploredCell
 from runner.schema.titles import title
 from runner.store.queries.explore import Measure, Wanted, load_explored
 
@@ -81,7 +81,7 @@ def _make_axes(frame: Frame, asked: Plotted, measure: Measure) -> Axes:
     )
 
 
-def _make_mark(frame: Frame, asked: Plotted, row: Explored) -> PlotMark:
+def _make_mark(frame: Frame, asked: Plotted, row: ExploredCell) -> PlotMark:
     choice = asked.choice
     own = row.machine == frame.selection.machine or "machine" in choice.used
 
@@ -103,11 +103,11 @@ def _make_mark(frame: Frame, asked: Plotted, row: Explored) -> PlotMark:
     )
 
 
-def _describe_failure(row: Explored) -> str:
+def _describe_failure(row: ExploredCell) -> str:
     return WORDS[row.status] + (f" in {row.failed_phase}" if row.failed_phase else "")
 
 
-def _make_row(frame: Frame, asked: Plotted, measure: Measure, row: Explored) -> dict[str, Any]:
+def _make_row(frame: Frame, asked: Plotted, measure: Measure, row: ExploredCell) -> dict[str, Any]:
     table = asked.choice.table
     unit = f" ({measure.unit})" if measure.unit else ""
     interval = {"Low (ms)": row.low, "High (ms)": row.high} if measure.phase else {}

@@ -9,7 +9,7 @@ from typing import Any
 from pages.ui.markdown import literal, plain
 from runner.analysis.timeline.stacks import frames_of
 from runner.formats import format_bytes, format_count, format_number, format_share
-from runner.results import Alive, MemoryPart, Timeline
+from runner.results import LiveAllocation, MemoryPart, Timeline
 from runner.schema import TABLES
 from runner.store.queries.timelines import Columns
 
@@ -100,7 +100,7 @@ def _merge_parts(parts: Pair) -> list[dict[str, Any]]:
     return [{"Category": name, "left": sides[0].get(name, 0), "right": sides[1].get(name, 0)} for name in names]
 
 
-def alive_rows(alive: Sequence[Alive], *, total_bytes: int) -> list[dict[str, Any]]:
+def alive_rows(alive: Sequence[LiveAllocation], *, total_bytes: int) -> list[dict[str, Any]]:
     """Returns the table of the largest allocations at a moment, under the schema's labels."""
     columns = TABLES["allocations"]
     return [
@@ -127,7 +127,7 @@ def describe_drawing(about: Timeline, sentence: str) -> str:
     )
 
 
-def _join_frames(item: Alive) -> str:
+def _join_frames(item: LiveAllocation) -> str:
     if item.frames:
         return " ← ".join(frames_of(item.frames))
     return "" if item.born_us else "held before the recording"

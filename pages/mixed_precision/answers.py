@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pages.figures.frame import format_error, format_small
 from pages.mixed_precision.format_figures import format_scale
 from runner.formats import format_tokens, join_parts
-from runner.results import Accumulated, Sensitive
+from runner.results import AccumulationResult, NormalizationResult
 from runner.schema import AccumulationRow, NumericsCell
 from runner.schema.sizes import model_name
 
@@ -48,7 +48,7 @@ def explain_sum(row: AccumulationRow) -> str:
     return f"{start}: {apart}, and every addition is rounded to one of them."
 
 
-def describe_worst(sums: Sequence[Accumulated]) -> str:
+def describe_worst(sums: Sequence[AccumulationResult]) -> str:
     """Says how far off the narrowest sum was before its end; empty if that was the worst."""
     last = sums[-1]
     offs = [total - addend * last.row.value for addend, total in last.on_the_way]
@@ -77,7 +77,7 @@ def describe_dtypes(by_precision: Mapping[str, Mapping[str, Sequence[str]]]) -> 
     return " ".join(f"Under {' and '.join(same)} autocast, {text}." for text, same in sentences.items())
 
 
-def describe_sensitivity(points: Sequence[Sensitive], *, statistic: str) -> str:
+def describe_sensitivity(points: Sequence[NormalizationResult], *, statistic: str) -> str:
     """Says how far off each 16-bit format is for a statistic, and at which scales it loses it."""
     clauses = []
     for name in ("fp16", "bf16"):
@@ -95,7 +95,7 @@ def describe_sensitivity(points: Sequence[Sensitive], *, statistic: str) -> str:
     return f"The {statistic} of a residual stream: in {'. In '.join(clauses)}." if clauses else ""
 
 
-def describe_loss(point: Sensitive) -> str:
+def describe_loss(point: NormalizationResult) -> str:
     """Says which share of a statistic is lost; empty below 0.5%."""
     words = [("overflows", point.overflowed_share), ("becomes 0", point.underflowed_share)]
     return ", ".join(f"{word} for {100 * share:.0f}% of tokens" for word, share in words if share >= 0.005)

@@ -10,14 +10,14 @@ from pages.ui.comparison import comparison, explain_unpaired, variants
 from pages.ui.evidence import of_pairs
 from pages.ui.frame import Frame, Headline, Topic
 from runner.analysis.compare.pairs import LeftOut
-from runner.results import Measured
+from runner.results import StepResult
 
 BASELINE = "fp32"
 
 
 def answer_speedup(frame: Frame) -> Headline:
     """Returns the answer of the first precision that was measured beside fp32."""
-    left_out: list[LeftOut[Measured]] = []
+    left_out: list[LeftOut[StepResult]] = []
     for name in variants(frame, "precision", baseline=BASELINE):
         compared = comparison(frame, "precision", baseline=BASELINE, variant=name)
         if compared.speedups:

@@ -18,7 +18,7 @@ from pages.ui.frame import Frame
 from pages.ui.marks import pair_columns
 from runner.analysis.compare.pairs import Pair
 from runner.formats import format_number
-from runner.results import Measured
+from runner.results import StepResult
 from runner.schema import NumericsCell, NumericsRow, StepCell
 from runner.store.queries.numerics import load_precisions
 
@@ -36,7 +36,7 @@ class Priced:
     """One precision of one model, and the speedup of the same step."""
 
     row: NumericsRow
-    speedup: Pair[Measured] | None
+    speedup: Pair[StepResult] | None
 
 
 def price_precisions(frame: Frame) -> list[Priced]:
@@ -48,7 +48,7 @@ def price_precisions(frame: Frame) -> list[Priced]:
     return [Priced(row=row, speedup=_find_speedup(row, speedups.get(row.precision, []))) for row in rows]
 
 
-def _find_speedup(row: NumericsRow, speedups: Sequence[Pair[Measured]]) -> Pair[Measured] | None:
+def _find_speedup(row: NumericsRow, speedups: Sequence[Pair[StepResult]]) -> Pair[StepResult] | None:
     """Returns the speedup of the plain eager step of the same shape, if it was measured."""
     plain = StepCell(**{name: getattr(row, name) for name in _SHARED}, mode="train", precision="fp32")
     names = (*_SHARED, "backend", "optimizer", "checkpoint_blocks")

@@ -33,7 +33,7 @@ from runner.report.questions.memory import plain_peaks, timelines_of
 from runner.report.questions.times import usual_cells
 from runner.report.questions.warmup import group_by_cell
 from runner.report.rows import Rows
-from runner.results import Attended, Peak
+from runner.results import AttentionResult, Peak
 from runner.schema.titles import title
 from runner.store.queries.timelines import Columns, load_columns
 
@@ -217,7 +217,7 @@ def _draw_bytes(frame: Frame, rows: Rows) -> Chart | None:
     )
 
 
-def _line_of(cell: Attended) -> str:
+def _line_of(cell: AttentionResult) -> str:
     return f"d {cell.cell.d_head} · {cell.cell.precision}"
 
 

@@ -25,7 +25,7 @@ from runner.analysis.compare.counterfactuals import Counterfactual, find_counter
 from runner.analysis.compare.pairs import describe_unusual_effort
 from runner.analysis.compare.verdict_text import INTERVALS
 from runner.formats import format_number
-from runner.results import Measured
+from runner.results import StepResult
 from runner.schema.titles import title
 from runner.store.queries.roofline import find_most_varied_run
 from runner.store.queries.selection import Selection
@@ -68,8 +68,8 @@ class Changes:
     """The run that measured one step in the most ways, its cells, and by name those that others are compared with."""
 
     run: UUID
-    cells: Sequence[Measured]
-    bases: Mapping[str, Measured]
+    cells: Sequence[StepResult]
+    bases: Mapping[str, StepResult]
 
     def of_first(self) -> list[Counterfactual]:
         """Returns the changes to the first base."""
@@ -151,7 +151,7 @@ def _describe_failures(changes: Sequence[Counterfactual]) -> str:
     )
 
 
-def _make_row(base: Measured, change: Counterfactual) -> dict[str, Any]:
+def _make_row(base: StepResult, change: Counterfactual) -> dict[str, Any]:
     step = change.cell.times.get("step")
     return {
         "Changed": describe_change(change),

@@ -18,13 +18,13 @@ from pages.ui.pin import pin
 from pages.ui.sections import draw_heading
 from runner.analysis.compare.pairs import LeftOut
 from runner.analysis.compare.verdict_text import INTERVALS
-from runner.results import Measured
+from runner.results import StepResult
 
 _COSTS = ("graphs", "graph_breaks", "recompiles", "compiled_gradient_error")
 
 
 def draw_ways(
-    frame: Frame, items: Sequence[CompileSpeedup], left_out: Sequence[LeftOut[Measured]], *, words: str
+    frame: Frame, items: Sequence[CompileSpeedup], left_out: Sequence[LeftOut[StepResult]], *, words: str
 ) -> None:
     """Draws every backend as a dot on its cell's line."""
     dots = [
@@ -151,7 +151,7 @@ def _draw_dots(
     draw(frame, card, lambda: cost_dots(keep_places(dots), unit=unit))
 
 
-def _describe_failure(item: LeftOut[Measured]) -> str:
+def _describe_failure(item: LeftOut[StepResult]) -> str:
     return failure_of(item.named) if item.named.status != "ok" else "eager has no result"
 
 

@@ -17,11 +17,11 @@ from pages.ui.markdown import restrict
 from pages.ui.states import no_rows
 from runner.formats import format_bytes
 from runner.plan.commands import sweep_commands
-from runner.results import Attended, KernelTrace, Measured, Peak
+from runner.results import AttentionResult, KernelTrace, Peak, StepResult
 from runner.schema import TABLES, Cell, table_of
 from runner.store.queries.selection import Model
 
-GridRow = Measured | Attended | Peak | KernelTrace
+GridRow = StepResult | AttentionResult | Peak | KernelTrace
 #: Nobody reads more commands than these.
 _MAX_COMMANDS = 4
 
@@ -53,7 +53,7 @@ def draw_coverage(frame: Frame) -> None:
                 _list_missing(frame, gaps)
 
 
-def _sort_key(frame: Frame, row: Measured) -> tuple[Any, ...]:
+def _sort_key(frame: Frame, row: StepResult) -> tuple[Any, ...]:
     """Returns a sort key: sizes from small to large, then precision and backend in the schema's order, plain cells
     first."""
     steps, cell = TABLES["steps"], row.cell
@@ -110,7 +110,7 @@ def draw_grid(frame: Frame, cells: Sequence[GridRow]) -> None:
         _list_missing(frame, gaps)
 
 
-def _time_of(cell: Measured | Attended) -> float | None:
+def _time_of(cell: StepResult | AttentionResult) -> float | None:
     time = cell.times.get(table_of(cell.cell).whole)
     return time.median_ms if time else None
 

@@ -18,17 +18,17 @@ from runner.analysis.audit.findings import Finding
 from runner.errors import UsageError
 from runner.experiments.models import EDITIONS
 from runner.results import (
-    Accumulated,
-    Attended,
+    AccumulationResult,
+    AttentionResult,
     CompileCost,
     EarlyStep,
     KernelPart,
     KernelTrace,
-    Measured,
     Peak,
-    Precise,
+    PrecisionResult,
     Result,
     RunSummary,
+    StepResult,
     Timeline,
 )
 from runner.schema import TABLES, Cell, Model, Shape
@@ -118,12 +118,12 @@ class Rows:
         return cell.shape in shapes and getattr(cell, "context", None) in axes["contexts"]
 
     @cached_property
-    def steps(self) -> list[Measured]:
+    def steps(self) -> list[StepResult]:
         """End-to-end cells with the preferred effort, smallest model first."""
         return [cell for cell in load_steps(self.path, self.selection) if self.holds(cell.cell)] if self.runs else []
 
     @cached_property
-    def every_step(self) -> list[Measured]:
+    def every_step(self) -> list[StepResult]:
         """End-to-end cells of every effort, for pairs."""
         loose = replace(self.selection, settled=False)
         return [cell for cell in load_steps(self.path, loose) if self.holds(cell.cell)] if self.runs else []
@@ -139,12 +139,12 @@ class Rows:
         return load_compile_costs(self.path, self.selection) if self.runs else []
 
     @cached_property
-    def attention(self) -> list[Attended]:
+    def attention(self) -> list[AttentionResult]:
         """Single-head attention cells with the preferred effort; the written-out implementation first."""
         return load_attention(self.path, self.selection) if self.runs else []
 
     @cached_property
-    def every_attention(self) -> list[Attended]:
+    def every_attention(self) -> list[AttentionResult]:
         """Single-head attention cells of every effort, for pairs."""
         return load_attention(self.path, replace(self.selection, settled=False)) if self.runs else []
 
@@ -171,11 +171,11 @@ class Rows:
         return load_parts(self.path)
 
     @cached_property
-    def sums(self) -> list[Accumulated]:
+    def sums(self) -> list[AccumulationResult]:
         return load_accumulations(self.path, self.selection) if self.runs else []
 
     @cached_property
-    def precisions(self) -> list[Precise]:
+    def precisions(self) -> list[PrecisionResult]:
         """Passes in several precisions beside a reference; an edition does not narrow them."""
         return load_precisions(self.path, self.selection) if self.runs else []
 

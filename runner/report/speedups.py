@@ -23,7 +23,7 @@ from runner.report.document import Line, ReportTable
 from runner.report.footnotes import Footnotes
 from runner.report.keys import Keys, make_keys
 from runner.report.text import NONE, describe_status, format_estimate, format_optional
-from runner.results import Measured, TimedResult
+from runner.results import StepResult, TimedResult
 from runner.schema import Phase
 
 T = TypeVar("T", bound=TimedResult)
@@ -169,10 +169,10 @@ def _judge_one(pair: Pair[T], *, baseline: str, variant: str) -> str:
     return f"{variant} is {format_number(ratio)}× {TIMED[pair.outcome]} than {baseline} (ratio {interval})."
 
 
-def describe_trend(pairs: Sequence[Pair[Measured]]) -> str:
+def describe_trend(pairs: Sequence[Pair[StepResult]]) -> str:
     """Says whether the ratio of the whole step changes with the size of the model, from the smallest to the largest
     that share all else; only where their intervals do not overlap."""
-    families: dict[tuple[object, ...], list[Pair[Measured]]] = {}
+    families: dict[tuple[object, ...], list[Pair[StepResult]]] = {}
     for pair in pairs:
         if pair.phase == "step" and pair.base.parameters:
             cell = pair.base.cell

@@ -36,7 +36,7 @@ class TimedResult(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured(TimedResult):
+class StepResult(TimedResult):
     """One end-to-end cell."""
 
     cell: StepCell
@@ -49,7 +49,7 @@ class Measured(TimedResult):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attended(TimedResult):
+class AttentionResult(TimedResult):
     """One single-head attention cell, with the largest bytes and errors over its rounds. `machine_bytes` is the memory
     of the device; `device_bytes` of a cell that ran out is what the worker could take. `device` is the kind of device,
     such as cuda, and `device_name` its name."""
@@ -79,7 +79,7 @@ class Attended(TimedResult):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Explored(Result):
+class ExploredCell(Result):
     """One measure of a cell. `value` is in the measure's unit, None for every `status` but ok."""
 
     cell: Any

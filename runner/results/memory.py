@@ -99,7 +99,7 @@ class MemoryPart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Alive:
+class LiveAllocation:
     """One allocation that is alive at a moment, with the stack that made it."""
 
     allocation: int

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from runner.analysis.compare.pairs import match_pair, rank_effort
 from runner.analysis.compare.speedups import compute_ratio
 from runner.analysis.statistics import Ratio
-from runner.results import Measured
+from runner.results import StepResult
 from runner.schema import TABLES, StepCell
 
 #: Pairs of axes that change together and count as one change.
@@ -38,7 +38,7 @@ class Counterfactual:
     """One change: `changed` are the new values by axis. `speedup` is the base's time over the changed step's, above 1
     where the change helps; None where one side has no time."""
 
-    cell: Measured
+    cell: StepResult
     changed: Mapping[str, Any]
     speedup: Ratio | None = None
 
@@ -55,13 +55,13 @@ class Counterfactual:
         return "undecided" if outcome == "same" else "faster" if outcome == "better" else "slower"
 
 
-def select_bases(cells: Sequence[Measured]) -> list[Measured]:
+def select_bases(cells: Sequence[StepResult]) -> list[StepResult]:
     """Returns the cells that others can be compared with, each with the effort that has most of them. Plain cells come
     first, then those with the most changes, then the largest."""
-    groups: dict[tuple[object, ...], list[Measured]] = {}
+    groups: dict[tuple[object, ...], list[StepResult]] = {}
     for cell in cells:
         groups.setdefault(_same(cell), []).append(cell)
-    able: dict[tuple[object, ...], tuple[int, tuple[float, ...], Measured]] = {}
+    able: dict[tuple[object, ...], tuple[int, tuple[float, ...], StepResult]] = {}
     for cell in filter(_has_time, cells):
         count, question = len(_changed(cell, groups[_same(cell)])), (_same(cell), _way(cell))
         if count and (question not in able or (count, rank_effort(cell)) > able[question][:2]):
@@ -75,7 +75,7 @@ def is_plain(cell: StepCell) -> bool:
     return all(getattr(cell, axis) == value for axis, value in PLAIN.items())
 
 
-def find_counterfactuals(base: Measured, cells: Sequence[Measured]) -> list[Counterfactual]:
+def find_counterfactuals(base: StepResult, cells: Sequence[StepResult]) -> list[Counterfactual]:
     """Returns every cell of the base's run that differs from it in `AXES` alone. Single changes come first; within each
     group the fastest comes first and failed cells last."""
     found = [_counterfactual(base, cell) for cell in _changed(base, cells)]
@@ -86,9 +86,9 @@ def find_counterfactuals(base: Measured, cells: Sequence[Measured]) -> list[Coun
     return sorted(found, key=order)
 
 
-def _changed(base: Measured, cells: Sequence[Measured]) -> list[Measured]:
+def _changed(base: StepResult, cells: Sequence[StepResult]) -> list[StepResult]:
     """Returns one cell for each other setting of the axes, measured with the same effort as the base."""
-    ways: dict[tuple[object, ...], list[Measured]] = {}
+    ways: dict[tuple[object, ...], list[StepResult]] = {}
     for cell in cells:
         if _same(cell) == _same(base) and _way(cell) != _way(base):
             ways.setdefault(_way(cell), []).append(cell)
@@ -96,22 +96,22 @@ def _changed(base: Measured, cells: Sequence[Measured]) -> list[Measured]:
     return [pair[1] for pair in pairs if pair]
 
 
-def _way(cell: Measured) -> tuple[object, ...]:
+def _way(cell: StepResult) -> tuple[object, ...]:
     return tuple(getattr(cell.cell, axis) for axis in AXES)
 
 
-def _counterfactual(base: Measured, cell: Measured) -> Counterfactual:
+def _counterfactual(base: StepResult, cell: StepResult) -> Counterfactual:
     changed = {axis: getattr(cell.cell, axis) for axis in AXES if getattr(cell.cell, axis) != getattr(base.cell, axis)}
     if not (_has_time(base) and _has_time(cell)):
         return Counterfactual(cell=cell, changed=changed)
     return Counterfactual(cell=cell, changed=changed, speedup=compute_ratio(base, cell))
 
 
-def _has_time(cell: Measured) -> bool:
+def _has_time(cell: StepResult) -> bool:
     return cell.status == "ok" and "step" in cell.times
 
 
-def _same(cell: Measured) -> tuple[object, ...]:
+def _same(cell: StepResult) -> tuple[object, ...]:
     """Returns the fields that the base and the change share."""
     return (
         cell.machine,

@@ -17,7 +17,7 @@ from typing import get_args
 from uuid import UUID
 
 from runner.analysis.audit.published.readings import Reading
-from runner.results import Attended, Measured
+from runner.results import AttentionResult, StepResult
 from runner.results.times import Estimate
 from runner.schema import AttentionCell, Mode, Phase, StepCell
 from runner.schema.axes import SHAPE
@@ -38,7 +38,7 @@ class PublishedPair:
 
     reading: Reading
     phase: Phase
-    beside: Measured | Attended
+    beside: StepResult | AttentionResult
     published_ms: float
     measured: Estimate
 
@@ -64,7 +64,7 @@ class PublishedPeak:
     """The peak memory of a reading beside that of a measured cell: bytes allocated."""
 
     reading: Reading
-    beside: Attended
+    beside: AttentionResult
     published_bytes: float
     measured_bytes: int
 
@@ -74,10 +74,10 @@ class PublishedPeak:
 
 
 def stand_beside(
-    readings: Sequence[Reading], *, steps: Sequence[Measured], attention: Sequence[Attended]
+    readings: Sequence[Reading], *, steps: Sequence[StepResult], attention: Sequence[AttentionResult]
 ) -> list[PublishedPair]:
     """Returns a pair for each time of a reading of which a cell was measured."""
-    known: dict[object, list[Measured | Attended]] = defaultdict(list)
+    known: dict[object, list[StepResult | AttentionResult]] = defaultdict(list)
     for step in steps:
         known[_place(step.cell)].append(step)
     for attended in attention:
@@ -85,9 +85,9 @@ def stand_beside(
     return [pair for reading in readings for pair in _pairs(reading, known)]
 
 
-def match_peaks(readings: Sequence[Reading], *, attention: Sequence[Attended]) -> list[PublishedPeak]:
+def match_peaks(readings: Sequence[Reading], *, attention: Sequence[AttentionResult]) -> list[PublishedPeak]:
     """Returns a pair for each peak of an attention row of which a cell was measured that knows its own."""
-    known: dict[object, list[Attended]] = defaultdict(list)
+    known: dict[object, list[AttentionResult]] = defaultdict(list)
     for attended in attention:
         if attended.peak_allocated_bytes:
             known[_place(attended.cell)].append(attended)
@@ -104,7 +104,7 @@ def match_peaks(readings: Sequence[Reading], *, attention: Sequence[Attended]) -
     return peaks
 
 
-def _pairs(reading: Reading, known: dict[object, list[Measured | Attended]]) -> Iterator[PublishedPair]:
+def _pairs(reading: Reading, known: dict[object, list[StepResult | AttentionResult]]) -> Iterator[PublishedPair]:
     asked = wanted_cell(reading)
     if asked is None or not reading.is_ok:
         return

@@ -13,7 +13,7 @@ from runner.report.keys import make_keys
 from runner.report.rows import Rows
 from runner.report.text import NONE, describe_failures, describe_status, format_estimate, format_mib, format_spread
 from runner.report.wanted import wanted_cells
-from runner.results import Attended
+from runner.results import AttentionResult
 from runner.schema import AttentionCell
 from runner.schema.titles import title
 
@@ -37,7 +37,7 @@ _OF_MEMORY = frozenset(
 _MAX_LENGTH = 2**20
 
 
-def eager_cells(rows: Rows) -> list[Attended]:
+def eager_cells(rows: Rows) -> list[AttentionResult]:
     """Returns the naive eager cells, in the order of width and length, or all eager ones where there is none."""
     cells = [cell for cell in rows.attention if cell.cell.backend == "eager" and cell.status != "skipped"]
     naive = [cell for cell in cells if cell.cell.implementation == _NAIVE]
@@ -86,7 +86,7 @@ def _answer_times(rows: Rows) -> Answer:
     )
 
 
-def _describe_times(cells: Sequence[Attended]) -> str:
+def _describe_times(cells: Sequence[AttentionResult]) -> str:
     done = [cell for cell in cells if cell.status == "ok" and {"forward", "backward"} <= cell.times.keys()]
     lost = [cell for cell in cells if cell.status == "oom"]
     if not done:
@@ -160,7 +160,7 @@ def _answer_memory(rows: Rows) -> Answer:
     )
 
 
-def _describe_growth(cells: Sequence[Attended]) -> str:
+def _describe_growth(cells: Sequence[AttentionResult]) -> str:
     """Says the fitted powers of the length by which memory grows, for each head width."""
     parts: Mapping[str, Value] = {
         "memory before backward": lambda cell: cell.before_backward_bytes,
@@ -180,15 +180,15 @@ def _describe_growth(cells: Sequence[Attended]) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def _widths(cells: Sequence[Attended]) -> list[int]:
+def _widths(cells: Sequence[AttentionResult]) -> list[int]:
     return list(dict.fromkeys(cell.cell.d_head for cell in cells))
 
 
-def _of_width(cells: Sequence[Attended], width: int) -> list[Attended]:
+def _of_width(cells: Sequence[AttentionResult], width: int) -> list[AttentionResult]:
     return [cell for cell in cells if cell.cell.d_head == width]
 
 
-def _describe_lost(first: Attended | None) -> str:
+def _describe_lost(first: AttentionResult | None) -> str:
     if first is None:
         return "None of these cells ran out of memory."
     cell = first.cell
@@ -201,7 +201,7 @@ def _describe_lost(first: Attended | None) -> str:
     return f"{start}."
 
 
-def _make_accounting(first: Attended) -> ReportTable:
+def _make_accounting(first: AttentionResult) -> ReportTable:
     parts = {
         "One S×S tensor": first.tensor_bytes,
         "In use when it failed": first.in_use_bytes,

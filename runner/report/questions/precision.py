@@ -11,7 +11,7 @@ from runner.report.rows import Rows
 from runner.report.speedups import describe_speedups, describe_trend, sides_of, speedup_table
 from runner.report.text import NONE
 from runner.report.wanted import wanted_cells
-from runner.results import Accumulated, Measured
+from runner.results import AccumulationResult, StepResult
 from runner.schema import SUMS, AccumulationCell, AccumulationRow, DtypeRow, NumericsCell, NumericsRow, StepCell
 from runner.schema.titles import title
 from runner.store.queries.numerics import load_dtypes
@@ -74,7 +74,7 @@ def _answer_sums(rows: Rows) -> Answer:
     )
 
 
-def _describe_sums(sums: Sequence[Accumulated]) -> str:
+def _describe_sums(sums: Sequence[AccumulationResult]) -> str:
     known = [(one.row, EXPECTED[name]) for one in sums if (name := _name_of(one.row))]
     right = [row for row, expected in known if agrees(row.total or 0.0, expected)]
     start = f"{len(right)} of {len(known)} sums are as expected, in all nine digits"
@@ -170,7 +170,7 @@ def _want_dtypes(rows: Rows) -> list[NumericsCell]:
 # ------------------------------------------------------------------------------------------------------------------- P3
 
 
-def compare_precisions(rows: Rows) -> dict[str, Speedups[Measured]]:
+def compare_precisions(rows: Rows) -> dict[str, Speedups[StepResult]]:
     """Returns the pairs of every precision with fp32 that has any, or of which a side failed."""
     present = {cell.cell.precision for cell in rows.every_step} - {"fp32"}
     order = [name for name in ("bf16", "tf32", "fp16") if name in present]
@@ -178,7 +178,7 @@ def compare_precisions(rows: Rows) -> dict[str, Speedups[Measured]]:
     return {name: each for name, each in found.items() if each.speedups or _has_failed(each)}
 
 
-def _has_failed(compared: Speedups[Measured]) -> bool:
+def _has_failed(compared: Speedups[StepResult]) -> bool:
     """Returns whether some pair could be compared if a side had not failed, other than by being skipped."""
     return any(cell.status != "skipped" for item in compared.left_out for cell in item.failed)
 
@@ -200,7 +200,7 @@ def _answer_speedup(rows: Rows) -> Answer:
     )
 
 
-def _find_missing_pairs(found: Mapping[str, Speedups[Measured]]) -> str:
+def _find_missing_pairs(found: Mapping[str, Speedups[StepResult]]) -> str:
     if "bf16" not in found:
         return "no pair with bf16"
     phases = {pair.phase for pair in found["bf16"].speedups}

@@ -10,7 +10,7 @@ from runner.report.questions.memory import timelines_of
 from runner.report.rows import Rows
 from runner.report.text import NONE, format_mib
 from runner.report.wanted import wanted_cells
-from runner.results import Alive, Peak
+from runner.results import LiveAllocation, Peak
 from runner.schema import MemoryCell
 from runner.schema.sizes import model_name
 from runner.schema.titles import title
@@ -123,7 +123,7 @@ def _answer_allocations(rows: Rows) -> Answer:
     return Answer(sentence=" ".join(sentences), tables=tuple(tables), behind=behind(line for line, _ in recorded))
 
 
-def line_of(item: Alive) -> str:
+def line_of(item: LiveAllocation) -> str:
     """Returns the innermost frame outside of torch, else the innermost, as `file:line function`."""
     frames = frames_of(item.frames or "")
     own = [frame for frame in frames if not frame.startswith("torch/") and "site-packages" not in frame]

@@ -9,7 +9,7 @@ from runner.report.keys import Keys, make_keys
 from runner.report.rows import Rows
 from runner.report.text import NONE, describe_failures, describe_status, format_estimate, format_optional, format_spread
 from runner.report.wanted import wanted_cells
-from runner.results import Clock, Measured, PhaseTime
+from runner.results import Clock, PhaseTime, StepResult
 from runner.schema import Phase, StepCell
 from runner.schema.titles import WORDS, title
 
@@ -36,7 +36,7 @@ _MEDIANS = (
 _CLOCKS = " In a loop: steps that follow each other without waiting. Device: what the GPU needs if it never waits."
 
 
-def usual_cells(cells: Sequence[Measured]) -> list[Measured]:
+def usual_cells(cells: Sequence[StepResult]) -> list[StepResult]:
     """Returns the plain cells: fp32, eager, nothing changed. All where no plain one trains or has a result."""
     plain = [cell for cell in cells if all(getattr(cell.cell, name) == value for name, value in _PLAIN.items())]
     done = any(cell.status == "ok" and cell.cell.mode in ("backward", "train") for cell in plain)
@@ -60,7 +60,7 @@ def _answer_times(rows: Rows) -> Answer:
     )
 
 
-def _describe_longest(done: Sequence[Measured], *, lost: int) -> str:
+def _describe_longest(done: Sequence[StepResult], *, lost: int) -> str:
     longest = max(done, key=lambda cell: cell.times["step"].median_ms)
     step = longest.times["step"]
     parts = {phase: longest.times[phase].median_ms for phase in PHASES[:-1] if phase in longest.times}
@@ -81,7 +81,7 @@ def _describe_longest(done: Sequence[Measured], *, lost: int) -> str:
     return f"{start}{split}.{_describe_host(done)}{failed}"
 
 
-def _describe_host(done: Sequence[Measured]) -> str:
+def _describe_host(done: Sequence[StepResult]) -> str:
     """Says of how many cells the host sets the time; empty for none."""
     bound = sum(cell.bound == "host" for cell in done)
     if not bound:
@@ -90,7 +90,7 @@ def _describe_host(done: Sequence[Measured]) -> str:
     return f" {start}: their device waits, and a longer context may seem to be free."
 
 
-def _make_means(cells: Sequence[Measured], keys: Keys, notes: Footnotes) -> ReportTable:
+def _make_means(cells: Sequence[StepResult], keys: Keys, notes: Footnotes) -> ReportTable:
     phases = [phase for phase in PHASES if any(phase in cell.times for cell in cells)]
 
     def write(time: PhaseTime) -> str:
@@ -111,14 +111,14 @@ def _make_means(cells: Sequence[Measured], keys: Keys, notes: Footnotes) -> Repo
     )
 
 
-def _write_phases(cell: Measured, phases: Sequence[Phase], write: "object") -> list[str]:
+def _write_phases(cell: StepResult, phases: Sequence[Phase], write: "object") -> list[str]:
     if cell.status != "ok":
         return [*[NONE] * (len(phases) - 1), describe_status(cell)]
     assert callable(write)
     return [str(write(cell.times[phase])) if phase in cell.times else NONE for phase in phases]
 
 
-def _make_medians(cells: Sequence[Measured], keys: Keys, notes: Footnotes) -> ReportTable:
+def _make_medians(cells: Sequence[StepResult], keys: Keys, notes: Footnotes) -> ReportTable:
     phases = [phase for phase in PHASES if any(phase in cell.times for cell in cells)]
     clocks: tuple[Clock, ...] = ("loop", "device")
     known = [clock for clock in clocks if any(time.by(clock) for cell in cells for time in cell.times.values())]

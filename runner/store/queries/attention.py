@@ -6,7 +6,7 @@ for cell in load_attention(path, Selection()):
 
 from pathlib import Path
 
-from runner.results import Attended, Frontier
+from runner.results import AttentionResult, Frontier
 from runner.schema import TABLES
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
@@ -31,11 +31,11 @@ _CELLS = f"""
     ORDER BY implementation <> 'naive', implementation, backend DESC, d_head, seq_len, precision, causal"""
 
 
-def load_attention(path: Path, of: Selection) -> list[Attended]:
+def load_attention(path: Path, of: Selection) -> list[AttentionResult]:
     """Returns every cell that counts: the naive implementation first, then by width and length."""
     with open_reader(path) as reader:
         choose(reader, "attention", of, ("failed_phase", "message", *_LARGEST))
-        return with_times(reader, "attention", fetch(reader, _CELLS, kind=Attended))
+        return with_times(reader, "attention", fetch(reader, _CELLS, kind=AttentionResult))
 
 
 def load_frontiers(path: Path, of: Selection) -> list[Frontier]:

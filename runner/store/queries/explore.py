@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, get_args
 from uuid import UUID
 
-from runner.results import Explored
+from runner.results import ExploredCell
 from runner.schema import TABLES, Phase
 from runner.store.database import open_reader
 from runner.store.queries.counted import select_counted
@@ -77,7 +77,7 @@ def load_measures(path: Path, table: str) -> list[Measure]:
     ]
 
 
-def load_explored(path: Path, wanted: Wanted) -> list[Explored]:
+def load_explored(path: Path, wanted: Wanted) -> list[ExploredCell]:
     """Returns every cell that counts, with its value; smaller models and shorter sequences first."""
     table, key = wanted.table, TABLES[wanted.table].key
     # On the run's machine only its rows count; on other machines the latest do.
@@ -104,12 +104,12 @@ def load_explored(path: Path, wanted: Wanted) -> list[Explored]:
     with open_reader(path) as reader:
         parameters = {"machine": wanted.machine} if wanted.run is not None else {}
         reader.execute(f"CREATE OR REPLACE TEMP TABLE chosen AS {query}", parameters)
-        found = fetch(reader, cells, kind=Explored, cell=TABLES[table].cell)
+        found = fetch(reader, cells, kind=ExploredCell, cell=TABLES[table].cell)
         times = load_times(reader, table) if wanted.phase else {}
     return [_with_time(cell, times, wanted.phase) for cell in found] if wanted.phase else found
 
 
-def _with_time(cell: Explored, times: TimesByCell, phase: Phase) -> Explored:
+def _with_time(cell: ExploredCell, times: TimesByCell, phase: Phase) -> ExploredCell:
     """Returns the cell with its time in the phase, if it has one."""
     time = times[cell.machine, cell.cell.key][1].get(phase) if (cell.machine, cell.cell.key) in times else None
     return replace(cell, value=time.median_ms, low=time.low_ms, high=time.high_ms) if time else cell

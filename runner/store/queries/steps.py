@@ -14,7 +14,7 @@ from uuid import UUID
 
 import duckdb
 
-from runner.results import EarlyStep, Measured, Noise
+from runner.results import EarlyStep, Noise, StepResult
 from runner.schema import TABLES, StepCell
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
@@ -35,21 +35,21 @@ _CELLS = f"""
     FROM chosen GROUP BY machine, cell_key, {", ".join(KEY)} ORDER BY min(chosen.cell_id)"""
 
 
-def load_steps(path: Path, selection: Selection) -> list[Measured]:
+def load_steps(path: Path, selection: Selection) -> list[StepResult]:
     """Returns every chosen cell with its times, smallest model and shortest context first."""
     with open_reader(path) as reader:
         choose(reader, "steps", selection, _OWN)
-        cells = with_times(reader, "steps", fetch(reader, _CELLS, kind=Measured))
+        cells = with_times(reader, "steps", fetch(reader, _CELLS, kind=StepResult))
     return sorted(cells, key=lambda row: _order(row.cell))
 
 
 def load_rounds(
     reader: duckdb.DuckDBPyConnection, run: UUID, cell_key: str, noise: Mapping[NoiseKind, Noise] | None = None
-) -> Measured | None:
+) -> StepResult | None:
     """Returns one cell over the rounds of one run; None if the run has no such cell."""
     choose(reader, "steps", Selection(run=run, settled=False), _OWN)
     reader.execute("DELETE FROM chosen WHERE cell_key <> ?", [cell_key])
-    return next(iter(with_times(reader, "steps", fetch(reader, _CELLS, kind=Measured), noise)), None)
+    return next(iter(with_times(reader, "steps", fetch(reader, _CELLS, kind=StepResult), noise)), None)
 
 
 def choose(reader: duckdb.DuckDBPyConnection, table: str, of: Selection, names: tuple[str, ...] = ()) -> None:
@@ -77,7 +77,7 @@ STEP_MS = """coalesce(max(duration_ms) FILTER (phase = 'step'),
     sum(duration_ms) FILTER (phase IN ('forward', 'loss', 'backward', 'optimizer')))"""
 
 
-def find(path: Path, cell_id: UUID) -> Measured | None:
+def find(path: Path, cell_id: UUID) -> StepResult | None:
     """Returns the cell with this id, over the rounds of its run; None if the file has no such row."""
     with open_reader(path) as reader:
         row = reader.execute("SELECT run_id, cell_key FROM steps WHERE cell_id = ?", [cell_id]).fetchone()
