@@ -23,7 +23,7 @@ from pages.ui.comparison import keep_places
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
-from pages.ui.marks import host_words, pair_columns
+from pages.ui.marks import pair_columns, speedup_dot_of
 from pages.ui.pin import pin
 from pages.ui.sections import draw_heading
 from runner.analysis.compare.pairs import LeftOut, Pair
@@ -66,7 +66,7 @@ def draw_speedups(frame: Frame, cells: Sequence[AttentionResult], *, kind: Kind)
     words = _describe_pairs(pairs, left_out, baseline=baseline, variant=variant)
     sides = list({id(side): side for pair in pairs for side in (pair.base, pair.other)}.values())
     say(frame, words, of_cells(frame, sides), key=f"{kind}-speedup")
-    dots = [_make_dot(pair) for pair in pairs]
+    dots = [speedup_dot_of(pair, place=place_of(pair.base.cell)) for pair in pairs]
     dots += [
         SpeedupDot(place=place_of(cell.cell), size="", phase="step", cell_id=str(cell.cell_id),
                    failure=f"{name_attention(cell.cell)} {WORDS[cell.status]}")
@@ -120,11 +120,6 @@ def _explain(item: LeftOut[AttentionResult]) -> tuple[AttentionResult, str]:
     if not item.failed:
         return item.named, item.reason
     return item.failed[0], ", ".join(f"{name_attention(cell.cell)} {WORDS[cell.status]}" for cell in item.failed)
-
-
-def _make_dot(pair: Pair[AttentionResult]) -> SpeedupDot:
-    return SpeedupDot(place=place_of(pair.base.cell), size="", phase=pair.phase, cell_id=str(pair.other.cell_id),
-                      ratio=pair.ratio, low=pair.low, high=pair.high, host=host_words(pair))  # fmt: skip
 
 
 def _make_row(pair: Pair[AttentionResult]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pages.explore.axes import label_of, order_values, title_of, value_of
 from pages.explore.cell import draw_pinned, find_pinned
 from pages.explore.choose import Plotted, choose_axes, choose_measure
 from pages.explore.figures import Axes, PlotMark, explore_chart
-from pages.figures.frame import WORDS, escape_text
+from pages.figures.frame import escape_text
 from pages.ui.card import Card, draw
 from pages.ui.evidence import Among, of_cells, say
 from pages.ui.frame import Frame, Page
@@ -17,7 +17,7 @@ from pages.ui.heading import draw_title
 from pages.ui.pin import pin
 from pages.ui.states import no_rows
 from runner.results import ExploredCell
-from runner.schema.titles import title
+from runner.schema.titles import describe_status, title
 from runner.store.queries.explore import Measure, Wanted, load_explored
 
 
@@ -97,14 +97,10 @@ def _make_mark(frame: Frame, asked: Plotted, row: ExploredCell) -> PlotMark:
         machine="" if own else escape_text(row.machine),
         low=row.low,
         high=row.high,
-        failure="" if row.status == "ok" else escape_text(_describe_failure(row)),
+        failure="" if row.status == "ok" else escape_text(describe_status(row)),
         words=title(row.cell),
         pinned=find_pinned([row]) is not None,
     )
-
-
-def _describe_failure(row: ExploredCell) -> str:
-    return WORDS[row.status] + (f" in {row.failed_phase}" if row.failed_phase else "")
 
 
 def _make_row(frame: Frame, asked: Plotted, measure: Measure, row: ExploredCell) -> dict[str, Any]:
@@ -116,7 +112,7 @@ def _make_row(frame: Frame, asked: Plotted, measure: Measure, row: ExploredCell)
         "Machine": row.machine,
         f"{name_of(measure)}{unit}": row.value,
         **interval,
-        "Ended": "ok" if row.status == "ok" else _describe_failure(row),
+        "Ended": "ok" if row.status == "ok" else describe_status(row),
         "Cell": title(row.cell),
     }
 

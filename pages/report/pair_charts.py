@@ -46,15 +46,8 @@ def _draw_attention_pairs(found: Mapping[str, Speedups[AttentionResult]], *, bas
     if variant is None:
         return None
     dots = [
-        SpeedupDot(
-            place=f"{pair.base.cell.seq_len:,} tok · d {pair.base.cell.d_head} · {pair.base.cell.precision}",
-            size="",
-            phase=pair.phase,
-            cell_id=str(pair.other.cell_id),
-            ratio=pair.ratio,
-            low=pair.low,
-            high=pair.high,
-            host=marks.host_words(pair),
+        marks.speedup_dot_of(
+            pair, place=f"{pair.base.cell.seq_len:,} tok · d {pair.base.cell.d_head} · {pair.base.cell.precision}"
         )
         for pair in found[variant].speedups
     ]

@@ -13,12 +13,13 @@ from pages.ui.chosen import select_one
 from pages.ui.comparison import keep_places, note_cut
 from pages.ui.evidence import LoadEvidence, of_cells, say
 from pages.ui.frame import Frame
-from pages.ui.marks import failure_of, host_words, key_columns, pair_columns, place_of
+from pages.ui.marks import host_words, key_columns, pair_columns, place_of
 from pages.ui.pin import pin
 from pages.ui.sections import draw_heading
 from runner.analysis.compare.pairs import LeftOut
 from runner.analysis.compare.verdict_text import INTERVALS
 from runner.results import StepResult
+from runner.schema.titles import describe_status
 
 _COSTS = ("graphs", "graph_breaks", "recompiles", "compiled_gradient_error")
 
@@ -152,7 +153,7 @@ def _draw_dots(
 
 
 def _describe_failure(item: LeftOut[StepResult]) -> str:
-    return failure_of(item.named) if item.named.status != "ok" else "eager has no result"
+    return describe_status(item.named) if item.named.status != "ok" else "eager has no result"
 
 
 def _place_of(frame: Frame, item: CompileSpeedup) -> str:

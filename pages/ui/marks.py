@@ -16,19 +16,15 @@ from runner.analysis.compare.pairs import Pair
 from runner.analysis.compare.speedups import Speedups, host_share
 from runner.analysis.statistics import Ratio
 from runner.formats import format_ms, format_tokens, join_parts
-from runner.results import AttentionResult, Clock, Peak, PhaseTime, StepResult, TimedResult
+from runner.results import Clock, PhaseTime, StepResult, TimedResult
 from runner.results.times import COLUMNS
 from runner.schema import Phase, StepCell
+from runner.schema.titles import describe_status
 
 T = TypeVar("T", bound=TimedResult)
 #: The column for the ratio of what the device alone needs.
 DEVICE_RATIO = "Device ratio (×)"
 _SPEEDUP = {"Speedup": "ratio", "Low": "low", "High": "high"}
-
-
-def failure_of(cell: StepResult | AttentionResult | Peak) -> str:
-    """Says how a cell ended without a result."""
-    return WORDS[cell.status] + (f" in {cell.failed_phase}" if cell.failed_phase else "")
 
 
 def list_clocks(cells: Sequence[TimedResult]) -> list[Clock]:
@@ -55,7 +51,7 @@ def phase_bars_of(frame: Frame, cells: Sequence[StepResult], *, clock: Clock = "
         found = {phase: time.by(clock) for phase, time in cell.times.items()}
         known = {phase: time for phase, time in found.items() if time}
         if cell.status != "ok" or (cell.times and not known):
-            why = failure_of(cell) if cell.status != "ok" else f"{CLOCKS[clock]} not known"
+            why = describe_status(cell) if cell.status != "ok" else f"{CLOCKS[clock]} not known"
             bars.append(PhaseBar(size=size, context=context, phase="step", cell_id=cell_id, failure=escape_text(why)))
         bars += [
             PhaseBar(
@@ -136,18 +132,28 @@ def place_of(frame: Frame, cell: StepCell, *, beside: str) -> str:
     return join_parts(size, format_tokens(cell.context, "tok")) + (f"<br>{extra}" if extra else "")
 
 
+def speedup_dot_of(pair: Pair[T], *, place: str, size: str = "", parameters: int | None = None) -> SpeedupDot:
+    """Returns the ratio of a pair as a dot."""
+    return SpeedupDot(
+        place=place,
+        size=size,
+        phase=pair.phase,
+        cell_id=str(pair.other.cell_id),
+        ratio=pair.ratio,
+        low=pair.low,
+        high=pair.high,
+        host=host_words(pair),
+        parameters=parameters,
+    )
+
+
 def speedup_dots_of(frame: Frame, compared: Speedups[StepResult], *, axis: str) -> list[SpeedupDot]:
     """Returns every ratio, and every pair of which one side failed."""
     dots = [
-        SpeedupDot(
+        speedup_dot_of(
+            pair,
             place=place_of(frame, pair.named.cell, beside=axis),
             size=frame.size_of(pair.named.cell),
-            phase=pair.phase,
-            cell_id=str(pair.other.cell_id),
-            ratio=pair.ratio,
-            low=pair.low,
-            high=pair.high,
-            host=host_words(pair),
             parameters=pair.base.parameters,
         )
         for pair in compared.speedups

@@ -14,13 +14,12 @@ from pages.figures.samples import sample_steps
 from pages.ui.card import Card, draw
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
-from pages.ui.marks import failure_of
 from pages.ui.pin import choose
 from pages.ui.sections import draw_heading
 from pages.ui.trust import draw_grade
 from runner.formats import format_bytes, format_number
 from runner.results import AttentionResult, PhaseSample, PhaseTime, StepResult
-from runner.schema.titles import title
+from runner.schema.titles import describe_status, title
 from runner.store.queries import raw
 from runner.store.queries.attention import load_attention
 from runner.store.queries.selection import Selection
@@ -54,7 +53,7 @@ def _draw_heading(frame: Frame, words: str) -> None:
 def _has_result(frame: Frame, cell: StepResult | AttentionResult) -> bool:
     """Returns whether there is something to draw; otherwise says why not."""
     if cell.status != "ok":
-        why = literal(f"{failure_of(cell)}. {cell.message or ''}")
+        why = literal(f"{describe_status(cell)}. {cell.message or ''}")
         st.error(restrict(f"{title(cell.cell)}: {why}"), icon=":material/error:")
         return False
     draw_grade(frame, cell)

@@ -22,9 +22,10 @@ from runner.formats import at_tokens, format_count, format_number
 from runner.report.document import Line, ReportTable
 from runner.report.footnotes import Footnotes
 from runner.report.keys import Keys, make_keys
-from runner.report.text import NONE, describe_status, format_estimate, format_optional
+from runner.report.text import NONE, format_estimate, format_optional
 from runner.results import StepResult, TimedResult
 from runner.schema import Phase
+from runner.schema.titles import describe_status
 
 T = TypeVar("T", bound=TimedResult)
 _PHASES: Mapping[Phase, str] = {"forward": "Forward (×)", "backward": "Backward (×)", "step": "Whole (×)"}

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from runner.formats import format_number
 from runner.results import Result
-from runner.schema.titles import WORDS, title
+from runner.schema.titles import describe_status, title
 
 #: The text of an unknown or missing value in a table.
 NONE = "–"
@@ -60,11 +60,6 @@ def format_mib(size: float | None) -> str:
         return NONE
     mib = size / 2**20
     return f"{mib:,.1f}" if mib >= 100 else format_number(mib)
-
-
-def describe_status(result: Result) -> str:
-    """Returns how a cell ended without a result, with the phase: `out of memory in backward`."""
-    return WORDS.get(result.status, result.status) + (f" in {result.failed_phase}" if result.failed_phase else "")
 
 
 def describe_failures(results: Iterable[Result]) -> str:

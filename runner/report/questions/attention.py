@@ -11,11 +11,11 @@ from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.footnotes import make_footnotes
 from runner.report.keys import make_keys
 from runner.report.rows import Rows
-from runner.report.text import NONE, describe_failures, describe_status, format_estimate, format_mib, format_spread
+from runner.report.text import NONE, describe_failures, format_estimate, format_mib, format_spread
 from runner.report.wanted import wanted_cells
 from runner.results import AttentionResult
 from runner.schema import AttentionCell
-from runner.schema.titles import title
+from runner.schema.titles import describe_status, title
 
 _NAIVE = "naive"
 #: The findings that matter for bytes; the others are about times.

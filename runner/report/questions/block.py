@@ -9,11 +9,11 @@ from runner.formats import format_bytes, format_count, format_number, format_sha
 from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.keys import make_keys
 from runner.report.rows import Rows
-from runner.report.text import NONE, describe_status, format_mib
+from runner.report.text import NONE, format_mib
 from runner.report.wanted import wanted_cells
 from runner.results import Peak, SavedOperation
 from runner.schema import MemoryCell
-from runner.schema.titles import title
+from runner.schema.titles import describe_status, title
 from runner.store.queries.memory import load_saved_by_operation
 
 #: The largest contributors of a block that are listed.

@@ -12,7 +12,7 @@ from runner.report.wanted import wanted_cells
 from runner.results import Kernel, KernelTrace, PhaseTime
 from runner.results.kernels import CLASS_WORDS
 from runner.schema import KernelClass, ProfileCell
-from runner.schema.titles import WORDS, title
+from runner.schema.titles import describe_status, title
 from runner.store.queries.kernels import load_kernels
 
 #: The kernels of a phase that are listed, and the longest name of one.
@@ -52,11 +52,7 @@ def _failed(rows: Rows, keys: Keys, width: int) -> list[Line]:
     """Returns the lines of profiled cells without a result: how each ended."""
     lost = [trace for trace in rows.traces if trace.cell and trace.status not in ("ok", "skipped")]
     rest = (NONE,) * (width - 1)
-    return [Line(values=(*keys.values(trace.cell), _describe_failure(trace), *rest)) for trace in lost if trace.cell]
-
-
-def _describe_failure(trace: KernelTrace) -> str:
-    return WORDS[trace.status] + (f" in {trace.failed_phase}" if trace.failed_phase else "")
+    return [Line(values=(*keys.values(trace.cell), describe_status(trace), *rest)) for trace in lost if trace.cell]
 
 
 # ------------------------------------------------------------------------------------------------------------------- K1

@@ -8,12 +8,12 @@ from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.footnotes import Footnotes, make_footnotes
 from runner.report.keys import make_keys
 from runner.report.rows import Rows
-from runner.report.text import NONE, describe_failures, describe_status, format_mib, format_optional
+from runner.report.text import NONE, describe_failures, format_mib, format_optional
 from runner.report.wanted import wanted_cells
 from runner.results import Peak, PhasePeak, Timeline
 from runner.schema import MemoryCell
 from runner.schema.sizes import model_name
-from runner.schema.titles import title
+from runner.schema.titles import describe_status, title
 from runner.store.queries.memory import load_phase_peaks
 from runner.store.queries.timelines import load_marks
 

@@ -7,11 +7,11 @@ from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.footnotes import Footnotes, make_footnotes
 from runner.report.keys import Keys, make_keys
 from runner.report.rows import Rows
-from runner.report.text import NONE, describe_failures, describe_status, format_estimate, format_optional, format_spread
+from runner.report.text import NONE, describe_failures, format_estimate, format_optional, format_spread
 from runner.report.wanted import wanted_cells
 from runner.results import Clock, PhaseTime, StepResult
 from runner.schema import Phase, StepCell
-from runner.schema.titles import WORDS, title
+from runner.schema.titles import WORDS, describe_status, title
 
 PHASES: tuple[Phase, ...] = ("forward", "loss", "backward", "optimizer", "step")
 #: The order of modes in a table.
