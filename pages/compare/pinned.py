@@ -31,11 +31,11 @@ def draw_pinned(frame: Frame, verdict: Verdict) -> None:
         _draw_attention(frame, pair)
 
 
-def _every_effort(path: Path, of: Selection) -> list[AttentionResult]:
+def _load_all(path: Path, of: Selection) -> list[AttentionResult]:
     return load_attention(path, replace(of, settled=False))
 
 
 def _draw_attention(frame: Frame, pair: Pair[SideResult]) -> None:
     ids = (pair.other.cell_id, pair.base.cell_id)
-    cells = [cell for side in (pair.other, pair.base) for cell in frame.ask(_every_effort, Selection(run=side.run_id))]
+    cells = [cell for side in (pair.other, pair.base) for cell in frame.ask(_load_all, Selection(run=side.run_id))]
     draw_attention_samples(frame, [cell for cell in cells if cell.cell_id in ids])

@@ -70,13 +70,14 @@ def kernel_class(name: str, *, phase: str = "") -> KernelClass:
 def _operator_class(operator: str) -> KernelClass:
     plain = operator.removesuffix("_")
     return next(
-        (found for found, pattern in _OPERATORS if re.fullmatch(pattern, plain)), _first(_NAMED, operator) or "other"
+        (found for found, pattern in _OPERATORS if re.fullmatch(pattern, plain)),
+        _match(_NAMED, operator) or "other",
     )
 
 
 def _kernel_class(name: str) -> KernelClass:
     fused = _FUSED.search(name)
-    return _fused_class(fused["kind"], fused["operations"]) if fused else _first(_KERNELS, name.lower()) or "other"
+    return _fused_class(fused["kind"], fused["operations"]) if fused else _match(_KERNELS, name.lower()) or "other"
 
 
 def _fused_class(kind: str, operations: str) -> KernelClass:
@@ -84,7 +85,7 @@ def _fused_class(kind: str, operations: str) -> KernelClass:
     may contain. A reduction with `rsqrt` is an RMS norm, which has no name of its own once it is decomposed."""
     if kind == "triton_for":
         return "optimizer"
-    named = _first(_NAMED, operations)
+    named = _match(_NAMED, operations)
     if named:
         return named
     if kind != "triton_poi" and "rsqrt" in operations and re.search("mean|var|sum", operations):
@@ -95,5 +96,5 @@ def _fused_class(kind: str, operations: str) -> KernelClass:
     return "elementwise" if kind == "triton_poi" or (kind == "cpp" and not reduces) else "reduction"
 
 
-def _first(patterns: tuple[tuple[KernelClass, str], ...], text: str) -> KernelClass | None:
+def _match(patterns: tuple[tuple[KernelClass, str], ...], text: str) -> KernelClass | None:
     return next((found for found, pattern in patterns if re.search(pattern, text)), None)

@@ -40,7 +40,7 @@ TOY = GRID.change(
 )
 
 
-def _fused(grid: Grid) -> tuple[Grid, ...]:
+def _make_fused(grid: Grid) -> tuple[Grid, ...]:
     """Returns the fused kernels where each exists, and the naive cells that they are compared with."""
     return (
         grid.change(attention=("naive", "sdpa-efficient")),
@@ -79,7 +79,7 @@ def _explain(row: AttentionRow) -> str:
     return f"{row.failed_phase} asked for {format_bytes(row.asked_bytes)} more than the {in_use} in use"
 
 
-def _line(shown: Shown) -> list[str]:
+def _format_line(shown: Shown) -> list[str]:
     """Returns times, rate, measured and predicted memory, and errors against float64."""
     row, medians = shown.row, shown.medians_ms
     worst = None if row.output_error is None else max(row.output_error, row.gradient_error or 0)
@@ -103,7 +103,7 @@ ATTENTION = Kind(
     repeat_group=lambda cell: "attention" if (cell.backend, cell.implementation) == ("eager", "naive") else "",
     lines=Lines(
         headings=(*_PASSES, "n", "rate", "before backward", "peak", "predicted", "error"),
-        line=_line,
+        line=_format_line,
         order=lambda row: (
             row.d_head,
             row.seq_len,
@@ -126,7 +126,7 @@ EXPERIMENT = Experiment(
         "standard": (
             GRID,
             GRID.change(d_heads=(64,), backends=("eager", "compiled")),
-            *_fused(GRID.change(d_heads=(64, 128))),
+            *_make_fused(GRID.change(d_heads=(64, 128))),
             # Small enough for the L2 cache, so that what it is worth can be seen; on CUDA only.
             GRID.change(
                 attention=("naive", "sdpa-flash"),
@@ -136,6 +136,6 @@ EXPERIMENT = Experiment(
                 cache=("hot", "cold"),
             ),
         ),
-        **{name: (GRID.change(backends=("eager", "compiled")), *_fused(GRID)) for name in EDITIONS},
+        **{name: (GRID.change(backends=("eager", "compiled")), *_make_fused(GRID)) for name in EDITIONS},
     },
 )

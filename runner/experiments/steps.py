@@ -62,7 +62,7 @@ def _summarize(row: StepRow, timings: Mapping[str, TimingRow]) -> str:
     return f"{step.median_ms:,.2f} ms{f' ±{share * 50:.1f}%' if share is not None else ''}, n {step.n}"
 
 
-def _line(shown: Shown) -> list[str]:
+def _format_line(shown: Shown) -> list[str]:
     """Returns the median of each phase, the certainty of the step's, and the row's grade with its reasons."""
     row, medians = shown.row, shown.medians_ms
     return [
@@ -85,7 +85,7 @@ STEPS = Kind(
     repeat_group=_repeat_group,
     lines=Lines(
         headings=(*_PHASES, "±", "n", "tokens/s", "grade", "findings"),
-        line=_line,
+        line=_format_line,
         order=lambda row: (*order_by_size(row), row.mode, row.backend, row.precision, row.warmup_steps, row.cell_id),
         caption="Medians in ms; ± is half the 95% interval of the median step, n the measured steps.",
         audited=True,

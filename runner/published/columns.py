@@ -81,7 +81,7 @@ def _understand(table: TextTable, place: int) -> Meaning:
     heading, cells = table.headings[place], [cell for cell in table.column(place) if cell]
     if not table.has_headings:
         assumed = "not understood without a heading: a mapping can say what it is."
-        return _unknown(cells, assumed)
+        return _make_unknown(cells, assumed)
     if heading.startswith("column ") and cells == [str(number) for number in range(len(cells))]:
         return Meaning(role="kept", assumed="kept as text: it numbers the rows.")
     meaning = parse_heading(heading)
@@ -94,7 +94,7 @@ def _understand(table: TextTable, place: int) -> Meaning:
         if figure and cells and all(_is_measured(cell) for cell in cells):
             return figure
     if meaning.role == "unknown":
-        return _unknown(cells, "not understood: a mapping can say what it is.")
+        return _make_unknown(cells, "not understood: a mapping can say what it is.")
     return meaning
 
 
@@ -107,7 +107,7 @@ def _is_measured(cell: str) -> bool:
     return read.is_oom or bool(read.values)
 
 
-def _unknown(cells: Sequence[str], assumed: str) -> Meaning:
+def _make_unknown(cells: Sequence[str], assumed: str) -> Meaning:
     """Returns the meaning of a column that is not understood: figures without values if it has numbers, else text."""
     has_numbers = any(parse_cell(cell, dimension="time", unit="ms").values for cell in cells)
     return Meaning(role="figure" if has_numbers else "kept", quantity="other", assumed=assumed, understood=False)

@@ -170,7 +170,7 @@ def parse_figure(heading: str) -> Meaning | None:
         role="figure",
         quantity=meant,
         statistics=statistics or ("value",),
-        unit=_as_spelled(unit),
+        unit=_spell_unit(unit),
         variant={**variant},
         assumed="taken as a rate, in operations a second." if units and units[0].endswith("flops") else None,
     )
@@ -239,7 +239,7 @@ def _join_phases(names: set[str]) -> Quantity | None:
     return sums.get(frozenset(names))
 
 
-def _as_spelled(unit: str | None) -> str | None:
+def _spell_unit(unit: str | None) -> str | None:
     """Returns the unit as practitioners write it."""
     if unit is None:
         return None

@@ -76,7 +76,7 @@ def _build_row(row: TextRow, columns: Columns, about: About, *, row_id: UUID) ->
     timed = _find_timed(row, columns, title)
     for column in columns.columns:
         text = row.cells[column.place]
-        meaning = _meaning_of_value(row, columns) if column.meaning.role == "value" else column.meaning
+        meaning = _find_value_meaning(row, columns) if column.meaning.role == "value" else column.meaning
         if meaning.role == "figure" and text:
             own = replace(meaning, quantity=timed if meaning.quantity == TIME else meaning.quantity)
             reading.figures += _build_figures(column.heading, text, own, columns)
@@ -148,7 +148,7 @@ def _find_timed(row: TextRow, columns: Columns, title: TitleSays) -> Quantity:
     return (parse_pass(passes[0]) if passes else None) or title.timed or "duration"
 
 
-def _meaning_of_value(row: TextRow, columns: Columns) -> Meaning:
+def _find_value_meaning(row: TextRow, columns: Columns) -> Meaning:
     """Returns what the value of this row means, by the name of its quantity in another column."""
     names = [row.cells[column.place] for column in columns.of("quantity")]
     meaning = parse_heading(names[0]) if names else Meaning(role="unknown")

@@ -109,7 +109,7 @@ def parse_cell(
         return _refuse(text, "has a comma that may be a decimal point" if is_decimal_comma(text) else "is no number")
     parts = match.groupdict()
     numbers = [parts["a"]] + ([parts["b"]] if parts.get("b") else [])
-    remarks = _remark_on(parts)
+    remarks = _make_remark(parts)
     if any("," in number for number in numbers):
         if commas == "doubtful" or any(number.lstrip("+-").startswith("0") for number in numbers):
             return _refuse(text, "has a comma that may be a decimal point")
@@ -135,7 +135,7 @@ def normalize_unit(text: str) -> str:
     return _SPELLINGS.get(lower, lower)
 
 
-def _remark_on(parts: Mapping[str, str | None]) -> list[str]:
+def _make_remark(parts: Mapping[str, str | None]) -> list[str]:
     remarks = []
     if parts.get("about"):
         remarks.append("The table says “about”.")

@@ -71,7 +71,7 @@ def make_keys(cells: Sequence[Cell], *, without: Sequence[str] = ()) -> Keys:
     efforts = {describe_unusual_effort(cell) for cell in cells}
     if len(efforts) > 1:
         names.append("effort")
-    said = [_say(table.column(name), getattr(cells[0], name)) for name in sorted(shared, key=_rank)]
+    said = [_describe_shared(table.column(name), getattr(cells[0], name)) for name in sorted(shared, key=_rank)]
     words = [*(word for word in said if word), *(efforts if len(efforts) == 1 else ())]
     return Keys(
         names=tuple(names),
@@ -85,7 +85,7 @@ def _rank(name: str) -> int:
     return _SAID.index(name) if name in _SAID else len(_SAID)
 
 
-def _say(column: Column, value: Any) -> str:
+def _describe_shared(column: Column, value: Any) -> str:
     """Returns a shared value in words; empty for a default that needs no mention and for a field that an own model does
     not have."""
     if is_unread(column.name, value):

@@ -23,7 +23,7 @@ _MAX_DECIMALS = 4
 _NAMED = 3
 
 
-def _decimals(width: float) -> int:
+def _count_decimals(width: float) -> int:
     """Returns the digits behind the point that show two digits of a width."""
     return min(_MAX_DECIMALS, max(0, 1 - math.floor(math.log10(width)))) if width > 0 else _MAX_DECIMALS
 
@@ -34,7 +34,7 @@ def format_spread(mean: float | None, std: float | None) -> str:
         return NONE
     if std is None:
         return format_number(mean)
-    digits = _decimals(std)
+    digits = _count_decimals(std)
     written = f"{std:,.{digits}f}"
     return f"{mean:,.{digits}f} ± {written if float(written.replace(',', '')) or not std else format_number(std)}"
 
@@ -45,7 +45,7 @@ def format_estimate(value: float | None, low: float | None, high: float | None) 
         return NONE
     if low is None or high is None:
         return f"{format_number(value)} [unknown]"
-    digits = _decimals((high - low) / 2)
+    digits = _count_decimals((high - low) / 2)
     return f"{value:,.{digits}f} [{low:,.{digits}f}, {high:,.{digits}f}]"
 
 

@@ -60,7 +60,7 @@ def judge_canary(cells: Sequence[RepeatedCell]) -> Canary | None:
         return None
     cell = min(dated, key=lambda cell: (-len(cell.rounds), cell.started[0]))
     others = [one for one in cells if one is not cell and (one.table, one.bound) == (cell.table, cell.bound)]
-    noise = estimate_noise([(len(one.rounds), _variance(one)) for one in others])
+    noise = estimate_noise([(len(one.rounds), _compute_variance(one)) for one in others])
     if noise is None or len(cell.rounds) < MIN_ROUNDS:
         return Canary(cell=cell, drifts=None)
     times = [one.time for one in cell.rounds]
@@ -93,5 +93,5 @@ def _holds(outer: tuple[Moment, Moment], inner: tuple[Moment, Moment]) -> bool:
     return outer[0].at <= inner[0].at and inner[1].at <= outer[1].at
 
 
-def _variance(cell: RepeatedCell) -> float:
+def _compute_variance(cell: RepeatedCell) -> float:
     return statistics.variance(math.log(one.time.median_ms) for one in cell.rounds)

@@ -50,14 +50,14 @@ def launch_bound(known: Sequence[Known]) -> Found:
     """Finds rows that take the same time for twice the work, so that kernel launches set it, unless the row says that
     the device does. The finding names both ends of the flat stretch."""
     for axis, words in (("context", "context"), ("seq_len", "sequence length"), ("batch", "batch")):
-        for family in _families(known, axis):
+        for family in _group_by_axis(known, axis):
             waiting = [(row, seen) for row, seen in family if not _is_device_bound(row)]
             timed = [(getattr(row, axis), time, row.cell_id) for row, seen in waiting if (time := _whole_ms(seen))]
             for size, time, cell_id in timed:
                 flat = [(other, other_ms) for other, other_ms, _ in timed if _is_flat((size, time), (other, other_ms))]
                 if flat:
                     ends = sorted([(size, time), max(flat, key=lambda other: abs(other[0] - size))])
-                    yield cell_id, _flat(words, *ends)
+                    yield cell_id, _make_flat_finding(words, *ends)
 
 
 def _is_device_bound(row: Audited) -> bool:
@@ -69,7 +69,7 @@ def _is_flat(one: Point, other: Point) -> bool:
     return large >= 2 * small and slow <= fast * (1 + FLAT)
 
 
-def _flat(words: str, small: Point, large: Point) -> Finding:
+def _make_flat_finding(words: str, small: Point, large: Point) -> Finding:
     sentence = (
         f"With a {words} of {small[0]:,} it takes {format_ms(small[1])} and with {large[0]:,} "
         f"{format_ms(large[1])}: launch-bound, starting the operations sets the time. That does not make a "
@@ -82,7 +82,7 @@ def no_effect(known: Sequence[Known]) -> Found:
     """Finds options that change nothing: half precision with the bytes of float32, or a variant with the baseline's
     time."""
     for axis, baseline in (("precision", "fp32"), ("backend", "eager")):
-        for family in _families(known, axis):
+        for family in _group_by_axis(known, axis):
             base = next((item for item in family if getattr(item[0], axis) == baseline), None)
             for row, seen in family if base else ():
                 variant: str = getattr(row, axis)
@@ -153,7 +153,7 @@ def _whole_ms(seen: RowContext) -> float | None:
     return seen.typical_ms("step") or seen.typical_ms("forward_backward") or summed or None
 
 
-def _families(known: Sequence[Known], axis: str) -> Iterator[list[Known]]:
+def _group_by_axis(known: Sequence[Known], axis: str) -> Iterator[list[Known]]:
     """Returns groups of rows with results that differ in the axis alone."""
     found: Mapping[tuple[object, ...], list[Known]] = defaultdict(list)
     names = {kind: kind.names() for kind in {type(row) for row, _ in known}}

@@ -46,14 +46,14 @@ def too_few_samples(row: Timed, seen: RowContext) -> Finding | None:
 
 
 def wide_interval(row: Timed, seen: RowContext) -> Finding | None:
-    share = _width(seen.timings.get("step"))
+    share = _compute_width(seen.timings.get("step"))
     if share is None or share <= WIDE:
         return None
     sentence = f"The median step is known only to ±{share * 50:.0f}%: measure longer or on a quieter machine."
     return doubt("wide_interval", sentence, interval_share=share)
 
 
-def _width(timing: TimingRow | None) -> float | None:
+def _compute_width(timing: TimingRow | None) -> float | None:
     """Returns the width of the median's interval over the median."""
     if timing is None or timing.low_ms is None or timing.high_ms is None or not timing.median_ms:
         return None
@@ -73,10 +73,10 @@ def cold_step(row: Timed, seen: RowContext) -> Finding | None:
     if seen.step_ms:
         return None
     phases = ((name, timing) for name, timing in seen.timings.items() if timing.median_ms is None)
-    return next((found for name, timing in phases if (found := _cold_mean(name, timing))), None)
+    return next((found for name, timing in phases if (found := _find_cold_mean(name, timing))), None)
 
 
-def _cold_mean(phase: Phase, timing: TimingRow) -> Finding | None:
+def _find_cold_mean(phase: Phase, timing: TimingRow) -> Finding | None:
     mean, std, n = timing.mean_ms, timing.std_ms, timing.n
     if mean is None or std is None or std <= SPREAD * abs(mean):
         return None
@@ -158,7 +158,7 @@ def impossible_ratio(row: Timed, seen: RowContext) -> Finding | None:
     """Compares backward with forward, which takes twice the products and so about twice the time. Below half, backward
     was computed by subtraction, or the two were not timed in one step. Far above, for a cell that fits, its first
     backward pass was counted."""
-    times, ratio = _ratio(seen)
+    times, ratio = _compute_ratio(seen)
     if ratio is None or MIN_RATIO <= ratio < MAX_RATIO or (ratio >= MAX_RATIO and _may_spill(row, seen)):
         return None
     why = "the two cannot be of one warm step" if ratio < MIN_RATIO else "it fits into memory, so that this was cold"
@@ -169,14 +169,14 @@ def impossible_ratio(row: Timed, seen: RowContext) -> Finding | None:
 def spilled(row: Timed, seen: RowContext) -> Finding | None:
     """Finds a backward pass that is tens to hundreds of times slower, as where a driver moves memory to the host
     instead of refusing it."""
-    times, ratio = _ratio(seen)
+    times, ratio = _compute_ratio(seen)
     if ratio is None or ratio < MAX_RATIO or not _may_spill(row, seen):
         return None
     sentence = f"Backward takes {ratio:,.0f} times as long as forward: the driver spilled to the host's memory."
     return fault("spilled", sentence, forward_ms=times[0], backward_ms=times[1])
 
 
-def _ratio(seen: RowContext) -> tuple[tuple[float, float], float | None]:
+def _compute_ratio(seen: RowContext) -> tuple[tuple[float, float], float | None]:
     """Returns the times of forward and backward, and backward over forward."""
     forward, backward = seen.typical_ms("forward"), seen.typical_ms("backward")
     if not forward or backward is None:
@@ -195,7 +195,7 @@ def launch_bound(row: Timed, seen: RowContext) -> Finding | None:
     """Finds steps whose time the host sets. A row that was timed in a loop states it; otherwise the device finishes
     each phase at the moment in which the host has issued it, which means that it waited."""
     if row.bound is not None:
-        return _waits_in_a_loop(row, seen.timings.get("step"))
+        return _find_waiting(row, seen.timings.get("step"))
     times = [seen.timings[phase] for phase in _COMPUTING if phase in seen.timings]
     pairs = [(t.host_median_ms, t.median_ms) for t in times if t.clock == "cuda-event" and t.host_median_ms]
     host, device = sum(pair[0] for pair in pairs), sum(pair[1] or 0.0 for pair in pairs)
@@ -208,7 +208,7 @@ def launch_bound(row: Timed, seen: RowContext) -> Finding | None:
     return note("launch_bound", sentence, host_ms=host, device_ms=device)
 
 
-def _waits_in_a_loop(row: Timed, step: TimingRow | None) -> Finding | None:
+def _find_waiting(row: Timed, step: TimingRow | None) -> Finding | None:
     if row.bound != "host" or step is None or step.loop_ms is None or step.device_ms is None:
         return None
     sentence = (

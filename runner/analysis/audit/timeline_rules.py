@@ -54,7 +54,7 @@ class Recorded:
 TimelineRule = Callable[[Recorded], Finding | None]
 
 
-def _new_state(recorded: Recorded) -> list[RecordedBlock]:
+def _find_new_state(recorded: Recorded) -> list[RecordedBlock]:
     """Returns the blocks of state that the recording itself made; none where the total did not grow by them."""
     lasting = [block for block in recorded.blocks if block.born_us > 0 and block.died_us is None]
     state = [block for block in lasting if block.category == STATE or _STEP.search(block.frames)]
@@ -65,7 +65,7 @@ def _new_state(recorded: Recorded) -> list[RecordedBlock]:
 
 
 def no_optimizer_state(recorded: Recorded) -> Finding | None:
-    state = _new_state(recorded)
+    state = _find_new_state(recorded)
     if not state or any(block.born_us <= recorded.peak_at_us for block in state):
         return None
     size, first = sum(block.size for block in state), min(block.born_us for block in state)
@@ -78,7 +78,7 @@ def no_optimizer_state(recorded: Recorded) -> Finding | None:
 
 
 def first_step_recorded(recorded: Recorded) -> Finding | None:
-    state = _new_state(recorded)
+    state = _find_new_state(recorded)
     if not any(block.born_us <= recorded.peak_at_us for block in state):
         return None
     size = sum(block.size for block in state)

@@ -37,11 +37,11 @@ def find_best(cells: Sequence[StepResult]) -> list[BestWay]:
     groups: dict[tuple[object, ...], list[StepResult]] = {}
     for cell in cells:
         if cell.status == "ok" and "step" in cell.times and not describe_unusual_effort(cell.cell):
-            groups.setdefault(_same(cell), []).append(cell)
+            groups.setdefault(_step_key(cell), []).append(cell)
     return [_choose(group) for group in groups.values()]
 
 
-def _same(cell: StepResult) -> tuple[object, ...]:
+def _step_key(cell: StepResult) -> tuple[object, ...]:
     """Returns the fields that the ways of running one step share."""
     names = (name for name in TABLES["steps"].question if name not in AXES)
     return (cell.machine, cell.torch, *(getattr(cell.cell, name) for name in names))

@@ -60,10 +60,10 @@ def select_bases(cells: Sequence[StepResult]) -> list[StepResult]:
     first, then those with the most changes, then the largest."""
     groups: dict[tuple[object, ...], list[StepResult]] = {}
     for cell in cells:
-        groups.setdefault(_same(cell), []).append(cell)
+        groups.setdefault(_shared_key(cell), []).append(cell)
     able: dict[tuple[object, ...], tuple[int, tuple[float, ...], StepResult]] = {}
     for cell in filter(_has_time, cells):
-        count, question = len(_changed(cell, groups[_same(cell)])), (_same(cell), _way(cell))
+        count, question = len(_find_changed(cell, groups[_shared_key(cell)])), (_shared_key(cell), _list_options(cell))
         if count and (question not in able or (count, rank_effort(cell)) > able[question][:2]):
             able[question] = (count, rank_effort(cell), cell)
     ordered = sorted(able.values(), key=lambda found: -found[2].times["step"].median_ms)
@@ -78,7 +78,7 @@ def is_plain(cell: StepCell) -> bool:
 def find_counterfactuals(base: StepResult, cells: Sequence[StepResult]) -> list[Counterfactual]:
     """Returns every cell of the base's run that differs from it in `AXES` alone. Single changes come first; within each
     group the fastest comes first and failed cells last."""
-    found = [_counterfactual(base, cell) for cell in _changed(base, cells)]
+    found = [_make_counterfactual(base, cell) for cell in _find_changed(base, cells)]
 
     def order(change: Counterfactual) -> tuple[bool, bool, float]:
         return change.kind == "several", change.speedup is None, -change.speedup.ratio if change.speedup else 0
@@ -86,21 +86,21 @@ def find_counterfactuals(base: StepResult, cells: Sequence[StepResult]) -> list[
     return sorted(found, key=order)
 
 
-def _changed(base: StepResult, cells: Sequence[StepResult]) -> list[StepResult]:
+def _find_changed(base: StepResult, cells: Sequence[StepResult]) -> list[StepResult]:
     """Returns one cell for each other setting of the axes, measured with the same effort as the base."""
     ways: dict[tuple[object, ...], list[StepResult]] = {}
     for cell in cells:
-        if _same(cell) == _same(base) and _way(cell) != _way(base):
-            ways.setdefault(_way(cell), []).append(cell)
+        if _shared_key(cell) == _shared_key(base) and _list_options(cell) != _list_options(base):
+            ways.setdefault(_list_options(cell), []).append(cell)
     pairs = (match_pair([base], found) for found in ways.values())
     return [pair[1] for pair in pairs if pair]
 
 
-def _way(cell: StepResult) -> tuple[object, ...]:
+def _list_options(cell: StepResult) -> tuple[object, ...]:
     return tuple(getattr(cell.cell, axis) for axis in AXES)
 
 
-def _counterfactual(base: StepResult, cell: StepResult) -> Counterfactual:
+def _make_counterfactual(base: StepResult, cell: StepResult) -> Counterfactual:
     changed = {axis: getattr(cell.cell, axis) for axis in AXES if getattr(cell.cell, axis) != getattr(base.cell, axis)}
     if not (_has_time(base) and _has_time(cell)):
         return Counterfactual(cell=cell, changed=changed)
@@ -111,7 +111,7 @@ def _has_time(cell: StepResult) -> bool:
     return cell.status == "ok" and "step" in cell.times
 
 
-def _same(cell: StepResult) -> tuple[object, ...]:
+def _shared_key(cell: StepResult) -> tuple[object, ...]:
     """Returns the fields that the base and the change share."""
     return (
         cell.machine,

@@ -79,10 +79,10 @@ def stand_beside(
     """Returns a pair for each time of a reading of which a cell was measured."""
     known: dict[object, list[StepResult | AttentionResult]] = defaultdict(list)
     for step in steps:
-        known[_place(step.cell)].append(step)
+        known[_match_key(step.cell)].append(step)
     for attended in attention:
-        known[_place(attended.cell)].append(attended)
-    return [pair for reading in readings for pair in _pairs(reading, known)]
+        known[_match_key(attended.cell)].append(attended)
+    return [pair for reading in readings for pair in _pair_phases(reading, known)]
 
 
 def match_peaks(readings: Sequence[Reading], *, attention: Sequence[AttentionResult]) -> list[PublishedPeak]:
@@ -90,13 +90,13 @@ def match_peaks(readings: Sequence[Reading], *, attention: Sequence[AttentionRes
     known: dict[object, list[AttentionResult]] = defaultdict(list)
     for attended in attention:
         if attended.peak_allocated_bytes:
-            known[_place(attended.cell)].append(attended)
+            known[_match_key(attended.cell)].append(attended)
     peaks = []
     for reading in readings:
         asked, figure = wanted_cell(reading), reading.memory.get(("peak_memory", ""))
-        cells = known.get(_place(asked), []) if asked and reading.is_ok else []
+        cells = known.get(_match_key(asked), []) if asked and reading.is_ok else []
         if asked and cells and figure and figure.value:
-            cell = min(cells, key=lambda cell: _distance(cell.cell, asked))
+            cell = min(cells, key=lambda cell: _rank_distance(cell.cell, asked))
             measured = cell.peak_allocated_bytes or 0
             peaks.append(
                 PublishedPeak(reading=reading, beside=cell, published_bytes=figure.value, measured_bytes=measured)
@@ -104,11 +104,11 @@ def match_peaks(readings: Sequence[Reading], *, attention: Sequence[AttentionRes
     return peaks
 
 
-def _pairs(reading: Reading, known: dict[object, list[StepResult | AttentionResult]]) -> Iterator[PublishedPair]:
+def _pair_phases(reading: Reading, known: dict[object, list[StepResult | AttentionResult]]) -> Iterator[PublishedPair]:
     asked = wanted_cell(reading)
     if asked is None or not reading.is_ok:
         return
-    found = sorted(known.get(_place(asked), []), key=lambda cell: _distance(cell.cell, asked))
+    found = sorted(known.get(_match_key(asked), []), key=lambda cell: _rank_distance(cell.cell, asked))
     for phase in PHASES:
         time = reading.times.get(phase)
         cell = next((cell for cell in found if phase in cell.times), None)
@@ -143,13 +143,13 @@ def wanted_cell(reading: Reading) -> StepCell | AttentionCell | None:
         vocabulary=reading.shape.vocabulary,
         batch=key.batch,
         context=key.length,
-        mode=_mode(reading),
+        mode=_choose_mode(reading),
         precision=precision,
         backend="compiled" if backend == "compiled" else "eager",
     )
 
 
-def _mode(reading: Reading) -> Mode:
+def _choose_mode(reading: Reading) -> Mode:
     stated = next((mode for mode in _MODES if mode == reading.key.mode), None)
     if stated:
         return stated
@@ -158,12 +158,12 @@ def _mode(reading: Reading) -> Mode:
     return "backward" if {"backward", "forward_backward"} & reading.times.keys() else "forward"
 
 
-def _place(cell: StepCell | AttentionCell) -> tuple[object, ...]:
+def _match_key(cell: StepCell | AttentionCell) -> tuple[object, ...]:
     """Returns the values on which two cells must agree."""
     return tuple(getattr(cell, name) for name in type(cell).names() if name in _MATCHED)
 
 
-def _distance(cell: StepCell | AttentionCell, asked: StepCell | AttentionCell) -> tuple[int, int]:
+def _rank_distance(cell: StepCell | AttentionCell, asked: StepCell | AttentionCell) -> tuple[int, int]:
     """Returns the number of settings in which a cell differs from the wanted one, and the rank of its mode."""
     names = [name for name in type(asked).names() if name != "mode"]
     apart = sum(getattr(cell, name) != getattr(asked, name) for name in names)

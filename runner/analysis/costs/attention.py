@@ -52,7 +52,7 @@ def saved_tensors(cell: AttentionCell, *, device: Device = "cpu") -> list[Predic
 
 def before_backward_bytes(cell: AttentionCell, *, device: Device = "cpu", gpu: str = "") -> int:
     """Returns the bytes alive between the passes: inputs, output, the output's gradient, and the saved tensors."""
-    return _alive(tensors(cell, device=device, gpu=gpu), moments(cell).index("between"))
+    return _sum_alive(tensors(cell, device=device, gpu=gpu), moments(cell).index("between"))
 
 
 def predicted_peak_bytes(cell: AttentionCell, *, device: Device = "cpu", gpu: str = "") -> int:
@@ -73,10 +73,10 @@ def predicted_reserved_bytes(cell: AttentionCell, *, gpu: str = "") -> int:
 def peak_breakdown(cell: AttentionCell, *, device: Device = "cpu", gpu: str = "") -> list[tuple[str, str, int]]:
     """Returns (tensor, formula, bytes) of every tensor alive at the peak. Their sum is the predicted peak."""
     held = tensors(cell, device=device, gpu=gpu)
-    peak = max(range(len(moments(cell))), key=lambda moment: _alive(held, moment))
+    peak = max(range(len(moments(cell))), key=lambda moment: _sum_alive(held, moment))
     return [(item.tensor, item.formula, item.size) for item in held if item.first <= peak <= item.last]
 
 
-def _alive(held: Sequence[AttentionTensor], moment: int) -> int:
+def _sum_alive(held: Sequence[AttentionTensor], moment: int) -> int:
     """Returns the bytes alive in a moment."""
     return sum(item.size for item in held if item.first <= moment <= item.last)

@@ -67,14 +67,14 @@ class Arguments:
         if dtype == "TensorList":
             if self.list_bytes is None:
                 raise KeyError(dtype)
-            return sum(_numbers(part) for part in shape) * self.list_bytes
-        return 0 if dtype in _NO_TENSORS else _numbers(shape) * _BYTES[dtype]
+            return sum(_count_elements(part) for part in shape) * self.list_bytes
+        return 0 if dtype in _NO_TENSORS else _count_elements(shape) * _BYTES[dtype]
 
     def is_tensor(self, position: int) -> bool:
         return self.dtypes[position] in _BYTES and bool(self.shapes[position])
 
 
-def _numbers(shape: Sequence[Any]) -> int:
+def _count_elements(shape: Sequence[Any]) -> int:
     """Returns the number of elements of a tensor of this shape."""
     return math.prod(int(size) for size in shape)
 
@@ -84,13 +84,13 @@ def flops(call: Arguments) -> int | None:
     name = call.name
     if name in _PRODUCTS:
         first, second = call.shapes[_PRODUCTS[name] :][:2]
-        return 2 * _numbers(first) * int(second[-1])
+        return 2 * _count_elements(first) * int(second[-1])
     if name in _SOFTMAX:
-        return _SOFTMAX[name] * _numbers(call.shapes[0])
+        return _SOFTMAX[name] * _count_elements(call.shapes[0])
     if name.startswith(_ATTENTION):
         return _attention_flops(call)
     if re.fullmatch(_COUNTED, name) and call.dtypes[0] in _BYTES:
-        return _numbers(_broadcast(call))
+        return _count_elements(_broadcast(call))
     return None
 
 
@@ -102,7 +102,7 @@ def _attention_flops(call: Arguments) -> int | None:
     if not isinstance(is_causal, bool):
         return None
     query, key = call.shapes[is_backward : is_backward + 2]
-    forward = 4 * _numbers(query) * int(key[-2]) // (2 if is_causal else 1)
+    forward = 4 * _count_elements(query) * int(key[-2]) // (2 if is_causal else 1)
     return forward * 5 // 2 if is_backward else forward
 
 
@@ -110,17 +110,17 @@ def moved_bytes(call: Arguments) -> int | None:
     """Returns the bytes of one call's inputs and outputs, each counted once: without what a cache saves or a kernel
     reads twice. None where they are not known."""
     try:
-        return _moved(call)
+        return _count_moved(call)
     except (KeyError, IndexError):  # a type, or a form of the operator, that is not known here
         return None
 
 
-def _moved(call: Arguments) -> int | None:
+def _count_moved(call: Arguments) -> int | None:
     name = call.name
     if name in _PRODUCTS:
         return _product_bytes(call)
     if name in _SOFTMAX:
-        written = _numbers(call.shapes[0]) * 4 if call.values[2] is True else call.bytes(0)
+        written = _count_elements(call.shapes[0]) * 4 if call.values[2] is True else call.bytes(0)
         return call.bytes(0) + (call.bytes(1) if "backward" in name else 0) + written
     if name.startswith(_ATTENTION):
         first = int(name.endswith("_backward"))
@@ -142,7 +142,7 @@ def _moved(call: Arguments) -> int | None:
 def _product_bytes(call: Arguments) -> int:
     place = _PRODUCTS[call.name]
     first, second = call.shapes[place : place + 2]
-    output = _numbers(first[:-1]) * int(second[-1]) * _BYTES[call.dtypes[place]]
+    output = _count_elements(first[:-1]) * int(second[-1]) * _BYTES[call.dtypes[place]]
     return sum(call.bytes(position) for position in range(place + 2)) + output
 
 
@@ -151,15 +151,15 @@ def _reduced_bytes(call: Arguments) -> int:
     is one number."""
     shape, number = call.shapes[0], _BYTES[call.dtypes[0]]
     dims = call.values[1] if len(call.values) > 1 and isinstance(call.values[1], list) else None
-    gone = math.prod(int(shape[dim]) for dim in dims) if dims else _numbers(shape)
-    return _numbers(shape) // max(gone, 1) * number
+    gone = math.prod(int(shape[dim]) for dim in dims) if dims else _count_elements(shape)
+    return _count_elements(shape) // max(gone, 1) * number
 
 
 def _pointwise_bytes(call: Arguments) -> int:
     read = sum(call.bytes(place) for place in range(len(call.shapes)))
     sizes = [_BYTES[call.dtypes[place]] for place in range(len(call.shapes)) if call.is_tensor(place)]
     number = 1 if re.fullmatch(_TRUTHS, call.name) else max(sizes, default=_BYTES[call.dtypes[0]])
-    return read + _numbers(_broadcast(call)) * number
+    return read + _count_elements(_broadcast(call)) * number
 
 
 def _broadcast(call: Arguments) -> list[int]:

@@ -49,7 +49,7 @@ def block_totals(layout: Layout, events: Sequence[MemoryEvent], history: History
     """Returns the bytes of all blocks before the recording, and their largest total; None where they are not known."""
     if not layout.knows_requests or layout.is_rounded_otherwise:
         return None, None
-    sizes = _sizes(layout, events, history.allocations)
+    sizes = _compute_sizes(layout, events, history.allocations)
 
     def size_of(allocation: Allocation) -> int:
         if allocation.died is None and allocation.address in layout.in_use:
@@ -65,7 +65,7 @@ def round_size(size: int) -> int:
     return max(GRANULE, -(-size // GRANULE) * GRANULE)
 
 
-def _sizes(layout: Layout, events: Sequence[MemoryEvent], allocations: Sequence[Allocation]) -> dict[int, int]:
+def _compute_sizes(layout: Layout, events: Sequence[MemoryEvent], allocations: Sequence[Allocation]) -> dict[int, int]:
     """Returns the bytes of the block of each allocation, by its position in the events."""
     segments = _Segments(layout)
     taken = sorted(
@@ -89,12 +89,12 @@ def _sizes(layout: Layout, events: Sequence[MemoryEvent], allocations: Sequence[
         else:
             after = bisect_right(taken, event.address)
             beyond = taken[after] if after < len(taken) else 2**63
-            found[position] = _cut(size, segments.end_of(event.address, beyond), event, layout)
+            found[position] = _split_block(size, segments.end_of(event.address, beyond), event, layout)
             insort(taken, event.address)
     return found
 
 
-def _cut(size: int, end: int | None, event: MemoryEvent, layout: Layout) -> int:
+def _split_block(size: int, end: int | None, event: MemoryEvent, layout: Layout) -> int:
     """Returns the block for `size` bytes at the event's address, where the free space extends to `end`."""
     free = 0 if end is None else end - event.address
     if free < size or (free - size > SMALL and size < layout.max_split_bytes):

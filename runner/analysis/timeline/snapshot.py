@@ -70,7 +70,7 @@ class Recording:
 
 def recordings(snapshot: object) -> list[Recording]:
     """Returns every device with a history or memory in use. Raises BadSnapshot."""
-    whole = _mapping(snapshot, "the snapshot")
+    whole = _check_mapping(snapshot, "the snapshot")
     budget = _Budget(MAX_ITEMS)
     traces = _list(whole.get("device_traces", []), "device_traces")
     segments = _list(whole.get("segments"), "segments")
@@ -112,7 +112,7 @@ class Frames:
         return _list(source.get("frames") or [], "frames")[:MAX_FRAMES]
 
     def _frame(self, item: object) -> Frame:
-        frame = _mapping(item, "a frame")
+        frame = _check_mapping(item, "a frame")
         file, name, line = frame.get("filename", ""), frame.get("name", ""), frame.get("line", 0)
         if not isinstance(file, str) or not isinstance(name, str) or not isinstance(line, int):
             raise BadSnapshot("a frame of other types", expected="filename and name as text, line as a number")
@@ -146,9 +146,9 @@ def _read_trace(trace: list[object], recording: Recording, budget: _Budget) -> N
     budget.spend(len(trace))
     events, pending = recording.events, set[int]()
     for number, item in enumerate(trace):
-        entry = _mapping(item, "an event")
-        action = _text(entry.get("action"), "action")
-        at_ns = _number(entry.get("time_us", number), "time_us", most=MAX_BYTES // NS_PER_US) * NS_PER_US
+        entry = _check_mapping(item, "an event")
+        action = _check_text(entry.get("action"), "action")
+        at_ns = _check_number(entry.get("time_us", number), "time_us", most=MAX_BYTES // NS_PER_US) * NS_PER_US
         if action not in _ACTIONS:
             continue
         if not events:  # the beginning, so that no allocation shares its microsecond with those that existed before
@@ -157,14 +157,14 @@ def _read_trace(trace: list[object], recording: Recording, budget: _Budget) -> N
             recording.failures.append(len(events))
             events.append(MemoryEvent(at_ns, 0, 0))
             continue
-        size = _number(entry.get("size"), "size")
+        size = _check_number(entry.get("size"), "size")
         if action in _SEGMENT_CHANGES:
             change = _SEGMENT_CHANGES[action] * size
             recording.reserved.append((len(events), change))
             if action in _WHOLE_SEGMENTS:
-                recording.layout.changes.append((len(events), _number(entry.get("addr", 0), "addr"), change))
+                recording.layout.changes.append((len(events), _check_number(entry.get("addr", 0), "addr"), change))
             continue
-        address = _number(entry.get("addr"), "addr")
+        address = _check_number(entry.get("addr"), "addr")
         if action == "free_completed" and address in pending:
             pending.discard(address)
             continue
@@ -181,16 +181,16 @@ def _read_segments(segments: list[object], found: dict[int, Recording], budget: 
     budget.spend(len(segments))
     born = {device: {event.address for event in item.events if event.change > 0} for device, item in found.items()}
     for item in segments:
-        segment = _mapping(item, "a segment")
-        device = _number(segment.get("device", 0), "device", most=MAX_DEVICES)
+        segment = _check_mapping(item, "a segment")
+        device = _check_number(segment.get("device", 0), "device", most=MAX_DEVICES)
         recording = found.setdefault(device, Recording(device=device))
         blocks = _list(segment.get("blocks"), "blocks")
         budget.spend(len(blocks))
-        start = address = _number(segment.get("address"), "address")
+        start = address = _check_number(segment.get("address"), "address")
         for entry in blocks:
-            block = _mapping(entry, "a block")
-            size = _number(block.get("size"), "size")
-            at = _number(block.get("address", address), "address")
+            block = _check_mapping(entry, "a block")
+            size = _check_number(block.get("size"), "size")
+            at = _check_number(block.get("address", address), "address")
             recording.layout.knows_requests |= "requested_size" in block
             if block.get("state") != "active_allocated":
                 address += size
@@ -198,44 +198,44 @@ def _read_segments(segments: list[object], found: dict[int, Recording], budget: 
             recording.layout.in_use[at] = size
             if at not in born.get(device, ()):
                 recording.sources.append(block)
-                asked = _number(block.get("requested_size") or size, "requested_size")
+                asked = _check_number(block.get("requested_size") or size, "requested_size")
                 recording.held.append(Allocation(at, asked, None, source=len(recording.sources) - 1))
             address += size
         if not segment.get("is_expandable"):
             recording.layout.extents.append((start, address - start))
 
 
-def _mapping(value: object, what: str) -> Mapping[str, Any]:
+def _check_mapping(value: object, what: str) -> Mapping[str, Any]:
     if type(value) is not dict:
-        raise BadSnapshot(f"{what} that is {_kind(value)}", expected="a dictionary")
+        raise BadSnapshot(f"{what} that is {_describe_type(value)}", expected="a dictionary")
     return value
 
 
 def _list(value: object, what: str) -> list[object]:
     if type(value) not in (list, tuple):
-        raise BadSnapshot(f"{what} that is {_kind(value)}", expected="a list")
+        raise BadSnapshot(f"{what} that is {_describe_type(value)}", expected="a list")
     return value  # type: ignore[return-value]
 
 
-def _text(value: object, what: str) -> str:
+def _check_text(value: object, what: str) -> str:
     if type(value) is not str:
-        raise BadSnapshot(f"{what} that is {_kind(value)}", expected="text")
+        raise BadSnapshot(f"{what} that is {_describe_type(value)}", expected="text")
     return value
 
 
-def _number(value: object, what: str, *, most: int = MAX_BYTES) -> int:
+def _check_number(value: object, what: str, *, most: int = MAX_BYTES) -> int:
     if type(value) is not int or not 0 <= value < most:
-        raise BadSnapshot(f"{what} that is {_short(value)}", expected="a whole number, not negative, in 64 bits")
+        raise BadSnapshot(f"{what} that is {_name_value(value)}", expected="a whole number, not negative, in 64 bits")
     return value
 
 
-def _kind(value: object) -> str:
+def _describe_type(value: object) -> str:
     return "missing" if value is None else f"a {type(value).__name__}"
 
 
-def _short(value: object) -> str:
+def _name_value(value: object) -> str:
     if isinstance(value, str | bool) or value is None:
         return repr(value)[:40]
     if isinstance(value, int):
         return "negative" if value < 0 else "too large"
-    return _kind(value)
+    return _describe_type(value)

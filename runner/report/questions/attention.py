@@ -168,7 +168,7 @@ def _describe_growth(cells: Sequence[AttentionResult]) -> str:
     }
     sentences = []
     for words, value in parts.items():
-        fits = {width: fit for width in _widths(cells) if (fit := growth(_of_width(cells, width), value=value))}
+        fits = {width: fit for width in _list_widths(cells) if (fit := growth(_of_width(cells, width), value=value))}
         if fits:
             one = next(iter(fits.values()))
             powers = ", ".join(f"S^{fit.exponent:.2f} for d_head {width}" for width, fit in fits.items())
@@ -180,7 +180,7 @@ def _describe_growth(cells: Sequence[AttentionResult]) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def _widths(cells: Sequence[AttentionResult]) -> list[int]:
+def _list_widths(cells: Sequence[AttentionResult]) -> list[int]:
     return list(dict.fromkeys(cell.cell.d_head for cell in cells))
 
 

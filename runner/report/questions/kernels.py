@@ -48,7 +48,7 @@ def _sum_ms(rows: Rows, trace: KernelTrace, *phases: str) -> float:
     return sum(part.device_ms for part in rows.parts.get(trace.cell_id, ()) if not phases or part.phase in phases)
 
 
-def _failed(rows: Rows, keys: Keys, width: int) -> list[Line]:
+def _make_failed(rows: Rows, keys: Keys, width: int) -> list[Line]:
     """Returns the lines of profiled cells without a result: how each ended."""
     lost = [trace for trace in rows.traces if trace.cell and trace.status not in ("ok", "skipped")]
     rest = (NONE,) * (width - 1)
@@ -91,7 +91,7 @@ def _answer_clock(rows: Rows) -> Answer:
     table = ReportTable(
         caption=f"Times in the profiler and by the clock: {keys.shared}",
         headings=(*keys.headings, *headings),
-        lines=(*lines, *_failed(rows, keys, len(headings))),
+        lines=(*lines, *_make_failed(rows, keys, len(headings))),
         note=f"Sums of the {noun}' own times per step. Clock: median forward pass of the same cell in processes "
         "without a "
         "profiler, with its 95% interval, where it was timed. Profiled and unprofiled steps ran in one process.",
@@ -137,8 +137,8 @@ def _answer_kernels(rows: Rows) -> Answer:
     keys = make_keys([cell for _, cell in traces])
     lines = []
     for trace, cell in traces:
-        forward = _lead(listed[trace.cell_id], ("forward",))
-        both = _lead(listed[trace.cell_id], ("forward", "loss", "backward"))
+        forward = _summarize_lead(listed[trace.cell_id], ("forward",))
+        both = _summarize_lead(listed[trace.cell_id], ("forward", "loss", "backward"))
         has_backward = "backward" in phases(rows, trace)
         same = ("same" if both[0] == forward[0] else both[0]) if has_backward else NONE
         lines.append(Line(values=(*keys.values(cell), *forward, same, *(both[1:] if has_backward else (NONE,) * 3))))
@@ -163,7 +163,7 @@ def _answer_kernels(rows: Rows) -> Answer:
     )
 
 
-def _lead(kernels: Sequence[Kernel], phases: Sequence[str]) -> tuple[str, str, str, str]:
+def _summarize_lead(kernels: Sequence[Kernel], phases: Sequence[str]) -> tuple[str, str, str, str]:
     """Returns name, calls, ms and share of the kernel with the most time in these phases."""
     sums = sum_by_kernel(kernels, phases)
     if not sums:
@@ -180,13 +180,13 @@ def _lead(kernels: Sequence[Kernel], phases: Sequence[str]) -> tuple[str, str, s
 
 def _describe_lead(kernels: Sequence[Kernel], chosen: tuple[KernelTrace, ProfileCell]) -> str:
     trace, cell = chosen
-    name, calls, ms, share = _lead(kernels, ("forward",))
+    name, calls, ms, share = _summarize_lead(kernels, ("forward",))
     one = noun_of(trace).removesuffix("s")
     start = (
         f"In the forward pass of {title(cell)} the {one} {name} takes the most time: {ms} ms in {calls} calls, {share} "
         "of the pass"
     )
-    both = _lead(kernels, ("forward", "loss", "backward"))
+    both = _summarize_lead(kernels, ("forward", "loss", "backward"))
     if not any(kernel.phase == "backward" for kernel in kernels):
         return f"{start}."
     if both[0] == name:

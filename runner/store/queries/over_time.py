@@ -44,7 +44,7 @@ _REPEATED = f"""
 
 def load_repeated_cells(path: Path, machine: str | None) -> list[RepeatedCell]:
     """Returns each cell that at least two runs have measured: those of most runs first, then the longest."""
-    runs = [run.run_id for run in _runs_of(path, machine)]
+    runs = [run.run_id for run in _load_machine_runs(path, machine)]
     with open_reader(path) as reader:
         found = fetch(reader, _REPEATED, {"runs": runs}, kind=RepeatedCell)
     return [one for one in found if not describe_unusual_effort(one.cell)]
@@ -53,7 +53,7 @@ def load_repeated_cells(path: Path, machine: str | None) -> list[RepeatedCell]:
 def load_series(path: Path, machine: str | None, cell_key: str) -> CellSeries:
     """Returns a cell of `load_repeated_cells`, run by run."""
     points = []
-    runs = _runs_of(path, machine)
+    runs = _load_machine_runs(path, machine)
     with open_reader(path) as reader:
         noise = load_noise(reader, "steps")
         for run in runs:
@@ -71,7 +71,7 @@ def load_series(path: Path, machine: str | None, cell_key: str) -> CellSeries:
     return CellSeries(machine=machine or "", points=tuple(points))
 
 
-def _runs_of(path: Path, machine: str | None) -> list[RunSummary]:
+def _load_machine_runs(path: Path, machine: str | None) -> list[RunSummary]:
     """Returns the latest runs of a machine that have a result, the oldest first."""
     runs = [run for run in load_contents(path).runs if run.machine == machine and run.ok and run.started_at]
     return runs[:MAX_RUNS][::-1]

@@ -35,9 +35,9 @@ def load_published(path: Path, *, run: UUID | None = None) -> list[PublishedTabl
     """Returns the published tables of a file, or of one run of it, by the names of their files, as they were read."""
     runs = f"SELECT '{run}'::UUID AS run_id" if run else _COUNTED
     with open_reader(path) as reader:
-        tables = fetch_rows(reader, PublishedTableRow, _of("published_tables", runs, "file, run_id, position"))
-        rows = fetch_rows(reader, PublishedLineRow, _of("published_rows", runs, "run_id, table_id, position"))
-        figures = fetch_rows(reader, PublishedFigureRow, _of("published_figures", runs, "run_id, row_id, position"))
+        tables = fetch_rows(reader, PublishedTableRow, _narrow("published_tables", runs, "file, run_id, position"))
+        rows = fetch_rows(reader, PublishedLineRow, _narrow("published_rows", runs, "run_id, table_id, position"))
+        figures = fetch_rows(reader, PublishedFigureRow, _narrow("published_figures", runs, "run_id, row_id, position"))
     of_rows: dict[tuple[UUID, UUID], list[PublishedFigure]] = {}
     for figure in figures:
         of_rows.setdefault((figure.run_id, figure.row_id), []).append(_build(PublishedFigure, figure))
@@ -76,7 +76,7 @@ def find_imports(path: Path, run_ids: Sequence[UUID]) -> dict[UUID, bool]:
         return {}
 
 
-def _of(table: str, runs: str, order: str) -> str:
+def _narrow(table: str, runs: str, order: str) -> str:
     return f"{table} SEMI JOIN ({runs}) counted USING (run_id) ORDER BY {order}"
 
 

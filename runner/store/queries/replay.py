@@ -45,11 +45,11 @@ def find_stored(path: Path, cell: str) -> StoredCell:
     if not _ID.fullmatch(beginning):
         raise UsageError(f"{cell!r} is no cell.", expected="the id of a row of steps or attention, or its beginning")
     with open_reader(path) as reader:
-        found = [row for kind in REPLAYED for row in fetch_rows(reader, kind, *_beginning(kind, beginning))]
+        found = [row for kind in REPLAYED for row in fetch_rows(reader, kind, *_select_beginning(kind, beginning))]
         if not found:
-            raise _nothing_found(reader, cell, beginning)
+            raise _explain_missing(reader, cell, beginning)
         if len(found) > 1:
-            raise _several_found(cell, found)
+            raise _explain_ambiguous(cell, found)
         (row,) = found
         runs = fetch_rows(reader, RunRow, "runs WHERE run_id = ?", [row.run_id])
         table = _name(type(row))
@@ -76,7 +76,7 @@ _ROUNDS = """
 _BEGINS = "starts_with(replace(cell_id::VARCHAR, '-', ''), ?)"
 
 
-def _beginning(kind: type[StepRow | AttentionRow], beginning: str) -> tuple[str, list[str]]:
+def _select_beginning(kind: type[StepRow | AttentionRow], beginning: str) -> tuple[str, list[str]]:
     return f"{_name(kind)} WHERE {_BEGINS} ORDER BY cell_id LIMIT {MAX_NAMED + 1}", [beginning]
 
 
@@ -84,7 +84,7 @@ def _name(kind: type[StepRow | AttentionRow]) -> str:
     return next(name for name, table in TABLES.items() if table.row is kind)
 
 
-def _nothing_found(reader: duckdb.DuckDBPyConnection, cell: str, beginning: str) -> UsageError:
+def _explain_missing(reader: duckdb.DuckDBPyConnection, cell: str, beginning: str) -> UsageError:
     others = " UNION ALL ".join(
         f"SELECT '{table.name}' AS name, cell_id FROM {table.name} WHERE {_BEGINS.replace('?', '$beginning')}"
         for table in TABLES.values()
@@ -104,7 +104,7 @@ def _nothing_found(reader: duckdb.DuckDBPyConnection, cell: str, beginning: str)
     )
 
 
-def _several_found(cell: str, found: Sequence[StepRow | AttentionRow]) -> UsageError:
+def _explain_ambiguous(cell: str, found: Sequence[StepRow | AttentionRow]) -> UsageError:
     names = [f"{row.cell_id} ({title(row)})" for row in found[:MAX_NAMED]]
     more = " and others" if len(found) > MAX_NAMED else ""
     return UsageError(

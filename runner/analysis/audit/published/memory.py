@@ -67,7 +67,7 @@ def negative_bytes(report: Report) -> Found:
 def below_parameters(report: Report) -> Found:
     for reading in report.readings:
         peak, shape = peak_of(reading), reading.shape
-        if peak is None or shape is None or peak >= (least := parameters_of(shape) * PARAMETER * _share(reading)):
+        if peak is None or shape is None or peak >= (least := parameters_of(shape) * PARAMETER * _float_share(reading)):
             continue
         sentence = (
             f"{format_bytes(peak)} are less than the {format_bytes(least)} of the {parameters_of(shape):,} parameters "
@@ -76,7 +76,7 @@ def below_parameters(report: Report) -> Found:
         yield touching([reading], fault("below_parameters", sentence, peak_bytes=peak, parameter_bytes=least))
 
 
-def _share(reading: Reading) -> float:
+def _float_share(reading: Reading) -> float:
     """Returns the least share of a float32 byte: in half precision the weights themselves may be halved."""
     return 0.5 if reading.setting.precision in ("bf16", "fp16") else 1.0
 
@@ -88,7 +88,7 @@ def no_optimizer_state(report: Report) -> Found:
         peak, shape = peak_of(reading), reading.shape
         if peak is None or shape is None or reading.key.mode != "train":
             continue
-        parameters = parameters_of(shape) * _share(reading)
+        parameters = parameters_of(shape) * _float_share(reading)
         if PARAMETER * parameters <= peak < TRAINED * parameters:
             sentence = (
                 f"A full AdamW step holds {format_bytes(TRAINED * parameters)} of parameters, gradients and moments at "
@@ -109,7 +109,7 @@ def first_step_recorded(report: Report) -> Found:
         peak, before = peak_of(reading), without.get(reading.key.without("mode"))
         if peak is None or before is None or reading.shape is None:
             continue
-        moments = MOMENTS * parameters_of(reading.shape) * _share(reading)
+        moments = MOMENTS * parameters_of(reading.shape) * _float_share(reading)
         if 2 * moments <= peak < (1 - CLOSE) * (before + moments):
             sentence = (
                 f"Forward and backward peak at {format_bytes(before)} and the moments take "

@@ -35,7 +35,7 @@ class Passes(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _impossible_passes(report: Report) -> Sequence[Passes]:
+def _find_impossible_passes(report: Report) -> Sequence[Passes]:
     """Returns forward and backward of each cell where they cannot be of one warm step, though they may stand on lines
     of their own."""
     found = []
@@ -72,7 +72,7 @@ def has_impossible_ratio(reading: Reading) -> bool:
 
 
 def impossible_ratio(report: Report) -> Found:
-    for readings, forward, backward, ratio in _impossible_passes(report):
+    for readings, forward, backward, ratio in _find_impossible_passes(report):
         if ratio >= MAX_RATIO and _may_spill(readings[0]):
             continue
         said = f"Backward takes {format_ms(backward.mean)} and forward {format_ms(forward.mean)}"
@@ -82,11 +82,11 @@ def impossible_ratio(report: Report) -> Found:
             sentence = f"{said}: backward does twice the products of forward, so the two are not of one warm step."
         else:
             sentence = f"{said}, {ratio:,.0f} times as long, and it fits into memory: its first pass was counted."
-        evidence = {"forward_ms": forward.mean, "backward_ms": backward.mean, **_left_over(readings[0])}
+        evidence = {"forward_ms": forward.mean, "backward_ms": backward.mean, **_compute_left_over(readings[0])}
         yield touching(readings, fault("impossible_ratio", sentence, **evidence))
 
 
-def _left_over(reading: Reading) -> dict[str, float]:
+def _compute_left_over(reading: Reading) -> dict[str, float]:
     """Returns what a difference leaves for backward once the cold step of its forward loop is removed."""
     cold, both = reading.cold, reading.times.get("forward_backward")
     if not both or "forward" not in cold or not is_subtracted(reading):
@@ -97,7 +97,7 @@ def _left_over(reading: Reading) -> dict[str, float]:
 
 def spilled(report: Report) -> Found:
     """Finds a backward pass that is tens to hundreds of times slower, as where a driver moves memory to the host."""
-    for readings, forward, backward, ratio in _impossible_passes(report):
+    for readings, forward, backward, ratio in _find_impossible_passes(report):
         if ratio >= MAX_RATIO and _may_spill(readings[0]):
             sentence = (
                 f"Backward takes {format_ms(backward.mean)} and forward {format_ms(forward.mean)}: "
@@ -136,7 +136,7 @@ def range_ended_early(report: Report) -> Found:
     kernels = report.of("kernels")
     for reading in report.of("ranges"):
         duration, part = reading.times.get("duration"), (reading.key.part or "").lower()
-        on_device = max((_range_ms(kernel, part) for kernel in kernels), default=0.0) if part else 0.0
+        on_device = max((_compute_range_ms(kernel, part) for kernel in kernels), default=0.0) if part else 0.0
         if duration and duration.mean < on_device:
             sentence = (
                 f"The range lasts {format_ms(duration.mean)} and its kernels {format_ms(on_device)}: it was closed "
@@ -146,7 +146,7 @@ def range_ended_early(report: Report) -> Found:
             yield touching([reading], fault("range_ended_early", sentence, **evidence))
 
 
-def _range_ms(kernel: Reading, part: str) -> float:
+def _compute_range_ms(kernel: Reading, part: str) -> float:
     """Returns the time of all kernels of a range that this kernel's row names, in ms; 0 where it names another."""
     if not any(text.lower().startswith(part) for text in kernel.row.stated.values()):
         return 0.0

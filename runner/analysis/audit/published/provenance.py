@@ -35,17 +35,17 @@ def read_provenance(table: PublishedTable, *, position: int = 0) -> Provenance:
     said = table.provenance
     std = said.get("std_kind", "").lower()
     return Provenance(
-        batch=_number(_part(said.get("batch_size", ""), table.subject, position)),
-        context=_number(_part(said.get("context_lengths", ""), table.subject, position)),
+        batch=_parse_number(_find_part(said.get("batch_size", ""), table.subject, position)),
+        context=_parse_number(_find_part(said.get("context_lengths", ""), table.subject, position)),
         has_population_std=True if "population" in std else False if "sample" in std else None,
-        warms_forward_only=_part(said.get("warmup_ran", ""), table.subject, position).startswith("forward only"),
-        unsynchronized=_unsynchronized(said.get("clock", ""), table.subject, position),
+        warms_forward_only=_find_part(said.get("warmup_ran", ""), table.subject, position).startswith("forward only"),
+        unsynchronized=_find_unsynchronized(said.get("clock", ""), table.subject, position),
         knows_memory=bool(said.get("memory_means")),
     )
 
 
 @lru_cache(maxsize=4096)
-def _part(text: str, subject: str, position: int) -> str:
+def _find_part(text: str, subject: str, position: int) -> str:
     """Returns the part of a column that is about this table: by its subject, by its place, or the only one."""
     parts: list[tuple[str, str]] = [(value, about or "") for value, about in _PART.findall(text) if value]
     for value, about in parts:
@@ -55,12 +55,12 @@ def _part(text: str, subject: str, position: int) -> str:
     return unqualified[0] if len(unqualified) == 1 else ""
 
 
-def _number(text: str) -> int | None:
+def _parse_number(text: str) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
 @lru_cache(maxsize=4096)
-def _unsynchronized(text: str, subject: str, position: int) -> str | None:
+def _find_unsynchronized(text: str, subject: str, position: int) -> str | None:
     """Returns the words that say which clock did not wait for the device, if they are about this table."""
     found = re.search(r"[^;]*\bnot? synchroni[sz][^;]*", text, re.IGNORECASE)
     if not found or subject != "steps":

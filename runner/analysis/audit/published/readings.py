@@ -52,11 +52,11 @@ class CellKey(NamedTuple):
 
     def without(self, *names: str) -> tuple[object, ...]:
         """Returns the key without these fields, which cells share that differ in these alone."""
-        return _all_but(names)(self)
+        return _key_without(names)(self)
 
 
 @cache
-def _all_but(names: tuple[str, ...]) -> Callable[[CellKey], tuple[object, ...]]:
+def _key_without(names: tuple[str, ...]) -> Callable[[CellKey], tuple[object, ...]]:
     return itemgetter(*(place for place, name in enumerate(CellKey._fields) if name not in names))
 
 
@@ -155,7 +155,7 @@ def _read(
         changes: dict[str, Any] = dict(variant)
         setting = replace(row.setting, **changes) if variant else row.setting
         shape = None if table.subject == "attention" else find_shape(setting, edition=edition)
-        times, memory = _times_and_memory(figures)
+        times, memory = _split_figures(figures)
         steps = setting.steps or ASSUMED_STEPS.get(table.subject, 10)
         unwarmed = _ALL if setting.warmup_steps == 0 else _UNWARMED if provenance.warms_forward_only else ()
         cold = find_cold(times, steps=steps, is_sample=not provenance.has_population_std, unwarmed=unwarmed)
@@ -165,7 +165,7 @@ def _read(
             row=row,
             provenance=provenance,
             setting=setting,
-            key=_key(table, setting, provenance, shape),
+            key=_make_key(table, setting, provenance, shape),
             shape=shape,
             steps=steps,
             times=times,
@@ -188,7 +188,7 @@ def _by_variant(figures: Sequence[PublishedFigure]) -> Mapping[Variant, Sequence
     return groups
 
 
-def _times_and_memory(
+def _split_figures(
     figures: Sequence[PublishedFigure],
 ) -> tuple[dict[Quantity, Time], dict[tuple[Quantity, str], PublishedFigure]]:
     """Returns each time with its spread, and the figures of memory by their quantity and the part that they are of.
@@ -213,7 +213,7 @@ def _times_and_memory(
     return {quantity: Time(mean, stds.get(quantity)) for quantity, mean in means.items()}, memory
 
 
-def _key(table: PublishedTable, setting: Setting, provenance: Provenance, shape: Size | None) -> CellKey:
+def _make_key(table: PublishedTable, setting: Setting, provenance: Provenance, shape: Size | None) -> CellKey:
     numbers = (shape.d_model, shape.d_ff, shape.layers, shape.heads, shape.vocabulary) if shape else None
     return CellKey(
         machine=table.machine,

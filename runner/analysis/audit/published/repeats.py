@@ -49,7 +49,7 @@ def profiled_beside_unprofiled(report: Report) -> Found:
 
 def duplicate_key(report: Report) -> Found:
     """Finds one cell twice in a table, with different figures."""
-    for readings in _repeated(report):
+    for readings in _find_repeated(report):
         different = _differ(readings, REPEATED)
         if different:
             first, last, name = different
@@ -62,7 +62,7 @@ def duplicate_key(report: Report) -> Found:
             yield touching([first, last], doubt("duplicate_key", sentence, **evidence))
 
 
-def _repeated(report: Report) -> Iterator[Sequence[Reading]]:
+def _find_repeated(report: Report) -> Iterator[Sequence[Reading]]:
     """Yields the timed readings of each cell that stands more than once in one table."""
     for readings in report.groups:
         timed = [r for r in readings if r.times] if readings[0].table.subject in ("steps", "attention") else []
@@ -84,11 +84,11 @@ def not_reproducible(report: Report) -> Found:
         if different and different[0].key.length:
             first, last, name = different
             if first.table is not last.table or first.key != last.key:
-                yield _contradict(first, last, name)
-                yield _contradict(last, first, name)
+                yield _find_contradiction(first, last, name)
+                yield _find_contradiction(last, first, name)
 
 
-def _contradict(here: Reading, there: Reading, name: Quantity) -> PublishedFinding:
+def _find_contradiction(here: Reading, there: Reading, name: Quantity) -> PublishedFinding:
     a, b = here.times[name].mean, there.times[name].mean
     sentence = (
         f"{here.words} takes {format_ms(a)} {name_time(name)} here and {format_ms(b)} in line {there.row.line} of "
@@ -117,9 +117,9 @@ def ratio_off(report: Report) -> Found:
         if not stated:
             continue
         times = [f for f in reading.row.figures if f.quantity in _PASSES and f.value and f.statistic != "std"]
-        possible = list(permutations([_Printed(abs(f.value or 0.0), _last_digit(f), f) for f in times], 2))
+        possible = list(permutations([_Printed(abs(f.value or 0.0), _find_last_digit(f), f) for f in times], 2))
         for figure in stated if possible else ():
-            ratio, digit = figure.value or 0.0, _last_digit(figure)
+            ratio, digit = figure.value or 0.0, _find_last_digit(figure)
             if any(_is_ratio(ratio, digit, a, b) for a, b in possible):
                 continue
             a, b = min(((a.figure, b.figure) for a, b in possible), key=lambda pair: abs(_divide(*pair) - ratio))
@@ -151,7 +151,7 @@ def _divide(above: PublishedFigure, below: PublishedFigure) -> float:
     return (above.value or 0.0) / (below.value or 1.0)
 
 
-def _last_digit(figure: PublishedFigure) -> float:
+def _find_last_digit(figure: PublishedFigure) -> float:
     """Returns what one unit of the last printed digit is worth, in the figure's unit; a thousandth where unclear."""
     digits = figure.text.strip().replace(",", "")
     try:
