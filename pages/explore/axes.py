@@ -91,5 +91,5 @@ def order_values(frame: Frame, table: str, name: str, rows: Sequence[ExploredCel
 
 
 def is_numeric(values: Sequence[Value]) -> bool:
-    """Whether all values are numbers."""
+    """Returns whether all values are numbers."""
     return all(isinstance(value, int | float) for value in values)

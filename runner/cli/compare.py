@@ -106,7 +106,7 @@ def resolve(text: str, known: Mapping[Kind, Sequence[Side]]) -> Side:
 
 
 def _means(value: str, side: Side) -> bool:
-    """Whether a part of a name is enough: the beginning of an id, any part of a machine's name."""
+    """Returns whether a part of a name is enough: the beginning of an id, any part of a machine's name."""
     if side.kind == "machine":
         return value.lower() in side.value.lower()
     if side.kind == "run":

@@ -118,14 +118,14 @@ def parse_cell(
 
 
 def is_oom(text: str) -> bool:
-    """Whether a cell says that memory ran out: OOM, "CUDA OOM", "out of memory", or torch's own message."""
+    """Returns whether a cell says that memory ran out: OOM, "CUDA OOM", "out of memory", or torch's own message."""
     if len(text) > 60 and not text.lower().startswith(("cuda out of memory", "torch.outofmemory", "torch.cuda.outof")):
         return False
     return bool(_OOM.search(text)) and not (len(text) <= 60 and _NO_OOM.search(text))
 
 
 def is_decimal_comma(text: str) -> bool:
-    """Whether a cell has a comma that can only be a decimal point."""
+    """Returns whether a cell has a comma that can only be a decimal point."""
     return len(text) <= _LENGTH and bool(_DECIMAL_COMMA.fullmatch(text.strip()))
 
 

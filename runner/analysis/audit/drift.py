@@ -89,7 +89,7 @@ def _differ(first: Moment, last: Moment, *, level: float) -> bool:
 
 
 def _holds(outer: tuple[Moment, Moment], inner: tuple[Moment, Moment]) -> bool:
-    """Whether the inner change lies within the outer one."""
+    """Returns whether the inner change lies within the outer one."""
     return outer[0].at <= inner[0].at and inner[1].at <= outer[1].at
 
 

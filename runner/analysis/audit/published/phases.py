@@ -67,7 +67,7 @@ def _is_possible(ratio: float) -> bool:
 
 
 def has_impossible_ratio(reading: Reading) -> bool:
-    """Whether its forward and backward cannot be of one warm step."""
+    """Returns whether its forward and backward cannot be of one warm step."""
     return reading.ratio is not None and not _is_possible(reading.ratio)
 
 
