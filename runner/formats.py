@@ -10,6 +10,8 @@ import math
 import re
 from collections.abc import Sequence
 
+#: The prefixes of large numbers, the largest first.
+SI_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
@@ -22,7 +24,7 @@ def format_number(value: float) -> str:
 
 
 def format_ms(milliseconds: float) -> str:
-    """Milliseconds with three digits: `12.3 ms`."""
+    """Returns milliseconds with three digits: `12.3 ms`."""
     return f"{format_number(milliseconds)} ms"
 
 
@@ -48,15 +50,45 @@ def format_duration(seconds: float) -> str:
 
 def format_quantity(number: float, unit: str) -> str:
     """Returns a number with an SI prefix: `1.24 TFLOP`."""
-    for power, prefix in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
-        if abs(number) >= 10**power:
-            return f"{format_number(number / 10**power)} {prefix}{unit}"
-    return f"{format_number(number)} {unit}"
+    factor, prefix = next((step for step in SI_PREFIXES if abs(number) >= step[0]), (1.0, ""))
+    return f"{format_number(number / factor)} {prefix}{unit}"
 
 
 def format_times(ratio: float) -> str:
     """Returns a ratio or its inverse, whichever is above 1: `1.25×` for 1.25 and for 0.8."""
     return f"{format_number(max(ratio, 1 / ratio))}×"
+
+
+def format_share(share: float) -> str:
+    """Returns a share in whole percent: `63%`; more than nothing is never `0%`."""
+    return "under 1%" if 0 < share < 0.005 else f"{share:.0%}"
+
+
+def format_percent(share: float, *, signed: bool = False) -> str:
+    """Returns a share in percent with three digits: `1.25%`, or `+1.25%`."""
+    sign = "−" if share < 0 else "+" if signed else ""
+    return f"{sign}{format_number(abs(100 * share))}%"
+
+
+def format_count(number: int, noun: str) -> str:
+    """Returns a number with its noun: `1 cell`, `2,000 cells`, `3 processes`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "es" if noun.endswith("s") else "s")
+
+
+def format_calls(calls: float) -> str:
+    """Returns a number of calls, which need not be whole where it is a mean over steps."""
+    return f"{calls:,.0f}" if abs(calls - round(calls)) < 0.05 else f"{calls:,.1f}"
+
+
+def format_list(parts: Sequence[str]) -> str:
+    """Returns the parts as a list within a sentence: `a, b and c`."""
+    *others, last = parts
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def cut_text(text: str, *, longest: int = 80) -> str:
+    """Returns the text, or its beginning and an ellipsis where it has more letters than `longest`."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 #: Where a length would stand, of a model whose samples have none.

@@ -64,7 +64,7 @@ def list_known_names() -> tuple[str, ...]:
 
 
 def is_known(host: str, names: tuple[str, ...]) -> bool:
-    """Whether the header `host`, a name or an address with or without a port, names this server."""
+    """Returns whether the header `host`, a name or an address with or without a port, names this server."""
     try:
         name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
     except ValueError:

@@ -10,7 +10,7 @@ from runner.analysis.compare.pairs import describe_effort_difference, describe_u
 from runner.analysis.compare.speedups import name_attention
 from runner.analysis.growth import Value, growth
 from runner.formats import format_bytes, format_number
-from runner.results import Attended
+from runner.results import AttentionResult
 from runner.schema import AttentionCell, Phase
 
 
@@ -21,7 +21,7 @@ def place_of(cell: AttentionCell) -> str:
     )
 
 
-def growth_sentence(cells: Sequence[Attended], *, what: str, value: Value) -> str:
+def growth_sentence(cells: Sequence[AttentionResult], *, what: str, value: Value) -> str:
     """Says the fitted exponent of every implementation, the steepest first, and where it was fitted, once for all that
     share it. Two-point fits are left out where others have more points."""
     fits = {way: growth([c for c in cells if name_attention(c.cell) == way], value=value) for way in ways(cells)}
@@ -42,7 +42,7 @@ def format_power(exponent: float) -> str:
     return f"S{format_exponent(f'{exponent:.2f}')}"
 
 
-def ways(cells: Sequence[Attended]) -> list[str]:
+def ways(cells: Sequence[AttentionResult]) -> list[str]:
     """Returns the implementations, in the order of the rows."""
     return list(dict.fromkeys(name_attention(cell.cell) for cell in cells))
 
@@ -52,7 +52,7 @@ def milliseconds(phase: Phase) -> Value:
     return lambda cell: cell.times[phase].median_ms if phase in cell.times else None
 
 
-def answer(cells: Sequence[Attended]) -> str:
+def answer(cells: Sequence[AttentionResult]) -> str:
     """Says what naive attention costs at the longest length that it can run, beside the fastest other implementation,
     and where memory runs out."""
     done = [cell for cell in cells if cell.status == "ok" and "forward_backward" in cell.times]
@@ -75,24 +75,24 @@ def answer(cells: Sequence[Attended]) -> str:
     return "".join(parts) + "." + _describe_memory(longest, cells)
 
 
-def find_longest_naive(cells: Sequence[Attended]) -> Attended | None:
+def find_longest_naive(cells: Sequence[AttentionResult]) -> AttentionResult | None:
     """Returns the naive cell of the longest length that has a time, or any other where none is naive; None without."""
     done = [cell for cell in cells if cell.status == "ok" and "forward_backward" in cell.times]
     naive = [cell for cell in done if name_attention(cell.cell) == "naive"]
     return max(naive or done, key=lambda cell: cell.cell.seq_len, default=None)
 
 
-def _describe_cost(cell: Attended, *, name: bool = False) -> str:
+def _describe_cost(cell: AttentionResult, *, name: bool = False) -> str:
     at_peak = f" and {format_bytes(cell.peak_allocated_bytes)} at its peak" if cell.peak_allocated_bytes else ""
     verb = f"{name_attention(cell.cell)} takes " if name else ""
     return f"{verb}**{format_number(_sum_ms(cell))} ms** forward and backward{at_peak}"
 
 
-def _sum_ms(cell: Attended) -> float:
+def _sum_ms(cell: AttentionResult) -> float:
     return cell.times["forward_backward"].median_ms
 
 
-def _describe_memory(longest: Attended, cells: Sequence[Attended]) -> str:
+def _describe_memory(longest: AttentionResult, cells: Sequence[AttentionResult]) -> str:
     """Says how the memory of the same implementation grows, and the shortest length that ran out."""
     same = [cell for cell in cells if name_attention(cell.cell) == name_attention(longest.cell)]
     fit = growth(same, value=lambda cell: cell.peak_allocated_bytes)
@@ -108,7 +108,7 @@ def _describe_memory(longest: Attended, cells: Sequence[Attended]) -> str:
     return f"{grows}; {out}." if grows else f" {out}."
 
 
-def agreement(cells: Sequence[Attended]) -> str:
+def agreement(cells: Sequence[AttentionResult]) -> str:
     """Says whether outputs and gradients agree with float64."""
     judged = [c for c in cells if c.tolerance and (c.output_error, c.gradient_error) != (None, None)]
     off = [c for c in judged if max(c.output_error or 0, c.gradient_error or 0) > (c.tolerance or 0)]

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 import streamlit as st
 
 from pages.ui.chosen import chosen, most_common
-from runner.results import Attended
+from runner.results import AttentionResult
 
 #: Columns with a chooser where cells differ in them.
 _RARE = {"batch": "Batch", "cache": "L2 cache"}
 
 
-def choose_cells(cells: list[Attended]) -> tuple[list[Attended], list[Attended]]:
+def choose_cells(cells: list[AttentionResult]) -> tuple[list[AttentionResult], list[AttentionResult]]:
     """Returns the cells of the chosen precision and mask with all head widths, and those of the chosen head width."""
     usual = choose_default(cells)[0].cell
     with st.container(horizontal=True):
@@ -39,11 +39,11 @@ def choose_cells(cells: list[Attended]) -> tuple[list[Attended], list[Attended]]
     return grid, [cell for cell in grid if str(cell.cell.d_head) == width]
 
 
-def _name_mask(cell: Attended) -> str:
+def _name_mask(cell: AttentionResult) -> str:
     return "causal" if cell.cell.causal else "full"
 
 
-def choose_default(cells: Sequence[Attended]) -> list[Attended]:
+def choose_default(cells: Sequence[AttentionResult]) -> list[AttentionResult]:
     """Returns the cells of the precision and mask that most cells have, of the first batch and cache, and of the head
     width with most cells. The page opens with them, and Overview answers for them."""
     usual = most_common((cell.cell.precision, cell.cell.causal) for cell in cells)
@@ -55,12 +55,12 @@ def choose_default(cells: Sequence[Attended]) -> list[Attended]:
     return [cell for cell in usual_cells if cell.cell.d_head == width]
 
 
-def _list_values(cells: Sequence[Attended], name: str) -> list[str]:
+def _list_values(cells: Sequence[AttentionResult], name: str) -> list[str]:
     """Returns the values of a column of `_RARE`, in order."""
     return sorted({str(getattr(cell.cell, name)) for cell in cells}, key=lambda text: (len(text), text))
 
 
-def _find_width(cells: Sequence[Attended]) -> int:
+def _find_width(cells: Sequence[AttentionResult]) -> int:
     """Returns the head width with most eager cells; of equals the widest, as models have it."""
     eager = Counter(cell.cell.d_head for cell in cells if cell.cell.backend == "eager")
     return max((eager[cell.cell.d_head], cell.cell.d_head) for cell in cells)[1]

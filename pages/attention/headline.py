@@ -12,7 +12,7 @@ from pages.ui.frame import Frame, Headline, Topic
 from pages.ui.frontier import describe_search, describe_sequences, load_answers
 from runner.analysis.compare.speedups import name_attention
 from runner.formats import format_ms
-from runner.results import Attended
+from runner.results import AttentionResult
 from runner.store.queries.attention import load_attention
 
 
@@ -25,7 +25,7 @@ def _answer(frame: Frame) -> Headline:
     return Headline(words=answer(shown), evidence=of_cells(frame, shown), bars=_draw_times(shown), graded=shown)
 
 
-def _draw_times(cells: Sequence[Attended]) -> list[SmallBar]:
+def _draw_times(cells: Sequence[AttentionResult]) -> list[SmallBar]:
     """Returns the time of each implementation at the longest length that the naive one has run at."""
     longest = find_longest_naive(cells)
     same = [c for c in cells if longest and c.cell.seq_len == longest.cell.seq_len and "forward_backward" in c.times]

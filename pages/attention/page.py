@@ -19,7 +19,7 @@ from pages.ui.markdown import restrict
 from pages.ui.samples import draw_attention_samples
 from pages.ui.states import draw_unmeasured
 from pages.ui.trust import draw_trust
-from runner.results import Attended
+from runner.results import AttentionResult
 from runner.store.queries.attention import load_attention
 
 
@@ -61,7 +61,7 @@ def page(frame: Frame) -> None:
     draw_attention_samples(frame, shown)
 
 
-def _list_failures(cells: list[Attended]) -> None:
+def _list_failures(cells: list[AttentionResult]) -> None:
     """Lists cells that are on no chart: skipped, timed out, crashed."""
     rows = [
         {**key_columns(c), "Ended": WORDS[c.status], "Why": c.message} for c in cells if c.status not in ("ok", "oom")

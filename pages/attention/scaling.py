@@ -18,7 +18,7 @@ from pages.ui.pin import pin
 from pages.ui.sections import draw_heading
 from runner.analysis.compare.speedups import name_attention
 from runner.analysis.growth import Value
-from runner.results import Attended
+from runner.results import AttentionResult
 from runner.schema import Phase
 
 _PHASES: dict[str, Phase] = {"both": "forward_backward", "forward": "forward", "backward": "backward"}
@@ -35,7 +35,7 @@ _MEMORY = (
 )  # fmt: skip
 
 
-def draw_time(frame: Frame, cells: Sequence[Attended]) -> None:
+def draw_time(frame: Frame, cells: Sequence[AttentionResult]) -> None:
     draw_heading(frame, "How does the time grow with the length?", anchor="time")
     phase = _PHASES[chosen("phase", "Phase", list(_PHASES))]
     words = growth_sentence(cells, what=f"Time of {WORDS[phase]}", value=milliseconds(phase))
@@ -59,13 +59,13 @@ def draw_time(frame: Frame, cells: Sequence[Attended]) -> None:
     )
 
 
-def draw_memory(frame: Frame, cells: Sequence[Attended]) -> None:
+def draw_memory(frame: Frame, cells: Sequence[AttentionResult]) -> None:
     """Draws memory against the length, and the device's limit."""
     draw_heading(frame, "How does the memory grow with the length?", anchor="memory")
     what = chosen("bytes", "Bytes", list(_BYTES))
     name = _BYTES[what]
 
-    def value(cell: Attended) -> float | None:
+    def value(cell: AttentionResult) -> float | None:
         if cell.status == "oom":
             return cell.predicted_peak_bytes
         found: int | None = getattr(cell, name)
@@ -87,7 +87,7 @@ def draw_memory(frame: Frame, cells: Sequence[Attended]) -> None:
     draw(frame, card, lambda: scaling_lines(points_of(cells, value=value), axis=axis), on_click=pin)
 
 
-def points_of(cells: Sequence[Attended], *, value: Value, phase: Phase | None = None) -> list[ScalingPoint]:
+def points_of(cells: Sequence[AttentionResult], *, value: Value, phase: Phase | None = None) -> list[ScalingPoint]:
     """Returns what the chart draws: cells that ended ok or ran out of memory."""
     times = [cell.times.get(phase) if phase else None for cell in cells]
     return [
@@ -101,12 +101,12 @@ def points_of(cells: Sequence[Attended], *, value: Value, phase: Phase | None = 
     ]  # fmt: skip
 
 
-def key_columns(cell: Attended) -> dict[str, Any]:
+def key_columns(cell: AttentionResult) -> dict[str, Any]:
     """Returns the key of a cell as a table's first columns."""
     return label_values("attention", cell.cell, _KEY)
 
 
-def _make_time_rows(cell: Attended) -> list[dict[str, Any]]:
+def _make_time_rows(cell: AttentionResult) -> list[dict[str, Any]]:
     start, status = key_columns(cell), label_values("attention", cell, ("status",))
     if not cell.times:
         return [{**start, title_of("timings", "phase"): cell.failed_phase, **status}]
@@ -114,7 +114,7 @@ def _make_time_rows(cell: Attended) -> list[dict[str, Any]]:
     return [{**start, **time_columns(phase, time), **status} for phase, time in times]
 
 
-def _make_memory_row(cell: Attended) -> dict[str, Any]:
+def _make_memory_row(cell: AttentionResult) -> dict[str, Any]:
     peak, predicted = cell.peak_allocated_bytes, cell.predicted_peak_bytes
     return {
         **key_columns(cell),

@@ -23,13 +23,13 @@ from pages.ui.comparison import keep_places
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
-from pages.ui.marks import host_words, pair_columns
+from pages.ui.marks import pair_columns, speedup_dot_of
 from pages.ui.pin import pin
 from pages.ui.sections import draw_heading
 from runner.analysis.compare.pairs import LeftOut, Pair
 from runner.analysis.compare.speedups import Speedups, compare, name_attention
 from runner.analysis.compare.verdict_text import INTERVALS
-from runner.results import Attended
+from runner.results import AttentionResult
 from runner.schema import TABLES
 from runner.store.queries.attention import load_attention
 from runner.store.queries.selection import Selection
@@ -49,7 +49,7 @@ _MISSING: dict[Kind, str] = {
 }
 
 
-def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> None:
+def draw_speedups(frame: Frame, cells: Sequence[AttentionResult], *, kind: Kind) -> None:
     """Draws a heading, the answer, the dots, and what could not be compared."""
     draw_heading(frame, _TITLES[kind], anchor=kind)
     names = _list_variants(cells, kind)
@@ -66,7 +66,7 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
     words = _describe_pairs(pairs, left_out, baseline=baseline, variant=variant)
     sides = list({id(side): side for pair in pairs for side in (pair.base, pair.other)}.values())
     say(frame, words, of_cells(frame, sides), key=f"{kind}-speedup")
-    dots = [_make_dot(pair) for pair in pairs]
+    dots = [speedup_dot_of(pair, place=place_of(pair.base.cell)) for pair in pairs]
     dots += [
         SpeedupDot(place=place_of(cell.cell), size="", phase="step", cell_id=str(cell.cell_id),
                    failure=f"{name_attention(cell.cell)} {WORDS[cell.status]}")
@@ -93,14 +93,14 @@ def draw_speedups(frame: Frame, cells: Sequence[Attended], *, kind: Kind) -> Non
         expander.dataframe([{**key_columns(cell), "Why": reason} for cell, reason in left_out], hide_index=True)
 
 
-def _list_variants(cells: Sequence[Attended], kind: Kind) -> list[str]:
+def _list_variants(cells: Sequence[AttentionResult], kind: Kind) -> list[str]:
     present = ways([cell for cell in cells if cell.status != "skipped"])
     if kind == "compiled":
         return [way for way in present if " · " in way and way.split(" · ")[0] in present]
     return [way for way in present if " · " not in way and way != "naive"] if "naive" in present else []
 
 
-def _compare(path: Path, of: Selection, baseline: str, variant: str) -> Speedups[Attended]:
+def _compare(path: Path, of: Selection, baseline: str, variant: str) -> Speedups[AttentionResult]:
     """Compares all cells in the file, once for each state of the data, whatever is chosen on the page."""
     cells = load_attention(path, replace(of, settled=False))
     compared = compare(cells, axis="way", baseline=baseline, variant=variant)
@@ -108,32 +108,31 @@ def _compare(path: Path, of: Selection, baseline: str, variant: str) -> Speedups
     return compared
 
 
-def _key_of(cell: Attended) -> tuple[object, ...]:
+def _key_of(cell: AttentionResult) -> tuple[object, ...]:
     rest = (
         getattr(cell.cell, name) for name in TABLES["attention"].question if name not in ("implementation", "backend")
     )
     return (cell.machine, cell.torch, *rest)
 
 
-def _explain(item: LeftOut[Attended]) -> tuple[Attended, str]:
+def _explain(item: LeftOut[AttentionResult]) -> tuple[AttentionResult, str]:
     """Returns the cell that says why there is no pair, and the reason."""
     if not item.failed:
         return item.named, item.reason
     return item.failed[0], ", ".join(f"{name_attention(cell.cell)} {WORDS[cell.status]}" for cell in item.failed)
 
 
-def _make_dot(pair: Pair[Attended]) -> SpeedupDot:
-    return SpeedupDot(place=place_of(pair.base.cell), size="", phase=pair.phase, cell_id=str(pair.other.cell_id),
-                      ratio=pair.ratio, low=pair.low, high=pair.high, host=host_words(pair))  # fmt: skip
-
-
-def _make_row(pair: Pair[Attended]) -> dict[str, Any]:
+def _make_row(pair: Pair[AttentionResult]) -> dict[str, Any]:
     names = {"Baseline": name_attention(pair.base.cell), "Phase": WORDS[pair.phase]}
     return {**key_columns(pair.other), **names, **pair_columns(pair)}
 
 
 def _describe_pairs(
-    pairs: Sequence[Pair[Attended]], left_out: Sequence[tuple[Attended, str]], *, baseline: str, variant: str
+    pairs: Sequence[Pair[AttentionResult]],
+    left_out: Sequence[tuple[AttentionResult, str]],
+    *,
+    baseline: str,
+    variant: str,
 ) -> str:
     whole = [pair for pair in pairs if pair.phase == "step"]
     if not whole:

@@ -22,11 +22,11 @@ from runner.analysis.costs.activations import Device
 from runner.analysis.costs.attention import peak_breakdown
 from runner.analysis.costs.tensors import beside
 from runner.formats import format_bytes
-from runner.results import Attended
+from runner.results import AttentionResult
 from runner.store.queries.memory import load_saved_tensors
 
 
-def draw_worked_sum(frame: Frame, cells: Sequence[Attended]) -> None:
+def draw_worked_sum(frame: Frame, cells: Sequence[AttentionResult]) -> None:
     """Draws every tensor of the smallest cell that ran out, whose sum is more than the device has."""
     lost = [cell for cell in cells if cell.status == "oom"]
     draw_heading(frame, "What fills memory in the smallest out-of-memory case?", anchor="worked-sum")
@@ -54,7 +54,7 @@ def draw_worked_sum(frame: Frame, cells: Sequence[Attended]) -> None:
     draw(frame, card, lambda: peak_breakdown_bars(tensors, limit_bytes=first.limit_bytes))
 
 
-def describe_peak_breakdown(cell: Attended, tensors: Sequence[tuple[str, str, int]]) -> str:
+def describe_peak_breakdown(cell: AttentionResult, tensors: Sequence[tuple[str, str, int]]) -> str:
     """Says the sum, what makes most of it, and what the allocator reported."""
     total = sum(size for _, _, size in tensors)
     squares = [size for _, formula, size in tensors if "B × S²" in formula]
@@ -74,7 +74,7 @@ def describe_peak_breakdown(cell: Attended, tensors: Sequence[tuple[str, str, in
     return words + "."
 
 
-def draw_attention_tensors(frame: Frame, cells: Sequence[Attended]) -> None:
+def draw_attention_tensors(frame: Frame, cells: Sequence[AttentionResult]) -> None:
     """Draws each tensor that a chosen cell keeps for backward, beside its formula; at first of the largest cell."""
     draw_heading(frame, "Is every tensor as large as predicted?", anchor="attention-tensors")
     done = [cell for cell in cells if cell.status == "ok" and cell.saved_bytes]
@@ -102,7 +102,7 @@ def draw_attention_tensors(frame: Frame, cells: Sequence[Attended]) -> None:
     draw_tensors(frame, card, pairs, cell_id=cell.cell_id)
 
 
-def _name_cell(cell: Attended) -> str:
+def _name_cell(cell: AttentionResult) -> str:
     key = cell.cell
     return f"{name_attention(key)} · {key.seq_len:,} tokens · d {key.d_head} · {key.precision}"
 
@@ -113,7 +113,7 @@ def _compare(measured: int, predicted: int) -> str:
     return f"{format_ratio(measured / predicted)}× the predicted {format_bytes(predicted)}"
 
 
-def describe_totals(cell: Attended, device: Device) -> str:
+def describe_totals(cell: AttentionResult, device: Device) -> str:
     """Says the bytes in use between the passes and at the peak against predictions, and the largest tensors then."""
     gpu = cell.device_name or ""
     between = accounting.before_backward_bytes(cell.cell, device=device, gpu=gpu)

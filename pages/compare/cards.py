@@ -1,4 +1,4 @@
-"""The cards of Compare beside the pairs: what moved, what was left out.
+"""The cards of Compare beside the pairs: the largest changes, and the cells that were left out.
 
 draw_movers(frame, verdict); list_left_out(verdict)
 """
@@ -15,12 +15,12 @@ from runner.analysis.compare.verdict import Verdict, select_movers
 from runner.analysis.compare.verdict_text import change
 from runner.schema.titles import title
 
-#: More lines than these are not one picture any more.
+#: The most lines of the figure.
 MAX_MOVERS = 12
 
 
 def draw_movers(frame: Frame, verdict: Verdict) -> None:
-    """What is better or worse, ranked by how much, with both values."""
+    """Draws the pairs that are better or worse, the largest change first, with both values."""
     ranked = select_movers(verdict)
     if not ranked:
         return
@@ -57,7 +57,7 @@ def draw_movers(frame: Frame, verdict: Verdict) -> None:
 
 
 def list_left_out(verdict: Verdict) -> None:
-    """What was not compared, and why."""
+    """Lists the cells that were not compared, with the reasons."""
     if not verdict.left_out:
         return
     words = f"Left out: {len(verdict.left_out):,} of {len(verdict.left_out) + len(verdict.pairs):,} cells"

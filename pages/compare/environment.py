@@ -1,6 +1,6 @@
-"""What the two sides are and in what their environments differ, above everything when it can explain the result.
+"""The two sides and the differences of their environments, with a warning where these can explain the result.
 
-draw_environment(frame, question, found, moved=True)
+draw_environment(frame, request, found, moved=True)
 """
 
 import streamlit as st
@@ -16,13 +16,14 @@ from runner.analysis.compare.environments import (
 )
 from runner.store.queries.compare import Comparison, ComparisonRequest
 
-#: More differences than these are a table.
+#: The most differences in a sentence; more of them make a table.
 MAX_SHOWN = 3
 
 
-def draw_environment(frame: Frame, question: ComparisonRequest, found: Comparison, *, moved: bool) -> None:
-    """`moved` says that some cell is better or worse, which a difference may explain. It opens to both sides' runs."""
-    a, b = question.sides
+def draw_environment(frame: Frame, request: ComparisonRequest, found: Comparison, *, moved: bool) -> None:
+    """Draws the environments of both sides, with evidence that opens to their runs. `moved` says that some cell is
+    better or worse, which a difference of the environments may explain."""
+    a, b = request.sides
     ran_on = [literal(describe_environment(runs)) for runs in (found.a_runs, found.b_runs)]
     sides = f"A and B: {ran_on[0]}" if ran_on[0] == ran_on[1] else f"A: {ran_on[0]}  \nB: {ran_on[1]}"
     differ = found.differences

@@ -1,4 +1,4 @@
-"""What moved from A to B: every pair from A's value to B's, with how many times better or worse.
+"""The changes from A to B: a line for each pair, from A's value to B's, and its ratio in words.
 
 figure = movers([Mover(place="toy-64 · 128", outcome="better", a=12.1, b=6.4, words="1.89× faster", …)], …)
 """
@@ -29,7 +29,7 @@ class Mover:
 
 
 def movers(rows: Sequence[Mover], *, names: tuple[str, str], unit: Literal["ms", "bytes"]) -> go.Figure:
-    """One line a pair from A's value, hollow, to B's, full; how many times better or worse beside it."""
+    """Draws a line for each pair from A's value, hollow, to B's, filled, with the ratio in words beside it."""
     places = [row.place for row in rows]
     figure = go.Figure()
     for outcome in ("worse", "better"):
@@ -59,7 +59,7 @@ def movers(rows: Sequence[Mover], *, names: tuple[str, str], unit: Literal["ms",
     )  # fmt: skip
     sizes = [value for row in rows for value in (row.a, row.b)]
     axis = _value_axis(sizes, unit=unit)
-    figure.add_scatter(  # from each name to its marks; a grid's line would go on through the words beside them
+    figure.add_scatter(  # from each name to its marks, because a grid line would go on through the words
         mode="lines", showlegend=False, hoverinfo="skip", line={"color": FAINTER, "width": 1},
         x=[value for row in rows for value in (10 ** axis["range"][0], min(row.a, row.b), None)],
         y=[value for place in range(len(rows)) for value in (place, place, None)],
@@ -72,7 +72,7 @@ def movers(rows: Sequence[Mover], *, names: tuple[str, str], unit: Literal["ms",
 
 
 def _value_axis(sizes: Sequence[float], *, unit: Literal["ms", "bytes"]) -> dict[str, Any]:
-    """A log axis with room for words at its right."""
+    """Returns a log axis with room for words on the right."""
     low, high = math.log10(min(sizes)), math.log10(max(sizes))
     reach = max(high - low, 0.3)
     limits = {"range": [low - 0.05 * reach, high + 0.75 * reach], "zeroline": False}

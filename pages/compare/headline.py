@@ -1,4 +1,5 @@
-"""What Overview shows of Compare: what changed from the pinned baseline to the latest run that shares cells with it."""
+"""The headline of Compare on Overview: the changes from the pinned baseline to the latest run that shares cells with
+it."""
 
 from pages.figures.pairs import LOOKS
 from pages.figures.small import SmallBar
@@ -13,7 +14,7 @@ from runner.store.queries.sides import find_since_baseline
 
 
 def _answer(frame: Frame) -> Headline:
-    """Returns nothing to say where no baseline is pinned."""
+    """Returns the headline, which is empty where no baseline is pinned."""
     sides = frame.ask(find_since_baseline)
     if sides is None:
         return Headline(words="")

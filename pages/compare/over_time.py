@@ -7,26 +7,25 @@ from collections.abc import Sequence
 from typing import Any
 
 from pages.compare.over_time_figures import over_time
-from pages.figures.frame import interval
+from pages.figures.frame import format_interval
 from pages.ui.card import Card, draw
 from pages.ui.chosen import select_one
 from pages.ui.evidence import of_cells
-from pages.ui.formats import format_count
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal
 from pages.ui.pin import pin
 from pages.ui.sections import draw_heading
 from runner.analysis.compare.over_time import CellSeries, Change, find_changes
-from runner.formats import format_ms, format_times
+from runner.formats import format_count, format_ms, format_times
 from runner.schema.titles import title
 from runner.store.queries.over_time import load_repeated_cells, load_series
 
-#: Changes that are told in words; the chart and the table have all.
+#: The most changes in the sentence; the chart and the table have all.
 _MAX_TOLD = 3
 
 
 def draw_over_time(frame: Frame) -> None:
-    """Draws nothing where no cell was measured in two runs of the machine."""
+    """Draws the card, or nothing where no cell was measured in two runs of the machine."""
     wanted = frame.selection
     every = [one for one in frame.ask(load_repeated_cells, wanted.machine) if wanted.holds(one.cell)]
     if not every:
@@ -61,7 +60,7 @@ def describe_series(series: CellSeries, changes: Sequence[Change]) -> str:
     if not changes:
         return f"{start}; no run differs significantly from the one before."
     told = [
-        f"{format_times(change.ratio.ratio)} {_word(change)} in {literal(change.after.run_name)}"
+        f"{format_times(change.ratio.ratio)} {_describe_change(change)} in {literal(change.after.run_name)}"
         + (f" ({literal(change.cause)})" if change.cause else "")
         for change in changes[-_MAX_TOLD:]
     ]
@@ -69,7 +68,7 @@ def describe_series(series: CellSeries, changes: Sequence[Change]) -> str:
     return f"{start}; {count}{', the latest' if len(changes) > _MAX_TOLD else ''}: {'; '.join(told)}."
 
 
-def _word(change: Change) -> str:
+def _describe_change(change: Change) -> str:
     return "faster" if change.ratio.outcome == "better" else "slower"
 
 
@@ -82,7 +81,7 @@ def _make_row(series: CellSeries, index: int, changes: Sequence[Change]) -> dict
         "Commit": (point.commit or "")[:7],
         "torch": point.torch,
         "Median step (ms)": point.time.ms,
-        "95% interval (ms)": interval(point.time.low_ms, point.time.high_ms) if point.time.low_ms else "",
+        "95% interval (ms)": format_interval(point.time.low_ms, point.time.high_ms) if point.time.low_ms else "",
         "Rounds": point.time.rounds,
-        "Against the run before": f"{format_times(change.ratio.ratio)} {_word(change)}" if change else "",
+        "Against the run before": f"{format_times(change.ratio.ratio)} {_describe_change(change)}" if change else "",
     }

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from pages.figures.colors import BLUE, ORANGE, SLATE
 from pages.figures.dated import date_axes
-from pages.figures.frame import escape_text, interval, layout
+from pages.figures.frame import escape_text, format_interval, layout
 from pages.figures.marks import error_bars, hover_cells
 from runner.analysis.compare.over_time import Change, RunPoint
 from runner.formats import format_ms, format_times
@@ -48,6 +48,6 @@ def over_time(points: Sequence[RunPoint], changes: Sequence[Change]) -> go.Figur
 
 
 def _describe(point: RunPoint) -> str:
-    sure = interval(point.time.low_ms, point.time.high_ms, unit="ms") if point.time.low_ms else "no interval"
+    sure = format_interval(point.time.low_ms, point.time.high_ms, unit="ms") if point.time.low_ms else "no interval"
     commit = f"<br>commit {escape_text(point.commit[:7])}" if point.commit else ""
     return f"<b>{escape_text(point.run_name)}</b><br>{format_ms(point.time.ms)}<br>95% interval {sure}{commit}"

@@ -27,12 +27,12 @@ def page(frame: Frame) -> None:
     draw_title(frame, "Compare: two runs, machines or settings", question="Is B faster than A, and why?")
     sides = frame.ask(choose_sides)
     if sides is None:
-        _empty()
+        _draw_empty()
         return
-    question = choose(frame, sides)
-    if question is None:
+    request = choose(frame, sides)
+    if request is None:
         return
-    found = frame.ask(load_comparison, question)
+    found = frame.ask(load_comparison, request)
     verdicts = [apply_filters(frame, verdict) for verdict in found.verdicts]
     verdicts = [verdict for verdict in verdicts if verdict.pairs or verdict.left_out]
     if not verdicts:
@@ -44,10 +44,10 @@ def page(frame: Frame) -> None:
         for verdict in verdicts:
             name, rest = describe_verdict(verdict).split(": ", 1)
             say(frame, f"**{name}:** {literal(rest)}", of_sides(frame, verdict), key=verdict.table)
-    with above:  # drawn first, but said after the answer
-        draw_environment(frame, question, found, moved=any(set(verdict.outcomes) - {"same"} for verdict in verdicts))
+    with above:  # drawn above the answer, but part of the page's sentences after it
+        draw_environment(frame, request, found, moved=any(set(verdict.outcomes) - {"same"} for verdict in verdicts))
     st.caption(RULE)
-    shown = _section(verdicts)
+    shown = _choose_verdict(verdicts)
     if shown.pairs:
         b_against_a = f"{literal(shown.sides[1].title)} against {literal(shown.sides[0].title)}"
         on_click = pin if shown.table != "memory" else None
@@ -56,11 +56,11 @@ def page(frame: Frame) -> None:
     list_left_out(shown)
     draw_over_time(frame)
     draw_pinned(frame, shown)
-    _in_a_terminal(question)
+    _draw_command(request)
 
 
-def _section(verdicts: list[Verdict]) -> Verdict:
-    """Whose cells are drawn: by default the first that has pairs."""
+def _choose_verdict(verdicts: list[Verdict]) -> Verdict:
+    """Returns the verdict whose cells are drawn, by default the first that has pairs."""
     by_name = {NAMES[verdict.table]: verdict for verdict in verdicts}
     if len(by_name) == 1:
         return verdicts[0]
@@ -68,16 +68,16 @@ def _section(verdicts: list[Verdict]) -> Verdict:
     return by_name[chosen("compare-cells", "Cells of", list(by_name), default=paired)]
 
 
-def _in_a_terminal(question: ComparisonRequest) -> None:
-    words = ["python", "-m", "runner", "compare", question.a.spec, question.b.spec]
-    words += [word for side in question.within for word in ("--within", side.spec)]
-    words += [] if question.phase == "step" else ["--phase", question.phase]
+def _draw_command(request: ComparisonRequest) -> None:
+    words = ["python", "-m", "runner", "compare", request.a.spec, request.b.spec]
+    words += [word for side in request.within for word in ("--within", side.spec)]
+    words += [] if request.phase == "step" else ["--phase", request.phase]
     st.caption("The same in a terminal; `--format markdown` for a pull request, `--fail-on-regression` for CI")
     st.code(shlex.join(words), language="bash", wrap_lines=True)
     st.caption("The sidebar's machine and run apply only where precisions or backends are compared.")
 
 
-def _empty() -> None:
+def _draw_empty() -> None:
     with st.container(border=True):
         st.markdown(
             "**There is nothing to compare yet: no two runs, precisions or backends share a measured cell.** "

@@ -12,14 +12,15 @@ from pages.ui.frame import Frame
 from pages.ui.samples import draw_attention_samples, draw_samples
 from runner.analysis.compare.pairs import Pair
 from runner.analysis.compare.verdict import SideResult, Verdict
-from runner.results import Attended
+from runner.results import AttentionResult
 from runner.store.queries.attention import load_attention
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import find
 
 
 def draw_pinned(frame: Frame, verdict: Verdict) -> None:
-    """The samples of the pinned cell, its partner a choice away; nothing where no cell of this verdict is pinned."""
+    """Draws the samples of the pinned cell, with a chooser for its partner; nothing where no cell of this verdict is
+    pinned."""
     pinned = st.query_params.get("cell")
     pair = next((pair for pair in verdict.pairs if pinned in (str(pair.base.cell_id), str(pair.other.cell_id))), None)
     if pair is None or verdict.table == "memory":
@@ -30,11 +31,11 @@ def draw_pinned(frame: Frame, verdict: Verdict) -> None:
         _draw_attention(frame, pair)
 
 
-def _every_effort(path: Path, of: Selection) -> list[Attended]:
+def _load_all(path: Path, of: Selection) -> list[AttentionResult]:
     return load_attention(path, replace(of, settled=False))
 
 
 def _draw_attention(frame: Frame, pair: Pair[SideResult]) -> None:
     ids = (pair.other.cell_id, pair.base.cell_id)
-    cells = [cell for side in (pair.other, pair.base) for cell in frame.ask(_every_effort, Selection(run=side.run_id))]
+    cells = [cell for side in (pair.other, pair.base) for cell in frame.ask(_load_all, Selection(run=side.run_id))]
     draw_attention_samples(frame, [cell for cell in cells if cell.cell_id in ids])

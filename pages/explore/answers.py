@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 from pages.explore.axes import MACHINE, SIZE, Value, is_numeric, label_of, value_of, varying
 from pages.explore.choose import Plotted
-from pages.explore.magnitude import SHARE, in_fitting_unit
+from pages.explore.magnitude import SHARE, format_in_unit
 from pages.figures.frame import WORDS, format_exponent
 from pages.ui.answers import slope
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal
 from runner.analysis.compare.pairs import describe_unusual_effort
 from runner.formats import format_number
-from runner.results import Explored
+from runner.results import ExploredCell
 from runner.schema.axes import MODEL
 from runner.store.queries.explore import Measure
 
@@ -52,21 +52,21 @@ def answer(frame: Frame, asked: Plotted, measure: Measure) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _describe_range(frame: Frame, asked: Plotted, done: Sequence[Explored], measure: Measure) -> str:
+def _describe_range(frame: Frame, asked: Plotted, done: Sequence[ExploredCell], measure: Measure) -> str:
     name, unit = name_of(measure), unit_of(measure)
     if not done:
         return f"None of these cells has a number for **{name}**."
     least, most = (pick(done, key=lambda row: row.value or 0.0) for pick in (min, max))
     if len(done) == 1:
-        return f"**{name}** is **{in_fitting_unit(most.value or 0.0, unit)}** in the one cell here that has it."
+        return f"**{name}** is **{format_in_unit(most.value or 0.0, unit)}** in the one cell here that has it."
     if least.value == most.value:
-        return f"**{name}** is {in_fitting_unit(most.value or 0.0, unit)} in all {len(done)} cells here."
+        return f"**{name}** is {format_in_unit(most.value or 0.0, unit)} in all {len(done)} cells here."
     ratio = f", {_format_times((most.value or 0) / least.value)} as much" if least.value and least.value > 0 else ""
     # The sentence names everything in which the two cells differ.
     differ = [name for name in varying(frame, asked.choice.table, [least, most]) if name not in MODEL]
     return (
-        f"**{name}** goes from **{in_fitting_unit(least.value or 0.0, unit)}** "
-        f"({place_of(frame, asked, least, also=differ)}) to **{in_fitting_unit(most.value or 0.0, unit)}** "
+        f"**{name}** goes from **{format_in_unit(least.value or 0.0, unit)}** "
+        f"({place_of(frame, asked, least, also=differ)}) to **{format_in_unit(most.value or 0.0, unit)}** "
         f"({place_of(frame, asked, most, also=differ)}){ratio}."
     )
 
@@ -75,7 +75,7 @@ def _format_times(ratio: float) -> str:
     return f"{ratio:,.0f}×" if ratio >= 100 else f"{format_number(ratio)}×"
 
 
-def place_of(frame: Frame, asked: Plotted, row: Explored, *, also: Sequence[str] = ()) -> str:
+def place_of(frame: Frame, asked: Plotted, row: ExploredCell, *, also: Sequence[str] = ()) -> str:
     """Returns a row's values on the axes of the chart and on the axes `also`."""
     parts = []
     for name in dict.fromkeys((*asked.choice.axes, *also)):
@@ -90,7 +90,7 @@ def place_of(frame: Frame, asked: Plotted, row: Explored, *, also: Sequence[str]
     return ", ".join(part for part in (*parts, describe_unusual_effort(row.cell)) if part)
 
 
-def _describe_growth(frame: Frame, asked: Plotted, done: Sequence[Explored]) -> str:
+def _describe_growth(frame: Frame, asked: Plotted, done: Sequence[ExploredCell]) -> str:
     """Returns the power of x with which the lines grow, by least squares on log-log. Short lines and lines with several
     cells at one place do not count."""
     lines: dict[tuple[Value, ...], list[tuple[float, float]]] = {}
@@ -113,7 +113,7 @@ def _describe_growth(frame: Frame, asked: Plotted, done: Sequence[Explored]) -> 
 
 def _describe_piles(frame: Frame, asked: Plotted) -> str:
     """Returns the number of places of a line with several cells, and in what those cells differ."""
-    table, places = asked.choice.table, dict[tuple[Value, ...], list[Explored]]()
+    table, places = asked.choice.table, dict[tuple[Value, ...], list[ExploredCell]]()
     for row in asked.rows:
         key = (row.machine, *(value_of(frame, row, name) for name in asked.choice.axes))
         places.setdefault(key, []).append(row)
@@ -128,5 +128,5 @@ def _describe_piles(frame: Frame, asked: Plotted) -> str:
 
 
 def is_line(frame: Frame, asked: Plotted) -> bool:
-    """Whether x is a number in every row."""
+    """Returns whether x is a number in every row."""
     return is_numeric([value_of(frame, row, asked.choice.x) for row in asked.rows])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pages.ui.frame import Frame
-from runner.results import Explored
+from runner.results import ExploredCell
 from runner.schema import TABLES, Model
 from runner.schema.axes import MODEL
 
@@ -47,12 +47,12 @@ def list_axes(table: str) -> list[str]:
     return [*first, SIZE, *(name for name in rest if name not in first), *MODEL, MACHINE]
 
 
-def varying(frame: Frame, table: str, rows: Sequence[Explored]) -> list[str]:
+def varying(frame: Frame, table: str, rows: Sequence[ExploredCell]) -> list[str]:
     """Returns the axes on which these rows have more than one value."""
     return [name for name in list_axes(table) if len({value_of(frame, row, name) for row in rows}) > 1]
 
 
-def value_of(frame: Frame, row: Explored, name: str) -> Value:
+def value_of(frame: Frame, row: ExploredCell, name: str) -> Value:
     """Returns the value of a row on an axis."""
     if name == SIZE:
         return frame.sizes[Model.of(row.cell)]
@@ -74,7 +74,7 @@ def title_of(table: str, name: str) -> str:
     return label_of(table, name) if name in (SIZE, MACHINE) else TABLES[table].column(name).title
 
 
-def order_values(frame: Frame, table: str, name: str, rows: Sequence[Explored]) -> list[Value]:
+def order_values(frame: Frame, table: str, name: str, rows: Sequence[ExploredCell]) -> list[Value]:
     """Returns the values of these rows in order: numbers by size, texts as in the schema, sizes from small to large."""
     values = {value_of(frame, row, name) for row in rows}
     if name == SIZE:
@@ -91,5 +91,5 @@ def order_values(frame: Frame, table: str, name: str, rows: Sequence[Explored]) 
 
 
 def is_numeric(values: Sequence[Value]) -> bool:
-    """Whether all values are numbers."""
+    """Returns whether all values are numbers."""
     return all(isinstance(value, int | float) for value in values)

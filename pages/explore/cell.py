@@ -13,20 +13,20 @@ from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
 from pages.ui.samples import draw_attention_samples, draw_samples
 from pages.ui.sections import draw_heading
-from runner.results import Explored
+from runner.results import ExploredCell
 from runner.schema import TABLES
 from runner.schema.titles import title
 from runner.store.queries import explore
 from runner.store.queries.attention import load_attention
 
 
-def find_pinned(rows: Sequence[Explored]) -> Explored | None:
+def find_pinned(rows: Sequence[ExploredCell]) -> ExploredCell | None:
     """Returns the row of the cell in the URL."""
     asked = st.query_params.get("cell")
     return next((row for row in rows if str(row.cell_id) == asked), None)
 
 
-def draw_pinned(frame: Frame, table: str, rows: Sequence[Explored]) -> None:
+def draw_pinned(frame: Frame, table: str, rows: Sequence[ExploredCell]) -> None:
     """Draws the samples and the stored row of the pinned cell, or a hint."""
     held = find_pinned(rows)
     if table == "steps":
@@ -44,7 +44,7 @@ def draw_pinned(frame: Frame, table: str, rows: Sequence[Explored]) -> None:
     )
 
 
-def _list_columns(frame: Frame, table: str, held: Explored) -> list[dict[str, Any]]:
+def _list_columns(frame: Frame, table: str, held: ExploredCell) -> list[dict[str, Any]]:
     row = frame.ask(explore.load_row, table, held.cell_id)
     return [
         {"Column": column.label, "Value": _format_value(row[column.name]), "Unit": column.unit, "Meaning": column.doc}

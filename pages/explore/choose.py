@@ -15,7 +15,7 @@ from pages.explore.figures import Scale
 from pages.figures.frame import WORDS
 from pages.ui.chosen import chosen, most_common, select_one
 from pages.ui.frame import Frame
-from runner.results import Explored
+from runner.results import ExploredCell
 from runner.schema import TABLES
 from runner.schema.axes import MODEL
 from runner.store.queries.explore import KINDS, Measure, Wanted, load_measures
@@ -30,11 +30,11 @@ class Plotted:
     """The rows to draw, their axes, and the other settings with the values to which they are fixed."""
 
     choice: AxisChoice
-    rows: Sequence[Explored]
+    rows: Sequence[ExploredCell]
     fixed: dict[str, str]
     scale: Scale
 
-    def own(self, machine: str | None) -> list[Explored]:
+    def own(self, machine: str | None) -> list[ExploredCell]:
         """Returns the rows of the selected machine, or all rows without one."""
         return [row for row in self.rows if machine in (None, row.machine)]
 
@@ -59,7 +59,7 @@ def _name_measure(measure: Measure) -> str:
     return f"time, {WORDS[measure.phase]}" if measure.phase else measure.title
 
 
-def choose_axes(frame: Frame, table: str, rows: Sequence[Explored], *, boxes: Any) -> Plotted | None:
+def choose_axes(frame: Frame, table: str, rows: Sequence[ExploredCell], *, boxes: Any) -> Plotted | None:
     """Draws all other choosers. Returns None where no row of the selected machine passes the sidebar's filters."""
     passing = [row for row in rows if frame.selection.holds(row.cell)]
     own = [row for row in passing if row.machine == frame.selection.machine]
@@ -70,8 +70,8 @@ def choose_axes(frame: Frame, table: str, rows: Sequence[Explored], *, boxes: An
         machines = OWN
         axes = varying(frame, table, passing) or [SIZE if "d_model" in TABLES[table].key else TABLES[table].key[0]]
         labels = {label_of(table, name): name for name in axes}
-        x = labels[_select(f"{table}-x", "x-axis", list(labels), default=label_of(table, _usual_x(axes)))]
-        color = _choose_axis(table, "color", "Color", labels, usual=_usual_color(axes, x))
+        x = labels[_select(f"{table}-x", "x-axis", list(labels), default=label_of(table, _choose_x(axes)))]
+        color = _choose_axis(table, "color", "Color", labels, usual=_choose_color(axes, x))
         panel = _choose_axis(table, "panels", "Small multiples", labels, usual=None)
         scale = _select("scale", "Axes", list(get_args(Scale)), default="fitting")
         if others:
@@ -82,11 +82,11 @@ def choose_axes(frame: Frame, table: str, rows: Sequence[Explored], *, boxes: An
     return Plotted(choice=choice, rows=left, fixed=fixed, scale=cast(Scale, scale))
 
 
-def _usual_x(axes: Sequence[str]) -> str:
+def _choose_x(axes: Sequence[str]) -> str:
     return next((name for name in ("context", "seq_len", SIZE) if name in axes), axes[0])
 
 
-def _usual_color(axes: Sequence[str], x: str) -> str | None:
+def _choose_color(axes: Sequence[str], x: str) -> str | None:
     order = ("implementation", "precision", "backend", SIZE, "mode", "attention")
     return next((name for name in order if name in axes and name != x), None)
 
@@ -97,8 +97,8 @@ def _choose_axis(table: str, key: str, label: str, labels: dict[str, str], *, us
 
 
 def _fix(
-    frame: Frame, choice: AxisChoice, own: Sequence[Explored], drawn: Sequence[Explored]
-) -> tuple[list[Explored], dict[str, str]]:
+    frame: Frame, choice: AxisChoice, own: Sequence[ExploredCell], drawn: Sequence[ExploredCell]
+) -> tuple[list[ExploredCell], dict[str, str]]:
     """Draws a chooser for every axis outside the chart with more than one value. Returns the rows of the chosen values,
     and the values by axis."""
     left, fixed = list(drawn), {}
@@ -111,21 +111,24 @@ def _fix(
             values = order_values(frame, choice.table, name, of_own)
             if len(values) < 2:
                 continue
-            known = [_text(value) for value in order_values(frame, choice.table, name, own)]
-            texts, usual = [_text(value) for value in values], _text(_usual(frame, choice.table, name, of_own))
+            known = [_write(value) for value in order_values(frame, choice.table, name, own)]
+            texts, usual = (
+                [_write(value) for value in values],
+                _write(_choose_value(frame, choice.table, name, of_own)),
+            )
             key = f"{choice.table}-is-{name.replace('_', '-')}"
             value = _select(key, label_of(choice.table, name), [*texts, ALL], default=usual, known=known)
             if value != ALL:
-                left = [row for row in left if _text(value_of(frame, row, name)) == value]
+                left = [row for row in left if _write(value_of(frame, row, name)) == value]
                 fixed[name] = value
     return left, fixed
 
 
-def _text(value: Value) -> str:
+def _write(value: Value) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _usual(frame: Frame, table: str, name: str, rows: Sequence[Explored]) -> Value:
+def _choose_value(frame: Frame, table: str, name: str, rows: Sequence[ExploredCell]) -> Value:
     """Returns the sidebar's mode, or the value of most rows, where equally many rows have two the axis's default."""
     values = [value_of(frame, row, name) for row in rows]
     if name == "mode" and frame.selection.mode in values:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from pages.explore.magnitude import fitting_unit, in_fitting_unit
+from pages.explore.magnitude import fitting_unit, format_in_unit
 from pages.figures.bytes import binary_axis
 from pages.figures.colors import FAMILIES, PALETTE, QUIET, RED, SLATE, color_of
 from pages.figures.frame import layout
@@ -108,7 +108,7 @@ def explore_chart(marks: Sequence[PlotMark], axes: Axes) -> go.Figure:
         _label_ends(figure, marks, axes, y)
     if many:
         figure.update_layout(margin_t=72, legend_y=1 + 34 / height)
-    _set_axes(figure, marks, axes, y, columns=columns, rows=rows)
+    _set_axes(figure, marks, axes, y, columns=columns)
     return figure
 
 
@@ -171,10 +171,11 @@ def _place_mark(mark: PlotMark, axes: Axes) -> float:
 
 def _format_hover(mark: PlotMark, axes: Axes) -> str:
     name = _name_line(mark.color, mark.machine)
-    what = mark.failure or in_fitting_unit(mark.y or 0.0, axes.unit)
+    what = mark.failure or format_in_unit(mark.y or 0.0, axes.unit)
     doubt = ""
     if mark.low is not None and mark.high is not None:
-        doubt = f"<br>95% interval {in_fitting_unit(mark.low, axes.unit)} to {in_fitting_unit(mark.high, axes.unit)}"
+        low, high = (format_in_unit(end, axes.unit) for end in (mark.low, mark.high))
+        doubt = f"<br>95% interval {low} to {high}"
     place = f"{mark.x:,}" if isinstance(mark.x, int) else mark.x
     lead = " · ".join(part for part in (name if mark.color or mark.machine else "", mark.panel) if part)
     return "<br>".join(
@@ -233,7 +234,7 @@ def _is_log_x(marks: Sequence[PlotMark], axes: Axes) -> bool:
     return min(numbers) > 0 and (axes.scale == "log" or max(numbers) >= 4 * min(numbers))
 
 
-def _set_axes(figure: go.Figure, marks: Sequence[PlotMark], axes: Axes, y: _Y, *, columns: int, rows: int) -> None:
+def _set_axes(figure: go.Figure, marks: Sequence[PlotMark], axes: Axes, y: _Y, *, columns: int) -> None:
     if axes.places:
         order = [place for place in axes.places if any(mark.x == place for mark in marks)]
         figure.update_xaxes(

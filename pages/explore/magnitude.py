@@ -1,16 +1,15 @@
 """Numbers of any kind in a unit that fits their magnitude.
 
 fitting_unit([4.2e13, 9.9e13], "FLOP/s")      # (1e12, 'TFLOP/s')
-in_fitting_unit(0.042, "ms")                  # '42.0 µs'
+format_in_unit(0.042, "ms")                  # '42.0 µs'
 """
 
 from collections.abc import Sequence
 
-from runner.formats import format_number, unit_for
+from runner.formats import SI_PREFIXES, format_number, unit_for
 
 #: The unit of shares, which the schema stores as plain numbers.
 SHARE = "share"
-_SI = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _PREFIXED = {"FLOP": "FLOP", "FLOP/s": "FLOP/s", "bytes/s": "B/s", "tokens/s": " tokens/s", "": ""}
 _MIN_PREFIXED = 1e4
 
@@ -26,12 +25,12 @@ def fitting_unit(values: Sequence[float], unit: str) -> tuple[float, str]:
     if unit == "ms":
         return (1e-3, "µs") if 0 < largest < 0.1 else (1e3, "s") if largest >= 10_000 else (1.0, "ms")
     if unit in _PREFIXED and largest >= _MIN_PREFIXED:
-        factor, prefix = next(step for step in _SI if largest >= step[0])
+        factor, prefix = next(step for step in SI_PREFIXES if largest >= step[0])
         return factor, f"{prefix}{_PREFIXED[unit]}"
     return 1.0, unit
 
 
-def in_fitting_unit(value: float, unit: str) -> str:
+def format_in_unit(value: float, unit: str) -> str:
     """Formats one number with three digits and its unit."""
     factor, name = fitting_unit([value], unit)
     number = f"{value / factor:.2e}" if 0 < abs(value / factor) < 1e-3 else format_number(value / factor)

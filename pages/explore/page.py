@@ -9,15 +9,15 @@ from pages.explore.axes import label_of, order_values, title_of, value_of
 from pages.explore.cell import draw_pinned, find_pinned
 from pages.explore.choose import Plotted, choose_axes, choose_measure
 from pages.explore.figures import Axes, PlotMark, explore_chart
-from pages.figures.frame import WORDS, escape_text
+from pages.figures.frame import escape_text
 from pages.ui.card import Card, draw
 from pages.ui.evidence import Among, of_cells, say
 from pages.ui.frame import Frame, Page
 from pages.ui.heading import draw_title
 from pages.ui.pin import pin
 from pages.ui.states import no_rows
-from runner.results import Explored
-from runner.schema.titles import title
+from runner.results import ExploredCell
+from runner.schema.titles import describe_status, title
 from runner.store.queries.explore import Measure, Wanted, load_explored
 
 
@@ -81,7 +81,7 @@ def _make_axes(frame: Frame, asked: Plotted, measure: Measure) -> Axes:
     )
 
 
-def _make_mark(frame: Frame, asked: Plotted, row: Explored) -> PlotMark:
+def _make_mark(frame: Frame, asked: Plotted, row: ExploredCell) -> PlotMark:
     choice = asked.choice
     own = row.machine == frame.selection.machine or "machine" in choice.used
 
@@ -97,17 +97,13 @@ def _make_mark(frame: Frame, asked: Plotted, row: Explored) -> PlotMark:
         machine="" if own else escape_text(row.machine),
         low=row.low,
         high=row.high,
-        failure="" if row.status == "ok" else escape_text(_describe_failure(row)),
+        failure="" if row.status == "ok" else escape_text(describe_status(row)),
         words=title(row.cell),
         pinned=find_pinned([row]) is not None,
     )
 
 
-def _describe_failure(row: Explored) -> str:
-    return WORDS[row.status] + (f" in {row.failed_phase}" if row.failed_phase else "")
-
-
-def _make_row(frame: Frame, asked: Plotted, measure: Measure, row: Explored) -> dict[str, Any]:
+def _make_row(frame: Frame, asked: Plotted, measure: Measure, row: ExploredCell) -> dict[str, Any]:
     table = asked.choice.table
     unit = f" ({measure.unit})" if measure.unit else ""
     interval = {"Low (ms)": row.low, "High (ms)": row.high} if measure.phase else {}
@@ -116,7 +112,7 @@ def _make_row(frame: Frame, asked: Plotted, measure: Measure, row: Explored) -> 
         "Machine": row.machine,
         f"{name_of(measure)}{unit}": row.value,
         **interval,
-        "Ended": "ok" if row.status == "ok" else _describe_failure(row),
+        "Ended": "ok" if row.status == "ok" else describe_status(row),
         "Cell": title(row.cell),
     }
 

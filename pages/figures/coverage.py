@@ -5,7 +5,7 @@
 The text of a tile says what its color says, for readers who cannot tell the colors apart.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
@@ -68,21 +68,7 @@ def coverage_grid(tiles: Sequence[CoverageTile], *, x: str = "", state: str = "c
             hovertemplate="%{hovertext}<extra></extra>",
         )
     )
-    # Words are a trace of their own, because a heatmap colors all of its words for its darkest tile.
-    words = [
-        (column, index, _write_tile(tile), QUIET if tile is None else STRONG)
-        for index, (_, name) in enumerate(rows)
-        if name is not None
-        for column, tile in zip(columns, grid[index], strict=True)
-    ]
-    figure.add_scatter(
-        x=[word[0] for word in words],
-        y=[word[1] for word in words],
-        text=[word[2] for word in words],
-        mode="text",
-        textfont={"size": 12, "color": [word[3] for word in words]},
-        hoverinfo="skip",
-    )
+    _write_tiles(figure, columns, {index: grid[index] for index, (_, name) in enumerate(rows) if name is not None})
     row = 36 if any(len(name or "") > _LONG for _, name in rows) else 28
     figure.update_layout(**layout(height=60 + row * len(rows), state=state, legend=False))
     figure.update_xaxes(
@@ -92,6 +78,20 @@ def coverage_grid(tiles: Sequence[CoverageTile], *, x: str = "", state: str = "c
     labels = [f"<b>{size}</b>" if name is None else _break_name(name) for size, name in rows]
     label_rows(figure, labels, edge=0.5, showgrid=False, ticks="")
     return figure
+
+
+def _write_tiles(figure: go.Figure, columns: Sequence[str], rows: Mapping[int, Sequence[CoverageTile | None]]) -> None:
+    """Writes the words of the tiles, in a trace of their own: a heatmap colors all of its words for its darkest
+    tile."""
+    tiles = [(column, row, tile) for row, line in rows.items() for column, tile in zip(columns, line, strict=True)]
+    figure.add_scatter(
+        x=[column for column, _, _ in tiles],
+        y=[row for _, row, _ in tiles],
+        text=[_write_tile(tile) for _, _, tile in tiles],
+        mode="text",
+        textfont={"size": 12, "color": [QUIET if tile is None else STRONG for _, _, tile in tiles]},
+        hoverinfo="skip",
+    )
 
 
 def _break_name(name: str) -> str:

@@ -97,7 +97,7 @@ def layout(*, height: int, state: str, legend: bool = True) -> dict[str, Any]:
     }
 
 
-def power_of_ten(exponent: int) -> str:
+def format_power_of_ten(exponent: int) -> str:
     """Formats a power of ten in digits as large as other ticks': `10⁻⁸`, `1`."""
     return f"10{format_exponent(str(exponent))}" if exponent else "1"
 
@@ -126,7 +126,7 @@ def format_short(value: float) -> str:
     return f"{value:g}"
 
 
-def interval(low: float | None, high: float | None, *, unit: str = "") -> str:
+def format_interval(low: float | None, high: float | None, *, unit: str = "") -> str:
     """Formats an interval: `1.22–1.27×`, `1.22–1.27 ms`, or words where there is none. Ends that have the same three
     digits are rounded away from each other."""
     if low is None or high is None:
@@ -138,22 +138,22 @@ def interval(low: float | None, high: float | None, *, unit: str = "") -> str:
     return f"{format_number(low)}–{format_number(high)}{gap}{unit}"
 
 
-def name_interval(low: float | None, high: float | None, *, unit: str = "") -> str:
+def format_named_interval(low: float | None, high: float | None, *, unit: str = "") -> str:
     """Formats an interval within a sentence: `95% interval 1.22–1.27 ms`, or words where there is none."""
     known = low is not None and high is not None
-    return f"{'95% interval ' if known else ''}{interval(low, high, unit=unit)}"
+    return f"{'95% interval ' if known else ''}{format_interval(low, high, unit=unit)}"
 
 
-def small_number(value: float) -> str:
+def format_small(value: float) -> str:
     """Formats three digits, with a power of ten below 10⁻⁴: 0.00781, 9.54×10⁻⁷."""
     if value == 0 or value >= 1e-4:
         return format_number(value)
     digits, exponent = f"{value:.2e}".split("e")
-    return f"{digits}×{power_of_ten(int(exponent))}"
+    return f"{digits}×{format_power_of_ten(int(exponent))}"
 
 
-def relative_error(error: float | None) -> str:
+def format_error(error: float | None) -> str:
     """Formats a relative error: `0.470%`, `3.40×10⁻⁷`, `unknown`."""
     if error is None:
         return "unknown"
-    return f"{format_number(100 * error)}%" if error >= 1e-5 or error == 0 else small_number(error)
+    return f"{format_number(100 * error)}%" if error >= 1e-5 or error == 0 else format_small(error)

@@ -4,6 +4,7 @@
 'Median (ms)'
 """
 
+from runner.formats import cut_text
 from runner.schema import TABLES
 
 #: The units of columns by the ending of their name; the first that matches.
@@ -24,9 +25,4 @@ def format_heading(name: str) -> str:
     if len(titles) == 1:
         return titles.pop()
     unit = next((unit for ending, unit in _ENDINGS.items() if name.endswith(ending)), "")
-    return f"{cut(name)} ({unit})" if unit else cut(name)
-
-
-def cut(text: str, *, longest: int = 80) -> str:
-    """Returns the text, or its beginning and an ellipsis where it has more letters than `longest`."""
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+    return f"{cut_text(name)} ({unit})" if unit else cut_text(name)

@@ -15,11 +15,10 @@ import plotly.graph_objects as go
 
 from pages.figures.colors import QUIET, color_of
 from pages.figures.frame import escape_text, layout
-from pages.figures.headings import cut
 from pages.figures.ink import ink_on
 from pages.figures.marks import color_failures, hover_cells, write_ends
 from pages.figures.rows import BAR, STACKED, Rows, chart_pixels, under_headings, wrap_label
-from runner.formats import format_number
+from runner.formats import cut_text, format_calls, format_number
 from runner.results.kernels import CLASS_WORDS
 from runner.schema import KernelClass
 
@@ -155,11 +154,6 @@ def kernel_bars(kernels: Sequence[NamedKernel]) -> go.Figure:
     return figure
 
 
-def format_calls(count: float) -> str:
-    """Formats a number of calls; a mean over steps need not be whole."""
-    return f"{count:,.0f}" if abs(count - round(count)) < 0.05 else f"{count:,.1f}"
-
-
 def short_names(names: Sequence[str]) -> list[str]:
     """Returns different names that fit beside a bar."""
     found: dict[str, int] = {}
@@ -180,7 +174,7 @@ def short_name(name: str) -> str:
         base = re.split("[<>,(]", arguments)[0].strip() or base
     made_for = dict.fromkeys(_PURPOSE.findall(arguments))
     text = " · ".join([base or name, *list(made_for)[:2]])
-    return cut(text, longest=_NAMES_LENGTH)
+    return cut_text(text, longest=_NAMES_LENGTH)
 
 
 def _break_name(name: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import plotly.graph_objects as go
 
 from pages.figures.colors import BLUE, FAINT, FAINTER, ORANGE, QUIET, RED
-from pages.figures.frame import interval, layout
+from pages.figures.frame import format_interval, layout
 from pages.figures.marks import ring_hosts
 from pages.figures.ratios import left_end, ratio_axis
 from pages.figures.rows import row_pixels, wrap_label
@@ -115,7 +115,7 @@ def _errors(rows: Sequence[RatioDot]) -> dict[str, Any]:
 
 
 def _hover(row: RatioDot) -> str:
-    sure = f"<br>95% interval {interval(row.low, row.high, unit='×')}" if row.low else ""
+    sure = f"<br>95% interval {format_interval(row.low, row.high, unit='×')}" if row.low else ""
     return f"<b>{row.place}</b><br>{row.values}<br>A / B {format_number(row.ratio)}×{sure}" + (
         f"<br>{row.host}" if row.host else ""
     )

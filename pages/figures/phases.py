@@ -14,7 +14,7 @@ from typing import Any, Literal
 import plotly.graph_objects as go
 
 from pages.figures.colors import FAINT, QUIET, SLATE, color_of
-from pages.figures.frame import WORDS, interval, label_of, layout, title_of, unit_of
+from pages.figures.frame import WORDS, format_interval, label_of, layout, title_of, unit_of
 from pages.figures.marks import Interval, color_failures, error_bars, write_ends
 from pages.figures.rows import BAR, chart_pixels, under_headings
 from runner.formats import NO_LENGTH, format_number, format_tokens, join_parts
@@ -133,7 +133,7 @@ def _describe(row: PhaseBar) -> str:
     unit = unit_of("timings", "median_ms")
     return (
         f"{where}</b><br>{WORDS[row.phase]}: {format_number(row.median_ms)} {unit}"
-        f"<br>95% interval {interval(row.low_ms, row.high_ms, unit=unit)}"
+        f"<br>95% interval {format_interval(row.low_ms, row.high_ms, unit=unit)}"
         + (f"<br>n = {row.n}" if row.n is not None else "")
         + (f"<br>{row.host.replace(': ', ':<br>')}" if row.host else "")
         + "<b>"
@@ -177,23 +177,7 @@ def _draw_lines(rows: Sequence[PhaseBar], *, label: str) -> go.Figure:
     sizes = list(dict.fromkeys(row.size for row in steps))
     figure = go.Figure()
     for size in sizes:
-        line = [row for row in steps if row.size == size]
-        last = ["" for _ in line[:-1]] + [f" {size}"]
-        figure.add_scatter(
-            x=[row.context for row in line],
-            y=[row.median_ms for row in line],
-            mode="lines+markers+text",
-            text=last,
-            textposition="middle right",
-            name=size,
-            line={"color": color_of("step"), "width": 1.6},
-            marker={"size": 8, "color": color_of("step"), "symbol": [_dot(row) for row in line]},
-            showlegend=False,
-            error_y=error_bars(map(_interval, line), thickness=1.5, width=4, color=color_of("step")),
-            cliponaxis=False,
-            customdata=[[row.cell_id, _describe(row)] for row in line],
-            hovertemplate="<b>%{customdata[1]}</b><extra></extra>",
-        )
+        _draw_line(figure, [row for row in steps if row.size == size])
     _draw_guides(figure, steps)
     by_host = any(row.host for row in steps)
     if by_host:
@@ -219,6 +203,26 @@ def _draw_lines(rows: Sequence[PhaseBar], *, label: str) -> go.Figure:
         tickformat=",~g",
     )
     return figure
+
+
+def _draw_line(figure: go.Figure, line: Sequence[PhaseBar]) -> None:
+    """Draws the steps of one size, with its name at the last."""
+    color, size = color_of("step"), line[0].size
+    figure.add_scatter(
+        x=[row.context for row in line],
+        y=[row.median_ms for row in line],
+        mode="lines+markers+text",
+        text=["" for _ in line[:-1]] + [f" {size}"],
+        textposition="middle right",
+        name=size,
+        line={"color": color, "width": 1.6},
+        marker={"size": 8, "color": color, "symbol": [_dot(row) for row in line]},
+        showlegend=False,
+        error_y=error_bars(map(_interval, line), thickness=1.5, width=4, color=color),
+        cliponaxis=False,
+        customdata=[[row.cell_id, _describe(row)] for row in line],
+        hovertemplate="<b>%{customdata[1]}</b><extra></extra>",
+    )
 
 
 def _dot(row: PhaseBar) -> str:

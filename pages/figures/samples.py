@@ -3,7 +3,7 @@
 figure = sample_steps([PhaseSample(round=0, phase="forward", step=0, is_warmup=True, duration_ms=3.1), …])
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
@@ -45,6 +45,21 @@ def sample_steps(rows: Sequence[PhaseSample], *, state: str) -> go.Figure:
                 ),
             )
         )
+    _shade_warmup(figure, rows, starts)
+    figure.update_layout(**layout(height=380, state=f"samples-{state}"))
+    figure.update_xaxes(
+        title="Step since the start" + (", rounds one after the other" if len(starts) > 1 else ""),
+        zeroline=False,
+        showgrid=False,
+    )
+    figure.update_yaxes(
+        type="log", title=title_of("samples", "duration_ms") + ", log", automargin=True, tickformat=",~g", dtick="D2"
+    )
+    return figure
+
+
+def _shade_warmup(figure: go.Figure, rows: Sequence[PhaseSample], starts: Mapping[int, int]) -> None:
+    """Shades the warm-up steps of each round, which begins at its place in `starts`."""
     for number in sorted(starts):
         warm = sum(row.is_warmup for row in rows if row.round == number and row.phase == rows[0].phase)
         if warm:
@@ -57,13 +72,3 @@ def sample_steps(rows: Sequence[PhaseSample], *, state: str) -> go.Figure:
                 annotation={"text": "warm-up", "font": {"size": 11}},
                 annotation_position="bottom left",
             )
-    figure.update_layout(**layout(height=380, state=f"samples-{state}"))
-    figure.update_xaxes(
-        title="Step since the start" + (", rounds one after the other" if len(starts) > 1 else ""),
-        zeroline=False,
-        showgrid=False,
-    )
-    figure.update_yaxes(
-        type="log", title=title_of("samples", "duration_ms") + ", log", automargin=True, tickformat=",~g", dtick="D2"
-    )
-    return figure

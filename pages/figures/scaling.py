@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 
 from pages.figures.bytes import binary_axis
 from pages.figures.colors import QUIET, RED, color_of
-from pages.figures.frame import interval, layout
+from pages.figures.frame import format_interval, layout
 from pages.figures.marks import error_bars, hover_cells
 from runner.formats import format_bytes, format_number
 
@@ -89,7 +89,7 @@ def scaling_lines(points: Sequence[ScalingPoint], *, axis: Axis) -> go.Figure:
 def _describe(point: ScalingPoint, axis: Axis) -> str:
     value = point.value or 0
     text = format_bytes(value) if axis.unit == "bytes" else f"{format_number(value)} ms"
-    doubt = f"<br>95% interval {interval(point.low, point.high, unit='ms')}" if axis.unit == "ms" else ""
+    doubt = f"<br>95% interval {format_interval(point.low, point.high, unit='ms')}" if axis.unit == "ms" else ""
     return f"<b>{point.line}</b><br>{point.length:,} tokens: {text}{doubt}"
 
 

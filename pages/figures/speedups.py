@@ -7,14 +7,15 @@ Right of 1× the variant is faster. A pair of which one side failed keeps its li
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
+from typing import Any
 
 import plotly.graph_objects as go
 
 from pages.figures.colors import FAINT, FAINTER, color_of
-from pages.figures.frame import WORDS, format_short, interval, layout, title_of
+from pages.figures.frame import WORDS, format_interval, format_short, layout, title_of
 from pages.figures.marks import Interval, cross_failures, error_bars, hover_cells, ring_hosts
 from pages.figures.ratios import left_end, ratio_axis
 from pages.figures.rows import chart_pixels, label_rows, row_pixels, wrap_label
@@ -116,21 +117,25 @@ def speedup_trend(rows: Sequence[SpeedupDot], *, variant: str) -> go.Figure:
         )
     figure.add_hline(y=1, line={"color": FAINT, "width": 2})
     figure.update_layout(**layout(height=360, state=f"trend-{variant}"))
-    ticks = {row.parameters: row.size for row in usable if row.parameters}
-    ends = [math.log10(size) for size in (min(sizes, default=1), max(sizes, default=1))]
-    room = max(0.08 * (ends[1] - ends[0]), 0.15)
-    figure.update_xaxes(
-        type="log",
-        title=title_of("steps", "parameters"),
-        automargin=True,
-        showgrid=False,
-        range=[ends[0] - room, ends[1] + room],
-        tickvals=list(ticks),
-        ticktext=[f"{name}<br>{format_short(size)}" for size, name in ticks.items()],
-    )
+    figure.update_xaxes(**_parameter_axis({row.parameters: row.size for row in usable if row.parameters}))
     values = (value for row in usable for value in _interval(row))
     figure.update_yaxes(**ratio_axis(values), title=f"Speedup of {variant} (×, log)")
     return figure
+
+
+def _parameter_axis(names: Mapping[int, str]) -> dict[str, Any]:
+    """Returns a log axis of parameters with the sizes at their counts, and room beside them."""
+    low, high = (math.log10(end(names, default=1)) for end in (min, max))
+    room = max(0.08 * (high - low), 0.15)
+    return {
+        "type": "log",
+        "title": title_of("steps", "parameters"),
+        "automargin": True,
+        "showgrid": False,
+        "range": [low - room, high + room],
+        "tickvals": list(names),
+        "ticktext": [f"{name}<br>{format_short(size)}" for size, name in names.items()],
+    }
 
 
 def _geometric_means(rows: Sequence[SpeedupDot]) -> dict[int, float]:
@@ -148,5 +153,5 @@ def _interval(row: SpeedupDot) -> Interval:
 def _describe(row: SpeedupDot) -> str:
     return (
         f"<b>{row.place}</b><br>{WORDS[row.phase]}: {format_number(row.ratio)}×"
-        f"<br>95% interval {interval(row.low, row.high, unit='×')}{f'<br>{row.host}' if row.host else ''}"
+        f"<br>95% interval {format_interval(row.low, row.high, unit='×')}{f'<br>{row.host}' if row.host else ''}"
     )

@@ -35,41 +35,8 @@ def warmup_steps(rows: Sequence[WarmupStep]) -> go.Figure:
     figure = make_subplots(cols=max(1, len(counts)), shared_yaxes=True, horizontal_spacing=0.02, subplot_titles=titles)
     for column, count in enumerate(counts, start=1):
         chosen = sorted((row for row in rows if row.warmup == count), key=lambda row: row.step)
-        measured = [row for row in chosen if not row.is_warmup]
-        lines = (("median", median, "solid", color_of("step")), ("mean", fmean, "dash", RED))
-        for name, average, dash, color in lines if measured else ():
-            value = average([row.step_ms for row in measured])
-            figure.add_scatter(
-                x=[measured[0].step - 0.4, measured[-1].step + 0.4],
-                y=[value, value],
-                mode="lines",
-                name=name,
-                line={"color": color, "dash": dash, "width": 1.8},
-                legendgroup=name,
-                showlegend=column == 1,
-                hovertemplate=f"{name}: {format_number(value)} {unit_of('timings', 'median_ms')}<extra></extra>",
-                row=1,
-                col=column,
-            )
-        for name, is_warmup, symbol in (("measured step", False, "circle"), ("warm-up step", True, "circle-open")):
-            dots = [row for row in chosen if row.is_warmup is is_warmup]
-            figure.add_scatter(
-                x=[row.step for row in dots],
-                y=[row.step_ms for row in dots],
-                mode="markers",
-                name=name,
-                marker={
-                    "color": color_of("step"),
-                    "symbol": symbol,
-                    "size": 7,
-                    "line": {"width": 1.6, "color": color_of("step")},
-                },
-                legendgroup=name,
-                showlegend=column == len(counts),
-                row=1,
-                col=column,
-                hovertemplate=f"step %{{x}}: %{{y:.4~g}} {unit_of('timings', 'median_ms')}<extra>{name}</extra>",
-            )
+        _draw_averages(figure, [row for row in chosen if not row.is_warmup], column=column)
+        _draw_dots(figure, chosen, column=column, named=column == len(counts))
     figure.update_layout(**layout(height=340, state="warmup"))
     figure.update_layout(legend={"y": 1.12}, margin_b=52)
     figure.update_annotations(font={"size": 13})
@@ -85,3 +52,41 @@ def warmup_steps(rows: Sequence[WarmupStep]) -> go.Figure:
         title=f"{label_of('samples', 'duration_ms')} of a step ({unit_of('samples', 'duration_ms')}, log)", col=1
     )
     return figure
+
+
+def _draw_averages(figure: go.Figure, measured: Sequence[WarmupStep], *, column: int) -> None:
+    """Draws the median and the mean of the measured steps as lines; nothing without any."""
+    lines = (("median", median, "solid", color_of("step")), ("mean", fmean, "dash", RED))
+    for name, average, dash, color in lines if measured else ():
+        value = average([row.step_ms for row in measured])
+        figure.add_scatter(
+            x=[measured[0].step - 0.4, measured[-1].step + 0.4],
+            y=[value, value],
+            mode="lines",
+            name=name,
+            line={"color": color, "dash": dash, "width": 1.8},
+            legendgroup=name,
+            showlegend=column == 1,
+            hovertemplate=f"{name}: {format_number(value)} {unit_of('timings', 'median_ms')}<extra></extra>",
+            row=1,
+            col=column,
+        )
+
+
+def _draw_dots(figure: go.Figure, steps: Sequence[WarmupStep], *, column: int, named: bool) -> None:
+    """Draws the steps of one panel, those of the warm-up hollow."""
+    color = color_of("step")
+    for name, is_warmup, symbol in (("measured step", False, "circle"), ("warm-up step", True, "circle-open")):
+        dots = [row for row in steps if row.is_warmup is is_warmup]
+        figure.add_scatter(
+            x=[row.step for row in dots],
+            y=[row.step_ms for row in dots],
+            mode="markers",
+            name=name,
+            marker={"color": color, "symbol": symbol, "size": 7, "line": {"width": 1.6, "color": color}},
+            legendgroup=name,
+            showlegend=named,
+            row=1,
+            col=column,
+            hovertemplate=f"step %{{x}}: %{{y:.4~g}} {unit_of('timings', 'median_ms')}<extra>{name}</extra>",
+        )

@@ -12,7 +12,6 @@ import streamlit as st
 from pages.figures.frame import title_of
 from pages.kernels.answers import WHOLE, name_trace, phase_words, phases_of
 from pages.kernels.part_figures import RangeBar, range_bars
-from pages.ui.answers import format_share
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen
 from pages.ui.evidence import of_details, say
@@ -20,7 +19,7 @@ from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
 from pages.ui.sections import draw_heading
 from runner.analysis.attention_ranges import MATMULS, AttentionRange, attention_ranges, role_of
-from runner.formats import format_number, format_quantity
+from runner.formats import format_number, format_quantity, format_share
 from runner.results import KernelTrace
 from runner.store.queries.kernels import load_ranges
 

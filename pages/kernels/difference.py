@@ -12,7 +12,6 @@ from uuid import UUID
 import streamlit as st
 
 from pages.figures.frame import label_of
-from pages.figures.headings import cut
 from pages.figures.kernels import short_names
 from pages.kernels.answers import name_trace, noun, per
 from pages.kernels.part_figures import waterfall
@@ -24,7 +23,7 @@ from pages.ui.markdown import quoted, restrict
 from pages.ui.sections import draw_heading
 from runner.analysis.compare.differences import REST, PartChange, changes
 from runner.analysis.kernel_sums import sum_by_class, sum_by_kernel
-from runner.formats import format_number
+from runner.formats import cut_text, format_number
 from runner.results import KernelPart, KernelTrace
 from runner.results.kernels import CLASS_WORDS
 from runner.schema.sizes import model_name
@@ -62,33 +61,28 @@ def draw_difference(frame: Frame, one: Named, others: Mapping[str, KernelTrace],
         title="From one to the other",
         note=_describe_bars(other[1], one[1], whole=whole),
         alt=words,
-        rows=[
-            {
-                "Part": change.name,
-                "From (ms)": change.before_ms,
-                "To (ms)": change.after_ms,
-                "Difference (ms)": change.difference_ms,
-            }
-            for change in differences
-        ],
+        rows=list(map(_make_row, differences)),
         cells=[trace.cell for _, trace in (other, one) if trace.cell],
     )
-    draw(
-        frame,
-        card,
-        lambda: waterfall(
-            [
-                (name, entities.get(change.name, ""), change.difference_ms)
-                for name, change in zip(named, differences, strict=True)
-                if change.difference_ms
-            ],
-            ends=(
-                (f"from: {_distinguish(other, one)}", sum(change.before_ms for change in differences)),
-                (f"to: {_distinguish(one, other)}", sum(change.after_ms for change in differences)),
-            ),
-            state=f"difference-{by}",
-        ),
+    bars = [
+        (name, entities.get(change.name, ""), change.difference_ms)
+        for name, change in zip(named, differences, strict=True)
+        if change.difference_ms
+    ]
+    ends = (
+        (f"from: {_distinguish(other, one)}", sum(change.before_ms for change in differences)),
+        (f"to: {_distinguish(one, other)}", sum(change.after_ms for change in differences)),
     )
+    draw(frame, card, lambda: waterfall(bars, ends=ends, state=f"difference-{by}"))
+
+
+def _make_row(change: PartChange) -> dict[str, object]:
+    return {
+        "Part": change.name,
+        "From (ms)": change.before_ms,
+        "To (ms)": change.after_ms,
+        "Difference (ms)": change.difference_ms,
+    }
 
 
 def _choose(one: KernelTrace, others: Mapping[str, KernelTrace]) -> Named:
@@ -169,7 +163,7 @@ def _distinguish(side: Named, against: Named) -> str:
     """Says in few words what tells a trace from the other."""
     cell, theirs = side[1].cell, against[1].cell
     if cell is None or theirs is None:
-        return cut(side[0], longest=40)
+        return cut_text(side[0], longest=40)
     shape = [model_name(cell)] if model_name(cell) != model_name(theirs) else []
     words = []
     for name in (name for name in KEY if name not in Model.__dataclass_fields__):

@@ -3,11 +3,11 @@
 from pages.figures.colors import color_of
 from pages.figures.small import SmallBar
 from pages.kernels.answers import answer, name_traces, passes, rank_trace
-from pages.ui.answers import format_share
 from pages.ui.chosen import rows_of
 from pages.ui.evidence import of_cells, of_details
 from pages.ui.frame import Frame, Headline, Topic
 from runner.analysis.kernel_sums import sum_by_class
+from runner.formats import format_share
 from runner.results import KernelPart, KernelTrace
 from runner.results.kernels import CLASS_WORDS
 from runner.store.queries.kernels import load_parts, load_traces

@@ -9,7 +9,7 @@ from typing import Any, cast, get_args
 import streamlit as st
 
 from pages.figures.frame import label_values
-from pages.figures.kernels import ClassBar, NamedKernel, View, class_bars, format_calls, kernel_bars, short_name
+from pages.figures.kernels import ClassBar, NamedKernel, View, class_bars, kernel_bars, short_name
 from pages.kernels.answers import WHOLE, answer, noun, per, phase_words, phases_of
 from pages.ui.card import Card, draw
 from pages.ui.chosen import chosen
@@ -18,6 +18,7 @@ from pages.ui.frame import Frame
 from pages.ui.markdown import literal, quoted
 from pages.ui.sections import draw_heading
 from runner.analysis.kernel_sums import sum_by_class, sum_by_kernel
+from runner.formats import format_calls
 from runner.results import Kernel, KernelPart, KernelTrace
 from runner.store.queries.kernels import load_kernels
 

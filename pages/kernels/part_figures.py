@@ -19,7 +19,7 @@ from pages.figures.frame import escape_text, layout
 from pages.figures.ink import ink_on
 from pages.figures.marks import write_ends
 from pages.figures.rows import BAR, STACKED, chart_pixels, under_headings, wrap_label
-from runner.formats import format_number, format_quantity
+from runner.formats import format_ms, format_number, format_quantity
 
 #: If the smaller end is more than this share of the larger, the axis does not begin at 0, where nothing differs.
 _CLOSE = 0.8
@@ -113,7 +113,7 @@ def waterfall(changes: Sequence[tuple[str, str, float]], *, ends: tuple[End, End
     assert math.isclose(steps[-1], after, rel_tol=1e-9, abs_tol=1e-9), f"{steps[-1]} is not {after}"
     begins = _find_beginning([*steps, after])
     places = list(range(len(changes) + 2))
-    texts = [_format_ms(before), *(_format_signed(change) for _, _, change in changes), _format_ms(after)]
+    texts = [format_ms(before), *(_format_signed(change) for _, _, change in changes), format_ms(after)]
     figure = go.Figure()
     figure.add_bar(
         orientation="h",
@@ -143,10 +143,6 @@ def _find_beginning(steps: Sequence[float]) -> float:
     """Returns where the axis begins: at 0, unless everything happens far from it."""
     low, high = min(steps), max(steps)
     return 0.0 if low < _CLOSE * high else max(0.0, low - 1.5 * (high - low) - 0.02 * high)
-
-
-def _format_ms(value: float) -> str:
-    return f"{format_number(value)} ms"
 
 
 def _format_signed(value: float) -> str:

@@ -6,11 +6,10 @@ answer(timeline, columns, parts)        # 'The peak of **2.48 GiB** falls in the
 from collections.abc import Sequence
 from typing import Any
 
-from pages.ui.formats import format_count
 from pages.ui.markdown import literal, plain
 from runner.analysis.timeline.stacks import frames_of
-from runner.formats import format_bytes, format_number
-from runner.results import Alive, MemoryPart, Timeline
+from runner.formats import format_bytes, format_count, format_number, format_share
+from runner.results import LiveAllocation, MemoryPart, Timeline
 from runner.schema import TABLES
 from runner.store.queries.timelines import Columns
 
@@ -58,9 +57,9 @@ def answer(about: Timeline, columns: Columns, parts: Sequence[MemoryPart]) -> st
     start = f"The peak of **{format_bytes(about.peak_bytes)}** falls{where} {moment}"
     if [part.category for part in parts] == ["unknown"]:
         return f"{start}. A snapshot does not say what its blocks are for: the stacks say where they come from."
-    largest = [f"{_format_share(part, about)} of it are {_pluralize(part.category)}" for part in parts[:1]]
-    rest = [f"{_format_share(part, about)} {_pluralize(part.category)}" for part in parts[1:3]]
-    made = ", ".join(largest + rest)
+    whole = max(1, about.peak_bytes)
+    shares = [(format_share(part.held_bytes / whole), _pluralize(part.category)) for part in parts[:3]]
+    made = ", ".join(f"{share}{'' if place else ' of it are'} {words}" for place, (share, words) in enumerate(shares))
     return f"{start}; {made}." if made else f"{start}."
 
 
@@ -101,7 +100,7 @@ def _merge_parts(parts: Pair) -> list[dict[str, Any]]:
     return [{"Category": name, "left": sides[0].get(name, 0), "right": sides[1].get(name, 0)} for name in names]
 
 
-def alive_rows(alive: Sequence[Alive], *, total_bytes: int) -> list[dict[str, Any]]:
+def alive_rows(alive: Sequence[LiveAllocation], *, total_bytes: int) -> list[dict[str, Any]]:
     """Returns the table of the largest allocations at a moment, under the schema's labels."""
     columns = TABLES["allocations"]
     return [
@@ -128,14 +127,10 @@ def describe_drawing(about: Timeline, sentence: str) -> str:
     )
 
 
-def _join_frames(item: Alive) -> str:
+def _join_frames(item: LiveAllocation) -> str:
     if item.frames:
         return " ← ".join(frames_of(item.frames))
     return "" if item.born_us else "held before the recording"
-
-
-def _format_share(part: MemoryPart, about: Timeline) -> str:
-    return f"{part.held_bytes / max(1, about.peak_bytes):.0%}"
 
 
 def _pluralize(category: str) -> str:

@@ -24,7 +24,6 @@ from pages.memory_timeline.answers import (
 from pages.memory_timeline.component import Drawing, picture_button, timeline
 from pages.ui.downloads import downloads
 from pages.ui.evidence import of_moment, say
-from pages.ui.formats import format_count
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
 from pages.ui.permalink import link
@@ -33,7 +32,7 @@ from pages.ui.zoom import linked_zoom
 from runner.analysis.audit.report import SEVERITIES
 from runner.analysis.audit.timeline_rules import TIMELINE_REMEDIES
 from runner.errors import DatabaseBusy
-from runner.formats import format_bytes
+from runner.formats import format_bytes, format_count
 from runner.plan.commands import sweep_commands
 from runner.results import Timeline
 from runner.store.queries.timeline_findings import load_timeline_findings

@@ -28,7 +28,7 @@ from pages.ui.frame import Frame
 from pages.ui.sections import draw_heading
 from pages.ui.states import suggest
 from runner.analysis.dtypes import formats_of
-from runner.results import Accumulated
+from runner.results import AccumulationResult
 from runner.schema import NumericsRow
 from runner.store.queries.numerics import load_accumulations, load_dtypes, load_sensitivities
 
@@ -66,7 +66,7 @@ def _choose_model(priced: Sequence[Priced]) -> list[NumericsRow]:
     return [one.row for one in priced if place_of(one.row) == place]
 
 
-def _draw_sums(frame: Frame, sums: Sequence[Accumulated]) -> None:
+def _draw_sums(frame: Frame, sums: Sequence[AccumulationResult]) -> None:
     if not sums:
         return
     row = sums[0].row
@@ -86,9 +86,9 @@ def _draw_sums(frame: Frame, sums: Sequence[Accumulated]) -> None:
     draw(frame, card, lambda: drift_lines(_group_drifts(sums), value=row.value))
 
 
-def _group_drifts(sums: Sequence[Accumulated]) -> list[Drift]:
+def _group_drifts(sums: Sequence[AccumulationResult]) -> list[Drift]:
     """Returns one line for each different course of a sum; sums that agree at every point share one."""
-    lines: dict[tuple[tuple[int, float], ...], list[Accumulated]] = {}
+    lines: dict[tuple[tuple[int, float], ...], list[AccumulationResult]] = {}
     for one in sums:
         lines.setdefault(one.on_the_way, []).append(one)
     return [

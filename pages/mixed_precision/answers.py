@@ -1,15 +1,15 @@
 """Sentences about rows of `numerics`: sizes of errors, why a sum is off, what autocast leaves wide.
 
->>> relative_error(0.0047), relative_error(3.4e-7)
+>>> format_error(0.0047), format_error(3.4e-7)
 ('0.470%', '3.40×10⁻⁷')
 """
 
 from collections.abc import Mapping, Sequence
 
-from pages.figures.frame import relative_error, small_number
+from pages.figures.frame import format_error, format_small
 from pages.mixed_precision.format_figures import format_scale
 from runner.formats import format_tokens, join_parts
-from runner.results import Accumulated, Sensitive
+from runner.results import AccumulationResult, NormalizationResult
 from runner.schema import AccumulationRow, NumericsCell
 from runner.schema.sizes import model_name
 
@@ -32,7 +32,7 @@ def explain_sum(row: AccumulationRow) -> str:
         return f"**{sum_of(row)}** has no result."
     error = row.error or 0
     start = f"**{sum_of(row)}** gives **{row.total:.9g}**, off by {format_signed(error)}"
-    apart_by = f"{row.spacing:g}" if row.spacing >= 1e-4 else small_number(row.spacing)
+    apart_by = f"{row.spacing:g}" if row.spacing >= 1e-4 else format_small(row.spacing)
     apart = f"near {row.total:.3g}, {row.accumulator}'s numbers are {apart_by} apart"
     if row.slips_at is not None:
         return (
@@ -48,7 +48,7 @@ def explain_sum(row: AccumulationRow) -> str:
     return f"{start}: {apart}, and every addition is rounded to one of them."
 
 
-def describe_worst(sums: Sequence[Accumulated]) -> str:
+def describe_worst(sums: Sequence[AccumulationResult]) -> str:
     """Says how far off the narrowest sum was before its end; empty if that was the worst."""
     last = sums[-1]
     offs = [total - addend * last.row.value for addend, total in last.on_the_way]
@@ -61,7 +61,7 @@ def describe_worst(sums: Sequence[Accumulated]) -> str:
 
 def format_signed(value: float) -> str:
     """Formats a number with its sign; the minus is as wide as a plus."""
-    return ("−" if value < 0 else "+") + small_number(abs(value))
+    return ("−" if value < 0 else "+") + format_small(abs(value))
 
 
 def describe_dtypes(by_precision: Mapping[str, Mapping[str, Sequence[str]]]) -> str:
@@ -77,7 +77,7 @@ def describe_dtypes(by_precision: Mapping[str, Mapping[str, Sequence[str]]]) -> 
     return " ".join(f"Under {' and '.join(same)} autocast, {text}." for text, same in sentences.items())
 
 
-def describe_sensitivity(points: Sequence[Sensitive], *, statistic: str) -> str:
+def describe_sensitivity(points: Sequence[NormalizationResult], *, statistic: str) -> str:
     """Says how far off each 16-bit format is for a statistic, and at which scales it loses it."""
     clauses = []
     for name in ("fp16", "bf16"):
@@ -91,11 +91,11 @@ def describe_sensitivity(points: Sequence[Sensitive], *, statistic: str) -> str:
                 scales.setdefault(describe_loss(point), []).append(f"{format_scale(point.scale)}×")
         ends = [f"at {', '.join(at)} it {lost}" for lost, at in scales.items()]
         fate = "; ".join(ends) if ends else "at no scale is it lost"
-        clauses.append(f"**{name}** it is off by {relative_error(usual.error)} at 1×; {fate}")
+        clauses.append(f"**{name}** it is off by {format_error(usual.error)} at 1×; {fate}")
     return f"The {statistic} of a residual stream: in {'. In '.join(clauses)}." if clauses else ""
 
 
-def describe_loss(point: Sensitive) -> str:
+def describe_loss(point: NormalizationResult) -> str:
     """Says which share of a statistic is lost; empty below 0.5%."""
     words = [("overflows", point.overflowed_share), ("becomes 0", point.underflowed_share)]
     return ", ".join(f"{word} for {100 * share:.0f}% of tokens" for word, share in words if share >= 0.005)

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from pages.figures.colors import FAINT, QUIET, color_of
-from pages.figures.frame import interval, layout, power_of_ten
+from pages.figures.frame import format_interval, format_power_of_ten, layout
 from pages.figures.marks import error_bars, hover_cells
 from pages.figures.scaling import Dash
 from runner.formats import format_number
@@ -90,7 +90,7 @@ def _draw_errors(figure: go.Figure, prices: Sequence[Price], lines: Sequence[tup
         )
     figure.update_xaxes(
         type="log", title="Relative error (log)", range=[low - 0.15, high + 0.15], tickvals=[10.0**at for at in ticks],
-        ticktext=[power_of_ten(at) for at in ticks], showgrid=False, tickangle=0, row=1, col=1,
+        ticktext=[format_power_of_ten(at) for at in ticks], showgrid=False, tickangle=0, row=1, col=1,
     )  # fmt: skip
 
 
@@ -106,8 +106,9 @@ def _draw_ratios(figure: go.Figure, timed: Sequence[Price], lines: Sequence[tupl
         text=[f"{format_number(ratio)}×" for ratio, _, _ in ratios],
         textposition="top center",
         textfont={"size": 12},
-        **hover_cells((price.cell_id, f"<b>{price.place} · {price.precision}</b><br>{format_number(price.ratio or 1)}× "
-             f"the speed of fp32<br>95% interval {interval(price.low, price.high, unit='×')}") for price in timed),
+        **hover_cells((price.cell_id, f"<b>{price.place} · {price.precision}</b><br>"
+             f"{format_number(price.ratio or 1)}× the speed of fp32<br>95% interval "
+             f"{format_interval(price.low, price.high, unit='×')}") for price in timed),
         cliponaxis=False,
         showlegend=False,
         row=1,

@@ -12,7 +12,7 @@ from fractions import Fraction
 import plotly.graph_objects as go
 
 from pages.figures.colors import BROWN, FAINT, RED, STRONG, color_of, tint
-from pages.figures.frame import layout, power_of_ten
+from pages.figures.frame import format_power_of_ten, layout
 from pages.figures.marks import flat_colors
 
 _FORMATS = ("fp64", "fp32", "bf16", "fp16")
@@ -97,7 +97,7 @@ def sensitivity_lines(points: Sequence[Sensitivity], *, what: str) -> go.Figure:
     ticks = range(math.floor(math.log10(top)), lowest - 1, -2)
     figure.update_yaxes(
         type="log", title=f"Error of the {what}", tickvals=[10.0**at for at in ticks], automargin=True, gridcolor=FAINT,
-        ticktext=[power_of_ten(at) for at in ticks], range=[lowest - 0.1, math.log10(top) + 0.5],
+        ticktext=[format_power_of_ten(at) for at in ticks], range=[lowest - 0.1, math.log10(top) + 0.5],
     )  # fmt: skip
     return figure
 

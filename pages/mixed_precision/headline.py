@@ -2,7 +2,7 @@
 accuracy."""
 
 from pages.figures.colors import color_of
-from pages.figures.frame import relative_error
+from pages.figures.frame import format_error
 from pages.figures.small import SmallBar
 from pages.mixed_precision.prices import describe_largest, load_evidence, price_precisions, select_largest
 from pages.ui.answers import ratio_bars, speedup_answer
@@ -10,14 +10,14 @@ from pages.ui.comparison import comparison, explain_unpaired, variants
 from pages.ui.evidence import of_pairs
 from pages.ui.frame import Frame, Headline, Topic
 from runner.analysis.compare.pairs import LeftOut
-from runner.results import Measured
+from runner.results import StepResult
 
 BASELINE = "fp32"
 
 
 def answer_speedup(frame: Frame) -> Headline:
     """Returns the answer of the first precision that was measured beside fp32."""
-    left_out: list[LeftOut[Measured]] = []
+    left_out: list[LeftOut[StepResult]] = []
     for name in variants(frame, "precision", baseline=BASELINE):
         compared = comparison(frame, "precision", baseline=BASELINE, variant=name)
         if compared.speedups:
@@ -45,7 +45,7 @@ def _answer_accuracy(frame: Frame) -> Headline:
             SmallBar(
                 name=one.row.precision,
                 value=one.row.gradient_error or 0.0,
-                words=relative_error(one.row.gradient_error),
+                words=format_error(one.row.gradient_error),
                 color=color_of(one.row.precision),
             )
             for one in largest

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pages.figures.frame import label_values, relative_error
+from pages.figures.frame import format_error, label_values
 from pages.mixed_precision.answers import place_of
 from pages.mixed_precision.figures import Price, price_dots
 from pages.ui.card import Card, draw
@@ -18,7 +18,7 @@ from pages.ui.frame import Frame
 from pages.ui.marks import pair_columns
 from runner.analysis.compare.pairs import Pair
 from runner.formats import format_number
-from runner.results import Measured
+from runner.results import StepResult
 from runner.schema import NumericsCell, NumericsRow, StepCell
 from runner.store.queries.numerics import load_precisions
 
@@ -36,7 +36,7 @@ class Priced:
     """One precision of one model, and the speedup of the same step."""
 
     row: NumericsRow
-    speedup: Pair[Measured] | None
+    speedup: Pair[StepResult] | None
 
 
 def price_precisions(frame: Frame) -> list[Priced]:
@@ -48,7 +48,7 @@ def price_precisions(frame: Frame) -> list[Priced]:
     return [Priced(row=row, speedup=_find_speedup(row, speedups.get(row.precision, []))) for row in rows]
 
 
-def _find_speedup(row: NumericsRow, speedups: Sequence[Pair[Measured]]) -> Pair[Measured] | None:
+def _find_speedup(row: NumericsRow, speedups: Sequence[Pair[StepResult]]) -> Pair[StepResult] | None:
     """Returns the speedup of the plain eager step of the same shape, if it was measured."""
     plain = StepCell(**{name: getattr(row, name) for name in _SHARED}, mode="train", precision="fp32")
     names = (*_SHARED, "backend", "optimizer", "checkpoint_blocks")
@@ -69,8 +69,8 @@ def price(frame: Frame, variant: str) -> tuple[str, LoadEvidence | None]:
         return "", None
     row = rows[-1]
     words = (
-        f"Cost in accuracy: gradients are off by **{relative_error(row.gradient_error)}** and the loss by "
-        f"{relative_error(row.loss_error)} (one pass of {place_of(row)} beside {row.reference})."
+        f"Cost in accuracy: gradients are off by **{format_error(row.gradient_error)}** and the loss by "
+        f"{format_error(row.loss_error)} (one pass of {place_of(row)} beside {row.reference})."
     )
     return words, of_rows(frame, [row])
 
@@ -117,14 +117,12 @@ def load_evidence(frame: Frame, priced: Sequence[Priced]) -> tuple[LoadEvidence 
 def describe_largest(priced: Sequence[Priced]) -> str:
     """Says the error of each precision of one model beside its speedup, and what a gradient scaler saves."""
     row = priced[0].row
-    errors = [
-        f"**{one.row.precision}** {relative_error(one.row.gradient_error)}{_format_speedup(one)}" for one in priced
-    ]
+    errors = [f"**{one.row.precision}** {format_error(one.row.gradient_error)}{_format_speedup(one)}" for one in priced]
     lost = [one.row for one in priced if one.row.unscaled_zero_gradient_share]
     scaler = "".join(
         f" Without its gradient scaler, {one.precision} would lose "
-        f"{relative_error(one.unscaled_zero_gradient_share)} of the gradients to zero; with it, "
-        f"{relative_error(one.zero_gradient_share)}."
+        f"{format_error(one.unscaled_zero_gradient_share)} of the gradients to zero; with it, "
+        f"{format_error(one.zero_gradient_share)}."
         for one in lost
     )
     return f"Gradients of {place_of(row)} are off from {row.reference} by {', '.join(errors)}.{scaler}"

@@ -38,7 +38,7 @@ def html_table(frame: pd.DataFrame, *, proto: Any = None) -> str:
 
 
 def _is_right(values: "pd.Series[Any]", config: dict[str, Any]) -> bool:
-    """Whether a column stands on the right: numbers, and what the page aligns so."""
+    """Returns whether a column stands on the right: numbers, and what the page aligns so."""
     return pd.api.types.is_numeric_dtype(values) or config.get("alignment") == "right"
 
 

@@ -5,16 +5,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from pages.figures.frame import name_interval
-from pages.figures.headings import cut
-from pages.ui.formats import format_count
+from pages.figures.frame import format_named_interval
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, quoted
 from runner.analysis.audit.findings import Grade
 from runner.analysis.audit.report import AuditedRow
 from runner.analysis.compare.best import BestWay
 from runner.analysis.compare.counterfactuals import PLAIN
-from runner.formats import at_tokens, format_ms, format_number
+from runner.formats import at_tokens, cut_text, format_count, format_ms, format_number
 from runner.report.head import describe_machine, describe_versions
 from runner.results import RunSummary
 from runner.schema import RunRow, StepCell
@@ -64,7 +62,7 @@ def describe_study(machine: str, runs: Sequence[RunSummary], details: Sequence[R
     latest = next((run for run in runs if run.argv), None)
     if latest:
         others = f", the latest of {len(runs)}: {literal(latest.name)}" if len(runs) > 1 else ""
-        lines.append(("Command", f"{quoted(cut(latest.argv or '', longest=_MAX_COMMAND))}{others}"))
+        lines.append(("Command", f"{quoted(cut_text(latest.argv or '', longest=_MAX_COMMAND))}{others}"))
     return "  \n".join(f"**{name}:** {words}" for name, words in lines if words)
 
 
@@ -72,7 +70,7 @@ def describe_best(frame: Frame, best: BestWay) -> str:
     """Says how fast a step can be, with what, and against the plain one."""
     cell, step = best.cell.cell, best.cell.times["step"]
     start = f"**{frame.size_of(cell).split(' · ')[0]}**{at_tokens(cell.context)}: **{format_ms(step.median_ms)}** "
-    start += f"({name_interval(step.low_ms, step.high_ms, unit='ms')}) with {name_options(cell)}"
+    start += f"({format_named_interval(step.low_ms, step.high_ms, unit='ms')}) with {name_options(cell)}"
     if best.tried == 1:
         return f"{start}, the only way measured."
     if best.speedup is None or best.plain is best.cell:

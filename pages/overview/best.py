@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from pages.figures.frame import interval, title_of
+from pages.figures.frame import format_interval, title_of
 from pages.overview.answers import describe_best
 from pages.ui.evidence import of_cells, say
 from pages.ui.formats import shorten, table
@@ -68,7 +68,7 @@ def _make_row(frame: Frame, best: BestWay) -> dict[str, Any]:
         "Size": frame.size_of(cell).split(" · ")[0],
         title_of("steps", "context"): cell.context or None,
         "Step (ms)": _round(step.median_ms),
-        "95% interval (ms)": interval(step.low_ms, step.high_ms) if step.low_ms else "",
+        "95% interval (ms)": format_interval(step.low_ms, step.high_ms) if step.low_ms else "",
         "Speedup over plain fp32 (×)": _round(found.ratio) if found else None,
         **{title_of("steps", name): None if is_unread(name, value) else value for name, value in options.items()},
         title_of("steps", "batch"): cell.batch,

@@ -12,13 +12,13 @@ from pages.overview.reference import draw_reference
 from pages.ui.coverage import draw_coverage
 from pages.ui.evidence import of_rows, of_runs, say
 from pages.ui.filters import run_name
-from pages.ui.formats import format_count
 from pages.ui.frame import Frame, Page
 from pages.ui.heading import draw_title
 from pages.ui.markdown import restrict
 from pages.ui.notes import draw_run_notes
 from pages.ui.sections import draw_heading
 from runner.analysis.compare.best import find_best
+from runner.formats import format_count
 from runner.store.queries.overview import load_run_details
 
 

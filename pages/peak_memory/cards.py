@@ -27,12 +27,12 @@ from pages.ui.card import Card, draw
 from pages.ui.evidence import of_cells, say
 from pages.ui.frame import Frame, label_size
 from pages.ui.markdown import quoted, restrict
-from pages.ui.marks import failure_of
 from pages.ui.pin import pin
 from pages.ui.sections import draw_heading
 from runner.analysis.compare.peaks import pairs_of
 from runner.formats import format_tokens, join_parts
 from runner.results import Peak
+from runner.schema.titles import describe_status
 from runner.store.queries.memory import PARTS
 
 #: More bars than these are not one picture any more.
@@ -60,7 +60,7 @@ def table_of(cells: Sequence[Peak], names: Names) -> list[dict[str, Any]]:
 
 
 def bar_of(cell: Peak, *, group: str, place: str) -> PeakBar:
-    failure = None if cell.status == "ok" else escape_text(failure_of(cell))
+    failure = None if cell.status == "ok" else escape_text(describe_status(cell))
     parts = {name: size for name, size in cell.parts.items() if size}
     return PeakBar(group=group, place=place, cell_id=str(cell.cell_id), parts=parts,
                    total=cell.peak_allocated_bytes or 0, failure=failure)  # fmt: skip

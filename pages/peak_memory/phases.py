@@ -13,14 +13,13 @@ from pages.peak_memory.figures import PhasePeakBar, phase_peak_bars
 from pages.ui.card import Card, draw
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
-from pages.ui.marks import failure_of
 from pages.ui.pin import choose
 from pages.ui.sections import draw_heading
 from pages.ui.trust import draw_grade
 from runner.formats import format_bytes
 from runner.results import Peak, PhasePeak
 from runner.schema import TABLES
-from runner.schema.titles import title
+from runner.schema.titles import describe_status, title
 from runner.store.queries.memory import load_peaks, load_phase_peaks
 from runner.store.queries.selection import Selection
 
@@ -35,7 +34,7 @@ def draw_phases(frame: Frame, cells: Sequence[Peak]) -> None:
     words = title(cell.cell)
     draw_grade(frame, cell)
     if cell.status != "ok":
-        why = literal(f"{failure_of(cell)}. {cell.message or ''}")
+        why = literal(f"{describe_status(cell)}. {cell.message or ''}")
         st.error(restrict(f"{words}: {why}"), icon=":material/error:")
         return
     loaded = frame.ask(load_phase_peaks, cell.cell_id)

@@ -23,6 +23,11 @@ from runner.store.queries.memory import KEY, load_saved_by_operation
 
 LARGEST = 5
 _WORDS = "--experiment memory --modes train"
+_KEPT_NOTE = (
+    "Tensors that autograd keeps until backward has used them, by the operation that needs them; parameters are not "
+    "counted, and memory that several share counts once."
+)
+_CHECKPOINTED = " Checkpointed, so they are there only while backward runs the block again."
 
 
 def draw_saved(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
@@ -51,13 +56,7 @@ def draw_saved(frame: Frame, cells: Sequence[Peak], names: Names) -> None:
         key="kept",
         folded=True,
         title="The five largest contributors",
-        note="Tensors that autograd keeps until backward has used them, by the operation that needs them; "
-        "parameters are not counted, and memory that several share counts once."
-        + (
-            " Checkpointed, so they are there only while backward runs the block again."
-            if cell.cell.checkpoint_blocks
-            else ""
-        ),
+        note=_KEPT_NOTE + (_CHECKPOINTED if cell.cell.checkpoint_blocks else ""),
         alt=words,
         rows=rows,
         cells=[cell.cell],

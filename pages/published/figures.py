@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from pages.figures.colors import FAINT, FAINTER, color_of
-from pages.figures.frame import WORDS, escape_text, interval, layout
+from pages.figures.frame import WORDS, escape_text, format_interval, layout
 from pages.figures.marks import error_bars, hover_cells
 from pages.figures.ratios import ratio_axis
 from pages.figures.rows import chart_pixels, label_rows, row_pixels, wrap_label
@@ -74,6 +74,6 @@ def _describe(dot: RatioDot) -> str:
     judged = f"grade {dot.grade}" if dot.grade else "no grade"
     return (
         f"<b>{escape_text(dot.place)}</b><br>{WORDS[dot.phase]}: published {format_ms(dot.published_ms)}, measured "
-        f"{format_ms(dot.measured_ms)}<br>{format_number(dot.ratio)}× ({interval(dot.low, dot.high, unit='×')})<br>"
-        f"published row: {judged}"
+        f"{format_ms(dot.measured_ms)}<br>{format_number(dot.ratio)}× "
+        f"({format_interval(dot.low, dot.high, unit='×')})<br>published row: {judged}"
     )

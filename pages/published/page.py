@@ -8,7 +8,6 @@ from typing import Any
 import streamlit as st
 
 from pages.figures.grades import NO_RESULT, FindingBar, GradeBar, finding_bars, grade_bars
-from pages.figures.headings import cut
 from pages.published.answers import name_code, say_claim, say_overview, say_verdict
 from pages.published.loading import AuditedTables, Origin, load_audited
 from pages.published.table import draw_table, find_first
@@ -23,6 +22,7 @@ from runner.analysis.audit.findings import Grade
 from runner.analysis.audit.published.findings import format_lines
 from runner.analysis.audit.published.report import PublishedGroup, count_published_grades, group_published
 from runner.analysis.audit.report import GRADE_WORDS, GRADES, SEVERITIES, format_evidence
+from runner.formats import cut_text
 from runner.store.queries.printed import of_printed
 from runner.store.queries.published import load_published
 
@@ -112,7 +112,8 @@ def _draw_grades(frame: Frame, loaded: AuditedTables) -> None:
     counts: dict[str, Counter[Grade | None]] = defaultdict(Counter)
     for name, one in loaded.names.items():
         of = f"report {one.report}" if one.report else one.file
-        counts[of if by == "report" else cut(name, longest=_LABEL)].update(count_published_grades(one, loaded.of(one)))
+        label = of if by == "report" else cut_text(name, longest=_LABEL)
+        counts[label].update(count_published_grades(one, loaded.of(one)))
     bars = [GradeBar(name=name, counts=dict(numbers.items())) for name, numbers in counts.items()][:MAX_BARS]
     rest = f" The first {MAX_BARS} of {len(counts):,} are drawn." if len(counts) > MAX_BARS else ""
     card = Card(

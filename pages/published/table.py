@@ -10,14 +10,14 @@ from typing import Any
 
 import streamlit as st
 
-from pages.figures.frame import WORDS, interval
+from pages.figures.frame import WORDS, format_interval
 from pages.published.answers import name_code, say_beside, say_claim, say_peaks, say_verdict
 from pages.published.figures import RatioDot, ratio_dots
 from pages.published.loading import AuditedTables
 from pages.ui.card import Card, draw
 from pages.ui.chosen import rows_of
 from pages.ui.evidence import LoadEvidence, of_cells, say
-from pages.ui.formats import format_count, shorten, table
+from pages.ui.formats import shorten, table
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
 from pages.ui.states import suggest
@@ -28,7 +28,7 @@ from runner.analysis.audit.published.readings import Reading
 from runner.analysis.audit.published.report import PublishedGroup, findings_by_row, group_published
 from runner.analysis.audit.report import SEVERITIES, format_evidence
 from runner.analysis.compare.published import PublishedPair, match_peaks, stand_beside, wanted_cell
-from runner.formats import format_bytes, format_number
+from runner.formats import format_bytes, format_count, format_number
 from runner.plan.commands import sweep_commands
 from runner.results import PublishedRow, PublishedTable
 from runner.store.queries.attention import load_attention
@@ -255,7 +255,7 @@ def _list_pair(pair: PublishedPair, dot: RatioDot) -> dict[str, Any]:
         "Published (ms)": pair.published_ms,
         "Measured (ms)": pair.measured.ms,
         "Published / measured (×)": pair.ratio,
-        "95% interval": interval(pair.low, pair.high, unit="×"),
+        "95% interval": format_interval(pair.low, pair.high, unit="×"),
         "Grade of the published row": dot.grade or "",
         "Id of the measured cell": str(pair.cell_id),
     }

@@ -33,8 +33,8 @@ from runner.report.questions.memory import plain_peaks, timelines_of
 from runner.report.questions.times import usual_cells
 from runner.report.questions.warmup import group_by_cell
 from runner.report.rows import Rows
-from runner.results import Attended, Peak
-from runner.schema.titles import title
+from runner.results import AttentionResult, Peak
+from runner.schema.titles import describe_status, title
 from runner.store.queries.timelines import Columns, load_columns
 
 #: The most points of a line.
@@ -152,7 +152,7 @@ def _draw_peaks(frame: Frame, rows: Rows) -> Chart | None:
 
 
 def _make_bar(frame: Frame, peak: Peak) -> PeakBar:
-    failure = None if peak.status == "ok" else escape_text(marks.failure_of(peak))
+    failure = None if peak.status == "ok" else escape_text(describe_status(peak))
     return PeakBar(
         group=label_size(frame.sizes, peak.cell),
         place=join_parts(format_tokens(peak.cell.context, "tok"), peak.cell.mode),
@@ -217,7 +217,7 @@ def _draw_bytes(frame: Frame, rows: Rows) -> Chart | None:
     )
 
 
-def _line_of(cell: Attended) -> str:
+def _line_of(cell: AttentionResult) -> str:
     return f"d {cell.cell.d_head} · {cell.cell.precision}"
 
 

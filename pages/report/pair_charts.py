@@ -14,7 +14,7 @@ from runner.report.questions.attention_ways import compare_ways
 from runner.report.questions.compiled import compare_backends
 from runner.report.questions.precision import compare_precisions
 from runner.report.rows import Rows
-from runner.results import Attended, Measured
+from runner.results import AttentionResult, StepResult
 
 
 def draw_precisions(frame: Frame, rows: Rows) -> Chart | None:
@@ -25,7 +25,7 @@ def draw_backends(frame: Frame, rows: Rows) -> Chart | None:
     return _draw_pairs(frame, compare_backends(rows), axis="backend", baseline="eager")
 
 
-def _draw_pairs(frame: Frame, found: Mapping[str, Speedups[Measured]], *, axis: str, baseline: str) -> Chart | None:
+def _draw_pairs(frame: Frame, found: Mapping[str, Speedups[StepResult]], *, axis: str, baseline: str) -> Chart | None:
     variant = next((name for name, each in found.items() if each.speedups), None)
     if variant is None:
         return None
@@ -41,20 +41,13 @@ def draw_compiled(frame: Frame, rows: Rows) -> Chart | None:
     return _draw_attention_pairs(compare_ways(rows, compiled=True), baseline="eager")
 
 
-def _draw_attention_pairs(found: Mapping[str, Speedups[Attended]], *, baseline: str) -> Chart | None:
+def _draw_attention_pairs(found: Mapping[str, Speedups[AttentionResult]], *, baseline: str) -> Chart | None:
     variant = next((name for name, each in found.items() if each.speedups), None)
     if variant is None:
         return None
     dots = [
-        SpeedupDot(
-            place=f"{pair.base.cell.seq_len:,} tok · d {pair.base.cell.d_head} · {pair.base.cell.precision}",
-            size="",
-            phase=pair.phase,
-            cell_id=str(pair.other.cell_id),
-            ratio=pair.ratio,
-            low=pair.low,
-            high=pair.high,
-            host=marks.host_words(pair),
+        marks.speedup_dot_of(
+            pair, place=f"{pair.base.cell.seq_len:,} tok · d {pair.base.cell.d_head} · {pair.base.cell.precision}"
         )
         for pair in found[variant].speedups
     ]

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pages.roofline.limits import DeviceLimits
-from pages.ui.answers import find_longest, format_share
+from pages.ui.answers import find_longest
 from pages.ui.frame import Frame
 from runner.analysis.costs.steps import step_flops
 from runner.analysis.roofline import intensity, least_ms, utilization
-from runner.formats import at_tokens, format_number, format_quantity, format_tokens, join_parts
-from runner.results import Measured
+from runner.formats import at_tokens, format_number, format_quantity, format_share, format_tokens, join_parts
+from runner.results import StepResult
 from runner.schema import StepCell
 
 
-def answer(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> str:
+def answer(frame: Frame, cells: Sequence[StepResult], limits: DeviceLimits) -> str:
     """Says the longest step's rate against the measured and the datasheet's peak, and the least time that it could
     take."""
     longest = find_longest(cells)
@@ -49,7 +49,7 @@ def answer(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> str
     )
 
 
-def describe_limit(frame: Frame, longest: Measured, limits: DeviceLimits) -> str:
+def describe_limit(frame: Frame, longest: StepResult, limits: DeviceLimits) -> str:
     """Says in short how far one step is from its limit, and what limits it."""
     cell, step_ms = longest.cell, longest.times["step"].median_ms
     start = f"The longest step here, **{name_of(frame, cell)}**, takes {format_number(step_ms)} ms"

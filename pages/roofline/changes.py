@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from pages.figures.frame import WORDS, interval
+from pages.figures.frame import WORDS, format_interval
 from pages.figures.speedups import SpeedupDot
 from pages.roofline.answers import change_name
 from pages.roofline.figures import counterfactual_dots
@@ -25,7 +25,7 @@ from runner.analysis.compare.counterfactuals import Counterfactual, find_counter
 from runner.analysis.compare.pairs import describe_unusual_effort
 from runner.analysis.compare.verdict_text import INTERVALS
 from runner.formats import format_number
-from runner.results import Measured
+from runner.results import StepResult
 from runner.schema.titles import title
 from runner.store.queries.roofline import find_most_varied_run
 from runner.store.queries.selection import Selection
@@ -68,8 +68,8 @@ class Changes:
     """The run that measured one step in the most ways, its cells, and by name those that others are compared with."""
 
     run: UUID
-    cells: Sequence[Measured]
-    bases: Mapping[str, Measured]
+    cells: Sequence[StepResult]
+    bases: Mapping[str, StepResult]
 
     def of_first(self) -> list[Counterfactual]:
         """Returns the changes to the first base."""
@@ -113,7 +113,7 @@ def describe_ranking(changes: Sequence[Counterfactual]) -> str:
 
 def _list(changes: Sequence[Counterfactual]) -> str:
     parts = [
-        f"**{describe_change(change)} {format_number(found.ratio)}×** ({interval(found.low, found.high)})"
+        f"**{describe_change(change)} {format_number(found.ratio)}×** ({format_interval(found.low, found.high)})"
         for change in changes
         if (found := change.speedup)
     ]
@@ -151,7 +151,7 @@ def _describe_failures(changes: Sequence[Counterfactual]) -> str:
     )
 
 
-def _make_row(base: Measured, change: Counterfactual) -> dict[str, Any]:
+def _make_row(base: StepResult, change: Counterfactual) -> dict[str, Any]:
     step = change.cell.times.get("step")
     return {
         "Changed": describe_change(change),

@@ -18,9 +18,8 @@ from pages.figures.frame import layout
 from pages.figures.marks import hover_cells
 from pages.figures.rows import beside, chart_pixels, row_pixels, wrap_label
 from pages.figures.speedups import SpeedupDot, speedup_dots
-from runner.formats import format_number, format_quantity
+from runner.formats import SI_PREFIXES, format_number, format_quantity
 
-_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _SYMBOLS = {"step": "circle", "kernel": "diamond-open"}
 #: Below this height (px) Plotly puts an axis title on the ticks.
 _MIN_HEIGHT = 150
@@ -86,7 +85,7 @@ def roofline(roofs: Sequence[RoofLine], points: Sequence[RoofPoint], *, state: s
 
 
 def _format_tick(value: float) -> str:
-    factor, prefix = next((pair for pair in _PREFIXES if value >= pair[0]), (1.0, ""))
+    factor, prefix = next((pair for pair in SI_PREFIXES if value >= pair[0]), (1.0, ""))
     return f"{value / factor:g} {prefix}"
 
 

@@ -5,12 +5,12 @@ from pages.figures.small import SmallBar
 from pages.roofline.answers import describe_limit
 from pages.roofline.changes import describe_change, describe_ranking, load_changes
 from pages.roofline.limits import DeviceLimits, limits_of
-from pages.ui.answers import find_longest, format_share
+from pages.ui.answers import find_longest
 from pages.ui.evidence import of_cells
 from pages.ui.frame import Frame, Headline, Topic
 from runner.analysis.roofline import least_ms
-from runner.formats import format_number
-from runner.results import Measured
+from runner.formats import format_number, format_share
+from runner.results import StepResult
 from runner.schema.titles import title
 
 
@@ -35,7 +35,7 @@ def _answer_limit(frame: Frame) -> Headline:
     )
 
 
-def _draw_shares(frame: Frame, cells: list[Measured], limits: DeviceLimits) -> list[SmallBar]:
+def _draw_shares(frame: Frame, cells: list[StepResult], limits: DeviceLimits) -> list[SmallBar]:
     """Returns the share of its limit that the longest step of each precision reaches."""
     bars = []
     for precision in dict.fromkeys(cell.cell.precision for cell in cells):

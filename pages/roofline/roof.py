@@ -18,14 +18,14 @@ from pages.ui.pin import pin
 from runner.analysis.costs.steps import step_flops
 from runner.analysis.roofline import intensity, least_ms
 from runner.formats import format_number, format_quantity
-from runner.results import Measured, Profiled
+from runner.results import Profiled, StepResult
 from runner.schema import KernelRow
 
 #: More kernels than these hide each other; the longest are drawn.
 MAX_KERNELS = 120
 
 
-def draw_roof(frame: Frame, cells: Sequence[Measured], profiles: Sequence[Profiled], limits: DeviceLimits) -> None:
+def draw_roof(frame: Frame, cells: Sequence[StepResult], profiles: Sequence[Profiled], limits: DeviceLimits) -> None:
     points = [*_place_steps(frame, cells, limits), *_place_kernels(profiles)]
     roofs = _collect_roofs([point.entity for point in points], limits)
     sentence = answer(frame, cells, limits)
@@ -42,7 +42,7 @@ def draw_roof(frame: Frame, cells: Sequence[Measured], profiles: Sequence[Profil
     draw(frame, card, lambda: roofline(roofs, points, state="roof"), on_click=pin)
 
 
-def _place_steps(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> list[RoofPoint]:
+def _place_steps(frame: Frame, cells: Sequence[StepResult], limits: DeviceLimits) -> list[RoofPoint]:
     longest = max(cells, key=lambda cell: cell.times["step"].median_ms)
     points = []
     for cell in cells:
@@ -103,7 +103,7 @@ def _collect_roofs(entities: Sequence[str], limits: DeviceLimits) -> list[RoofLi
     return lines
 
 
-def _make_rows(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> list[dict[str, Any]]:
+def _make_rows(frame: Frame, cells: Sequence[StepResult], limits: DeviceLimits) -> list[dict[str, Any]]:
     rows = []
     for cell in cells:
         key, step_ms = cell.cell, cell.times["step"].median_ms

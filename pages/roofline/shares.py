@@ -19,7 +19,7 @@ from pages.ui.pin import pin
 from pages.ui.sections import draw_heading
 from pages.ui.states import suggest
 from runner.analysis.roofline import Utilization, shares, utilization
-from runner.results import Measured, Profiled
+from runner.results import Profiled, StepResult
 from runner.schema import Precision
 from runner.store.queries.roofline import load_profiles
 
@@ -109,7 +109,7 @@ def _label_shares(split: Mapping[str, float]) -> dict[str, float]:
     return {words: split.get(bound, 0.0) for bound, (words, _) in BOUNDS.items()}
 
 
-def draw_used(frame: Frame, cells: Sequence[Measured], limits: DeviceLimits) -> None:
+def draw_used(frame: Frame, cells: Sequence[StepResult], limits: DeviceLimits) -> None:
     """Draws MFU of every step against the measured peak and the datasheet's; the table has all conventions."""
     known = [cell for cell in cells if limits.roof(cell.cell.precision)]
     if not known:
@@ -164,7 +164,7 @@ def _choose_share(share: UsedShare) -> float | None:
     return share.measured if share.measured is not None else share.promised
 
 
-def _compute_utilization(cell: Measured, limits: DeviceLimits) -> dict[str, Utilization | None]:
+def _compute_utilization(cell: StepResult, limits: DeviceLimits) -> dict[str, Utilization | None]:
     """Returns the utilization by source; None where the peak is not known."""
     precision, step_ms = cell.cell.precision, cell.times["step"].median_ms
     roofs = {"measured": limits.measured(precision), "promised": limits.promised(precision)}
@@ -174,7 +174,7 @@ def _compute_utilization(cell: Measured, limits: DeviceLimits) -> dict[str, Util
     }
 
 
-def _make_row(frame: Frame, cell: Measured, limits: DeviceLimits) -> dict[str, Any]:
+def _make_row(frame: Frame, cell: StepResult, limits: DeviceLimits) -> dict[str, Any]:
     row = key_columns(frame, cell.cell)
     for source, used in _compute_utilization(cell, limits).items():
         of = "of measured" if source == "measured" else "of datasheet"

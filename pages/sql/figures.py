@@ -16,8 +16,9 @@ import plotly.graph_objects as go
 
 from pages.figures.colors import FAMILIES, PALETTE, QUIET, color_of
 from pages.figures.frame import escape_text, layout
-from pages.figures.headings import cut, format_heading
+from pages.figures.headings import format_heading
 from pages.figures.rows import row_pixels, wrap_label
+from runner.formats import cut_text
 
 Kind = Literal["bar", "stacked", "line", "scatter"]
 MAX_COLORS = len(PALETTE)
@@ -49,7 +50,7 @@ def figure(columns: Mapping[str, Sequence[Any]], choice: ChartChoice) -> go.Figu
     for index, (group, rows) in enumerate(groups.items()):
         x, y = ([columns[column][row] for row in rows] for column in (choice.x, choice.y))
         x = [names[value] for value in x] if named else x
-        label = escape_text(cut(group)) or escape_text(format_heading(choice.y))
+        label = escape_text(cut_text(group)) or escape_text(format_heading(choice.y))
         drawn.add_trace(_make_trace(choice, label, x, y, _choose_color(group, index)))
         if horizontal:
             hover = _describe_point(choice, label, x="y", y="x")
@@ -158,7 +159,7 @@ def _name_values(values: Sequence[Hashable]) -> dict[Hashable, str]:
     found: dict[Hashable, str] = {}
     taken: dict[str, int] = {}
     for value in dict.fromkeys(values):
-        name = escape_text(cut(_format_value(value)))
+        name = escape_text(cut_text(_format_value(value)))
         taken[name] = taken.get(name, 0) + 1
         found[value] = name if taken[name] == 1 else f"{name} ({taken[name]})"
     return found

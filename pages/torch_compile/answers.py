@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from statistics import geometric_mean
 
-from pages.figures.frame import relative_error
+from pages.figures.frame import format_error
 from pages.torch_compile.figures import format_steps
 from pages.torch_compile.speedups import CompileSpeedup
 from pages.ui.answers import describe_ratio, describe_spread, remarks
@@ -108,6 +108,6 @@ def graph_answer(items: Sequence[CompileSpeedup]) -> str:
         parts.append(f"in {len(gave_up)} the compiler gave up and ran a part eagerly")
     errors = [cost.compiled_gradient_error for _, cost in costs if cost.compiled_gradient_error is not None]
     if errors:
-        within = f"within {relative_error(max(errors))} of eager's"
+        within = f"within {format_error(max(errors))} of eager's"
         parts.append(f"each parameter's gradient is {within} in the {len(errors)} that compare them")
     return f"Of {len(costs)} compiled cells: {'; '.join(parts)}."

@@ -13,18 +13,19 @@ from pages.ui.chosen import select_one
 from pages.ui.comparison import keep_places, note_cut
 from pages.ui.evidence import LoadEvidence, of_cells, say
 from pages.ui.frame import Frame
-from pages.ui.marks import failure_of, host_words, key_columns, pair_columns, place_of
+from pages.ui.marks import host_words, key_columns, pair_columns, place_of
 from pages.ui.pin import pin
 from pages.ui.sections import draw_heading
 from runner.analysis.compare.pairs import LeftOut
 from runner.analysis.compare.verdict_text import INTERVALS
-from runner.results import Measured
+from runner.results import StepResult
+from runner.schema.titles import describe_status
 
 _COSTS = ("graphs", "graph_breaks", "recompiles", "compiled_gradient_error")
 
 
 def draw_ways(
-    frame: Frame, items: Sequence[CompileSpeedup], left_out: Sequence[LeftOut[Measured]], *, words: str
+    frame: Frame, items: Sequence[CompileSpeedup], left_out: Sequence[LeftOut[StepResult]], *, words: str
 ) -> None:
     """Draws every backend as a dot on its cell's line."""
     dots = [
@@ -151,8 +152,8 @@ def _draw_dots(
     draw(frame, card, lambda: cost_dots(keep_places(dots), unit=unit))
 
 
-def _describe_failure(item: LeftOut[Measured]) -> str:
-    return failure_of(item.named) if item.named.status != "ok" else "eager has no result"
+def _describe_failure(item: LeftOut[StepResult]) -> str:
+    return describe_status(item.named) if item.named.status != "ok" else "eager has no result"
 
 
 def _place_of(frame: Frame, item: CompileSpeedup) -> str:

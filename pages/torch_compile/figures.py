@@ -15,7 +15,7 @@ from typing import Literal
 import plotly.graph_objects as go
 
 from pages.figures.colors import FAINT, FAINTER, FAMILIES, QUIET, RED, color_of
-from pages.figures.frame import interval, layout, log_ticks
+from pages.figures.frame import format_interval, layout, log_ticks
 from pages.figures.marks import cross_failures, error_bars, hover_cells, ring_hosts
 from pages.figures.ratios import left_end, ratio_axis
 from pages.figures.rows import chart_pixels, label_rows, row_pixels, wrap_label
@@ -248,11 +248,11 @@ _UNITS = ((7200.0, 3600.0, "h"), (180.0, 60.0, "min"), (0.0, 1.0, "s"))
 
 
 def _describe_way(row: WayDot) -> str:
-    ends = interval(row.low, row.high, unit="×")
+    ends = format_interval(row.low, row.high, unit="×")
     host = f"<br>{row.host}" if row.host else ""
     return f"<b>{row.place}</b><br>{row.backend}: {format_number(row.ratio)}×<br>95% interval {ends}{host}"
 
 
 def _describe_cost(row: CostDot, unit: Unit) -> str:
-    ends = f"<br>95% interval {interval(row.low, row.high)}" if row.low is not None else ""
+    ends = f"<br>95% interval {format_interval(row.low, row.high)}" if row.low is not None else ""
     return f"<b>{row.place}</b><br>{_NAMES[row.kind]}<br>{format_number(row.value)} {unit}{ends}"

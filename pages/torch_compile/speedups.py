@@ -13,7 +13,7 @@ from pages.ui.frame import Frame
 from pages.ui.marks import place_of
 from runner.analysis.compare.break_even import PaidAfter, break_even
 from runner.analysis.compare.pairs import LeftOut, Pair
-from runner.results import CompileCost, Measured
+from runner.results import CompileCost, StepResult
 from runner.store.queries.compile import load_compile_costs, question
 
 BASELINE = "eager"
@@ -25,7 +25,7 @@ class CompileSpeedup:
     """The whole step of one cell, eager over `variant`, and its compile cost; None where nothing compiles."""
 
     variant: str
-    step: Pair[Measured]
+    step: Pair[StepResult]
     cost: CompileCost | None
 
     def costs(self) -> dict[Kind, tuple[float, PaidAfter]]:
@@ -43,7 +43,7 @@ def ways(frame: Frame) -> list[str]:
     return sorted(variants(frame, "backend", baseline=BASELINE), key=lambda name: (name == "cuda-graphs", name))
 
 
-def load_speedups(frame: Frame, names: Sequence[str]) -> tuple[list[CompileSpeedup], list[LeftOut[Measured]]]:
+def load_speedups(frame: Frame, names: Sequence[str]) -> tuple[list[CompileSpeedup], list[LeftOut[StepResult]]]:
     """Returns every pair with eager that the filters leave, cell by cell, and what has no pair."""
     free = frame.selection.without("backend")
     known = frame.ask(load_compile_costs, free.broad())

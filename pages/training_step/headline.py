@@ -7,7 +7,7 @@ from pages.ui.answers import find_longest, step_answer, ways
 from pages.ui.evidence import of_cells
 from pages.ui.frame import Frame, Headline, Topic
 from runner.formats import format_ms
-from runner.results import Measured
+from runner.results import StepResult
 
 
 def _answer(frame: Frame) -> Headline:
@@ -23,7 +23,7 @@ def _answer(frame: Frame) -> Headline:
     )
 
 
-def _draw_phases(cell: Measured) -> list[SmallBar]:
+def _draw_phases(cell: StepResult) -> list[SmallBar]:
     return [
         SmallBar(
             name=WORDS[phase],

@@ -22,7 +22,7 @@ from pages.ui.samples import draw_samples
 from pages.ui.sections import draw_heading
 from pages.ui.states import no_rows
 from pages.ui.trust import draw_trust
-from runner.results import Clock, Measured
+from runner.results import Clock, StepResult
 
 #: What the bars are, by each clock.
 _NOTES: Mapping[Clock, str] = {
@@ -48,7 +48,7 @@ def page(frame: Frame) -> None:
     draw_samples(frame, cells)
 
 
-def _draw_phases(frame: Frame, cells: list[Measured]) -> None:
+def _draw_phases(frame: Frame, cells: list[StepResult]) -> None:
     cells_by_way = ways(cells)
     lead = st.empty()
     with st.container(horizontal=True):
@@ -73,7 +73,7 @@ def _draw_phases(frame: Frame, cells: list[Measured]) -> None:
     draw_grid(frame, cells)
 
 
-def _choose_clock(cells: Sequence[Measured]) -> Clock:
+def _choose_clock(cells: Sequence[StepResult]) -> Clock:
     """Returns how steps are to be shown; the reader chooses where cells were timed in several ways."""
     clocks = {CLOCKS[clock]: clock for clock in marks.list_clocks(cells)}
     return clocks[chosen("clock", "Step", list(clocks))] if len(clocks) > 1 else "step"

@@ -11,11 +11,10 @@ from pages.figures.warmup import WarmupStep, warmup_steps
 from pages.ui.card import Card, draw
 from pages.ui.chosen import select_one
 from pages.ui.evidence import of_details, say
-from pages.ui.formats import format_count
 from pages.ui.frame import Frame
 from pages.ui.markdown import quoted, restrict
 from pages.ui.sections import draw_heading
-from runner.formats import format_number
+from runner.formats import format_count, format_number
 from runner.results import EarlyStep
 from runner.schema import StepCell
 from runner.schema.titles import title

@@ -12,7 +12,7 @@ from runner.analysis.audit.drift import Canary
 from runner.analysis.audit.findings import Grade
 from runner.analysis.audit.report import AuditedRow, FindingGroup
 from runner.analysis.statistics import resolvable
-from runner.formats import format_duration, format_ms, format_number
+from runner.formats import format_duration, format_ms, format_percent
 from runner.store.queries.noise import KnownNoise
 
 #: So many of the most frequent findings are named.
@@ -77,7 +77,7 @@ def name_kind(item: KnownNoise) -> str:
 def say_resolvable(known: Sequence[KnownNoise], *, machine: str, rounds: int) -> str:
     """Says of each kind of cells on one machine, as waited for, which differences one pair can resolve."""
     parts = [
-        f"**{name_kind(item)}** differ by {format_percent(item.noise.std, signed=False)} from process to process "
+        f"**{name_kind(item)}** differ by {format_percent(item.noise.std)} from process to process "
         f"({item.noise.cells} repeated {'cell' if item.noise.cells == 1 else 'cells'}): one process each can resolve "
         f"{_format_resolvable(item, rounds=1)}, {rounds} processes each {_format_resolvable(item, rounds=rounds)}"
         for item in known
@@ -93,7 +93,7 @@ def say_resolvable(known: Sequence[KnownNoise], *, machine: str, rounds: int) ->
 
 def _format_resolvable(item: KnownNoise, *, rounds: int) -> str:
     least = resolvable(item.noise, rounds=rounds)
-    return format_percent(least, signed=False) if math.isfinite(least) else "no difference"
+    return format_percent(least) if math.isfinite(least) else "no difference"
 
 
 def say_canary(name: str, canary: Canary) -> str:
@@ -103,7 +103,7 @@ def say_canary(name: str, canary: Canary) -> str:
     seconds = (started[-1] - started[0]).total_seconds()
     answer = (
         f"**{name}** took {format_ms(first)} in the first of {len(rounds)} processes and {format_ms(last)} in the "
-        f"last, {format_duration(seconds)} later: **{format_percent(last / first - 1)}**."
+        f"last, {format_duration(seconds)} later: **{format_percent(last / first - 1, signed=True)}**."
     )
     if canary.drifts is None:
         return f"{answer} Whether that exceeds the noise is not known."
@@ -111,9 +111,3 @@ def say_canary(name: str, canary: Canary) -> str:
         return f"{answer} No two of its processes differ by more than the noise."
     changes = " and ".join(drift.change for drift in canary.drifts)
     return f"{answer} It went {changes}, by more than the noise: cells measured then have a finding."
-
-
-def format_percent(share: float, *, signed: bool = True) -> str:
-    """Formats a share in percent with three digits: `+1.25%`."""
-    sign = "−" if share < 0 else "+" if signed else ""
-    return f"{sign}{format_number(abs(100 * share))}%"

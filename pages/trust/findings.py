@@ -11,13 +11,14 @@ import streamlit as st
 from pages.figures.grades import FindingBar, finding_bars
 from pages.trust.answers import name_code
 from pages.ui.card import Card, draw
-from pages.ui.formats import format_count, shorten, table
+from pages.ui.formats import shorten, table
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
 from pages.ui.sections import draw_heading
 from pages.ui.trust import COLORS
 from runner.analysis.audit.findings import Finding
 from runner.analysis.audit.report import SEVERITIES, AuditedRow, FindingGroup, format_evidence
+from runner.formats import format_count
 from runner.schema import AttentionRow, StepRow
 
 

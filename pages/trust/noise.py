@@ -11,7 +11,7 @@ from typing import Any, get_args
 import streamlit as st
 
 from pages.figures.frame import CLOCKS, label_values, title_of
-from pages.trust.answers import format_percent, name_kind, say_canary, say_resolvable
+from pages.trust.answers import name_kind, say_canary, say_resolvable
 from pages.trust.noise_figures import CanaryDot, NoiseDot, canary_dots, noise_dots
 from pages.ui.card import Card, draw
 from pages.ui.chosen import select_one
@@ -23,6 +23,7 @@ from pages.ui.pin import pin
 from pages.ui.sections import draw_heading
 from runner.analysis.audit.drift import Canary, judge_canary
 from runner.analysis.statistics import resolvable
+from runner.formats import format_percent
 from runner.results import Clock, RepeatedCell, Repetition
 from runner.schema.titles import title
 from runner.store.queries.noise import TIMED, KnownNoise, load_known_noise, load_repeated
@@ -156,5 +157,5 @@ def _describe_round(cell: RepeatedCell, one: Repetition) -> dict[str, Any]:
         title_of("steps", "round"): one.round,
         title_of("steps", "started_at"): one.started_at,
         **label_values("timings", one.time, ("median_ms", "low_ms", "high_ms", "n")),
-        "Against the first": format_percent(one.time.median_ms / cell.rounds[0].time.median_ms - 1),
+        "Against the first": format_percent(one.time.median_ms / cell.rounds[0].time.median_ms - 1, signed=True),
     }

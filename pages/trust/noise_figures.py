@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from pages.figures.colors import BLUE, FAINT, FAINTER, ORANGE, SLATE
 from pages.figures.dated import date_axes
-from pages.figures.frame import CLOCKS, escape_text, interval, layout, log_ticks, unit_of
+from pages.figures.frame import CLOCKS, escape_text, format_interval, layout, log_ticks, unit_of
 from pages.figures.marks import error_bars, hover_cells
 from pages.figures.rows import chart_pixels, under_headings
 from runner.analysis.audit.findings import Drift
@@ -113,5 +113,5 @@ def _describe(row: CanaryDot) -> str:
     unit = unit_of("timings", "median_ms")
     return (
         f"<b>round {row.round}</b>, {row.at:%Y-%m-%d %H:%M:%S}<br>{format_number(row.median_ms)} {unit}"
-        f"<br>within this process {interval(row.low_ms, row.high_ms, unit=unit)}"
+        f"<br>within this process {format_interval(row.low_ms, row.high_ms, unit=unit)}"
     )

@@ -10,7 +10,7 @@ from statistics import geometric_mean, linear_regression
 from typing import Literal, TypeVar
 
 from pages.figures.colors import color_of
-from pages.figures.frame import WORDS, interval, name_interval
+from pages.figures.frame import WORDS, format_interval, format_named_interval
 from pages.figures.small import SmallBar
 from pages.ui.frame import Frame
 from pages.ui.marks import describe_host, place_of
@@ -18,8 +18,8 @@ from runner.analysis.compare.host_bound import describe_shares
 from runner.analysis.compare.pairs import Pair, describe_unusual_effort
 from runner.analysis.compare.speedups import Speedups, host_share
 from runner.analysis.statistics import Ratio
-from runner.formats import at_tokens, format_ms, format_number
-from runner.results import Clock, Estimate, Measured, TimedResult
+from runner.formats import at_tokens, format_ms, format_number, format_share
+from runner.results import Clock, Estimate, StepResult, TimedResult
 from runner.schema import Cell, Phase
 
 T = TypeVar("T", bound=TimedResult)
@@ -32,15 +32,15 @@ _TAKES: Mapping[Clock, str] = {
 }
 
 
-def ways(cells: Sequence[Measured]) -> dict[str, list[Measured]]:
+def ways(cells: Sequence[StepResult]) -> dict[str, list[StepResult]]:
     """Returns the cells by precision and backend, the ones that the page opens with first: the plain ones, if any."""
-    by_way: dict[str, list[Measured]] = {"fp32 · eager": []}
+    by_way: dict[str, list[StepResult]] = {"fp32 · eager": []}
     for cell in cells:
         by_way.setdefault(f"{cell.cell.precision} · {cell.cell.backend}", []).append(cell)
     return {way: of_way for way, of_way in by_way.items() if of_way}
 
 
-def step_answer(frame: Frame, cells: Sequence[Measured], *, clock: Clock = "step") -> str:
+def step_answer(frame: Frame, cells: Sequence[StepResult], *, clock: Clock = "step") -> str:
     """Says which phase takes the time of the largest measured cell, by one clock, and where the host sets it."""
     largest = find_longest(cells, clock=clock)
     step = _by(largest, "step", clock) if largest else None
@@ -63,19 +63,19 @@ def step_answer(frame: Frame, cells: Sequence[Measured], *, clock: Clock = "step
     host = describe_host(largest) if clock != "device" else ""
     return (
         f"The longest step here, **{name}**, {_TAKES[clock].format(format_ms(step.ms))} "
-        f"({name_interval(step.low_ms, step.high_ms, unit='ms')}){goes}."
+        f"({format_named_interval(step.low_ms, step.high_ms, unit='ms')}){goes}."
         f"{f' That is {host}.' if ':' in host else ''}{lost}"
     )
 
 
-def find_longest(cells: Sequence[Measured], *, clock: Clock = "step") -> Measured | None:
+def find_longest(cells: Sequence[StepResult], *, clock: Clock = "step") -> StepResult | None:
     """Returns the cell whose step takes longest by one clock; None where none has such a time."""
     steps = [(step.ms, cell) for cell in cells if cell.status == "ok" and (step := _by(cell, "step", clock))]
     return max(steps, key=lambda item: item[0])[1] if steps else None
 
 
 def ratio_bars(
-    frame: Frame, pairs: Sequence[Pair[Measured]], *, axis: Literal["precision", "backend"]
+    frame: Frame, pairs: Sequence[Pair[StepResult]], *, axis: Literal["precision", "backend"]
 ) -> list[SmallBar]:
     """Returns the speedup of the whole step of each pair, the largest model first, as bars of a small picture."""
     whole = sorted((pair for pair in pairs if pair.phase == "step"), key=lambda pair: -(pair.base.parameters or 0))
@@ -92,17 +92,12 @@ def ratio_bars(
     ]
 
 
-def _by(cell: Measured, phase: Phase, clock: Clock) -> Estimate | None:
+def _by(cell: StepResult, phase: Phase, clock: Clock) -> Estimate | None:
     time = cell.times.get(phase)
     return time.by(clock) if time else None
 
 
-def format_share(part: float) -> str:
-    """Formats a share: `63%`; more than nothing is never `0%`."""
-    return "under 1%" if 0 < part < 0.005 else f"{part:.0%}"
-
-
-def speedup_answer(compared: Speedups[Measured], *, baseline: str, variant: str, phase: Phase = "step") -> str:
+def speedup_answer(compared: Speedups[StepResult], *, baseline: str, variant: str, phase: Phase = "step") -> str:
     """Says over all pairs: the typical ratio, its spread, how many are certain."""
     speedups = [speedup for speedup in compared.speedups if speedup.phase == phase]
     if not speedups:
@@ -113,7 +108,7 @@ def speedup_answer(compared: Speedups[Measured], *, baseline: str, variant: str,
     return f"{start} {describe_spread(speedups)}{certain}.{remarks(speedups)}"
 
 
-def without_pair(compared: Speedups[Measured], *, baseline: str, variant: str, where: str = "here") -> str:
+def without_pair(compared: Speedups[StepResult], *, baseline: str, variant: str, where: str = "here") -> str:
     """Says why two ways cannot be compared, by the most frequent reason of the strongest kind."""
     for kind in ("failed", "unlike"):
         reasons = Counter(item.reason for item in compared.left_out if item.kind == kind)
@@ -154,7 +149,7 @@ def describe_ratio(ratios: Sequence[Ratio]) -> tuple[str, str]:
 def describe_spread(ratios: Sequence[Ratio]) -> str:
     """Says in parentheses how far the pairs lie apart or, of a single one, its interval."""
     if len(ratios) == 1:
-        return f"(95% interval {interval(ratios[0].low, ratios[0].high, unit='×')}; one pair)"
+        return f"(95% interval {format_interval(ratios[0].low, ratios[0].high, unit='×')}; one pair)"
     least, most = (pick(found.ratio for found in ratios) for pick in (min, max))
     return f"(geometric mean of {len(ratios)} pairs, {format_number(least)}× to {format_number(most)}×)"
 
@@ -169,7 +164,7 @@ def _count_certain(ratios: Sequence[Ratio]) -> str:
     return f"{outcomes['better']} are significantly faster, {outcomes['worse']} slower, {outcomes['same']} undecided"
 
 
-def trend_answer(speedups: Sequence[Pair[Measured]]) -> str:
+def trend_answer(speedups: Sequence[Pair[StepResult]]) -> str:
     """Says how the ratio changes with the number of parameters, by a log-log fit; empty below three sizes."""
     sizes = [speedup for speedup in speedups if speedup.phase == "step" and speedup.base.parameters]
     points = [(math.log10(speedup.base.parameters or 1), math.log10(speedup.ratio)) for speedup in sizes]

@@ -20,7 +20,7 @@ from pages.ui.pin import pin
 from runner.analysis.compare.pairs import LeftOut
 from runner.analysis.compare.speedups import Axis, Speedups, compare
 from runner.analysis.compare.verdict_text import INTERVALS
-from runner.results import Measured
+from runner.results import StepResult
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import load_steps
 
@@ -46,7 +46,7 @@ def variants(frame: Frame, axis: Axis, *, baseline: str) -> list[str]:
     return sorted(value for value in present if value in allowed and value != baseline)
 
 
-def comparison(frame: Frame, axis: Axis, *, baseline: str, variant: str) -> Speedups[Measured]:
+def comparison(frame: Frame, axis: Axis, *, baseline: str, variant: str) -> Speedups[StepResult]:
     """Returns all pairs that the other filters leave, computed once for each state of the file."""
     free = frame.selection.without(axis)
     whole = frame.ask(_compare, replace(free.broad(), settled=False), axis, baseline, variant, frame.state)
@@ -56,7 +56,7 @@ def comparison(frame: Frame, axis: Axis, *, baseline: str, variant: str) -> Spee
     )
 
 
-def explain_unpaired(frame: Frame, left_out: Sequence[LeftOut[Measured]], *, axis: Axis, baseline: str) -> str:
+def explain_unpaired(frame: Frame, left_out: Sequence[LeftOut[StepResult]], *, axis: Axis, baseline: str) -> str:
     """Says why nothing is paired with the baseline: nothing else has rows, or none of it a partner or a result."""
     free = frame.selection.without(axis)
     values = dict.fromkeys(getattr(cell.cell, axis) for cell in replace(frame, selection=free).measured())
@@ -70,12 +70,12 @@ def explain_unpaired(frame: Frame, left_out: Sequence[LeftOut[Measured]], *, axi
 
 def _compare(
     path: Path, selection: Selection, axis: Axis, baseline: str, variant: str, state: str
-) -> Speedups[Measured]:
+) -> Speedups[StepResult]:
     """Compares all cells; the rows are read once for all variants."""
     return compare(cached(path, state, load_steps, selection), axis=axis, baseline=baseline, variant=variant)
 
 
-def draw_dots(frame: Frame, compared: Speedups[Measured], *, axis: Axis, variant: str, baseline: str) -> None:
+def draw_dots(frame: Frame, compared: Speedups[StepResult], *, axis: Axis, variant: str, baseline: str) -> None:
     """Draws the card with one line a pair; nothing where there is no pair."""
     dots = marks.speedup_dots_of(frame, compared, axis=axis)
     if not dots:
@@ -95,7 +95,7 @@ def draw_dots(frame: Frame, compared: Speedups[Measured], *, axis: Axis, variant
     draw(frame, card, lambda: speedup_dots(keep_places(dots), variant=variant), on_click=pin)
 
 
-def list_left_out(frame: Frame, compared: Speedups[Measured], *, axis: Axis) -> None:
+def list_left_out(frame: Frame, compared: Speedups[StepResult], *, axis: Axis) -> None:
     """Lists what was not compared, and why."""
     if not compared.left_out:
         return

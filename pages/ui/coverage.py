@@ -4,7 +4,7 @@ draw_coverage(frame)             # on Overview, every step
 draw_grid(frame, cells)          # on any page, its own cells
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import streamlit as st
@@ -17,11 +17,11 @@ from pages.ui.markdown import restrict
 from pages.ui.states import no_rows
 from runner.formats import format_bytes
 from runner.plan.commands import sweep_commands
-from runner.results import Attended, KernelTrace, Measured, Peak
+from runner.results import AttentionResult, KernelTrace, Peak, StepResult
 from runner.schema import TABLES, Cell, table_of
 from runner.store.queries.selection import Model
 
-GridRow = Measured | Attended | Peak | KernelTrace
+GridRow = StepResult | AttentionResult | Peak | KernelTrace
 #: Nobody reads more commands than these.
 _MAX_COMMANDS = 4
 
@@ -53,7 +53,7 @@ def draw_coverage(frame: Frame) -> None:
                 _list_missing(frame, gaps)
 
 
-def _sort_key(frame: Frame, row: Measured) -> tuple[Any, ...]:
+def _sort_key(frame: Frame, row: StepResult) -> tuple[Any, ...]:
     """Returns a sort key: sizes from small to large, then precision and backend in the schema's order, plain cells
     first."""
     steps, cell = TABLES["steps"], row.cell
@@ -95,7 +95,7 @@ def draw_grid(frame: Frame, cells: Sequence[GridRow]) -> None:
         card = Card(
             key="grid",
             title="What was measured",
-            note=f"{_VALUES[table]} of every cell that worked; ✕ says how the others ended; · has no row "
+            note=f"{_VALUES[table][0]} of every cell that worked; ✕ says how the others ended; · has no row "
             f"{frame.where}.",
             alt=words,
             rows=[_make_row(place) for place in grid],
@@ -110,22 +110,25 @@ def draw_grid(frame: Frame, cells: Sequence[GridRow]) -> None:
         _list_missing(frame, gaps)
 
 
-_VALUES = {
-    "steps": "The median step in ms",
-    "attention": "The median of both passes in ms",
-    "memory": "The peak",
-    "profiles": "The median step in ms, without the profiler,",
+def _time_of(cell: StepResult | AttentionResult) -> float | None:
+    time = cell.times.get(table_of(cell.cell).whole)
+    return time.median_ms if time else None
+
+
+#: By table, what a place shows, and the number: bytes for memory, else ms.
+_VALUES: Mapping[str, tuple[str, Callable[[Any], float | None]]] = {
+    "steps": ("The median step in ms", _time_of),
+    "attention": ("The median of both passes in ms", _time_of),
+    "memory": ("The peak", lambda cell: cell.peak_allocated_bytes),
+    "profiles": ("The median step in ms, without the profiler,", lambda cell: cell.unprofiled_step_ms),
 }
 
 
 def _read_value(cell: Any) -> tuple[float | None, str]:
-    """Returns the time in ms that a place shows, or other words."""
-    if isinstance(cell, Peak):
-        return None, format_bytes(cell.peak_allocated_bytes) if cell.peak_allocated_bytes else ""
-    if isinstance(cell, KernelTrace):
-        return cell.unprofiled_step_ms, ""
-    time = cell.times.get("forward_backward" if isinstance(cell, Attended) else "step")
-    return (time.median_ms if time else None), ""
+    """Returns the time in ms that a place shows, or the peak in words."""
+    table = table_of(cell.cell).name
+    value = _VALUES[table][1](cell)
+    return (value, "") if table != "memory" else (None, format_bytes(value) if value else "")
 
 
 def _make_tile(place: GridPlace) -> CoverageTile:

@@ -21,7 +21,7 @@ from pages.ui.markdown import restrict
 from pages.ui.result import columns_of
 from runner.analysis.compare.speedups import Speedups
 from runner.analysis.compare.verdict import Verdict
-from runner.results import Measured
+from runner.results import StepResult
 from runner.schema import Row, RunRow, table_of
 from runner.store.queries import details, evidence
 from runner.store.queries.console import Answer
@@ -119,7 +119,7 @@ def of_moment(frame: Frame, cell: UUID, at_us: int) -> LoadEvidence:
     return partial(frame.ask, details.of_moment, cell, at_us)
 
 
-def of_pairs(frame: Frame, compared: Speedups[Measured]) -> LoadEvidence | None:
+def of_pairs(frame: Frame, compared: Speedups[StepResult]) -> LoadEvidence | None:
     """Returns a function that loads the rows of both sides of all pairs."""
     return of_cells(frame, [side for pair in compared.speedups for side in (pair.base, pair.other)])
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from pages.figures.headings import cut
+from runner.formats import cut_text
 
 #: The most letters of a text in a table on a page: a browser freezes over a million.
 MAX_LETTERS = 1_000
@@ -36,7 +36,7 @@ def shorten(frame: pd.DataFrame) -> pd.DataFrame:
         if pd.api.types.is_numeric_dtype(values) or not any(map(_is_long, values)):
             continue
         short = frame.copy(deep=False) if short is frame else short
-        short[name] = [cut(value, longest=MAX_LETTERS) if _is_long(value) else value for value in values]
+        short[name] = [cut_text(value, longest=MAX_LETTERS) if _is_long(value) else value for value in values]
     return short
 
 
@@ -95,11 +95,6 @@ def in_words(value: Any) -> str:
     digits = max(0, 4 - math.floor(math.log10(abs(value)))) if value else 0
     text = f"{value:.{digits}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def format_count(number: int, noun: str) -> str:
-    """Formats a number with its noun: `1 cell`, `2,000 cells`, `3 processes`."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "es" if noun.endswith("s") else "s")
 
 
 def is_missing(value: Any) -> bool:

@@ -17,7 +17,7 @@ import streamlit as st
 from pages.figures.small import SmallBar
 from runner.analysis.compare.pairs import describe_unusual_effort
 from runner.analysis.costs.activations import Device
-from runner.results import Measured
+from runner.results import StepResult
 from runner.schema import MemoryCell, ProfileCell, StepCell, table_of
 from runner.schema.own import is_unread
 from runner.schema.sizes import name_models
@@ -95,7 +95,7 @@ class Frame:
         cached."""
         return cached(self.path, self.state, query, *arguments)
 
-    def measured(self) -> list[Measured]:
+    def measured(self) -> list[StepResult]:
         """Returns the selected cells. The file is read once for all filters, so that changing one costs no query."""
         return [row for row in self.ask(load_steps, self.selection.broad()) if self.selection.holds(row.cell)]
 

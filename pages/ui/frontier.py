@@ -15,14 +15,13 @@ from pages.figures.frontier import FrontierSpan, Grows, Tried, frontier_map
 from pages.ui.card import Card, draw
 from pages.ui.chosen import rows_of
 from pages.ui.evidence import of_cells, say
-from pages.ui.formats import format_count
 from pages.ui.frame import Frame
 from pages.ui.markdown import restrict
 from pages.ui.sections import draw_heading
 from pages.ui.states import suggest
 from runner.analysis.compare.speedups import name_attention
-from runner.formats import format_bytes, format_number
-from runner.results import Attended, Frontier
+from runner.formats import format_bytes, format_count, format_number
+from runner.results import AttentionResult, Frontier
 from runner.schema import FrontierCell
 from runner.schema.axes import SHAPE
 from runner.schema.sizes import SIZES, shape_name
@@ -50,7 +49,7 @@ _GROWS = {
 }
 
 
-def draw_frontier(frame: Frame, cells: Sequence[Attended]) -> None:
+def draw_frontier(frame: Frame, cells: Sequence[AttentionResult]) -> None:
     """Draws how long a sequence fits, over the head width; `cells` are those of one precision and mask."""
     draw_heading(frame, "How long a sequence fits in memory?", anchor="frontier")
     masks = {cell.cell.causal for cell in cells}
@@ -128,7 +127,7 @@ def _name_answer(cell: FrontierCell) -> str:
     return f"{cell.implementation} · {cell.precision} · {format_bytes(cell.limit_bytes)}"
 
 
-def _make_sequence_command(cells: Sequence[Attended]) -> str:
+def _make_sequence_command(cells: Sequence[AttentionResult]) -> str:
     """Returns the command that finds the longest sequence for the settings of these cells."""
     ran = [cell.cell for cell in cells if cell.status in ("ok", "oom")] or [cell.cell for cell in cells]
     ways, precisions = (
@@ -139,7 +138,7 @@ def _make_sequence_command(cells: Sequence[Attended]) -> str:
     return f"python -m runner frontier --attention {ways} --precisions {precisions} --d-heads {widths}{limit}"
 
 
-def _name_cell(cell: Attended) -> str:
+def _name_cell(cell: AttentionResult) -> str:
     """Returns the group of a measured cell, beside the answers in the same memory."""
     limit = format_bytes(cell.limit_bytes) if cell.limit_bytes else "measured"
     return f"{name_attention(cell.cell)} · {cell.cell.precision} · {limit}"

@@ -16,19 +16,15 @@ from runner.analysis.compare.pairs import Pair
 from runner.analysis.compare.speedups import Speedups, host_share
 from runner.analysis.statistics import Ratio
 from runner.formats import format_ms, format_tokens, join_parts
-from runner.results import Attended, Clock, Measured, Peak, PhaseTime, TimedResult
+from runner.results import Clock, PhaseTime, StepResult, TimedResult
 from runner.results.times import COLUMNS
 from runner.schema import Phase, StepCell
+from runner.schema.titles import describe_status
 
 T = TypeVar("T", bound=TimedResult)
 #: The column for the ratio of what the device alone needs.
 DEVICE_RATIO = "Device ratio (×)"
 _SPEEDUP = {"Speedup": "ratio", "Low": "low", "High": "high"}
-
-
-def failure_of(cell: Measured | Attended | Peak) -> str:
-    """Says how a cell ended without a result."""
-    return WORDS[cell.status] + (f" in {cell.failed_phase}" if cell.failed_phase else "")
 
 
 def list_clocks(cells: Sequence[TimedResult]) -> list[Clock]:
@@ -47,7 +43,7 @@ def describe_host(cell: TimedResult) -> str:
     return f"{format_ms(device.ms)} of GPU work in {format_ms(loop.ms)} in a loop: the host sets this time"
 
 
-def phase_bars_of(frame: Frame, cells: Sequence[Measured], *, clock: Clock = "step") -> list[PhaseBar]:
+def phase_bars_of(frame: Frame, cells: Sequence[StepResult], *, clock: Clock = "step") -> list[PhaseBar]:
     """Returns every phase of every cell by one clock; a cell without such a time as one `step` with the reason."""
     bars = []
     for cell in cells:
@@ -55,7 +51,7 @@ def phase_bars_of(frame: Frame, cells: Sequence[Measured], *, clock: Clock = "st
         found = {phase: time.by(clock) for phase, time in cell.times.items()}
         known = {phase: time for phase, time in found.items() if time}
         if cell.status != "ok" or (cell.times and not known):
-            why = failure_of(cell) if cell.status != "ok" else f"{CLOCKS[clock]} not known"
+            why = describe_status(cell) if cell.status != "ok" else f"{CLOCKS[clock]} not known"
             bars.append(PhaseBar(size=size, context=context, phase="step", cell_id=cell_id, failure=escape_text(why)))
         bars += [
             PhaseBar(
@@ -79,7 +75,7 @@ def key_columns(frame: Frame, cell: StepCell) -> dict[str, Any]:
     return {"Size": frame.size_of(cell), **label_values("steps", cell, ("context", "precision", "backend"))}
 
 
-def phase_table(frame: Frame, cells: Sequence[Measured]) -> list[dict[str, Any]]:
+def phase_table(frame: Frame, cells: Sequence[StepResult]) -> list[dict[str, Any]]:
     """Returns one row a cell and phase, failed cells with their reason; the other clocks where a cell has them."""
     rows, clocks = [], list_clocks(cells)[1:]
     for cell in cells:
@@ -136,18 +132,28 @@ def place_of(frame: Frame, cell: StepCell, *, beside: str) -> str:
     return join_parts(size, format_tokens(cell.context, "tok")) + (f"<br>{extra}" if extra else "")
 
 
-def speedup_dots_of(frame: Frame, compared: Speedups[Measured], *, axis: str) -> list[SpeedupDot]:
+def speedup_dot_of(pair: Pair[T], *, place: str, size: str = "", parameters: int | None = None) -> SpeedupDot:
+    """Returns the ratio of a pair as a dot."""
+    return SpeedupDot(
+        place=place,
+        size=size,
+        phase=pair.phase,
+        cell_id=str(pair.other.cell_id),
+        ratio=pair.ratio,
+        low=pair.low,
+        high=pair.high,
+        host=host_words(pair),
+        parameters=parameters,
+    )
+
+
+def speedup_dots_of(frame: Frame, compared: Speedups[StepResult], *, axis: str) -> list[SpeedupDot]:
     """Returns every ratio, and every pair of which one side failed."""
     dots = [
-        SpeedupDot(
+        speedup_dot_of(
+            pair,
             place=place_of(frame, pair.named.cell, beside=axis),
             size=frame.size_of(pair.named.cell),
-            phase=pair.phase,
-            cell_id=str(pair.other.cell_id),
-            ratio=pair.ratio,
-            low=pair.low,
-            high=pair.high,
-            host=host_words(pair),
             parameters=pair.base.parameters,
         )
         for pair in compared.speedups
@@ -170,7 +176,7 @@ def _spell_out(reason: str) -> str:
     return re.sub(r"\b(oom|timeout)\b", lambda match: WORDS[match[0]], reason)
 
 
-def speedup_table(frame: Frame, compared: Speedups[Measured]) -> list[dict[str, Any]]:
+def speedup_table(frame: Frame, compared: Speedups[StepResult]) -> list[dict[str, Any]]:
     """Returns one row a pair and phase."""
     return [
         {

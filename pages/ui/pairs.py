@@ -71,7 +71,7 @@ def draw_pairs(
 
 
 def _failed_once(item: LeftOut[SideResult]) -> bool:
-    """Whether one side has a result and the other failed to; a cell that was skipped did not fail."""
+    """Returns whether one side has a result and the other failed to; a cell that was skipped did not fail."""
     statuses = {side.status for side in (item.base, item.other) if side}
     return "ok" in statuses and len(statuses) == 2 and "skipped" not in statuses
 

@@ -113,8 +113,9 @@ def forget_other_pages() -> None:
 
 
 def shows_other_file(path: Path) -> bool:
-    """Whether the page showed another file before, as when a reader's own rows take the place of the reference. Then
-    every choice is forgotten, and leaves the address once the page has been drawn without a widget that holds it."""
+    """Returns whether the page showed another file before, as when a reader's own rows take the place of the reference.
+    Then every choice is forgotten, and leaves the address once the page has been drawn without a widget that holds
+    it."""
     before, st.session_state[_FILE] = st.session_state.get(_FILE, str(path)), str(path)
     if before == str(path):
         return False

@@ -12,11 +12,11 @@ from uuid import UUID
 import streamlit as st
 
 from pages.ui.chosen import mark_chosen, report_missing
-from runner.results import Attended, Measured, Peak
+from runner.results import AttentionResult, Peak, StepResult
 from runner.schema import Cell
 from runner.schema.titles import title
 
-Pinned = TypeVar("Pinned", Measured, Attended, Peak)
+Pinned = TypeVar("Pinned", StepResult, AttentionResult, Peak)
 _PARAMETER, _WIDGET = "cell", "_cell"
 
 

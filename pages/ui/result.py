@@ -16,10 +16,11 @@ import streamlit as st
 
 from pages.figures.headings import format_heading
 from pages.ui.downloads import downloads
-from pages.ui.formats import MAX_LETTERS, format_count, shorten
+from pages.ui.formats import MAX_LETTERS, shorten
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, quoted, restrict
 from runner.errors import StepscopeError
+from runner.formats import format_count
 from runner.store.queries.console import MAX_ROWS, Answer, RunningQuery, run_query
 
 _DONE = "_sql-done"

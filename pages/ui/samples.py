@@ -9,25 +9,24 @@ from typing import Any, Literal
 
 import streamlit as st
 
-from pages.figures.frame import interval, label_of, label_values
+from pages.figures.frame import format_interval, label_of, label_values
 from pages.figures.samples import sample_steps
 from pages.ui.card import Card, draw
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, restrict
-from pages.ui.marks import failure_of
 from pages.ui.pin import choose
 from pages.ui.sections import draw_heading
 from pages.ui.trust import draw_grade
 from runner.formats import format_bytes, format_number
-from runner.results import Attended, Measured, PhaseSample, PhaseTime
-from runner.schema.titles import title
+from runner.results import AttentionResult, PhaseSample, PhaseTime, StepResult
+from runner.schema.titles import describe_status, title
 from runner.store.queries import raw
 from runner.store.queries.attention import load_attention
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import find
 
 
-def draw_samples(frame: Frame, cells: Sequence[Measured]) -> None:
+def draw_samples(frame: Frame, cells: Sequence[StepResult]) -> None:
     _draw_heading(frame, "Every step of one cell. Your choice is kept in the link.")
     cell = choose(cells, elsewhere=lambda cell_id: frame.ask(find, cell_id))
     if cell and _has_result(frame, cell):
@@ -36,7 +35,7 @@ def draw_samples(frame: Frame, cells: Sequence[Measured]) -> None:
         _draw_card(frame, cell, table="steps")
 
 
-def draw_attention_samples(frame: Frame, cells: Sequence[Attended]) -> None:
+def draw_attention_samples(frame: Frame, cells: Sequence[AttentionResult]) -> None:
     _draw_heading(frame, "Every forward and backward pass of one cell. Your choice is kept in the link.")
     every = {cell.cell_id: cell for cell in frame.ask(load_attention, Selection())}
     cell = choose(cells, elsewhere=every.get)
@@ -51,17 +50,17 @@ def _draw_heading(frame: Frame, words: str) -> None:
     st.caption(restrict(words))
 
 
-def _has_result(frame: Frame, cell: Measured | Attended) -> bool:
+def _has_result(frame: Frame, cell: StepResult | AttentionResult) -> bool:
     """Returns whether there is something to draw; otherwise says why not."""
     if cell.status != "ok":
-        why = literal(f"{failure_of(cell)}. {cell.message or ''}")
+        why = literal(f"{describe_status(cell)}. {cell.message or ''}")
         st.error(restrict(f"{title(cell.cell)}: {why}"), icon=":material/error:")
         return False
     draw_grade(frame, cell)
     return True
 
 
-def _draw_card(frame: Frame, cell: Measured | Attended, *, table: Literal["steps", "attention"]) -> None:
+def _draw_card(frame: Frame, cell: StepResult | AttentionResult, *, table: Literal["steps", "attention"]) -> None:
     rows = frame.ask(raw.load_samples, table, cell.cell_id)
     words = title(cell.cell)
     card = Card(
@@ -77,12 +76,12 @@ def _draw_card(frame: Frame, cell: Measured | Attended, *, table: Literal["steps
 
 def _draw_median(label: str, time: PhaseTime) -> None:
     st.metric(label, f"{format_number(time.median_ms)} ms", border=True,
-              help=f"95% interval {interval(time.low_ms, time.high_ms, unit='ms')}")  # fmt: skip
+              help=f"95% interval {format_interval(time.low_ms, time.high_ms, unit='ms')}")  # fmt: skip
     if time.std_ms is not None and time.mean_ms:
         st.metric("Std / mean", f"{time.std_ms / time.mean_ms:.1%}", border=True)
 
 
-def _draw_step_numbers(cell: Measured) -> None:
+def _draw_step_numbers(cell: StepResult) -> None:
     step = cell.times.get("step")
     if step is None:
         return
@@ -96,7 +95,7 @@ def _draw_step_numbers(cell: Measured) -> None:
     st.metric("Samples", f"{step.n}" + (f" in {cell.rounds} rounds" if cell.rounds > 1 else ""), border=True)
 
 
-def _draw_attention_numbers(cell: Attended) -> None:
+def _draw_attention_numbers(cell: AttentionResult) -> None:
     whole = cell.times.get("forward_backward")
     if whole is not None:
         _draw_median("Median, both passes", whole)

@@ -12,13 +12,12 @@ from datetime import UTC, datetime, timedelta
 
 import streamlit as st
 
-from pages.figures.headings import cut
 from pages.ui import permalink
 from pages.ui.chosen import forget_missing, missing_choices
 from pages.ui.filters import run_name
-from pages.ui.formats import format_count
 from pages.ui.frame import Frame
 from pages.ui.markdown import literal, plain, restrict
+from runner.formats import cut_text, format_count
 from runner.store.queries.changes import load_counts, load_runs_since
 
 _SHOWN = "_choices of the link"
@@ -47,7 +46,7 @@ def announce_changes(frame: Frame) -> Callable[[], None]:
 
 
 def _describe_missing(label: str, values: Sequence[str]) -> str:
-    wanted = "”, “".join(literal(cut(value, longest=_MAX_LETTERS)) for value in values)
+    wanted = "”, “".join(literal(cut_text(value, longest=_MAX_LETTERS)) for value in values)
     return f"{label}: the link asks for “{wanted}”, which is not here."
 
 

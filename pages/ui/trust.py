@@ -16,12 +16,12 @@ from pages.ui.markdown import literal, restrict
 from pages.ui.notes import draw_cell_notes
 from runner.analysis.audit.grades import Finding, Grade, grade
 from runner.analysis.audit.report import GRADE_WORDS
-from runner.results import Attended, Measured, Peak
+from runner.results import AttentionResult, Peak, StepResult
 from runner.schema import table_of
 from runner.schema.titles import title
 from runner.store.queries.trust import load_findings
 
-Graded = Measured | Attended | Peak
+Graded = StepResult | AttentionResult | Peak
 #: Loading the findings of more cells than these takes too long for one sentence.
 MAX_CELLS = 200
 #: The colors of grades, as Markdown names them.

@@ -26,7 +26,7 @@ MATMULS = ("scores", "product with values")
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionRange:
-    """What one range takes in the chosen phases."""
+    """The time and FLOPs of one range in the chosen phases."""
 
     role: str
     device_ms: float

@@ -1,4 +1,4 @@
-"""The formats in which the parts of a pass were read: `DtypeRow`s by what a practitioner calls the part.
+"""Groups the formats of a pass's tensors, read as `DtypeRow`s, by what a practitioner calls each part of the model.
 
 formats_of(rows)          # {"parameters": ["fp32"], "first linear's output": ["bf16"], …}
 """
@@ -31,7 +31,7 @@ _SAME = {"output", "down", "head", "last"}
 
 
 def part_of(row: DtypeRow) -> str | None:
-    """Returns the part of the model that the row is about; None for what is another part already."""
+    """Returns the part of the model that the row is about, None for one that another row covers."""
     if row.part in ("logits", "loss"):
         return row.part
     if row.part in ("parameter", "gradient"):

@@ -1,4 +1,5 @@
-"""Floating-point formats as numbers: how far apart neighbors are, and what a value becomes when it is stored.
+"""Describes floating-point formats as numbers: the distance between neighbors, and the value that a number is stored
+as.
 
     >>> spacing(10.0, "fp16")
     0.0078125
@@ -18,7 +19,7 @@ from runner.schema import FloatName
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """`digits` of the significand after the point (bits), and the exponents of the normal numbers."""
+    """A format by the `digits` of its significand after the point (bits), and the exponents of its normal numbers."""
 
     digits: int
     lowest: int
@@ -39,14 +40,15 @@ FORMATS: Mapping[FloatName, Format] = {
 
 
 def spacing(value: float, name: FloatName) -> float:
-    """Distance from |value| to the next larger number of the format. `value` is finite and in the format's range."""
+    """Returns the distance from |value| to the next larger number of the format. `value` is finite and in the format's
+    range."""
     form = FORMATS[name]
     exponent = math.frexp(value)[1] - 1 if value else form.lowest
     return 2.0 ** (max(exponent, form.lowest) - form.digits)
 
 
 def round_to_format(value: float, name: FloatName) -> float:
-    """The number of the format nearest to `value`; infinite beyond the largest."""
+    """Returns the number of the format nearest to `value`, infinite beyond the largest."""
     unit = spacing(value, name)
     found = round(value / unit) * unit
     return found if abs(found) <= FORMATS[name].largest else math.copysign(math.inf, value)

@@ -1,4 +1,4 @@
-"""How a time or a number of bytes grows with the sequence length, as a power of it.
+"""Fits the growth of a time or a number of bytes with the sequence length, as a power of it.
 
     growth(cells, value=lambda cell: cell.peak_allocated_bytes)      # Growth(exponent=1.97, low=1024, high=4096)
 
@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import linear_regression
 
-from runner.results import Attended
+from runner.results import AttentionResult
 
 #: How many of the longest sequences the exponent is fitted over.
 LONGEST = 3
-Value = Callable[[Attended], float | None]
+Value = Callable[[AttentionResult], float | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class Growth:
     lengths: int = LONGEST
 
 
-def growth(cells: Sequence[Attended], *, value: Value) -> Growth | None:
+def growth(cells: Sequence[AttentionResult], *, value: Value) -> Growth | None:
     """Returns the growth of one implementation; None with fewer than two lengths."""
     points = sorted((cell.cell.seq_len, found) for cell in cells if cell.status == "ok" and (found := value(cell)))
     points = points[-LONGEST:]

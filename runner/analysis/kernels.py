@@ -1,12 +1,12 @@
-"""What kind of work does a kernel do? Told from its name, as PyTorch's profiler and nsys write it; or an operator's.
+"""Classifies a kernel by its name, as PyTorch's profiler and nsys write it, or an operator by its own.
 
     >>> kernel_class("ampere_sgemm_128x64_tn")
     'matmul'
     >>> kernel_class("aten::mul_", phase="optimizer")
     'optimizer'
 
-A name says what the kernel was written for, no more: a kernel that a compiler made of several operations counts as the
-heaviest of them. Limits: names follow PyTorch 2.9 to 2.13 with cuBLAS, cuDNN, CUTLASS and Triton; what is not known is
+A name says only what the kernel was written for: a kernel that a compiler made of several operations counts as the
+heaviest of them. Limits: names follow PyTorch 2.9 to 2.13 with cuBLAS, cuDNN, CUTLASS and Triton; unknown names are
 `other`.
 """
 
@@ -60,7 +60,7 @@ _OPERATORS: tuple[tuple[KernelClass, str], ...] = (
 
 @lru_cache(maxsize=4096)
 def kernel_class(name: str, *, phase: str = "") -> KernelClass:
-    """The class of a CUDA kernel by its (demangled) name, or of an operator such as `aten::mm`.
+    """Returns the class of a CUDA kernel by its (demangled) name, or of an operator such as `aten::mm`.
 
     In the phase `optimizer`, elementwise work and reductions are the optimizer's, whichever implementation it is."""
     known = _operator_class(name.removeprefix("aten::")) if name.startswith("aten::") else _kernel_class(name)
@@ -70,21 +70,22 @@ def kernel_class(name: str, *, phase: str = "") -> KernelClass:
 def _operator_class(operator: str) -> KernelClass:
     plain = operator.removesuffix("_")
     return next(
-        (found for found, pattern in _OPERATORS if re.fullmatch(pattern, plain)), _first(_NAMED, operator) or "other"
+        (found for found, pattern in _OPERATORS if re.fullmatch(pattern, plain)),
+        _match(_NAMED, operator) or "other",
     )
 
 
 def _kernel_class(name: str) -> KernelClass:
     fused = _FUSED.search(name)
-    return _fused_class(fused["kind"], fused["operations"]) if fused else _first(_KERNELS, name.lower()) or "other"
+    return _fused_class(fused["kind"], fused["operations"]) if fused else _match(_KERNELS, name.lower()) or "other"
 
 
 def _fused_class(kind: str, operations: str) -> KernelClass:
-    """Of a kernel made by torch.compile; its operations are joined with `_`, as their own names may be. Root mean
-    squares are not called so once they are taken apart: there is no other reason for a reduction with `rsqrt`."""
+    """Returns the class of a kernel made by torch.compile, whose operations are joined with `_`, which their own names
+    may contain. A reduction with `rsqrt` is an RMS norm, which has no name of its own once it is decomposed."""
     if kind == "triton_for":
         return "optimizer"
-    named = _first(_NAMED, operations)
+    named = _match(_NAMED, operations)
     if named:
         return named
     if kind != "triton_poi" and "rsqrt" in operations and re.search("mean|var|sum", operations):
@@ -95,5 +96,5 @@ def _fused_class(kind: str, operations: str) -> KernelClass:
     return "elementwise" if kind == "triton_poi" or (kind == "cpp" and not reduces) else "reduction"
 
 
-def _first(patterns: tuple[tuple[KernelClass, str], ...], text: str) -> KernelClass | None:
+def _match(patterns: tuple[tuple[KernelClass, str], ...], text: str) -> KernelClass | None:
     return next((found for found, pattern in patterns if re.search(pattern, text)), None)

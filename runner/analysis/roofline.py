@@ -1,8 +1,8 @@
-"""How far is a step from the limits of its machine? Its work, the roof above it, and what limits its kernels.
+"""Compares a step with the limits of its machine: its work, the roof above it, and what limits its kernels.
 
     roof = measured_roof(ceilings, "bf16")             # from rows of the table `ceilings`
     roof.attainable(intensity(cell, device="cuda"))    # FLOP/s under the roof
-    least_ms(cell, roof, device="cuda")                # of a step, if nothing else were in the way
+    least_ms(cell, roof, device="cuda")                # the least time of a step
 
 A device that computes R FLOP/s and moves B bytes/s can do at most min(R, I B) FLOP/s with work of intensity I,
 its operations per byte moved; I = R / B is the ridge (Williams, Waterman and Patterson 2009, "Roofline: an insightful
@@ -20,7 +20,8 @@ from runner.schema import PHASES, CeilingRow, KernelClass, KernelRow, ModelCell,
 
 Bound = Literal["compute", "memory", "launch", "unknown"]
 BOUNDS: tuple[Bound, ...] = ("compute", "memory", "launch", "unknown")
-#: What AdamW moves of each parameter: it reads parameter, gradient and two moments, and writes all but the gradient.
+#: The numbers that AdamW moves for each parameter: it reads the parameter, the gradient and two moments, and writes all
+#: but the gradient.
 ADAMW_MOVES = 7
 #: Kernels of these classes do a few operations for every number they read: far below any ridge.
 STREAMING: tuple[KernelClass, ...] = (
@@ -35,7 +36,7 @@ MOVED = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class StepWork:
-    """Operations of matrix products, and the fewest bytes through the device's memory."""
+    """The FLOPs of matrix products, and the fewest bytes through the device's memory."""
 
     flops: int
     moved_bytes: int
@@ -76,7 +77,8 @@ def whole(phases: Iterable[StepWork]) -> StepWork:
 
 
 def intensity(cell: ModelCell, *, device: Device) -> float:
-    """Operations per byte of one step (FLOP/byte): the most it can be, because the bytes are the fewest."""
+    """Returns the arithmetic intensity of one step (FLOP/byte), which is an upper bound because the bytes are the
+    fewest."""
     step = whole(work(cell, device=device).values())
     return step.flops / step.moved_bytes
 
@@ -86,28 +88,28 @@ def intensity(cell: ModelCell, *, device: Device) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Roof:
-    """The most that a device can do in one precision."""
+    """The highest rates of a device in one precision."""
 
     flops_per_s: float
     bytes_per_s: float
 
     @property
     def ridge(self) -> float:
-        """The intensity (FLOP/byte) from which on multiplying is the limit."""
+        """The intensity (FLOP/byte) above which the rate of products is the limit."""
         return self.flops_per_s / self.bytes_per_s
 
     def attainable(self, operations_per_byte: float) -> float:
-        """FLOP/s at this intensity."""
+        """Returns the highest rate (FLOP/s) at this intensity."""
         return min(self.flops_per_s, operations_per_byte * self.bytes_per_s)
 
     def seconds(self, part: StepWork) -> float:
-        """The least time: multiplying and moving at full rate, each hidden behind the other."""
+        """Returns the least time, with products and moves at full rate at the same time."""
         return max(part.flops / self.flops_per_s, part.moved_bytes / self.bytes_per_s)
 
 
 def measured_roof(ceilings: Iterable[CeilingRow], precision: str) -> Roof | None:
-    """The roof of one precision from the ceilings of a run, the higher of its start and end; None where the rate or the
-    bandwidth was not measured."""
+    """Returns the roof of one precision from the ceilings of a run, the higher of its start and end; None where the
+    rate or the bandwidth was not measured."""
     rows = list(ceilings)
     rate = max((row.flops_per_s for row in rows if row.precision == precision and row.flops_per_s), default=None)
     width = max((row.bytes_per_s for row in rows if row.bytes_per_s), default=None)
@@ -115,26 +117,27 @@ def measured_roof(ceilings: Iterable[CeilingRow], precision: str) -> Roof | None
 
 
 def promised_roof(device_name: str, precision: str) -> Roof | None:
-    """The same from the device's datasheet."""
+    """Returns the roof of one precision from the device's datasheet."""
     rate, width = hardware.peak_flops(device_name, precision), hardware.peak_bandwidth(device_name)
     return Roof(flops_per_s=rate, bytes_per_s=width) if rate and width else None
 
 
 def least_ms(cell: ModelCell, roof: Roof, *, device: Device) -> float:
-    """The least that a step takes under a roof: its phases one after the other, each at its limit (ms)."""
+    """Returns the least time of a step under a roof (ms): its phases in sequence, each at its limit."""
     return sum(roof.seconds(part) for part in work(cell, device=device).values()) * 1e3
 
 
 @dataclass(frozen=True, kw_only=True)
 class CeilingChange:
-    """A ceiling that is not at a sweep's end what it was at its start; `share` is (end − start) / start."""
+    """A ceiling that changed between a sweep's start and its end; `share` is (end − start) / start."""
 
     name: str
     share: float
 
 
 def changes(ceilings: Iterable[CeilingRow]) -> list[CeilingChange]:
-    """The ceilings of one run that moved by more than `MOVED` and by more than the doubt of both medians."""
+    """Returns the ceilings of one run that changed by more than `MOVED` and by more than the uncertainty of both
+    medians."""
     rows = list(ceilings)
     starts = {row.name: row for row in rows if row.moment == "start"}
     found = []
@@ -163,7 +166,7 @@ class Utilization:
 
 
 def utilization(cell: ModelCell, *, step_ms: float, peak_flops_per_s: float) -> Utilization:
-    """What part of a peak, measured or promised, a step of this length makes use of."""
+    """Returns the share of a peak, measured or promised, that a step of this length uses."""
     passes = 1 if cell.mode in ("inference", "forward") else 3
     forward, all_done = steps.forward_flops(cell), steps.step_flops(cell)
     at_peak = peak_flops_per_s * step_ms / 1e3
@@ -186,11 +189,11 @@ def bound_of(kernel: KernelRow, *, ridge: float | None) -> Bound:
 
 
 def shares(profile: ProfileRow, kernels: Sequence[KernelRow], *, ridge: float | None) -> Mapping[Bound, float]:
-    """Returns where a step's time goes, as shares that add up to 1.
+    """Returns the shares of a step's time by what limits it, which add up to 1.
 
-    `launch` is the time in which no kernel ran, the device waiting for the host; the time in which kernels ran is
-    divided among them by their own times. On a CPU no such waiting is known, and what lies between operators is
-    unknown, as is everything where no share of busy time was measured."""
+    `launch` is the time in which no kernel ran and the device waited for the host; the rest is divided among the
+    kernels by their own times. On a CPU such waiting is not known, so the time between operators is unknown, and so is
+    everything where no share of busy time was measured."""
     total = sum(kernel.device_ms for kernel in kernels)
     busy = None if profile.busy_share is None else min(profile.busy_share, 1.0)
     if not total or busy is None:

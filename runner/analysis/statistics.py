@@ -1,4 +1,4 @@
-"""What samples say: their summary, a time that holds for the next process, and how certain a ratio of two times is.
+"""Summarizes samples, estimates the time that holds for the next process, and the certainty of a ratio of two times.
 
     >>> summarize([12.1, 12.0, 12.4, 11.9, 12.2, 12.0]).median
     12.05
@@ -33,20 +33,20 @@ MIN_DIFFERENCE = 0.01
 #: The confidence of the intervals that are shown, and the one that a verdict needs: of 100 pairs of equal cells no more
 #: than one is to be called different.
 SHOWN, DECIDED = 0.95, 0.99
-#: What could only resolve a difference of this many times resolves none.
+#: A noise that resolves only a difference of this many times or more resolves none.
 MAX_RESOLVABLE = 100.0
 #: Medians that agree better than this agree by the resolution of the clock.
 MIN_STD = 1e-4
-#: What the noise of other cells counts for at most, in degrees of freedom.
+#: The most degrees of freedom that the noise of other cells counts for.
 MAX_NOISE_DOF = 4.0
-#: No quantile of Student's t is taken to be larger.
+#: The largest quantile of Student's t.
 MAX_QUANTILE = 1e6
 Outcome = Literal["better", "worse", "same"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """Samples summed up, in their own unit. `std` is the sample standard deviation (n - 1), None for one sample;
+    """A summary of samples, in their own unit. `std` is the sample standard deviation (n - 1), None for one sample;
     `low` and `high` enclose the median with at least 95% confidence, None for fewer than 6 samples."""
 
     n: int
@@ -58,7 +58,7 @@ class Summary:
 
 
 def summarize(samples: Sequence[float]) -> Summary:
-    """Median, mean, spread and the median's interval. Raises UsageError without samples."""
+    """Returns median, mean, spread and the median's interval. Raises UsageError without samples."""
     if not samples:
         raise UsageError("There are no samples to sum up.", expected="at least one")
     low, high = median_interval(samples) or (None, None)
@@ -73,13 +73,13 @@ def summarize(samples: Sequence[float]) -> Summary:
 
 
 def median_interval(samples: Sequence[float]) -> tuple[float, float] | None:
-    """The narrowest pair of samples, equally far from both ends, that encloses the median with 95% confidence or more.
+    """Returns the narrowest pair of samples, equally far from both ends, that encloses the median with 95% confidence
+    or more.
 
     How many of n independent samples lie below the median is Binomial(n, 1/2), whatever their distribution, so the k-th
-    smallest and k-th largest enclose it with probability 1 - 2 P(Binomial(n, 1/2) < k) (David and Nagaraja 2003,
-    "Order Statistics", section 7.1). Being whole ranks, they cover more than 95%: 96.9% at n = 6 (smallest to
-    largest), 97.9% at 10, 95.9% at 20, 96.5% at 100. None for n < 6, where no pair reaches 95%.
-    """
+    smallest and k-th largest enclose it with probability 1 - 2 P(Binomial(n, 1/2) < k) (David and Nagaraja 2003, "Order
+    Statistics", section 7.1). Being whole ranks, they cover more than 95%: 96.9% at n = 6 (smallest to largest), 97.9%
+    at 10, 95.9% at 20, 96.5% at 100. None for n < 6, where no pair reaches 95%."""
     rank = _interval_rank(len(samples))
     if rank == 0:
         return None
@@ -89,7 +89,7 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float] | None:
 
 @lru_cache(maxsize=1024)
 def _interval_rank(n: int) -> int:
-    """The largest k with 2 P(Binomial(n, 1/2) < k) <= 5%, in exact integers; 0 if there is none."""
+    """Returns the largest k with 2 P(Binomial(n, 1/2) < k) <= 5%, in exact integers; 0 if there is none."""
     rank, below = 0, 1
     while 40 * below <= 2**n:
         rank += 1
@@ -98,19 +98,19 @@ def _interval_rank(n: int) -> int:
 
 
 def estimate_noise(repeated: Sequence[tuple[int, float]]) -> Noise | None:
-    """Returns what cells of one kind have in common, of the rounds (at least 2) and the variance of ln(median) of each;
-    None without cells.
+    """Returns the noise of cells of one kind from the number of rounds (at least 2) and the variance of ln(median) of
+    each cell; None without cells.
 
-    The variances are pooled. Cells of one kind are not equally noisy, so that for another cell the result counts for
-    half its degrees of freedom and for no more than MAX_NOISE_DOF: with these, simulated intervals hold what they
-    promise also where the cells' own variances differ by a factor of ten."""
+    The variances are pooled. Cells of one kind are not equally noisy, so for another cell the result counts for half
+    its degrees of freedom and for at most MAX_NOISE_DOF. With these, simulated intervals keep their confidence even
+    where the cells' own variances differ by a factor of ten."""
     squares = sum((rounds - 1) * variance for rounds, variance in repeated)
     return pool_noise(squares, dof=sum(rounds - 1 for rounds, _ in repeated), cells=len(repeated))
 
 
 def pool_noise(squares: float, *, dof: int, cells: int) -> Noise | None:
-    """Returns what `estimate_noise` does, of the sums over the cells: `squares` is that of (rounds - 1) times the
-    variance, `dof` that of rounds - 1."""
+    """Returns the noise as `estimate_noise` does, from sums over the cells: `squares` of (rounds - 1) times the
+    variance, `dof` of rounds - 1."""
     if not dof:
         return None
     return Noise(std=max(math.sqrt(squares / dof), MIN_STD), dof=min(dof / 2, MAX_NOISE_DOF), cells=cells)
@@ -201,10 +201,9 @@ def ratio(a: Estimate, b: Estimate) -> Ratio:
 
 def resolvable(noise: Noise, *, rounds: int = 1) -> float:
     """Returns the smallest difference that one pair of cells can resolve, each measured in so many processes (0.05 is
-    5%): exp(t s √(2 / rounds)) - 1 with s of the noise and t for 99% confidence, as `ratio` decides.
-
-    As there, each cell adds what its own rounds know of the noise, rounds - 1 degrees of freedom. Infinite where the
-    noise is known so little that not even MAX_RESOLVABLE would be enough."""
+    5%): exp(t s √(2 / rounds)) - 1 with s of the noise and t for 99% confidence, as `ratio` decides. As there, each
+    cell's rounds add rounds - 1 degrees of freedom. The result is infinite where even MAX_RESOLVABLE would not be
+    enough."""
     reach = student_quantile(DECIDED, noise.dof + rounds - 1) * noise.std * math.sqrt(2 / rounds)
     return math.expm1(reach) if reach < math.log(MAX_RESOLVABLE) else math.inf
 

@@ -60,18 +60,18 @@ def compare(console: Terminal, asked: CompareOptions, *, db: Path) -> int:
     if asked.phase not in get_args(ComparedPhase):
         raise UsageError(f"{asked.phase!r} is not compared.", expected=", ".join(get_args(ComparedPhase)))
     known = load_sides(db)
-    question = ComparisonRequest(
+    request = ComparisonRequest(
         a=resolve(asked.a, known),
         b=resolve(asked.b, known),
         within=tuple(resolve(text, {kind: known[kind] for kind in OF_RUNS}) for text in asked.within),
         phase=asked.phase,  # type: ignore[arg-type]  # one of its words, as has been checked
     )
-    found = load_comparison(db, question)
+    found = load_comparison(db, request)
     if not found.verdicts:
-        within = "".join(f" within {side.spec}" for side in question.within)
-        neither = f"Neither {question.a.spec} nor {question.b.spec}"
+        within = "".join(f" within {side.spec}" for side in request.within)
+        neither = f"Neither {request.a.spec} nor {request.b.spec}"
         raise UsageError(f"{neither} has a row of steps, attention or memory that is compared{within}.")
-    (_print_markdown if asked.form == "markdown" else _print_text)(console, question, found)
+    (_print_markdown if asked.form == "markdown" else _print_text)(console, request, found)
     return 0 if asked.threshold is None else _gate(console, found, threshold=asked.threshold)
 
 
@@ -106,7 +106,7 @@ def resolve(text: str, known: Mapping[Kind, Sequence[Side]]) -> Side:
 
 
 def _means(value: str, side: Side) -> bool:
-    """Whether a part of a name is enough: the beginning of an id, any part of a machine's name."""
+    """Returns whether a part of a name is enough: the beginning of an id, any part of a machine's name."""
     if side.kind == "machine":
         return value.lower() in side.value.lower()
     if side.kind == "run":
@@ -122,14 +122,14 @@ def _listed(names: Sequence[str], *, most: int = 8) -> str:
 # ------------------------------------------------------------------------------------------------------------ printing
 
 
-def _print_text(console: Terminal, question: ComparisonRequest, found: Comparison) -> None:
+def _print_text(console: Terminal, request: ComparisonRequest, found: Comparison) -> None:
     say = console.say
-    for line in _heading(question, found):
+    for line in _write_heading(request, found):
         say(line)
     for verdict in found.verdicts:
         say("")
         say(describe_verdict(verdict))
-        headings, rows = _rows(verdict)
+        headings, rows = _make_rows(verdict)
         if rows:
             grid = Grid(box=None, header_style="bold", pad_edge=False)
             for place, name in enumerate(headings):
@@ -137,26 +137,26 @@ def _print_text(console: Terminal, question: ComparisonRequest, found: Compariso
             for row in rows:
                 grid.add_row(*row)
             console.print(grid)
-        for line in (*_unlisted(verdict), *_left_out(verdict)):
+        for line in (*_count_unlisted(verdict), *_list_left_out(verdict)):
             say(line)
     say("")
     say(RULE)
 
 
-def _print_markdown(console: Terminal, question: ComparisonRequest, found: Comparison) -> None:
+def _print_markdown(console: Terminal, request: ComparisonRequest, found: Comparison) -> None:
     def say(*lines: str) -> None:
         for line in (*lines, ""):
             console.say(line)
 
-    say(f"### {question.b.title} against {question.a.title}")
-    say(*(f"- {line}" for line in _heading(question, found)))
+    say(f"### {request.b.title} against {request.a.title}")
+    say(*(f"- {line}" for line in _write_heading(request, found)))
     for verdict in found.verdicts:
         say(f"**{describe_verdict(verdict)}**")
-        headings, rows = _rows(verdict)
+        headings, rows = _make_rows(verdict)
         if rows:
             rule = ["---", *["--:"] * (len(headings) - 1)]
             say(*(_piped(row) for row in (headings, rule, *rows)))
-        said = [*_unlisted(verdict), *_left_out(verdict)]
+        said = [*_count_unlisted(verdict), *_list_left_out(verdict)]
         if said:
             say(*(f"- {line}" for line in said))
     say(RULE)
@@ -166,11 +166,11 @@ def _piped(row: Sequence[str]) -> str:
     return "| " + " | ".join(text.replace("|", r"\|") for text in row) + " |"
 
 
-def _heading(question: ComparisonRequest, found: Comparison) -> list[str]:
-    """What A and B are, and in what their environments differ."""
+def _write_heading(request: ComparisonRequest, found: Comparison) -> list[str]:
+    """Returns the lines that say what A and B are, and how their environments differ."""
     lines = [
         f"{name}: {side.kind} {side.title}, {describe_environment(runs)}"
-        for name, side, runs in (("A", question.a, found.a_runs), ("B", question.b, found.b_runs))
+        for name, side, runs in (("A", request.a, found.a_runs), ("B", request.b, found.b_runs))
     ]
     lines.append(describe_differences(found.differences))
     if both_uncommitted(found.a_runs, found.b_runs):
@@ -178,8 +178,8 @@ def _heading(question: ComparisonRequest, found: Comparison) -> list[str]:
     return lines
 
 
-def _rows(verdict: Verdict) -> tuple[list[str], list[list[str]]]:
-    """What moved, the largest change first."""
+def _make_rows(verdict: Verdict) -> tuple[list[str], list[list[str]]]:
+    """Returns the headings and rows of the changes, the largest first."""
     a, b = verdict.sides
     moved = select_movers(verdict)[:MAX_ROWS]
     if not moved:
@@ -192,7 +192,7 @@ def _rows(verdict: Verdict) -> tuple[list[str], list[list[str]]]:
             format_amount(verdict, pair.base.value),
             format_amount(verdict, pair.other.value),
             change(verdict, pair),
-            _interval(pair),
+            _format_interval(pair),
         ]
         for name, pair in zip(names, moved, strict=True)
     ]
@@ -200,21 +200,21 @@ def _rows(verdict: Verdict) -> tuple[list[str], list[list[str]]]:
     return (headings[:-1], [row[:-1] for row in rows]) if verdict.table == "memory" else (headings, rows)
 
 
-def _interval(pair: Ratio) -> str:
-    """Of how many times B is faster or, where it is slower, slower."""
+def _format_interval(pair: Ratio) -> str:
+    """Returns the interval of the ratio by which B is faster or, where it is slower, slower."""
     if pair.low is None or pair.high is None:
         return ""
     low, high = (pair.low, pair.high) if pair.ratio >= 1 else (1 / pair.high, 1 / pair.low)
     return f"{low:.2f}–{high:.2f}×"
 
 
-def _unlisted(verdict: Verdict) -> list[str]:
+def _count_unlisted(verdict: Verdict) -> list[str]:
     more = len(select_movers(verdict)) - MAX_ROWS
     return [f"… and {more} more, which the page Compare lists."] if more > 0 else []
 
 
-def _left_out(verdict: Verdict) -> list[str]:
-    """One line a reason, with the cells and what is known of the first."""
+def _list_left_out(verdict: Verdict) -> list[str]:
+    """Returns one line a reason, with the cells and the detail of the first."""
     lines = []
     for reason in group_left_out(verdict):
         cells = [item for item in verdict.left_out if item.reason == reason]

@@ -21,7 +21,7 @@ from runner.errors import UsageError
 from runner.formats import format_ms
 from runner.plan.commands import cell_of
 from runner.plan.planning import Request
-from runner.schema import AttentionRow, Cell, Model, Phase, Row, RunRow, TimingRow
+from runner.schema import Cell, Model, Phase, Row, RunRow, TimingRow, table_of
 from runner.schema.titles import title
 from runner.store.queries.replay import StoredCell, find_stored
 from runner.sweep.loop import sweep
@@ -119,8 +119,7 @@ def _print_verdict(console: Terminal, stored: StoredCell, watcher: _Watcher) -> 
     assert watcher.row is not None
     place = "one more round of that run" if watcher.row.run_id == stored.row.run_id else "in a run of its own"
     console.say(f"The new row is {watcher.row.cell_id}, {place}.")
-    whole: Phase = "forward_backward" if isinstance(stored.row, AttentionRow) else "step"
-    replayed = pair_up(stored.times, watcher.medians_ms, whole=whole)
+    replayed = pair_up(stored.times, watcher.medians_ms, whole=table_of(stored.row).whole)
     if watcher.row.status != "ok" or replayed is None:
         now, then = watcher.row.status, stored.row.status
         console.say(f"There is nothing to compare: the cell ended {now} now and {then} in the file.")

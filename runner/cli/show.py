@@ -27,20 +27,21 @@ from runner.sweep import frontier
 
 
 def print_run(console: Terminal, run: str, *, db: Path) -> None:
-    """The rows of one run: by the beginning of its id or by its label; the latest if neither is given."""
+    """Prints the rows of one run, which is named by the beginning of its id or by its label; the latest run if neither
+    is given."""
     found = find_run(run, db=db)
     console.print(runs_grid([found]), "")
     print_left_out(console, db)
     if found.source == "published":
         for table in load_published(db, run=found.run_id):
             console.say(f"{table.title}, {table.file}")
-            console.print(_published_grid(table), "")
+            console.print(_make_published_grid(table), "")
         return
     kinds = sorted((kind for kind in KINDS if kind.listed), key=lambda kind: not kind.shown.explained)
-    listed = {kind: _listed(db, found.run_id, kind) for kind in kinds}
+    listed = {kind: _load_listed(db, found.run_id, kind) for kind in kinds}
     for kind, rows in listed.items():
         if rows:
-            console.print(_grid(kind.shown, rows), "")
+            console.print(_make_grid(kind.shown, rows), "")
     print_ceilings(console, db, Selection(run=found.run_id))
     for answered, _ in load_run_rows(db, found.run_id, FrontierRow):
         console.say(f"{frontier.title(answered)}: {frontier.answer(answered)}")
@@ -56,8 +57,8 @@ def print_run(console: Terminal, run: str, *, db: Path) -> None:
             console.say(f"{title(row)}: {row.status}{doing}. {row.message or ''}", style="dim")
 
 
-def _listed(db: Path, run: UUID, kind: Kind) -> list[Shown]:
-    """The rows of one kind, as they are listed; of timed ones of a model with what the audit says."""
+def _load_listed(db: Path, run: UUID, kind: Kind) -> list[Shown]:
+    """Returns the rows of one kind as they are listed; timed rows of a model with their findings."""
     lines, name = kind.shown, kind.table.name
     rows: list[tuple[Row, dict[str, float]]] = load_run_rows(db, run, kind.table.row)
     if lines.settled:
@@ -68,8 +69,8 @@ def _listed(db: Path, run: UUID, kind: Kind) -> list[Shown]:
     return sorted(found, key=lambda shown: lines.order(shown.row))
 
 
-def _grid(lines: Lines, rows: list[Shown]) -> Grid:
-    """One line a cell."""
+def _make_grid(lines: Lines, rows: list[Shown]) -> Grid:
+    """Returns a table with one line a cell."""
     grid = new_grid("cell", "status", *lines.headings)
     for shown in rows:
         grid.add_row(title(shown.row), _status(shown.row.status), *lines.line(shown))
@@ -77,8 +78,8 @@ def _grid(lines: Lines, rows: list[Shown]) -> Grid:
     return grid
 
 
-def _published_grid(table: PublishedTable) -> Grid:
-    """One line a row of a published table, with every figure as it is written."""
+def _make_published_grid(table: PublishedTable) -> Grid:
+    """Returns a table with one line for each row of a published table, with every figure as it is written."""
     headings = [*dict.fromkeys(figure.heading for row in table.rows for figure in row.figures)]
     grid = new_grid("line", "cell", "status", *headings)
     for row in table.rows:

@@ -28,7 +28,7 @@ GRID = Grid.of(
     precisions=("fp32",),
     max_seconds=2.0,
 )
-#: Of batch 2, so that the longest sequence has ten iterations too on two cores.
+#: The grid has batch 2, so that even the longest sequence runs ten iterations on two cores.
 TOY = GRID.change(
     attention=("naive", "sdpa-flash"),
     seq_lens=(128, 256, 512, 1024),
@@ -40,8 +40,8 @@ TOY = GRID.change(
 )
 
 
-def _fused(grid: Grid) -> tuple[Grid, ...]:
-    """The fused kernels where each exists, and beside them the naive cells that they are compared with."""
+def _make_fused(grid: Grid) -> tuple[Grid, ...]:
+    """Returns the fused kernels where each exists, and the naive cells that they are compared with."""
     return (
         grid.change(attention=("naive", "sdpa-efficient")),
         grid.change(attention=("naive", "sdpa-flash"), precisions=("bf16",)),
@@ -55,7 +55,7 @@ def _check(cell: AttentionCell) -> None:
 
 
 def _predict(cell: AttentionCell, on: On) -> Prediction:
-    """Warm-up and measured iterations; the time limit comes before the least number of iterations."""
+    """Predicts the cost of warm-up and measured iterations. The time limit precedes the least number of iterations."""
     flops = attention.forward_flops(cell) + attention.backward_flops(cell)
     step = flops / on.flops_per_s
     compiling = COMPILE_SECONDS[on.device][0] if cell.backend == "compiled" else 0
@@ -79,8 +79,8 @@ def _explain(row: AttentionRow) -> str:
     return f"{row.failed_phase} asked for {format_bytes(row.asked_bytes)} more than the {in_use} in use"
 
 
-def _line(shown: Shown) -> list[str]:
-    """Times, rate, memory as measured and as predicted, errors against float64."""
+def _format_line(shown: Shown) -> list[str]:
+    """Returns times, rate, measured and predicted memory, and errors against float64."""
     row, medians = shown.row, shown.medians_ms
     worst = None if row.output_error is None else max(row.output_error, row.gradient_error or 0)
     numbers = (row.before_backward_bytes, row.peak_allocated_bytes, row.predicted_peak_bytes)
@@ -100,9 +100,10 @@ ATTENTION = Kind(
     predict=_predict,
     summarize=_summarize,
     explain=_explain,
+    repeat_group=lambda cell: "attention" if (cell.backend, cell.implementation) == ("eager", "naive") else "",
     lines=Lines(
         headings=(*_PASSES, "n", "rate", "before backward", "peak", "predicted", "error"),
-        line=_line,
+        line=_format_line,
         order=lambda row: (
             row.d_head,
             row.seq_len,
@@ -125,7 +126,7 @@ EXPERIMENT = Experiment(
         "standard": (
             GRID,
             GRID.change(d_heads=(64,), backends=("eager", "compiled")),
-            *_fused(GRID.change(d_heads=(64, 128))),
+            *_make_fused(GRID.change(d_heads=(64, 128))),
             # Small enough for the L2 cache, so that what it is worth can be seen; on CUDA only.
             GRID.change(
                 attention=("naive", "sdpa-flash"),
@@ -135,6 +136,6 @@ EXPERIMENT = Experiment(
                 cache=("hot", "cold"),
             ),
         ),
-        **{name: (GRID.change(backends=("eager", "compiled")), *_fused(GRID)) for name in EDITIONS},
+        **{name: (GRID.change(backends=("eager", "compiled")), *_make_fused(GRID)) for name in EDITIONS},
     },
 )

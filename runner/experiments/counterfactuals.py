@@ -29,7 +29,7 @@ def _vary(grid: Grid, *more: Grid) -> tuple[Variants]:
 
 
 def _can_hold_weights(cell: StepCell) -> bool:
-    """Whether the cell's precision can run with weights of that dtype."""
+    """Returns whether the cell's precision can run with weights of that dtype."""
     return cell.weights_dtype == "fp32" or cell.precision == "bf16"
 
 

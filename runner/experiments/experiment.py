@@ -23,8 +23,8 @@ START_SECONDS: Mapping[Device, float] = {"cuda": 2.0, "mps": 3.0, "cpu": 0.15}
 
 @dataclass(frozen=True, kw_only=True)
 class On:
-    """The device on which a cell will run, the FLOP/s that it reaches in the cell's precision, and its name; and what
-    is known of own models, by key."""
+    """The device on which a cell will run: its name, the FLOP/s that it reaches in the cell's precision, and what is
+    known of own models, by key."""
 
     device: Device
     flops_per_s: float
@@ -89,7 +89,9 @@ class Kind:
     `check` raises UsageError for a cell that makes no sense on any machine. `summarize` describes a row that is ok in a
     few words, from its timings by phase; `explain` describes what a failed row still knows. `fits` says whether the
     shape of a cell fits into the bytes of a device; presets leave out cells that do not fit. `lines` is the table that
-    `show` prints, by default the row's numbers; `listed` is False where it prints none."""
+    `show` prints, by default the row's numbers; `listed` is False where it prints none. A sweep measures the cheapest
+    cell of each `repeat_group` in several processes, to learn the machine's noise; a cell without a group is not
+    repeated."""
 
     cell: type[Cell]
     measure: str
@@ -100,6 +102,7 @@ class Kind:
     fits: Callable[[Any, int], bool] = lambda cell, memory_bytes: True
     lines: Lines | None = None
     listed: bool = True
+    repeat_group: Callable[[Any], str] = lambda cell: ""
 
     @property
     def table(self) -> Table:

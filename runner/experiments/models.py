@@ -53,8 +53,8 @@ def check_limits(*, min_steps: int, warmup_steps: int, max_seconds: float) -> No
 
 
 def fits_trained(cell: ModelCell, memory_bytes: int) -> bool:
-    """Whether the cell's shape can be trained in that memory. All modes of a size follow this one rule. Of an own model
-    nobody knows before it is tried."""
+    """Returns whether the cell's shape can be trained in that memory. All modes of a size follow this one rule. An own
+    model is not known before it is tried."""
     return cell.model_key is not None or steps.predicted_peak_bytes(replace(cell, mode="train")) < memory_bytes
 
 

@@ -1,4 +1,4 @@
-"""The kind of cell that several experiments share: an end-to-end step, timed. Standard library only."""
+"""Declares the kind of cell that several experiments share: an end-to-end step, timed."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -38,8 +38,9 @@ def _check(cell: StepCell) -> None:
 
 
 def _predict(cell: StepCell, on: On) -> Prediction:
-    """Warm-up and measured steps; how many of the latter the interval will need is not known, so half of the most."""
-    # With an empty cache a cell compiles twice: without one, and again with what that left.
+    """Predicts the cost of warm-up and measured steps. How many the interval will need is not known, so half of the
+    most count."""
+    # With an empty cache a cell compiles twice: without a cache, and again with the one that this left.
     times = 2 if cell.compile_cache == "empty" else 1
     compiling = times * compile_seconds(cell.backend, cell.layers, device=on.device)
     found = predict_model(cell, on, steps_run=0, more_seconds=compiling)
@@ -48,14 +49,21 @@ def _predict(cell: StepCell, on: On) -> Prediction:
     return replace(found, seconds=found.seconds + (cell.warmup_steps * step + measured))
 
 
+def _repeat_group(cell: StepCell) -> str:
+    if cell.backend != "eager":
+        return ""
+    train = f"train {cell.precision}" if cell.mode == "train" and cell.precision in ("fp32", "bf16") else ""
+    return "inference" if cell.mode == "inference" else train
+
+
 def _summarize(row: StepRow, timings: Mapping[str, TimingRow]) -> str:
-    """The median and how sure it is."""
+    """Returns the median and its certainty."""
     step, share = timings["step"], row.interval_share
     return f"{step.median_ms:,.2f} ms{f' ±{share * 50:.1f}%' if share is not None else ''}, n {step.n}"
 
 
-def _line(shown: Shown) -> list[str]:
-    """The median of each phase, how sure the step's is, and the row's grade with its reasons."""
+def _format_line(shown: Shown) -> list[str]:
+    """Returns the median of each phase, the certainty of the step's, and the row's grade with its reasons."""
     row, medians = shown.row, shown.medians_ms
     return [
         *(f"{medians[phase]:,.2f}" if phase in medians else "" for phase in _PHASES),
@@ -74,9 +82,10 @@ STEPS = Kind(
     predict=_predict,
     summarize=_summarize,
     fits=fits_trained,
+    repeat_group=_repeat_group,
     lines=Lines(
         headings=(*_PHASES, "±", "n", "tokens/s", "grade", "findings"),
-        line=_line,
+        line=_format_line,
         order=lambda row: (*order_by_size(row), row.mode, row.backend, row.precision, row.warmup_steps, row.cell_id),
         caption="Medians in ms; ± is half the 95% interval of the median step, n the measured steps.",
         audited=True,

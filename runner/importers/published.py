@@ -14,9 +14,9 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from runner.errors import UsageError
@@ -26,7 +26,7 @@ from runner.published.drafts import draft_mapping
 from runner.published.mapping import TableMapping, load_mapping
 from runner.published.reading import PROVENANCE, content_digest, parse_content, read_content, read_published
 from runner.published.rows import OUT_OF_MEMORY
-from runner.results import PublishedFigure, PublishedRow, PublishedTable
+from runner.results import PublishedTable
 from runner.schema import PublishedFigureRow, PublishedLineRow, PublishedTableRow, RunRow
 from runner.store.database import ingest
 from runner.store.queries.published import find_imports
@@ -39,6 +39,8 @@ ENDINGS = (".csv", ".tsv", ".txt", ".md", ".markdown", ".tex", ".typ", ".jsonl",
 MAX_FILES = 1_000
 _BEGINNING_BYTES = 65_536
 
+R = TypeVar("R", PublishedTableRow, PublishedLineRow, PublishedFigureRow)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedTables:
@@ -48,7 +50,6 @@ class ImportedTables:
     path: Path
     summary: str
     tables: tuple[PublishedTable, ...] = ()
-    is_refused: bool = False
 
 
 def import_tables(path: Path, *, db: Path, label: str | None = None, mapping: Path | None = None) -> ImportedTables:
@@ -70,7 +71,7 @@ def import_folder(folder: Path, *, db: Path, mapping: Path | None = None) -> lis
             read.append(_read(path, label=None, mapping=meant))
         except UsageError as error:
             got = error.got.removeprefix(str(path)).strip()
-            refused.append(ImportedTables(path=path, summary=f"{path.name}: left out: {got}", is_refused=True))
+            refused.append(ImportedTables(path=path, summary=f"{path.name}: left out: {got}"))
     if not read:
         raise UsageError(
             f"{folder} holds no file with tables.",
@@ -201,12 +202,18 @@ def _make_run(path: Path, tables: Sequence[PublishedTable], *, label: str | None
 
 def _make_rows(run_id: UUID, tables: Sequence[PublishedTable]) -> Mapping[str, Sequence[object]]:
     return {
-        "published_tables": [_table_row(run_id, place, table) for place, table in enumerate(tables)],
+        "published_tables": [
+            _make_row(PublishedTableRow, table, run_id=run_id, position=place) for place, table in enumerate(tables)
+        ],
         "published_rows": [
-            _line_row(run_id, place, table, row) for table in tables for place, row in enumerate(table.rows)
+            _make_row(
+                PublishedLineRow, row, run_id=run_id, table_id=table.table_id, position=place, **asdict(row.setting)
+            )
+            for table in tables
+            for place, row in enumerate(table.rows)
         ],
         "published_figures": [
-            _figure_row(run_id, place, row, figure)
+            _make_row(PublishedFigureRow, figure, run_id=run_id, row_id=row.row_id, position=place)
             for table in tables
             for row in table.rows
             for place, figure in enumerate(row.figures)
@@ -214,51 +221,13 @@ def _make_rows(run_id: UUID, tables: Sequence[PublishedTable]) -> Mapping[str, S
     }
 
 
-def _table_row(run_id: UUID, place: int, table: PublishedTable) -> PublishedTableRow:
-    return PublishedTableRow(
-        run_id=run_id,
-        table_id=table.table_id,
-        position=place,
-        title=table.title,
-        file=table.file,
-        subject=table.subject,
-        report=table.report,
-        machine=table.machine,
-        provenance=_dump(table.provenance),
-        meanings=_dump(table.meanings),
-        remarks=_dump(table.remarks),
-    )
+def _make_row(kind: type[R], item: object, **more: Any) -> R:
+    """Returns a stored row with the values of the fields that it shares with `item`, collections as JSON."""
+    shared = {name: getattr(item, name) for field in fields(kind) if (name := field.name) not in more}
+    return kind(**{name: _dump(value) for name, value in shared.items()}, **more)
 
 
-def _line_row(run_id: UUID, place: int, table: PublishedTable, row: PublishedRow) -> PublishedLineRow:
-    return PublishedLineRow(
-        run_id=run_id,
-        row_id=row.row_id,
-        table_id=table.table_id,
-        position=place,
-        line=row.line,
-        status=row.status,
-        source=row.source,
-        stated=_dump(row.stated),
-        remarks=_dump(row.remarks),
-        **asdict(row.setting),
-    )
-
-
-def _figure_row(run_id: UUID, place: int, row: PublishedRow, figure: PublishedFigure) -> PublishedFigureRow:
-    return PublishedFigureRow(
-        run_id=run_id,
-        row_id=row.row_id,
-        position=place,
-        heading=figure.heading,
-        text=figure.text,
-        quantity=figure.quantity,
-        statistic=figure.statistic,
-        value=figure.value,
-        remark=figure.remark,
-        variant=_dump(figure.variant),
-    )
-
-
-def _dump(value: Mapping[str, Any] | Sequence[str]) -> str:
-    return json.dumps(dict(value) if isinstance(value, Mapping) else [*value], ensure_ascii=False)
+def _dump(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return json.dumps(dict(value), ensure_ascii=False)
+    return json.dumps([*value], ensure_ascii=False) if isinstance(value, list | tuple) else value

@@ -82,7 +82,7 @@ def _build(spec: OwnSpec, fields: Mapping[str, Any], want: Wanted, *, folder: Pa
     torch.manual_seed(SEED)
     with torch.device(want.device):
         try:
-            model: nn.Module = _model_class(spec, config, folder=folder)(config)
+            model: nn.Module = _choose_model_class(config, folder=folder)(config)
         except (torch.OutOfMemoryError, MemoryError):
             raise
         except Exception as error:
@@ -124,8 +124,8 @@ def _make_config(spec: OwnSpec, fields: Mapping[str, Any], *, folder: Path | Non
         ) from error
 
 
-def _model_class(spec: OwnSpec, config: Any, *, folder: Path | None) -> Callable[[Any], nn.Module]:
-    """Returns what makes a model of a configuration: its first architecture, else a causal language model."""
+def _choose_model_class(config: Any, *, folder: Path | None) -> Callable[[Any], nn.Module]:
+    """Returns the class of a configuration's model: its first architecture, else a causal language model."""
     import transformers
 
     if folder is not None and getattr(config, "auto_map", None):

@@ -62,5 +62,5 @@ def nsys_listener(device_type: str) -> Callable[[str], AbstractContextManager[ob
 
 
 def is_under_nsys() -> bool:
-    """Whether `nsys profile` started this process or an ancestor of it."""
+    """Returns whether `nsys profile` started this process or an ancestor of it."""
     return "NSYS_PROFILING_SESSION_ID" in os.environ

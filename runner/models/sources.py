@@ -95,5 +95,5 @@ def hash_sources(spec: OwnSpec, root: Path) -> str:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a file is part of Stepscope, which may lie in the model's folder."""
+    """Returns whether a file is part of Stepscope, which may lie in the model's folder."""
     return path.is_relative_to(Path(__file__).parents[1])

@@ -125,7 +125,7 @@ class Product(torch.autograd.Function):
 
 
 def are_joined(x_btd: Tensor) -> bool:
-    """Whether layers that read the same tensor are computed as one product: compiled under autocast."""
+    """Returns whether layers that read the same tensor are computed as one product: compiled under autocast."""
     return torch.compiler.is_compiling() and torch.is_autocast_enabled(x_btd.device.type)
 
 

@@ -95,7 +95,7 @@ def _command(cells: Sequence[Cell], *, fresh: bool) -> str:
 
 
 def _is_default(kind: type[Cell], field: str, axis: str, values: Sequence[Any]) -> bool:
-    """Whether the only value is the field's default, and every preset's first grid has it too."""
+    """Returns whether the only value is the field's default, and every preset's first grid has it too."""
     default = next(item.default for item in fields(kind) if item.name == field)
     if values != [default]:
         return False

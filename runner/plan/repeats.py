@@ -12,6 +12,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from runner.experiments import kind_of
 from runner.plan.planning import Planned
 from runner.schema import AttentionCell, Cell, StepCell, table_of
 
@@ -48,21 +49,9 @@ def choose_repeated(cells: Sequence[Planned], seconds: Mapping[str, float]) -> l
     usable.sort(key=lambda item: (seconds[item.cell.key], item.cell.key))
     first: dict[str, Planned] = {}
     for item in usable:
-        if kind := _kind(item.cell):
-            first.setdefault(kind, item)
+        if group := kind_of(item.cell).repeat_group(item.cell):
+            first.setdefault(group, item)
     return list(first.values()) or usable[:1]
-
-
-def _kind(cell: Cell) -> str | None:
-    """Returns which kind of A/A cell this is: a train step in fp32 or bf16, an inference step or attention, all of
-    them eager. None is no such cell."""
-    if isinstance(cell, AttentionCell):
-        return "attention" if cell.backend == "eager" and cell.implementation == "naive" else None
-    if not isinstance(cell, StepCell) or cell.backend != "eager":
-        return None
-    if cell.mode == "inference":
-        return "inference"
-    return f"train {cell.precision}" if cell.mode == "train" and cell.precision in ("fp32", "bf16") else None
 
 
 def add_repeats(cells: Sequence[Planned], seconds: Mapping[str, float], *, seed: str) -> list[Planned]:

@@ -17,7 +17,7 @@ _RULE = re.compile(r"[\s|+:=\-─━═│┃║┼┿╂╋╪╬├┝┠┣�
 
 
 def is_bar_line(text: str) -> bool:
-    """Whether a line may belong to such a table."""
+    """Returns whether a line may belong to such a table."""
     return any(bar in text for bar in _BARS) or (bool(_RULE.fullmatch(text)) and bool({*text} - _PLAIN))
 
 
@@ -46,10 +46,10 @@ def split_bars(text: str) -> tuple[str, ...]:
                 cells[-1].pop()
             cells[-1].append(letter)
         before = letter
-    return _without_outer(["".join(cell).strip() for cell in cells], text.strip())
+    return _drop_outer(["".join(cell).strip() for cell in cells], text.strip())
 
 
-def _without_outer(cells: list[str], text: str) -> tuple[str, ...]:
+def _drop_outer(cells: list[str], text: str) -> tuple[str, ...]:
     """Returns the cells without the empty ones outside of the first and the last bar."""
     if len(cells) > 1 and not cells[0] and text[0] in _BARS:
         cells = cells[1:]

@@ -1,4 +1,4 @@
-"""What each column of a table means, by its heading and by what stands below it.
+"""Finds what each column of a table means, by its heading and its cells.
 
     columns = understand_columns(table)
     [column.meaning.describe() for column in columns.columns]
@@ -34,7 +34,7 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """The columns of a table, what was assumed of them, and what the commas in its numbers are."""
+    """The columns of a table, the assumptions about them, and the meaning of commas in its numbers."""
 
     columns: tuple[Column, ...]
     remarks: tuple[str, ...]
@@ -54,7 +54,7 @@ class Columns:
         return any(column.meaning.understood for column in (*self.of("figure"), *self.of("value")))
 
     def varies(self, setting: str) -> bool:
-        """Whether headings state this setting, so that it differs within a row."""
+        """Returns whether headings state this setting, so that it differs within a row."""
         return any(setting in column.meaning.variant for column in self.of("figure"))
 
 
@@ -81,7 +81,7 @@ def _understand(table: TextTable, place: int) -> Meaning:
     heading, cells = table.headings[place], [cell for cell in table.column(place) if cell]
     if not table.has_headings:
         assumed = "not understood without a heading: a mapping can say what it is."
-        return _unknown(cells, assumed)
+        return _make_unknown(cells, assumed)
     if heading.startswith("column ") and cells == [str(number) for number in range(len(cells))]:
         return Meaning(role="kept", assumed="kept as text: it numbers the rows.")
     meaning = parse_heading(heading)
@@ -94,12 +94,12 @@ def _understand(table: TextTable, place: int) -> Meaning:
         if figure and cells and all(_is_measured(cell) for cell in cells):
             return figure
     if meaning.role == "unknown":
-        return _unknown(cells, "not understood: a mapping can say what it is.")
+        return _make_unknown(cells, "not understood: a mapping can say what it is.")
     return meaning
 
 
 def _is_measured(cell: str) -> bool:
-    """Whether a cell is a number with a decimal point, a time, a pair, or no result."""
+    """Returns whether a cell is a number with a decimal point, a time, a pair, or no result."""
     cell = strip_markup(cell)
     if cell.lower() in ("0", "1") or not cell:
         return False
@@ -107,14 +107,14 @@ def _is_measured(cell: str) -> bool:
     return read.is_oom or bool(read.values)
 
 
-def _unknown(cells: Sequence[str], assumed: str) -> Meaning:
+def _make_unknown(cells: Sequence[str], assumed: str) -> Meaning:
     """Returns the meaning of a column that is not understood: figures without values if it has numbers, else text."""
     has_numbers = any(parse_cell(cell, dimension="time", unit="ms").values for cell in cells)
     return Meaning(role="figure" if has_numbers else "kept", quantity="other", assumed=assumed, understood=False)
 
 
 def _settle_open_ones(table: TextTable, meanings: list[Meaning], given: Mapping[str, Meaning]) -> None:
-    """Decides what only the other columns can tell: whose name a "name" is, and whether a dtype is a figure."""
+    """Decides what only the other columns can decide: whose name a "name" is, and whether a dtype is a figure."""
     quantities = {meaning.quantity for meaning in meanings if meaning.role == "figure"}
     has_figures = bool(quantities) or any(meaning.role == "value" for meaning in meanings)
     for place, heading in enumerate(table.headings):

@@ -22,17 +22,17 @@ def parse_delimited(text: str, *, is_tsv: bool = False, headings: bool | None = 
     tables: list[TextTable] = []
     title: str | None = None
     rows: list[TextRow] = []
-    for row in (*_records(text, delimiter), TextRow(line=0, cells=())):
+    for row in (*_read_records(text, delimiter), TextRow(line=0, cells=())):
         if len(row.cells) > 1:
             rows.append(row)
             continue
-        table = _make(rows, _KINDS[delimiter], title=title, headings=headings)
+        table = _make_table(rows, _KINDS[delimiter], title=title, headings=headings)
         if table:
             tables.append(table)
         if table or row.cells:
             title = row.cells[0].lstrip("# ").rstrip(": ") if row.cells else None
         rows = []
-    return tables or _single_column(text, delimiter, headings)
+    return tables or _parse_single_column(text, delimiter, headings)
 
 
 def parse_block(lines: Sequence[Line]) -> TextTable | None:
@@ -42,29 +42,29 @@ def parse_block(lines: Sequence[Line]) -> TextTable | None:
     text = "\n".join(text for _, text in lines)
     for delimiter in ("\t", ",", ";"):
         if all(delimiter in line.strip() for _, line in lines):
-            rows = [*_records(text, delimiter)]
+            rows = [*_read_records(text, delimiter)]
             if len({len(row.cells) for row in rows}) == 1 and len(rows) == len(lines):
                 placed = [TextRow(line=number, cells=row.cells) for (number, _), row in zip(lines, rows, strict=True)]
-                return _make(placed, _KINDS[delimiter], title=None, headings=None)
+                return _make_table(placed, _KINDS[delimiter], title=None, headings=None)
     return None
 
 
-def _make(rows: list[TextRow], kind: str, *, title: str | None, headings: bool | None) -> TextTable | None:
+def _make_table(rows: list[TextRow], kind: str, *, title: str | None, headings: bool | None) -> TextTable | None:
     if not rows:
         return None
     named = not _is_data(rows[0].cells) if headings is None else headings
     return make_table(kind, rows[named:], headings=rows[0] if named else None, title=title)
 
 
-def _single_column(text: str, delimiter: str, headings: bool | None) -> list[TextTable]:
+def _parse_single_column(text: str, delimiter: str, headings: bool | None) -> list[TextTable]:
     """Returns the table of a text in which every line is one cell."""
-    rows = [row for row in _records(text, delimiter) if row.cells]
-    table = _make(rows, _KINDS[delimiter], title=None, headings=headings)
+    rows = [row for row in _read_records(text, delimiter) if row.cells]
+    table = _make_table(rows, _KINDS[delimiter], title=None, headings=headings)
     return [table] if table and len({len(row.cells) for row in rows}) == 1 else []
 
 
 def _is_data(cells: Sequence[str]) -> bool:
-    """Whether the cells of a first row are values and not headings: one of them is a number."""
+    """Returns whether the cells of a first row are values and not headings, because one of them is a number."""
     return any(parse_cell(cell, dimension="time", unit="ms").values for cell in cells)
 
 
@@ -78,7 +78,7 @@ def _find_delimiter(text: str) -> str:
     return ","
 
 
-def _records(text: str, delimiter: str) -> Iterator[TextRow]:
+def _read_records(text: str, delimiter: str) -> Iterator[TextRow]:
     """Yields the rows with their lines; an empty line is a row without cells."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
     while True:

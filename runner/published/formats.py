@@ -1,4 +1,4 @@
-"""The tables of a text, whatever their format, with the heading or caption that stands nearest above.
+"""Finds the tables of a text in any format, with the nearest heading or caption above.
 
     for table in parse_tables(text, ending=".md"):
         print(table.kind, table.title, table.headings)
@@ -26,7 +26,7 @@ _BOLD = re.compile(r"\s*(?:\*\*|__)(?P<title>[^*_].{0,300}?)(?:\*\*|__)[:.]?\s*"
 _CAPTION = re.compile(r"\s*(?P<title>(?:table|tab\.|figure|listing)\s*\d{0,3}[.:].{1,300})", re.IGNORECASE)
 _UNDERLINE = re.compile(r"\s*(?:={3,}|-{3,}|~{3,})\s*")
 _FENCE = re.compile(r"\s*(?:```|~~~).{0,100}")
-#: How many lines before a table in its block may be its title, or behind it a note.
+#: The most lines of a title before a table in its block, or of a note behind it.
 _AROUND = 3
 
 
@@ -76,7 +76,7 @@ class _Tables:
     is_behind: bool = False
 
     def see(self, lines: Sequence[Line]) -> None:
-        """Takes what lines that are no table say."""
+        """Reads titles from lines that are no table."""
         for place, (_, text) in enumerate(lines):
             found = _HEADING.fullmatch(text) or _BOLD.fullmatch(text)
             plain = found["title"] if found else text.strip()

@@ -1,4 +1,4 @@
-"""What the heading of a column means: a setting, or a figure with its quantity, statistic, unit and variant.
+"""Parses the heading of a column: a setting, or a figure with its quantity, statistic, unit and variant.
 
     >>> parse_heading("bf16_mean_ms").describe()
     'mean time in ms, bf16'
@@ -46,7 +46,7 @@ TIME: Literal["time"] = "time"
 
 @dataclass(frozen=True, kw_only=True)
 class Meaning:
-    """What a heading means. `setting` is the field of Setting, or what an origin says; `quantity` is TIME where the row
+    """The meaning of a heading. `setting` is the field of Setting, or of an origin; `quantity` is TIME where the row
     must say of which phase. `statistics` are those of each number in a cell. `from_command` marks a setting as that of
     the command, which may differ from what ran. `assumed` says what was assumed. Figures that are not `understood` have
     no values."""
@@ -170,7 +170,7 @@ def parse_figure(heading: str) -> Meaning | None:
         role="figure",
         quantity=meant,
         statistics=statistics or ("value",),
-        unit=_as_spelled(unit),
+        unit=_spell_unit(unit),
         variant={**variant},
         assumed="taken as a rate, in operations a second." if units and units[0].endswith("flops") else None,
     )
@@ -239,7 +239,7 @@ def _join_phases(names: set[str]) -> Quantity | None:
     return sums.get(frozenset(names))
 
 
-def _as_spelled(unit: str | None) -> str | None:
+def _spell_unit(unit: str | None) -> str | None:
     """Returns the unit as practitioners write it."""
     if unit is None:
         return None

@@ -28,7 +28,7 @@ _SECTION = re.compile(r"\\(?:chapter|section|subsection|subsubsection|paragraph)
 _SPAN = re.compile(r"\s*\\multicolumn\{(\d{1,3})\}")
 _ROWS = re.compile(r"\s*\\multirow(?:\[[^\]]{0,20}\])?\{(\d{1,4})\}")
 _MAX_SPAN = 100
-#: How far before and behind a table its title is looked for, in characters.
+#: The distance before and behind a table within which its title may be, in characters.
 _NEAR = 50_000
 
 
@@ -126,7 +126,7 @@ def _split_cells(text: str) -> Iterator[str]:
     for cell in re.split(r"(?<!\\)&", text):
         span = _SPAN.match(cell)
         if span:
-            kept = _last_group(cell, span.end())
+            kept = _find_last_group(cell, span.end())
             yield from [kept] * min(int(span[1]), _MAX_SPAN)
         else:
             yield cell.strip()
@@ -138,7 +138,7 @@ def _fill_down(cells: Iterator[str], below: dict[int, tuple[int, str]]) -> Itera
         rows = _ROWS.match(cell)
         left, text = below.get(place, (0, ""))
         if rows:
-            kept = _last_group(cell, rows.end())
+            kept = _find_last_group(cell, rows.end())
             below[place] = (min(int(rows[1]), 10_000) - 1, kept)
             yield kept
         elif left and not cell:
@@ -149,7 +149,7 @@ def _fill_down(cells: Iterator[str], below: dict[int, tuple[int, str]]) -> Itera
             yield cell
 
 
-def _last_group(cell: str, at: int) -> str:
+def _find_last_group(cell: str, at: int) -> str:
     """Returns the text of the last of the groups that follow."""
     kept = ""
     while at < len(cell) and cell[at] in "{[*":

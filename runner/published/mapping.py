@@ -1,4 +1,4 @@
-"""What the columns of a table mean where their headings do not say it: a small TOML file.
+"""Reads a small TOML file that says what the columns of a table mean where their headings do not.
 
     [table]                                        # of every row that does not say otherwise
     machine = "H100 80GB"
@@ -48,8 +48,8 @@ _DO = "Write a first draft of it with `python -m runner import --explain FILE`."
 
 @dataclass(frozen=True, kw_only=True)
 class TableMapping:
-    """What a mapping says. `headings` is None where it leaves open whether the first row is headings; `digest` names
-    its content."""
+    """The content of a mapping. `headings` is None where it leaves open whether the first row is headings; `digest`
+    names its content."""
 
     columns: Mapping[str, Meaning] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)

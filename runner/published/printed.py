@@ -43,14 +43,14 @@ def _split_anywhere(lines: Sequence[Line]) -> _Grid | None:
     """Returns the grid of cells that are two blanks apart, else of words if every line has equally many, else of the
     columns in which every line is blank."""
     split = [TextRow(line=number, cells=tuple(_GAP.split(text.strip()))) for number, text in lines]
-    grid = _even(split)
+    grid = _split_evenly(split)
     if grid is None:
-        grid = _even([TextRow(line=number, cells=tuple(text.split())) for number, text in lines])
+        grid = _split_evenly([TextRow(line=number, cells=tuple(text.split())) for number, text in lines])
     return grid or _split_at_gaps(lines)
 
 
 def is_wrapped(lines: Sequence[Line]) -> bool:
-    """Whether pandas goes on with further columns after the next empty line."""
+    """Returns whether pandas goes on with further columns after the next empty line."""
     return len(lines) > 1 and lines[0][1].rstrip().endswith("\\")
 
 
@@ -70,7 +70,7 @@ def join_wrapped(tables: Sequence[TextTable]) -> list[TextTable]:
     return [replace(first, remarks=(*first.remarks, said))] if rest else [first]
 
 
-def _even(rows: Sequence[TextRow]) -> _Grid | None:
+def _split_evenly(rows: Sequence[TextRow]) -> _Grid | None:
     """Returns the grid of lines with equally many cells. The headings may lack that of an index, whose name may stand
     alone in the second line."""
     width = len(rows[-1].cells)

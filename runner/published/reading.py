@@ -56,13 +56,13 @@ def read_published(path: Path, *, mapping: TableMapping | None = None) -> list[P
         if columns.has_figures:
             origin = _Origin(path, uuid5(_NAMESPACE, f"{digest}:{number}"), report, provenance)
             read.append(_build_table(table, columns, mapping, origin))
-    readable = [table for table in read if any(_says_something(row) for row in table.rows)]
+    readable = [table for table in read if any(_has_content(row) for row in table.rows)]
     if not readable:
         raise _refuse(path, tables, read)
     return readable
 
 
-def _says_something(row: PublishedRow) -> bool:
+def _has_content(row: PublishedRow) -> bool:
     return row.status == "oom" or any(figure.value is not None or figure.quantity == "dtype" for figure in row.figures)
 
 
@@ -90,7 +90,7 @@ def parse_content(content: bytes, path: Path, *, headings: bool | None = None) -
 
 
 class _Origin(NamedTuple):
-    """Where a table comes from: its file, its id, its report and what is known of that."""
+    """The origin of a table: its file, its id, its report and the provenance of that."""
 
     path: Path
     table_id: UUID
@@ -126,11 +126,11 @@ def content_digest(content: bytes) -> str:
 
 
 def _build_table(table: TextTable, columns: Columns, mapping: TableMapping, origin: _Origin) -> PublishedTable:
-    titles = _texts_of_origin(table, columns, "title")
+    titles = _list_origins(table, columns, "title")
     title = visible(mapping.title or "; ".join(titles) or table.title or origin.path.stem)
     about = About(table_id=origin.table_id, title=title, settings=mapping.settings)
     rows = build_rows(table.rows, columns, about)
-    machines = _texts_of_origin(table, columns, "machine")
+    machines = _list_origins(table, columns, "machine")
     quantities = {figure.quantity for row in rows for figure in row.figures}
     return PublishedTable(
         table_id=origin.table_id,
@@ -142,17 +142,17 @@ def _build_table(table: TextTable, columns: Columns, mapping: TableMapping, orig
         machine="; ".join(machines) or mapping.machine or origin.provenance.get("machine"),
         provenance=origin.provenance,
         meanings={column.heading: column.meaning.describe() for column in columns.columns},
-        remarks=(*columns.remarks, *table.remarks, *_common_remarks(rows)),
+        remarks=(*columns.remarks, *table.remarks, *_find_common_remarks(rows)),
     )
 
 
-def _texts_of_origin(table: TextTable, columns: Columns, name: str) -> list[str]:
+def _list_origins(table: TextTable, columns: Columns, name: str) -> list[str]:
     """Returns the different texts of a column of origin, in their order."""
     places = [column.place for column in columns.of("origin") if column.meaning.setting == name]
     return [*dict.fromkeys(cell for place in places for cell in table.column(place) if cell)]
 
 
-def _common_remarks(rows: Sequence[PublishedRow]) -> list[str]:
+def _find_common_remarks(rows: Sequence[PublishedRow]) -> list[str]:
     """Returns the remarks that every row has, which are the table's."""
     if not rows:
         return []

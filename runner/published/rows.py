@@ -1,4 +1,4 @@
-"""The rows of a table with their settings, figures and status.
+"""Builds the rows of a table with their settings, figures and status.
 
     rows = build_rows(table.rows, columns, about)
 
@@ -33,7 +33,7 @@ OUT_OF_MEMORY = "Out of memory."
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """What holds for every row: the table's id, its title, and the settings that a mapping states."""
+    """The facts that hold for every row: the table's id, its title, and the settings that a mapping states."""
 
     table_id: UUID
     title: str
@@ -76,10 +76,10 @@ def _build_row(row: TextRow, columns: Columns, about: About, *, row_id: UUID) ->
     timed = _find_timed(row, columns, title)
     for column in columns.columns:
         text = row.cells[column.place]
-        meaning = _meaning_of_value(row, columns) if column.meaning.role == "value" else column.meaning
+        meaning = _find_value_meaning(row, columns) if column.meaning.role == "value" else column.meaning
         if meaning.role == "figure" and text:
             own = replace(meaning, quantity=timed if meaning.quantity == TIME else meaning.quantity)
-            reading.figures += _build_figures(column.heading, text, own, columns, reading)
+            reading.figures += _build_figures(column.heading, text, own, columns)
     ran_out = reading.is_oom or _is_out_of_memory(reading.figures)
     origin = [reading.origins[name] for name in ("file", "line") if name in reading.origins]
     return PublishedRow(
@@ -148,16 +148,14 @@ def _find_timed(row: TextRow, columns: Columns, title: TitleSays) -> Quantity:
     return (parse_pass(passes[0]) if passes else None) or title.timed or "duration"
 
 
-def _meaning_of_value(row: TextRow, columns: Columns) -> Meaning:
+def _find_value_meaning(row: TextRow, columns: Columns) -> Meaning:
     """Returns what the value of this row means, by the name of its quantity in another column."""
     names = [row.cells[column.place] for column in columns.of("quantity")]
     meaning = parse_heading(names[0]) if names else Meaning(role="unknown")
     return meaning if meaning.role == "figure" else Meaning(role="figure", quantity="other", understood=False)
 
 
-def _build_figures(
-    heading: str, text: str, meaning: Meaning, columns: Columns, reading: _Reading
-) -> list[PublishedFigure]:
+def _build_figures(heading: str, text: str, meaning: Meaning, columns: Columns) -> list[PublishedFigure]:
     """Returns the figures of a cell: one, or a mean and its standard deviation."""
     quantity = meaning.quantity
     assert quantity != TIME
@@ -200,8 +198,8 @@ def _split_statistics(
 
 
 def _is_out_of_memory(figures: Sequence[PublishedFigure]) -> bool:
-    """Whether the row ran out of memory: a figure without a variant did, or nothing else has a value. Where only one
-    variant of several did, its own figure says so."""
+    """Returns whether the row ran out of memory: a figure without a variant did, or nothing else has a value. Where
+    only one variant of several did, its own figure says so."""
     ran_out = [figure for figure in figures if figure.value is None and is_oom(figure.text)]
     if not ran_out:
         return False

@@ -1,4 +1,4 @@
-"""The text of a cell as a setting: whole numbers, precisions, backends and modes by the schema's word.
+"""Parses the text of a cell as a setting: whole numbers, precisions, backends and modes by the schema's word.
 
     >>> parse_setting("precision", "torch.bfloat16").value, parse_setting("backend", "True").value
     ('bf16', 'compiled')
@@ -14,7 +14,7 @@ from runner.published.values import parse_cell
 
 _WHOLE = "d_model d_ff layers heads vocabulary parameters batch context seq_len d_head warmup_steps steps"
 WHOLE = frozenset(_WHOLE.split())
-#: The largest whole number that a setting may be: such as the schema allows.
+#: The largest whole number of a setting, which is that of the schema.
 _LARGEST = 2**60
 _PRECISIONS = {"float32": "fp32", "float": "fp32", "float16": "fp16", "half": "fp16", "bfloat16": "bf16",
                "float64": "fp64", "double": "fp64"}  # fmt: skip

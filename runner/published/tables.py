@@ -1,4 +1,4 @@
-"""The text of a table before anything is understood of it: headings and rows of cells, each row with its line.
+"""Holds the text of a table before its columns are understood: headings and rows of cells, each row with its line.
 
     table = TextTable(headings=("size", "forward (ms)"), rows=(TextRow(line=3, cells=("small", "12.3")),), kind="csv")
 
@@ -20,7 +20,7 @@ FORMATS = "CSV, TSV, Markdown, what pandas prints, LaTeX, Typst, aligned columns
 #: The number of a line and its text.
 Line = tuple[int, str]
 _BREAK = re.compile(r"[\t\n\r\f\v]\s*")
-#: What stands in place of what pandas leaves out.
+#: The text that pandas prints in place of what it leaves out.
 _ELIDED = frozenset({"...", "..", "…"})
 
 
@@ -96,7 +96,7 @@ def make_table(
 
 
 def _is_whole(row: TextRow, names: Sequence[str], remarks: list[str]) -> bool:
-    """Whether the row is one of the table's; adds to its remarks if not."""
+    """Returns whether the row is one of the table's, and adds a remark if not."""
     if len(row.cells) != len(names):
         remarks.append(f"Line {row.line} was refused: {len(row.cells)} cells below {len(names)} headings.")
         return False

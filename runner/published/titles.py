@@ -1,9 +1,9 @@
-"""What a title says of its table: settings that no column states, and which passes were timed.
+"""Reads the title of a table: settings that no column states, and which passes were timed.
 
     >>> read_title("Mixed precision (bfloat16), no warm-up, batch 4").settings
     {'warmup_steps': 0, 'precision': 'bf16', 'batch': 4}
 
-Every setting that is taken from a title is an assumption, and said to be one. Standard library only.
+Every setting that is taken from a title is an assumption, and reported as one. Standard library only.
 """
 
 import re
@@ -22,7 +22,7 @@ _NUMBER = re.compile(
     r"(?: ?[=:] ?| (?:of )?)(\d{1,7})\b(?!\s?[-–,/]\s?\d| (?:to|and|or) \d)",
     re.IGNORECASE,
 )
-#: Words of a title that compares, and says of no row what it measured.
+#: The words of a title that compares rows and does not say what each measured.
 _COMPARING = frozenset({"vs", "versus", "against", "compared", "comparison"})
 _PRECISIONS = {
     **dict.fromkeys(("fp32", "float32"), "fp32"),
@@ -34,7 +34,7 @@ _PRECISIONS = {
 
 @dataclass(frozen=True, kw_only=True)
 class TitleSays:
-    """What a title says. `timed` is the phase, or the sum of phases, of a table of times that names none."""
+    """The content of a title. `timed` is the phase, or the sum of phases, of a table of times that names none."""
 
     settings: Mapping[str, str | int | bool]
     timed: Quantity | None
@@ -42,7 +42,7 @@ class TitleSays:
 
 @lru_cache(maxsize=256)
 def read_title(title: str) -> TitleSays:
-    """Returns what the title says; nothing where it says nothing."""
+    """Returns the content of the title."""
     title = title[:500]
     words = split_words(title)
     if _COMPARING & {*words}:

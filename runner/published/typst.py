@@ -50,12 +50,12 @@ def parse_typst(text: str) -> list[TextTable]:
             continue
         found = _Cells()
         _read_arguments(text[begin.end() : close], text.count("\n", 0, begin.end()) + 1, found)
-        table = _make(found, _find_title(text, begin.start(), close))
+        table = _make_table(found, _find_title(text, begin.start(), close))
         tables += [table] if table else []
     return tables
 
 
-def _make(found: _Cells, title: str | None) -> TextTable | None:
+def _make_table(found: _Cells, title: str | None) -> TextTable | None:
     width = found.columns or found.header
     if not 0 < width <= COLUMNS or len(found.cells) <= width:
         return None
@@ -86,10 +86,10 @@ def _read_arguments(text: str, line: int, found: _Cells) -> None:
         elif call and call[1] in ("table.cell", "cell"):
             close = _find_close(argument, call.end() - 1)
             span = _SPAN.search(argument[call.end() : close])
-            kept = _content(argument[close + 1 :]) or _content(argument[call.end() : close].rpartition(",")[2])
+            kept = _unwrap(argument[close + 1 :]) or _unwrap(argument[call.end() : close].rpartition(",")[2])
             found.cells += [(own, kept)] * min(int(span[1]) if span else 1, COLUMNS)
         elif call is None and argument.strip():
-            found.cells.append((own, _content(argument)))
+            found.cells.append((own, _unwrap(argument)))
 
 
 def _count_columns(text: str) -> int:
@@ -104,7 +104,7 @@ def _count_columns(text: str) -> int:
     return 1
 
 
-def _content(text: str) -> str:
+def _unwrap(text: str) -> str:
     """Returns the text of content in brackets, of a string, or of math."""
     text = text.strip().removeprefix("#")
     if len(text) > 1 and text[0] == "[" and text[-1] == "]":

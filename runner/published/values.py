@@ -1,4 +1,4 @@
-"""The text of a cell as numbers in base units: milliseconds, bytes, FLOP/s, plain numbers.
+"""Parses the text of a cell as numbers in base units: milliseconds, bytes, FLOP/s, plain numbers.
 
     >>> parse_cell("12.3 ± 0.4", dimension="time", unit="ms").values
     (12.3, 0.4)
@@ -109,7 +109,7 @@ def parse_cell(
         return _refuse(text, "has a comma that may be a decimal point" if is_decimal_comma(text) else "is no number")
     parts = match.groupdict()
     numbers = [parts["a"]] + ([parts["b"]] if parts.get("b") else [])
-    remarks = _remark_on(parts)
+    remarks = _make_remark(parts)
     if any("," in number for number in numbers):
         if commas == "doubtful" or any(number.lstrip("+-").startswith("0") for number in numbers):
             return _refuse(text, "has a comma that may be a decimal point")
@@ -118,14 +118,14 @@ def parse_cell(
 
 
 def is_oom(text: str) -> bool:
-    """Whether a cell says that memory ran out: OOM, "CUDA OOM", "out of memory", or torch's own message."""
+    """Returns whether a cell says that memory ran out: OOM, "CUDA OOM", "out of memory", or torch's own message."""
     if len(text) > 60 and not text.lower().startswith(("cuda out of memory", "torch.outofmemory", "torch.cuda.outof")):
         return False
     return bool(_OOM.search(text)) and not (len(text) <= 60 and _NO_OOM.search(text))
 
 
 def is_decimal_comma(text: str) -> bool:
-    """Whether a cell has a comma that can only be a decimal point."""
+    """Returns whether a cell has a comma that can only be a decimal point."""
     return len(text) <= _LENGTH and bool(_DECIMAL_COMMA.fullmatch(text.strip()))
 
 
@@ -135,7 +135,7 @@ def normalize_unit(text: str) -> str:
     return _SPELLINGS.get(lower, lower)
 
 
-def _remark_on(parts: Mapping[str, str | None]) -> list[str]:
+def _make_remark(parts: Mapping[str, str | None]) -> list[str]:
     remarks = []
     if parts.get("about"):
         remarks.append("The table says “about”.")

@@ -1,4 +1,4 @@
-"""What a report is made of: questions with answers, tables with footnotes, and what is missing.
+"""Defines a report: questions with answers, tables with footnotes, and what is missing.
 
     Answer(sentence="The step takes 12.3 ms.", tables=(ReportTable(caption="…", headings=("Size",), lines=(…,)),))
 
@@ -25,7 +25,7 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportTable:
-    """A table with what all of its lines share in the caption. The note says how to read it."""
+    """A table. Its caption states what all lines share; the note says how to read it."""
 
     caption: str
     headings: tuple[str, ...]
@@ -35,14 +35,14 @@ class ReportTable:
 
 @dataclass(frozen=True, kw_only=True)
 class Behind:
-    """A row that an answer rests on."""
+    """A row behind an answer."""
 
     cell_id: UUID
     cell: Cell
 
 
 class HasCell(Protocol):
-    """A row of any query whose rows are cells; imported ones have none."""
+    """A row of any query whose rows are cells; imported rows have none."""
 
     @property
     def cell_id(self) -> UUID: ...
@@ -58,9 +58,8 @@ def behind(results: Iterable[HasCell]) -> tuple[Behind, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What the rows say to a question. Footnotes are numbered from 1, in this order. `behind` are the rows that the
-    answer rests on, all of one table. `lacks` says in words what is missing for a whole answer; without any table the
-    question is open."""
+    """An answer from the rows. Footnotes are numbered from 1, in this order. `behind` are the rows of the answer, all
+    of one table. `lacks` says in words what is missing for a whole answer; without any table the question is open."""
 
     sentence: str = ""
     tables: tuple[ReportTable, ...] = ()
@@ -71,8 +70,8 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Question(Generic[R]):
-    """A question, what answers it from rows, and the cells that would answer it where no row does. `page` is the
-    address of the page that says more."""
+    """A question, the function that answers it from rows, and the cells that would answer it where no row does. `page`
+    is the address of the page that says more."""
 
     id: str
     text: str
@@ -94,7 +93,7 @@ class Answered:
 
 @dataclass(frozen=True, kw_only=True)
 class Open:
-    """A question that the file cannot answer, or not wholly: what is missing, and the commands that measure it."""
+    """A question that the file cannot answer at all or in part: what is missing, and the commands that measure it."""
 
     id: str
     text: str
@@ -115,7 +114,7 @@ def say_lack(item: Open) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A whole report. `facts` say what was measured on and how far the rows can be trusted, under short names."""
+    """A whole report. `facts` describe the machine and how far the rows can be trusted, under short names."""
 
     title: str
     facts: tuple[tuple[str, str], ...]

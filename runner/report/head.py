@@ -1,4 +1,5 @@
-"""The top of a report: the machine and its versions, when and by which command, how far the rows can be trusted.
+"""Writes the top of a report: the machine and its versions, the runs with their commands, and how far the rows can be
+trusted.
 
 facts(rows)          # (("Machine", "NVIDIA H200 · node1"), ("Versions", "torch 2.11, …"), …)
 """
@@ -8,9 +9,9 @@ from collections.abc import Sequence
 
 from runner.analysis.audit.findings import Grade
 from runner.analysis.audit.report import GRADE_WORDS, group_findings
-from runner.formats import format_bytes
+from runner.formats import format_bytes, format_count, format_list
 from runner.report.rows import Rows
-from runner.report.text import NONE, count, join
+from runner.report.text import NONE
 from runner.results import RunSummary
 from runner.schema import RunRow
 from runner.store.database import look_through
@@ -24,12 +25,12 @@ _READING = (
     "their question; n counts measured "
     f"steps, warm-up left out; {NONE} is not known or does not apply; a cell without a result says how it ended."
 )
-#: The runs that are listed with their commands, and the findings that are named.
+#: The most runs that are listed with their commands, and the most findings that are named.
 _MAX_RUNS, _NAMED = 8, 3
 
 
 def facts(rows: Rows) -> tuple[tuple[str, str], ...]:
-    """Returns short names with what is known under them."""
+    """Returns the facts under short names."""
     if not rows.runs:
         return (("Rows", f"This file has no measured run. Measure what this machine can: {MEASURE}"),)
     details = load_run_details(rows.path, [run.run_id for run in rows.runs])
@@ -106,7 +107,7 @@ def _describe_runs(runs: Sequence[RunSummary]) -> list[tuple[str, str]]:
 
 
 def _list_notes(rows: Rows) -> list[tuple[str, str]]:
-    """Returns what was said of the report's runs, and of their cells."""
+    """Returns the notes on the report's runs and their cells."""
     names = {run.run_id: run.name for run in rows.runs}
     said = [note for note in rows.notes.notes if note.kind == "note" and note.run_id in names]
     return [
@@ -116,7 +117,7 @@ def _list_notes(rows: Rows) -> list[tuple[str, str]]:
 
 
 def _describe_rows(rows: Rows) -> str:
-    """Says how much there is of each kind of rows, and how it was chosen."""
+    """Says how many rows of each kind there are, and how they were chosen."""
     counts = {
         "step": len(rows.steps),
         "attention cell": len(rows.attention),
@@ -125,7 +126,7 @@ def _describe_rows(rows: Rows) -> str:
         "sum": len(rows.sums),
         "measured precision": len(rows.precisions),
     }
-    parts = [count(many, name) for name, many in counts.items() if many]
+    parts = [format_count(many, name) for name, many in counts.items() if many]
     left_out = look_through(rows.path).left_out
     broken = f" {sum(left_out.values()):,} rows that break the contract were left out." if left_out else ""
     chosen = "of a cell that several runs measured the latest run counts, all its rounds together"
@@ -140,7 +141,7 @@ def _describe_trust(rows: Rows) -> str:
         return "no row has a grade."
     trusted = f"{counts['A'] + counts['B']:,} of {graded:,} graded rows can be trusted (A or B)"
     parts = [trusted, f"{counts['C']:,} in doubt (C)", f"{counts['D']:,} wrong (D)"]
-    return f"{join(parts)}.{_name_reasons(audit)} {GRADE_WORDS} Rounds count one by one."
+    return f"{format_list(parts)}.{_name_reasons(audit)} {GRADE_WORDS} Rounds count one by one."
 
 
 def _name_reasons(audit: Audit) -> str:
@@ -152,7 +153,7 @@ def _name_reasons(audit: Audit) -> str:
         if audit.not_read
         else ""
     )
-    return (f" Most frequent findings: {join(named)}." if named else "") + older
+    return (f" Most frequent findings: {format_list(named)}." if named else "") + older
 
 
 def _describe_edition(rows: Rows) -> str:
@@ -161,6 +162,6 @@ def _describe_edition(rows: Rows) -> str:
 
 
 def _describe_others(rows: Rows, others: Sequence[str]) -> str:
-    parts = [f"rows of {join(others)} (--machine)"] if others else []
-    parts += [f"{count(rows.other_runs, 'published or imported run')}"] if rows.other_runs else []
-    return f"{join(parts)}." if parts else ""
+    parts = [f"rows of {format_list(others)} (--machine)"] if others else []
+    parts += [f"{format_count(rows.other_runs, 'published or imported run')}"] if rows.other_runs else []
+    return f"{format_list(parts)}." if parts else ""

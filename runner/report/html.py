@@ -16,7 +16,7 @@ from runner.errors import StepscopeError, UsageError
 from runner.report.rows import Rows
 from runner.visible import visible
 
-#: What the dashboard needs beside the runner.
+#: The packages that the dashboard needs beside the runner.
 _PACKAGES = ("streamlit", "plotly", "pandas", "pyarrow", "markdown_it")
 _SECONDS = 600
 _ROOT = Path(__file__).parents[2]

@@ -1,4 +1,5 @@
-"""The first columns of a table: in what its cells differ. What they share is said once, in the caption.
+"""Chooses the first columns of a table: the fields in which its cells differ. The caption states the fields that they
+share.
 
 keys = make_keys(cells)
 keys.headings            # ('Size', 'Context (tokens)')
@@ -12,23 +13,23 @@ from typing import Any
 
 from runner.analysis.compare.pairs import describe_unusual_effort
 from runner.report.text import NONE
-from runner.schema import AttentionCell, Cell, Column, MemoryCell, Model, StepCell, table_of
+from runner.schema import Cell, Column, Model, table_of
 from runner.schema.axes import MODEL
 from runner.schema.own import is_unread
 from runner.schema.sizes import name_models
 
 #: The order of columns; others follow.
 _ORDER = ("d_head", "seq_len", "context", "batch", "mode", "precision", "implementation", "backend", "attention")
-#: What a caption says although it is the default.
+#: The fields that a caption states although they have the default.
 _SAID = ("mode", "precision", "implementation", "backend", "attention", "batch", "context", "seq_len", "d_head")
-#: Values that speak for themselves.
+#: The fields whose values need no label.
 _PLAIN = ("mode", "precision", "implementation", "backend")
 _MEASURED = "How measured"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Keys:
-    """The columns in which cells differ, and in words what all of them share."""
+    """The columns in which cells differ, and in words the values that all of them share."""
 
     names: tuple[str, ...]
     headings: tuple[str, ...]
@@ -44,7 +45,7 @@ class Keys:
             assert isinstance(cell, Model)
             return self.sizes[Model.of(cell)]
         if name == "effort":
-            return _describe_effort(cell) or "as usual"
+            return describe_unusual_effort(cell) or "as usual"
         value = getattr(cell, name)
         return NONE if is_unread(name, value) else format_value(value)
 
@@ -67,10 +68,10 @@ def make_keys(cells: Sequence[Cell], *, without: Sequence[str] = ()) -> Keys:
     shapes = [Model.of(cell) for cell in cells if isinstance(cell, Model)]
     headings = {name: table.column(name).title for name in varied}
     names = [*(["size"] if shapes else []), *varied]
-    efforts = {_describe_effort(cell) for cell in cells}
+    efforts = {describe_unusual_effort(cell) for cell in cells}
     if len(efforts) > 1:
         names.append("effort")
-    said = [_say(table.column(name), getattr(cells[0], name)) for name in sorted(shared, key=_rank)]
+    said = [_describe_shared(table.column(name), getattr(cells[0], name)) for name in sorted(shared, key=_rank)]
     words = [*(word for word in said if word), *(efforts if len(efforts) == 1 else ())]
     return Keys(
         names=tuple(names),
@@ -84,8 +85,9 @@ def _rank(name: str) -> int:
     return _SAID.index(name) if name in _SAID else len(_SAID)
 
 
-def _say(column: Column, value: Any) -> str:
-    """Returns a shared value in words; empty for a default that needs no mention and for what an own model has not."""
+def _describe_shared(column: Column, value: Any) -> str:
+    """Returns a shared value in words; empty for a default that needs no mention and for a field that an own model does
+    not have."""
     if is_unread(column.name, value):
         return ""
     if column.name in _PLAIN:
@@ -97,7 +99,3 @@ def _say(column: Column, value: Any) -> str:
     if value is None or (value == column.absent and column.name not in _SAID):
         return ""
     return f"{column.label.lower()} {format_value(value)}"
-
-
-def _describe_effort(cell: Cell) -> str:
-    return describe_unusual_effort(cell) if isinstance(cell, StepCell | AttentionCell | MemoryCell) else ""

@@ -58,9 +58,9 @@ _OTHERS = {
 }
 #: The same for comments.
 _SPELLED = {"±": "+-", "×": "x", "·": "-", "–": "-", "−": "-", "µ": "u", "√": "sqrt ", "‖": "||", "≥": ">=", "≤": "<="}
-#: What stands for a dash while hyphens are looked at.
+#: The placeholder of a dash while hyphens are replaced.
 _DASH = "\ue000"
-#: A table of more columns is set smaller.
+#: The most columns of a table in normal size.
 _WIDE = 7
 _HEAD = r"""% Tables of a Stepscope report. Preamble: \usepackage{booktabs,longtable}
 """

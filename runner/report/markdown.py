@@ -12,11 +12,11 @@ from runner.report.text import NONE
 from runner.visible import visible
 
 _SPECIAL = re.compile(r"[\\`*_{}\[\]<>#~$|!&@]")
-#: What would begin a list at the start of a line: a mark, or a number and a mark.
+#: The characters that begin a list at the start of a line: a mark, or a number and a mark.
 _OPENING = re.compile(r"^(\s*\d*)([-+.)])(?=\s|$)")
 #: A link that some renderers make of plain text.
 _LINK = re.compile(r"(?<=:)(?=//)|(?<=[wW]{3})(?=\.)")
-#: A longer text is a list of numbers, not one.
+#: The longest text that counts as one number.
 _MAX_WIDTH = 40
 _NUMBER = re.compile(r"[-+−]?[(]?[\d.,]+%?")
 
@@ -63,7 +63,7 @@ def write_mark(*numbers: int) -> str:
 
 
 def align(table: ReportTable) -> list[bool]:
-    """Returns for each column whether it holds numbers, and so is aligned right."""
+    """Returns whether each column holds numbers, which are aligned right."""
     return [_is_numeric(line.values[place] for line in table.lines) for place in range(len(table.headings))]
 
 

@@ -7,11 +7,12 @@ report = make_report(Rows(path, Scope(edition="2025")))
 from dataclasses import replace
 from pathlib import Path
 
+from runner.formats import format_count
 from runner.report.document import Answer, Answered, Open, Question, Report
 from runner.report.head import facts
 from runner.report.questions import QUESTIONS
 from runner.report.rows import Rows, Scope
-from runner.report.text import MAX_LINES, count
+from runner.report.text import MAX_LINES
 from runner.report.wanted import commands
 from runner.store.shared import share_connection
 
@@ -73,7 +74,7 @@ def _find_lacking(rows: Rows, question: Question[Rows], answer: Answer) -> Open 
     unmeasured = [cell for cell in wanted if not rows.lists(cell)] if rows.scope.edition and not words else []
     if unmeasured:
         words.append(
-            f"{len(unmeasured):,} of {count(len(wanted), 'cell')} of edition {rows.scope.edition} not measured"
+            f"{len(unmeasured):,} of {format_count(len(wanted), 'cell')} of edition {rows.scope.edition} not measured"
         )
     if not words:
         return None

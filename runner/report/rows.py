@@ -18,17 +18,17 @@ from runner.analysis.audit.findings import Finding
 from runner.errors import UsageError
 from runner.experiments.models import EDITIONS
 from runner.results import (
-    Accumulated,
-    Attended,
+    AccumulationResult,
+    AttentionResult,
     CompileCost,
     EarlyStep,
     KernelPart,
     KernelTrace,
-    Measured,
     Peak,
-    Precise,
+    PrecisionResult,
     Result,
     RunSummary,
+    StepResult,
     Timeline,
 )
 from runner.schema import TABLES, Cell, Model, Shape
@@ -108,7 +108,7 @@ class Rows:
         return Selection(machine=self.machine, run=self.scope.run, hidden=tuple(sorted(self.notes.hidden)))
 
     def holds(self, cell: Cell) -> bool:
-        """Whether a model's cell has a size and a context of the edition; true without one."""
+        """Returns whether a model's cell has a size and a context of the edition; true without one."""
         if self.scope.edition is None:
             return True
         axes = EDITIONS[f"cs336-{self.scope.edition}"]
@@ -118,13 +118,13 @@ class Rows:
         return cell.shape in shapes and getattr(cell, "context", None) in axes["contexts"]
 
     @cached_property
-    def steps(self) -> list[Measured]:
+    def steps(self) -> list[StepResult]:
         """End-to-end cells with the preferred effort, smallest model first."""
         return [cell for cell in load_steps(self.path, self.selection) if self.holds(cell.cell)] if self.runs else []
 
     @cached_property
-    def every_step(self) -> list[Measured]:
-        """The same of every effort, for pairs."""
+    def every_step(self) -> list[StepResult]:
+        """End-to-end cells of every effort, for pairs."""
         loose = replace(self.selection, settled=False)
         return [cell for cell in load_steps(self.path, loose) if self.holds(cell.cell)] if self.runs else []
 
@@ -139,13 +139,13 @@ class Rows:
         return load_compile_costs(self.path, self.selection) if self.runs else []
 
     @cached_property
-    def attention(self) -> list[Attended]:
+    def attention(self) -> list[AttentionResult]:
         """Single-head attention cells with the preferred effort; the written-out implementation first."""
         return load_attention(self.path, self.selection) if self.runs else []
 
     @cached_property
-    def every_attention(self) -> list[Attended]:
-        """The same of every effort, for pairs."""
+    def every_attention(self) -> list[AttentionResult]:
+        """Single-head attention cells of every effort, for pairs."""
         return load_attention(self.path, replace(self.selection, settled=False)) if self.runs else []
 
     @cached_property
@@ -171,16 +171,16 @@ class Rows:
         return load_parts(self.path)
 
     @cached_property
-    def sums(self) -> list[Accumulated]:
+    def sums(self) -> list[AccumulationResult]:
         return load_accumulations(self.path, self.selection) if self.runs else []
 
     @cached_property
-    def precisions(self) -> list[Precise]:
+    def precisions(self) -> list[PrecisionResult]:
         """Passes in several precisions beside a reference; an edition does not narrow them."""
         return load_precisions(self.path, self.selection) if self.runs else []
 
     def findings(self, results: Sequence[Result], table: str) -> dict[UUID, list[list[Finding]]]:
-        """Returns what the audit says of cells of one table, by cell: a list for each of its rounds."""
+        """Returns the audit's findings of cells of one table, by cell: a list for each of its rounds."""
         asked = [result.cell_id for result in results if result.status in ("ok", "oom")]
         rounds = load_rounds(self.path, table, asked) if asked else {}
         every = dict.fromkeys(one for cell_id in asked for one in rounds.get(cell_id, ()))
@@ -189,7 +189,7 @@ class Rows:
         return {cell_id: [self._findings.get(one, []) for one in rounds.get(cell_id, ())] for cell_id in asked}
 
     def lists(self, cell: Cell) -> bool:
-        """Whether the file has a row of this cell, however carefully measured, that need not be tried again."""
+        """Returns whether the file has a row of this cell with any effort that need not be tried again."""
         return self._key(cell) in self._keys
 
     @cached_property

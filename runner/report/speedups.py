@@ -18,13 +18,14 @@ from runner.analysis.compare.host_bound import describe_shares
 from runner.analysis.compare.pairs import LeftOut, Pair, describe_unusual_effort
 from runner.analysis.compare.speedups import Speedups, host_share
 from runner.analysis.compare.verdict_text import TIMED
-from runner.formats import at_tokens, format_number
+from runner.formats import at_tokens, format_count, format_number
 from runner.report.document import Line, ReportTable
 from runner.report.footnotes import Footnotes
 from runner.report.keys import Keys, make_keys
-from runner.report.text import NONE, count, describe_status, format_interval, format_optional
-from runner.results import Measured, TimedResult
+from runner.report.text import NONE, format_estimate, format_optional
+from runner.results import StepResult, TimedResult
 from runner.schema import Phase
+from runner.schema.titles import describe_status
 
 T = TypeVar("T", bound=TimedResult)
 _PHASES: Mapping[Phase, str] = {"forward": "Forward (×)", "backward": "Backward (×)", "step": "Whole (×)"}
@@ -99,7 +100,7 @@ def _make_line(one: _Compared[T], keys: Keys, notes: Footnotes, *, several: bool
     share = host_share(pair)
     times = [side.times[pair.phase].median_ms if pair.phase in side.times else None for side in (pair.base, pair.other)]
     ratios = [
-        format_interval(found.ratio, found.low, found.high) if (found := one.phases.get(phase)) else NONE
+        format_estimate(found.ratio, found.low, found.high) if (found := one.phases.get(phase)) else NONE
         for phase in _PHASES
     ]
     verdict = "noise unknown" if pair.low is None else TIMED[pair.outcome]
@@ -154,7 +155,7 @@ def _judge(pairs: Sequence[Pair[T]], *, baseline: str, variant: str) -> str:
         return f"{variant} is significantly faster than {baseline} in every pair: {mean}."
     counts = ", ".join(f"{outcomes[outcome]} {words}" for outcome, words in TIMED.items() if outcomes[outcome])
     unknown = sum(pair.low is None for pair in pairs)
-    known = f"; {count(unknown, 'pair')} without an interval: measured in too few processes" if unknown else ""
+    known = f"; {format_count(unknown, 'pair')} without an interval: measured in too few processes" if unknown else ""
     return f"{variant} against {baseline}: {mean}; {counts}{known}."
 
 
@@ -169,10 +170,10 @@ def _judge_one(pair: Pair[T], *, baseline: str, variant: str) -> str:
     return f"{variant} is {format_number(ratio)}× {TIMED[pair.outcome]} than {baseline} (ratio {interval})."
 
 
-def describe_trend(pairs: Sequence[Pair[Measured]]) -> str:
+def describe_trend(pairs: Sequence[Pair[StepResult]]) -> str:
     """Says whether the ratio of the whole step changes with the size of the model, from the smallest to the largest
     that share all else; only where their intervals do not overlap."""
-    families: dict[tuple[object, ...], list[Pair[Measured]]] = {}
+    families: dict[tuple[object, ...], list[Pair[StepResult]]] = {}
     for pair in pairs:
         if pair.phase == "step" and pair.base.parameters:
             cell = pair.base.cell

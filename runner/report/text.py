@@ -1,19 +1,19 @@
-"""Numbers and words as the tables of a report write them.
+"""Formats numbers and words for the tables of a report.
 
->>> format_spread(12.345, 0.0123), format_interval(12.05, 11.91, 12.22), format_mib(3 * 2**20)
+>>> format_spread(12.345, 0.0123), format_estimate(12.05, 11.91, 12.22), format_mib(3 * 2**20)
 ('12.345 ± 0.012', '12.05 [11.91, 12.22]', '3.00')
 
 Standard library, the schema and the read model only.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from runner.formats import format_number
 from runner.results import Result
-from runner.schema.titles import WORDS, title
+from runner.schema.titles import describe_status, title
 
-#: What stands in a table for what is not known or does not exist.
+#: The text of an unknown or missing value in a table.
 NONE = "–"
 #: The most lines of a table; a file may hold thousands of cells.
 MAX_LINES = 200
@@ -23,7 +23,7 @@ _MAX_DECIMALS = 4
 _NAMED = 3
 
 
-def _decimals(width: float) -> int:
+def _count_decimals(width: float) -> int:
     """Returns the digits behind the point that show two digits of a width."""
     return min(_MAX_DECIMALS, max(0, 1 - math.floor(math.log10(width)))) if width > 0 else _MAX_DECIMALS
 
@@ -34,18 +34,18 @@ def format_spread(mean: float | None, std: float | None) -> str:
         return NONE
     if std is None:
         return format_number(mean)
-    digits = _decimals(std)
+    digits = _count_decimals(std)
     written = f"{std:,.{digits}f}"
     return f"{mean:,.{digits}f} ± {written if float(written.replace(',', '')) or not std else format_number(std)}"
 
 
-def format_interval(value: float | None, low: float | None, high: float | None) -> str:
+def format_estimate(value: float | None, low: float | None, high: float | None) -> str:
     """Returns a value with its interval, so that two digits of half its width are shown: `12.3 [11.9, 12.7]`."""
     if value is None:
         return NONE
     if low is None or high is None:
         return f"{format_number(value)} [unknown]"
-    digits = _decimals((high - low) / 2)
+    digits = _count_decimals((high - low) / 2)
     return f"{value:,.{digits}f} [{low:,.{digits}f}, {high:,.{digits}f}]"
 
 
@@ -62,18 +62,6 @@ def format_mib(size: float | None) -> str:
     return f"{mib:,.1f}" if mib >= 100 else format_number(mib)
 
 
-def format_share(share: float | None) -> str:
-    """Returns a share in percent; more than nothing is never 0%."""
-    if share is None:
-        return NONE
-    return "under 1%" if 0 < share < 0.005 else f"{share:.0%}"
-
-
-def describe_status(result: Result) -> str:
-    """Returns how a cell ended without a result, with the phase: `out of memory in backward`."""
-    return WORDS.get(result.status, result.status) + (f" in {result.failed_phase}" if result.failed_phase else "")
-
-
 def describe_failures(results: Iterable[Result]) -> str:
     """Says why cells have no result, those with one reason together; empty where all have one."""
     reasons: dict[tuple[str, str], list[str]] = {}
@@ -86,14 +74,3 @@ def describe_failures(results: Iterable[Result]) -> str:
         why = f" ({message.strip().rstrip('.')})" if message else ""
         sentences.append(f"{status[0].upper()}{status[1:]}{why}: {'; '.join(titles[:_NAMED])}{more}.")
     return " ".join(sentences)
-
-
-def count(number: int, noun: str) -> str:
-    """Returns a number with its noun: `1 cell`, `2 cells`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def join(parts: Sequence[str]) -> str:
-    """Returns the parts as a list within a sentence: `a, b and c`."""
-    *others, last = parts
-    return f"{', '.join(others)} and {last}" if others else last

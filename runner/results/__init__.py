@@ -1,33 +1,33 @@
 """The read model: results as pages, the terminal and the analysis read them.
 
-    for cell in measured(path, Selection(mode="train")):       # runner.store.queries brings them
+    for cell in load_steps(path, Selection(mode="train")):     # runner.store.queries brings them
         print(cell.cell.context, cell.status, cell.times["step"].median_ms)
 
 The store makes them, the analysis reasons from them. Standard library and the schema only.
 """
 
-from runner.results.cells import Attended as Attended
+from runner.results.cells import AttentionResult as AttentionResult
 from runner.results.cells import CompileCost as CompileCost
 from runner.results.cells import EarlyStep as EarlyStep
-from runner.results.cells import Explored as Explored
-from runner.results.cells import Measured as Measured
+from runner.results.cells import ExploredCell as ExploredCell
 from runner.results.cells import PhaseSample as PhaseSample
 from runner.results.cells import Result as Result
+from runner.results.cells import StepResult as StepResult
 from runner.results.cells import TimedResult as TimedResult
 from runner.results.kernels import Kernel as Kernel
 from runner.results.kernels import KernelPart as KernelPart
 from runner.results.kernels import KernelTrace as KernelTrace
 from runner.results.kernels import Profiled as Profiled
-from runner.results.memory import Alive as Alive
 from runner.results.memory import Frontier as Frontier
+from runner.results.memory import LiveAllocation as LiveAllocation
 from runner.results.memory import MemoryPart as MemoryPart
 from runner.results.memory import Peak as Peak
 from runner.results.memory import PhasePeak as PhasePeak
 from runner.results.memory import SavedOperation as SavedOperation
 from runner.results.memory import Timeline as Timeline
-from runner.results.numerics import Accumulated as Accumulated
-from runner.results.numerics import Precise as Precise
-from runner.results.numerics import Sensitive as Sensitive
+from runner.results.numerics import AccumulationResult as AccumulationResult
+from runner.results.numerics import NormalizationResult as NormalizationResult
+from runner.results.numerics import PrecisionResult as PrecisionResult
 from runner.results.published import OtherQuantity as OtherQuantity
 from runner.results.published import PublishedFigure as PublishedFigure
 from runner.results.published import PublishedRow as PublishedRow

@@ -1,6 +1,6 @@
-"""Cells over their rounds: times of steps and of attention, what compiling cost, any one number.
+"""Holds cells over their rounds: times of steps and of attention, the cost of compiling, any one number.
 
-Rounds of one cell are one result: of times the estimate over the rounds (`times`), of other numbers the median.
+The rounds of one cell are one result: the estimate of times (`times`), the median of other numbers.
 """
 
 from dataclasses import dataclass, field
@@ -26,8 +26,8 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class TimedResult(Result):
-    """The same with its times by phase, of which there are none when no round is ok. `bound` is what sets the time:
-    the device, or the host that gives it work; None where that is not known."""
+    """A result with its times by phase, which are empty when no round is ok. `bound` is what sets the time: the device,
+    or the host that gives it work; None where that is not known."""
 
     cell_key: str
     torch: str | None
@@ -36,13 +36,12 @@ class TimedResult(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured(TimedResult):
+class StepResult(TimedResult):
     """One end-to-end cell."""
 
     cell: StepCell
     run_id: UUID
     rounds: int
-    failed_rounds: int
     parameters: int | None
     tokens_per_s: float | None
     mfu: float | None
@@ -50,12 +49,10 @@ class Measured(TimedResult):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attended(TimedResult):
-    """One single-head attention cell; of bytes and errors the largest over the rounds.
-
-    `machine_bytes` is the memory of the device; `device_bytes`, of cells that ran out, what the worker could take.
-    `device` is its kind, such as cuda, and `device_name` what it is called.
-    """
+class AttentionResult(TimedResult):
+    """One single-head attention cell, with the largest bytes and errors over its rounds. `machine_bytes` is the memory
+    of the device; `device_bytes` of a cell that ran out is what the worker could take. `device` is the kind of device,
+    such as cuda, and `device_name` its name."""
 
     cell: AttentionCell
     machine_bytes: int | None
@@ -77,14 +74,13 @@ class Attended(TimedResult):
 
     @property
     def limit_bytes(self) -> int | None:
-        """What the cell had to fit in."""
+        """The memory that the cell had to fit in."""
         return self.device_bytes or self.machine_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
-class Explored(Result):
-    """One measure of a cell. `value` is in the measure's unit; None if it has none, which is so for every `status` but
-    ok."""
+class ExploredCell(Result):
+    """One measure of a cell. `value` is in the measure's unit, None for every `status` but ok."""
 
     cell: Any
     source: str | None
@@ -118,7 +114,8 @@ class PhaseSample:
 
 @dataclass(frozen=True, kw_only=True)
 class CompileCost:
-    """One compiled question on one machine. None is not measured; `fallback` is whether the compiler gave up."""
+    """The cost of compiling one cell on one machine, None where it was not measured. `fallback` says whether the
+    compiler gave up."""
 
     machine: str
     torch: str | None

@@ -1,4 +1,4 @@
-"""What steps are made of: traces, their kernels, and what classes of them take. Times and calls are per step."""
+"""Holds the breakdown of steps: traces, their kernels, and the time by class. Times and calls are per step."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ class KernelTrace:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelPart:
-    """What one class of kernels takes in one phase and, where asked for, in one named range."""
+    """The time of one class of kernels in one phase and, where asked for, in one named range."""
 
     phase: str
     scope: str

@@ -1,4 +1,5 @@
-"""What fills memory: peaks with their parts, what is kept for backward, what fits, and recorded timelines."""
+"""Holds the contents of memory: peaks with their parts, tensors saved for backward, largest sizes, and recorded
+timelines."""
 
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -10,7 +11,7 @@ from runner.schema import FrontierCell, MemoryCell
 @dataclass(frozen=True, kw_only=True)
 class Peak(Result):
     """One memory cell on a machine of the kind `device`, whose device is called `device_name`. `parts` are bytes by
-    what they are, None where that was not counted; `phases` are peaks of live tensors."""
+    category, None where they were not counted; `phases` are peaks of live tensors."""
 
     cell: MemoryCell
     machine_bytes: int | None
@@ -41,7 +42,7 @@ class PhasePeak:
 
 @dataclass(frozen=True, kw_only=True)
 class SavedOperation:
-    """What one operation of the first block keeps for backward; each piece of memory counts once."""
+    """The tensors that one operation of the first block keeps for backward. Each piece of memory counts once."""
 
     operation: str
     module: str | None
@@ -52,7 +53,7 @@ class SavedOperation:
 
 @dataclass(frozen=True, kw_only=True)
 class Frontier:
-    """How large a sequence, a context or a batch may be, and what was predicted."""
+    """The largest sequence, context or batch that fits, and the prediction."""
 
     cell_id: UUID
     cell: FrontierCell
@@ -66,7 +67,8 @@ class Frontier:
 
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
-    """One recorded timeline. `label` names it alone in the file; `cell` is what was asked for, None if imported."""
+    """One recorded timeline. `label` is its name, unique in the file; `cell` is the measured cell, None for an imported
+    timeline."""
 
     cell_id: UUID
     run_id: UUID
@@ -89,7 +91,7 @@ class Timeline:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPart:
-    """What one category holds at a moment."""
+    """The bytes of one category at a moment."""
 
     category: str
     held_bytes: int
@@ -97,7 +99,7 @@ class MemoryPart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Alive:
+class LiveAllocation:
     """One allocation that is alive at a moment, with the stack that made it."""
 
     allocation: int

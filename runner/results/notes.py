@@ -1,4 +1,4 @@
-"""What people say of runs and cells, as far as it was not taken back."""
+"""Holds the notes on runs and cells that were not taken back."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from runner.schema import NoteKind
 
 @dataclass(frozen=True, kw_only=True)
 class Note:
-    """One note, name, tag, pinned baseline or hidden run. `cell_id` is None for what is said of a run."""
+    """One note, name, tag, pinned baseline or hidden run. `cell_id` is None for one about a run."""
 
     note_id: UUID
     run_id: UUID
@@ -22,8 +22,8 @@ class Note:
 
 @dataclass(frozen=True, kw_only=True)
 class Notes:
-    """All of a file, by run and by cell, the oldest first. Of several names of a run, and of several baselines of a
-    file, the latest counts."""
+    """All notes of a file, by run and by cell, the oldest first. Of several names of a run, and of several baselines of
+    a file, the latest counts."""
 
     notes: tuple[Note, ...] = ()
     of_cells: Mapping[UUID, tuple[str, ...]] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Notes:
 
 
 def gather_notes(notes: tuple[Note, ...]) -> Notes:
-    """Returns the notes, which are given oldest first, by what they are about."""
+    """Returns the notes, which are given oldest first, by the run or the cell that they are about."""
 
     def texts(kind: NoteKind, *, of_cells: bool) -> dict[UUID, tuple[str, ...]]:
         found: dict[UUID, tuple[str, ...]] = {}

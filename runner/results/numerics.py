@@ -1,4 +1,4 @@
-"""What precision costs: sums with their way there, errors of a pass, statistics of normalization."""
+"""Holds the cost of precision: sums with their partial sums, errors of a pass, statistics of normalization."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,8 @@ from runner.schema import AccumulationRow, FloatName, NormStatistic, NumericsRow
 
 
 @dataclass(frozen=True, kw_only=True)
-class Accumulated:
-    """A sum; `on_the_way` are (addends so far, sum so far)."""
+class AccumulationResult:
+    """A sum; `on_the_way` are its partial sums as (addends so far, sum so far)."""
 
     row: AccumulationRow
     machine: str
@@ -15,7 +15,7 @@ class Accumulated:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Precise:
+class PrecisionResult:
     """One precision of one model, on one machine."""
 
     row: NumericsRow
@@ -23,7 +23,7 @@ class Precise:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sensitive:
+class NormalizationResult:
     """A statistic in one dtype at one scale, over all blocks: the worst error and the mean shares."""
 
     statistic: NormStatistic

@@ -14,7 +14,7 @@ from uuid import UUID
 from runner.schema import FigureQuantity, FigureStatistic, Status, TableSubject
 from runner.schema import OtherQuantity as OtherQuantity
 
-#: What the rows of a table are about.
+#: The subject of the rows of a table.
 Subject = TableSubject
 #: What a figure measures: the time of a phase or of a named kernel or range (ms), bytes of memory (by what the heading
 #: calls them), a number without a unit, or a dtype (then `value` is None and `text` names it).

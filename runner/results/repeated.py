@@ -1,8 +1,8 @@
-"""Cells that one run measured in several processes: what noise and drift of a machine are judged by.
+"""Holds cells that one run measured in several processes, from which noise and drift of a machine are estimated.
 
     cell.rounds[0].started_at, cell.rounds[0].time.median_ms
 
-Times are those of a whole step, waited for. Standard library and the schema only.
+Times are those of a whole step on the host's clock. Standard library and the schema only.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Times over rounds: what one process measured, what processes differ by, and what both say of the next one.
+"""Holds times over rounds: the time of one process, the noise between processes, and the estimate for the next one.
 
     time = estimate([RoundTime(median_ms=12.0, low_ms=11.9, high_ms=12.2, n=40)], noise)   # runner.analysis.statistics
     time.ms, time.low_ms, time.high_ms
@@ -12,13 +12,13 @@ from typing import Literal
 
 from runner.schema import Bound
 
-#: How a step is timed: waited for, in a row with others without waiting, or by what the device alone needs for it.
+#: How a step is timed: on its own with a synchronization, in a loop without any, or by the device's work alone.
 Clock = Literal["step", "loop", "device"]
 #: The column of `timings` for each clock.
 COLUMNS: Mapping[Clock, str] = {"step": "median_ms", "loop": "loop_ms", "device": "device_ms"}
 
 
-#: A device that works for this share of a time is what sets it.
+#: A device that works for this share of a time sets it.
 DEVICE_BOUND = 0.95
 
 
@@ -37,8 +37,8 @@ def pool_bounds(bounds: Iterable[Bound | None]) -> Bound | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Noise:
-    """The standard deviation of ln(median) from one process to the next, for cells of one kind on one machine: as good
-    as one from `dof` + 1 rounds, and known from how many repeated cells."""
+    """The standard deviation of ln(median) from one process to the next, for cells of one kind on one machine. It is as
+    certain as one from `dof` + 1 rounds, and comes from `cells` repeated cells."""
 
     std: float
     dof: float
@@ -60,9 +60,9 @@ class RoundTime:
 class Estimate:
     """A time over the processes that measured it: the geometric mean of their medians in ms, and its 95% interval.
 
-    `std` is the standard deviation of ln(median) from one process to the next, known with `dof` degrees of freedom. It
-    and the interval are None where nothing is known of it: one process, on a machine without repeated cells of the
-    kind, or fewer than 6 samples."""
+    `std` is the standard deviation of ln(median) from one process to the next, known with `dof` degrees of freedom.
+    Both `std` and the interval are None where they are not known: with one process on a machine without repeated cells
+    of the kind, or with fewer than 6 samples."""
 
     ms: float
     rounds: int
@@ -75,8 +75,8 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseTime:
-    """One phase of one cell over its rounds, waited for. `mean_ms` is the mean of the rounds' means, `std_ms` the
-    standard deviation within a process. `others` are its times by other clocks, where those were taken."""
+    """One phase of one cell over its rounds, by the step's clock. `mean_ms` is the mean of the rounds' means, `std_ms`
+    the standard deviation within a process. `others` are its times by other clocks, where they were measured."""
 
     step: Estimate
     mean_ms: float | None = None

@@ -1,4 +1,4 @@
-"""Single-head attention: what is asked, and what came of it."""
+"""Defines single-head attention: the cell and its row."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -157,5 +157,6 @@ TABLES = (
         numbers="peak_allocated_bytes saved_bytes before_backward_bytes predicted_peak_bytes device_bytes "
         "in_use_bytes asked_bytes output_error gradient_error tolerance",
         timed=True,
+        whole="forward_backward",
     ),
 )

@@ -117,7 +117,7 @@ class Model:
     ] = None
 
     def unkeyed(self) -> frozenset[str]:
-        """An own model's key is the hash of what it is made of, wherever that lies."""
+        """The fields that are no part of the key. An own model's key is the hash of its source, wherever that lies."""
         return frozenset((*SHAPE, "model")) if self.model_key else frozenset()
 
     @cached_property

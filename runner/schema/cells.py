@@ -28,7 +28,7 @@ def utc_now() -> datetime:
 _latest = 0
 
 
-def _later(milliseconds: int) -> int:
+def _next_millisecond(milliseconds: int) -> int:
     global _latest
     _latest = milliseconds if milliseconds >= _latest else _latest + 1
     return _latest
@@ -37,7 +37,7 @@ def _later(milliseconds: int) -> int:
 def new_id() -> UUID:
     """Returns a UUIDv7, which sorts by the millisecond of its making (RFC 9562, section 5.7), and after all that this
     process made before, even where the clock was set back meanwhile."""
-    milliseconds = _later(time.time_ns() // 1_000_000)
+    milliseconds = _next_millisecond(time.time_ns() // 1_000_000)
     random = int.from_bytes(os.urandom(10), "big")
     version, variant = 0x7 << 76, 0b10 << 62
     high, low = random >> 62 & 0xFFF, random & (1 << 62) - 1
@@ -87,7 +87,7 @@ class Cell:
         return self
 
     def remarks(self) -> list[str]:
-        """Returns what a title says beside values."""
+        """Returns the parts of a title beside values."""
         return []
 
 

@@ -11,7 +11,7 @@ Backend = Literal[
 ]
 CompileCache = Literal["shared", "empty"]
 Attention = Literal["naive", "sdpa", "sdpa-math", "sdpa-flash", "sdpa-efficient", "sdpa-cudnn", "flex"]
-#: Of a whole model: `own` is whatever a user's own model computes it with.
+#: The attention of a whole model; `own` is that of a user's own model.
 ModelAttention = Literal[Attention, "own"]
 AttentionBackend = Literal["eager", "compiled"]
 Cache = Literal["hot", "cold"]
@@ -87,5 +87,5 @@ PHASES: Mapping[Mode, tuple[Phase, ...]] = {
 
 #: Statuses after which a cell counts as done; the others are tried again by the next sweep.
 DONE: frozenset[Status] = frozenset({"ok", "oom", "skipped"})
-#: What is said of a run or a cell; a removal takes back what was said.
+#: The kinds of notes on a run or a cell; a removal takes one back.
 NoteKind = Literal["note", "name", "tag", "baseline", "hidden", "removal"]

@@ -1,5 +1,5 @@
-"""What people say of runs and cells: notes, names, tags, the pinned baseline, runs that are hidden. Rows are only ever
-added, so that files merge: taking something back is a row, too."""
+"""Defines notes on runs and cells: notes, names, tags, the pinned baseline, hidden runs. Rows are only ever
+added, so that files merge: taking back a note adds a row, too."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +13,7 @@ from runner.schema.tables import Table
 
 @dataclass(frozen=True, kw_only=True)
 class NoteRow:
-    """One thing that somebody said of a run or of one of its cells, or took back."""
+    """One note on a run or one of its cells, or its removal."""
 
     note_id: Annotated[UUID, Column("Note", "", "This note (UUIDv7).")]
     run_id: Annotated[UUID, Column("Run", "", "The run that it is about, or that measured the cell.")]

@@ -1,4 +1,4 @@
-"""What precision costs and where: accumulations, dtypes under autocast, statistics of normalization, errors."""
+"""Defines the cost of precision: accumulations, dtypes under autocast, statistics of normalization, errors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Models of the user's own: the names by which they are asked for, and what was understood of one.
+"""Names models of the user's own, and describes what was understood of one.
 
     >>> parse_spec("examples/nano.py:build,width=256").options
     {'width': 256}
@@ -17,9 +17,9 @@ from runner.errors import UsageError
 #: The function that builds a model where none is named.
 DEFAULT_FUNCTION = "build"
 _EXPECTED = "FILE.py:FUNCTION, package.module:FUNCTION or hf:CONFIG, each with ,name=value as wanted"
-#: What stands in the columns of axes that an own model does not read: samples without a length, attention of its own.
+#: The values of axes that an own model does not read: samples without a length, attention of its own.
 UNREAD: Mapping[str, int | str] = {"context": 0, "attention": "own"}
-#: Letters of a name in titles and beside axes.
+#: The most letters of a name in titles and beside axes.
 _LONGEST_NAME = 40
 Option = str | int | float | bool | None
 
@@ -67,8 +67,8 @@ def parse_spec(text: str) -> OwnSpec:
 
 
 def own_title(text: str, key: str) -> str:
-    """Returns how an own model is shown, `nano@3f2a`, from what a row holds, which may be anybody's: what Markdown,
-    HTML or a chart would take for more than text is an underscore, and a long name, of many options, is cut."""
+    """Returns the title of an own model, `nano@3f2a`, from a row's values, which may come from anyone: characters that
+    Markdown, HTML or a chart would interpret become underscores, and a long name is cut."""
     try:
         name = parse_spec(text).name
     except UsageError:
@@ -102,13 +102,13 @@ def is_unread(name: str, value: object) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class PassFlops:
-    """The operations of one forward pass and of one backward pass, by PyTorch's counter."""
+    """The FLOPs of one forward pass and of one backward pass, by PyTorch's counter."""
 
     forward: int
     backward: int
 
     def of_mode(self, mode: str) -> int:
-        """Returns those of one step, without what a checkpoint computes again."""
+        """Returns the FLOPs of one step, without what a checkpoint computes again."""
         return self.forward if mode in ("inference", "forward") else self.forward + self.backward
 
 

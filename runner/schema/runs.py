@@ -1,4 +1,4 @@
-"""What belongs to any sweep and any cell: the run, timings and samples, ceilings, the plan, the telemetry."""
+"""Defines what belongs to any sweep and any cell: the run, timings and samples, ceilings, the plan, the telemetry."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -138,7 +138,7 @@ class TelemetryRow(Detail):
 
 @dataclass(frozen=True, kw_only=True)
 class CeilingRow:
-    """The fastest that this machine was seen to multiply or to copy, at the start or the end of a sweep."""
+    """The highest measured rate of products or of copies on this machine, at the start or the end of a sweep."""
 
     run_id: Annotated[UUID, Column("Run", "", "The sweep that measured it.")]
     moment: Annotated[Moment, Column("Moment", "", "Before the first cell or after the last.")]
@@ -167,7 +167,7 @@ class CeilingRow:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanRow:
-    """One cell of a sweep that is running or was interrupted. Lives in the spool, beside the file."""
+    """One cell of a sweep that is running or was interrupted. It is stored in the spool, not in the file."""
 
     run_id: Annotated[UUID, Column("Run", "", "The sweep that owes it.")]
     position: Annotated[int, Column("Position", "", "Place in the order of measuring, from 0.")]

@@ -1,4 +1,4 @@
-"""End-to-end Transformer steps: what is asked, and what came of it."""
+"""Defines end-to-end Transformer steps: the cell and its row."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated, Self

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from runner.schema.cells import Cell, Row
+from runner.schema.choices import Phase
 from runner.schema.columns import Column, Flag, columns_of
 
 
@@ -19,9 +20,9 @@ class Table:
 
     The rest is for tables of cells. `words` is what Explore calls the rows; it is empty where Explore does not show
     them. `numbers` names the columns that answers rest on, by default all numbers. `timed` tables have rows in
-    `timings`. `first` is an order in SQL where only the first of the rows with equal config fields counts, instead of
-    every round. `named` are the cells that a flag sets by name. The rows of a `published` table were measured by
-    others, and no filter of a page applies to them."""
+    `timings`, where the phase `whole` stands for a whole cell. `first` is an order in SQL where only the first of the
+    rows with equal config fields counts, instead of every round. `named` are the cells that a flag sets by name. The
+    rows of a `published` table were measured by others, and no filter of a page applies to them."""
 
     name: str
     row: type
@@ -31,6 +32,7 @@ class Table:
     words: str = ""
     numbers: str = ""
     timed: bool = False
+    whole: Phase = "step"
     first: str = ""
     published: bool = False
     named: tuple[Flag, Mapping[str, Cell]] | None = field(default=None, compare=False)

@@ -1,4 +1,4 @@
-"""A cell in words, for people.
+"""Writes a cell in words.
 
     >>> title(cell)
     'small · 512 · train · bf16 · compiled'
@@ -9,6 +9,7 @@ Standard library only.
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from string import Formatter
+from typing import Protocol
 
 from runner.schema.axes import MODEL, Model
 from runner.schema.cells import Cell
@@ -31,6 +32,20 @@ WORDS: Mapping[str, str] = {
     "step": "whole step",
 }
 _LIMITS = ("min_steps", "max_steps", "max_seconds")
+
+
+class Ended(Protocol):
+    """A result that may have failed."""
+
+    @property
+    def status(self) -> str: ...
+    @property
+    def failed_phase(self) -> str | None: ...
+
+
+def describe_status(result: Ended) -> str:
+    """Returns how a cell ended, with the phase: `out of memory in backward`."""
+    return WORDS.get(result.status, result.status) + (f" in {result.failed_phase}" if result.failed_phase else "")
 
 
 def title(cell: Cell) -> str:

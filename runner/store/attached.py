@@ -121,7 +121,7 @@ def load_columns(con: DuckDBPyConnection, path: Path) -> dict[str, set[str]]:
 
 
 def is_stepscope(tables: Mapping[str, Set[str]]) -> bool:
-    """Whether these are the tables of a results file: each has had `runs` since the first version."""
+    """Returns whether these are the tables of a results file: each has had `runs` since the first version."""
     return {"run_id", "sweep_key"} <= tables.get("runs", set())
 
 
@@ -155,7 +155,8 @@ def foreign_error(path: Path, reason: str) -> DatabaseForeign:
 
 
 def is_damage(error: Exception) -> bool:
-    """Whether DuckDB's error means that the file is not as it was written. A wrong checksum is a plain duckdb.Error."""
+    """Returns whether DuckDB's error means that the file is not as it was written. A wrong checksum is a plain
+    duckdb.Error."""
     return isinstance(error, (*_DAMAGE, UnicodeDecodeError)) or type(error) is duckdb.Error
 
 

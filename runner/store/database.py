@@ -272,14 +272,21 @@ def open_reader(
                 make_views(con, [Member(path=path, survey=surveyed)])
                 mark_state(con, f"{state[0]} {state[2]}")
                 taken.shown = state
-            try:
+            with _explain_errors(path, surveyed):
                 yield con
-            except (duckdb.Error, UnicodeDecodeError) as error:
-                if damage := explain_damage(error, path, surveyed):
-                    raise damage from error
-                if is_damage(error):
-                    raise foreign_error(path, format_reason(error)) from error
-                raise
+
+
+@contextlib.contextmanager
+def _explain_errors(path: Path, surveyed: Survey) -> Iterator[None]:
+    """Raises DatabaseDamaged or DatabaseForeign instead of DuckDB's error where the file is the reason."""
+    try:
+        yield
+    except (duckdb.Error, UnicodeDecodeError) as error:
+        if damage := explain_damage(error, path, surveyed):
+            raise damage from error
+        if is_damage(error):
+            raise foreign_error(path, format_reason(error)) from error
+        raise
 
 
 def look_through(db_path: Path | str) -> Survey:

@@ -16,7 +16,7 @@ _ENDING, _SPOOL = ".duckdb", ".spool"
 
 
 def is_fleet(path: Path) -> bool:
-    """Whether the path names several files: a folder, or a list."""
+    """Returns whether the path names several files: a folder, or a list."""
     return path.is_dir() or _is_list(path)
 
 

@@ -63,7 +63,7 @@ def pack(source: Path, folder: Path) -> dict[str, int]:
 
 
 def is_packed(path: Path) -> bool:
-    """Whether the path is a folder that `pack` wrote."""
+    """Returns whether the path is a folder that `pack` wrote."""
     return (path / f"runs{ENDING}").is_file()
 
 

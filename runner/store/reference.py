@@ -72,7 +72,7 @@ def find_reference() -> Path | None:
 
 
 def is_reference(path: Path) -> bool:
-    """Whether the results file was built of a packed folder."""
+    """Returns whether the results file was built of a packed folder."""
     return _NAME.fullmatch(path.parent.name) is not None
 
 
@@ -90,7 +90,7 @@ def with_article(device: str) -> str:
 
 
 def _holds_rows(path: Path) -> bool:
-    """Whether a reader has rows of their own; yes, where the file cannot be read, which is then explained."""
+    """Returns whether a reader has rows of their own; yes, where the file cannot be read, which is then explained."""
     try:
         return _has_rows(path.absolute(), fingerprint(path))
     except StoreError:
@@ -99,7 +99,7 @@ def _holds_rows(path: Path) -> bool:
 
 @lru_cache(maxsize=4)
 def _has_rows(path: Path, state: str) -> bool:
-    """Whether the file has a cell or a published table, worked out once for each `state` of it."""
+    """Returns whether the file has a cell or a published table, worked out once for each `state` of it."""
     query = f"SELECT EXISTS (FROM ({EVERY_CELL})) OR EXISTS (FROM runs WHERE source = 'published')"
     try:
         with open_reader(path) as reader:

@@ -69,7 +69,7 @@ def select_published(documents: Sequence[Document], also: str = NO_RUNS) -> str:
 
 
 def is_newer(document: Document) -> bool:
-    """Whether it has tables or columns that this Stepscope does not know."""
+    """Returns whether it has tables or columns that this Stepscope does not know."""
     return any(
         name not in TABLES or any(row.keys() - TABLES[name].names for row in rows) for name, rows in document.items()
     )

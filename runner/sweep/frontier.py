@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from runner.analysis.costs.frontier import Room, at, predict_largest, search
+from runner.analysis.costs.frontier import DeviceMemory, predict_largest, search, trial_cell
 from runner.engines.local import LocalEngine
 from runner.errors import UsageError
 from runner.experiments import kind_of
@@ -98,7 +98,7 @@ def explore(flags: Mapping[str, Any], settings: Settings, *, say: Callable[[str]
     something failed. Raises UsageError for invalid flags."""
     given = parse_size(flags["limit"]) if flags["limit"] else None
     for question in make_questions(flags, limit_bytes=given or 1):
-        cell = at(question, question.step)
+        cell = trial_cell(question, question.step)
         kind_of(cell).check(cell)
     engine = LocalEngine()
     with lock_machine(say):
@@ -135,14 +135,14 @@ class _Explorer:
     def __init__(self, run: RunRow, settings: Settings, *, engine: LocalEngine, say: Callable[[str], None]) -> None:
         self.run, self.settings, self.engine, self.say = run, settings, engine, say
         kind: Any = run.device
-        self.room = Room(device=kind, gpu=run.device_name or "", card_bytes=run.device_memory_bytes)
+        self.memory = DeviceMemory(device=kind, gpu=run.device_name or "", card_bytes=run.device_memory_bytes)
         make_folder(settings.db)
         store(settings.db, {"runs": [run]}, name=f"run-{run.run_id}")  # a run that goes on is in the file already
 
     def answer(self, question: FrontierCell) -> str:
         """Searches the frontier of one question, stores and prints its row, and returns the row's status."""
         started, began, cell_id = utc_now(), time.monotonic(), new_id()
-        predicted = predict_largest(question, self.room)
+        predicted = predict_largest(question, self.memory)
         self.say(f"{title(question)}: predicted {predicted:,}")
         peaks: dict[int, int | None] = {}
         tried: dict[int, bool] = {}
@@ -185,7 +185,7 @@ class _Explorer:
         """Runs one size. Raises _TrialFailed if it neither fitted nor ran out of memory."""
         job = Job(
             experiment="frontier",
-            cell=at(question, size),
+            cell=trial_cell(question, size),
             run_id=self.run.run_id,
             cell_id=new_id(),
             device=self.settings.torch_device({"device": self.run.device}),

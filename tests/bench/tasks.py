@@ -23,7 +23,7 @@ from playwright.sync_api import Browser, Locator, Page
 from rich.console import Console
 from rich.table import Table
 
-from pages.figures.frame import relative_error
+from pages.figures.frame import format_error
 from pages.figures.parts import CATEGORY_WORDS
 from runner.formats import format_bytes, format_ms
 from runner.schema.sizes import size_named
@@ -130,7 +130,7 @@ def load_tasks(path: Path) -> list[Task]:
         Task(
             question="whether bf16 costs accuracy",
             clicks=("Mixed precision",),
-            answers=[("bf16", relative_error(error)) for (error,) in errors],
+            answers=[("bf16", format_error(error)) for (error,) in errors],
             missing="no error of bf16",
         ),
         Task(

@@ -1,4 +1,4 @@
-"""Does an attention cell mean what its row says? Rules about its rate, its result and its axes.
+"""Audits attention cells: rules about their rate, their result and their axes.
 
 [finding for rule in ATTENTION_RULES if (finding := rule(row, seen))]
 
@@ -15,12 +15,13 @@ from runner.schema import AttentionRow
 
 AttentionRule = Callable[[AttentionRow, RowContext], Finding | None]
 
-#: Saved bytes this far from the closed formula, as a share, where the formula is exact.
+#: The largest difference between saved bytes and the closed formula, as a share, where the formula is exact.
 OFF = 0.02
 
 
 def above_peak(row: AttentionRow, seen: RowContext) -> Finding | None:
-    """Achieved FLOP/s over the datasheet's dense peak; bytes/s over its bandwidth only where the L2 cache is cold."""
+    """Compares the achieved FLOP/s with the datasheet's dense peak, and the bytes/s with its bandwidth where the L2
+    cache is cold."""
     name = seen.run.device_name if seen.run else None
     peak, bandwidth = hardware.peak_flops(name or "", row.precision), hardware.peak_bandwidth(name or "")
     rate = max(row.forward_flops_per_s or 0.0, row.backward_flops_per_s or 0.0)
@@ -59,7 +60,7 @@ def swapped_axes(row: AttentionRow, seen: RowContext) -> Finding | None:
 
 
 def prediction_off(row: AttentionRow, seen: RowContext) -> Finding | None:
-    """Only where the formula is exact: unfused and eager."""
+    """Compares saved bytes with the formula where that is exact: for unfused eager cells."""
     saved, predicted = row.saved_bytes, row.predicted_saved_bytes
     exact = is_unfused(row) and row.backend == "eager"
     if not exact or saved is None or not predicted or abs(saved / predicted - 1) <= OFF:

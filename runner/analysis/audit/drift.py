@@ -1,13 +1,13 @@
-"""Did the machine change while a run was measured? By the rounds of the run's canary, against the noise of its others.
+"""Finds changes of the machine during a run, from the rounds of its canary and the noise of its other cells.
 
     canary = judge_canary(cells_of_a_run)
     canary.cell, canary.drifts      # [Drift(started_at=…, ended_at=…, before_ms=12.1, after_ms=15.0, bound=None)]
 
 The canary is the cell that the run measured in most processes; of several, the first that was measured. The noise is
-that of the run's other repeated cells in the same table that are bound by the same. Two rounds of the canary differ
-where that noise, and what the samples within each process account for, explain their difference in less than 1% of
-runs: the level is divided by the number of pairs of rounds (Bonferroni). Limits: with fewer than MIN_ROUNDS rounds, or
-without other repeated cells, nothing can be said.
+that of the run's other repeated cells in the same table that are bound by the same side. Two rounds of the canary
+differ where that noise, and what the samples within each process account for, explain their difference in less than 1%
+of runs: the level is divided by the number of pairs of rounds (Bonferroni). Limits: with fewer than MIN_ROUNDS rounds,
+or without other repeated cells, nothing can be said.
 """
 
 import itertools
@@ -22,13 +22,13 @@ from runner.analysis.audit.findings import Drift
 from runner.analysis.statistics import DECIDED, MIN_DIFFERENCE, estimate, estimate_noise, student_quantile
 from runner.results import Estimate, RepeatedCell
 
-#: The rounds that a canary must have to be judged.
+#: The fewest rounds of a canary.
 MIN_ROUNDS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """One round of a canary whose start is known (UTC), with its time as far as one process knows it."""
+    """One round of a canary with a known start (UTC), and its time as one process knows it."""
 
     at: datetime
     ms: float
@@ -37,8 +37,8 @@ class Moment:
 
 @dataclass(frozen=True, kw_only=True)
 class Canary:
-    """The canary of a run, and the changes of the machine that it shows: those within which no other lies. `drifts` is
-    None where the run cannot tell them from noise."""
+    """The canary of a run, and the changes of the machine that it shows, without those that contain another. `drifts`
+    is None where the run cannot separate them from noise."""
 
     cell: RepeatedCell
     drifts: Sequence[Drift] | None
@@ -60,7 +60,7 @@ def judge_canary(cells: Sequence[RepeatedCell]) -> Canary | None:
         return None
     cell = min(dated, key=lambda cell: (-len(cell.rounds), cell.started[0]))
     others = [one for one in cells if one is not cell and (one.table, one.bound) == (cell.table, cell.bound)]
-    noise = estimate_noise([(len(one.rounds), _variance(one)) for one in others])
+    noise = estimate_noise([(len(one.rounds), _compute_variance(one)) for one in others])
     if noise is None or len(cell.rounds) < MIN_ROUNDS:
         return Canary(cell=cell, drifts=None)
     times = [one.time for one in cell.rounds]
@@ -89,9 +89,9 @@ def _differ(first: Moment, last: Moment, *, level: float) -> bool:
 
 
 def _holds(outer: tuple[Moment, Moment], inner: tuple[Moment, Moment]) -> bool:
-    """Whether the inner change lies within the outer one."""
+    """Returns whether the inner change lies within the outer one."""
     return outer[0].at <= inner[0].at and inner[1].at <= outer[1].at
 
 
-def _variance(cell: RepeatedCell) -> float:
+def _compute_variance(cell: RepeatedCell) -> float:
     return statistics.variance(math.log(one.time.median_ms) for one in cell.rounds)

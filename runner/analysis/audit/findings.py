@@ -1,4 +1,4 @@
-"""What the audit hands over: a finding, how much it weighs, and the grade that follows from several.
+"""Defines the audit's result: a finding with its severity, and the grade that follows from several.
 
     grade([doubt("drifting", "The steps went from 10.0 to 11.2 ms.", early_ms=10.0, late_ms=11.2)])  ->  "C"
 
@@ -17,13 +17,13 @@ from runner.schema import AttentionRow, Bound, MemoryRow, Phase, RunRow, StepRow
 Severity = Literal["note", "doubt", "fault"]
 Grade = Literal["A", "B", "C", "D"]
 Audited = StepRow | AttentionRow | MemoryRow
-#: Moments closer together than this are told apart by the second.
+#: Moments closer together than this are written with their seconds.
 _BRIEF = timedelta(minutes=2)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """One thing about a row that its reader should know. `evidence` are the numbers the sentence rests on."""
+    """One thing about a row that its reader should know. `evidence` are the numbers behind the sentence."""
 
     code: str
     severity: Severity
@@ -32,22 +32,22 @@ class Finding:
 
 
 def note(code: str, sentence: str, **evidence: float | int | str) -> Finding:
-    """Good to know; the row means what it says."""
+    """Returns a finding that is good to know; the row means what it says."""
     return Finding(code=code, severity="note", sentence=sentence, evidence=evidence)
 
 
 def doubt(code: str, sentence: str, **evidence: float | int | str) -> Finding:
-    """The row may not mean what it says, or is known too badly to decide anything."""
+    """Returns a finding by which the row may not mean what it says, or is known too badly to decide anything."""
     return Finding(code=code, severity="doubt", sentence=sentence, evidence=evidence)
 
 
 def fault(code: str, sentence: str, **evidence: float | int | str) -> Finding:
-    """The row does not mean what it says."""
+    """Returns a finding by which the row does not mean what it says."""
     return Finding(code=code, severity="fault", sentence=sentence, evidence=evidence)
 
 
 def grade(findings: Sequence[Finding]) -> Grade:
-    """A: nothing to say. B: notes only. C: in doubt. D: the row does not mean what it says."""
+    """Returns A without findings, B with notes only, C with a doubt, D where the row does not mean what it says."""
     severities = {finding.severity for finding in findings}
     if "fault" in severities:
         return "D"
@@ -76,9 +76,9 @@ class Drift:
 
 @dataclass(frozen=True, kw_only=True)
 class RowContext:
-    """What is known of a row beside itself: its measured steps in order (ms), warm-up left out; the summary of each
-    phase; what the GPU was seen doing meanwhile; the run with its machine; when that machine changed in the run.
-    Whatever is missing is unknown."""
+    """The facts about a row beside itself: its measured steps in order (ms), without warm-up; the summary of each
+    phase; the GPU's telemetry; the run with its machine; the changes of that machine during the run. Missing facts are
+    unknown."""
 
     step_ms: Sequence[float] = ()
     timings: Mapping[Phase, TimingRow] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class RowContext:
     drifts: Sequence[Drift] = ()
 
     def typical_ms(self, phase: Phase) -> float | None:
-        """The median of a phase or, where a published table has no median, its mean."""
+        """Returns the median of a phase or, where a published table has no median, its mean."""
         timing = self.timings.get(phase)
         if timing is None:
             return None
@@ -95,7 +95,7 @@ class RowContext:
 
     @property
     def step_bound(self) -> Bound | None:
-        """What sets the time of the whole step, waited for."""
+        """The bound of the whole step on the host's clock."""
         step = self.timings.get("step")
         return find_bound(step.median_ms, step.device_ms) if step else None
 

@@ -1,10 +1,10 @@
-"""Can this row be trusted, and why not? Rows in, findings out; a row's grade follows from its findings.
+"""Audits a row: finds the reasons not to trust it, from which its grade follows.
 
     findings = audit(row, step_ms=[12.9, 12.1, 12.2, ...], telemetry=[...]);  grade(findings)  ->  "B"
 
 Each rule is one function that says one sentence, with the numbers it rests on. A rule without its numbers (a published
-table keeps no samples) says nothing: no finding does not mean no fault. The thresholds are stated beside the rules:
-`time_rules`, `step_rules`, `attention_rules`, `memory_rules`. What only several rows together show: `pair_rules`.
+table keeps no samples) says nothing: no finding does not mean no fault. The thresholds are beside the rules:
+`time_rules`, `step_rules`, `attention_rules`, `memory_rules`. Rules over several rows are in `pair_rules`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,8 +38,8 @@ def audit(
     timings: Sequence[TimingRow] = (),
     run: RunRow | None = None,
 ) -> list[Finding]:
-    """Returns the findings of a row. `step_ms` are its measured steps in order, warm-up left out (ms); `telemetry` is
-    what the GPU was seen doing meanwhile; `timings` are its summaries by phase; `run` names the machine."""
+    """Returns the findings of a row. `step_ms` are its measured steps in order, without warm-up (ms); `telemetry` is
+    that of the GPU during the cell; `timings` are its summaries by phase; `run` names the machine."""
     by_phase = {timing.phase: timing for timing in timings}
     return judge(row, RowContext(step_ms=step_ms, telemetry=telemetry, timings=by_phase, run=run))
 

@@ -1,8 +1,8 @@
-"""Can these bytes be trusted? Rules about peaks, their parts and what was predicted of them.
+"""Audits bytes: rules about peaks, their parts and their predictions.
 
     [finding for rule in BYTE_RULES if (finding := rule(row, seen))]
 
-`BYTE_RULES` hold for every row with a peak, `MEMORY_RULES` for those of `memory`, `LOST_RULES` for cells that ran out.
+`BYTE_RULES` apply to every row with a peak, `MEMORY_RULES` to those of `memory`, `LOST_RULES` to cells that ran out.
 Each rule's name is its finding's code.
 """
 
@@ -20,9 +20,9 @@ MIB = 2**20
 #: A peak this many times its prediction, and this much above it (bytes: what libraries keep for themselves), is not
 #: the cell's own.
 FOREIGN, OWN_SCRATCH = 5.0, 256 * MIB
-#: A peak this far from its prediction, as a share, was not understood.
+#: A peak this far from its prediction, as a share, is not explained by it.
 OFF = 0.10
-#: What of a peak may stay unexplained: on a GPU, whose allocator counts every byte, and elsewhere.
+#: The share of a peak that may stay unexplained: on a GPU, whose allocator counts every byte, and elsewhere.
 UNEXPLAINED, UNEXPLAINED_ON_CPU = 0.02, 0.05
 #: A cell that was predicted to need less than this share of the device should have fitted.
 HALF = 0.5
@@ -63,7 +63,7 @@ def unexplained(row: MemoryRow, seen: RowContext) -> Finding | None:
 
 
 def not_by_formula(row: MemoryRow, seen: RowContext) -> Finding | None:
-    """Parameters, the optimizer's moments and, once backward is over, gradients are known to the byte beforehand.
+    """Compares parameters, the optimizer's moments and, once backward is over, gradients with their exact formulas.
     Moments of 0 are those of a step before the first optimizer step."""
     wrong = [part for part in _known_parts(row) if part[1] is not None and part[1] != part[2]]
     if not wrong:
@@ -75,7 +75,7 @@ def not_by_formula(row: MemoryRow, seen: RowContext) -> Finding | None:
 
 
 def _known_parts(row: MemoryRow) -> Iterator[tuple[str, int | None, int]]:
-    """Name, bytes at the peak, bytes by formula (`costs`). Nothing of an own model is known beforehand."""
+    """Yields name, bytes at the peak, and bytes by formula (`costs`). Nothing of an own model is known beforehand."""
     if row.model_key is not None:
         return
     yield "parameters", row.parameters_bytes, steps.parameter_bytes(row)

@@ -1,4 +1,4 @@
-"""Rules that need several rows: time that does not grow with the work, options without effect.
+"""Audits several rows together: time that does not grow with the work, options without effect.
 
     judge_together([(row, seen), (other, other_seen)])      ->  {row.cell_id: [Finding(code="launch_bound", …)]}
 
@@ -30,14 +30,14 @@ SAME = 0.01
 SAME_BYTES = 1e-4
 #: Bytes this close to their prediction are as they should be.
 EXPECTED = 0.02
-#: What else partners may differ in: what is not compiled has no compiler's cache.
+#: Fields in which partners may also differ, because an eager cell has no compiler's cache.
 _WITH: Mapping[str, tuple[str, ...]] = {"backend": ("compile_cache",)}
 HALF = ("bf16", "fp16")
 _BOTH: tuple[Phase, ...] = ("forward", "backward")
 
 
 def judge_together(known: Sequence[Known], *, rules: Sequence[PairRule] | None = None) -> dict[UUID, list[Finding]]:
-    """Returns the findings by row, of rows that have any: by all rules or by the given ones."""
+    """Returns the findings by row, for rows that have any, by all rules or by the given ones."""
     found: dict[UUID, list[Finding]] = defaultdict(list)
     for rule in rules or PAIR_RULES:
         for cell_id, finding in rule(known):
@@ -47,17 +47,17 @@ def judge_together(known: Sequence[Known], *, rules: Sequence[PairRule] | None =
 
 
 def launch_bound(known: Sequence[Known]) -> Found:
-    """Twice the work takes the same time: kernel launches set it, unless the row says that the device does. The finding
-    names both ends of the flat stretch."""
+    """Finds rows that take the same time for twice the work, so that kernel launches set it, unless the row says that
+    the device does. The finding names both ends of the flat stretch."""
     for axis, words in (("context", "context"), ("seq_len", "sequence length"), ("batch", "batch")):
-        for family in _families(known, axis):
+        for family in _group_by_axis(known, axis):
             waiting = [(row, seen) for row, seen in family if not _is_device_bound(row)]
             timed = [(getattr(row, axis), time, row.cell_id) for row, seen in waiting if (time := _whole_ms(seen))]
             for size, time, cell_id in timed:
                 flat = [(other, other_ms) for other, other_ms, _ in timed if _is_flat((size, time), (other, other_ms))]
                 if flat:
                     ends = sorted([(size, time), max(flat, key=lambda other: abs(other[0] - size))])
-                    yield cell_id, _flat(words, *ends)
+                    yield cell_id, _make_flat_finding(words, *ends)
 
 
 def _is_device_bound(row: Audited) -> bool:
@@ -69,7 +69,7 @@ def _is_flat(one: Point, other: Point) -> bool:
     return large >= 2 * small and slow <= fast * (1 + FLAT)
 
 
-def _flat(words: str, small: Point, large: Point) -> Finding:
+def _make_flat_finding(words: str, small: Point, large: Point) -> Finding:
     sentence = (
         f"With a {words} of {small[0]:,} it takes {format_ms(small[1])} and with {large[0]:,} "
         f"{format_ms(large[1])}: launch-bound, starting the operations sets the time. That does not make a "
@@ -79,9 +79,10 @@ def _flat(words: str, small: Point, large: Point) -> Finding:
 
 
 def no_effect(known: Sequence[Known]) -> Found:
-    """An option changes nothing: half precision has the bytes of float32, or a variant has the baseline's time."""
+    """Finds options that change nothing: half precision with the bytes of float32, or a variant with the baseline's
+    time."""
     for axis, baseline in (("precision", "fp32"), ("backend", "eager")):
-        for family in _families(known, axis):
+        for family in _group_by_axis(known, axis):
             base = next((item for item in family if getattr(item[0], axis) == baseline), None)
             for row, seen in family if base else ():
                 variant: str = getattr(row, axis)
@@ -100,7 +101,8 @@ def no_effect(known: Sequence[Known]) -> Found:
 
 
 def _same_bytes(wide: Audited, narrow: Audited) -> int | None:
-    """Returns the bytes that both take, unless equality is expected: sdpa-math computes in float32 for every input."""
+    """Returns the bytes that both take, unless they are expected to be equal: sdpa-math computes in float32 for every
+    input."""
     (first, _), (second, expected) = _activation_bytes(wide), _activation_bytes(narrow)
     if not first or not second or abs(second / first - 1) > SAME_BYTES:
         return None
@@ -109,8 +111,8 @@ def _same_bytes(wide: Audited, narrow: Audited) -> int | None:
 
 @singledispatch
 def _activation_bytes(row: Audited) -> tuple[int | None, int | None]:
-    """Returns measured and predicted bytes: those saved for backward or, where these are unknown or zero, the peak,
-    unless the optimizer step sets it, whose bytes do not depend on the precision."""
+    """Returns measured and predicted bytes: those saved for backward or, where these are unknown or zero, the peak. The
+    peak does not count where the optimizer step sets it, whose bytes do not depend on the precision."""
     return row.peak_allocated_bytes, row.predicted_peak_bytes
 
 
@@ -134,7 +136,7 @@ def _(row: MemoryRow) -> tuple[int | None, int | None]:
 
 
 def _same_time(base: RowContext, other: RowContext) -> str | None:
-    """Returns the times where forward and backward both agree; one of them alone may be chance."""
+    """Returns the times if forward and backward both agree, because one of them may agree by chance."""
     said = []
     for phase in _BOTH:
         first, second = base.typical_ms(phase), other.typical_ms(phase)
@@ -145,13 +147,13 @@ def _same_time(base: RowContext, other: RowContext) -> str | None:
 
 
 def _whole_ms(seen: RowContext) -> float | None:
-    """Returns the time of the whole cell, of the widest phase that is known."""
+    """Returns the time of the widest phase that is known."""
     both = (seen.typical_ms("forward"), seen.typical_ms("backward"))
     summed = (both[0] or 0.0) + (both[1] or 0.0)
     return seen.typical_ms("step") or seen.typical_ms("forward_backward") or summed or None
 
 
-def _families(known: Sequence[Known], axis: str) -> Iterator[list[Known]]:
+def _group_by_axis(known: Sequence[Known], axis: str) -> Iterator[list[Known]]:
     """Returns groups of rows with results that differ in the axis alone."""
     found: Mapping[tuple[object, ...], list[Known]] = defaultdict(list)
     names = {kind: kind.names() for kind in {type(row) for row, _ in known}}

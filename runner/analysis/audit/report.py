@@ -1,4 +1,5 @@
-"""The audit of many rows: how many have each grade, and every finding by its code, most severe first.
+"""Summarizes the audit of many rows: the number of rows with each grade, and every finding by its code, most severe
+first.
 
     for group in group_findings(rows):
         print(group.severity, group.code, len(group.found), group.remedy)
@@ -56,7 +57,7 @@ class AuditedRow:
 
     @property
     def grade(self) -> Grade | None:
-        """The grade; None for a row that has no result and of which nothing is to be said."""
+        """The grade; None for a row without a result and without findings."""
         return grade(self.findings) if self.findings or self.row.status == "ok" else None
 
 

@@ -1,4 +1,4 @@
-"""Does a whole step mean what its row says? Rules about the compiler, the precision and the machine.
+"""Audits whole steps: rules about the compiler, the precision and the machine.
 
 [finding for rule in STEP_RULES if (finding := rule(row, seen))]
 
@@ -13,11 +13,11 @@ from runner.schema import StepRow
 
 StepRule = Callable[[StepRow, RowContext], Finding | None]
 
-#: Phases that miss the step by more than this share leave time unexplained.
+#: Phases that differ from the step by more than this share leave time unexplained.
 UNEXPLAINED = 0.02
 #: Other processes that take more of the CPU than this share were measured too.
 BUSY = 0.10
-#: Compiled, a parameter's gradient that is off by more than this is no matter of rounding.
+#: A compiled gradient that is off by more than this is not explained by rounding.
 OTHER_GRADIENT = 0.5
 #: A step that leaves as much behind (bytes), and in all of them such a share of the memory in use, leaks.
 LEAK_BYTES, LEAK_SHARE = 2**16, 0.05
@@ -31,7 +31,8 @@ def phases_do_not_add(row: StepRow, seen: RowContext) -> Finding | None:
 
 
 def busy_machine(row: StepRow, seen: RowContext) -> Finding | None:
-    """Where the step has a thread less than there are CPUs, others may use the CPU that is left."""
+    """Compares the load of other processes with the limit; where the step leaves a CPU idle, others may use that
+    one."""
     cpus = seen.run.cpu_cores if seen.run else None
     spare = 1 / cpus if cpus and row.threads and row.threads < cpus else 0.0
     if row.other_cpu_share is None or row.other_cpu_share <= BUSY + spare:
@@ -73,7 +74,7 @@ def above_peak(row: StepRow, seen: RowContext) -> Finding | None:
 
 
 def no_effect(row: StepRow, seen: RowContext) -> Finding | None:
-    """Autocast that was asked for and never entered gives float32 logits."""
+    """Finds autocast that was asked for and never entered, which gives float32 logits."""
     expected = {"bf16": "bfloat16", "fp16": "float16"}.get(row.precision)
     # An own model may cast its logits by itself, as many do.
     if expected is None or row.logits_dtype in (None, expected) or row.model_key is not None:
@@ -90,7 +91,8 @@ def tf32_as_fp32(row: StepRow, seen: RowContext) -> Finding | None:
 
 
 def leaks_memory(row: StepRow, seen: RowContext) -> Finding | None:
-    """Where the process counts and not the allocator, little growth says nothing: a heap grows by itself."""
+    """Finds memory that grows with each step. Where the process is counted and not the allocator, little growth says
+    nothing, because a heap grows by itself."""
     growth, in_use = row.memory_growth_bytes, row.peak_allocated_bytes or row.peak_resident_bytes
     if growth is None or row.steps is None or not in_use or growth < LEAK_BYTES:
         return None

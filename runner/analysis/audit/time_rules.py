@@ -1,4 +1,4 @@
-"""Can these times be trusted? Rules about samples, their summaries, the host's clock and the GPU's state.
+"""Audits times: rules about samples, their summaries, the host's clock and the GPU's state.
 
     [finding for rule in TIME_RULES if (finding := rule(row, seen))]
 
@@ -46,23 +46,24 @@ def too_few_samples(row: Timed, seen: RowContext) -> Finding | None:
 
 
 def wide_interval(row: Timed, seen: RowContext) -> Finding | None:
-    share = _width(seen.timings.get("step"))
+    share = _compute_width(seen.timings.get("step"))
     if share is None or share <= WIDE:
         return None
     sentence = f"The median step is known only to ±{share * 50:.0f}%: measure longer or on a quieter machine."
     return doubt("wide_interval", sentence, interval_share=share)
 
 
-def _width(timing: TimingRow | None) -> float | None:
-    """Width of the median's interval over the median."""
+def _compute_width(timing: TimingRow | None) -> float | None:
+    """Returns the width of the median's interval over the median."""
     if timing is None or timing.low_ms is None or timing.high_ms is None or not timing.median_ms:
         return None
     return (timing.high_ms - timing.low_ms) / timing.median_ms
 
 
 def cold_step(row: Timed, seen: RowContext) -> Finding | None:
-    """From the samples or, where only mean and spread are known, from those: one step that exceeds the n - 1 others by
-    e adds e / n to the mean and makes the sample standard deviation e / √n, so the others took mean − std / √n."""
+    """Finds a cold first step from the samples or, where only mean and spread are known, from those: one step that
+    exceeds the n - 1 others by e adds e / n to the mean and makes the sample standard deviation e / √n, so the others
+    took mean − std / √n."""
     if len(seen.step_ms) >= MIN_STEPS:
         first, usual = seen.step_ms[0], statistics.median(seen.step_ms[1:])
         if first <= COLD * usual:
@@ -72,10 +73,10 @@ def cold_step(row: Timed, seen: RowContext) -> Finding | None:
     if seen.step_ms:
         return None
     phases = ((name, timing) for name, timing in seen.timings.items() if timing.median_ms is None)
-    return next((found for name, timing in phases if (found := _cold_mean(name, timing))), None)
+    return next((found for name, timing in phases if (found := _find_cold_mean(name, timing))), None)
 
 
-def _cold_mean(phase: Phase, timing: TimingRow) -> Finding | None:
+def _find_cold_mean(phase: Phase, timing: TimingRow) -> Finding | None:
     mean, std, n = timing.mean_ms, timing.std_ms, timing.n
     if mean is None or std is None or std <= SPREAD * abs(mean):
         return None
@@ -103,8 +104,8 @@ def drifting(row: Timed, seen: RowContext) -> Finding | None:
 
 
 def machine_drift(row: Timed, seen: RowContext) -> Finding | None:
-    """Of a row that was measured between two rounds of the canary, or as one of them, and is bound by what bounds it:
-    a slower host leaves alone what the device bounds."""
+    """Finds rows between two differing rounds of the canary, or one of those rounds, with the same bound: a slower host
+    does not affect what the device bounds."""
     around = [
         drift
         for drift in seen.drifts
@@ -121,9 +122,9 @@ def machine_drift(row: Timed, seen: RowContext) -> Finding | None:
 
 
 def page_faults(row: Timed, seen: RowContext) -> Finding | None:
-    """Memory that is given back after each step and fetched anew in the next, as glibc does or not depending on what
-    the process allocated before, so that equal cells differ (https://gitlab.com/libeigen/eigen/-/issues/3201). No more
-    than a note, because the cost of a fault is not measured here and threads share it."""
+    """Finds memory that is returned after each step and fetched again in the next. glibc does so or not depending on
+    what the process allocated before, so that equal cells differ (https://gitlab.com/libeigen/eigen/-/issues/3201). It
+    is a note, because the cost of a fault is not measured here and threads share it."""
     step_ms = seen.typical_ms("step")
     if row.page_faults is None or row.page_faults <= MANY_FAULTS or not step_ms:
         return None
@@ -154,9 +155,10 @@ def shared_gpu(row: object, seen: RowContext) -> Finding | None:
 
 
 def impossible_ratio(row: Timed, seen: RowContext) -> Finding | None:
-    """Twice the products, so about twice the time. Below half: backward was worked out by subtraction, or the two were
-    not timed in one step. Far above, of a cell that fits: its first backward pass was counted."""
-    times, ratio = _ratio(seen)
+    """Compares backward with forward, which takes twice the products and so about twice the time. Below half, backward
+    was computed by subtraction, or the two were not timed in one step. Far above, for a cell that fits, its first
+    backward pass was counted."""
+    times, ratio = _compute_ratio(seen)
     if ratio is None or MIN_RATIO <= ratio < MAX_RATIO or (ratio >= MAX_RATIO and _may_spill(row, seen)):
         return None
     why = "the two cannot be of one warm step" if ratio < MIN_RATIO else "it fits into memory, so that this was cold"
@@ -165,16 +167,17 @@ def impossible_ratio(row: Timed, seen: RowContext) -> Finding | None:
 
 
 def spilled(row: Timed, seen: RowContext) -> Finding | None:
-    """A driver that moves memory to the host instead of refusing it makes backward tens to hundreds of times slower."""
-    times, ratio = _ratio(seen)
+    """Finds a backward pass that is tens to hundreds of times slower, as where a driver moves memory to the host
+    instead of refusing it."""
+    times, ratio = _compute_ratio(seen)
     if ratio is None or ratio < MAX_RATIO or not _may_spill(row, seen):
         return None
     sentence = f"Backward takes {ratio:,.0f} times as long as forward: the driver spilled to the host's memory."
     return fault("spilled", sentence, forward_ms=times[0], backward_ms=times[1])
 
 
-def _ratio(seen: RowContext) -> tuple[tuple[float, float], float | None]:
-    """Times of forward and backward, and backward over forward."""
+def _compute_ratio(seen: RowContext) -> tuple[tuple[float, float], float | None]:
+    """Returns the times of forward and backward, and backward over forward."""
     forward, backward = seen.typical_ms("forward"), seen.typical_ms("backward")
     if not forward or backward is None:
         return (0.0, 0.0), None
@@ -182,17 +185,17 @@ def _ratio(seen: RowContext) -> tuple[tuple[float, float], float | None]:
 
 
 def _may_spill(row: Timed, seen: RowContext) -> bool:
-    """Whether the cell fills the device, as far as is known."""
+    """Returns whether the cell may fill the device, as far as is known."""
     if row.predicted_peak_bytes is None or seen.device_bytes is None:
         return True
     return row.predicted_peak_bytes > FULL * seen.device_bytes
 
 
 def launch_bound(row: Timed, seen: RowContext) -> Finding | None:
-    """A row that was timed in a loop says what sets its time there. Of others: the device ends each phase at the moment
-    in which the host has issued it, so that it waited for the host."""
+    """Finds steps whose time the host sets. A row that was timed in a loop states it; otherwise the device finishes
+    each phase at the moment in which the host has issued it, which means that it waited."""
     if row.bound is not None:
-        return _waits_in_a_loop(row, seen.timings.get("step"))
+        return _find_waiting(row, seen.timings.get("step"))
     times = [seen.timings[phase] for phase in _COMPUTING if phase in seen.timings]
     pairs = [(t.host_median_ms, t.median_ms) for t in times if t.clock == "cuda-event" and t.host_median_ms]
     host, device = sum(pair[0] for pair in pairs), sum(pair[1] or 0.0 for pair in pairs)
@@ -205,7 +208,7 @@ def launch_bound(row: Timed, seen: RowContext) -> Finding | None:
     return note("launch_bound", sentence, host_ms=host, device_ms=device)
 
 
-def _waits_in_a_loop(row: Timed, step: TimingRow | None) -> Finding | None:
+def _find_waiting(row: Timed, step: TimingRow | None) -> Finding | None:
     if row.bound != "host" or step is None or step.loop_ms is None or step.device_ms is None:
         return None
     sentence = (

@@ -1,4 +1,4 @@
-"""Does an imported memory timeline show what it seems to? Rules about the optimizer's state and half-precision copies.
+"""Audits imported memory timelines: rules about the optimizer's state and half-precision copies.
 
     [finding for rule in TIMELINE_RULES if (finding := rule(recorded))]
 
@@ -23,13 +23,14 @@ STATE = "optimizer state"
 SHARE, GROWN = 0.05, 0.5
 #: Blocks from this size on are told apart by size (bytes).
 LARGE = 256 * 2**10
-#: What lies beside the weights, in weights: nothing; AdamW's moments; those and gradients.
+#: The blocks beside the weights, in multiples of them: none; AdamW's moments; those and gradients.
 _BESIDE = (1, 3, 4)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedBlock:
-    """One allocation. `born_us` is 0 for what was there before; `died_us` is None for what outlived the recording."""
+    """One allocation. `born_us` is 0 for one that existed before; `died_us` is None for one that outlived the
+    recording."""
 
     size: int
     born_us: int
@@ -43,7 +44,7 @@ class RecordedBlock:
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """A timeline: its blocks, its highest total of bytes asked for, and when that was."""
+    """A timeline: its blocks, the highest total of requested bytes, and when that was."""
 
     blocks: Sequence[RecordedBlock]
     peak_bytes: int
@@ -53,7 +54,7 @@ class Recorded:
 TimelineRule = Callable[[Recorded], Finding | None]
 
 
-def _new_state(recorded: Recorded) -> list[RecordedBlock]:
+def _find_new_state(recorded: Recorded) -> list[RecordedBlock]:
     """Returns the blocks of state that the recording itself made; none where the total did not grow by them."""
     lasting = [block for block in recorded.blocks if block.born_us > 0 and block.died_us is None]
     state = [block for block in lasting if block.category == STATE or _STEP.search(block.frames)]
@@ -64,7 +65,7 @@ def _new_state(recorded: Recorded) -> list[RecordedBlock]:
 
 
 def no_optimizer_state(recorded: Recorded) -> Finding | None:
-    state = _new_state(recorded)
+    state = _find_new_state(recorded)
     if not state or any(block.born_us <= recorded.peak_at_us for block in state):
         return None
     size, first = sum(block.size for block in state), min(block.born_us for block in state)
@@ -77,7 +78,7 @@ def no_optimizer_state(recorded: Recorded) -> Finding | None:
 
 
 def first_step_recorded(recorded: Recorded) -> Finding | None:
-    state = _new_state(recorded)
+    state = _find_new_state(recorded)
     if not any(block.born_us <= recorded.peak_at_us for block in state):
         return None
     size = sum(block.size for block in state)
@@ -89,7 +90,7 @@ def first_step_recorded(recorded: Recorded) -> Finding | None:
 
 
 def half_precision_copies(recorded: Recorded) -> Finding | None:
-    """Blocks half as large as every large one that was held before, and as many as there are weights."""
+    """Finds blocks half as large as every large block that existed before, one for each weight."""
     held = Counter(b.size for b in recorded.blocks if b.born_us == 0 and b.died_us is None and b.size >= LARGE)
     at_peak = Counter(b.size for b in recorded.blocks if b.born_us > 0 and b.is_alive(recorded.peak_at_us))
     copies = {size: at_peak[size // 2] for size in held}
@@ -105,7 +106,7 @@ def half_precision_copies(recorded: Recorded) -> Finding | None:
 
 
 def _are_copies(held: Counter[int], copies: dict[int, int], beside: int) -> bool:
-    """Whether each weight has one copy; of two as large as each other, one may be an embedding, which has none."""
+    """Returns whether each weight has one copy. Of two equally large ones, one may be an embedding, which has none."""
     return all(copies[size] and copies[size] * beside in (many, many / 2) for size, many in held.items())
 
 
@@ -121,5 +122,5 @@ TIMELINE_REMEDIES = {
 
 
 def judge_timeline(recorded: Recorded) -> list[Finding]:
-    """Returns what is to be said of a timeline."""
+    """Returns the findings of a timeline."""
     return [finding for rule in TIMELINE_RULES if (finding := rule(recorded))]

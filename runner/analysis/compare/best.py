@@ -1,5 +1,5 @@
-"""What is the fastest way to run each step? Of the cells that share shape, context, batch and mode, the one that takes
-least time, beside the plain step and beside those that may be as fast.
+"""Finds the fastest way to run each step: among the cells that share shape, context, batch and mode, the one with the
+shortest time, beside the plain step and the cells that may be as fast.
 
     for best in find_best(cells):
         print(best.cell.cell, best.speedup, len(best.rivals))
@@ -15,7 +15,7 @@ from runner.analysis.compare.counterfactuals import AXES, is_plain
 from runner.analysis.compare.pairs import describe_effort_difference, describe_unusual_effort
 from runner.analysis.compare.speedups import compute_ratio
 from runner.analysis.statistics import Ratio
-from runner.results import Measured
+from runner.results import StepResult
 from runner.schema import TABLES
 
 
@@ -25,29 +25,29 @@ class BestWay:
     over the fastest, both None where no plain cell was measured alike; `rivals` are cells that are not significantly
     slower."""
 
-    cell: Measured
+    cell: StepResult
     tried: int
-    plain: Measured | None = None
+    plain: StepResult | None = None
     speedup: Ratio | None = None
-    rivals: tuple[Measured, ...] = ()
+    rivals: tuple[StepResult, ...] = ()
 
 
-def find_best(cells: Sequence[Measured]) -> list[BestWay]:
+def find_best(cells: Sequence[StepResult]) -> list[BestWay]:
     """Returns the best way of each step, in the order of the cells."""
-    groups: dict[tuple[object, ...], list[Measured]] = {}
+    groups: dict[tuple[object, ...], list[StepResult]] = {}
     for cell in cells:
         if cell.status == "ok" and "step" in cell.times and not describe_unusual_effort(cell.cell):
-            groups.setdefault(_same(cell), []).append(cell)
+            groups.setdefault(_step_key(cell), []).append(cell)
     return [_choose(group) for group in groups.values()]
 
 
-def _same(cell: Measured) -> tuple[object, ...]:
-    """Returns what the ways of running one step share."""
+def _step_key(cell: StepResult) -> tuple[object, ...]:
+    """Returns the fields that the ways of running one step share."""
     names = (name for name in TABLES["steps"].question if name not in AXES)
     return (cell.machine, cell.torch, *(getattr(cell.cell, name) for name in names))
 
 
-def _choose(group: Sequence[Measured]) -> BestWay:
+def _choose(group: Sequence[StepResult]) -> BestWay:
     best = min(group, key=lambda cell: cell.times["step"].median_ms)
     alike = [cell for cell in group if not describe_effort_difference(cell.cell, best.cell)]
     plain = next((cell for cell in alike if is_plain(cell.cell)), None)

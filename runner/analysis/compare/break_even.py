@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 
 from runner.analysis.compare.pairs import Pair
-from runner.results import Measured
+from runner.results import StepResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +42,8 @@ def compute_break_even(*, compile_seconds: float, baseline_ms: float, ratio: flo
     return compile_seconds * 1e3 / saved_ms if saved_ms > 0 else math.inf
 
 
-def break_even(found: Pair[Measured], *, compile_seconds: float | None) -> PaidAfter | None:
-    """Returns the same for a measured pair; None where the compile time is unknown."""
+def break_even(found: Pair[StepResult], *, compile_seconds: float | None) -> PaidAfter | None:
+    """Returns the steps after which a measured pair pays off, None where the compile time is unknown."""
     if compile_seconds is None:
         return None
     baseline = found.base.times[found.phase].median_ms

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from runner.schema import TABLES, Cell, Model, RunRow
 from runner.schema.sizes import KEY_DIGITS
 
-#: What can explain a difference of times, what explains most first.
+#: The columns that can explain a difference of times, the strongest reasons first.
 COLUMNS = (
     "source", "device", "device_name", "compute_capability", "device_memory_bytes", "driver", "cuda", "torch",
     "git_commit", "threads", "omp_wait_policy", "cpu_name", "cpu_cores", "cpu_flags", "memory_bytes", "allocator",
@@ -49,15 +49,15 @@ def find_differences(a: Sequence[RunRow], b: Sequence[RunRow]) -> list[Differenc
     """Returns the columns whose values differ between the sides."""
     found = []
     for name in COLUMNS:
-        values = [{_value(run, name) for run in side} for side in (a, b)]
+        values = [{_format_value(run, name) for run in side} for side in (a, b)]
         if values[0] != values[1]:
-            a_words, b_words = (_words(own, other, name) for own, other in (values, reversed(values)))
+            a_words, b_words = (_list_values(own, other, name) for own, other in (values, reversed(values)))
             found.append(Difference(label=TABLES["runs"].column(name).label, a=a_words, b=b_words))
     return found
 
 
 def both_uncommitted(a: Sequence[RunRow], b: Sequence[RunRow]) -> bool:
-    """Whether both sides ran the same commit with uncommitted changes, so that their code may differ."""
+    """Returns whether both sides ran the same commit with uncommitted changes, so that their code may differ."""
     dirty = [{run.git_commit for run in side if run.git_dirty} for side in (a, b)]
     return bool(dirty[0] & dirty[1])
 
@@ -66,7 +66,7 @@ def describe_differences(found: Sequence[Difference]) -> str:
     """Returns a sentence: `The environments differ in torch (2.11.0 → 2.13.0) and threads (2 → 1).`"""
     if not found:
         return "Both sides ran in the same environment: device, driver, torch, commit, threads and all else recorded."
-    parts = [f"{_inside(item.label)} ({item.a} → {item.b})" for item in found]
+    parts = [f"{_lower_label(item.label)} ({item.a} → {item.b})" for item in found]
     listed = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
     return f"The environments differ in {listed}."
 
@@ -75,12 +75,12 @@ def describe_environment(runs: Sequence[RunRow]) -> str:
     """Returns what one side ran on: `NVIDIA H200, torch 2.11.0+cu130, commit 7b7e79900c`."""
     parts = []
     for name, word in (("device_name", ""), ("torch", "torch "), ("git_commit", "commit ")):
-        values = sorted({_value(run, name) for run in runs} - {_UNKNOWN})
+        values = sorted({_format_value(run, name) for run in runs} - {_UNKNOWN})
         parts += [word + ", ".join(values)] if values else []
     return ", ".join(parts) or "an unknown environment"
 
 
-def _value(run: RunRow, name: str) -> str:
+def _format_value(run: RunRow, name: str) -> str:
     value = getattr(run, name)
     if value is None:
         return _UNKNOWN
@@ -91,14 +91,14 @@ def _value(run: RunRow, name: str) -> str:
     return str(value)
 
 
-def _words(own: set[str], other: set[str], name: str) -> str:
-    """Returns all values of one side; of instruction sets only those that the other side lacks."""
+def _list_values(own: set[str], other: set[str], name: str) -> str:
+    """Returns all values of one side, but only those instruction sets that the other side lacks."""
     if name == "cpu_flags":
         theirs = {flag for value in other for flag in value.split()}
         own = {" ".join(flag for flag in value.split() if flag not in theirs) or "none further" for value in own}
     return ", ".join(sorted(own))
 
 
-def _inside(label: str) -> str:
+def _lower_label(label: str) -> str:
     """Returns a label for the middle of a sentence: `device name`, but `CUDA`."""
     return label[0].lower() + label[1:] if label[1:2].islower() and label.split()[0] != "OpenMP" else label

@@ -14,7 +14,7 @@ from datetime import datetime
 from itertools import pairwise
 
 from runner.analysis.statistics import Ratio, ratio
-from runner.results import Estimate, Measured
+from runner.results import Estimate, StepResult
 from runner.schema import StepCell
 
 
@@ -22,7 +22,7 @@ from runner.schema import StepCell
 class RunPoint:
     """The step of one cell in one run, over the rounds of that run."""
 
-    measured: Measured
+    measured: StepResult
     run_name: str
     started_at: datetime
     commit: str | None

@@ -21,7 +21,7 @@ from runner.schema import TABLES, Cell, Column, Phase
 
 
 class Sided(Protocol):
-    """One side of a pair: the cell and its status."""
+    """One side of a pair: a cell with its status."""
 
     @property
     def cell(self) -> Cell: ...
@@ -70,9 +70,9 @@ class LeftOut(Generic[S]):
         return tuple(side for side in sides if side is not None and side.status != "ok")
 
 
-#: Fields of effort that a cell has only with this backend or its variants.
-_ONLY: Mapping[str, str] = {"compile_cache": "compiled"}
-#: Fields of effort that say when measuring ended, and no more.
+#: The effort fields that apply only to this backend and its variants.
+_BACKENDS: Mapping[str, str] = {"compile_cache": "compiled"}
+#: The effort fields that only limit the measurement.
 _LIMITS = ("min_steps", "max_steps", "max_seconds")
 _EFFORT: Mapping[type, tuple[Column, ...]] = {
     kind: table.effort
@@ -85,18 +85,19 @@ _EFFORT: Mapping[type, tuple[Column, ...]] = {
 def match_pair(a: Sequence[S], b: Sequence[S]) -> tuple[S, S] | None:
     """Returns the two cells, one of each side, that were measured with the same effort: preferably two that have a
     result, then the preferred effort. None where no two agree. Within a side the config fields are the same."""
-    found = [(one, other) for one in a for other in b if not _differing(one.cell, other.cell)]
+    found = [(one, other) for one in a for other in b if not _find_differing(one.cell, other.cell)]
     if len(found) <= 1:
         return found[0] if found else None
-    return max(found, key=lambda pair: (_both_worked(*pair), *map(rank_effort, pair)))
+    return max(found, key=lambda pair: (_both_ok(*pair), *map(rank_effort, pair)))
 
 
 def match_closest(a: Sequence[S], b: Sequence[S]) -> tuple[S, S]:
-    """Returns the same; where no two agree, the preferred cell of each side. Neither side may be empty."""
+    """Returns the pair as `match_pair` does or, where no two agree, the preferred cell of each side. Neither side may
+    be empty."""
     return match_pair(a, b) or (max(a, key=rank_effort), max(b, key=rank_effort))
 
 
-def _both_worked(a: Sided, b: Sided) -> bool:
+def _both_ok(a: Sided, b: Sided) -> bool:
     return a.status == b.status == "ok"
 
 
@@ -108,8 +109,8 @@ def rank_effort(side: Sided) -> tuple[float, ...]:
 def describe_effort_difference(a: Cell, b: Cell) -> str:
     """Returns the effort fields in which two cells differ, as text; empty for a pair."""
     return ", ".join(
-        f"{column.label.lower()} {getattr(a, column.name)} against {_with_unit(column, getattr(b, column.name))}"
-        for column in _differing(a, b)
+        f"{column.label.lower()} {getattr(a, column.name)} against {_format_with_unit(column, getattr(b, column.name))}"
+        for column in _find_differing(a, b)
     )
 
 
@@ -119,29 +120,31 @@ def describe_unusual_effort(cell: Cell) -> str:
     found = [
         (column, value)
         for column in _EFFORT[type(cell)]
-        if column.name not in _LIMITS and _has(cell, column)
+        if column.name not in _LIMITS and _applies(cell, column)
         if column.preference(value := getattr(cell, column.name)) < column.preference(column.absent)
     ]
     return ", ".join(
-        f"with a {column.label.lower()}" if value is True else f"{column.label.lower()} {_with_unit(column, value)}"
+        f"with a {column.label.lower()}"
+        if value is True
+        else f"{column.label.lower()} {_format_with_unit(column, value)}"
         for column, value in found
         if value is not None
     )
 
 
-def _differing(a: Cell, b: Cell) -> list[Column]:
+def _find_differing(a: Cell, b: Cell) -> list[Column]:
     return [
         column
         for column in _EFFORT[type(a)]
-        if getattr(a, column.name) != getattr(b, column.name) and _has(a, column) and _has(b, column)
+        if getattr(a, column.name) != getattr(b, column.name) and _applies(a, column) and _applies(b, column)
     ]
 
 
-def _has(cell: Cell, column: Column) -> bool:
-    """Whether the field applies to this cell."""
-    only = _ONLY.get(column.name)
+def _applies(cell: Cell, column: Column) -> bool:
+    """Returns whether the field applies to this cell."""
+    only = _BACKENDS.get(column.name)
     return only is None or str(getattr(cell, "backend", "")).startswith(only)
 
 
-def _with_unit(column: Column, value: object) -> str:
+def _format_with_unit(column: Column, value: object) -> str:
     return f"{value} {column.unit}" if column.unit else str(value)

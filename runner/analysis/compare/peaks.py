@@ -1,4 +1,4 @@
-"""Peaks of memory in two precisions: which cells stand beside each other.
+"""Pairs peaks of memory in two precisions.
 
 for pair in pairs_of(cells, base="fp32", other="bf16"):
     print(pair.base.cell.context, pair.ratio)

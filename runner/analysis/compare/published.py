@@ -1,4 +1,4 @@
-"""Published figures beside measured cells of the same numbers, ratio by ratio.
+"""Pairs published figures with measured cells of the same shape, and computes their ratios.
 
     for pair in stand_beside(readings, steps=load_steps(…), attention=load_attention(…)):
         print(pair.reading.words, pair.phase, pair.ratio)
@@ -17,14 +17,17 @@ from typing import get_args
 from uuid import UUID
 
 from runner.analysis.audit.published.readings import Reading
-from runner.results import Attended, Measured
+from runner.results import AttentionResult, StepResult
 from runner.results.times import Estimate
 from runner.schema import AttentionCell, Mode, Phase, StepCell
+from runner.schema.axes import SHAPE
 from runner.schema.choices import Precision
 
 PHASES: tuple[Phase, ...] = ("forward", "backward", "forward_backward", "optimizer", "step")
+#: The settings on which a reading and a measured cell must agree.
+_MATCHED = frozenset((*SHAPE, "batch", "context", "seq_len", "d_head", "precision", "backend"))
 _PRECISIONS: tuple[Precision, ...] = get_args(Precision)
-#: Modes by how well they stand for a row that states forward and backward, and for one that states forward alone.
+#: The modes in the order in which they are preferred for a row that states forward and backward.
 _MODES: tuple[Mode, ...] = ("backward", "train", "forward", "inference")
 
 
@@ -35,7 +38,7 @@ class PublishedPair:
 
     reading: Reading
     phase: Phase
-    beside: Measured | Attended
+    beside: StepResult | AttentionResult
     published_ms: float
     measured: Estimate
 
@@ -61,7 +64,7 @@ class PublishedPeak:
     """The peak memory of a reading beside that of a measured cell: bytes allocated."""
 
     reading: Reading
-    beside: Attended
+    beside: AttentionResult
     published_bytes: float
     measured_bytes: int
 
@@ -71,29 +74,29 @@ class PublishedPeak:
 
 
 def stand_beside(
-    readings: Sequence[Reading], *, steps: Sequence[Measured], attention: Sequence[Attended]
+    readings: Sequence[Reading], *, steps: Sequence[StepResult], attention: Sequence[AttentionResult]
 ) -> list[PublishedPair]:
     """Returns a pair for each time of a reading of which a cell was measured."""
-    known: dict[object, list[Measured | Attended]] = defaultdict(list)
+    known: dict[object, list[StepResult | AttentionResult]] = defaultdict(list)
     for step in steps:
-        known[_place(step.cell)].append(step)
+        known[_match_key(step.cell)].append(step)
     for attended in attention:
-        known[_place(attended.cell)].append(attended)
-    return [pair for reading in readings for pair in _pairs(reading, known)]
+        known[_match_key(attended.cell)].append(attended)
+    return [pair for reading in readings for pair in _pair_phases(reading, known)]
 
 
-def match_peaks(readings: Sequence[Reading], *, attention: Sequence[Attended]) -> list[PublishedPeak]:
+def match_peaks(readings: Sequence[Reading], *, attention: Sequence[AttentionResult]) -> list[PublishedPeak]:
     """Returns a pair for each peak of an attention row of which a cell was measured that knows its own."""
-    known: dict[object, list[Attended]] = defaultdict(list)
+    known: dict[object, list[AttentionResult]] = defaultdict(list)
     for attended in attention:
         if attended.peak_allocated_bytes:
-            known[_place(attended.cell)].append(attended)
+            known[_match_key(attended.cell)].append(attended)
     peaks = []
     for reading in readings:
         asked, figure = wanted_cell(reading), reading.memory.get(("peak_memory", ""))
-        cells = known.get(_place(asked), []) if asked and reading.is_ok else []
+        cells = known.get(_match_key(asked), []) if asked and reading.is_ok else []
         if asked and cells and figure and figure.value:
-            cell = min(cells, key=lambda cell: _distance(cell.cell, asked))
+            cell = min(cells, key=lambda cell: _rank_distance(cell.cell, asked))
             measured = cell.peak_allocated_bytes or 0
             peaks.append(
                 PublishedPeak(reading=reading, beside=cell, published_bytes=figure.value, measured_bytes=measured)
@@ -101,11 +104,11 @@ def match_peaks(readings: Sequence[Reading], *, attention: Sequence[Attended]) -
     return peaks
 
 
-def _pairs(reading: Reading, known: dict[object, list[Measured | Attended]]) -> Iterator[PublishedPair]:
+def _pair_phases(reading: Reading, known: dict[object, list[StepResult | AttentionResult]]) -> Iterator[PublishedPair]:
     asked = wanted_cell(reading)
     if asked is None or not reading.is_ok:
         return
-    found = sorted(known.get(_place(asked), []), key=lambda cell: _distance(cell.cell, asked))
+    found = sorted(known.get(_match_key(asked), []), key=lambda cell: _rank_distance(cell.cell, asked))
     for phase in PHASES:
         time = reading.times.get(phase)
         cell = next((cell for cell in found if phase in cell.times), None)
@@ -140,13 +143,13 @@ def wanted_cell(reading: Reading) -> StepCell | AttentionCell | None:
         vocabulary=reading.shape.vocabulary,
         batch=key.batch,
         context=key.length,
-        mode=_mode(reading),
+        mode=_choose_mode(reading),
         precision=precision,
         backend="compiled" if backend == "compiled" else "eager",
     )
 
 
-def _mode(reading: Reading) -> Mode:
+def _choose_mode(reading: Reading) -> Mode:
     stated = next((mode for mode in _MODES if mode == reading.key.mode), None)
     if stated:
         return stated
@@ -155,16 +158,13 @@ def _mode(reading: Reading) -> Mode:
     return "backward" if {"backward", "forward_backward"} & reading.times.keys() else "forward"
 
 
-def _place(cell: StepCell | AttentionCell) -> tuple[object, ...]:
-    """What cells share that may stand beside each other."""
-    if isinstance(cell, AttentionCell):
-        return cell.batch, cell.seq_len, cell.d_head, cell.precision, cell.backend
-    shape = (cell.d_model, cell.d_ff, cell.layers, cell.heads, cell.vocabulary)
-    return (*shape, cell.batch, cell.context, cell.precision, cell.backend)
+def _match_key(cell: StepCell | AttentionCell) -> tuple[object, ...]:
+    """Returns the values on which two cells must agree."""
+    return tuple(getattr(cell, name) for name in type(cell).names() if name in _MATCHED)
 
 
-def _distance(cell: StepCell | AttentionCell, asked: StepCell | AttentionCell) -> tuple[int, int]:
-    """In how many settings a cell differs from the one that is asked for, and how far its mode is."""
+def _rank_distance(cell: StepCell | AttentionCell, asked: StepCell | AttentionCell) -> tuple[int, int]:
+    """Returns the number of settings in which a cell differs from the wanted one, and the rank of its mode."""
     names = [name for name in type(asked).names() if name != "mode"]
     apart = sum(getattr(cell, name) != getattr(asked, name) for name in names)
     if isinstance(cell, AttentionCell) or isinstance(asked, AttentionCell):

@@ -1,4 +1,4 @@
-"""Does a cell, measured again, land inside the interval that the file claims for the next process?
+"""Checks whether a cell, measured again, lands inside the interval that the file claims for the next process.
 
     replayed = Replayed(phase="step", time=estimate(rounds, noise), again_ms=12.3)
     print(describe(replayed))
@@ -25,8 +25,8 @@ _TAKES: Mapping[Phase, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Replayed:
-    """One phase of a cell that was measured again: the time over the rounds in the file, with what is known there of
-    the noise between processes, and the median of the new process (ms)."""
+    """One phase of a cell that was measured again: its time over the rounds in the file, with the noise between
+    processes that is known there, and the median of the new process (ms)."""
 
     phase: Phase
     time: Estimate

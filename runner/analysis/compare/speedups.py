@@ -19,9 +19,9 @@ from runner.analysis.statistics import Ratio, ratio
 from runner.results import Clock, TimedResult
 from runner.schema import Cell, Phase, table_of
 
-#: What differs: a field of the key or, of attention, how it is computed (`name_attention`).
+#: The setting that differs: a field of the key or, for attention, how it is computed (`name_attention`).
 Axis = Literal["precision", "backend", "way"]
-#: The phases whose ratios are worked out.
+#: The phases whose ratios are computed.
 COMPARED: tuple[Phase, ...] = ("forward", "backward", "step")
 T = TypeVar("T", bound=TimedResult)
 
@@ -38,8 +38,8 @@ def compare(cells: Sequence[T], *, axis: Axis, baseline: str, variant: str) -> S
     """Compares each cell of `variant` with the cell of `baseline` that differs from it in `axis` alone."""
     questions: dict[tuple[object, ...], dict[str, list[T]]] = {}
     for cell in cells:
-        sides = questions.setdefault(_rest(cell, axis), {baseline: [], variant: []})
-        if (value := _value(cell.cell, axis)) in sides:
+        sides = questions.setdefault(_partner_key(cell, axis), {baseline: [], variant: []})
+        if (value := _get_value(cell.cell, axis)) in sides:
             sides[value].append(cell)
     held = {(question[2:], value) for question, sides in questions.items() for value in sides if sides[value]}
     compared = Speedups[T](speedups=[], left_out=[])
@@ -72,7 +72,7 @@ def compute_ratio(
 
 
 def host_share(pair: Pair[T]) -> HostShare:
-    """Returns what bounds the sides of a pair, and how their device times compare in its phase."""
+    """Returns the bounds of the sides of a pair, and the ratio of their device times in its phase."""
     device = compute_ratio(pair.base, pair.other, phase=pair.phase, clock="device")
     return HostShare(bounds=(pair.base.bound, pair.other.bound), device=device)
 
@@ -85,7 +85,7 @@ _FIELDS: dict[Axis, tuple[str, ...]] = {
 }
 
 
-def _value(cell: Cell, axis: Axis) -> str:
+def _get_value(cell: Cell, axis: Axis) -> str:
     return name_attention(cell) if axis == "way" else str(getattr(cell, axis))
 
 
@@ -93,11 +93,11 @@ def _add(compared: Speedups[T], pair: tuple[T, T], *, axis: Axis) -> None:
     """Adds the ratios of two cells, or the reason why there are none."""
     base, other = pair
     if unlike := describe_effort_difference(base.cell, other.cell):
-        names = [_value(cell.cell, axis) for cell in pair]
+        names = [_get_value(cell.cell, axis) for cell in pair]
         reason = f"measured with {unlike} ({names[0]} against {names[1]})"
         compared.left_out.append(LeftOut(named=other, kind="unlike", reason=reason, base=base, other=other))
     elif failed := [cell for cell in pair if cell.status != "ok"]:
-        reason = ", ".join(f"{_value(cell.cell, axis)} {cell.status}" for cell in failed)
+        reason = ", ".join(f"{_get_value(cell.cell, axis)} {cell.status}" for cell in failed)
         compared.left_out.append(LeftOut(named=other, kind="failed", reason=reason, base=base, other=other))
     else:
         for phase in COMPARED:
@@ -105,7 +105,7 @@ def _add(compared: Speedups[T], pair: tuple[T, T], *, axis: Axis) -> None:
                 compared.speedups.append(Pair(base=base, other=other, phase=phase, **vars(found)))
 
 
-def _rest(measured: TimedResult, axis: Axis) -> tuple[object, ...]:
+def _partner_key(measured: TimedResult, axis: Axis) -> tuple[object, ...]:
     """Returns the fields that partners share."""
     names = (name for name in table_of(measured.cell).question if name not in _FIELDS[axis])
     return (measured.machine, measured.torch, *(getattr(measured.cell, name) for name in names))

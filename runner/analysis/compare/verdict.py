@@ -28,8 +28,8 @@ Kind = Literal["run", "label", "machine", "commit", "precision", "backend"]
 Compared = Literal["steps", "attention", "memory"]
 ComparedPhase = Literal["step", "forward", "backward"]
 
-_ONE = " on the same machine with the same torch"
-_ENDED = {"oom": "out of memory", "timeout": "timed out", "error": "failed"}
+_SAME_MACHINE = " on the same machine with the same torch"
+_STATUS_WORDS = {"oom": "out of memory", "timeout": "timed out", "error": "failed"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True)
 class SideResult:
-    """One cell on one side, over its rounds: its `time` in the phase and the number of `samples`, none for peaks; what
+    """One cell on one side, over its rounds: its `time` in the phase, the number of `samples` (none for peaks), what
     sets that time (`bound`) and the `device` time, where known. `faults` are the sentences for which the audit grades
     it D."""
 
@@ -106,18 +106,20 @@ def judge(table: Compared, partners: Iterable[Partners], *, sides: tuple[Side, S
         if a is None or b is None:
             missing, present = (sides[0], b) if a is None else (sides[1], a)
             assert present is not None
-            place = {"commit": " on the same machine", "precision": _ONE, "backend": _ONE}.get(missing.kind, "")
+            place = {"commit": " on the same machine", "precision": _SAME_MACHINE, "backend": _SAME_MACHINE}.get(
+                missing.kind, ""
+            )
             reason, detail = f"not measured in {missing.title}", f"It has no row there{place}."
             left_out.append(LeftOut(named=present, kind="missing", reason=reason, detail=detail, base=a, other=b))
-        elif objection := _objection(a, b, table=table, sides=sides, phase=phase):
+        elif objection := _find_objection(a, b, table=table, sides=sides, phase=phase):
             kind, reason, detail = objection
             left_out.append(LeftOut(named=a, kind=kind, reason=reason, detail=detail, base=a, other=b))
         else:
-            pairs.append(Pair(base=a, other=b, **vars(_ratio(a, b))))
+            pairs.append(Pair(base=a, other=b, **vars(_compute_ratio(a, b))))
     return Verdict(table=table, sides=sides, phase=phase, pairs=tuple(pairs), left_out=tuple(left_out))
 
 
-def _ratio(a: SideResult, b: SideResult) -> Ratio:
+def _compute_ratio(a: SideResult, b: SideResult) -> Ratio:
     if a.peak_bytes and b.peak_bytes:
         return Ratio(ratio=a.peak_bytes / b.peak_bytes, decided=True)
     assert a.time
@@ -126,12 +128,12 @@ def _ratio(a: SideResult, b: SideResult) -> Ratio:
 
 
 def host_share(pair: Pair[SideResult]) -> HostShare:
-    """Returns what bounds the sides of a pair, and how their device times compare."""
+    """Returns the bounds of the sides of a pair, and the ratio of their device times."""
     a, b = pair.base, pair.other
     return HostShare(bounds=(a.bound, b.bound), device=ratio(a.device, b.device) if a.device and b.device else None)
 
 
-def _objection(
+def _find_objection(
     a: SideResult, b: SideResult, *, table: Compared, sides: tuple[Side, Side], phase: ComparedPhase
 ) -> tuple[Literal["unlike", "failed", "doubtful"], str, str] | None:
     """Returns why two cells cannot be compared: the kind of reason, briefly and in full; None where they can."""
@@ -139,11 +141,11 @@ def _objection(
         return "unlike", "measured in another way", f"With {unlike}, {sides[0].title} against {sides[1].title}."
     both = ((a, sides[0].title), (b, sides[1].title))
     if failed := [(cell, name) for cell, name in both if cell.status != "ok"]:
-        where = _where([(_ended(cell), name) for cell, name in failed])
-        return "failed", where, _said([cell.message for cell, _ in failed])
+        where = _name_sides([(_describe_status(cell), name) for cell, name in failed])
+        return "failed", where, _join_sentences([cell.message for cell, _ in failed])
     timed = TABLES[table].timed
     if not timed and (silent := [("no peak", name) for cell, name in both if not cell.peak_bytes]):
-        return "doubtful", _where(silent), "The row has no peak of allocated bytes."
+        return "doubtful", _name_sides(silent), "The row has no peak of allocated bytes."
     if timed and not a.time and not b.time and phase != "step":
         return "unlike", f"no {phase} pass", f"Its mode has no phase {phase}."
     read_back = {a.matmul_precision, b.matmul_precision} - {None}
@@ -151,26 +153,26 @@ def _objection(
         meant = f"{a.cell.precision} was computed as {a.matmul_precision} and as {b.matmul_precision}."
         return "unlike", "not the same precision", meant
     if faulty := [(cell, name) for cell, name in both if cell.faults]:
-        where = _where([("graded D", name) for _, name in faulty])
-        return "doubtful", where, _said(chain(*(cell.faults for cell, _ in faulty)))
+        where = _name_sides([("graded D", name) for _, name in faulty])
+        return "doubtful", where, _join_sentences(chain(*(cell.faults for cell, _ in faulty)))
     if timed and (few := [("too few samples", name) for cell, name in both if cell.samples < MIN_SAMPLES]):
         detail = f"{a.samples} and {b.samples} samples; an interval needs {MIN_SAMPLES} on each side."
-        return "doubtful", _where(few), detail
+        return "doubtful", _name_sides(few), detail
     return None
 
 
-def _ended(cell: SideResult) -> str:
-    return _ENDED.get(cell.status, cell.status)
+def _describe_status(cell: SideResult) -> str:
+    return _STATUS_WORDS.get(cell.status, cell.status)
 
 
-def _where(said: Sequence[tuple[str, str]]) -> str:
+def _name_sides(said: Sequence[tuple[str, str]]) -> str:
     """Returns `out of memory in before, crashed in after`, or `out of memory in both`."""
     if len(said) == 2 and said[0][0] == said[1][0]:
         return f"{said[0][0]} in both"
     return ", ".join(f"{what} in {name}" for what, name in said)
 
 
-def _said(sentences: Iterable[str | None]) -> str:
+def _join_sentences(sentences: Iterable[str | None]) -> str:
     return " ".join(dict.fromkeys(" ".join(sentence.split()) for sentence in sentences if sentence))
 
 

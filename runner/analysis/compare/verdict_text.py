@@ -16,10 +16,10 @@ from runner.schema import Cell
 from runner.schema.titles import title
 
 NAMES: Mapping[Compared, str] = {"steps": "Steps", "attention": "Attention", "memory": "Peak memory"}
-#: What an outcome is called: of times, of peaks.
+#: The words for an outcome, of times and of peaks.
 TIMED: Mapping[Outcome, str] = {"better": "faster", "worse": "slower", "same": "undecided"}
 HELD: Mapping[Outcome, str] = {"better": "smaller", "worse": "larger", "same": "within 1%"}
-#: What an interval holds for: under every picture of ratios.
+#: The explanation of intervals below every figure of ratios.
 INTERVALS = (
     "Intervals hold for the next process on this machine; where none is drawn, no cell of the kind was repeated, so "
     "that it is not known how much processes differ."
@@ -40,26 +40,26 @@ def describe_verdict(verdict: Verdict) -> str:
     """Returns the answer: how B compares on average, how many cells changed each way, how many were left out and why,
     and which sides are host-bound."""
     host = describe_shares([host_share(pair) for pair in verdict.pairs])
-    return f"{_judgment(verdict)} {host}".rstrip()
+    return f"{_describe_result(verdict)} {host}".rstrip()
 
 
-def _judgment(verdict: Verdict) -> str:
-    start = f"{NAMES[verdict.table]}: {_average(verdict)}"
+def _describe_result(verdict: Verdict) -> str:
+    start = f"{NAMES[verdict.table]}: {_describe_mean(verdict)}"
     if not verdict.left_out:
         return f"{start}."
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in group_left_out(verdict).items())
     return f"{start}; {len(verdict.left_out):,} left out ({reasons})."
 
 
-def _average(verdict: Verdict) -> str:
+def _describe_mean(verdict: Verdict) -> str:
     a, b = (side.title for side in verdict.sides)
     if verdict.mean is None:
         return "nothing can be compared"
     counts = ", ".join(f"{verdict.outcomes[outcome]:,} {word}" for outcome, word in name_outcomes(verdict).items())
-    return f"{b} {_how(verdict)} {a} ({_counted(verdict)}): {counts}"
+    return f"{b} {_compare_mean(verdict)} {a} ({_describe_pairs(verdict)}): {counts}"
 
 
-def _counted(verdict: Verdict) -> str:
+def _describe_pairs(verdict: Verdict) -> str:
     number = len(verdict.pairs)
     unit = ("peak" if verdict.table == "memory" else "cell") + ("s" if number > 1 else "")
     mean = "geometric mean of " if number > 1 else ""
@@ -67,7 +67,7 @@ def _counted(verdict: Verdict) -> str:
     return f"{mean}{number:,} comparable {unit}{phase}"
 
 
-def _how(verdict: Verdict) -> str:
+def _compare_mean(verdict: Verdict) -> str:
     assert verdict.mean
     if max(verdict.mean, 1 / verdict.mean) <= 1 + MIN_DIFFERENCE:
         return "needs as much memory as" if verdict.table == "memory" else "is as fast as"
@@ -96,7 +96,8 @@ def change(verdict: Verdict, pair: Ratio) -> str:
 
 
 def shorten_titles(cells: Sequence[Cell], *, without: Sequence[str] = ()) -> tuple[str, list[str]]:
-    """Returns what all titles share, and each title without that. `without` are words to drop from every title."""
+    """Returns the parts that all titles share, and each title without them. `without` are words to drop from every
+    title."""
     parts = [[part for part in title(cell).split(" · ") if part not in without] for cell in cells]
     shared = [part for part in parts[0] if all(part in other for other in parts)] if len(parts) > 1 else []
     rest = [[part for part in own if part not in shared] for own in parts]

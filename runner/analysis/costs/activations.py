@@ -1,4 +1,5 @@
-"""How many bytes of activations a step holds, from its shape alone: what backward needs, and what comes and goes.
+"""Predicts from a model's shape how many bytes of activations a step holds: those kept for the backward pass, and those
+that live only for a moment.
 
     >>> saved_bytes(cell).total             # cell: runner.schema.StepCell
     >>> retained_bytes(cell)                    # with the cell's checkpointing
@@ -26,51 +27,53 @@ FLOAT_BYTES = 4
 
 
 def is_autocast(cell: ModelCell) -> bool:
-    """Whether autocast copies weights and inputs to a dtype of half the width before each product."""
+    """Returns whether autocast copies weights and inputs to a dtype of half the width before each product."""
     return cell.precision in ("bf16", "fp16") and cell.weights_dtype == "fp32"
 
 
 def is_unfused(cell: ModelCell) -> bool:
-    """Whether attention writes its B H T^2 scores to memory."""
+    """Returns whether attention writes its B H T^2 scores to memory."""
     return cell.attention in ("naive", "sdpa-math")
 
 
 def weight_bytes(cell: ModelCell) -> int:
-    """Bytes of one number of a parameter, its gradient, its moments, and of the residual stream."""
+    """Returns the bytes of one number of a parameter, its gradient, its moments, and of the residual stream."""
     return 2 if cell.weights_dtype == "bf16" else 4
 
 
 def product_bytes(cell: ModelCell) -> int:
-    """Bytes of one number that goes into or comes out of a matrix product."""
+    """Returns the bytes of one number that goes into or comes out of a matrix product."""
     return 2 if is_autocast(cell) else weight_bytes(cell)
 
 
 def residual_stream_bytes(cell: ModelCell) -> int:
-    """One activation of the residual stream, N d numbers. Float32 under autocast too: the embedding is not cast."""
+    """Returns the bytes of one activation of the residual stream, which has N d numbers. It is float32 under autocast
+    too, because the embedding is not cast."""
     return cell.batch * cell.context * cell.shape.d_model * weight_bytes(cell)
 
 
 def logits_bytes(cell: ModelCell) -> int:
-    """The model's output: N V numbers, in half precision under autocast."""
+    """Returns the bytes of the model's output, N V numbers, which are in half precision under autocast."""
     return cell.batch * cell.context * cell.shape.vocabulary * product_bytes(cell)
 
 
 def softmax_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
-    """Bytes of one attention weight as softmax returns it. CUDA's autocast computes softmax in float32, CPU's does not;
-    `sdpa-math` computes everything in float32."""
+    """Returns the bytes of one attention weight as softmax returns it. CUDA's autocast computes softmax in float32, the
+    CPU's does not; `sdpa-math` computes everything in float32."""
     wide = cell.attention == "sdpa-math" or (is_autocast(cell) and device == "cuda")
     return FLOAT_BYTES if wide else product_bytes(cell)
 
 
 def scores_bytes(cell: ModelCell, *, number_bytes: int) -> int:
-    """One tensor of attention scores of one layer: B H T^2 numbers."""
+    """Returns the bytes of one tensor of attention scores of one layer, B H T^2 numbers."""
     return cell.batch * cell.shape.heads * cell.context**2 * number_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
 class SavedBytes:
-    """What a forward pass keeps for the backward pass, parameters excluded; block parts are of one block. `inputs` are
-    tokens and rotary tables, which are there anyway."""
+    """The bytes that a forward pass keeps for the backward pass, without the parameters. `norms`, `attention`,
+    `feed_forward` and `weight_copies` are those of one block. `inputs` are tokens and rotary tables, which exist
+    anyway."""
 
     norms: int
     attention: int
@@ -92,11 +95,11 @@ class SavedBytes:
 
 @lru_cache(maxsize=20_000)
 def saved_bytes(cell: ModelCell, *, device: Device = "cuda") -> SavedBytes:
-    """What autograd saves when nothing is checkpointed; each piece of memory once. `total` agrees with
-    torch.autograd.graph.saved_tensors_hooks to the byte on CPU, in fp32 and bf16, naive, sdpa-math and fused.
+    """Returns what autograd saves when nothing is checkpointed, with each piece of memory counted once. `total` agrees
+    with torch.autograd.graph.saved_tensors_hooks to the byte on CPU, in fp32 and bf16, naive, sdpa-math and fused.
 
-    A block's tensors are `block_tensors`; outside the blocks there are the final norm's, the head's input with
-    autocast's copy of the head, tokens and rotary tables."""
+    `block_tensors` lists the tensors of a block. Outside the blocks, autograd saves the final norm's tensors, the
+    head's input, autocast's copy of the head, tokens and rotary tables."""
     tokens, narrow = cell.batch * cell.context, product_bytes(cell)
     stream = tokens * cell.shape.d_model
     tensors = block_tensors(cell, device=device)
@@ -114,7 +117,7 @@ def saved_bytes(cell: ModelCell, *, device: Device = "cuda") -> SavedBytes:
 
 
 def rotary_bytes(cell: ModelCell) -> int:
-    """Cosine and sine of every position and channel of a head, in float32."""
+    """Returns the bytes of the cosine and sine of every position and channel of a head, in float32."""
     return 2 * cell.context * (cell.shape.d_model // cell.shape.heads) * FLOAT_BYTES
 
 
@@ -122,12 +125,12 @@ NORMS = ("attention_norm", "feed_forward_norm")
 
 
 def block_tensors(cell: ModelCell, *, device: Device = "cuda") -> list[PredictedTensor]:
-    """Every tensor that one block keeps for backward, in the order of keeping.
+    """Returns every tensor that one block keeps for backward, in the order of saving.
 
-    A norm keeps float32 whatever it is given. Autocast adds a half-width copy of every matrix, and copies an input
+    A norm keeps float32 for inputs of any dtype. Autocast adds a half-width copy of every matrix, and copies an input
     once for each product that reads it. On CUDA it computes softmax in float32 and casts the weights down again, so
-    both are kept; on a CPU softmax stays in half precision. `sdpa-math` computes half precision in float32 throughout.
-    """
+    both are kept; on a CPU softmax stays in half precision. `sdpa-math` computes half precision in float32
+    throughout."""
     kept = _BlockTensors(cell)
     return [
         *kept.norm("attention_norm"),
@@ -138,10 +141,10 @@ def block_tensors(cell: ModelCell, *, device: Device = "cuda") -> list[Predicted
         *kept.linear("attention.output", "d × d"),
         *kept.norm("feed_forward_norm"),
         *kept.linear("feed_forward.gate", "d × f"),
-        kept.one("feed_forward", "gate", f"N × f × {kept.narrow} bytes"),
+        kept.tensor("feed_forward", "gate", f"N × f × {kept.narrow} bytes"),
         *kept.linear("feed_forward.up", "d × f", reads=kept.copies),
-        kept.one("feed_forward", "silu(gate)", f"N × f × {kept.narrow} bytes"),
-        kept.one("feed_forward", "up", f"N × f × {kept.narrow} bytes"),
+        kept.tensor("feed_forward", "silu(gate)", f"N × f × {kept.narrow} bytes"),
+        kept.tensor("feed_forward", "up", f"N × f × {kept.narrow} bytes"),
         *kept.linear("feed_forward.down", "d × f", width="f"),
     ]
 
@@ -154,9 +157,9 @@ class _BlockTensors:
         self.numbers = {"N": cell.batch * cell.context, "B": cell.batch, "T": cell.context, "T²": cell.context**2,
                         "d": cell.shape.d_model, "f": cell.shape.d_ff, "H": cell.shape.heads}  # fmt: skip
 
-    def one(self, module: str, tensor: str, formula: str, *, is_weight_copy: bool = False) -> PredictedTensor:
+    def tensor(self, module: str, name: str, formula: str, *, is_weight_copy: bool = False) -> PredictedTensor:
         return PredictedTensor(
-            tensor=tensor,
+            tensor=name,
             formula=formula,
             size=size_of(formula, self.numbers),
             module=module,
@@ -165,61 +168,66 @@ class _BlockTensors:
 
     def norm(self, module: str) -> list[PredictedTensor]:
         wide = f"N × d × {FLOAT_BYTES} bytes"
-        inverse = self.one(module, "1 / rms", f"N × {FLOAT_BYTES} bytes")
-        return [self.one(module, "input", wide), inverse, self.one(module, "normalized", wide)]
+        inverse = self.tensor(module, "1 / rms", f"N × {FLOAT_BYTES} bytes")
+        return [self.tensor(module, "input", wide), inverse, self.tensor(module, "normalized", wide)]
 
     def linear(self, module: str, weight: str, *, reads: bool = True, width: str = "d") -> list[PredictedTensor]:
-        """A matrix product: autocast's copy of its weight, and its input unless another product keeps that."""
-        copy = self.one(module, "weight copy", f"{weight} × {self.narrow} bytes", is_weight_copy=True)
-        read = self.one(module, "input", f"N × {width} × {self.narrow} bytes")
+        """Returns what a matrix product keeps: autocast's copy of its weight, and its input unless another product
+        keeps that."""
+        copy = self.tensor(module, "weight copy", f"{weight} × {self.narrow} bytes", is_weight_copy=True)
+        read = self.tensor(module, "input", f"N × {width} × {self.narrow} bytes")
         return [*([copy] if self.copies else ()), *([read] if reads else ())]
 
 
 def _inside_attention(kept: _BlockTensors, device: Device) -> list[PredictedTensor]:
-    """Queries, keys, values and what the implementation keeps between its two products."""
+    """Returns queries, keys, values and what the implementation keeps between its two products."""
     softmax = softmax_bytes(kept.cell, device=device)
 
     def vector(name: str, number_bytes: int) -> PredictedTensor:
-        return kept.one("attention", name, f"N × d × {number_bytes} bytes")
+        return kept.tensor("attention", name, f"N × d × {number_bytes} bytes")
 
     def square(name: str, number_bytes: int) -> PredictedTensor:
-        return kept.one("attention", name, f"B × H × T² × {number_bytes} bytes")
+        return kept.tensor("attention", name, f"B × H × T² × {number_bytes} bytes")
 
     if kept.cell.attention == "sdpa-math":
         return [vector("scaled keys", softmax), vector("scaled queries", softmax), square("probabilities", softmax),
                 vector("values", softmax)]  # fmt: skip
     if kept.cell.attention == "naive":
         cast_down = [square("probabilities in half precision", kept.narrow)] if softmax != kept.narrow else []
-        mask = kept.one("attention", "mask", "T² × 1 byte")
+        mask = kept.tensor("attention", "mask", "T² × 1 byte")
         return [vector("keys", kept.narrow), vector("queries", kept.narrow), mask, square("probabilities", softmax),
                 vector("values", kept.narrow), *cast_down]  # fmt: skip
     names = ("queries", "keys", "values", "output")
-    sums = kept.one("attention", "log-sum-exp of each row", f"B × H × T × {FLOAT_BYTES} bytes")
+    sums = kept.tensor("attention", "log-sum-exp of each row", f"B × H × T × {FLOAT_BYTES} bytes")
     return [*(vector(name, kept.narrow) for name in names), sums]
 
 
 def checkpoint_groups(cell: ModelCell) -> int:
-    """Into how many groups checkpointing divides the blocks; the last may be smaller. Needs checkpoint_blocks > 0."""
+    """Returns the number of groups into which checkpointing divides the blocks; the last may be smaller. The cell must
+    have checkpoint_blocks > 0."""
     return math.ceil(cell.shape.layers / cell.checkpoint_blocks)
 
 
 def unsaved_streams(cell: ModelCell) -> int:
-    """How many copies of the stream are held where the last block begins and its group saves nothing: the start of each
-    group and, within the last one, its latest. Without checkpointing (inference) all blocks are one group."""
+    """Returns the number of copies of the residual stream that exist when the last block begins and its group saves
+    nothing: the one at the start of each group and, within the last group, the latest. Without checkpointing
+    (inference) all blocks are one group."""
     together = cell.checkpoint_blocks or cell.shape.layers
     groups = math.ceil(cell.shape.layers / together)
     return groups + (cell.shape.layers - (groups - 1) * together > 1)
 
 
 def checkpointed_stream_bytes(cell: ModelCell) -> int:
-    """The stream at the start of each group of checkpointed blocks. Needs checkpoint_blocks > 0."""
+    """Returns the bytes of the residual stream at the start of each group of checkpointed blocks. The cell must have
+    checkpoint_blocks > 0."""
     return checkpoint_groups(cell) * residual_stream_bytes(cell)
 
 
 def retained_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
-    """What the end of the forward pass holds for backward: all that autograd saves or, with checkpointing, the stream
-    at the start of each group of blocks and what lies outside the blocks. Copies of a checkpointed block's weights go
-    when autocast ends, rotary tables are not asked for again."""
+    """Returns the bytes that are held for backward at the end of the forward pass: all that autograd saves or, with
+    checkpointing, the residual stream at the start of each group of blocks and the tensors outside the blocks.
+    Autocast's copies of a checkpointed block's weights are freed when autocast ends; its rotary tables are not
+    saved."""
     saved = saved_bytes(cell, device=device)
     if not cell.checkpoint_blocks:
         return saved.total
@@ -227,20 +235,23 @@ def retained_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
 
 
 def forward_temporary_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
-    """The most that the last block adds to what is saved in the end: for `naive` the masked scores, while softmax reads
-    them; SwiGLU's activations are not there yet. Of a block that saves nothing see `unsaved_attention_bytes`."""
+    """Returns the most bytes that the last block holds beyond what it has saved in the end. For `naive` that is the
+    masked scores while softmax reads them, when SwiGLU's activations do not exist yet. `unsaved_attention_bytes` is for
+    a block that saves nothing."""
     scores = scores_bytes(cell, number_bytes=softmax_bytes(cell, device=device)) if is_unfused(cell) else 0
     return max(scores - saved_bytes(cell, device=device).feed_forward, 0)
 
 
 def head_input_bytes(cell: ModelCell) -> int:
-    """What the head's product reads and nobody keeps: under autocast the final norm's output, before it is cast."""
+    """Returns the bytes that the head's product reads and nothing keeps: under autocast, the final norm's output before
+    the cast."""
     return residual_stream_bytes(cell) if is_autocast(cell) else 0
 
 
 def unsaved_attention_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
-    """The most that a block's attention holds when nothing is saved: its normalized input, q, k, v, the turned q and
-    k, the output, for `naive` a contiguous v, scores, weights and the mask. The stream is not counted."""
+    """Returns the most bytes that a block's attention holds when nothing is saved: its normalized input, q, k, v, q and
+    k after RoPE, the output, and for `naive` a contiguous v, scores, weights and the mask. The residual stream is not
+    counted."""
     stream, narrow = cell.batch * cell.context * cell.shape.d_model, product_bytes(cell)
     attention = residual_stream_bytes(cell) + 6 * stream * narrow
     if is_unfused(cell):
@@ -251,27 +262,30 @@ def unsaved_attention_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
 
 
 def unsaved_feed_forward_bytes(cell: ModelCell) -> int:
-    """The same of SwiGLU: the stream after attention, its normalized copy, three inner activations."""
+    """Returns the same for SwiGLU: the residual stream after attention, its normalized copy, and three inner
+    activations."""
     return 2 * residual_stream_bytes(cell) + 3 * cell.batch * cell.context * cell.shape.d_ff * product_bytes(cell)
 
 
 def tensors_retained_at(cell: ModelCell, *, needing: tuple[str, str], device: Device) -> list[PredictedTensor]:
-    """What of a block's tensors is still there when backward reaches the operation that needs the one of this module
-    and name: all that was kept no later, for backward goes from the last to the first."""
+    """Returns the tensors of a block that still exist when backward reaches the operation that needs the given one,
+    named by its module and its name. Backward goes from the last to the first, so these are all that were saved no
+    later."""
     kept = block_tensors(cell, device=device)
     last = next(index for index, item in enumerate(kept) if (item.module, item.tensor) == needing)
     return kept[: last + 1]
 
 
 def swiglu_backward_bytes(cell: ModelCell) -> int:
-    """What comes and goes while SwiGLU's product is differentiated: three gradients of its inner activations, and the
-    stream's."""
+    """Returns the bytes of the temporary tensors in the backward pass of SwiGLU's product: the gradients of three inner
+    activations, and that of the residual stream."""
     return residual_stream_bytes(cell) + 3 * cell.batch * cell.context * cell.shape.d_ff * product_bytes(cell)
 
 
 def softmax_backward_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
-    """The same for an unfused softmax: the gradients of its output and input, of the values, of the stream. CUDA writes
-    the product of the output and its gradient to memory too (softmax_backward_cuda_out)."""
+    """Returns the same for an unfused softmax: the gradients of its output and input, of the values, and of the
+    residual stream. CUDA also writes the product of the output and its gradient to memory
+    (softmax_backward_cuda_out)."""
     squares = 3 if device == "cuda" else 2
     vectors = residual_stream_bytes(cell) + cell.batch * cell.context * cell.shape.d_model * product_bytes(cell)
     return squares * scores_bytes(cell, number_bytes=softmax_bytes(cell, device=device)) + vectors

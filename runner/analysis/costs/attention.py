@@ -1,11 +1,11 @@
-"""What single-head attention must cost, from its shape alone: FLOPs, and the bytes of its tensors.
+"""Predicts what single-head attention costs from its shape: FLOPs, and the bytes of its tensors.
 
     >>> forward_flops(cell)           # cell: runner.schema.AttentionCell
     >>> peak_breakdown(cell)              # the tensors alive at the peak, each with its formula and bytes
 
 B problems of S queries, keys and values, d wide. FLOPs by FlashAttention's convention: 4 B S² d forward, 2.5 times that
 backward, half of both if causal (Dao 2023, "FlashAttention-2", section 4.1: the forward pass is two matrix products of
-2 B S² d each, the backward pass five). Bytes follow from the life of each tensor (`attention_tensors`).
+2 B S² d each, the backward pass five). Bytes follow from the lifetime of each tensor (`attention_tensors`).
 """
 
 from collections.abc import Sequence
@@ -18,50 +18,52 @@ from runner.schema import AttentionCell
 
 
 def forward_flops(cell: AttentionCell) -> int:
-    """Products of queries with keys and of probabilities with values."""
+    """Returns the FLOPs of the products of queries with keys and of probabilities with values."""
     return 4 * cell.batch * cell.seq_len**2 * cell.d_head // (2 if cell.causal else 1)
 
 
 def backward_flops(cell: AttentionCell) -> int:
-    """Five products where forward has two."""
+    """Returns the FLOPs of the backward pass, which has five products where forward has two."""
     return forward_flops(cell) * 5 // 2
 
 
 def forward_bytes(cell: AttentionCell) -> int:
-    """Queries, keys and values read once, the output written once: what no implementation can do without."""
+    """Returns the least bytes that any implementation moves: queries, keys and values are read once, the output is
+    written once."""
     return 4 * cell.batch * cell.seq_len * cell.d_head * ELEMENT_BYTES[cell.precision]
 
 
 def square_bytes(cell: AttentionCell) -> int:
-    """One S×S tensor of all problems, in the cell's precision."""
+    """Returns the bytes of one S×S tensor of all problems, in the cell's precision."""
     return cell.batch * cell.seq_len**2 * ELEMENT_BYTES[cell.precision]
 
 
 def saved_bytes(cell: AttentionCell, *, device: Device = "cpu") -> int:
-    """What autograd keeps for the backward pass: what torch.autograd.graph.saved_tensors_hooks sees, each once."""
+    """Returns the bytes that autograd keeps for the backward pass, as torch.autograd.graph.saved_tensors_hooks sees
+    them, each once."""
     return sum(item.size for item in saved_tensors(cell, device=device))
 
 
 def saved_tensors(cell: AttentionCell, *, device: Device = "cpu") -> list[PredictedTensor]:
-    """The same, one by one."""
+    """Returns the tensors that autograd keeps for the backward pass."""
     saved = [held for held in tensors(cell, device=device) if held.is_saved]
     return [PredictedTensor(tensor=held.tensor, formula=held.formula, size=held.size) for held in saved]
 
 
 def before_backward_bytes(cell: AttentionCell, *, device: Device = "cpu", gpu: str = "") -> int:
-    """All that is alive between the passes: inputs, output, the output's gradient, and what is saved."""
-    return _alive(tensors(cell, device=device, gpu=gpu), moments(cell).index("between"))
+    """Returns the bytes alive between the passes: inputs, output, the output's gradient, and the saved tensors."""
+    return _sum_alive(tensors(cell, device=device, gpu=gpu), moments(cell).index("between"))
 
 
 def predicted_peak_bytes(cell: AttentionCell, *, device: Device = "cpu", gpu: str = "") -> int:
-    """The most that is alive at once in one iteration, gradients of the iteration before gone."""
+    """Returns the most bytes alive at once in one iteration, after the gradients of the iteration before were freed."""
     return sum(size for _, _, size in peak_breakdown(cell, device=device, gpu=gpu))
 
 
 def predicted_reserved_bytes(cell: AttentionCell, *, gpu: str = "") -> int:
-    """What CUDA's caching allocator must take for one iteration: an estimate, within 2% of an H200's count for what is
-    written out, which holds a square more than is ever alive. A freed square that a mask was put into is whole no more.
-    """
+    """Returns an estimate of the bytes that CUDA's caching allocator reserves for one iteration. For unfused attention
+    it is within 2% of an H200's count, which is one square more than is ever alive: a freed square in which a mask was
+    placed no longer has room for another."""
     lives = [
         Lifetime(size=held.size, first=held.first, last=held.last) for held in tensors(cell, device="cuda", gpu=gpu)
     ]
@@ -69,11 +71,12 @@ def predicted_reserved_bytes(cell: AttentionCell, *, gpu: str = "") -> int:
 
 
 def peak_breakdown(cell: AttentionCell, *, device: Device = "cpu", gpu: str = "") -> list[tuple[str, str, int]]:
-    """(tensor, its formula in words, bytes) of all that is alive at the peak; the sum is the predicted peak."""
+    """Returns (tensor, formula, bytes) of every tensor alive at the peak. Their sum is the predicted peak."""
     held = tensors(cell, device=device, gpu=gpu)
-    peak = max(range(len(moments(cell))), key=lambda moment: _alive(held, moment))
+    peak = max(range(len(moments(cell))), key=lambda moment: _sum_alive(held, moment))
     return [(item.tensor, item.formula, item.size) for item in held if item.first <= peak <= item.last]
 
 
-def _alive(held: Sequence[AttentionTensor], moment: int) -> int:
+def _sum_alive(held: Sequence[AttentionTensor], moment: int) -> int:
+    """Returns the bytes alive in a moment."""
     return sum(item.size for item in held if item.first <= moment <= item.last)

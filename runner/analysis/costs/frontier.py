@@ -1,11 +1,11 @@
-"""How large may it be and still fit in memory? What is predicted of that, and how it is looked for by trying.
+"""Predicts the largest size that fits in memory, and searches for it by trying.
 
-    >>> predict_largest(question, Room(device="cpu"))     # question: runner.schema.FrontierCell
+    >>> predict_largest(question, DeviceMemory(device="cpu"))     # question: runner.schema.FrontierCell
     2304
     >>> search(36, lambda count: count <= 35)          # in multiples of the resolution
     (35, 36)
 
-Limits: both take for granted that what fits still fits when it is smaller.
+Limits: both assume that a size fits whenever a larger one does.
 """
 
 from collections.abc import Callable
@@ -19,15 +19,15 @@ from runner.analysis.costs.allocator import CONTEXT_BYTES
 from runner.schema import AttentionCell, FrontierCell, StepCell
 from runner.schema.axes import SHAPE
 
-#: How far the search steps away from the prediction at first, as a share of it.
+#: The first step of the search away from the prediction, as a share of it.
 FIRST_STEP = 1 / 256
-#: What CUDA's allocator reserves for a model's step, over what is alive at its peak: 1.03 (bf16) and 1.055 (fp32) for
-#: `small` at context 512 on an H200.
+#: The bytes that CUDA's allocator reserves for a model's step, over those alive at its peak: 1.03 (bf16) and 1.055
+#: (fp32) for `small` at context 512 on an H200.
 RESERVED_SHARE = 1.05
 
 
-def at(question: FrontierCell, size: int) -> AttentionCell | StepCell:
-    """The cell to try for a question, at one size."""
+def trial_cell(question: FrontierCell, size: int) -> AttentionCell | StepCell:
+    """Returns the cell that tries one size of a frontier cell."""
     once = {"warmup_steps": 0, "min_steps": 1, "max_steps": 1}
     asked: dict[str, Any] = {"precision": question.precision, "batch": question.batch, question.limited: size, **once}
     if question.limited == "seq_len":
@@ -44,7 +44,8 @@ def at(question: FrontierCell, size: int) -> AttentionCell | StepCell:
 
 @singledispatch
 def predict_bytes(cell: AttentionCell | StepCell, *, device: Device, gpu: str = "") -> int:
-    """What it needs by the closed formulas: the peak of what is alive or, on CUDA, what the allocator must reserve."""
+    """Returns the memory that a cell needs by the closed formulas: the peak of live bytes or, on CUDA, the bytes that
+    the allocator must reserve."""
     raise TypeError(f"No formula for a {type(cell).__name__}.")
 
 
@@ -62,27 +63,28 @@ def _(cell: StepCell, *, device: Device, gpu: str = "") -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Room:
-    """Where a question is asked: the kind of device, its name and, if known, how much memory the card has in all."""
+class DeviceMemory:
+    """The device that a cell must fit on: its kind, its name and, where known, the whole memory of the card."""
 
     device: Device
     gpu: str = ""
     card_bytes: int | None = None
 
     def bytes_within(self, limit_bytes: int) -> int:
-        """What tensors may take of a limit: CUDA's context takes its part of the card first."""
+        """Returns the bytes of a limit that tensors may take. CUDA's context takes its part of the card first."""
         if self.device != "cuda" or self.card_bytes is None:
             return limit_bytes
         return min(limit_bytes, self.card_bytes - CONTEXT_BYTES)
 
 
-def predict_largest(question: FrontierCell, room: Room) -> int:
-    """The largest multiple of the resolution that is predicted to fit; 0 if none is. On CUDA an estimate."""
-    limit = room.bytes_within(question.limit_bytes)
+def predict_largest(question: FrontierCell, memory: DeviceMemory) -> int:
+    """Returns the largest multiple of the resolution that is predicted to fit, 0 if none is. On CUDA it is an
+    estimate."""
+    limit = memory.bytes_within(question.limit_bytes)
 
     def fits(count: int) -> bool:
-        cell = at(question, count * question.step)
-        return predict_bytes(cell, device=room.device, gpu=room.gpu) <= limit
+        cell = trial_cell(question, count * question.step)
+        return predict_bytes(cell, device=memory.device, gpu=memory.gpu) <= limit
 
     high = 1
     while fits(high):
@@ -95,8 +97,9 @@ def predict_largest(question: FrontierCell, room: Room) -> int:
 
 
 def search(first: int, fits: Callable[[int], bool]) -> tuple[int, int]:
-    """(largest that fits, smallest that does not), neighbors, of the whole numbers from 1; 0 fits without a trial.
-    `first` is tried first, then numbers outward from it in doubling steps, then the middle of what is left."""
+    """Returns the largest whole number that fits and the smallest that does not, which is the next one. Numbers begin
+    at 1; 0 fits without a trial. The search tries `first`, then numbers away from it in doubling steps, then
+    bisects."""
     low, high = 0, 0
     guess = max(first, 1)
     reach = max(round(guess * FIRST_STEP), 1)

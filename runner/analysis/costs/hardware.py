@@ -1,12 +1,12 @@
-"""What a GPU's datasheet promises: matrix rate per precision, memory bandwidth, memory.
+"""Gives the figures of a GPU's datasheet: matrix rate by precision, memory bandwidth, memory.
 
     >>> peak_flops("NVIDIA H100 80GB HBM3", "bf16")
     989500000000000.0
 
 GPUs are looked up by the name that torch.cuda.get_device_name gives, with or without its leading "NVIDIA". Rates are
 dense: where a document prints only the rate "with sparsity", half of it is stored. Half precision is the rate with
-float32 accumulation, which is how PyTorch multiplies. Only figures that a named NVIDIA document states are here;
-anything else is None. Rates hold at the boost clock that the document assumes: a card that clocks higher can exceed
+float32 accumulation, which is how PyTorch multiplies. Only figures that a named NVIDIA document states are listed;
+the others are None. Rates hold at the boost clock that the document assumes: a card that clocks higher can exceed
 them by some percent, a power-limited one stays well below.
 """
 
@@ -164,13 +164,14 @@ DATASHEETS: Mapping[str, Datasheet] = {
 
 
 def datasheet(device_name: str) -> Datasheet | None:
-    """The figures of the GPU of this name; None for one that is not listed. An A10G is not an A10."""
+    """Returns the figures of the GPU of this name, None for one that is not listed. An A10G is not an A10."""
     return DATASHEETS.get(device_name.strip().removeprefix("NVIDIA "))
 
 
 @lru_cache(maxsize=1024)
 def peak_flops(device_name: str, precision: str) -> float | None:
-    """Dense peak of matrix products in FLOP/s; None where no figure is known, or the GPU lacks the precision."""
+    """Returns the dense peak rate of matrix products in FLOP/s, None where no figure is known or the GPU lacks the
+    precision."""
     sheet = datasheet(device_name)
     if sheet is None:
         return None
@@ -184,6 +185,6 @@ def peak_flops(device_name: str, precision: str) -> float | None:
 
 
 def peak_bandwidth(device_name: str) -> float | None:
-    """Datasheet bandwidth of the device memory in bytes/s; None where no figure is known."""
+    """Returns the datasheet's bandwidth of the device memory in bytes/s, None where no figure is known."""
     sheet = datasheet(device_name)
     return None if sheet is None or sheet.bandwidth_gb_per_s is None else sheet.bandwidth_gb_per_s * 1e9

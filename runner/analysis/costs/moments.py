@@ -1,10 +1,10 @@
-"""When can a step's memory peak, and what is held then? Each moment with its parts, from the shape alone.
+"""Lists the moments at which a step's memory can peak, each with its parts, from the model's shape.
 
     >>> max(forward_moments(cell, "cpu", held), key=lambda moment: moment.total).temporaries
 
-`held` is what is there all the time; `runner.analysis.costs.steps.predict_peak` fills it in and takes the greatest
-moment.
-Letters as in `runner.analysis.costs.activations`, which says what a block keeps and what comes and goes in it.
+`held` has the parts that exist throughout the step; `runner.analysis.costs.steps.predict_peak` fills it in and takes
+the greatest moment. Letters are those of `runner.analysis.costs.activations`, which counts what a block keeps and what
+it holds for a moment.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -33,17 +33,17 @@ from runner.analysis.costs.activations import (
 )
 from runner.schema import ModelCell
 
-#: Tensors of N V numbers in cross-entropy's backward: log-softmax, its gradient, the logits' gradient.
+#: The tensors of N V numbers in cross-entropy's backward pass: log-softmax, its gradient, the logits' gradient.
 LOSS_TENSORS = 3
-#: When a step's memory can peak. `last block` and `first block` are moments of the backward pass, which begins with the
-#: last block; `end` is the end of backward or, in train, the optimizer.
+#: The moments at which a step's memory can peak. `last block` and `first block` are moments of the backward pass, which
+#: begins with the last block; `end` is the end of backward or, in train, the optimizer.
 Moment = Literal["forward", "loss", "last block", "first block", "end"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PeakBytes:
-    """What is held at the moment of the peak, in the parts that a measured one is taken apart into. `temporaries` are
-    logits, and what the loss, a block's backward or the optimizer needs for a while."""
+    """The bytes held at one moment, in the parts of a measured peak's breakdown. `temporaries` are logits, and what the
+    loss, a block's backward pass or the optimizer needs for a moment."""
 
     moment: Moment
     parameters: int
@@ -61,13 +61,13 @@ class PeakBytes:
 
     @property
     def parts(self) -> dict[str, int]:
-        """Bytes of each part."""
+        """Bytes by part."""
         return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "moment"}
 
 
 def forward_moments(cell: ModelCell, device: Device, held: PeakBytes) -> list[PeakBytes]:
-    """The logits and, in the last block, what is largest in attention and in SwiGLU. Autocast keeps its copies of the
-    weights until the forward pass ends, and makes each when it is needed."""
+    """Returns the moments of the forward pass: the logits and, in the last block, the largest of attention and of
+    SwiGLU. Autocast makes each copy of a weight when it is needed, and keeps all until the forward pass ends."""
     saved = saved_bytes(cell, device=device)
     logits, inference = logits_bytes(cell), cell.mode == "inference"
     copies = saved.layers * saved.weight_copies + saved.head_copy
@@ -84,7 +84,7 @@ def forward_moments(cell: ModelCell, device: Device, held: PeakBytes) -> list[Pe
     before = [copies - saved.head_copy - count * narrow if copies else 0 for count in to_come]
     attention = unsaved_attention_bytes(cell, device=device)
     feed_forward = unsaved_feed_forward_bytes(cell)
-    # The head reads the stream and its norm, under autocast in half precision; what is checkpointed is kept beside.
+    # The head reads the stream and its norm, under autocast in half precision; checkpointed streams are kept as well.
     cast = cell.batch * cell.context * cell.shape.d_model * narrow if copies else 0
     head = 2 * stream + cast if inference else head_input_bytes(cell)
     kept = 0 if inference else retained_activation_bytes(cell, device=device)
@@ -98,7 +98,7 @@ def forward_moments(cell: ModelCell, device: Device, held: PeakBytes) -> list[Pe
 
 
 def retained_activation_bytes(cell: ModelCell, *, device: Device = "cuda") -> int:
-    """`retained_bytes` without autocast's copies of weights and without the inputs."""
+    """Returns `retained_bytes` without autocast's copies of weights and without the inputs."""
     saved = saved_bytes(cell, device=device)
     if cell.checkpoint_blocks:
         return checkpointed_stream_bytes(cell) + saved.outside
@@ -106,14 +106,14 @@ def retained_activation_bytes(cell: ModelCell, *, device: Device = "cuda") -> in
 
 
 def backward_moments(cell: ModelCell, device: Device, held: PeakBytes, *, ending: int) -> list[PeakBytes]:
-    """The loss's backward; that of the last block, which comes first; that of the first block; the end of the step,
-    where the optimizer needs `ending` bytes for a while."""
+    """Returns the moments of backward: that of the loss, that of the last block, which comes first, that of the first
+    block, and the end of the step, where the optimizer needs `ending` temporary bytes."""
     saved = saved_bytes(cell, device=device)
     kept, block = retained_activation_bytes(cell, device=device), saved.block - saved.weight_copies
     gradients, table = held.parameters, cell.shape.vocabulary * cell.shape.d_model * weight_bytes(cell)
     norm = cell.shape.d_model * weight_bytes(cell)
     in_block = (gradients - 2 * table - norm) // cell.shape.layers
-    # Blocks whose tensors are there when the last block's backward begins, and when the first group's does.
+    # Blocks whose tensors exist when the last block's backward begins, and when the first group's does.
     together, copied = min(cell.checkpoint_blocks or 1, cell.shape.layers), saved.layers * saved.weight_copies
     before_last, streams = cell.shape.layers - 1, 0
     if cell.checkpoint_blocks:
@@ -135,8 +135,9 @@ def backward_moments(cell: ModelCell, device: Device, held: PeakBytes, *, ending
 
 
 def _loss_moment(cell: ModelCell, device: Device, beside: PeakBytes) -> PeakBytes:
-    """Cross-entropy's backward, `beside` what the blocks hold. On CUDA under autocast, as measured on an H200, the
-    logits are kept in their own dtype and so is their gradient; elsewhere that is as wide as log-softmax."""
+    """Returns the moment of cross-entropy's backward pass, beside the parts that the blocks hold. On CUDA under
+    autocast the logits and their gradient are kept in their own dtype (measured on an H200); elsewhere the gradient is
+    as wide as log-softmax."""
     log_softmax, logits = loss_bytes(cell) // LOSS_TENSORS, logits_bytes(cell)
     kept, temporaries = log_softmax, logits + loss_bytes(cell) - log_softmax
     if device == "cuda" and is_autocast(cell):
@@ -145,8 +146,8 @@ def _loss_moment(cell: ModelCell, device: Device, beside: PeakBytes) -> PeakByte
 
 
 def _block_moments(cell: ModelCell, device: Device, beside: PeakBytes) -> list[PeakBytes]:
-    """A block's backward: SwiGLU's, when the gradient of one matrix is there, and an unfused softmax's, when those of
-    four and of a norm are. `beside` is what is held apart from that block."""
+    """Returns the moments of a block's backward pass: SwiGLU's, when the gradient of one matrix exists, and an unfused
+    softmax's, when those of four matrices and of a norm exist. `beside` has the parts outside of that block."""
     d, width = cell.shape.d_model, weight_bytes(cell)
 
     def moment(needing: tuple[str, str], *, gradients: int, temporaries: int) -> PeakBytes:
@@ -171,7 +172,7 @@ def _block_moments(cell: ModelCell, device: Device, beside: PeakBytes) -> list[P
 
 
 def loss_bytes(cell: ModelCell) -> int:
-    """What cross-entropy holds when backward begins: log-softmax, its gradient and the logits' (N V each), in float32
-    under autocast."""
+    """Returns the bytes that cross-entropy holds when backward begins: log-softmax, its gradient and the logits' (N V
+    each), in float32 under autocast."""
     number_bytes = FLOAT_BYTES if is_autocast(cell) else product_bytes(cell)
     return LOSS_TENSORS * cell.batch * cell.context * cell.shape.vocabulary * number_bytes

@@ -1,4 +1,4 @@
-"""How many floating-point operations softmax takes beside the matrix products around it, which count as 2 n m k.
+"""Counts the FLOPs of softmax, beside the matrix products around it, which take 2 n m k each.
 
     softmax_flops(cell, phase="forward") / attention_flops(...)
 
@@ -14,8 +14,8 @@ _FORWARD, _BACKWARD = 5, 4
 
 
 def softmax_flops(cell: ProfileCell, *, phase: str) -> int:
-    """FLOPs of all softmaxes in attention in one phase of a step; 0 in phases without any. Checkpointed blocks compute
-    their forward once more during the backward."""
+    """Returns the FLOPs of all softmaxes of a model's attention in one phase of a step, 0 in phases without any.
+    Checkpointed blocks compute their forward pass again during backward."""
     weights = cell.shape.layers * cell.batch * cell.shape.heads * cell.context**2
     again = _FORWARD if cell.checkpoint_blocks else 0
     return weights * {"forward": _FORWARD, "backward": _BACKWARD + again}.get(phase, 0)

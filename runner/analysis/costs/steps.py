@@ -1,11 +1,11 @@
-"""What a step must cost, from its shape alone: parameters, matrix-product FLOPs, bytes.
+"""Predicts what a step costs from the model's shape: parameters, matrix-product FLOPs, bytes.
 
     >>> step_flops(cell)                    # cell: runner.schema.StepCell
     >>> predict_peak(cell).total          # and its parts: parameters, gradients, optimizer state, activations, ...
 
 Letters: B batch, T context, d model width, f feed-forward width, L layers, H heads, V vocabulary, N = B T tokens.
 FLOPs count matrix products only (a multiply and an add are two), so softmax, norms and the optimizer cost nothing here.
-The model is runner/models/transformer.py, run eagerly; activations have a file of their own, activations.py.
+The model is runner/models/transformer.py, run eagerly; activations are in activations.py.
 """
 
 from dataclasses import dataclass
@@ -19,18 +19,19 @@ from runner.schema import ModelCell
 
 #: AdamW keeps two moments of each parameter, in the parameter's dtype.
 ADAMW_MOMENTS = 2
-#: AdamW counts the steps of each parameter tensor in a number of its own (bytes); how many tensors there are.
+#: The bytes of AdamW's step counter, of which each parameter tensor has one, and the number of parameter tensors.
 STEP_BYTES, TENSORS_IN_BLOCK, TENSORS_OUTSIDE = 4, 9, 3
 
 
 def matrix_parameters(cell: ModelCell) -> int:
-    """Weights that multiply: L (4 d^2 + 3 d f) + V d. The embedding is looked up, the norms' gains scale."""
+    """Returns the number of weights in matrix products: L (4 d^2 + 3 d f) + V d. The embedding is looked up, and the
+    norms' gains scale, so neither counts."""
     d = cell.shape.d_model
     return cell.shape.layers * (4 * d * d + 3 * d * cell.shape.d_ff) + cell.shape.vocabulary * d
 
 
 def parameter_count(cell: ModelCell) -> int:
-    """All trainable parameters: 2 V d + L (4 d^2 + 3 d f + 2 d) + d."""
+    """Returns the number of trainable parameters: 2 V d + L (4 d^2 + 3 d f + 2 d) + d."""
     return (
         matrix_parameters(cell)
         + cell.shape.vocabulary * cell.shape.d_model
@@ -40,7 +41,7 @@ def parameter_count(cell: ModelCell) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Flops:
-    """Matrix-product operations of one forward pass, by the layer that does them, all layers together."""
+    """Matrix-product FLOPs of one forward pass by kind of layer, summed over all layers."""
 
     projections: int
     attention: int
@@ -53,12 +54,12 @@ class Flops:
 
 
 def forward_flops(cell: ModelCell) -> Flops:
-    """One forward pass. A product of (m, k) and (k, n) is 2 m n k; attention is two such, 4 B H T^2 (d / H) in all.
+    """Returns the FLOPs of one forward pass. A product of (m, k) and (k, n) takes 2 m n k; attention is two such
+    products, 4 B H T^2 (d / H) in all.
 
-    The square of scores is counted whole, although half of it is masked: `naive` computes it whole, and a rate in
-    FLOP/s means the same for every implementation (a fused causal kernel that skips the masked half may so exceed its
-    peak). Source: Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters", appendix.
-    """
+    The whole square of scores counts, although half of it is masked: `naive` computes all of it, and a rate in FLOP/s
+    means the same for every implementation. A fused causal kernel that skips the masked half may therefore exceed its
+    peak. Source: Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters", appendix."""
     tokens, d = cell.batch * cell.context, cell.shape.d_model
     return Flops(
         projections=cell.shape.layers * 2 * tokens * 4 * d * d,
@@ -69,11 +70,11 @@ def forward_flops(cell: ModelCell) -> Flops:
 
 
 def recomputed_flops(cell: ModelCell) -> int:
-    """What checkpointing adds: every block's forward once more, less one down projection for each group of blocks.
+    """Returns the FLOPs that checkpointing adds: every block's forward pass once more, less one down projection for
+    each group of blocks.
 
-    PyTorch ends the second forward as soon as the last tensor that backward needs is there: before the group's last
-    product, whose output nobody needs.
-    """
+    PyTorch ends the second forward pass as soon as the last tensor that backward needs exists, which is before the
+    group's last product."""
     if not cell.checkpoint_blocks:
         return 0
     forward = forward_flops(cell)
@@ -82,10 +83,10 @@ def recomputed_flops(cell: ModelCell) -> int:
 
 
 def step_flops(cell: ModelCell) -> int:
-    """One step of the cell's mode. Backward is twice forward: each product y = x w needs one for dx and one for dw.
+    """Returns the FLOPs of one step in the cell's mode. Backward takes twice as many as forward, because each product y
+    = x w needs one for dx and one for dw.
 
-    Work that a fused attention backward repeats (it computes the scores again) is not counted, nor is the optimizer.
-    """
+    The scores that a fused attention backward computes again are not counted, nor is the optimizer."""
     forward = forward_flops(cell).total
     if cell.mode in ("inference", "forward"):
         return forward
@@ -93,29 +94,29 @@ def step_flops(cell: ModelCell) -> int:
 
 
 def parameter_bytes(cell: ModelCell) -> int:
-    """The parameters as they are held; autocast's copies of them are part of the activations."""
+    """Returns the bytes of the parameters in their own dtype. Autocast's copies of them count as activations."""
     return parameter_count(cell) * weight_bytes(cell)
 
 
 def gradient_bytes(cell: ModelCell) -> int:
-    """One gradient for each parameter, in the parameter's dtype."""
+    """Returns the bytes of the gradients, which have the parameters' dtype."""
     return parameter_bytes(cell)
 
 
 def optimizer_state_bytes(cell: ModelCell) -> int:
-    """AdamW's two moments (Loshchilov and Hutter 2019) from its first step on; 0 in modes without an optimizer."""
+    """Returns the bytes of AdamW's two moments (Loshchilov and Hutter 2019) from its first step on; 0 in modes without
+    an optimizer."""
     return ADAMW_MOMENTS * parameter_bytes(cell) if cell.mode == "train" else 0
 
 
 def predict_peak(cell: ModelCell, *, device: Device = "cuda", gpu: str = "") -> PeakBytes:
-    """The peak of a step that is not the first of its process: the greatest of a few moments, worked out one by one.
-    `gpu` is the device's name, which decides how large the matrix library's workspace is.
+    """Returns the peak of a step that is not the first of its process, which is the greatest of a few moments. `gpu` is
+    the device's name, which decides the size of cuBLAS's workspace.
 
-    While backward runs, activations are given back as gradients appear, block by block, so what both hold together is
-    greatest at the start or at the end. Logits live until the step ends; gradients are freed between steps. Left out:
-    what the allocator rounds up and fragments, scratch of oneDNN and of fused kernels, the CUDA context (hundreds
-    of MB, outside the allocator), and all that a compiler saves.
-    """
+    During backward, activations are freed as gradients appear, block by block, so their sum is greatest at the start or
+    at the end. Logits live until the step ends; gradients are freed between steps. Left out are the allocator's
+    rounding and fragmentation, scratch of oneDNN and of fused kernels, the CUDA context (hundreds of MB, outside the
+    allocator), and all that a compiler saves."""
     held = PeakBytes(
         moment="forward",
         parameters=parameter_bytes(cell),
@@ -131,8 +132,8 @@ def predict_peak(cell: ModelCell, *, device: Device = "cuda", gpu: str = "") -> 
 
 
 def _workspace_bytes(cell: ModelCell, device: Device, gpu: str) -> int:
-    """One of cuBLAS's for each thread that multiplies, and autograd's is a second one. AdamW's step counters (4 bytes a
-    parameter tensor) lie on the CPU, unless it is fused."""
+    """Returns the bytes of cuBLAS's workspaces, one for each thread that runs products, of which autograd has a second.
+    AdamW's step counters (4 bytes a parameter tensor) are on the CPU unless it is fused."""
     counters = STEP_BYTES * (TENSORS_IN_BLOCK * cell.shape.layers + TENSORS_OUTSIDE) if cell.mode == "train" else 0
     if device != "cuda":
         return counters
@@ -141,12 +142,12 @@ def _workspace_bytes(cell: ModelCell, device: Device, gpu: str) -> int:
 
 
 def optimizer_temporary_bytes(cell: ModelCell) -> int:
-    """AdamW's denominator: of all parameters at once (foreach), in registers (fused), or of one parameter, as its root,
-    its quotient and the previous parameter's (for-loop)."""
+    """Returns the bytes of AdamW's denominator: that of all parameters at once (foreach), none because it stays in
+    registers (fused), or that of one parameter with its root, its quotient and the previous parameter's (for-loop)."""
     largest = max(cell.shape.vocabulary, cell.shape.d_ff, cell.shape.d_model) * cell.shape.d_model * weight_bytes(cell)
     return {"foreach": parameter_bytes(cell), "for-loop": 3 * largest, "fused": 0}[cell.optimizer]
 
 
 def predicted_peak_bytes(cell: ModelCell, *, device: Device = "cuda", gpu: str = "") -> int:
-    """`predict_peak(cell).total`, in bytes."""
+    """Returns `predict_peak(cell).total`, in bytes."""
     return predict_peak(cell, device=device, gpu=gpu).total

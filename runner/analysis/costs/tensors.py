@@ -1,11 +1,11 @@
-"""Tensors that a formula predicts, and the ones that were measured, side by side.
+"""Pairs the tensors that a formula predicts with those that were measured.
 
     >>> size_of("B × S² × 4 bytes", {"B": 8, "S²": 1024**2})
     33554432
     >>> beside(predicted, measured)[0].ratio        # [PredictedTensor], [MeasuredTensor]
 
-Limits: what is measured carries no name but, at times, its own; of tensors of one size in one module the first that was
-kept goes with the first that is predicted.
+Limits: few measured tensors have a name. Where several of one module have the same size, the first measured is paired
+with the first predicted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class PredictedTensor:
-    """A predicted tensor: what it is, the module that keeps it, its size as a formula and in bytes."""
+    """A predicted tensor: its name, the module that keeps it, its size as a formula and in bytes."""
 
     tensor: str
     formula: str
@@ -25,7 +25,8 @@ class PredictedTensor:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredTensor:
-    """A measured tensor: who keeps it, its shape and dtype, its bytes. `tensor` is its name, where it is known."""
+    """A measured tensor: the operation and module that keep it, its shape and dtype, its bytes. `tensor` is its name,
+    where known."""
 
     operation: str
     shape: str
@@ -36,7 +37,7 @@ class MeasuredTensor:
 
 @dataclass(frozen=True, kw_only=True)
 class TensorPair:
-    """A predicted tensor and the measured one. None: not predicted, or predicted and not there."""
+    """A predicted tensor and the measured one, None where it was not predicted or not found."""
 
     predicted: PredictedTensor | None
     measured: MeasuredTensor | None
@@ -48,7 +49,7 @@ class TensorPair:
 
 
 def size_of(formula: str, numbers: Mapping[str, int]) -> int:
-    """The value of a product the way it is shown: letters, and numbers with or without commas, joined by ` × `."""
+    """Returns the value of a product as it is shown: letters, and numbers with or without commas, joined by ` × `."""
     size = 1
     for factor in formula.removesuffix("s").removesuffix(" byte").split(" × "):
         size *= numbers[factor] if factor in numbers else int(factor.replace(",", ""))
@@ -56,8 +57,8 @@ def size_of(formula: str, numbers: Mapping[str, int]) -> int:
 
 
 def beside(predicted: Sequence[PredictedTensor], measured: Sequence[MeasuredTensor]) -> list[TensorPair]:
-    """Every predicted tensor with the measured one of its name, else of its module and size, else of its module alone;
-    then what was measured and not predicted."""
+    """Pairs every predicted tensor with the measured one of its name, else of its module and size, else of its module
+    alone. Measured tensors that were not predicted come last."""
     left = list(measured)
     found: dict[int, MeasuredTensor] = {}
     rules = (

@@ -1,30 +1,31 @@
-"""How large the caching allocator's blocks were: what `torch.cuda.memory_allocated` counts, where a snapshot's events
-say only what was asked for.
+"""Computes the sizes of the caching allocator's blocks, which `torch.cuda.memory_allocated` counts. A snapshot's events
+have only the sizes that were asked for.
 
     baseline, peak = block_totals(recording, history)        # bytes; or None, None where the snapshot does not say
 
-CUDA's allocator rounds a size up to GRANULE. Above SMALL bytes it cuts the free block it takes only if more than SMALL
-bytes would be left over; expandable segments are always cut. So the events are followed once more with the free space
-behind each allocation. What is in use at the end has its size in the snapshot. Limits: of a block that was there before
-and freed, only the rounded size is known; settings that round in another way (`roundup_power2_divisions`) make it
-unknown. Standard library only.
+CUDA's allocator rounds a size up to GRANULE. Above SMALL bytes it splits the free block that it takes only if more than
+SMALL bytes would remain; expandable segments are always split. The events are therefore replayed with the free space
+behind each allocation. Blocks in use at the end have their sizes in the snapshot. Limits: for a block that existed
+before the recording and was freed, only the rounded size is known; with settings that round in another way
+(`roundup_power2_divisions`) no size is known. Standard library only.
 """
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from runner.analysis.timeline.lives import History, Life, MemoryEvent, largest_total
+from runner.analysis.timeline.allocations import Allocation, History, MemoryEvent, largest_total
 
-#: The smallest block and what sizes are multiples of; what comes from small segments, which are always cut (bytes).
+#: The smallest block, of which all sizes are multiples; the largest block of small segments, which are always split;
+#: the size of a small segment (bytes).
 GRANULE, SMALL, SMALL_SEGMENT = 512, 2**20, 2 * 2**20
 
 
 @dataclass(kw_only=True)
 class Layout:
-    """What a snapshot says of one device's segments. `extents` are those at its end, (address, bytes); `changes` are
-    (position in events, address, bytes taken from the driver or, negative, given back); `in_use` are the blocks at the
-    end, address -> bytes."""
+    """The segments of one device in a snapshot. `extents` are those at its end, (address, bytes); `changes` are
+    (position in events, address, bytes taken from the driver or, negative, returned to it); `in_use` are the blocks at
+    the end, address -> bytes."""
 
     extents: list[tuple[int, int]] = field(default_factory=list)
     changes: list[tuple[int, int, int]] = field(default_factory=list)
@@ -34,7 +35,7 @@ class Layout:
     is_rounded_otherwise: bool = False
 
     def read_settings(self, settings: object) -> None:
-        """Takes what matters here of a snapshot's `allocator_settings`, whatever they are."""
+        """Takes the relevant values of a snapshot's `allocator_settings`, which may be anything."""
         if not isinstance(settings, Mapping):
             return
         split, divisions = settings.get("max_split_size"), settings.get("roundup_power2_divisions")
@@ -45,29 +46,33 @@ class Layout:
 
 
 def block_totals(layout: Layout, events: Sequence[MemoryEvent], history: History) -> tuple[int | None, int | None]:
-    """The bytes of all blocks before the recording, and their largest total; None where that is not known."""
+    """Returns the bytes of all blocks before the recording, and their largest total; None where they are not known."""
     if not layout.knows_requests or layout.is_rounded_otherwise:
         return None, None
-    sizes = _sizes(layout, events, history.lives)
+    sizes = _compute_sizes(layout, events, history.allocations)
 
-    def size_of(life: Life) -> int:
-        if life.died is None and life.address in layout.in_use:
-            return layout.in_use[life.address]
-        return round_size(life.bytes) if life.born is None else sizes[life.born]
+    def size_of(allocation: Allocation) -> int:
+        if allocation.died is None and allocation.address in layout.in_use:
+            return layout.in_use[allocation.address]
+        return round_size(allocation.bytes) if allocation.born is None else sizes[allocation.born]
 
-    baseline = sum(size_of(life) for life in history.lives if life.born is None)
-    return baseline, largest_total(len(events), history.lives, baseline, size_of)[1]
+    baseline = sum(size_of(allocation) for allocation in history.allocations if allocation.born is None)
+    return baseline, largest_total(len(events), history.allocations, baseline, size_of)[1]
 
 
 def round_size(size: int) -> int:
-    """A size as the allocator rounds it."""
+    """Returns a size as the allocator rounds it."""
     return max(GRANULE, -(-size // GRANULE) * GRANULE)
 
 
-def _sizes(layout: Layout, events: Sequence[MemoryEvent], lives: Sequence[Life]) -> dict[int, int]:
-    """Position of each birth among the events -> bytes of its block."""
+def _compute_sizes(layout: Layout, events: Sequence[MemoryEvent], allocations: Sequence[Allocation]) -> dict[int, int]:
+    """Returns the bytes of the block of each allocation, by its position in the events."""
     segments = _Segments(layout)
-    taken = sorted(life.address for life in lives if life.born is None and round_size(life.bytes) > SMALL)
+    taken = sorted(
+        allocation.address
+        for allocation in allocations
+        if allocation.born is None and round_size(allocation.bytes) > SMALL
+    )
     found, changes = {}, iter([*layout.changes, (len(events), 0, 0)])
     change = next(changes)
     for position, event in enumerate(events):
@@ -84,13 +89,13 @@ def _sizes(layout: Layout, events: Sequence[MemoryEvent], lives: Sequence[Life])
         else:
             after = bisect_right(taken, event.address)
             beyond = taken[after] if after < len(taken) else 2**63
-            found[position] = _cut(size, segments.end_of(event.address, beyond), event, layout)
+            found[position] = _split_block(size, segments.end_of(event.address, beyond), event, layout)
             insort(taken, event.address)
     return found
 
 
-def _cut(size: int, end: int | None, event: MemoryEvent, layout: Layout) -> int:
-    """The block of `size` bytes at the event's address, where the free space goes on to `end`."""
+def _split_block(size: int, end: int | None, event: MemoryEvent, layout: Layout) -> int:
+    """Returns the block for `size` bytes at the event's address, where the free space extends to `end`."""
     free = 0 if end is None else end - event.address
     if free < size or (free - size > SMALL and size < layout.max_split_bytes):
         return size
@@ -98,7 +103,7 @@ def _cut(size: int, end: int | None, event: MemoryEvent, layout: Layout) -> int:
 
 
 class _Segments:
-    """The large segments at one moment, from those at the end and what changed since."""
+    """The large segments at one moment, computed from those at the end and the changes."""
 
     def __init__(self, layout: Layout) -> None:
         held = dict(layout.extents)
@@ -118,7 +123,8 @@ class _Segments:
             del self._starts[bisect_left(self._starts, address)]
 
     def end_of(self, address: int, beyond: int) -> int | None:
-        """The end of the free space from `address` on, before `beyond`; None where no large segment holds it."""
+        """Returns the end of the free space from `address` on, before `beyond`; None where no large segment holds
+        it."""
         place = bisect_right(self._starts, address) - 1
         end = self._ends[self._starts[place]] if place >= 0 else 0
         return min(end, beyond) if end > address else None

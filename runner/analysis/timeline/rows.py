@@ -1,4 +1,4 @@
-"""A recording as columns, which can pass from process to process as JSON, and the columns as rows of the schema.
+"""Writes a recording as columns, which pass between processes as JSON, and the columns as rows of the schema.
 
     columns = columns_of(history, stacks=stacks.texts, marks=[(0, "forward"), (812, "backward")])
     rows = timeline_rows(columns, about=About(run_id=..., cell_id=..., origin="imported", title="step.pickle"))
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from runner.analysis.timeline.lives import History, phase_of
+from runner.analysis.timeline.allocations import History, phase_of
 from runner.schema import AllocationRow, MarkRow, StackRow, TimelineOrigin, TimelineRow
 
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """What a timeline is called and where it belongs."""
+    """The title of a timeline, and the run and the cell that it belongs to."""
 
     run_id: UUID
     cell_id: UUID
@@ -29,27 +29,27 @@ class About:
 def columns_of(
     history: History, *, stacks: Sequence[str], marks: Sequence[tuple[int, str]], phased: bool
 ) -> dict[str, Any]:
-    """Every column of the timeline's tables beyond the ids. `marks` are (position in the events, name) in order;
-    `phased` says whether they are phases, which allocations are born in."""
-    times, lives = history.times_us, history.lives
+    """Returns every column of the timeline's tables but the ids. `marks` are (position in the events, name) in order;
+    `phased` says whether they are phases, to which allocations belong."""
+    times, allocations = history.times_us, history.allocations
     starts, names = [position for position, _ in marks], [name for _, name in marks]
-    allocations = {
-        "address": [life.address for life in lives],
-        "allocated_bytes": [life.bytes for life in lives],
-        "born_us": [0 if life.born is None else times[life.born] for life in lives],
-        "died_us": [None if life.died is None else times[life.died] for life in lives],
-        "category": [life.category or "unknown" for life in lives],
-        "phase": [phase_of(life.born, starts, names) if phased else None for life in lives],
-        "operation": [life.operation for life in lives],
-        "module": [life.module for life in lives],
-        "stack": [life.stack for life in lives],
+    columns = {
+        "address": [item.address for item in allocations],
+        "allocated_bytes": [item.bytes for item in allocations],
+        "born_us": [0 if item.born is None else times[item.born] for item in allocations],
+        "died_us": [None if item.died is None else times[item.died] for item in allocations],
+        "category": [item.category or "unknown" for item in allocations],
+        "phase": [phase_of(item.born, starts, names) if phased else None for item in allocations],
+        "operation": [item.operation for item in allocations],
+        "module": [item.module for item in allocations],
+        "stack": [item.stack for item in allocations],
     }
     return {
-        "allocations": allocations,
+        "allocations": columns,
         "stacks": list(stacks),
         "marks": {"at_us": [times[position] for position in starts], "name": names},
         "timeline": {
-            "allocations": len(lives),
+            "allocations": len(allocations),
             "duration_us": times[-1] if times else 0,
             "baseline_bytes": history.baseline_bytes,
             "baseline_allocations": history.baseline_allocations,
@@ -61,10 +61,10 @@ def columns_of(
 
 
 def timeline_rows(columns: Mapping[str, Any], about: About) -> dict[str, list[object]]:
-    """The rows of `timelines`, `allocations`, `stacks` and `marks`. Raises TypeError or ValueError for columns that are
-    not such as `columns_of` makes."""
+    """Returns the rows of `timelines`, `allocations`, `stacks` and `marks`. Raises TypeError or ValueError for columns
+    that `columns_of` cannot have made."""
     ids: dict[str, Any] = {"run_id": about.run_id, "cell_id": about.cell_id}
-    names, values = tuple(columns["allocations"]), tuple(columns["allocations"].values())
+    allocations = columns["allocations"]
     return {
         "timelines": [
             TimelineRow(
@@ -72,8 +72,8 @@ def timeline_rows(columns: Mapping[str, Any], about: About) -> dict[str, list[ob
             )
         ],
         "allocations": [
-            AllocationRow(**ids, allocation=number, **dict(zip(names, row, strict=True)))
-            for number, row in enumerate(zip(*values, strict=True))
+            AllocationRow(**ids, allocation=number, **dict(zip(allocations, row, strict=True)))
+            for number, row in enumerate(zip(*allocations.values(), strict=True))
         ],
         "stacks": [StackRow(**ids, stack=number, frames=text) for number, text in enumerate(columns["stacks"])],
         "marks": [

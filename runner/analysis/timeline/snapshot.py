@@ -1,33 +1,33 @@
-"""The CUDA allocator's snapshot as events: its shape checked, whoever made it.
+"""Reads the CUDA allocator's snapshot as events, after checking its shape.
 
     for recording in recordings(snapshot):       # one a device, from torch.cuda.memory._snapshot() or its pickle
         history = follow(recording.events, recording.held)
 
-The format is described in the docstring of `torch.cuda.memory._snapshot`; what differs between releases is accepted:
-blocks without `address`, traces without `time_us` (then the order stands for the time), both names of a block whose
-free is pending. Memory counts as freed when its tensor gave it up (`free_requested`), as `memory_allocated` counts.
-Nothing is taken on trust: a value of another type raises BadSnapshot, and what is walked through is limited, because a
-small pickle can refer to one list a million times. Standard library only.
+The docstring of `torch.cuda.memory._snapshot` describes the format. Differences between releases are accepted: blocks
+without `address`, traces without `time_us` (then the order stands for the time), both names of a block whose free is
+pending. Memory counts as freed when its tensor gives it up (`free_requested`), as `memory_allocated` counts. The
+snapshot may come from anyone: a value of another type raises BadSnapshot, and the number of items read is limited,
+because a small pickle can refer to one list a million times. Standard library only.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from runner.analysis.timeline.allocations import NS_PER_US, Allocation, MemoryEvent
 from runner.analysis.timeline.blocks import Layout
-from runner.analysis.timeline.lives import NS_PER_US, Life, MemoryEvent
 from runner.analysis.timeline.stacks import MAX_FRAMES, Frame
 from runner.schema import Category
 
-#: Events and blocks that one snapshot may hold together, and devices.
+#: The most events and blocks in one snapshot, and the most devices.
 MAX_ITEMS, MAX_DEVICES = 2_000_000, 256
-#: Addresses, sizes and times are less than this, and so is what all allocations of a device hold together.
+#: Addresses, sizes and times are less than this, and so is the sum of a device's allocations.
 MAX_BYTES = 2**62
-#: Characters of a category that may be PyTorch's.
+#: The most characters of a category.
 _CATEGORY_LENGTH = 40
 
 _SEGMENT_CHANGES = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
-#: Those of segments that are not expandable.
+#: The changes of segments that are not expandable.
 _WHOLE_SEGMENTS = ("segment_alloc", "segment_free")
 #: Any other action, `snapshot` or one of a later release, changes nothing.
 _ACTIONS = ("alloc", "free_requested", "free_completed", "oom", *_SEGMENT_CHANGES)
@@ -44,7 +44,7 @@ _CATEGORIES: Mapping[str, Category] = {
 
 
 class BadSnapshot(ValueError):
-    """The object is not the allocator's snapshot. The message says what was got, `expected` what should be there."""
+    """The object is not the allocator's snapshot. The message says what was found, `expected` what should be there."""
 
     def __init__(self, got: str, *, expected: str) -> None:
         super().__init__(got)
@@ -53,15 +53,15 @@ class BadSnapshot(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
-    """One device's history, its beginning first. An event's and a held block's `source` finds its frames and category
-    in `sources`.
+    """One device's history, its beginning first. The `source` of an event or a held block is the position of its frames
+    and category in `sources`.
 
-    `reserved` is (position in events, bytes) wherever the allocator took memory from the driver or gave it back;
-    `failures` are the positions of allocations that ran out of memory; `layout` is where the memory lies."""
+    `reserved` has (position in events, bytes) wherever the allocator took memory from the driver or returned it;
+    `failures` are the positions of allocations that ran out of memory; `layout` has the segments."""
 
     device: int
     events: list[MemoryEvent] = field(default_factory=list)
-    held: list[Life] = field(default_factory=list)
+    held: list[Allocation] = field(default_factory=list)
     sources: list[Mapping[str, Any]] = field(default_factory=list)
     reserved: list[tuple[int, int]] = field(default_factory=list)
     failures: list[int] = field(default_factory=list)
@@ -69,8 +69,8 @@ class Recording:
 
 
 def recordings(snapshot: object) -> list[Recording]:
-    """Every device that has a history or memory in use. Raises BadSnapshot."""
-    whole = _mapping(snapshot, "the snapshot")
+    """Returns every device with a history or memory in use. Raises BadSnapshot."""
+    whole = _check_mapping(snapshot, "the snapshot")
     budget = _Budget(MAX_ITEMS)
     traces = _list(whole.get("device_traces", []), "device_traces")
     segments = _list(whole.get("segments"), "segments")
@@ -90,7 +90,7 @@ def recordings(snapshot: object) -> list[Recording]:
 
 
 def category_of(source: Mapping[str, Any]) -> Category:
-    """What the snapshot says of an allocation's purpose; `unknown` if nothing."""
+    """Returns the purpose that the snapshot gives for an allocation, `unknown` without one."""
     said = source.get("category")
     if not isinstance(said, str) or len(said) > _CATEGORY_LENGTH:
         return "unknown"
@@ -101,18 +101,18 @@ class Frames:
     """Reads the frames of events and blocks. PyTorch makes a list for each event, of frames that many lists share."""
 
     def key(self, source: Mapping[str, Any]) -> tuple[int, ...]:
-        """The same for equal stacks of one snapshot, as long as it is in memory."""
+        """Returns a key that is equal for equal stacks of one snapshot while it is in memory."""
         return tuple(map(id, self._list(source)))
 
     def read(self, source: Mapping[str, Any]) -> tuple[Frame, ...]:
-        """The stack, innermost frame first. Raises BadSnapshot."""
+        """Returns the stack, innermost frame first. Raises BadSnapshot."""
         return tuple(self._frame(item) for item in self._list(source))
 
     def _list(self, source: Mapping[str, Any]) -> list[object]:
         return _list(source.get("frames") or [], "frames")[:MAX_FRAMES]
 
     def _frame(self, item: object) -> Frame:
-        frame = _mapping(item, "a frame")
+        frame = _check_mapping(item, "a frame")
         file, name, line = frame.get("filename", ""), frame.get("name", ""), frame.get("line", 0)
         if not isinstance(file, str) or not isinstance(name, str) or not isinstance(line, int):
             raise BadSnapshot("a frame of other types", expected="filename and name as text, line as a number")
@@ -120,7 +120,7 @@ class Frames:
 
 
 class _Budget:
-    """Counts what is walked through."""
+    """Counts the items that were read."""
 
     def __init__(self, most: int) -> None:
         self.most = self.left = most
@@ -132,8 +132,10 @@ class _Budget:
 
 
 def _check_sum(recording: Recording) -> None:
-    """Raises BadSnapshot when what came to be, if all of it was alive at once, does not fit into 64 bits."""
-    total = sum(abs(event.change) for event in recording.events) + sum(life.bytes for life in recording.held)
+    """Raises BadSnapshot when the sum of all allocations does not fit into 64 bits."""
+    total = sum(abs(event.change) for event in recording.events) + sum(
+        allocation.bytes for allocation in recording.held
+    )
     if total >= MAX_BYTES:
         raise BadSnapshot(f"allocations of {total:,} bytes together", expected="sizes whose sum fits into 64 bits")
 
@@ -144,25 +146,25 @@ def _read_trace(trace: list[object], recording: Recording, budget: _Budget) -> N
     budget.spend(len(trace))
     events, pending = recording.events, set[int]()
     for number, item in enumerate(trace):
-        entry = _mapping(item, "an event")
-        action = _text(entry.get("action"), "action")
-        at_ns = _number(entry.get("time_us", number), "time_us", most=MAX_BYTES // NS_PER_US) * NS_PER_US
+        entry = _check_mapping(item, "an event")
+        action = _check_text(entry.get("action"), "action")
+        at_ns = _check_number(entry.get("time_us", number), "time_us", most=MAX_BYTES // NS_PER_US) * NS_PER_US
         if action not in _ACTIONS:
             continue
-        if not events:  # the beginning, so that nothing is born in the same microsecond as what was there before
+        if not events:  # the beginning, so that no allocation shares its microsecond with those that existed before
             events.append(MemoryEvent(at_ns, 0, 0))
         if action == "oom":
             recording.failures.append(len(events))
             events.append(MemoryEvent(at_ns, 0, 0))
             continue
-        size = _number(entry.get("size"), "size")
+        size = _check_number(entry.get("size"), "size")
         if action in _SEGMENT_CHANGES:
             change = _SEGMENT_CHANGES[action] * size
             recording.reserved.append((len(events), change))
             if action in _WHOLE_SEGMENTS:
-                recording.layout.changes.append((len(events), _number(entry.get("addr", 0), "addr"), change))
+                recording.layout.changes.append((len(events), _check_number(entry.get("addr", 0), "addr"), change))
             continue
-        address = _number(entry.get("addr"), "addr")
+        address = _check_number(entry.get("addr"), "addr")
         if action == "free_completed" and address in pending:
             pending.discard(address)
             continue
@@ -175,20 +177,20 @@ def _read_trace(trace: list[object], recording: Recording, budget: _Budget) -> N
 
 
 def _read_segments(segments: list[object], found: dict[int, Recording], budget: _Budget) -> None:
-    """Adds the blocks in use whose allocation is not among the events: they were there before."""
+    """Adds the blocks in use whose allocation is not among the events, because they existed before."""
     budget.spend(len(segments))
     born = {device: {event.address for event in item.events if event.change > 0} for device, item in found.items()}
     for item in segments:
-        segment = _mapping(item, "a segment")
-        device = _number(segment.get("device", 0), "device", most=MAX_DEVICES)
+        segment = _check_mapping(item, "a segment")
+        device = _check_number(segment.get("device", 0), "device", most=MAX_DEVICES)
         recording = found.setdefault(device, Recording(device=device))
         blocks = _list(segment.get("blocks"), "blocks")
         budget.spend(len(blocks))
-        start = address = _number(segment.get("address"), "address")
+        start = address = _check_number(segment.get("address"), "address")
         for entry in blocks:
-            block = _mapping(entry, "a block")
-            size = _number(block.get("size"), "size")
-            at = _number(block.get("address", address), "address")
+            block = _check_mapping(entry, "a block")
+            size = _check_number(block.get("size"), "size")
+            at = _check_number(block.get("address", address), "address")
             recording.layout.knows_requests |= "requested_size" in block
             if block.get("state") != "active_allocated":
                 address += size
@@ -196,44 +198,44 @@ def _read_segments(segments: list[object], found: dict[int, Recording], budget: 
             recording.layout.in_use[at] = size
             if at not in born.get(device, ()):
                 recording.sources.append(block)
-                asked = _number(block.get("requested_size") or size, "requested_size")
-                recording.held.append(Life(at, asked, None, source=len(recording.sources) - 1))
+                asked = _check_number(block.get("requested_size") or size, "requested_size")
+                recording.held.append(Allocation(at, asked, None, source=len(recording.sources) - 1))
             address += size
         if not segment.get("is_expandable"):
             recording.layout.extents.append((start, address - start))
 
 
-def _mapping(value: object, what: str) -> Mapping[str, Any]:
+def _check_mapping(value: object, what: str) -> Mapping[str, Any]:
     if type(value) is not dict:
-        raise BadSnapshot(f"{what} that is {_kind(value)}", expected="a dictionary")
+        raise BadSnapshot(f"{what} that is {_describe_type(value)}", expected="a dictionary")
     return value
 
 
 def _list(value: object, what: str) -> list[object]:
     if type(value) not in (list, tuple):
-        raise BadSnapshot(f"{what} that is {_kind(value)}", expected="a list")
+        raise BadSnapshot(f"{what} that is {_describe_type(value)}", expected="a list")
     return value  # type: ignore[return-value]
 
 
-def _text(value: object, what: str) -> str:
+def _check_text(value: object, what: str) -> str:
     if type(value) is not str:
-        raise BadSnapshot(f"{what} that is {_kind(value)}", expected="text")
+        raise BadSnapshot(f"{what} that is {_describe_type(value)}", expected="text")
     return value
 
 
-def _number(value: object, what: str, *, most: int = MAX_BYTES) -> int:
+def _check_number(value: object, what: str, *, most: int = MAX_BYTES) -> int:
     if type(value) is not int or not 0 <= value < most:
-        raise BadSnapshot(f"{what} that is {_short(value)}", expected="a whole number, not negative, in 64 bits")
+        raise BadSnapshot(f"{what} that is {_name_value(value)}", expected="a whole number, not negative, in 64 bits")
     return value
 
 
-def _kind(value: object) -> str:
+def _describe_type(value: object) -> str:
     return "missing" if value is None else f"a {type(value).__name__}"
 
 
-def _short(value: object) -> str:
+def _name_value(value: object) -> str:
     if isinstance(value, str | bool) or value is None:
         return repr(value)[:40]
     if isinstance(value, int):
         return "negative" if value < 0 else "too large"
-    return _kind(value)
+    return _describe_type(value)

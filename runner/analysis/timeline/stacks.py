@@ -1,4 +1,4 @@
-"""Python stacks as text, each kept once.
+"""Holds Python stacks as text, each once.
 
     >>> stacks = Stacks()
     >>> stacks.number((("runner/models/transformer.py", 108, "forward"),))
@@ -6,8 +6,8 @@
     >>> stacks.texts[0]
     'runner/models/transformer.py:108 forward'
 
-File names are shown as people know them: relative to the checkout that ran, or from `site-packages` and the standard
-library on; no machine's folders are kept. Standard library only.
+File names are relative to the checkout that ran, to `site-packages` or to the standard library, so that no machine's
+folders are stored. Standard library only.
 """
 
 from collections.abc import Callable, Hashable
@@ -19,14 +19,15 @@ Frame = tuple[str, int, str]
 
 _CHECKOUT = str(Path(__file__).resolve().parents[3]) + "/"
 _FOLDERS = ("/site-packages/", "/dist-packages/")
-#: Folders of a foreign path that are kept before its file name.
+#: The number of folders of a foreign path that are kept before its file name.
 _KEPT = 3
-#: Frames of one stack, and characters of one name, beyond which nothing is kept; and of a path, nothing is read.
+#: The most frames of one stack and characters of one name that are kept, and characters of a path that are read.
 MAX_FRAMES, MAX_CHARACTERS, _PATH_LENGTH = 100, 300, 4_000
 
 
 class Stacks:
-    """The stacks of one timeline. A stack's number is its position in `texts`, one `file:line function` a line."""
+    """The stacks of one timeline. A stack's number is its position in `texts`; a text has one `file:line function` a
+    line."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -35,11 +36,11 @@ class Stacks:
         self._known: dict[Hashable, int | None] = {}
 
     def number(self, frames: tuple[Frame, ...]) -> int | None:
-        """The number of a stack, innermost frame first; None for an empty one."""
+        """Returns the number of a stack, innermost frame first; None for an empty one."""
         return self.remember(frames, lambda: frames)
 
     def remember(self, key: Hashable, frames: Callable[[], tuple[Frame, ...]]) -> int | None:
-        """The same for a stack that is known by `key`; `frames` is asked for the first time only."""
+        """Returns the number of a stack that is known by `key`; `frames` is called the first time only."""
         if key not in self._known:
             self._known[key] = self._add(frames())
         return self._known[key]
@@ -56,7 +57,7 @@ class Stacks:
 
 
 def strip_folders(file: str) -> str:
-    """A file's name without the folders of the machine it lies on."""
+    """Returns a file's name without the folders of its machine."""
     file = _cut(file[-_PATH_LENGTH:].replace("\\", "/"))
     if file.startswith(_CHECKOUT) and not any(folder in file for folder in _FOLDERS):
         return file.removeprefix(_CHECKOUT)
@@ -67,7 +68,7 @@ def strip_folders(file: str) -> str:
 
 
 def _cut(text: str) -> str:
-    """One line of bounded length: names in other people's files may be anything."""
+    """Returns one line of bounded length, because names in foreign files may be anything."""
     return "".join(char if char.isprintable() else " " for char in text[-MAX_CHARACTERS:])
 
 
@@ -76,8 +77,8 @@ _RECORDER = ("torch::unwind", "CapturedTraceback", "gather_with_cpp", "CachingAl
 
 
 def frames_of(stack: str) -> list[str]:
-    """Returns the frames of a stack, innermost first; those without a line (`??:0 malloc`) only if there are no
-    others."""
+    """Returns the frames of a stack, innermost first. Frames without a line (`??:0 malloc`) are left out unless there
+    are no others."""
     frames = [frame for frame in stack.split("\n") if frame]
     lines = [frame for frame in frames if not frame.split(" ")[0].endswith(":0")]
     return lines or list(dropwhile(lambda frame: any(name in frame for name in _RECORDER), frames)) or frames

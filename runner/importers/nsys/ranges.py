@@ -88,7 +88,7 @@ def phase_of(name: str) -> str | None:
 
 
 def is_step(name: str) -> bool:
-    """Whether a range of this name is a whole step."""
+    """Returns whether a range of this name is a whole step."""
     return STEP.fullmatch(name.lower().strip()) is not None
 
 

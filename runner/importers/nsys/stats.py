@@ -54,7 +54,7 @@ class _Row:
 
 
 def is_stats(path: Path, start: bytes) -> bool:
-    """Whether a file of tables that begins so is what `nsys stats` wrote, and not what somebody published."""
+    """Returns whether a file of tables that begins so is what `nsys stats` wrote, and not what somebody published."""
     return path.suffix.lower() in _ENDINGS and TOTAL in start and any(words in start for words in _COUNTS)
 
 

@@ -19,8 +19,8 @@ import sys
 from functools import partial
 from typing import IO, Any, NoReturn
 
+from runner.analysis.timeline.allocations import History, follow
 from runner.analysis.timeline.blocks import block_totals
-from runner.analysis.timeline.lives import History, follow
 from runner.analysis.timeline.rows import columns_of
 from runner.analysis.timeline.snapshot import MAX_BYTES, BadSnapshot, Frames, Recording, category_of, recordings
 from runner.analysis.timeline.stacks import Stacks
@@ -74,7 +74,7 @@ def read(file: IO[bytes]) -> list[dict[str, Any]]:
     rows, timelines = 0, []
     for recording in devices:
         history = follow(recording.events, recording.held)
-        rows += len(history.lives) + len(recording.failures)
+        rows += len(history.allocations) + len(recording.failures)
         if rows > MAX_ROWS:
             raise BadSnapshot(f"a snapshot of more than {MAX_ROWS:,} allocations", expected="fewer: record fewer steps")
         timelines.append(_timeline(recording, history))
@@ -84,12 +84,12 @@ def read(file: IO[bytes]) -> list[dict[str, Any]]:
 def _timeline(recording: Recording, history: History) -> dict[str, Any]:
     """Returns one device's timeline as columns."""
     stacks, frames = Stacks(), Frames()
-    for life in history.lives:
-        source = recording.sources[life.source]
-        life.category = category_of(source)
+    for allocation in history.allocations:
+        source = recording.sources[allocation.source]
+        allocation.category = category_of(source)
         # A free's frames are not those of its allocation.
         if source.get("action", "alloc") == "alloc":
-            life.stack = stacks.remember(frames.key(source), partial(frames.read, source))
+            allocation.stack = stacks.remember(frames.key(source), partial(frames.read, source))
             if stacks.characters > MAX_STACK_CHARACTERS:
                 raise BadSnapshot(
                     f"stacks of more than {MAX_STACK_CHARACTERS:,} characters",

@@ -111,7 +111,8 @@ def _judge_governor(governors: set[str]) -> Disturbance:
 
 
 def _judge_cores(load: Load) -> list[Disturbance]:
-    """Whether two threads share a core, whether the process has all cores, and whether other guests use them too."""
+    """Returns whether two threads share a core, whether the process has all cores, and whether other guests use them
+    too."""
     found, cores = [], os.cpu_count() or 1
     if _read(_CPUS / "smt/active") == "1":
         advice = f"Keep to one thread a core: `OMP_NUM_THREADS={psutil.cpu_count(logical=False) or cores // 2}`."

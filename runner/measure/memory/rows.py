@@ -89,9 +89,9 @@ def peak_values(step: RecordedStep, peaks: Sequence[PhasePeakRow]) -> dict[str, 
     rounding = None if requested is None else peak - requested
     parts = dict.fromkeys(_PARTS, 0)
     column_of = {category: column for column, category in _PARTS.items()}
-    for life in step.timeline.history.at_peak():
-        if life.category in column_of:
-            parts[column_of[life.category]] += life.bytes
+    for allocation in step.timeline.history.at_peak():
+        if allocation.category in column_of:
+            parts[column_of[allocation.category]] += allocation.bytes
     reserved = [row.peak_reserved_bytes for row in peaks if row.peak_reserved_bytes is not None]
     driver = [row.peak_driver_bytes for row in peaks if row.peak_driver_bytes is not None]
     return {

@@ -19,7 +19,7 @@ Inputs = tuple[Tensor, Tensor, Tensor]
 
 
 def is_compiled(cell: AttentionCell) -> bool:
-    """Whether torch.compile makes the cell's kernels; it always does for FlexAttention."""
+    """Returns whether torch.compile makes the cell's kernels; it always does for FlexAttention."""
     return cell.backend == "compiled" or cell.implementation == "flex"
 
 

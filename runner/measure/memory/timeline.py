@@ -19,7 +19,7 @@ import torch
 from torch._C._profiler import _EventType, _ProfilerEvent
 from torch.profiler import ProfilerActivity, profile
 
-from runner.analysis.timeline.lives import History, Life, MemoryEvent, Moments, alive_after, follow
+from runner.analysis.timeline.allocations import Allocation, AllocationFinder, History, MemoryEvent, alive_after, follow
 from runner.analysis.timeline.snapshot import recordings
 from runner.errors import Skipped
 from runner.measure.machine.device import Device
@@ -167,24 +167,24 @@ def step_timeline(recorded: Recorded, *, marks: list[PhaseMark], observer: Obser
 
 
 def _name(history: History, events: list[MemoryEvent], observer: Observer) -> None:
-    moments = Moments(history, events)
+    finder = AllocationFinder(history, events)
     for note in observer.notes:
-        life = moments.find(note.address, note.at_ns)
-        if life is not None and life.category is None:
-            life.category = note.category
+        allocation = finder.find(note.address, note.at_ns)
+        if allocation is not None and allocation.category is None:
+            allocation.category = note.category
     times = [call.at_ns for call in observer.calls]
-    for life in history.lives:
-        if life.category is None:
-            life.category = "workspace" if life.born is None else "temporary"
-        if life.born is not None:
-            _place(life, events[life.born].at_ns, observer, times)
+    for allocation in history.allocations:
+        if allocation.category is None:
+            allocation.category = "workspace" if allocation.born is None else "temporary"
+        if allocation.born is not None:
+            _place(allocation, events[allocation.born].at_ns, observer, times)
 
 
-def _place(life: Life, at_ns: int, observer: Observer, times: list[int]) -> None:
+def _place(allocation: Allocation, at_ns: int, observer: Observer, times: list[int]) -> None:
     """Sets the call in which an allocation was made; one between two calls belongs to the later."""
     position = bisect_right(times, at_ns) - 1
     if position < 0 or observer.calls[position].end_ns < at_ns:
         position += 1
     if position < len(observer.calls):
         place = observer.calls[position].place
-        life.operation, life.module, life.stack = place.operation, place.module, place.stack
+        allocation.operation, allocation.module, allocation.stack = place.operation, place.module, place.stack

@@ -94,7 +94,7 @@ def name_dtypes(
 
 
 def _is_read(name: str, blocks: Sequence[str]) -> bool:
-    """Whether a module or parameter is outside the blocks or in the first one."""
+    """Returns whether a module or parameter is outside the blocks or in the first one."""
     return not any(f"{name}.".startswith(f"{block}.") for block in blocks[1:])
 
 

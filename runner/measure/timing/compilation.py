@@ -58,7 +58,7 @@ def compile_model(workload: Workload, backend: Backend, device: Device) -> Calla
 
 
 def is_compiled(backend: Backend) -> bool:
-    """Whether the backend uses torch.compile."""
+    """Returns whether the backend uses torch.compile."""
     return backend.startswith("compiled")
 
 

@@ -30,7 +30,7 @@ from runner.measure.timing.compilation import (
 )
 from runner.measure.timing.cuda_graphs import CapturedStep, require_capture
 from runner.measure.timing.rates import find_step_flops, rate_values
-from runner.measure.timing.timing import StepLimits, measure
+from runner.measure.timing.timing import StepLimits, Steps, measure
 from runner.measure.timing.unwaited import measure_unwaited
 from runner.models.attention import require_available
 from runner.models.own import own_workload
@@ -234,14 +234,24 @@ def _measure(job: Job, cell: StepCell, device: Device, *, report: Callable[[str]
         "timings": steps.timings(job.run_id, job.cell_id, clocks=clocks),
         "samples": steps.rows(job.run_id, job.cell_id),
     }
-    if is_compiled(cell.backend) and cell.mode in ("backward", "train"):
+    if is_compiled(cell.backend):
+        values |= _check_compiled(step, cell, device, steps=steps, report=report)
+    return Measurement(values=values, details=details)
+
+
+def _check_compiled(
+    step: ModelStep, cell: StepCell, device: Device, *, steps: Steps, report: Callable[[str], None]
+) -> dict[str, object]:
+    """Compares the gradients with eager ones and, for a cell with an empty cache, compiles once more."""
+    values: dict[str, object] = {}
+    if cell.mode in ("backward", "train"):
         report("compare with eager")
         step.restart()
         values["compiled_gradient_error"] = gradient_error(step.gradients, is_random=cell.model_key is not None)
-    if cell.compile_cache == "empty" and is_compiled(cell.backend):
+    if cell.compile_cache == "empty":
         report("compile again")  # which takes seconds, and CUPTI makes its launches slower by microseconds
         values |= cold_and_warm(step, device, steps=steps, between=step.between)
-    return Measurement(values=values, details=details)
+    return values
 
 
 def _adamw(model: nn.Module, cell: StepCell) -> torch.optim.AdamW:

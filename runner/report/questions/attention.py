@@ -6,24 +6,16 @@ from dataclasses import replace
 from runner.analysis.costs.activations import Device
 from runner.analysis.costs.attention import predicted_peak_bytes
 from runner.analysis.growth import Value, growth
-from runner.formats import format_bytes, format_ms, format_number
+from runner.formats import format_bytes, format_count, format_ms, format_number
 from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.footnotes import make_footnotes
 from runner.report.keys import make_keys
 from runner.report.rows import Rows
-from runner.report.text import (
-    NONE,
-    count,
-    describe_failures,
-    describe_status,
-    format_interval,
-    format_mib,
-    format_spread,
-)
+from runner.report.text import NONE, describe_failures, format_estimate, format_mib, format_spread
 from runner.report.wanted import wanted_cells
-from runner.results import Attended
+from runner.results import AttentionResult
 from runner.schema import AttentionCell
-from runner.schema.titles import title
+from runner.schema.titles import describe_status, title
 
 _NAIVE = "naive"
 #: The findings that matter for bytes; the others are about times.
@@ -41,12 +33,12 @@ _OF_MEMORY = frozenset(
         "wrong_result",
     ]
 )
-#: The longest sequence that a command asks for, to find one that runs out.
+#: The longest sequence that a command measures to find one that runs out.
 _MAX_LENGTH = 2**20
 
 
-def eager_cells(rows: Rows) -> list[Attended]:
-    """Returns the naive eager cells, in the order of width and length; all eager ones where there is none."""
+def eager_cells(rows: Rows) -> list[AttentionResult]:
+    """Returns the naive eager cells, in the order of width and length, or all eager ones where there is none."""
     cells = [cell for cell in rows.attention if cell.cell.backend == "eager" and cell.status != "skipped"]
     naive = [cell for cell in cells if cell.cell.implementation == _NAIVE]
     return sorted(naive or cells, key=lambda cell: (cell.cell.d_head, cell.cell.seq_len, cell.cell.precision))
@@ -63,7 +55,7 @@ def _answer_times(rows: Rows) -> Answer:
             values = (describe_status(cell), *(NONE,) * 4)
         else:
             times = [cell.times.get(phase) for phase in ("forward", "backward")]
-            medians = [format_interval(time.median_ms, time.low_ms, time.high_ms) if time else NONE for time in times]
+            medians = [format_estimate(time.median_ms, time.low_ms, time.high_ms) if time else NONE for time in times]
             means = [format_spread(time.mean_ms, time.std_ms) if time else NONE for time in times]
             n = next((time.n for time in times if time and time.n), None)
             values = (means[0], medians[0], means[1], medians[1], NONE if n is None else f"{n:,}")
@@ -94,11 +86,11 @@ def _answer_times(rows: Rows) -> Answer:
     )
 
 
-def _describe_times(cells: Sequence[Attended]) -> str:
+def _describe_times(cells: Sequence[AttentionResult]) -> str:
     done = [cell for cell in cells if cell.status == "ok" and {"forward", "backward"} <= cell.times.keys()]
     lost = [cell for cell in cells if cell.status == "oom"]
     if not done:
-        return f"All {count(len(lost), 'cell')} ran out of memory."
+        return f"All {format_count(len(lost), 'cell')} ran out of memory."
     longest = max(done, key=lambda cell: (cell.cell.seq_len, cell.cell.d_head))
     forward, backward = (format_ms(longest.times[phase].median_ms) for phase in ("forward", "backward"))
     start = (
@@ -114,7 +106,7 @@ def _describe_times(cells: Sequence[Attended]) -> str:
     if not lost:
         return f"{start} No cell ran out of memory.{few}"
     first = min(lost, key=lambda cell: (cell.cell.seq_len, cell.cell.d_head))
-    out = f"{count(len(lost), 'cell')} of {len(cells)} ran out of memory, from {first.cell.seq_len:,} tokens on."
+    out = f"{format_count(len(lost), 'cell')} of {len(cells)} ran out of memory, from {first.cell.seq_len:,} tokens on."
     return f"{start} {out}{few}"
 
 
@@ -168,7 +160,7 @@ def _answer_memory(rows: Rows) -> Answer:
     )
 
 
-def _describe_growth(cells: Sequence[Attended]) -> str:
+def _describe_growth(cells: Sequence[AttentionResult]) -> str:
     """Says the fitted powers of the length by which memory grows, for each head width."""
     parts: Mapping[str, Value] = {
         "memory before backward": lambda cell: cell.before_backward_bytes,
@@ -176,7 +168,7 @@ def _describe_growth(cells: Sequence[Attended]) -> str:
     }
     sentences = []
     for words, value in parts.items():
-        fits = {width: fit for width in _widths(cells) if (fit := growth(_of_width(cells, width), value=value))}
+        fits = {width: fit for width in _list_widths(cells) if (fit := growth(_of_width(cells, width), value=value))}
         if fits:
             one = next(iter(fits.values()))
             powers = ", ".join(f"S^{fit.exponent:.2f} for d_head {width}" for width, fit in fits.items())
@@ -188,15 +180,15 @@ def _describe_growth(cells: Sequence[Attended]) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def _widths(cells: Sequence[Attended]) -> list[int]:
+def _list_widths(cells: Sequence[AttentionResult]) -> list[int]:
     return list(dict.fromkeys(cell.cell.d_head for cell in cells))
 
 
-def _of_width(cells: Sequence[Attended], width: int) -> list[Attended]:
+def _of_width(cells: Sequence[AttentionResult], width: int) -> list[AttentionResult]:
     return [cell for cell in cells if cell.cell.d_head == width]
 
 
-def _describe_lost(first: Attended | None) -> str:
+def _describe_lost(first: AttentionResult | None) -> str:
     if first is None:
         return "None of these cells ran out of memory."
     cell = first.cell
@@ -209,7 +201,7 @@ def _describe_lost(first: Attended | None) -> str:
     return f"{start}."
 
 
-def _make_accounting(first: Attended) -> ReportTable:
+def _make_accounting(first: AttentionResult) -> ReportTable:
     parts = {
         "One S×S tensor": first.tensor_bytes,
         "In use when it failed": first.in_use_bytes,

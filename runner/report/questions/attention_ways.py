@@ -13,7 +13,7 @@ from runner.report.rows import Rows
 from runner.report.speedups import describe_speedups, sides_of, speedup_table
 from runner.report.text import format_mib, format_optional
 from runner.report.wanted import wanted_cells
-from runner.results import Attended
+from runner.results import AttentionResult
 from runner.schema import AttentionBackend, AttentionCell
 
 _NAIVE = "naive"
@@ -22,7 +22,7 @@ _FUSED = ("sdpa-flash", "sdpa-efficient", "sdpa-cudnn", "flex")
 _WHY = ": it computes the scores block by block and never holds the S×S tensor"
 
 
-def compare_ways(rows: Rows, *, compiled: bool) -> dict[str, Speedups[Attended]]:
+def compare_ways(rows: Rows, *, compiled: bool) -> dict[str, Speedups[AttentionResult]]:
     """Returns the pairs of naive attention with every fused implementation, or of every implementation with itself
     compiled."""
     present = list(
@@ -60,7 +60,7 @@ def _answer_ways(rows: Rows, *, compiled: bool) -> Answer:
     )
 
 
-def _make_memory(found: Mapping[str, Speedups[Attended]]) -> ReportTable:
+def _make_memory(found: Mapping[str, Speedups[AttentionResult]]) -> ReportTable:
     pairs = [(way, pair) for way, each in found.items() for pair in each.speedups if pair.phase == "step"]
     keys = make_keys([pair.base.cell for _, pair in pairs], without=("implementation", "backend"))
     lines = []
@@ -77,7 +77,7 @@ def _make_memory(found: Mapping[str, Speedups[Attended]]) -> ReportTable:
     )
 
 
-def _describe_saved(found: Mapping[str, Speedups[Attended]]) -> str:
+def _describe_saved(found: Mapping[str, Speedups[AttentionResult]]) -> str:
     """Says how much less memory the fused implementation needs at the longest sequence."""
     pairs = [(way, pair) for way, each in found.items() for pair in each.speedups if pair.phase == "step"]
     known = [(way, pair) for way, pair in pairs if pair.base.peak_allocated_bytes and pair.other.peak_allocated_bytes]

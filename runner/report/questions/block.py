@@ -5,15 +5,15 @@ from dataclasses import replace
 
 from runner.analysis.costs.activations import weight_bytes
 from runner.analysis.costs.steps import parameter_count
-from runner.formats import format_bytes, format_number, within_block
+from runner.formats import format_bytes, format_count, format_number, format_share, within_block
 from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.keys import make_keys
 from runner.report.rows import Rows
-from runner.report.text import NONE, count, describe_status, format_mib, format_share
+from runner.report.text import NONE, format_mib
 from runner.report.wanted import wanted_cells
 from runner.results import Peak, SavedOperation
 from runner.schema import MemoryCell
-from runner.schema.titles import title
+from runner.schema.titles import describe_status, title
 from runner.store.queries.memory import load_saved_by_operation
 
 #: The largest contributors of a block that are listed.
@@ -104,7 +104,7 @@ def _make_contributors(chosen: Peak, kept: Sequence[SavedOperation]) -> ReportTa
                     str(item.tensors),
                     item.shapes,
                     format_mib(item.kept_bytes),
-                    format_share(item.kept_bytes / total if total else None),
+                    format_share(item.kept_bytes / total) if total else NONE,
                 )
             )
             for item in kept[:_FIVE]
@@ -152,8 +152,9 @@ def _describe_checkpointing(families: Sequence[Sequence[Peak]]) -> str:
     best = min((peak for peak in others if peak.peak_allocated_bytes), key=lambda peak: peak.peak_allocated_bytes or 0)
     before, after = plain.peak_allocated_bytes or 1, best.peak_allocated_bytes or 0
     word = "lowers" if after < before else "does not lower"
+    blocks = format_count(best.cell.checkpoint_blocks, "block")
     return (
-        f"Recomputing {count(best.cell.checkpoint_blocks, 'block')} at a time {word} the peak of {title(plain.cell)}: "
+        f"Recomputing {blocks} at a time {word} the peak of {title(plain.cell)}: "
         f"{format_bytes(before)} without, {format_bytes(after)} with ({format_number(after / before)}×)."
     )
 

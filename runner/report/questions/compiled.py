@@ -15,14 +15,14 @@ from runner.report.rows import Rows
 from runner.report.speedups import describe_speedups, sides_of, speedup_table
 from runner.report.text import NONE, format_optional
 from runner.report.wanted import wanted_cells
-from runner.results import CompileCost, Measured
+from runner.results import CompileCost, StepResult
 from runner.schema import Mode, StepCell
 from runner.store.queries.compile import question
 
 _MODES = {"inference": "inference", "forward": "a forward pass", "train": "a full step"}
 
 
-def compare_backends(rows: Rows) -> dict[str, Speedups[Measured]]:
+def compare_backends(rows: Rows) -> dict[str, Speedups[StepResult]]:
     """Returns the pairs of eager with every way of compiling, of which some side was measured."""
     present = dict.fromkeys(cell.cell.backend for cell in rows.every_step if cell.cell.backend.startswith("compiled"))
     found = {name: compare(rows.every_step, axis="backend", baseline="eager", variant=name) for name in sorted(present)}
@@ -54,7 +54,7 @@ def _answer_compiled(rows: Rows) -> Answer:
     )
 
 
-def _make_costs(pairs: Sequence[tuple[str, Pair[Measured]]], known: Sequence[CompileCost]) -> ReportTable:
+def _make_costs(pairs: Sequence[tuple[str, Pair[StepResult]]], known: Sequence[CompileCost]) -> ReportTable:
     """Returns what compiling costs, and after how many steps it pays off."""
     costs: Mapping[tuple[object, ...], CompileCost] = {question(one.machine, one.torch, one.cell): one for one in known}
     keys = make_keys([pair.other.cell for _, pair in pairs])

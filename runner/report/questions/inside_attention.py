@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runner.analysis.attention_ranges import MATMULS, AttentionRange, attention_ranges, role_of
-from runner.formats import format_number, format_quantity
+from runner.formats import format_number, format_percent, format_quantity
 from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.keys import make_keys
 from runner.report.questions.kernels import ORDER, done, largest, want_profiles
@@ -32,7 +32,7 @@ _HEADINGS = (
 
 @dataclass(frozen=True, kw_only=True)
 class _Inside:
-    """Softmax and the products around it in one phase of one trace, in ms and FLOPs; None is not known."""
+    """Softmax and the products around it in one phase of one trace, in ms and FLOPs, None where not known."""
 
     trace: KernelTrace
     cell: ProfileCell
@@ -109,16 +109,11 @@ def _answer_attention(rows: Rows) -> Answer:
     )
 
 
-def _format_share(share: float) -> str:
-    """Formats a share of something else, which may be more than all of it: `24%`, `2.05%`."""
-    return f"{format_number(100 * share)}%"
-
-
 def _describe_inside(found: Sequence[_Inside]) -> str:
     known = [(one, one.times, one.flops) for one in found if one.times is not None and one.flops]
     parts = [
-        f"in the {one.phase} pass softmax takes {_format_share(times)} of the time of the matrix products around it "
-        f"for {_format_share(flops or 0)} of their FLOPs"
+        f"in the {one.phase} pass softmax takes {format_percent(times)} of the time of the matrix products around it "
+        f"for {format_percent(flops or 0)} of their FLOPs"
         for one, times, flops in known
     ]
     return f"Inside attention of {title(known[0][0].cell)}: {'; '.join(parts)}." if parts else ""

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 
 from runner.analysis.kernel_sums import matmul_share, sum_by_class
-from runner.formats import format_number
+from runner.formats import format_list, format_number, format_share
 from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.keys import make_keys
 from runner.report.questions.kernels import OPEN, done, largest, noun_of, phases, want_profiles
 from runner.report.rows import Rows
-from runner.report.text import NONE, format_share, join
+from runner.report.text import NONE
 from runner.results import KernelTrace
 from runner.results.kernels import CLASS_WORDS
 from runner.schema import ProfileCell
@@ -49,7 +49,7 @@ def _describe_classes(rows: Rows, chosen: tuple[KernelTrace, ProfileCell]) -> st
     if not listed:
         return f"In the forward pass of {title(cell)} nothing but matrix products takes 1% of the time."
     products = format_share(sums.get("matmul", 0.0) / whole)
-    return f"In the forward pass of {title(cell)}, beside matrix products ({products}): {join(listed)}."
+    return f"In the forward pass of {title(cell)}, beside matrix products ({products}): {format_list(listed)}."
 
 
 def _answer_modes(rows: Rows) -> Answer:

@@ -1,18 +1,18 @@
-"""K1 and K2: what the profiler says of a step: its time, and its kernels."""
+"""K1 and K2: the time and the kernels of a step under the profiler."""
 
 from collections.abc import Mapping, Sequence
 
 from runner.analysis.kernel_sums import sum_by_kernel
-from runner.formats import format_ms, format_number
+from runner.formats import cut_text, format_calls, format_ms, format_number, format_share
 from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.keys import Keys, make_keys
 from runner.report.rows import Rows
-from runner.report.text import NONE, format_interval, format_optional, format_share
+from runner.report.text import NONE, format_estimate, format_optional
 from runner.report.wanted import wanted_cells
 from runner.results import Kernel, KernelTrace, PhaseTime
 from runner.results.kernels import CLASS_WORDS
 from runner.schema import KernelClass, ProfileCell
-from runner.schema.titles import WORDS, title
+from runner.schema.titles import describe_status, title
 from runner.store.queries.kernels import load_kernels
 
 #: The kernels of a phase that are listed, and the longest name of one.
@@ -48,15 +48,11 @@ def _sum_ms(rows: Rows, trace: KernelTrace, *phases: str) -> float:
     return sum(part.device_ms for part in rows.parts.get(trace.cell_id, ()) if not phases or part.phase in phases)
 
 
-def _failed(rows: Rows, keys: Keys, width: int) -> list[Line]:
+def _make_failed(rows: Rows, keys: Keys, width: int) -> list[Line]:
     """Returns the lines of profiled cells without a result: how each ended."""
     lost = [trace for trace in rows.traces if trace.cell and trace.status not in ("ok", "skipped")]
     rest = (NONE,) * (width - 1)
-    return [Line(values=(*keys.values(trace.cell), _describe_failure(trace), *rest)) for trace in lost if trace.cell]
-
-
-def _describe_failure(trace: KernelTrace) -> str:
-    return WORDS[trace.status] + (f" in {trace.failed_phase}" if trace.failed_phase else "")
+    return [Line(values=(*keys.values(trace.cell), describe_status(trace), *rest)) for trace in lost if trace.cell]
 
 
 # ------------------------------------------------------------------------------------------------------------------- K1
@@ -87,7 +83,7 @@ def _answer_clock(rows: Rows) -> Answer:
     for trace, cell in traces:
         forward, clock = _sum_ms(rows, trace, "forward"), _find_clock(rows, cell)
         bare, profiled = trace.unprofiled_step_ms, trace.profiled_step_ms
-        timed = format_interval(clock.median_ms, clock.low_ms, clock.high_ms) if clock else NONE
+        timed = format_estimate(clock.median_ms, clock.low_ms, clock.high_ms) if clock else NONE
         near = format_optional(forward / clock.median_ms if clock else None)
         over = profiled / bare if profiled and bare else None
         rest = map(format_optional, (_sum_ms(rows, trace), profiled, bare, over))
@@ -95,7 +91,7 @@ def _answer_clock(rows: Rows) -> Answer:
     table = ReportTable(
         caption=f"Times in the profiler and by the clock: {keys.shared}",
         headings=(*keys.headings, *headings),
-        lines=(*lines, *_failed(rows, keys, len(headings))),
+        lines=(*lines, *_make_failed(rows, keys, len(headings))),
         note=f"Sums of the {noun}' own times per step. Clock: median forward pass of the same cell in processes "
         "without a "
         "profiler, with its 95% interval, where it was timed. Profiled and unprofiled steps ran in one process.",
@@ -141,8 +137,8 @@ def _answer_kernels(rows: Rows) -> Answer:
     keys = make_keys([cell for _, cell in traces])
     lines = []
     for trace, cell in traces:
-        forward = _lead(listed[trace.cell_id], ("forward",))
-        both = _lead(listed[trace.cell_id], ("forward", "loss", "backward"))
+        forward = _summarize_lead(listed[trace.cell_id], ("forward",))
+        both = _summarize_lead(listed[trace.cell_id], ("forward", "loss", "backward"))
         has_backward = "backward" in phases(rows, trace)
         same = ("same" if both[0] == forward[0] else both[0]) if has_backward else NONE
         lines.append(Line(values=(*keys.values(cell), *forward, same, *(both[1:] if has_backward else (NONE,) * 3))))
@@ -167,34 +163,30 @@ def _answer_kernels(rows: Rows) -> Answer:
     )
 
 
-def _lead(kernels: Sequence[Kernel], phases: Sequence[str]) -> tuple[str, str, str, str]:
+def _summarize_lead(kernels: Sequence[Kernel], phases: Sequence[str]) -> tuple[str, str, str, str]:
     """Returns name, calls, ms and share of the kernel with the most time in these phases."""
     sums = sum_by_kernel(kernels, phases)
     if not sums:
         return (NONE,) * 4
     name, (took, calls) = next(iter(sums.items()))
     whole = sum(ms for ms, _ in sums.values())
-    return _cut(name), _format_calls(calls), format_number(took), format_share(took / whole if whole else None)
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
-
-
-def _format_calls(calls: float) -> str:
-    """Returns a number of calls; a mean over steps need not be whole."""
-    return f"{calls:,.0f}" if abs(calls - round(calls)) < 0.05 else f"{calls:,.1f}"
+    return (
+        cut_text(name, longest=_LONGEST),
+        format_calls(calls),
+        format_number(took),
+        format_share(took / whole) if whole else NONE,
+    )
 
 
 def _describe_lead(kernels: Sequence[Kernel], chosen: tuple[KernelTrace, ProfileCell]) -> str:
     trace, cell = chosen
-    name, calls, ms, share = _lead(kernels, ("forward",))
+    name, calls, ms, share = _summarize_lead(kernels, ("forward",))
     one = noun_of(trace).removesuffix("s")
     start = (
         f"In the forward pass of {title(cell)} the {one} {name} takes the most time: {ms} ms in {calls} calls, {share} "
         "of the pass"
     )
-    both = _lead(kernels, ("forward", "loss", "backward"))
+    both = _summarize_lead(kernels, ("forward", "loss", "backward"))
     if not any(kernel.phase == "backward" for kernel in kernels):
         return f"{start}."
     if both[0] == name:
@@ -218,9 +210,9 @@ def _make_top(rows: Rows, kernels: Sequence[Kernel], chosen: tuple[KernelTrace, 
                 Line(
                     values=(
                         phase,
-                        _cut(name),
+                        cut_text(name, longest=_LONGEST),
                         CLASS_WORDS[kinds[name]],
-                        _format_calls(calls),
+                        format_calls(calls),
                         format_number(took),
                         format_share(took / whole),
                     )

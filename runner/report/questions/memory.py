@@ -1,19 +1,19 @@
-"""M1 to M3: the memory of a step over time, its peaks by mode and context, and the same under mixed precision."""
+"""M1 to M3: the memory of a step over time, its peaks by mode and context, and both under mixed precision."""
 
 from collections.abc import Sequence
 
 from runner.analysis.compare.peaks import PrecisionPair, pairs_of
-from runner.formats import at_tokens, format_bytes, format_number
+from runner.formats import at_tokens, format_bytes, format_count, format_list, format_number
 from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.footnotes import Footnotes, make_footnotes
 from runner.report.keys import make_keys
 from runner.report.rows import Rows
-from runner.report.text import NONE, count, describe_failures, describe_status, format_mib, format_optional, join
+from runner.report.text import NONE, describe_failures, format_mib, format_optional
 from runner.report.wanted import wanted_cells
 from runner.results import Peak, PhasePeak, Timeline
 from runner.schema import MemoryCell
 from runner.schema.sizes import model_name
-from runner.schema.titles import title
+from runner.schema.titles import describe_status, title
 from runner.store.queries.memory import load_phase_peaks
 from runner.store.queries.timelines import load_marks
 
@@ -26,8 +26,8 @@ _PEAKS = (
 
 
 def timelines_of(rows: Rows) -> list[tuple[Timeline, MemoryCell]]:
-    """Returns the newest recorded timelines of the largest model that has one of inference and one of a training step,
-    at the same context; else of the largest that has any."""
+    """Returns the newest recorded timelines of the largest model with one of inference and one of a training step, at
+    the same context, or of the largest model with any."""
     groups: dict[tuple[tuple[object, ...], int, str, str, str], dict[str, tuple[Timeline, MemoryCell]]] = {}
     for line in rows.timelines:
         if line.cell and line.cell.mode in _MODES:
@@ -50,7 +50,7 @@ def _answer_timeline(rows: Rows) -> Answer:
         sentence=" ".join(_describe_timeline(line, cell, phases[line.cell_id]) for line, cell in lines),
         tables=tuple(_make_timeline(rows, line, cell, phases[line.cell_id]) for line, cell in lines),
         behind=behind(line for line, _ in lines),
-        lacks=f"no timeline of {join(missing)}" if missing else "",
+        lacks=f"no timeline of {format_list(missing)}" if missing else "",
     )
 
 
@@ -127,7 +127,7 @@ def _answer_peaks(rows: Rows) -> Answer:
         tables=(_make_peaks(peaks, notes),),
         footnotes=notes.texts,
         behind=behind(peaks),
-        lacks=f"no peak of {join(missing)}" if missing else "",
+        lacks=f"no peak of {format_list(missing)}" if missing else "",
     )
 
 
@@ -142,7 +142,8 @@ def _describe_peaks(peaks: Sequence[Peak]) -> str:
             when = f", in {top.peak_phase}" if mode == "train" and top.peak_phase else ""
             parts.append(f"{words}: {format_bytes(top.peak_allocated_bytes or 0)} ({where}{when})")
     lost = sum(peak.status == "oom" for peak in peaks)
-    out = f" {count(lost, 'cell')} of {len(peaks)} ran out of memory; the table says in which phase." if lost else ""
+    of_all = f"{format_count(lost, 'cell')} of {len(peaks)}"
+    out = f" {of_all} ran out of memory; the table says in which phase." if lost else ""
     return f"Largest measured peaks in fp32: {'; '.join(parts)}.{out}"
 
 
@@ -210,7 +211,7 @@ def _answer_mixed(rows: Rows) -> Answer:
 def _describe_mixed(pairs: Sequence[PrecisionPair]) -> str:
     higher = [pair for pair in pairs if pair.ratio > 1]
     most, least = max(pairs, key=lambda pair: pair.ratio), min(pairs, key=lambda pair: pair.ratio)
-    start = f"bf16 needs more memory than fp32 in {len(higher)} of {count(len(pairs), 'pair')}, "
+    start = f"bf16 needs more memory than fp32 in {len(higher)} of {format_count(len(pairs), 'pair')}, "
     start += f"from {format_number(least.ratio)}× ({title(least.other.cell)}) to {format_number(most.ratio)}× "
     start += f"({title(most.other.cell)})."
     copies = most.other.parts["autocast copy"] or 0

@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 
 from runner.analysis.compare.speedups import Speedups, compare
 from runner.analysis.dtypes import formats_of
+from runner.formats import format_list
 from runner.report.document import Answer, Behind, Line, Question, ReportTable, behind
 from runner.report.footnotes import make_footnotes
 from runner.report.rows import Rows
 from runner.report.speedups import describe_speedups, describe_trend, sides_of, speedup_table
-from runner.report.text import NONE, join
+from runner.report.text import NONE
 from runner.report.wanted import wanted_cells
-from runner.results import Accumulated, Measured
+from runner.results import AccumulationResult, StepResult
 from runner.schema import SUMS, AccumulationCell, AccumulationRow, DtypeRow, NumericsCell, NumericsRow, StepCell
 from runner.schema.titles import title
 from runner.store.queries.numerics import load_dtypes
@@ -35,7 +36,7 @@ def _write_sum(row: AccumulationRow) -> str:
 
 
 def agrees(total: float, expected: float) -> bool:
-    """Whether a sum is the expected one in the nine digits that are printed."""
+    """Returns whether a sum is the expected one in the nine digits that are printed."""
     return f"{total:.9g}" == f"{expected:.9g}"
 
 
@@ -69,16 +70,16 @@ def _answer_sums(rows: Rows) -> Answer:
         sentence=_describe_sums(sums),
         tables=(table,),
         behind=tuple(Behind(cell_id=one.row.cell_id, cell=one.row) for one in sums),
-        lacks=f"not measured: {join(missing)}" if missing else "",
+        lacks=f"not measured: {format_list(missing)}" if missing else "",
     )
 
 
-def _describe_sums(sums: Sequence[Accumulated]) -> str:
+def _describe_sums(sums: Sequence[AccumulationResult]) -> str:
     known = [(one.row, EXPECTED[name]) for one in sums if (name := _name_of(one.row))]
     right = [row for row, expected in known if agrees(row.total or 0.0, expected)]
     start = f"{len(right)} of {len(known)} sums are as expected, in all nine digits"
     wrong = [_write_sum(row) for row, _ in known if row not in right]
-    start += f"; {join(wrong)} {'is' if len(wrong) == 1 else 'are'} not." if wrong else "."
+    start += f"; {format_list(wrong)} {'is' if len(wrong) == 1 else 'are'} not." if wrong else "."
     narrow = next((row for row, _ in known if row.accumulator == "fp16"), None)
     wide = next((row for row, _ in known if row.accumulator == "fp32" and row.addend == "fp16"), None)
     parts = []
@@ -97,7 +98,7 @@ def _describe_sums(sums: Sequence[Accumulated]) -> str:
 # ------------------------------------------------------------------------------------------------------------------- P2
 
 
-#: The models of which a pass was looked at.
+#: The models whose passes were recorded.
 _WORDS = {
     "toy": "the toy model with two linear layers and a layer norm",
     "transformer": "the Transformer",
@@ -118,7 +119,7 @@ def _answer_dtypes(rows: Rows) -> Answer:
         sentence=_describe_dtypes(passes, read),
         tables=tuple(tables),
         behind=tuple(Behind(cell_id=row.cell_id, cell=row) for row in passes),
-        lacks=f"no pass in {join(missing)}" if missing else "",
+        lacks=f"no pass in {format_list(missing)}" if missing else "",
     )
 
 
@@ -155,10 +156,10 @@ def _describe_dtypes(passes: Sequence[NumericsRow], read: Sequence[DtypeRow]) ->
         for part, names in _formats(model, row, read).items():
             words = " and ".join("the lower precision" if name == row.precision else name for name in names)
             groups.setdefault(words, []).append(part)
-        text = "; ".join(f"{join(parts)} in {name}" for name, parts in groups.items())
+        text = "; ".join(f"{format_list(parts)} in {name}" for name, parts in groups.items())
         if row.precision not in sentences.setdefault(text, []):
             sentences[text].append(row.precision)
-    return " ".join(f"Under {join(names)} autocast: {text}." for text, names in sentences.items() if text)
+    return " ".join(f"Under {format_list(names)} autocast: {text}." for text, names in sentences.items() if text)
 
 
 def _want_dtypes(rows: Rows) -> list[NumericsCell]:
@@ -169,7 +170,7 @@ def _want_dtypes(rows: Rows) -> list[NumericsCell]:
 # ------------------------------------------------------------------------------------------------------------------- P3
 
 
-def compare_precisions(rows: Rows) -> dict[str, Speedups[Measured]]:
+def compare_precisions(rows: Rows) -> dict[str, Speedups[StepResult]]:
     """Returns the pairs of every precision with fp32 that has any, or of which a side failed."""
     present = {cell.cell.precision for cell in rows.every_step} - {"fp32"}
     order = [name for name in ("bf16", "tf32", "fp16") if name in present]
@@ -177,8 +178,8 @@ def compare_precisions(rows: Rows) -> dict[str, Speedups[Measured]]:
     return {name: each for name, each in found.items() if each.speedups or _has_failed(each)}
 
 
-def _has_failed(compared: Speedups[Measured]) -> bool:
-    """Whether some pair could be compared if a side had not failed, other than by being skipped."""
+def _has_failed(compared: Speedups[StepResult]) -> bool:
+    """Returns whether some pair could be compared if a side had not failed, other than by being skipped."""
     return any(cell.status != "skipped" for item in compared.left_out for cell in item.failed)
 
 
@@ -199,7 +200,7 @@ def _answer_speedup(rows: Rows) -> Answer:
     )
 
 
-def _find_missing_pairs(found: Mapping[str, Speedups[Measured]]) -> str:
+def _find_missing_pairs(found: Mapping[str, Speedups[StepResult]]) -> str:
     if "bf16" not in found:
         return "no pair with bf16"
     phases = {pair.phase for pair in found["bf16"].speedups}

@@ -1,14 +1,16 @@
 """M4 and M5: one residual stream, and the largest allocations with their lines."""
 
+from collections.abc import Sequence
+
 from runner.analysis.costs.activations import weight_bytes
 from runner.analysis.timeline.stacks import frames_of
-from runner.formats import format_bytes
+from runner.formats import format_bytes, format_count
 from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.questions.memory import timelines_of
 from runner.report.rows import Rows
-from runner.report.text import NONE, count, format_mib
+from runner.report.text import NONE, format_mib
 from runner.report.wanted import wanted_cells
-from runner.results import Alive, Peak
+from runner.results import LiveAllocation, Peak
 from runner.schema import MemoryCell
 from runner.schema.sizes import model_name
 from runner.schema.titles import title
@@ -28,8 +30,20 @@ def _answer_stream(rows: Rows) -> Answer:
     if not cells:
         return Answer(lacks="no residual stream was measured")
     known = list(cells.values())
+    right = sum(peak.residual_stream_bytes == _stream_bytes(peak.cell) for peak in known)
+    largest = max(known, key=lambda peak: peak.residual_stream_bytes or 0)
+    name = f"{model_name(largest.cell)} at {largest.cell.context:,} tokens"
+    return Answer(
+        sentence=f"B·T·d_model·4 bytes, as measured in {right} of {format_count(len(known), 'shape')} and contexts: "
+        f"{format_bytes(largest.residual_stream_bytes or 0)} in {name}.",
+        tables=(_make_streams(known),),
+        behind=behind(known),
+    )
+
+
+def _make_streams(peaks: Sequence[Peak]) -> ReportTable:
     lines = []
-    for peak in known:
+    for peak in peaks:
         cell, formula = peak.cell, _stream_bytes(peak.cell)
         factors = f"{cell.batch} × {cell.context} × {cell.shape.d_model} × {weight_bytes(cell)}"
         agrees = "yes" if formula == peak.residual_stream_bytes else "no"
@@ -44,7 +58,7 @@ def _answer_stream(rows: Rows) -> Answer:
             agrees,
         )
         lines.append(Line(values=values))
-    table = ReportTable(
+    return ReportTable(
         caption="One residual-stream activation",
         headings=(
             "Size",
@@ -57,15 +71,6 @@ def _answer_stream(rows: Rows) -> Answer:
         ),
         lines=tuple(lines),
         note="Measured: the tensor between two blocks. It does not vary, so that one process counts.",
-    )
-    right = sum(peak.residual_stream_bytes == _stream_bytes(peak.cell) for peak in known)
-    largest = max(known, key=lambda peak: peak.residual_stream_bytes or 0)
-    name = f"{model_name(largest.cell)} at {largest.cell.context:,} tokens"
-    return Answer(
-        sentence=f"B·T·d_model·4 bytes, as measured in {right} of {count(len(known), 'shape')} and contexts: "
-        f"{format_bytes(largest.residual_stream_bytes or 0)} in {name}.",
-        tables=(table,),
-        behind=behind(known),
     )
 
 
@@ -118,7 +123,7 @@ def _answer_allocations(rows: Rows) -> Answer:
     return Answer(sentence=" ".join(sentences), tables=tuple(tables), behind=behind(line for line, _ in recorded))
 
 
-def line_of(item: Alive) -> str:
+def line_of(item: LiveAllocation) -> str:
     """Returns the innermost frame outside of torch, else the innermost, as `file:line function`."""
     frames = frames_of(item.frames or "")
     own = [frame for frame in frames if not frame.startswith("torch/") and "site-packages" not in frame]

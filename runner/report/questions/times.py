@@ -2,26 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
-from runner.formats import format_ms, format_number
+from runner.formats import format_count, format_list, format_ms, format_number, format_share
 from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.footnotes import Footnotes, make_footnotes
 from runner.report.keys import Keys, make_keys
 from runner.report.rows import Rows
-from runner.report.text import (
-    NONE,
-    count,
-    describe_failures,
-    describe_status,
-    format_interval,
-    format_optional,
-    format_share,
-    format_spread,
-    join,
-)
+from runner.report.text import NONE, describe_failures, format_estimate, format_optional, format_spread
 from runner.report.wanted import wanted_cells
-from runner.results import Clock, Measured, PhaseTime
+from runner.results import Clock, PhaseTime, StepResult
 from runner.schema import Phase, StepCell
-from runner.schema.titles import WORDS, title
+from runner.schema.titles import WORDS, describe_status, title
 
 PHASES: tuple[Phase, ...] = ("forward", "loss", "backward", "optimizer", "step")
 #: The order of modes in a table.
@@ -46,7 +36,7 @@ _MEDIANS = (
 _CLOCKS = " In a loop: steps that follow each other without waiting. Device: what the GPU needs if it never waits."
 
 
-def usual_cells(cells: Sequence[Measured]) -> list[Measured]:
+def usual_cells(cells: Sequence[StepResult]) -> list[StepResult]:
     """Returns the plain cells: fp32, eager, nothing changed. All where no plain one trains or has a result."""
     plain = [cell for cell in cells if all(getattr(cell.cell, name) == value for name, value in _PLAIN.items())]
     done = any(cell.status == "ok" and cell.cell.mode in ("backward", "train") for cell in plain)
@@ -70,7 +60,7 @@ def _answer_times(rows: Rows) -> Answer:
     )
 
 
-def _describe_longest(done: Sequence[Measured], *, lost: int) -> str:
+def _describe_longest(done: Sequence[StepResult], *, lost: int) -> str:
     longest = max(done, key=lambda cell: cell.times["step"].median_ms)
     step = longest.times["step"]
     parts = {phase: longest.times[phase].median_ms for phase in PHASES[:-1] if phase in longest.times}
@@ -85,12 +75,13 @@ def _describe_longest(done: Sequence[Measured], *, lost: int) -> str:
         else f" (95% interval {format_number(step.low_ms)}–{format_number(step.high_ms or 0)} ms)"
     )
     start = f"The longest step, {title(longest.cell)}, takes {format_ms(step.median_ms)}{known}"
-    split = f": {join(shares)}" if len(shares) > 1 else ""
-    failed = f" {count(lost, 'cell')} of {lost + len(done)} ended without a result; the table says how." if lost else ""
+    split = f": {format_list(shares)}" if len(shares) > 1 else ""
+    of_all = f"{format_count(lost, 'cell')} of {lost + len(done)}"
+    failed = f" {of_all} ended without a result; the table says how." if lost else ""
     return f"{start}{split}.{_describe_host(done)}{failed}"
 
 
-def _describe_host(done: Sequence[Measured]) -> str:
+def _describe_host(done: Sequence[StepResult]) -> str:
     """Says of how many cells the host sets the time; empty for none."""
     bound = sum(cell.bound == "host" for cell in done)
     if not bound:
@@ -99,7 +90,7 @@ def _describe_host(done: Sequence[Measured]) -> str:
     return f" {start}: their device waits, and a longer context may seem to be free."
 
 
-def _make_means(cells: Sequence[Measured], keys: Keys, notes: Footnotes) -> ReportTable:
+def _make_means(cells: Sequence[StepResult], keys: Keys, notes: Footnotes) -> ReportTable:
     phases = [phase for phase in PHASES if any(phase in cell.times for cell in cells)]
 
     def write(time: PhaseTime) -> str:
@@ -120,20 +111,20 @@ def _make_means(cells: Sequence[Measured], keys: Keys, notes: Footnotes) -> Repo
     )
 
 
-def _write_phases(cell: Measured, phases: Sequence[Phase], write: "object") -> list[str]:
+def _write_phases(cell: StepResult, phases: Sequence[Phase], write: "object") -> list[str]:
     if cell.status != "ok":
         return [*[NONE] * (len(phases) - 1), describe_status(cell)]
     assert callable(write)
     return [str(write(cell.times[phase])) if phase in cell.times else NONE for phase in phases]
 
 
-def _make_medians(cells: Sequence[Measured], keys: Keys, notes: Footnotes) -> ReportTable:
+def _make_medians(cells: Sequence[StepResult], keys: Keys, notes: Footnotes) -> ReportTable:
     phases = [phase for phase in PHASES if any(phase in cell.times for cell in cells)]
     clocks: tuple[Clock, ...] = ("loop", "device")
     known = [clock for clock in clocks if any(time.by(clock) for cell in cells for time in cell.times.values())]
 
     def write(time: PhaseTime) -> str:
-        return format_interval(time.median_ms, time.low_ms, time.high_ms)
+        return format_estimate(time.median_ms, time.low_ms, time.high_ms)
 
     lines = []
     for cell in cells:

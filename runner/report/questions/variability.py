@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from uuid import UUID
 
-from runner.formats import format_number
+from runner.formats import format_count, format_list, format_number
 from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.footnotes import make_footnotes
 from runner.report.keys import make_keys
 from runner.report.questions.times import PHASES, usual_cells, want_times
 from runner.report.rows import Rows
-from runner.report.text import MAX_LINES, NONE, count, format_optional, format_spread, join
-from runner.results import Measured
+from runner.report.text import MAX_LINES, NONE, format_optional, format_spread
+from runner.results import StepResult
 from runner.schema import Phase
 from runner.schema.titles import title
 from runner.store.queries.noise import load_known_noise
@@ -24,7 +24,7 @@ LARGE = 0.05
 _EXPLAINING = frozenset(
     {"busy_machine", "cold_step", "drifting", "machine_drift", "page_faults", "recompiled", "shared_gpu", "throttled"}
 )
-#: So many raw samples of one process are printed.
+#: The most raw samples of one process that are printed.
 _MAX_SAMPLES = 30
 
 
@@ -60,12 +60,12 @@ def _answer_variability(rows: Rows) -> Answer:
     )
 
 
-def _share_of_std(cell: Measured) -> float | None:
+def _share_of_std(cell: StepResult) -> float | None:
     step = cell.times["step"]
     return step.std_ms / step.mean_ms if step.std_ms is not None and step.mean_ms else None
 
 
-def _load_extremes(rows: Rows, cells: Sequence[Measured]) -> dict[UUID, tuple[float, float]]:
+def _load_extremes(rows: Rows, cells: Sequence[StepResult]) -> dict[UUID, tuple[float, float]]:
     """Returns the least and the most time of a measured step of each cell, over its rounds (ms)."""
     found: dict[UUID, tuple[float, float]] = {}
     for cell in cells:
@@ -75,7 +75,7 @@ def _load_extremes(rows: Rows, cells: Sequence[Measured]) -> dict[UUID, tuple[fl
     return found
 
 
-def load_whole_steps(rows: Rows, cell: Measured) -> list[tuple[int, int, bool, float]]:
+def load_whole_steps(rows: Rows, cell: StepResult) -> list[tuple[int, int, bool, float]]:
     """Returns round, step, whether it was warm-up, and time (ms) of every step of a cell."""
     steps: dict[tuple[int, int, bool], dict[Phase, float]] = {}
     for sample in load_samples(rows.path, "steps", cell.cell_id):
@@ -87,7 +87,7 @@ def load_whole_steps(rows: Rows, cell: Measured) -> list[tuple[int, int, bool, f
     ]
 
 
-def _describe_spread(rows: Rows, cells: Sequence[Measured], known: Mapping[UUID, float]) -> str:
+def _describe_spread(rows: Rows, cells: Sequence[StepResult], known: Mapping[UUID, float]) -> str:
     large = [cell for cell in cells if known[cell.cell_id] > LARGE]
     worst = max(cells, key=lambda cell: known[cell.cell_id])
     typical = median(known.values())
@@ -101,15 +101,15 @@ def _describe_spread(rows: Rows, cells: Sequence[Measured], known: Mapping[UUID,
     kinds = [item for item in kinds if item.table == "steps" and item.kind.clock == "step"]
     between = [
         f"{f'{item.kind.bound}-bound ' if item.kind.bound else ''}steps by {item.noise.std:.1%} "
-        f"({count(item.noise.cells, 'repeated cell')})"
+        f"({format_count(item.noise.cells, 'repeated cell')})"
         for item in kinds
     ]
     if not between:
         return f"{start}{why} No cell was repeated, so that it is not known how much processes differ."
-    return f"{start}{why} From process to process the medians of equal cells vary, too: {join(between)}."
+    return f"{start}{why} From process to process the medians of equal cells vary, too: {format_list(between)}."
 
 
-def _explain_spread(rows: Rows, large: Sequence[Measured]) -> str:
+def _explain_spread(rows: Rows, large: Sequence[StepResult]) -> str:
     """Says of how many cells of large spread the audit knows a reason, and which."""
     found = rows.findings(large, "steps")
     reasons = [{one.code for findings in rounds for one in findings} & _EXPLAINING for rounds in found.values()]
@@ -117,11 +117,11 @@ def _explain_spread(rows: Rows, large: Sequence[Measured]) -> str:
     if not explained:
         return f"The audit found no explanation for the {len(large)} above that."
     most = Counter(code for codes in reasons for code in codes).most_common()
-    named = join([f"{code.replace('_', ' ')} ({many})" for code, many in most])
+    named = format_list([f"{code.replace('_', ' ')} ({many})" for code, many in most])
     return f"The audit found what can explain it in {explained} of the {len(large)} above that: {named}."
 
 
-def _make_samples(rows: Rows, cell: Measured) -> ReportTable:
+def _make_samples(rows: Rows, cell: StepResult) -> ReportTable:
     """Returns the raw samples of the cell that varies most, one line a round."""
     rounds: dict[int, list[str]] = {}
     for number, _, is_warmup, ms in load_whole_steps(rows, cell):

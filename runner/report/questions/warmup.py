@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean, median, stdev
 
-from runner.formats import format_ms, format_number
+from runner.formats import format_count, format_ms, format_number
 from runner.report.document import Answer, Line, Question, ReportTable, behind
 from runner.report.keys import make_keys
 from runner.report.rows import Rows
-from runner.report.text import NONE, count, format_optional, format_spread
+from runner.report.text import NONE, format_optional, format_spread
 from runner.report.wanted import wanted_cells
 from runner.results import EarlyStep
 from runner.schema import StepCell
@@ -39,7 +39,7 @@ def group_by_cell(steps: Sequence[EarlyStep]) -> dict[str, list[EarlyStep]]:
     return groups
 
 
-def _measured(family: Sequence[EarlyStep]) -> dict[int, list[float]]:
+def _group_measured(family: Sequence[EarlyStep]) -> dict[int, list[float]]:
     """Returns the times of the measured steps in order, by warm-up count (ms)."""
     groups: dict[int, list[float]] = {}
     for step in sorted(family, key=lambda step: (step.cell.warmup_steps, step.step)):
@@ -51,19 +51,21 @@ def _measured(family: Sequence[EarlyStep]) -> dict[int, list[float]]:
 def _describe_effect(name: str, family: Sequence[EarlyStep]) -> str:
     """Says what the first measured step costs in the process with the least warm-up, and what it does to mean and
     median there. Only steps of one process are compared: processes differ by themselves."""
-    by_count = _measured(family)
+    by_count = _group_measured(family)
     least, most = by_count[min(by_count)], by_count[max(by_count)]
     first, later = least[0], least[1:]
-    begins = f"After {count(min(by_count), 'warm-up step')}" if min(by_count) else "Without warm-up"
+    begins = f"After {format_count(min(by_count), 'warm-up step')}" if min(by_count) else "Without warm-up"
     if len(later) < 2:
-        return f"{begins} only {count(len(least), 'step')} of {name} {'was' if len(least) == 1 else 'were'} measured."
+        steps = format_count(len(least), "step")
+        return f"{begins} only {steps} of {name} {'was' if len(least) == 1 else 'were'} measured."
     steady = median(later)
     start = f"{begins} the first measured step of {name} takes {format_ms(first)}, "
     start += (
         f"{format_number(first / steady)} times the median of the steps after it in the same process. It moves the "
     )
-    start += f"mean by {_change(fmean(least), fmean(later))} and the median by {_change(median(least), steady)}."
-    after = f" After {count(max(by_count), 'warm-up step')} the first takes"
+    mean, middle = _format_change(fmean(least), fmean(later)), _format_change(median(least), steady)
+    start += f"mean by {mean} and the median by {middle}."
+    after = f" After {format_count(max(by_count), 'warm-up step')} the first takes"
     return (
         f"{start}{_explain(least)}{after} {format_number(most[0] / median(most[1:]))} times the median of the others."
     )
@@ -83,12 +85,12 @@ def _explain(times: Sequence[float]) -> str:
     )
 
 
-def _change(value: float, usual: float) -> str:
+def _format_change(value: float, usual: float) -> str:
     return f"{round(value / usual - 1, 2) + 0:+.0%}".replace("-", "−")  # -0.0 + 0 is 0.0
 
 
 def _make_tables(name: str, family: Sequence[EarlyStep]) -> tuple[ReportTable, ReportTable]:
-    by_count = _measured(family)
+    by_count = _group_measured(family)
     shared = make_keys([replace(family[0].cell, warmup_steps=5)])
     size = shared.values(replace(family[0].cell, warmup_steps=5))
     summary = ReportTable(

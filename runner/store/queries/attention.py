@@ -1,4 +1,4 @@
-"""Single-head attention: times and bytes of each cell, and the longest sequences that fit.
+"""Loads single-head attention: times and bytes of each cell, and the longest sequences that fit.
 
 for cell in load_attention(path, Selection()):
     print(cell.cell.seq_len, cell.status, cell.times["forward"].median_ms, cell.peak_allocated_bytes)
@@ -6,7 +6,7 @@ for cell in load_attention(path, Selection()):
 
 from pathlib import Path
 
-from runner.results import Attended, Frontier
+from runner.results import AttentionResult, Frontier
 from runner.schema import TABLES
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
@@ -15,7 +15,7 @@ from runner.store.queries.steps import POOLED, choose
 from runner.store.queries.times import with_times
 
 KEY = TABLES["attention"].key
-#: Columns of which the largest over the rounds counts.
+#: The columns whose largest value over the rounds counts.
 _LARGEST = (
     "saved_bytes", "before_backward_bytes", "peak_allocated_bytes", "predicted_saved_bytes", "predicted_peak_bytes",
     "tensor_bytes", "asked_bytes", "in_use_bytes", "device_bytes", "output_error", "gradient_error", "tolerance",
@@ -31,15 +31,16 @@ _CELLS = f"""
     ORDER BY implementation <> 'naive', implementation, backend DESC, d_head, seq_len, precision, causal"""
 
 
-def load_attention(path: Path, of: Selection) -> list[Attended]:
-    """Every cell that counts; the written-out implementation first, then by width and length."""
+def load_attention(path: Path, of: Selection) -> list[AttentionResult]:
+    """Returns every cell that counts: the naive implementation first, then by width and length."""
     with open_reader(path) as reader:
         choose(reader, "attention", of, ("failed_phase", "message", *_LARGEST))
-        return with_times(reader, "attention", fetch(reader, _CELLS, kind=Attended))
+        return with_times(reader, "attention", fetch(reader, _CELLS, kind=AttentionResult))
 
 
 def load_frontiers(path: Path, of: Selection) -> list[Frontier]:
-    """The answer to every question of `runner frontier`: the finest, and of those the latest."""
+    """Returns the answer to every question of `runner frontier`: the one with the finest resolution, and of those the
+    latest."""
     columns = ("predicted", "largest", "smallest_failing", "largest_peak_bytes", "trials")
     query, parameters = select_chosen("frontier", of, columns)
     order = "limited, implementation <> 'naive', implementation, precision, d_head, d_model, layers, context, batch"

@@ -1,9 +1,9 @@
-"""The rows that can be audited, with what the audit says of them: what `runner audit` prints and the page Trust shows.
+"""Loads the rows that can be audited with their findings, for `runner audit` and the page Trust.
 
     rows = load_audit(path, Selection(run=run_id))
 
-Rows of every effort, each round on its own: of a cell measured by several runs on one machine those of the latest run,
-of a round that was tried again the last try. A filter narrows the tables that have its column.
+Rows of every effort are audited, each round on its own. Where several runs on one machine measured a cell, the latest
+run counts; where a round was tried again, the last try counts. A filter narrows the tables that have its column.
 """
 
 from dataclasses import dataclass, replace
@@ -21,13 +21,13 @@ from runner.store.queries.trust import load_findings
 
 #: The tables whose rows are audited.
 AUDITED: tuple[type[Audited], ...] = (StepRow, AttentionRow, MemoryRow)
-#: Of each table no more rows are audited, the newest: every sample of theirs is read.
+#: The most rows of a table that are audited, the newest, because every sample of theirs is read.
 MAX_ROWS = 2_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """The audited rows, the newest of each table first, and how many there are beside them."""
+    """The audited rows, the newest of each table first, and the number of rows beside them."""
 
     rows: tuple[AuditedRow, ...]
     not_read: int

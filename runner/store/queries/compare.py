@@ -1,12 +1,11 @@
-"""The two sides of a comparison: which rows count, which cells are partners, and how they compare.
+"""Loads the two sides of a comparison: the rows that count, the pairs of cells, and the verdict.
 
-    found = compared(path, Question(a=a, b=b))             # two of `sides`
-    for verdict in found.verdicts: print(sentence(verdict))
+    found = load_comparison(path, ComparisonRequest(a=a, b=b))
 
-Of a cell that one side measured several times the latest run counts, its rounds pooled. Cells are partners when they
-ask the same but for what is compared and were measured alike (`analysis.pairs`). Precisions, backends and commits are
-compared within one machine, precisions and backends also within one version of torch; runs, labels and machines
-wherever they ran.
+Where one side measured a cell several times, the latest run counts, with its rounds pooled. Two cells are a pair when
+they differ only in what is compared and were measured with the same effort (`analysis.compare.pairs`). Precisions,
+backends and commits are compared within one machine, precisions and backends also within one version of torch; runs,
+labels and machines across all.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,7 +46,7 @@ _CELLS: Mapping[Compared, type[StepCell | AttentionCell | MemoryCell]] = {
     "attention": AttentionCell,
     "memory": MemoryCell,
 }
-_WHERE: Mapping[str, str] = {
+_CONDITIONS: Mapping[str, str] = {
     "run": "s.run_id = ?",
     "label": "r.label = ?",
     "machine": f"{MACHINE} = ?",
@@ -59,7 +58,7 @@ _WHERE: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonRequest:
-    """A against B, and of both only what `within` says: a run, label, machine or commit."""
+    """A comparison of A with B. `within` narrows both to a run, label, machine or commit."""
 
     a: Side
     b: Side
@@ -72,7 +71,7 @@ class ComparisonRequest:
 
     @property
     def same(self) -> tuple[str, ...]:
-        """What of the machine partners have to share."""
+        """The properties of the machine that the two cells of a pair share."""
         if {self.a.kind, self.b.kind} & {"run", "label", "machine"}:
             return ()
         return ("machine",) if self.a.kind == self.b.kind == "commit" else ("machine", "torch")
@@ -88,42 +87,42 @@ class Comparison:
 
     @property
     def differences(self) -> list[Difference]:
-        """In what the two sides differ beside what was asked: their environments, and the versions of own models."""
+        """The differences beside the compared setting: in the environments, and in the versions of own models."""
         pairs = [(pair.base.cell, pair.other.cell) for one in self.verdicts for pair in one.pairs]
         return [*find_versions(pairs), *find_differences(self.a_runs, self.b_runs)]
 
 
-def load_comparison(path: Path, question: ComparisonRequest) -> Comparison:
-    """Every cell of both sides, judged. Raises UsageError for sides that cannot stand against each other."""
-    check(question)
+def load_comparison(path: Path, request: ComparisonRequest) -> Comparison:
+    """Returns the verdicts on all cells of both sides. Raises UsageError for sides that cannot be compared."""
+    check(request)
     verdicts = []
     for table in _CELLS:
-        if all(side.kind in OF_RUNS or side.kind in TABLES[table].key for side in question.sides):
-            a, b = _answers(path, table, question)
-            partners = [_partners(a.get(key, []), b.get(key, [])) for key in dict.fromkeys([*a, *b])]
+        if all(side.kind in OF_RUNS or side.kind in TABLES[table].key for side in request.sides):
+            a, b = _load_sides(path, table, request)
+            partners = [_choose_partners(a.get(key, []), b.get(key, [])) for key in dict.fromkeys([*a, *b])]
             if partners:
-                verdicts.append(judge(table, partners, sides=question.sides, phase=question.phase))
+                verdicts.append(judge(table, partners, sides=request.sides, phase=request.phase))
     found = [pair for verdict in verdicts for pair in verdict.pairs]
     shown: Sequence[Pair[SideResult] | LeftOut[SideResult]] = found or [
         item for verdict in verdicts for item in verdict.left_out
     ]
     return Comparison(
         verdicts=tuple(verdicts),
-        a_runs=_runs(path, {item.base.run_id for item in shown if item.base}),
-        b_runs=_runs(path, {item.other.run_id for item in shown if item.other}),
+        a_runs=_load_runs(path, {item.base.run_id for item in shown if item.base}),
+        b_runs=_load_runs(path, {item.other.run_id for item in shown if item.other}),
     )
 
 
-def _partners(a: Sequence[SideResult], b: Sequence[SideResult]) -> Partners:
-    """The two of one question that are held against each other; one where the other side has none."""
+def _choose_partners(a: Sequence[SideResult], b: Sequence[SideResult]) -> Partners:
+    """Returns the cells of both sides that are compared, None for a side that has none."""
     if a and b:
         return match_closest(a, b)
     return max(a, key=rank_effort, default=None), max(b, key=rank_effort, default=None)
 
 
-def check(question: ComparisonRequest) -> None:
-    """Raises UsageError where A and B cannot stand against each other."""
-    a, b = question.sides
+def check(request: ComparisonRequest) -> None:
+    """Raises UsageError where A and B cannot be compared."""
+    a, b = request.sides
     if a == b:
         raise UsageError(f"A and B are both {a.spec}.", expected="two different things to compare")
     if a.kind != b.kind and not {a.kind, b.kind} <= set(OF_RUNS):
@@ -153,61 +152,68 @@ class _CountedRow:
     peak_allocated_bytes: int | None = None
 
 
-def _answers(path: Path, table: Compared, question: ComparisonRequest) -> list[dict[tuple[Any, ...], list[SideResult]]]:
-    """The cells of A and of B in one table, by what partners share: one for each effort."""
+def _load_sides(
+    path: Path, table: Compared, request: ComparisonRequest
+) -> list[dict[tuple[Any, ...], list[SideResult]]]:
+    """Returns the cells of A and of B in one table by their shared key, one for each effort."""
     with open_reader(path) as reader:
-        sides = [_group(_rounds(reader, table, question, side), table, question, side) for side in question.sides]
+        sides = [
+            _group_rounds(_load_rounds(reader, table, request, side), table, request, side) for side in request.sides
+        ]
         machines = {cell[0].machine for cells in sides for held in cells.values() for cell in held}
         noise = load_noise(reader, table, machines) if TABLES[table].timed else {}
-    # Only of cells with a partner does a fault change anything, and looking for faults takes longest.
-    partners = (
+    # A fault changes nothing for a cell without a partner, and looking for faults takes longest.
+    paired = (
         row for key in sides[0].keys() & sides[1].keys() for cells in sides for cell in cells[key] for row in cell
     )
-    measured = tuple(row.cell_id for row in partners if row.status == "ok")
+    measured = tuple(row.cell_id for row in paired if row.status == "ok")
     found = load_faults(path, measured, table) if measured else {}
     return [
-        {key: [_answered(cell, found, _times(cell, question, noise)) for cell in held] for key, held in cells.items()}
+        {
+            key: [_pool_rounds(cell, found, _pool_times(cell, request, noise)) for cell in held]
+            for key, held in cells.items()
+        }
         for cells in sides
     ]
 
 
-def _group(
-    rows: Sequence[_CountedRow], table: Compared, question: ComparisonRequest, side: Side
+def _group_rounds(
+    rows: Sequence[_CountedRow], table: Compared, request: ComparisonRequest, side: Side
 ) -> dict[tuple[Any, ...], list[list[_CountedRow]]]:
-    """The rounds of each cell of one side, by what its partner shares."""
+    """Returns the rounds of each cell of one side by the key that it shares with its partner."""
     cells: dict[tuple[Any, ...], list[_CountedRow]] = {}
     for row in rows:
-        cells.setdefault((row.cell_key, *(getattr(row, name) for name in question.same)), []).append(row)
+        cells.setdefault((row.cell_key, *(getattr(row, name) for name in request.same)), []).append(row)
     held: dict[tuple[Any, ...], list[list[_CountedRow]]] = {}
     for cell in cells.values():
-        held.setdefault(_shared(cell[0], table, question, side), []).append(cell)
+        held.setdefault(_partner_key(cell[0], table, request, side), []).append(cell)
     return held
 
 
-def _shared(row: _CountedRow, table: Compared, question: ComparisonRequest, side: Side) -> tuple[Any, ...]:
-    """What of its question and machine the cell on the other side shares. Of an own model that is its name, so that the
-    version before a change meets the one after it."""
+def _partner_key(row: _CountedRow, table: Compared, request: ComparisonRequest, side: Side) -> tuple[Any, ...]:
+    """Returns the settings and properties of the machine that a cell shares with its partner. An own model is known by
+    its name, so that its version before a change is paired with the one after it."""
     own = isinstance(row.cell, Model) and row.cell.model_key is not None
     left_out = {side.kind, *((*SHAPE, "model_key") if own else ())}
     asked = (getattr(row.cell, name) for name in TABLES[table].question if name not in left_out)
-    return (*(getattr(row, name) for name in question.same), *asked)
+    return (*(getattr(row, name) for name in request.same), *asked)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Times:
-    """What sets the time of a cell, that time, and what the device needs of it; None where it is not known."""
+    """The bound of a cell, its time in the phase, and the device's time; None where they are not known."""
 
     bound: Bound | None
     step: Estimate | None
     device: Estimate | None
 
 
-def _times(rows: Sequence[_CountedRow], question: ComparisonRequest, noise: Mapping[NoiseKind, Noise]) -> _Times:
-    """The times of the rounds of one cell, none of a cell without the phase."""
+def _pool_times(rows: Sequence[_CountedRow], request: ComparisonRequest, noise: Mapping[NoiseKind, Noise]) -> _Times:
+    """Returns the times of one cell over its rounds, None for a cell without the phase."""
     measured = [(row, row.round_time) for row in rows if row.status == "ok" and row.round_time]
     bound = pool_bounds(row.bound for row in rows)
     waits = pool_bounds(find_bound(time.median_ms, row.device_ms) for row, time in measured)
-    kind = NoiseKind(machine=rows[0].machine, bound=waits, phase=question.phase)
+    kind = NoiseKind(machine=rows[0].machine, bound=waits, phase=request.phase)
     rounds = [time for _, time in measured]
     devices = [RoundTime(median_ms=row.device_ms, n=time.n) for row, time in measured if row.device_ms]
     return _Times(
@@ -217,8 +223,8 @@ def _times(rows: Sequence[_CountedRow], question: ComparisonRequest, noise: Mapp
     )
 
 
-def _answered(rows: Sequence[_CountedRow], found: Mapping[UUID, tuple[str, ...]], times: _Times) -> SideResult:
-    """The rounds of one cell as one: ok when any is, then only those that are count."""
+def _pool_rounds(rows: Sequence[_CountedRow], found: Mapping[UUID, tuple[str, ...]], times: _Times) -> SideResult:
+    """Returns the rounds of one cell as one result. It is ok when any round is; then only those rounds count."""
     counted = [row for row in rows if row.status == "ok"] or rows[-1:]
     peaks = [row.peak_allocated_bytes for row in counted if row.peak_allocated_bytes is not None]
     return SideResult(
@@ -237,33 +243,44 @@ def _answered(rows: Sequence[_CountedRow], found: Mapping[UUID, tuple[str, ...]]
     )
 
 
-#: What else of a row is needed, beside its key and ids.
-_MORE: Mapping[Compared, tuple[str, ...]] = {
+#: The columns of each table that a comparison needs beside key and ids.
+_EXTRA_COLUMNS: Mapping[Compared, tuple[str, ...]] = {
     "steps": ("matmul_precision", "bound"),
     "attention": ("bound",),
     "memory": ("peak_allocated_bytes",),
 }
 
 
-def _rounds(
-    reader: duckdb.DuckDBPyConnection, table: Compared, question: ComparisonRequest, side: Side
+def _load_rounds(
+    reader: duckdb.DuckDBPyConnection, table: Compared, request: ComparisonRequest, side: Side
 ) -> list[_CountedRow]:
-    """The rows of one side that count, partners together, in the order of their keys, rounds in order."""
-    columns = (*TABLES[table].key, "run_id", "cell_id", "cell_key", "round", "status", "message", *_MORE.get(table, ()))
-    asked = (side, *question.within)
-    query = select_latest(table, columns, where=" AND ".join(_WHERE[item.kind] for item in asked), same=question.same)
+    """Returns the rows of one side that count, those of one cell together, rounds in order."""
+    columns = (
+        *TABLES[table].key,
+        "run_id",
+        "cell_id",
+        "cell_key",
+        "round",
+        "status",
+        "message",
+        *_EXTRA_COLUMNS.get(table, ()),
+    )
+    asked = (side, *request.within)
+    query = select_latest(
+        table, columns, where=" AND ".join(_CONDITIONS[item.kind] for item in asked), same=request.same
+    )
     reader.execute(f"CREATE OR REPLACE TEMP TABLE chosen AS {query} FROM latest", [item.value for item in asked])
-    order = [*question.same, *(name for name in TABLES[table].question if name != side.kind)]
+    order = [*request.same, *(name for name in TABLES[table].question if name != side.kind)]
     names = ", ".join(f"c.{name}" for name in (*columns, "machine", "torch"))
     by = ", ".join(f"c.{name}" for name in (*order, *(column.name for column in TABLES[table].effort)))
     timed = TABLES[table].timed
     times = "t.median_ms, t.low_ms, t.high_ms, t.n, t.device_ms" if timed else "NULL AS median_ms"
     joined = "LEFT JOIN timings t ON t.cell_id = c.cell_id AND t.phase = $phase AND t.median_ms > 0" if timed else ""
     query = f"SELECT {names}, {times} FROM chosen c {joined} ORDER BY {by}, c.round, c.cell_id"
-    parameters = {"phase": question.phase} if timed else {}
+    parameters = {"phase": request.phase} if timed else {}
     return fetch(reader, query, parameters, kind=_CountedRow, cell=_CELLS[table])
 
 
-def _runs(path: Path, ids: set[UUID]) -> tuple[RunRow, ...]:
+def _load_runs(path: Path, ids: set[UUID]) -> tuple[RunRow, ...]:
     with open_reader(path) as reader:
         return tuple(fetch_rows(reader, RunRow, "runs WHERE list_contains(?, run_id)", [list(ids)]))

@@ -127,7 +127,7 @@ def _start(path: Path, query: str, *, seconds: float, most_rows: int) -> "subpro
 
 
 def sweep_is_alive(path: Path) -> bool:
-    """Whether a sweep into this file, or one of these, has sent a heartbeat within STALE_S. Opens no file."""
+    """Returns whether a sweep into this file, or one of these, has sent a heartbeat within STALE_S. Opens no file."""
     for plan in [plan for file in list_files(path) for plan in Spool(file).plans()]:
         with contextlib.suppress(FileNotFoundError):
             if time.time() - plan.stat().st_mtime <= STALE_S:

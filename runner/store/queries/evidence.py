@@ -144,7 +144,7 @@ def _find_shapes(reader: duckdb.DuckDBPyConnection) -> list[_Condition]:
 
 
 def _match_rows(reader: duckdb.DuckDBPyConnection, names: Sequence[str], *, where: str = "true") -> str:
-    """Returns the condition that several columns together are as in one of the answer's rows."""
+    """Returns the condition that several columns together have the values of one of the answer's rows."""
     rows = reader.execute(f"SELECT DISTINCT {', '.join(names)} FROM meant WHERE {where} ORDER BY ALL").fetchall()
     if len(names) == 1:
         return among(f"c.{names[0]}", [row[0] for row in rows])
@@ -177,10 +177,10 @@ def _write_rows_sql(reader: duckdb.DuckDBPyConnection, table: str, base: str, co
 
 def _count(reader: duckdb.DuckDBPyConnection, what: str, table: str, names: Sequence[str]) -> dict[str, int]:
     """Counts the values of each column among the answer's rows: `DISTINCT c` counts different ones, `s` all known."""
-    counts = ", ".join(f"count({what}.{name})" for name in names)
-    found = reader.execute(f"SELECT {counts} FROM meant c JOIN {table} s USING (cell_id)").fetchone()
+    counts = ", ".join(f"{literal(name)}: count({what}.{name})" for name in names)
+    found = reader.execute(f"SELECT MAP {{{counts}}} FROM meant c JOIN {table} s USING (cell_id)").fetchone()
     assert found is not None
-    return dict(zip(names, found, strict=True))
+    return dict(found[0])
 
 
 def _write_left_out_sql(scope: Scope, base: str, conditions: Sequence[_Condition]) -> str:

@@ -4,8 +4,8 @@
         print(found.name, found.title)
     rows = load_explored(path, Wanted(table="steps", measure="median_ms", phase="backward"))
 
-The rows are the latest of each cell on every machine. Of several rounds counts what counts elsewhere: of times the
-estimate over the rounds, of bytes and errors the largest, of other numbers the median.
+The rows are the latest of each cell on every machine. Rounds are pooled as elsewhere: the estimate of times, the
+largest of bytes and errors, the median of other numbers.
 """
 
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, get_args
 from uuid import UUID
 
-from runner.results import Explored
+from runner.results import ExploredCell
 from runner.schema import TABLES, Phase
 from runner.store.database import open_reader
 from runner.store.queries.counted import select_counted
@@ -24,9 +24,9 @@ from runner.store.queries.times import TimesByCell, load_times
 
 #: The tables that can be explored, and what their rows are called.
 KINDS = {name: table.words for name, table in TABLES.items() if table.words}
-#: Numbers of a row that say how measuring went, not what was measured.
+#: The numbers of a row that describe the measurement, not the cell.
 _EFFORT = ("cell_seconds", "build_seconds", "warmup_seconds", "measure_seconds", "steps", "round", "threads")
-#: The endings of names of columns of which the largest of several rounds counts.
+#: The endings of the names of columns whose largest value over the rounds counts.
 _LARGEST = ("_bytes", "_error", "tolerance")
 
 
@@ -77,7 +77,7 @@ def load_measures(path: Path, table: str) -> list[Measure]:
     ]
 
 
-def load_explored(path: Path, wanted: Wanted) -> list[Explored]:
+def load_explored(path: Path, wanted: Wanted) -> list[ExploredCell]:
     """Returns every cell that counts, with its value; smaller models and shorter sequences first."""
     table, key = wanted.table, TABLES[wanted.table].key
     # On the run's machine only its rows count; on other machines the latest do.
@@ -104,12 +104,12 @@ def load_explored(path: Path, wanted: Wanted) -> list[Explored]:
     with open_reader(path) as reader:
         parameters = {"machine": wanted.machine} if wanted.run is not None else {}
         reader.execute(f"CREATE OR REPLACE TEMP TABLE chosen AS {query}", parameters)
-        found = fetch(reader, cells, kind=Explored, cell=TABLES[table].cell)
+        found = fetch(reader, cells, kind=ExploredCell, cell=TABLES[table].cell)
         times = load_times(reader, table) if wanted.phase else {}
     return [_with_time(cell, times, wanted.phase) for cell in found] if wanted.phase else found
 
 
-def _with_time(cell: Explored, times: TimesByCell, phase: Phase) -> Explored:
+def _with_time(cell: ExploredCell, times: TimesByCell, phase: Phase) -> ExploredCell:
     """Returns the cell with its time in the phase, if it has one."""
     time = times[cell.machine, cell.cell.key][1].get(phase) if (cell.machine, cell.cell.key) in times else None
     return replace(cell, value=time.median_ms, low=time.low_ms, high=time.high_ms) if time else cell

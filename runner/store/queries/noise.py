@@ -1,9 +1,9 @@
-"""The cells that were measured in several processes, and what they show of a machine's noise: what Trust draws.
+"""Loads the cells that were measured in several processes, and the noise of a machine that they show, for Trust.
 
     for known in load_known_noise(path): print(known.table, known.kind.machine, known.noise.std)
     for cell in load_repeated(path): print(cell.cell, [found.time.median_ms for found in cell.rounds])
 
-Of whole steps. The rounds of a cell are those of one run.
+Times are those of whole steps. The rounds of a cell are those of one run.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ WHOLE: Phase = "step"
 
 @dataclass(frozen=True, kw_only=True)
 class KnownNoise:
-    """What the repeated cells of one table show of one kind."""
+    """The noise of one kind of cell that the repeated cells of one table show."""
 
     table: str
     kind: NoiseKind
@@ -47,7 +47,7 @@ class _Row:
     time: RoundTime
 
 
-#: Of a round that was tried again the last try counts.
+#: Where a round was tried again, the last try counts.
 _ROUNDS = f"""
     WITH tries AS (
         SELECT s.*, {MACHINE} AS machine
@@ -75,7 +75,7 @@ def load_known_noise(path: Path) -> list[KnownNoise]:
 
 def load_repeated(path: Path, runs: Sequence[UUID] | None = None) -> list[RepeatedCell]:
     """Returns every cell that a run measured in several processes, by the order of the runs: of these runs, or of all.
-    Leaves out what is in a damaged table."""
+    Leaves out damaged tables."""
     chosen = "true" if runs is None else "list_contains($runs, run_id)"
     parameters = {} if runs is None else {"runs": list(runs)}
     cells: list[RepeatedCell] = []

@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import TypeVar, get_args
 from uuid import UUID
 
-from runner.results import Accumulated, Precise, Sensitive
+from runner.results import AccumulationResult, NormalizationResult, PrecisionResult
 from runner.schema import TABLES, DtypeRow, NumericsRow, Precision
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch, select
 from runner.store.queries.raw import fetch_rows
 from runner.store.queries.selection import Selection, select_chosen
 
-R = TypeVar("R", Accumulated, Precise)
+R = TypeVar("R", AccumulationResult, PrecisionResult)
 
 
-def load_accumulations(path: Path, of: Selection) -> list[Accumulated]:
+def load_accumulations(path: Path, of: Selection) -> list[AccumulationResult]:
     """Returns the latest row of each sum, narrow accumulators last."""
-    found = _load_rows(path, of, table="accumulation", kind=Accumulated)
+    found = _load_rows(path, of, table="accumulation", kind=AccumulationResult)
     points: dict[UUID, list[tuple[int, float]]] = {one.row.cell_id: [] for one in found}
     query = "SELECT cell_id, addend, total FROM partial_sums WHERE list_contains(?, cell_id) ORDER BY addend"
     with open_reader(path) as reader:
@@ -36,7 +36,7 @@ def load_accumulations(path: Path, of: Selection) -> list[Accumulated]:
     )
 
 
-def load_precisions(path: Path, of: Selection) -> list[Precise]:
+def load_precisions(path: Path, of: Selection) -> list[PrecisionResult]:
     """Returns the latest row of each model and precision, smallest model first."""
 
     def order(row: NumericsRow) -> tuple[object, ...]:
@@ -49,7 +49,7 @@ def load_precisions(path: Path, of: Selection) -> list[Precise]:
             get_args(Precision).index(row.precision),
         )
 
-    return sorted(_load_rows(path, of, table="numerics", kind=Precise), key=lambda one: order(one.row))
+    return sorted(_load_rows(path, of, table="numerics", kind=PrecisionResult), key=lambda one: order(one.row))
 
 
 def load_dtypes(path: Path, cells: tuple[UUID, ...]) -> list[DtypeRow]:
@@ -65,10 +65,10 @@ _SENSITIVE = """
     FROM normalisation n WHERE cell_id = ? GROUP BY ALL ORDER BY statistic, computed_in, scale"""
 
 
-def load_sensitivities(path: Path, cell_id: UUID) -> list[Sensitive]:
+def load_sensitivities(path: Path, cell_id: UUID) -> list[NormalizationResult]:
     """Returns the errors of normalization over the residual streams of this cell, by statistic, dtype and scale."""
     with open_reader(path) as reader:
-        return fetch(reader, _SENSITIVE, [cell_id], kind=Sensitive)
+        return fetch(reader, _SENSITIVE, [cell_id], kind=NormalizationResult)
 
 
 def _load_rows(path: Path, of: Selection, *, table: str, kind: type[R]) -> list[R]:

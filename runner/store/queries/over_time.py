@@ -1,10 +1,11 @@
-"""The cells that several runs of a machine have measured, and one of them run by run: what Compare draws over time.
+"""Loads the cells that several runs of a machine have measured, and one of them run by run, for Compare.
 
     for repeated in load_repeated_cells(path, "NVIDIA H200 · node1"):
         series = load_series(path, "NVIDIA H200 · node1", repeated.cell_key)
         print(series.cell, [point.time.ms for point in series.points])
 
-Of whole steps with their usual effort. Hidden runs do not count. Limits: the latest `MAX_RUNS` runs are read.
+Times are those of whole steps with their usual effort. Hidden runs do not count. Limits: the latest `MAX_RUNS` runs are
+read.
 """
 
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from runner.store.queries.fetch import fetch, select
 from runner.store.queries.overview import load_contents
 from runner.store.queries.steps import load_rounds
 
-#: More runs than these are no one line any more.
+#: The most runs of a line.
 MAX_RUNS = 40
 
 
@@ -42,7 +43,7 @@ _REPEATED = f"""
 
 def load_repeated_cells(path: Path, machine: str | None) -> list[RepeatedCell]:
     """Returns each cell that at least two runs have measured: those of most runs first, then the longest."""
-    runs = [run.run_id for run in _runs_of(path, machine)]
+    runs = [run.run_id for run in _load_machine_runs(path, machine)]
     with open_reader(path) as reader:
         found = fetch(reader, _REPEATED, {"runs": runs}, kind=RepeatedCell)
     return [one for one in found if not describe_unusual_effort(one.cell)]
@@ -51,7 +52,7 @@ def load_repeated_cells(path: Path, machine: str | None) -> list[RepeatedCell]:
 def load_series(path: Path, machine: str | None, cell_key: str) -> CellSeries:
     """Returns a cell of `load_repeated_cells`, run by run."""
     points = []
-    runs = _runs_of(path, machine)
+    runs = _load_machine_runs(path, machine)
     with open_reader(path) as reader:
         for run in runs:
             measured = load_rounds(reader, run.run_id, cell_key)
@@ -68,7 +69,7 @@ def load_series(path: Path, machine: str | None, cell_key: str) -> CellSeries:
     return CellSeries(machine=machine or "", points=tuple(points))
 
 
-def _runs_of(path: Path, machine: str | None) -> list[RunSummary]:
+def _load_machine_runs(path: Path, machine: str | None) -> list[RunSummary]:
     """Returns the latest runs of a machine that have a result, the oldest first."""
     runs = [run for run in load_contents(path).runs if run.machine == machine and run.ok and run.started_at]
     return runs[:MAX_RUNS][::-1]

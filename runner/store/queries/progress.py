@@ -35,7 +35,7 @@ class SweepProgress:
     argv: str | None = None
 
     def is_alive(self, *, now: datetime | None = None) -> bool:
-        """Whether the last heartbeat is recent."""
+        """Returns whether the last heartbeat is recent."""
         if self.heartbeat_at is None:
             return False
         return ((now or utc_now()) - self.heartbeat_at).total_seconds() <= STALE_S

@@ -7,11 +7,11 @@ Of a file that was imported again with another mapping, the latest import counts
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from runner.errors import DatabaseMissing
@@ -25,24 +25,30 @@ _SHIPPED = Path(__file__).parents[3] / "data/reference"
 _COUNTED = """
     SELECT run_id FROM runs WHERE source = 'published'
     QUALIFY row_number() OVER (PARTITION BY sweep_key ORDER BY started_at DESC, run_id DESC) = 1"""
-_SETTINGS = tuple(item.name for item in fields(Setting))
+P = TypeVar("P", PublishedTable, PublishedRow, PublishedFigure, Setting)
+_FIELDS: Mapping[type, tuple[str, ...]] = {
+    kind: tuple(item.name for item in fields(kind)) for kind in (PublishedTable, PublishedRow, PublishedFigure, Setting)
+}
 
 
 def load_published(path: Path, *, run: UUID | None = None) -> list[PublishedTable]:
     """Returns the published tables of a file, or of one run of it, by the names of their files, as they were read."""
     runs = f"SELECT '{run}'::UUID AS run_id" if run else _COUNTED
     with open_reader(path) as reader:
-        tables = fetch_rows(reader, PublishedTableRow, _of("published_tables", runs, "file, run_id, position"))
-        rows = fetch_rows(reader, PublishedLineRow, _of("published_rows", runs, "run_id, table_id, position"))
-        figures = fetch_rows(reader, PublishedFigureRow, _of("published_figures", runs, "run_id, row_id, position"))
+        tables = fetch_rows(reader, PublishedTableRow, _narrow("published_tables", runs, "file, run_id, position"))
+        rows = fetch_rows(reader, PublishedLineRow, _narrow("published_rows", runs, "run_id, table_id, position"))
+        figures = fetch_rows(reader, PublishedFigureRow, _narrow("published_figures", runs, "run_id, row_id, position"))
     of_rows: dict[tuple[UUID, UUID], list[PublishedFigure]] = {}
     for figure in figures:
-        of_rows.setdefault((figure.run_id, figure.row_id), []).append(_make_figure(figure))
+        of_rows.setdefault((figure.run_id, figure.row_id), []).append(_build(PublishedFigure, figure))
     of_tables: dict[tuple[UUID, UUID], list[PublishedRow]] = {}
     for row in rows:
-        made = _make_row(row, of_rows.get((row.run_id, row.row_id), []))
+        figures_of = tuple(of_rows.get((row.run_id, row.row_id), ()))
+        made = _build(PublishedRow, row, setting=_build(Setting, row), figures=figures_of)
         of_tables.setdefault((row.run_id, row.table_id), []).append(made)
-    return [_make_table(table, of_tables.get((table.run_id, table.table_id), [])) for table in tables]
+    return [
+        _build(PublishedTable, table, rows=tuple(of_tables.get((table.run_id, table.table_id), ()))) for table in tables
+    ]
 
 
 def list_table_ids(path: Path, run_id: UUID) -> frozenset[UUID]:
@@ -70,48 +76,16 @@ def find_imports(path: Path, run_ids: Sequence[UUID]) -> dict[UUID, bool]:
         return {}
 
 
-def _of(table: str, runs: str, order: str) -> str:
+def _narrow(table: str, runs: str, order: str) -> str:
     return f"{table} SEMI JOIN ({runs}) counted USING (run_id) ORDER BY {order}"
 
 
-def _make_table(row: PublishedTableRow, rows: Sequence[PublishedRow]) -> PublishedTable:
-    return PublishedTable(
-        table_id=row.table_id,
-        title=row.title,
-        file=row.file,
-        subject=row.subject,
-        rows=tuple(rows),
-        report=row.report,
-        machine=row.machine,
-        provenance=_load_object(row.provenance),
-        meanings=_load_object(row.meanings),
-        remarks=_load_list(row.remarks),
-    )
-
-
-def _make_row(row: PublishedLineRow, figures: Sequence[PublishedFigure]) -> PublishedRow:
-    return PublishedRow(
-        row_id=row.row_id,
-        line=row.line,
-        setting=Setting(**{name: getattr(row, name) for name in _SETTINGS}),
-        status=row.status,
-        figures=tuple(figures),
-        stated=_load_object(row.stated),
-        source=row.source,
-        remarks=_load_list(row.remarks),
-    )
-
-
-def _make_figure(row: PublishedFigureRow) -> PublishedFigure:
-    return PublishedFigure(
-        heading=row.heading,
-        text=row.text,
-        quantity=row.quantity,
-        statistic=row.statistic,
-        value=row.value,
-        remark=row.remark,
-        variant=_load_object(row.variant),
-    )
+def _build(kind: type[P], row: object, **more: Any) -> P:
+    """Returns an object with the values of the columns that it shares with a stored row, JSON as collections."""
+    values: dict[str, Any] = {name: getattr(row, name) for name in _FIELDS[kind] if name not in more}
+    for name in values.keys() & _COLLECTIONS.keys():
+        values[name] = _COLLECTIONS[name](values[name])
+    return kind(**values, **more)
 
 
 def _load_object(text: str) -> Mapping[str, Any]:
@@ -134,3 +108,13 @@ def _load_json(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
+
+
+#: The columns that hold JSON.
+_COLLECTIONS: Mapping[str, Callable[[str], Any]] = {
+    "provenance": _load_object,
+    "meanings": _load_object,
+    "stated": _load_object,
+    "variant": _load_object,
+    "remarks": _load_list,
+}

@@ -1,4 +1,4 @@
-"""A cell of the file by its id or the beginning of it, with what the file says of its times.
+"""Finds a cell of the file by its id or the beginning of it, with the file's times of it.
 
 stored = find_stored(path, "01a2037e-c114")
 print(stored.row.cell_id, [medians["step"] for medians in stored.rounds], stored.times["step"].low_ms)
@@ -22,7 +22,7 @@ from runner.store.queries.times import load_times
 
 #: The tables whose cells can be replayed, because a median is what is compared.
 REPLAYED: tuple[type[StepRow | AttentionRow], ...] = (StepRow, AttentionRow)
-#: Of cells that an id may mean so many are named.
+#: The most cells that a message names.
 MAX_NAMED = 4
 _ID = re.compile(r"[0-9a-f]{1,32}")
 
@@ -39,18 +39,17 @@ class StoredCell:
 
 
 def find_stored(path: Path, cell: str) -> StoredCell:
-    """Returns the row of steps or attention whose id begins with `cell`, dashes or not.
-
-    Raises UsageError for what is no id, for none and for several, and for rows of other tables."""
+    """Returns the row of steps or attention whose id begins with `cell`, with or without dashes. Raises UsageError for
+    text that is no id, for no such row or several, and for rows of other tables."""
     beginning = cell.strip().replace("-", "").lower()
     if not _ID.fullmatch(beginning):
         raise UsageError(f"{cell!r} is no cell.", expected="the id of a row of steps or attention, or its beginning")
     with open_reader(path) as reader:
-        found = [row for kind in REPLAYED for row in fetch_rows(reader, kind, *_beginning(kind, beginning))]
+        found = [row for kind in REPLAYED for row in fetch_rows(reader, kind, *_select_beginning(kind, beginning))]
         if not found:
-            raise _nothing_found(reader, cell, beginning)
+            raise _explain_missing(reader, cell, beginning)
         if len(found) > 1:
-            raise _several_found(cell, found)
+            raise _explain_ambiguous(cell, found)
         (row,) = found
         runs = fetch_rows(reader, RunRow, "runs WHERE run_id = ?", [row.run_id])
         table = _name(type(row))
@@ -65,7 +64,7 @@ def find_stored(path: Path, cell: str) -> StoredCell:
     )
 
 
-#: The rounds of one cell; of a round that was tried again the last try counts.
+#: The rounds of one cell; where a round was tried again, the last try counts.
 _CHOSEN = f"""
     CREATE OR REPLACE TEMP TABLE chosen AS
     SELECT s.cell_id, s.cell_key, s.round, s.status, {MACHINE} AS machine
@@ -77,7 +76,7 @@ _ROUNDS = """
 _BEGINS = "starts_with(replace(cell_id::VARCHAR, '-', ''), ?)"
 
 
-def _beginning(kind: type[StepRow | AttentionRow], beginning: str) -> tuple[str, list[str]]:
+def _select_beginning(kind: type[StepRow | AttentionRow], beginning: str) -> tuple[str, list[str]]:
     return f"{_name(kind)} WHERE {_BEGINS} ORDER BY cell_id LIMIT {MAX_NAMED + 1}", [beginning]
 
 
@@ -85,7 +84,7 @@ def _name(kind: type[StepRow | AttentionRow]) -> str:
     return next(name for name, table in TABLES.items() if table.row is kind)
 
 
-def _nothing_found(reader: duckdb.DuckDBPyConnection, cell: str, beginning: str) -> UsageError:
+def _explain_missing(reader: duckdb.DuckDBPyConnection, cell: str, beginning: str) -> UsageError:
     others = " UNION ALL ".join(
         f"SELECT '{table.name}' AS name, cell_id FROM {table.name} WHERE {_BEGINS.replace('?', '$beginning')}"
         for table in TABLES.values()
@@ -105,7 +104,7 @@ def _nothing_found(reader: duckdb.DuckDBPyConnection, cell: str, beginning: str)
     )
 
 
-def _several_found(cell: str, found: Sequence[StepRow | AttentionRow]) -> UsageError:
+def _explain_ambiguous(cell: str, found: Sequence[StepRow | AttentionRow]) -> UsageError:
     names = [f"{row.cell_id} ({title(row)})" for row in found[:MAX_NAMED]]
     more = " and others" if len(found) > MAX_NAMED else ""
     return UsageError(

@@ -91,7 +91,7 @@ def _write_run_conditions(selection: Selection) -> tuple[list[str], list[Any]]:
 
 
 def _belongs_to_cells(table: Table) -> bool:
-    """Whether the table's rows belong to cells of other tables."""
+    """Returns whether the table's rows belong to cells of other tables."""
     return not table.key and _has(table, "cell_id")
 
 

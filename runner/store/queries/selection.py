@@ -52,7 +52,7 @@ class Selection:
         return self.without(*REPEATABLE)
 
     def holds(self, cell: Cell) -> bool:
-        """Whether a cell of `broad()` passes the filters. A cell passes a filter for which it has no field."""
+        """Returns whether a cell of `broad()` passes the filters. A cell passes a filter for which it has no field."""
         return all(_get_value(cell, name) in (None, *wanted) for name in REPEATABLE if (wanted := getattr(self, name)))
 
     def asked(self) -> list[Asked]:

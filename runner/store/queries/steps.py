@@ -1,9 +1,9 @@
-"""Times of the chosen end-to-end cells: what Training step and Mixed precision draw.
+"""Loads times of the chosen end-to-end cells, for Training step and Mixed precision.
 
-    for cell in measured(path, Selection(mode="train")):
+    for cell in load_steps(path, Selection(mode="train")):
         print(cell.cell.context, cell.status, cell.times["step"].median_ms)
 
-Of cells that differ only in effort the preferred one, unless the selection is not settled.
+Of cells that differ only in effort, the preferred one counts, unless the selection is not settled.
 """
 
 from dataclasses import replace
@@ -13,7 +13,7 @@ from uuid import UUID
 
 import duckdb
 
-from runner.results import EarlyStep, Measured
+from runner.results import EarlyStep, StepResult
 from runner.schema import TABLES, StepCell
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch
@@ -22,31 +22,31 @@ from runner.store.queries.times import with_times
 
 KEY = TABLES["steps"].key
 _OWN = ("failed_phase", "message", "parameters", "tokens_per_s", "mfu", "compile_seconds")
-#: Of the rounds of one cell: the id by which it is known, and how it ended.
+#: The id and the status of a cell, over its rounds.
 POOLED = """coalesce(min(cell_id) FILTER (status = 'ok'), min(cell_id)) AS cell_id,
         CASE WHEN bool_or(status = 'ok') THEN 'ok' ELSE arg_max(status, cell_id) END AS status,
         arg_max(failed_phase, cell_id) AS failed_phase, arg_max(message, cell_id) AS message"""
 
 _CELLS = f"""
     SELECT machine, cell_key, {", ".join(KEY)}, max(run_id) AS run_id, any_value(torch) AS torch,
-        any_value(parameters) AS parameters, count(*) AS rounds, count(*) FILTER (status <> 'ok') AS failed_rounds,
+        any_value(parameters) AS parameters, count(*) AS rounds,
         {POOLED}, median(tokens_per_s) AS tokens_per_s, median(mfu) AS mfu, median(compile_seconds) AS compile_seconds
     FROM chosen GROUP BY machine, cell_key, {", ".join(KEY)} ORDER BY min(chosen.cell_id)"""
 
 
-def load_steps(path: Path, selection: Selection) -> list[Measured]:
-    """Every chosen cell with its times, smallest model and shortest context first."""
+def load_steps(path: Path, selection: Selection) -> list[StepResult]:
+    """Returns every chosen cell with its times, smallest model and shortest context first."""
     with open_reader(path) as reader:
         choose(reader, "steps", selection, _OWN)
-        cells = with_times(reader, "steps", fetch(reader, _CELLS, kind=Measured))
+        cells = with_times(reader, "steps", fetch(reader, _CELLS, kind=StepResult))
     return sorted(cells, key=lambda row: _order(row.cell))
 
 
-def load_rounds(reader: duckdb.DuckDBPyConnection, run: UUID, cell_key: str) -> Measured | None:
+def load_rounds(reader: duckdb.DuckDBPyConnection, run: UUID, cell_key: str) -> StepResult | None:
     """Returns one cell over the rounds of one run; None if the run has no such cell."""
     choose(reader, "steps", Selection(run=run, settled=False), _OWN)
     reader.execute("DELETE FROM chosen WHERE cell_key <> ?", [cell_key])
-    return next(iter(with_times(reader, "steps", fetch(reader, _CELLS, kind=Measured))), None)
+    return next(iter(with_times(reader, "steps", fetch(reader, _CELLS, kind=StepResult))), None)
 
 
 def choose(reader: duckdb.DuckDBPyConnection, table: str, of: Selection, names: tuple[str, ...] = ()) -> None:
@@ -69,13 +69,13 @@ def _order(cell: StepCell) -> tuple[Any, ...]:
     )
 
 
-#: Time of one whole step, of samples grouped by cell and step: as recorded, or else the sum of its phases.
+#: The time of one whole step, for samples grouped by cell and step: as recorded, or else the sum of its phases.
 STEP_MS = """coalesce(max(duration_ms) FILTER (phase = 'step'),
     sum(duration_ms) FILTER (phase IN ('forward', 'loss', 'backward', 'optimizer')))"""
 
 
-def find(path: Path, cell_id: UUID) -> Measured | None:
-    """The cell with this id, over the rounds of its run; None if the file has no such row."""
+def find(path: Path, cell_id: UUID) -> StepResult | None:
+    """Returns the cell with this id, over the rounds of its run; None if the file has no such row."""
     with open_reader(path) as reader:
         row = reader.execute("SELECT run_id, cell_key FROM steps WHERE cell_id = ?", [cell_id]).fetchone()
         return load_rounds(reader, *row) if row else None
@@ -91,7 +91,8 @@ _ABLATION = f"""
 
 
 def load_early_steps(path: Path, selection: Selection) -> list[EarlyStep]:
-    """Every step, in one round, of the cells that were measured after several of 0, 1, 2 and 5 warm-up steps."""
+    """Returns every step, in one round, of the cells that were measured after several of 0, 1, 2 and 5 warm-up
+    steps."""
     with open_reader(path) as reader:
         choose(reader, "steps", replace(selection, settled=False))
         return fetch(reader, _ABLATION, kind=EarlyStep)

@@ -1,4 +1,4 @@
-"""What the audit says of imported memory timelines.
+"""Loads the audit's findings of imported memory timelines.
 
 load_timeline_findings(path, timeline.cell_id)      ->  [Finding(code="no_optimizer_state", …)]
 """

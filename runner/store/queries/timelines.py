@@ -16,7 +16,7 @@ from uuid import UUID
 
 import duckdb
 
-from runner.results import Alive, MemoryPart, Timeline
+from runner.results import LiveAllocation, MemoryPart, Timeline
 from runner.schema import Category, MemoryCell
 from runner.store.database import open_reader
 from runner.store.queries.fetch import fetch, select
@@ -112,7 +112,9 @@ def load_parts_at(path: Path, cell_id: UUID, at_us: int, which: Which = "all") -
         return fetch(reader, query, [cell_id, at_us, at_us], kind=MemoryPart)
 
 
-def load_largest_at(path: Path, cell_id: UUID, at_us: int, limit: int = 25, which: Which = "all") -> list[Alive]:
+def load_largest_at(
+    path: Path, cell_id: UUID, at_us: int, limit: int = 25, which: Which = "all"
+) -> list[LiveAllocation]:
     """Returns the largest allocations alive at a moment, the largest first."""
     query = f"""
         SELECT allocation, allocated_bytes, category, phase, module, operation, born_us, died_us, frames
@@ -121,4 +123,4 @@ def load_largest_at(path: Path, cell_id: UUID, at_us: int, limit: int = 25, whic
         LEFT JOIN (SELECT stack, frames FROM stacks WHERE cell_id = ?) USING (stack)
         ORDER BY allocated_bytes DESC, allocation"""
     with open_reader(path) as reader:
-        return fetch(reader, query, [cell_id, at_us, at_us, cell_id], kind=Alive)
+        return fetch(reader, query, [cell_id, at_us, at_us, cell_id], kind=LiveAllocation)

@@ -5,8 +5,8 @@
 
 The noise of a kind of cell is what its cells showed that were measured in several rounds of one run. On CUDA the times
 that the host sets are one kind and those that the device sets another, because the first vary many times as much;
-elsewhere all cells of a machine are one kind. Phases and clocks are told apart: a step may wait for the host where the
-loop does not.
+elsewhere all cells of a machine are one kind. Each phase and each clock is a kind of its own: a step may wait for the
+host where the loop does not.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,8 @@ from runner.store.remembered import remember
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseKind:
-    """The times that are taken to be equally noisy: of one machine, set by the same, in one phase, by one clock."""
+    """The times that are taken to be equally noisy: those of one machine, with one bound, in one phase, by one
+    clock."""
 
     machine: str
     bound: Bound | None
@@ -37,8 +38,7 @@ class NoiseKind:
 
 @dataclass(frozen=True, kw_only=True)
 class _Repeated:
-    """The sums over the cells of one kind that were repeated: of rounds - 1, and of that times the variance of
-    ln(time)."""
+    """Sums over the repeated cells of one kind: of rounds - 1, and of that times the variance of ln(time)."""
 
     kind: NoiseKind
     squares: float
@@ -65,7 +65,7 @@ _REPEATED = f"""
 
 
 def load_noise(reader: duckdb.DuckDBPyConnection, table: str, machines: Iterable[str]) -> Mapping[NoiseKind, Noise]:
-    """Returns what the repeated cells of a table show of each kind, on these machines."""
+    """Returns the noise of each kind that the repeated cells of a table show on these machines."""
     found: dict[NoiseKind, Noise] = {}
     for machine in sorted(machines):
         found |= remember(reader, f"noise of {table} on {machine}", partial(_compute_noise, reader, table, machine))
@@ -98,7 +98,7 @@ class _PhaseRounds:
     n: int | None
 
     def rounds(self) -> list[RoundTime]:
-        """Returns the rounds as waited for."""
+        """Returns the rounds by the step's clock."""
         columns = zip(self.medians, self.lows, self.highs, self.counts, strict=True)
         return [RoundTime(median_ms=ms, low_ms=low, high_ms=high, n=n) for ms, low, high, n in columns]
 
@@ -135,12 +135,12 @@ R = TypeVar("R", bound=TimedResult)
 
 
 Times = dict[Phase, PhaseTime]
-#: What bounds a cell, and its times, by machine and cell key.
+#: The bound of a cell and its times, by machine and cell key.
 TimesByCell = dict[tuple[str, str], tuple[Bound | None, Times]]
 
 
 def load_times(reader: duckdb.DuckDBPyConnection, table: str) -> TimesByCell:
-    """Returns what bounds the cells of the temporary table `chosen`, and their times, by machine and cell key."""
+    """Returns the bounds and the times of the cells of the temporary table `chosen`, by machine and cell key."""
     rows, found = fetch(reader, _TIMES.format(table=table), kind=_PhaseRounds), TimesByCell()
     noise = load_noise(reader, table, {one.machine for one in rows})
     for one in rows:
@@ -149,7 +149,7 @@ def load_times(reader: duckdb.DuckDBPyConnection, table: str) -> TimesByCell:
 
 
 def with_times(reader: duckdb.DuckDBPyConnection, table: str, cells: Sequence[R]) -> list[R]:
-    """Returns the cells of the temporary table `chosen` with their times, and with what bounds them."""
+    """Returns the cells of the temporary table `chosen` with their times and bounds."""
     found, none = load_times(reader, table), (None, Times())
     known = [(cell, *found.get((cell.machine, cell.cell_key), none)) for cell in cells]
     return [replace(cell, bound=bound, times=times) for cell, bound, times in known]

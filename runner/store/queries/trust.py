@@ -1,8 +1,8 @@
-"""What the audit says of chosen cells: their rows, steps, summaries and telemetry go through its rules, and so do the
-rows of the same run beside them, for what only several together show.
+"""Loads the audit's findings of chosen cells. The rules read their rows, steps, summaries and telemetry, and other rows
+of the same run for what only several rows show together.
 
-    findings = audited(path, (cell_id, other_id), "steps")  ->  {cell_id: [Finding(code="cold_step", …)], other_id: []}
-    sentences = load_faults(path, (cell_id, other_id), "steps")  ->  {}
+    findings = load_findings(path, (cell_id, other_id), "steps")  ->  {cell_id: [Finding(code="cold_step", …)],
+    other_id: []} sentences = load_faults(path, (cell_id, other_id), "steps")  ->  {}
 """
 
 from collections import defaultdict
@@ -26,7 +26,7 @@ from runner.store.queries.steps import STEP_MS
 R = TypeVar("R", bound=Audited)
 Depth = Literal["all", "faults"]
 
-#: Tables of cells that the audit knows -> their rows, and the columns in which the cells beside a cell agree with it.
+#: The audited tables, each with its row and the columns that a cell shares with the cells beside it.
 _KINDS: Mapping[str, tuple[type[Audited], tuple[str, ...]]] = {
     "steps": (StepRow, ("d_model", "d_ff", "layers", "heads", "vocabulary", "mode")),
     "attention": (AttentionRow, ("implementation", "d_head", "causal", "cache")),
@@ -40,7 +40,7 @@ _STEPS = f"""
 _PHASES: Mapping[Depth, str] = {"all": "true", "faults": f"phase IN {FAULT_PHASES}"}
 
 #: The chosen cells, and the cells of the same run beside them.
-_SEEN = """
+_BESIDE = """
     CREATE OR REPLACE TEMP TABLE seen AS
     SELECT run_id, cell_id FROM {table} SEMI JOIN chosen USING (cell_id)
     UNION SELECT run_id, cell_id FROM {table}
@@ -48,20 +48,20 @@ _SEEN = """
 
 
 def load_findings(path: Path, cells: tuple[UUID, ...], table: str = "steps") -> dict[UUID, list[Finding]]:
-    """The findings of each of these cells of one table, in the order asked for."""
-    return _judged(path, cells, table, depth="all")
+    """Returns the findings of each of these cells of one table, in the given order."""
+    return _judge_cells(path, cells, table, depth="all")
 
 
 def load_faults(path: Path, cells: tuple[UUID, ...], table: str = "steps") -> dict[UUID, tuple[str, ...]]:
-    """Of those of these cells that the audit grades D, the sentences that say why. Leaves the samples unread, for which
-    thousands of cells would have to wait."""
-    found = _judged(path, cells, table, depth="faults").items()
+    """Returns the sentences that say why, for each of these cells that the audit grades D. It does not read the
+    samples, because thousands of cells would take too long."""
+    found = _judge_cells(path, cells, table, depth="faults").items()
     said = {cell: tuple(item.sentence for item in findings if item.severity == "fault") for cell, findings in found}
     return {cell: sentences for cell, sentences in said.items() if sentences}
 
 
-def _judged(path: Path, cells: tuple[UUID, ...], table: str, *, depth: Depth) -> dict[UUID, list[Finding]]:
-    """What all rules find, or at least what those find that find faults."""
+def _judge_cells(path: Path, cells: tuple[UUID, ...], table: str, *, depth: Depth) -> dict[UUID, list[Finding]]:
+    """Returns the findings of all rules or, with depth `faults`, at least those of rules that find faults."""
     kind, alike = _KINDS[table]
     columns = ", ".join(("run_id", *alike))
     with open_reader(path) as reader:
@@ -69,12 +69,12 @@ def _judged(path: Path, cells: tuple[UUID, ...], table: str, *, depth: Depth) ->
         reader.execute(
             "CREATE OR REPLACE TEMP TABLE chosen AS SELECT unnest($cells) AS cell_id", {"cells": list(cells)}
         )
-        reader.execute(_SEEN.format(table=table, columns=columns))
+        reader.execute(_BESIDE.format(table=table, columns=columns))
         found = fetch_rows(reader, kind, f"{table} SEMI JOIN seen USING (cell_id)")
         source = f"timings SEMI JOIN seen USING (cell_id) WHERE {_PHASES[depth]}"
-        timings = _by_cell(fetch_rows(reader, TimingRow, source))
+        timings = _group_by_cell(fetch_rows(reader, TimingRow, source))
         runs = {row.run_id: row for row in fetch_rows(reader, RunRow, "runs SEMI JOIN seen USING (run_id)")}
-        telemetry, steps = _moments(reader) if depth == "all" else ({}, {})
+        telemetry, steps = _load_measured(reader) if depth == "all" else ({}, {})
     drifts = find_drifts(load_repeated(path, list(runs))) if depth == "all" else {}
     known = [
         (row, RowContext(
@@ -85,26 +85,26 @@ def _judged(path: Path, cells: tuple[UUID, ...], table: str, *, depth: Depth) ->
     ]  # fmt: skip
     chosen, both = set(cells), judge_together(known, rules=PAIR_RULES if depth == "all" else FAULT_RULES)
     said = {
-        row.cell_id: _once([*judge(row, seen), *both.get(row.cell_id, ())])
+        row.cell_id: _drop_repeated([*judge(row, seen), *both.get(row.cell_id, ())])
         for row, seen in known
         if row.cell_id in chosen
     }
     return {cell: said[cell] for cell in cells if cell in said}
 
 
-def _moments(reader: duckdb.DuckDBPyConnection) -> tuple[dict[UUID, list[TelemetryRow]], dict[UUID, list[float]]]:
-    """What was seen of the chosen cells while they were measured: telemetry, and every step's time in ms."""
-    telemetry = _by_cell(fetch_rows(reader, TelemetryRow, "telemetry SEMI JOIN chosen USING (cell_id)"))
+def _load_measured(reader: duckdb.DuckDBPyConnection) -> tuple[dict[UUID, list[TelemetryRow]], dict[UUID, list[float]]]:
+    """Returns the telemetry of the chosen cells while they were measured, and every step's time in ms."""
+    telemetry = _group_by_cell(fetch_rows(reader, TelemetryRow, "telemetry SEMI JOIN chosen USING (cell_id)"))
     return telemetry, dict(reader.execute(_STEPS).fetchall())
 
 
-def _by_cell(rows: list[Any]) -> dict[UUID, list[Any]]:
+def _group_by_cell(rows: list[Any]) -> dict[UUID, list[Any]]:
     found: dict[UUID, list[Any]] = defaultdict(list)
     for row in rows:
         found[row.cell_id].append(row)
     return found
 
 
-def _once(findings: list[Finding]) -> list[Finding]:
-    """What a row and its neighbors both say is said once."""
+def _drop_repeated(findings: list[Finding]) -> list[Finding]:
+    """Returns the findings without those that a row and its neighbor both have."""
     return list({finding.code: finding for finding in reversed(findings)}.values())[::-1]

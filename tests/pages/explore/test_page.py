@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from pages.explore.figures import Axes, PlotMark, color_for, explore_chart
-from pages.explore.magnitude import SHARE, fitting_unit, in_fitting_unit
+from pages.explore.magnitude import SHARE, fitting_unit, format_in_unit
 from runner.store.queries.explore import KINDS, Wanted, load_explored, load_measures
 from tests.browser import Site, opened, settled
 from tests.synthetic import memory_rows, rows, traces
@@ -96,7 +96,7 @@ def test_only_what_has_a_value_can_be_drawn(file: Path) -> None:
     ],
 )
 def test_units_fit_the_magnitude(value: float, unit: str, said: str) -> None:
-    assert in_fitting_unit(value, unit) == said
+    assert format_in_unit(value, unit) == said
 
 
 def test_an_entity_keeps_its_color_and_others_get_their_own() -> None:

@@ -251,6 +251,6 @@ def test_numbers(value: float, text: str) -> None:
 
 def test_an_interval_holds_its_median() -> None:
     """Ends that three digits do not tell apart go down and up: 2,101 to 2,102 ms hold 2,100 ms as it is written."""
-    assert frame.interval(2101.2, 2102.3, unit="ms") == "2,100–2,110 ms"
-    assert frame.interval(1.22, 1.271, unit="×") == "1.22–1.27×"
-    assert frame.interval(5.0, 5.0) == "5.00–5.00"
+    assert frame.format_interval(2101.2, 2102.3, unit="ms") == "2,100–2,110 ms"
+    assert frame.format_interval(1.22, 1.271, unit="×") == "1.22–1.27×"
+    assert frame.format_interval(5.0, 5.0) == "5.00–5.00"

@@ -30,7 +30,7 @@ from runner.analysis.compare.pairs import describe_effort_difference, describe_u
 from runner.analysis.compare.peaks import pairs_of
 from runner.analysis.compare.speedups import compare
 from runner.analysis.compare.verdict import Kind, Side
-from runner.results import Measured
+from runner.results import StepResult
 from runner.schema import Cell, StepCell, new_id
 from runner.store.queries.attention import load_attention
 from runner.store.queries.compare import ComparisonRequest, load_comparison
@@ -72,7 +72,7 @@ def every_pair(path: Path) -> Iterator[Named]:
     yield from _of_compare(path)
 
 
-def _steps(cells: list[Measured]) -> Iterator[Named]:
+def _steps(cells: list[StepResult]) -> Iterator[Named]:
     for axis, values in (("precision", ("fp32", "tf32", "bf16")), ("backend", ("eager", "compiled", "compiled-block"))):
         for variant in values[1:]:
             found = compare(cells, axis=axis, baseline=values[0], variant=variant)  # type: ignore[arg-type]

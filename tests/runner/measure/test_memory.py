@@ -11,7 +11,7 @@ import torch
 
 from runner.analysis.costs import activations, steps
 from runner.analysis.costs.tensors import MeasuredTensor, beside
-from runner.analysis.timeline.lives import MemoryEvent
+from runner.analysis.timeline.allocations import MemoryEvent
 from runner.engines.local import LocalEngine
 from runner.job import Job, Outcome
 from runner.measure.memory.observer import Note, Observer

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from runner.analysis.timeline.lives import Life, MemoryEvent, Moments, follow, own_microseconds, phase_of
+from runner.analysis.timeline.allocations import (
+    Allocation,
+    AllocationFinder,
+    MemoryEvent,
+    distinct_microseconds,
+    follow,
+    phase_of,
+)
 from runner.analysis.timeline.rows import columns_of
 from runner.analysis.timeline.stacks import Stacks, strip_folders
 from runner.engines.local import LocalEngine
@@ -25,8 +32,8 @@ def event(at_us: int, address: int, change: int) -> MemoryEvent:
 def test_lives_and_peak_by_hand() -> None:
     """50 bytes were there; 100 come and go at one address, 30 at another; 20 go whose birth nobody saw."""
     events = [event(0, 8, 100), event(5, 8, -100), event(6, 16, 30), event(7, 24, -20), event(9, 8, 60)]
-    history = follow(events, held=[Life(0, 50, None)])
-    assert [(life.address, life.bytes, life.born, life.died) for life in history.lives] == [
+    history = follow(events, held=[Allocation(0, 50, None)])
+    assert [(life.address, life.bytes, life.born, life.died) for life in history.allocations] == [
         (0, 50, None, None), (24, 20, None, 3), (8, 100, 0, 1), (16, 30, 2, None), (8, 60, 4, None)
     ]  # fmt: skip
     assert history.baseline_bytes == 70
@@ -37,18 +44,18 @@ def test_lives_and_peak_by_hand() -> None:
 
 def test_an_address_used_again_ends_whatever_lay_there() -> None:
     history = follow([event(0, 8, 100), event(4, 8, 10)])
-    assert [(life.bytes, life.died) for life in history.lives] == [(100, 1), (10, None)]
+    assert [(life.bytes, life.died) for life in history.allocations] == [(100, 1), (10, None)]
     assert (history.lost_events, history.peak_bytes) == (1, 100)
 
 
 def test_nothing_but_what_was_there() -> None:
-    history = follow([], held=[Life(8, 64, None)])
+    history = follow([], held=[Allocation(8, 64, None)])
     assert (history.peak_bytes, history.baseline_bytes, history.peak, history.peak_at_us) == (64, 64, None, 0)
     assert len(history.at_peak()) == 1
 
 
 def test_events_of_one_microsecond_keep_their_order() -> None:
-    assert own_microseconds([5_000, 5_100, 5_200, 9_000, 9_100]) == [0, 1, 2, 4, 5]
+    assert distinct_microseconds([5_000, 5_100, 5_200, 9_000, 9_100]) == [0, 1, 2, 4, 5]
     columns = columns_of(follow([event(0, 8, 7), event(0, 8, -7), event(0, 8, 9)]), stacks=[], marks=[], phased=False)
     assert columns["allocations"]["born_us"] == [0, 2]
     assert columns["allocations"]["died_us"] == [1, None]
@@ -57,7 +64,7 @@ def test_events_of_one_microsecond_keep_their_order() -> None:
 
 def test_a_storage_is_found_by_address_and_time() -> None:
     events = [event(10, 8, 100), event(20, 8, -100), event(30, 8, 50)]
-    moments = Moments(follow(events), events)
+    moments = AllocationFinder(follow(events), events)
     found = [moments.find(8, at_us * 1000) for at_us in (9, 15, 22, 29, 40)]
     assert [life and life.bytes for life in found] == [100, 100, 100, 50, 50]
     assert moments.find(16, 15_000) is None

@@ -14,8 +14,8 @@ from runner.report.questions import QUESTIONS
 from runner.report.report import load_report
 from runner.report.rows import Rows, Scope
 from runner.report.speedups import describe_speedups, describe_trend
-from runner.report.text import format_interval, format_spread
-from runner.results import Measured
+from runner.report.text import format_estimate, format_spread
+from runner.results import StepResult
 from runner.schema import StepCell, new_id
 from tests.synthetic import memory_rows, rows, timelines, traces
 from tests.synthetic.everything import store as store_everything
@@ -165,11 +165,13 @@ def test_a_file_of_two_machines_is_a_report_of_one(tmp_path: Path) -> None:
     assert "Example CPU · bench1" in facts["Not in this report"]
 
 
-def _pair(ratio: float, low: float | None, high: float | None, *, decided: bool, parameters: int = 1) -> Pair[Measured]:
+def _pair(
+    ratio: float, low: float | None, high: float | None, *, decided: bool, parameters: int = 1
+) -> Pair[StepResult]:
     cell = StepCell(d_model=64, d_ff=64, layers=1, heads=1, context=8, mode="train", precision="fp32")
-    side = Measured(
+    side = StepResult(
         cell_id=new_id(), machine="m", cell=cell, cell_key="k", torch=None, run_id=UUID(int=1), rounds=1,
-        failed_rounds=0, parameters=parameters, tokens_per_s=None, mfu=None, compile_seconds=None,
+        parameters=parameters, tokens_per_s=None, mfu=None, compile_seconds=None,
     )  # fmt: skip
     return Pair(base=side, other=side, ratio=ratio, low=low, high=high, decided=decided)
 
@@ -185,7 +187,7 @@ def _pair(ratio: float, low: float | None, high: float | None, *, decided: bool,
         ([_pair(1.3, 1.2, 1.4, decided=True), _pair(1.1, 0.9, 1.3, decided=False)], "1 faster, 1 undecided"),
     ],
 )
-def test_a_sentence_claims_no_more_than_the_intervals(pairs: list[Pair[Measured]], words: str) -> None:
+def test_a_sentence_claims_no_more_than_the_intervals(pairs: list[Pair[StepResult]], words: str) -> None:
     said = describe_speedups(Speedups(speedups=pairs, left_out=[]), baseline="fp32", variant="bf16")
     assert words in said
     if "significantly" not in words and "bf16 is" not in words:
@@ -205,5 +207,5 @@ def test_numbers_show_two_digits_of_what_is_uncertain() -> None:
     assert format_spread(1234.5, 67.8) == "1,234 ± 68"
     assert format_spread(3.0, 1e-7) == "3.0000 ± 0.000000100"  # never ± 0, unless it is
     assert format_spread(3.0, 0.0) == "3.0000 ± 0.0000"
-    assert format_interval(12.0512, 11.9, 12.3) == "12.05 [11.90, 12.30]"
-    assert format_interval(5.0, None, None) == "5.00 [unknown]"
+    assert format_estimate(12.0512, 11.9, 12.3) == "12.05 [11.90, 12.30]"
+    assert format_estimate(5.0, None, None) == "5.00 [unknown]"

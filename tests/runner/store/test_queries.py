@@ -12,7 +12,7 @@ import pytest
 
 from runner.analysis.compare.speedups import compare
 from runner.errors import DatabaseMissing
-from runner.results import Measured, Noise
+from runner.results import Noise, StepResult
 from runner.schema import TABLES, StepCell, utc_now
 from runner.store.database import open_reader
 from runner.store.queries import overview, progress, raw, steps, tables
@@ -114,7 +114,7 @@ def test_rounds_are_pooled(tmp_path: Path) -> None:
     assert {sample.round for sample in raw.load_samples(path, "steps", found.cell_id)} == {0, 1, 2}
 
 
-def load_noise_of(path: Path, cell: Measured) -> Noise:
+def load_noise_of(path: Path, cell: StepResult) -> Noise:
     with open_reader(path) as reader:
         return load_noise(reader, "steps", [cell.machine])[NoiseKind(machine=cell.machine, bound=None, phase="forward")]
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from runner.analysis.costs.allocator import MIB, Lifetime, reserved_bytes
-from runner.analysis.costs.frontier import Room, at, predict_largest, search
+from runner.analysis.costs.frontier import DeviceMemory, predict_largest, search, trial_cell
 from runner.engines.local import LocalEngine
 from runner.errors import UsageError
 from runner.job import Job
@@ -61,9 +61,9 @@ def test_the_prediction_by_hand() -> None:
         return 3 * 8 * length**2 * 4 + length**2 + 6 * 8 * length * 16 * 4 + 8
 
     assert peak(1600) <= LIMIT < peak(1664)
-    assert predict_largest(asked[0], Room(device="cpu")) == 1600
+    assert predict_largest(asked[0], DeviceMemory(device="cpu")) == 1600
     none = make_questions({**NOTHING, "d_heads": "16"}, limit_bytes=1000)
-    assert predict_largest(none[0], Room(device="cpu")) == 0
+    assert predict_largest(none[0], DeviceMemory(device="cpu")) == 0
 
 
 def test_the_frontier_found_on_an_h200_is_predicted() -> None:
@@ -71,8 +71,8 @@ def test_the_frontier_found_on_an_h200_is_predicted() -> None:
     not, by bisection with real allocations. Five squares of B S² numbers are reserved where four are ever alive."""
     card = 150_109_880_320
     (asked,) = make_questions({**NOTHING, "d_heads": "64", "precisions": "bf16"}, limit_bytes=card)
-    assert predict_largest(asked, Room(device="cuda", gpu="NVIDIA H200", card_bytes=card)) == 43_136
-    assert predict_largest(asked, Room(device="cpu")) == 55_232
+    assert predict_largest(asked, DeviceMemory(device="cuda", gpu="NVIDIA H200", card_bytes=card)) == 43_136
+    assert predict_largest(asked, DeviceMemory(device="cpu")) == 55_232
 
 
 #: Fused attention, bf16, batch 8, causal, on all of an H200 (torch 2.11), looked for in steps of 16,384 tokens:
@@ -92,7 +92,7 @@ def test_the_frontiers_of_fused_attention_found_on_an_h200_are_predicted(
     card = 150_109_880_320
     asked = {**NOTHING, "attention": implementation, "d_heads": str(width), "precisions": "bf16", "step": 16_384}
     (question,) = make_questions(asked, limit_bytes=card)
-    predicted = predict_largest(question, Room(device="cuda", gpu="NVIDIA H200", card_bytes=card))
+    predicted = predict_largest(question, DeviceMemory(device="cuda", gpu="NVIDIA H200", card_bytes=card))
     assert predicted == pytest.approx(longest, rel=0.001)
 
 
@@ -112,11 +112,11 @@ def test_what_an_allocator_reserves_by_hand() -> None:
 def test_questions_are_the_product_of_what_was_asked() -> None:
     asked = make_questions({**NOTHING, "attention": "naive,sdpa-math", "precisions": "fp32,bf16"}, limit_bytes=LIMIT)
     assert len(asked) == 2 * 2 * 4
-    cell = at(asked[0], 128)
+    cell = trial_cell(asked[0], 128)
     assert isinstance(cell, AttentionCell)
     assert (cell.seq_len, cell.batch, cell.d_head, cell.causal) == (128, 8, 16, True)
     (model,) = make_questions({**NOTHING, "sizes": "small", "grow": "batch"}, limit_bytes=LIMIT)
-    step = at(model, 3)
+    step = trial_cell(model, 3)
     assert isinstance(step, StepCell)
     assert (step.d_model, step.batch, step.context, step.mode, model.step) == (768, 3, 512, "train", 1)
 
@@ -163,7 +163,7 @@ def test_the_answer_fits_and_the_next_size_does_not(db: Path) -> None:
     statuses = []
     for size in (found["largest"], found["smallest_failing"] + 64):  # at the very edge a few pages decide
         job = Job(
-            experiment="frontier", cell=at(asked, size), run_id=new_id(), cell_id=new_id(), device="cpu",
+            experiment="frontier", cell=trial_cell(asked, size), run_id=new_id(), cell_id=new_id(), device="cpu",
             device_name="", limit_bytes=LIMIT,
         )  # fmt: skip
         statuses.append(engine.measure(job, timeout_s=200).status)

@@ -1,5 +1,4 @@
-"""Can published tables be trusted, and why not? Tables in, findings out, by the rules of measured rows where they mean
-the same.
+"""Audits published tables, by the rules of measured rows where they mean the same.
 
     for found in audit_published(tables):
         print(found.table.file, format_lines(found.lines), found.finding.sentence)
@@ -40,7 +39,7 @@ PUBLISHED_RULES: tuple[Callable[[Report], Found], ...] = (
 
 
 def audit_published(tables: Sequence[PublishedTable]) -> list[PublishedFinding]:
-    """Returns what is to be said of the tables. Those of one report are judged together; others alone."""
+    """Returns the findings of the tables. Tables of one report are judged together, others alone."""
     return [found for own in by_report(tables) for found in _judge(read_report(own))]
 
 

@@ -1,4 +1,4 @@
-"""Which published peaks hold something of the row before, and how many of its bytes?
+"""Finds published peaks that hold tensors of the row before, and how many bytes these are.
 
     carried_rows(report)[row_id].left_bytes
 
@@ -17,15 +17,15 @@ from runner.analysis.audit.memory_rules import FOREIGN, OWN_SCRATCH
 from runner.analysis.audit.published.readings import Reading, Report
 from runner.results.published import Quantity
 
-#: Squares that naive attention holds at its peak, and tensors of B S d, at the most.
+#: The most squares that naive attention holds at its peak, and the most tensors of B S d.
 SQUARES, VECTORS = 6, 12
-#: What stayed of the row before is worth saying from this share of a peak.
+#: The smallest share of a peak for which bytes of the row before are reported.
 LEFT = 0.05
 _TOTALS: tuple[Quantity, ...] = ("peak_memory", "reserved_memory", "memory")
 
 
 class Carried(NamedTuple):
-    """How many squares of the row before a peak holds, their bytes, and whether the peak alone proves it."""
+    """The number of squares of the row before that a peak holds, their bytes, and whether the peak alone proves it."""
 
     squares: float
     left_bytes: float
@@ -33,7 +33,7 @@ class Carried(NamedTuple):
 
 
 def peak_of(reading: Reading) -> float | None:
-    """Returns the bytes of its peak or, where none is named so, of its memory as a whole; None without any."""
+    """Returns the bytes of the peak or, where none is named so, of the memory as a whole; None without any."""
     for name in _TOTALS if reading.memory else ():
         figure = reading.memory.get((name, ""))
         if figure and figure.value and figure.value > 0:
@@ -42,7 +42,7 @@ def peak_of(reading: Reading) -> float | None:
 
 
 def needed_bytes(reading: Reading) -> int:
-    """Returns what naive attention of this cell needs at the most."""
+    """Returns the most bytes that naive attention of this cell needs."""
     key = reading.key
     vectors = (key.batch or 1) * (key.length or 0) * (key.width or 0)
     return SQUARES * _square_bytes(reading) + 4 * VECTORS * vectors
@@ -55,7 +55,7 @@ def _square_bytes(reading: Reading) -> int:
 
 @lru_cache(maxsize=1)
 def carried_rows(report: Report) -> Mapping[UUID, Carried]:
-    """Returns what the rows of attention tables kept of the row before, of those that did."""
+    """Returns what the rows of attention tables kept of the row before, for rows that did."""
     found: dict[UUID, Carried] = {}
     for readings in (group for group in report.groups if group[0].table.subject == "attention"):
         peaks = [(reading, peak) for reading in readings if reading.key.width and (peak := peak_of(reading))]

@@ -1,9 +1,9 @@
-"""What a published figure would have shown without its mistake, where its own table says so.
+"""Corrects published figures where their own table says what they would have been without a mistake.
 
     for one in correct(findings):
         print(one.line, one.figure, one.published, "→", one.instead, one.why)
 
-Nothing is made up: each is worked out from the evidence of a finding. What has to be measured again has no correction.
+Each correction is computed from the evidence of a finding. A figure that has to be measured again has none.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from runner.formats import format_bytes, format_ms
 
 @dataclass(frozen=True, kw_only=True)
 class Correction:
-    """One figure of one line in words, as it is published and as it would have been. `why` is the sum."""
+    """One figure of one line in words, as it is published and as it would have been. `why` is the calculation."""
 
     line: int
     figure: str
@@ -25,7 +25,7 @@ class Correction:
 
 
 def correct(findings: Sequence[PublishedFinding]) -> list[Correction]:
-    """Returns what the figures would have been, by line."""
+    """Returns the corrections, by line."""
     return sorted((one for found in findings for one in _correct(found)), key=lambda one: (one.line, one.figure))
 
 
@@ -34,32 +34,32 @@ def _correct(found: PublishedFinding) -> Iterator[Correction]:
     return make(found) if make else iter(())
 
 
-def _numbers(found: PublishedFinding) -> dict[str, float]:
+def _read_numbers(found: PublishedFinding) -> dict[str, float]:
     return {name: value for name, value in found.finding.evidence.items() if isinstance(value, int | float)}
 
 
-def _without_cold_step(found: PublishedFinding) -> Iterator[Correction]:
-    numbers, known = _numbers(found), found.finding.evidence
+def _correct_cold_step(found: PublishedFinding) -> Iterator[Correction]:
+    numbers, known = _read_numbers(found), found.finding.evidence
     root = "√(n − 1)" if known["std"] == "population" else "√n"
     for name in (name.removesuffix("_steady_ms") for name in numbers if name.endswith("_steady_ms")):
         why = f"mean − std / {root} with n = {known['steps']}: without the one cold step"
-        yield _of_times(found, name, numbers[f"{name}_mean_ms"], numbers[f"{name}_steady_ms"], why)
+        yield _fix_time(found, name, numbers[f"{name}_mean_ms"], numbers[f"{name}_steady_ms"], why)
 
 
-def _left_for_backward(found: PublishedFinding) -> Iterator[Correction]:
-    numbers = _numbers(found)
+def _correct_subtraction(found: PublishedFinding) -> Iterator[Correction]:
+    numbers = _read_numbers(found)
     if "backward_steady_ms" in numbers:
         why = "forward + backward less forward, both without their cold step"
-        yield _of_times(found, "backward", numbers["backward_ms"], numbers["backward_steady_ms"], why)
+        yield _fix_time(found, "backward", numbers["backward_ms"], numbers["backward_steady_ms"], why)
 
 
-def _kernels_of_range(found: PublishedFinding) -> Iterator[Correction]:
-    numbers = _numbers(found)
-    yield _of_times(found, "range", numbers["range_ms"], numbers["kernels_ms"], "the time of its kernels on the GPU")
+def _correct_range(found: PublishedFinding) -> Iterator[Correction]:
+    numbers = _read_numbers(found)
+    yield _fix_time(found, "range", numbers["range_ms"], numbers["kernels_ms"], "the time of its kernels on the GPU")
 
 
-def _own_peak(found: PublishedFinding) -> Iterator[Correction]:
-    numbers = _numbers(found)
+def _correct_peak(found: PublishedFinding) -> Iterator[Correction]:
+    numbers = _read_numbers(found)
     yield Correction(
         line=found.lines[0],
         figure="peak memory",
@@ -69,17 +69,18 @@ def _own_peak(found: PublishedFinding) -> Iterator[Correction]:
     )
 
 
-def _own_precision(found: PublishedFinding) -> Iterator[Correction]:
-    numbers = _numbers(found)
+def _correct_precision(found: PublishedFinding) -> Iterator[Correction]:
+    numbers = _read_numbers(found)
     rate, peak = (numbers[name] / 1e12 for name in ("flops_per_s", "peak_flops_per_s"))
     instead = "tf32" if found.finding.severity == "fault" else "tf32, probably"
     why = f"{rate:,.0f} TFLOP/s, where fp32 has {peak:,.0f}"
     yield Correction(line=found.lines[0], figure="precision", published="fp32", instead=instead, why=why)
 
 
-def _asked_axes(found: PublishedFinding) -> Iterator[Correction]:
-    """Where the bytes bear the names out, another grid was run; elsewhere the names may have changed places."""
-    numbers = _numbers(found)
+def _correct_axes(found: PublishedFinding) -> Iterator[Correction]:
+    """Yields the intended axes. Where the bytes agree with the headings, another grid was run; elsewhere two headings
+    may have been swapped."""
+    numbers = _read_numbers(found)
     width, length = (f"{numbers[f'least_{name}']:,} to {numbers[f'largest_{name}']:,}" for name in ("width", "length"))
     was_run = found.finding.evidence["bytes_agree"] == "yes"
     yield Correction(
@@ -93,20 +94,20 @@ def _asked_axes(found: PublishedFinding) -> Iterator[Correction]:
     )
 
 
-def _unknown_bytes(found: PublishedFinding) -> Iterator[Correction]:
+def _correct_zero_bytes(found: PublishedFinding) -> Iterator[Correction]:
     for row in found.rows:
         yield Correction(
             line=row.line, figure="memory", published="0", instead="unknown", why="there is no such counter"
         )
 
 
-def _true_sum(found: PublishedFinding) -> Iterator[Correction]:
+def _correct_sum(found: PublishedFinding) -> Iterator[Correction]:
     printed, expected = (str(found.finding.evidence[name]) for name in ("printed", "expected"))
     why = "IEEE arithmetic, rounded to nearest"
     yield Correction(line=found.lines[0], figure="result", published=printed, instead=expected, why=why)
 
 
-def _of_times(found: PublishedFinding, name: str, published: float, instead: float, why: str) -> Correction:
+def _fix_time(found: PublishedFinding, name: str, published: float, instead: float, why: str) -> Correction:
     return Correction(
         line=found.lines[0],
         figure=name.replace("_", " + "),
@@ -117,12 +118,12 @@ def _of_times(found: PublishedFinding, name: str, published: float, instead: flo
 
 
 _BY_CODE: Mapping[str, Callable[[PublishedFinding], Iterator[Correction]]] = {
-    "cold_step": _without_cold_step,
-    "impossible_ratio": _left_for_backward,
-    "range_ended_early": _kernels_of_range,
-    "peak_carried_over": _own_peak,
-    "swapped_axes": _asked_axes,
-    "tf32_as_fp32": _own_precision,
-    "zero_bytes": _unknown_bytes,
-    "wrong_accumulation": _true_sum,
+    "cold_step": _correct_cold_step,
+    "impossible_ratio": _correct_subtraction,
+    "range_ended_early": _correct_range,
+    "peak_carried_over": _correct_peak,
+    "swapped_axes": _correct_axes,
+    "tf32_as_fp32": _correct_precision,
+    "zero_bytes": _correct_zero_bytes,
+    "wrong_accumulation": _correct_sum,
 }

@@ -1,4 +1,4 @@
-"""What the audit hands over about a published table: a finding, and the rows that it touches.
+"""Defines a finding about a published table, and the rows that it touches.
 
     touching([reading], doubt("cold_step", "…", mean_ms=34.2, std_ms=34.4))     ->  PublishedFinding
 

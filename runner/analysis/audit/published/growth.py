@@ -1,4 +1,4 @@
-"""Do published times and bytes grow with the work? Rules about cells that differ in one size alone.
+"""Audits how published times and bytes grow with the work: rules about cells that differ in one size alone.
 
     [found for rule in GROWTH_RULES for found in rule(report)]
 
@@ -24,7 +24,7 @@ from runner.analysis.audit.published.subtraction import is_subtracted
 from runner.formats import format_bytes, format_ms
 from runner.results.published import Quantity
 
-#: Times of twice the work may be lower by so much and still be those of launches.
+#: Times of twice the work may be lower by this share and still be set by launches.
 LOWER = 0.5
 #: Launching takes no longer than this (ms): both passes of one block of a model, or of one attention.
 BLOCK_MS, ATTENTION_MS = 12.0, 3.0
@@ -38,7 +38,7 @@ _AXES = ("length", "width", "batch")
 
 
 @lru_cache(maxsize=3)
-def _families(report: Report, axis: str) -> list[list[Reading]]:
+def _group_by_axis(report: Report, axis: str) -> list[list[Reading]]:
     """Returns readings of one table that differ in one axis alone, smallest first."""
     families = []
     for readings in report.groups:
@@ -52,22 +52,22 @@ def _families(report: Report, axis: str) -> list[list[Reading]]:
     return [sorted(family, key=lambda reading: getattr(reading.key, axis)) for family in families]
 
 
-def _phases(reading: Reading) -> list[Quantity]:
-    """The times that growth is judged by: a backward that is a difference is none."""
+def _list_phases(reading: Reading) -> list[Quantity]:
+    """Returns the times that growth is judged by; a backward that is a difference is not among them."""
     backward: Quantity = "forward_backward" if is_subtracted(reading) else "backward"
     return [name for name in ("forward", backward) if name in reading.times]
 
 
 def launch_bound(report: Report) -> Found:
-    """Twice the context and the same time, in both passes, while neither products nor weights can set it."""
+    """Finds twice the context with the same time in both passes, while neither products nor weights can set it."""
     projected = find_projected(report)
-    for family in _families(report, "length"):
-        timed = [r for r in family if len(_phases(r)) == 2 and _is_short(r, projected=r.table.file in projected)]
-        for group in _flat_groups(timed):
+    for family in _group_by_axis(report, "length"):
+        timed = [r for r in family if len(_list_phases(r)) == 2 and _is_short(r, projected=r.table.file in projected)]
+        for group in _find_flat_groups(timed):
             first, last = group[0], group[-1]
             times = [
                 f"{name_time(name)} {format_ms(first.times[name].mean)} and {format_ms(last.times[name].mean)}"
-                for name in _phases(first)
+                for name in _list_phases(first)
             ]
             sentence = (
                 f"{first.words} and {last.words}: {', '.join(times)}. Launching the operations sets the time; that "
@@ -77,12 +77,12 @@ def launch_bound(report: Report) -> Found:
             spent = {
                 f"{name}_{end}_ms": r.times[name].mean
                 for end, r in (("small", first), ("large", last))
-                for name in _phases(r)
+                for name in _list_phases(r)
             }
             yield touching(group, note("launch_bound", sentence, **sizes, **spent))
 
 
-def _flat_groups(family: Sequence[Reading]) -> Iterator[list[Reading]]:
+def _find_flat_groups(family: Sequence[Reading]) -> Iterator[list[Reading]]:
     """Yields the rows that are flat against another, in one group for each family. The shortest stands first."""
     flat = {reading for pair in combinations(family, 2) if _is_flat(*pair) for reading in pair}
     if flat:
@@ -94,16 +94,16 @@ def _is_flat(small: Reading, large: Reading) -> bool:
         return False
     return all(
         name in large.times and LOWER <= large.times[name].mean / small.times[name].mean <= 1 + FLAT
-        for name in _phases(small)
+        for name in _list_phases(small)
         if small.times[name].mean > 0
     )
 
 
 def _is_short(reading: Reading, *, projected: bool) -> bool:
-    """Whether launching can take so long, and reading the weights cannot."""
+    """Returns whether launching can take so long, and reading the weights cannot."""
     if any(is_cold(reading, name) for name in ("forward", "forward_backward")) or has_impossible_ratio(reading):
         return False
-    whole = sum(reading.times[name].mean for name in _phases(reading) if name != "forward_backward")
+    whole = sum(reading.times[name].mean for name in _list_phases(reading) if name != "forward_backward")
     shape, limit = reading.shape, limit_of(reading)
     most = BLOCK_MS * shape.layers if shape else ATTENTION_MS if reading.key.width else BLOCK_MS * 100
     weights = 4 * parameters_of(shape) if shape else 16 * (reading.key.width or 0) ** 2 if projected else 0
@@ -113,7 +113,7 @@ def _is_short(reading: Reading, *, projected: bool) -> bool:
 
 def time_not_monotonic(report: Report) -> Found:
     for axis in _AXES:
-        for family in _families(report, axis):
+        for family in _group_by_axis(report, axis):
             quantity: Quantity
             for quantity in ("forward_backward", "step", "forward", "backward"):
                 timed = [r for r in family if quantity in r.times and not is_uneven(r, quantity)]
@@ -138,20 +138,20 @@ def _is_disturbed(small: Reading, large: Reading, axis: str, quantity: Quantity)
 
 
 def bytes_not_monotonic(report: Report) -> Found:
-    """Less work, more bytes. Columns of a table that hold negative bytes are differences, which need not grow."""
+    """Finds less work with more bytes. Columns of a table with negative bytes are differences, which need not grow."""
     differences = {
         (r.table.table_id, name) for r in report.readings for name, f in r.memory.items() if f.value and f.value < 0
     }
     carried = carried_rows(report)
     for axis in _AXES:
-        for family in _families(report, axis):
+        for family in _group_by_axis(report, axis):
             kept = [r for r in family if r.row.row_id not in carried] if carried else family
             for small, large in pairwise(kept):
                 if getattr(small.key, axis) < getattr(large.key, axis):
-                    yield from _fallen(small, large, differences)
+                    yield from _find_fallen(small, large, differences)
 
 
-def _fallen(small: Reading, large: Reading, differences: Collection[object]) -> Found:
+def _find_fallen(small: Reading, large: Reading, differences: Collection[object]) -> Found:
     for name, figure in small.memory.items():
         other = large.memory.get(name)
         if other is None or not other.value or (figure.value or 0) <= other.value:

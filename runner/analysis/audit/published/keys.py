@@ -1,4 +1,4 @@
-"""Does a published row say what it is of? Rules about shapes, sizes and what a failed row leaves out.
+"""Audits what a published row says that it measured: rules about shapes, sizes and keys of failed rows.
 
     [found for rule in KEY_RULES for found in rule(report)]
 
@@ -10,13 +10,13 @@ from runner.analysis.audit.published.findings import Found, touching
 from runner.analysis.audit.published.readings import Reading, Report
 from runner.analysis.audit.published.sizes import CLOSE, count_in_name, fits_known_size, parameters_of
 
-#: What a row that ran out of memory states of its shape where the other rows of its table do.
+#: The fields of the shape that a row that ran out of memory must state where the other rows of its table do.
 _SHAPE = ("d_model", "d_ff", "layers", "heads", "context", "seq_len", "d_head", "batch")
 _CONTRADICTION = " in its command: "
 
 
 def unstated_key(report: Report) -> Found:
-    """A table of steps without the model or the context, which its provenance does not know either."""
+    """Finds a table of steps without the model or the context, which its provenance does not state either."""
     for readings in report.groups:
         timed = [r for r in readings if r.times] if readings[0].table.subject == "steps" else []
         for missing, words in (("shape", "which model it is of"), ("length", "its context length")):
@@ -27,7 +27,7 @@ def unstated_key(report: Report) -> Found:
 
 
 def lost_key(report: Report) -> Found:
-    """A row that failed and lost the numbers that say what failed."""
+    """Finds a failed row that lost the numbers that say what failed."""
     for readings in report.by_table:
         failed = [r for r in readings if not r.is_ok]
         stated = {name for r in readings if failed and r.is_ok for name in _SHAPE if getattr(r.setting, name)}
@@ -42,7 +42,7 @@ def lost_key(report: Report) -> Found:
 
 
 def wrong_parameters(report: Report) -> Found:
-    """A count that is not that of the stated shape, or of the size that it is named after."""
+    """Finds a count that is not that of the stated shape, or of the size that the row is named after."""
     for reading in report.readings:
         stated, shape = reading.setting.parameters, reading.shape
         if stated and shape and abs(stated / parameters_of(shape) - 1) > CLOSE:
@@ -55,7 +55,7 @@ def wrong_parameters(report: Report) -> Found:
 
 
 def unknown_size(report: Report) -> Found:
-    """A model whose parameters fit no size of the assignment, and whose shape the row does not state."""
+    """Finds a model whose parameters fit no size of the assignment, and whose shape the row does not state."""
     for reading in (r for r in report.of("steps") if r.shape is None):
         count = reading.setting.parameters or count_in_name(reading.setting.name)
         if count and not fits_known_size(count):
@@ -67,7 +67,7 @@ def unknown_size(report: Report) -> Found:
 
 
 def ambiguous_size(report: Report) -> Found:
-    """`xl` alone, which is 1,600 wide in one edition and 2,560 in the other."""
+    """Finds `xl` alone, which is 1,600 wide in one edition and 2,560 in the other."""
     for readings in report.groups:
         found = [
             r

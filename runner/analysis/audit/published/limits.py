@@ -1,4 +1,4 @@
-"""The most that a published row's machine could do, and the least work that the row states.
+"""Bounds what a published row's machine could do, and the least work that the row states.
 
     find_limit("unknown (H100 class)")          # the rates of the fastest of its class: a generous upper bound
     forward_flops(reading)                       # matrix products of one forward pass
@@ -42,7 +42,7 @@ class Limit(NamedTuple):
     is_certain: bool
 
     def peak(self, precision: str) -> float | None:
-        """FLOP/s of dense products."""
+        """Returns the rate of dense products in FLOP/s."""
         return hardware.peak_flops(self.gpu, precision)
 
     @property
@@ -73,7 +73,7 @@ def limit_of(reading: Reading) -> Limit | None:
 
 @lru_cache(maxsize=65536)
 def _model_flops(numbers: tuple[int, ...], batch: int, context: int) -> int:
-    """Of a shape: its width, feed-forward width, layers, heads and vocabulary."""
+    """Returns the FLOPs of a shape given by width, feed-forward width, layers, heads and vocabulary."""
     return steps.forward_flops(step_cell(shape_of(*numbers), batch=batch, context=context)).total
 
 

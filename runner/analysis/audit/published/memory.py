@@ -1,9 +1,9 @@
-"""Can a published row's bytes be what it says? Rules from the formulas of parameters and of attention's squares.
+"""Audits a published row's bytes, by the formulas of parameters and of attention's squares.
 
     [found for rule in MEMORY_RULES for found in rule(report)]
 
-Float32 parameters take 4 bytes each, their gradients 4 and AdamW's two moments 8. What stayed of the row before is
-worked out in `carried`. Each rule's name is its findings' code.
+Float32 parameters take 4 bytes each, their gradients 4 and AdamW's two moments 8. `carried` computes the bytes of
+the row before. Each rule's name is its findings' code.
 """
 
 from runner.analysis.audit.findings import doubt, fault, note
@@ -42,7 +42,7 @@ def peak_carried_over(report: Report) -> Found:
 
 
 def zero_bytes(report: Report) -> Found:
-    """No model has no bytes: a counter that does not exist was printed as 0."""
+    """Finds models with no bytes, where a counter that does not exist was printed as 0."""
     for readings in report.groups:
         zero = [r for r in readings if r.memory and all(figure.value == 0 for figure in r.memory.values())]
         if zero:
@@ -67,7 +67,7 @@ def negative_bytes(report: Report) -> Found:
 def below_parameters(report: Report) -> Found:
     for reading in report.readings:
         peak, shape = peak_of(reading), reading.shape
-        if peak is None or shape is None or peak >= (least := parameters_of(shape) * PARAMETER * _share(reading)):
+        if peak is None or shape is None or peak >= (least := parameters_of(shape) * PARAMETER * _float_share(reading)):
             continue
         sentence = (
             f"{format_bytes(peak)} are less than the {format_bytes(least)} of the {parameters_of(shape):,} parameters "
@@ -76,18 +76,19 @@ def below_parameters(report: Report) -> Found:
         yield touching([reading], fault("below_parameters", sentence, peak_bytes=peak, parameter_bytes=least))
 
 
-def _share(reading: Reading) -> float:
-    """What a byte of float32 is at the least: in half precision the weights themselves may be halved."""
+def _float_share(reading: Reading) -> float:
+    """Returns the least share of a float32 byte: in half precision the weights themselves may be halved."""
     return 0.5 if reading.setting.precision in ("bf16", "fp16") else 1.0
 
 
 def no_optimizer_state(report: Report) -> Found:
-    """Parameters, gradients and AdamW's two moments are 16 bytes a parameter, alive together when it steps."""
+    """Finds training without AdamW's state. Parameters, gradients and two moments are 16 bytes a parameter, alive
+    together when it steps."""
     for reading in report.readings:
         peak, shape = peak_of(reading), reading.shape
         if peak is None or shape is None or reading.key.mode != "train":
             continue
-        parameters = parameters_of(shape) * _share(reading)
+        parameters = parameters_of(shape) * _float_share(reading)
         if PARAMETER * parameters <= peak < TRAINED * parameters:
             sentence = (
                 f"A full AdamW step holds {format_bytes(TRAINED * parameters)} of parameters, gradients and moments at "
@@ -99,15 +100,16 @@ def no_optimizer_state(report: Report) -> Found:
 
 
 def first_step_recorded(report: Report) -> Found:
-    """From the second step on the moments lie beside the activations: the peak of forward and backward, and 8 bytes a
-    parameter. The first step makes them only when the activations are gone."""
+    """Finds peaks of a first step. From the second step on the moments are alive beside the activations: the peak is
+    that of forward and backward, and 8 bytes a parameter. The first step makes them only when the activations are
+    gone."""
     shaped = [reading for reading in report.readings if reading.shape and peak_of(reading)]
     without = {reading.key.without("mode"): peak_of(reading) for reading in shaped if reading.key.mode == "backward"}
     for reading in (reading for reading in shaped if reading.key.mode == "train"):
         peak, before = peak_of(reading), without.get(reading.key.without("mode"))
         if peak is None or before is None or reading.shape is None:
             continue
-        moments = MOMENTS * parameters_of(reading.shape) * _share(reading)
+        moments = MOMENTS * parameters_of(reading.shape) * _float_share(reading)
         if 2 * moments <= peak < (1 - CLOSE) * (before + moments):
             sentence = (
                 f"Forward and backward peak at {format_bytes(before)} and the moments take "
@@ -119,7 +121,7 @@ def first_step_recorded(report: Report) -> Found:
 
 
 def unstated_memory(report: Report) -> Found:
-    """Allocated, reserved and the driver's bytes are three numbers; a column that says “memory” may be any."""
+    """Finds a column that says only “memory”. Allocated, reserved and the driver's bytes are three numbers."""
     for readings in report.groups:
         found = [reading for reading in readings if ("memory", "") in reading.memory]
         if found and not found[0].provenance.knows_memory:

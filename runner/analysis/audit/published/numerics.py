@@ -1,4 +1,4 @@
-"""Are published sums and dtypes those that arithmetic and autocast give? What they must be is known beforehand.
+"""Audits published sums and dtypes against those that arithmetic and autocast give.
 
     [found for rule in NUMERIC_RULES for found in rule(report)]
 
@@ -14,11 +14,11 @@ from runner.analysis.audit.findings import fault
 from runner.analysis.audit.published.findings import Found, touching
 from runner.analysis.audit.published.readings import Report
 
-#: Sums by the words of their case: which dtype adds up, and which is added.
+#: The sums by the words of their case: the dtype of the accumulator, and that of the addends.
 _FP32, _FP16, _BOTH = 10.0001335, 9.953125, 10.0021362
 _HALF = re.compile(r"fp16|float16|half")
 _FULL = re.compile(r"fp32|float32|single|mixed|cast")
-#: Components by their words, in this order, and whether autocast leaves them in float32.
+#: The components by their words, in this order, and whether autocast leaves them in float32.
 _COMPONENTS = (
     (r"grad", True),
     (r"param|weight", True),

@@ -1,4 +1,4 @@
-"""What two published cells show that differ in one option: precision, compiler, profiler, warm-up.
+"""Audits pairs of published cells that differ in one option: precision, compiler, profiler, warm-up.
 
     [found for rule in OPTION_RULES for found in rule(report)]
 
@@ -49,8 +49,8 @@ def option_pairs(report: Report, option: Option) -> Sequence[tuple[Reading, Read
 
 
 def no_effect(report: Report) -> Found:
-    """Half precision with the bytes of float32, or a compiled model with eager's times."""
-    yield from _without_half(report)
+    """Finds half precision with the bytes of float32, or a compiled model with eager's times."""
+    yield from _find_ineffective_half(report)
     times: dict[str, list[tuple[Reading, Reading]]] = defaultdict(list)
     for base, other in option_pairs(report, "backend"):
         if _has_same_times(base, other):
@@ -69,7 +69,7 @@ def no_effect(report: Report) -> Found:
         yield touching([reading for _, reading in pairs], note("no_effect", sentence, pairs=len(pairs)))
 
 
-def _without_half(report: Report) -> Found:
+def _find_ineffective_half(report: Report) -> Found:
     by_file: dict[str, list[tuple[Reading, Reading, str]]] = defaultdict(list)
     for base, other in option_pairs(report, "precision"):
         same = _same_bytes(base, other)
@@ -77,7 +77,7 @@ def _without_half(report: Report) -> Found:
             by_file[other.table.file].append((base, other, same))
     for found in by_file.values():
         _, last, same = found[-1]
-        apart = max(_apart(base, other) for base, other, _ in found)
+        apart = max(_compute_slowdown(base, other) for base, other, _ in found)
         sentence = (
             f"{last.key.precision} holds the bytes of float32 to the last digit, such as {same} for {last.words}, and "
             "its activations would take half: what was counted was float32"
@@ -87,8 +87,8 @@ def _without_half(report: Report) -> Found:
         yield touching([other for _, other, _ in found], fault("no_effect", sentence, **evidence))
 
 
-def _apart(base: Reading, other: Reading) -> float:
-    """How many times as long one takes as the other in its forward pass; 1 where that is not known."""
+def _compute_slowdown(base: Reading, other: Reading) -> float:
+    """Returns how many times as long one takes as the other in its forward pass, 1 where that is not known."""
     times = [reading.times["forward"].mean for reading in (base, other) if "forward" in reading.times]
     return max(times) / min(times) if len(times) > 1 and min(times) > 0 else 1.0
 
@@ -103,7 +103,7 @@ def _same_bytes(base: Reading, other: Reading) -> str | None:
 
 
 def _has_same_times(base: Reading, other: Reading) -> bool:
-    """Whether forward and backward agree within their errors; one alone may be chance."""
+    """Returns whether forward and backward agree within their errors; one alone may agree by chance."""
     if has_impossible_ratio(base) or has_impossible_ratio(other):
         return False
     names = [name for name in _PASSES if name in base.times and name in other.times]
@@ -120,14 +120,14 @@ def _is_same(base: Reading, other: Reading, name: Quantity) -> bool:
 
 
 def compiler_fallback(report: Report) -> Found:
-    """Some cells gain from the compiler and later ones not at all, although their products leave room: it gave up after
-    too many recompilations."""
+    """Finds cells that gain nothing from the compiler although their products leave room, after others that gain: the
+    compiler gave up after too many recompilations."""
     projected = find_projected(report)
     families: dict[object, list[tuple[Reading, Reading]]] = defaultdict(list)
     for base, other in option_pairs(report, "backend"):
         families[other.table.file, other.key.without("shape", "batch", "length", "width")].append((base, other))
     for pairs in families.values():
-        gained = [(base, other) for base, other in pairs if _gain(base, other) >= GAIN]
+        gained = [(base, other) for base, other in pairs if _compute_gain(base, other) >= GAIN]
         lost = [
             (b, o) for b, o in pairs if _has_same_times(b, o) and not _is_bound(o, projected=o.table.file in projected)
         ]
@@ -135,16 +135,16 @@ def compiler_fallback(report: Report) -> Found:
             continue
         base, other = lost[0]
         sentence = (
-            f"{gained[0][1].words} gains {_gain(*gained[0]):.0%} from the compiler, and {other.words} nothing "
-            f"({format_ms(_whole(other))} and {format_ms(_whole(base))} eager): after too many recompilations it falls "
-            "back to eager."
+            f"{gained[0][1].words} gains {_compute_gain(*gained[0]):.0%} from the compiler, and {other.words} nothing "
+            f"({format_ms(_sum_ms(other))} and {format_ms(_sum_ms(base))} eager): after too many recompilations it "
+            "falls back to eager."
         )
         yield touching(
             [reading for _, reading in lost], doubt("compiler_fallback", sentence, gained=len(gained), lost=len(lost))
         )
 
 
-def _whole(reading: Reading) -> float:
+def _sum_ms(reading: Reading) -> float:
     """Returns the time of both passes, by the widest that is known (ms)."""
     both = reading.times.get("step") or reading.times.get("forward_backward")
     if both:
@@ -152,12 +152,12 @@ def _whole(reading: Reading) -> float:
     return sum(reading.times[name].mean for name in ("forward", "backward") if name in reading.times)
 
 
-def _gain(base: Reading, other: Reading) -> float:
-    return 1 - _whole(other) / _whole(base) if _whole(base) > 0 else 0.0
+def _compute_gain(base: Reading, other: Reading) -> float:
+    return 1 - _sum_ms(other) / _sum_ms(base) if _sum_ms(base) > 0 else 0.0
 
 
 def _is_bound(reading: Reading, *, projected: bool) -> bool:
-    """Whether products set the time, as far as is known: at the machine's fastest rate, or by their weights."""
+    """Returns whether products set the time, as far as is known: at the machine's fastest rate, or by their weights."""
     limit, flops, forward = limit_of(reading), forward_flops(reading, projected=projected), reading.times.get("forward")
     peak = (limit.peak("tf32") or limit.peak("bf16")) if limit else None
     if not limit or not peak or not flops or not forward or forward.mean <= 0:
@@ -167,7 +167,7 @@ def _is_bound(reading: Reading, *, projected: bool) -> bool:
 
 
 def cold_beside_warm(report: Report) -> Found:
-    """A comparison of two options, one of which has the mean of a cold step."""
+    """Finds a comparison of two options, one of which has the mean of a cold step."""
     options: tuple[Option, ...] = ("backend", "precision")
     said: set[tuple[object, Quantity]] = set()
     for option in options:

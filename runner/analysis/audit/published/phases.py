@@ -1,4 +1,4 @@
-"""Can forward and backward of a published row be of one step? Rules about their ratio and about clocks.
+"""Audits forward and backward of a published row: rules about their ratio and about clocks.
 
     [found for rule in PHASE_RULES for found in rule(report)]
 
@@ -35,7 +35,7 @@ class Passes(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _impossible_passes(report: Report) -> Sequence[Passes]:
+def _find_impossible_passes(report: Report) -> Sequence[Passes]:
     """Returns forward and backward of each cell where they cannot be of one warm step, though they may stand on lines
     of their own."""
     found = []
@@ -67,12 +67,12 @@ def _is_possible(ratio: float) -> bool:
 
 
 def has_impossible_ratio(reading: Reading) -> bool:
-    """Whether its forward and backward cannot be of one warm step."""
+    """Returns whether its forward and backward cannot be of one warm step."""
     return reading.ratio is not None and not _is_possible(reading.ratio)
 
 
 def impossible_ratio(report: Report) -> Found:
-    for readings, forward, backward, ratio in _impossible_passes(report):
+    for readings, forward, backward, ratio in _find_impossible_passes(report):
         if ratio >= MAX_RATIO and _may_spill(readings[0]):
             continue
         said = f"Backward takes {format_ms(backward.mean)} and forward {format_ms(forward.mean)}"
@@ -82,12 +82,12 @@ def impossible_ratio(report: Report) -> Found:
             sentence = f"{said}: backward does twice the products of forward, so the two are not of one warm step."
         else:
             sentence = f"{said}, {ratio:,.0f} times as long, and it fits into memory: its first pass was counted."
-        evidence = {"forward_ms": forward.mean, "backward_ms": backward.mean, **_left_over(readings[0])}
+        evidence = {"forward_ms": forward.mean, "backward_ms": backward.mean, **_compute_left_over(readings[0])}
         yield touching(readings, fault("impossible_ratio", sentence, **evidence))
 
 
-def _left_over(reading: Reading) -> dict[str, float]:
-    """What a difference leaves for backward once the cold step of its forward loop is taken out."""
+def _compute_left_over(reading: Reading) -> dict[str, float]:
+    """Returns what a difference leaves for backward once the cold step of its forward loop is removed."""
     cold, both = reading.cold, reading.times.get("forward_backward")
     if not both or "forward" not in cold or not is_subtracted(reading):
         return {}
@@ -96,8 +96,8 @@ def _left_over(reading: Reading) -> dict[str, float]:
 
 
 def spilled(report: Report) -> Found:
-    """A driver that moves memory to the host makes backward tens to hundreds of times slower."""
-    for readings, forward, backward, ratio in _impossible_passes(report):
+    """Finds a backward pass that is tens to hundreds of times slower, as where a driver moves memory to the host."""
+    for readings, forward, backward, ratio in _find_impossible_passes(report):
         if ratio >= MAX_RATIO and _may_spill(readings[0]):
             sentence = (
                 f"Backward takes {format_ms(backward.mean)} and forward {format_ms(forward.mean)}: "
@@ -107,7 +107,7 @@ def spilled(report: Report) -> Found:
 
 
 def _may_spill(reading: Reading) -> bool:
-    """Whether the cell may fill its machine: what little is known of it does not rule that out."""
+    """Returns whether the cell may fill its machine, as far as the little that is known of it allows."""
     key, limit = reading.key, limit_of(reading)
     room = limit.memory_bytes if limit else None
     if key.width:
@@ -131,12 +131,12 @@ def unsynchronized(report: Report) -> Found:
 
 
 def range_ended_early(report: Report) -> Found:
-    """A range on the host's clock ends when its kernels are launched; they cannot take longer than a range that waited
-    for them. The kernels' whole time is that of one of them over its share."""
+    """Finds a range on the host's clock that ended when its kernels were launched: they cannot take longer than a range
+    that waited for them. The kernels' whole time is that of one of them over its share."""
     kernels = report.of("kernels")
     for reading in report.of("ranges"):
         duration, part = reading.times.get("duration"), (reading.key.part or "").lower()
-        on_device = max((_range_ms(kernel, part) for kernel in kernels), default=0.0) if part else 0.0
+        on_device = max((_compute_range_ms(kernel, part) for kernel in kernels), default=0.0) if part else 0.0
         if duration and duration.mean < on_device:
             sentence = (
                 f"The range lasts {format_ms(duration.mean)} and its kernels {format_ms(on_device)}: it was closed "
@@ -146,7 +146,7 @@ def range_ended_early(report: Report) -> Found:
             yield touching([reading], fault("range_ended_early", sentence, **evidence))
 
 
-def _range_ms(kernel: Reading, part: str) -> float:
+def _compute_range_ms(kernel: Reading, part: str) -> float:
     """Returns the time of all kernels of a range that this kernel's row names, in ms; 0 where it names another."""
     if not any(text.lower().startswith(part) for text in kernel.row.stated.values()):
         return 0.0

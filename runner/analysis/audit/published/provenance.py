@@ -1,4 +1,4 @@
-"""What a report says of how its tables were measured, read for one table.
+"""Reads the provenance of a report, which says how its tables were measured, for one table.
 
     read_provenance(table, position=0).batch           # 4, of "4 (end to end); 8 (attention)"
 
@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from runner.results.published import PublishedTable
 
-#: How the parts of a column name the tables that they are about.
+#: The words by which the parts of a column name the tables that they are about.
 _ABOUT = {"steps": "end to end", "attention": "attention"}
 _POSITIONS = ("first", "second", "third", "fourth")
 _PART = re.compile(r"\s*([^(;]*?)\s*(?:\(([^)]*)\))?\s*(?:;|$)")
@@ -20,7 +20,7 @@ _PART = re.compile(r"\s*([^(;]*?)\s*(?:\(([^)]*)\))?\s*(?:;|$)")
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """What is known of one table. `unsynchronized` are the words that say so."""
+    """The known facts about one table. `unsynchronized` are the words that say so."""
 
     batch: int | None = None
     context: int | None = None
@@ -35,17 +35,17 @@ def read_provenance(table: PublishedTable, *, position: int = 0) -> Provenance:
     said = table.provenance
     std = said.get("std_kind", "").lower()
     return Provenance(
-        batch=_number(_part(said.get("batch_size", ""), table.subject, position)),
-        context=_number(_part(said.get("context_lengths", ""), table.subject, position)),
+        batch=_parse_number(_find_part(said.get("batch_size", ""), table.subject, position)),
+        context=_parse_number(_find_part(said.get("context_lengths", ""), table.subject, position)),
         has_population_std=True if "population" in std else False if "sample" in std else None,
-        warms_forward_only=_part(said.get("warmup_ran", ""), table.subject, position).startswith("forward only"),
-        unsynchronized=_unsynchronized(said.get("clock", ""), table.subject, position),
+        warms_forward_only=_find_part(said.get("warmup_ran", ""), table.subject, position).startswith("forward only"),
+        unsynchronized=_find_unsynchronized(said.get("clock", ""), table.subject, position),
         knows_memory=bool(said.get("memory_means")),
     )
 
 
 @lru_cache(maxsize=4096)
-def _part(text: str, subject: str, position: int) -> str:
+def _find_part(text: str, subject: str, position: int) -> str:
     """Returns the part of a column that is about this table: by its subject, by its place, or the only one."""
     parts: list[tuple[str, str]] = [(value, about or "") for value, about in _PART.findall(text) if value]
     for value, about in parts:
@@ -55,12 +55,12 @@ def _part(text: str, subject: str, position: int) -> str:
     return unqualified[0] if len(unqualified) == 1 else ""
 
 
-def _number(text: str) -> int | None:
+def _parse_number(text: str) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
 @lru_cache(maxsize=4096)
-def _unsynchronized(text: str, subject: str, position: int) -> str | None:
+def _find_unsynchronized(text: str, subject: str, position: int) -> str | None:
     """Returns the words that say which clock did not wait for the device, if they are about this table."""
     found = re.search(r"[^;]*\bnot? synchroni[sz][^;]*", text, re.IGNORECASE)
     if not found or subject != "steps":

@@ -1,4 +1,4 @@
-"""Could the machine have done a published row's work in its time? Rules from FLOPs, data sheets and axes.
+"""Audits the rates of published rows: rules from FLOPs, data sheets and axes.
 
     [found for rule in RATE_RULES for found in rule(report)]
 
@@ -23,7 +23,7 @@ from runner.results.published import Quantity
 CLOCK = 1.05
 #: Whole passes, with their softmax, norms and launches, do not come this close to the peak of products.
 NEAR = 0.90
-#: A rate this many times the highest of any GPU is no other precision: the unit is wrong.
+#: A rate this many times the highest of any GPU means that the unit is wrong, and not the precision.
 UNIT = 3.0
 #: The products of each time, in forward passes. Backward is left out where it is a difference.
 _PASSES: tuple[tuple[Quantity, int], ...] = (("forward", 1), ("forward_backward", 3))
@@ -31,7 +31,7 @@ _APART: tuple[tuple[Quantity, int], ...] = (("forward", 1), ("backward", 2))
 
 
 class Rate(NamedTuple):
-    """The highest rate of a reading's times, in FLOP/s, and what it is of."""
+    """The highest rate of a reading's times, in FLOP/s, and the time that it comes from."""
 
     flops_per_s: float
     quantity: Quantity
@@ -55,7 +55,7 @@ def rate_of(reading: Reading, *, projected: bool) -> Rate | None:
 
 
 @lru_cache(maxsize=1)
-def _rates(report: Report) -> Sequence[tuple[Reading, Rate, bool]]:
+def _list_rates(report: Report) -> Sequence[tuple[Reading, Rate, bool]]:
     projected, found = find_projected(report), []
     for reading in report.timed:
         with_projections = reading.table.file in projected
@@ -65,8 +65,8 @@ def _rates(report: Report) -> Sequence[tuple[Reading, Rate, bool]]:
 
 
 def tf32_as_fp32(report: Report) -> Found:
-    """float32 that is faster than float32 can be, and not than TF32."""
-    for reading, rate, projected in _rates(report):
+    """Finds float32 that is faster than float32 can be, and not faster than TF32."""
+    for reading, rate, projected in _list_rates(report):
         if reading.setting.precision != "fp32" or (limit := limit_of(reading)) is None:
             continue
         peak, tf32 = limit.peak("fp32"), limit.peak("tf32")
@@ -74,40 +74,41 @@ def tf32_as_fp32(report: Report) -> Found:
             continue
         severity: Severity = "fault" if rate.flops_per_s > CLOCK * peak else "doubt"
         why = "it was TF32" if severity == "fault" else "whole passes do not come so close; it looks like TF32"
-        sentence = (
-            f"{_said(rate, projected)}, {rate.flops_per_s / peak:.0%} of the {_peak(limit, 'fp32', peak)}: {why}."
-        )
+        share = f"{rate.flops_per_s / peak:.0%} of the {_name_peak(limit, 'fp32', peak)}"
+        sentence = f"{_say_rate(rate, projected)}, {share}: {why}."
         make = fault if severity == "fault" else doubt
-        yield touching([reading], make("tf32_as_fp32", sentence, **_evidence(rate, peak)))
+        yield touching([reading], make("tf32_as_fp32", sentence, **_make_evidence(rate, peak)))
 
 
 def above_peak(report: Report) -> Found:
-    for reading, rate, projected in _rates(report):
+    for reading, rate, projected in _list_rates(report):
         limit, precision = limit_of(reading), reading.setting.precision or "bf16"
         peak = limit.peak("tf32" if precision == "fp32" else precision) if limit else None
         peak = peak or (limit.peak("bf16") if limit else None) or HIGHEST
         if rate.flops_per_s <= CLOCK * peak or rate.flops_per_s > UNIT * HIGHEST:
             continue
-        name = _peak(limit, precision, peak) if limit else f"{format_quantity(peak, 'FLOP/s')} of the fastest GPU"
-        sentence = f"{_said(rate, projected)}, {rate.flops_per_s / peak:.2f} times the {name}: not all of it was timed."
-        yield touching([reading], fault("above_peak", sentence, **_evidence(rate, peak)))
+        name = _name_peak(limit, precision, peak) if limit else f"{format_quantity(peak, 'FLOP/s')} of the fastest GPU"
+        sentence = (
+            f"{_say_rate(rate, projected)}, {rate.flops_per_s / peak:.2f} times the {name}: not all of it was timed."
+        )
+        yield touching([reading], fault("above_peak", sentence, **_make_evidence(rate, peak)))
 
 
 def wrong_unit(report: Report) -> Found:
-    """Every time of the row, read in a unit a thousand times too small."""
-    for reading, rate, projected in _rates(report):
+    """Finds rows whose times were all read in a unit a thousand times too small."""
+    for reading, rate, projected in _list_rates(report):
         if rate.flops_per_s > UNIT * HIGHEST:
             sentence = (
-                f"{_said(rate, projected)}, {rate.flops_per_s / HIGHEST:,.0f} times what the fastest GPU can do. "
+                f"{_say_rate(rate, projected)}, {rate.flops_per_s / HIGHEST:,.0f} times what the fastest GPU can do. "
                 f"Read as seconds, {rate.ms:,.4g} s are {format_quantity(rate.flops_per_s / 1e3, 'FLOP/s')}: the unit "
                 "is wrong."
             )
-            yield touching([reading], fault("wrong_unit", sentence, **_evidence(rate, HIGHEST)))
+            yield touching([reading], fault("wrong_unit", sentence, **_make_evidence(rate, HIGHEST)))
 
 
 def swapped_axes(report: Report) -> Found:
-    """Heads wider than their sequences are long, in most rows of a table. What its bytes say tells whether the names
-    changed places, or the grid did."""
+    """Finds heads wider than their sequences are long, in most rows of a table. Its bytes tell whether the headings
+    were swapped, or another grid was run."""
     projected = find_projected(report)
     for readings in report.groups:
         both = [r for r in readings if r.key.width and r.key.length]
@@ -136,7 +137,7 @@ def swapped_axes(report: Report) -> Found:
         yield touching(wide, doubt("swapped_axes", sentence, **evidence))
 
 
-def _said(rate: Rate, projected: bool) -> str:
+def _say_rate(rate: Rate, projected: bool) -> str:
     what = "with its projections" if projected else "of products"
     passes = name_time(rate.quantity).capitalize()
     return (
@@ -145,12 +146,12 @@ def _said(rate: Rate, projected: bool) -> str:
     )
 
 
-def _peak(limit: Limit, precision: str, peak: float) -> str:
+def _name_peak(limit: Limit, precision: str, peak: float) -> str:
     of = limit.gpu if limit.is_certain else f"{limit.gpu}, the fastest that it can be"
     return f"{format_quantity(peak, 'FLOP/s')} that the data sheet states for {precision} ({of})"
 
 
-def _evidence(rate: Rate, peak: float) -> dict[str, float | int | str]:
+def _make_evidence(rate: Rate, peak: float) -> dict[str, float | int | str]:
     return {"flops": rate.flops, "time_ms": rate.ms, "flops_per_s": rate.flops_per_s, "peak_flops_per_s": peak}
 
 

@@ -1,4 +1,4 @@
-"""Published rows as the rules see them: one reading for each cell that a row holds, with its times and what it is of.
+"""Reads published rows for the rules: one reading for each cell that a row holds, with its times and its key.
 
     report = read_report(tables)                # all tables of one report
     report.readings[0].times["forward"]         # Time(mean=34.2, std=34.4), in ms
@@ -51,20 +51,20 @@ class CellKey(NamedTuple):
     is_profiled: bool
 
     def without(self, *names: str) -> tuple[object, ...]:
-        """The key of all cells that differ from this one in these fields alone."""
-        return _all_but(names)(self)
+        """Returns the key without these fields, which cells share that differ in these alone."""
+        return _key_without(names)(self)
 
 
 @cache
-def _all_but(names: tuple[str, ...]) -> Callable[[CellKey], tuple[object, ...]]:
+def _key_without(names: tuple[str, ...]) -> Callable[[CellKey], tuple[object, ...]]:
     return itemgetter(*(place for place, name in enumerate(CellKey._fields) if name not in names))
 
 
 @dataclass(kw_only=True, eq=False, slots=True)
 class Reading:
-    """One cell of one row. `memory` holds bytes by quantity and the part they are of. `steps` are those that the row
-    states or, failing that, those that the assignment asks for. `cold` are the means that one cold step explains,
-    `misfit` says how far backward is from the difference of two loops, and `ratio` how many times forward it takes."""
+    """One cell of one row. `memory` has bytes by quantity and part. `steps` are those that the row states or else those
+    that the assignment asks for. `cold` are the means that one cold step explains, `misfit` says how far backward is
+    from the difference of two loops, and `ratio` how many times forward it takes."""
 
     table: PublishedTable
     row: PublishedRow
@@ -83,7 +83,7 @@ class Reading:
 
     @property
     def words(self) -> str:
-        """What the row is of, in a few words: `small at 128`, `16 × 256`."""
+        """The cell in a few words: `small at 128`, `16 × 256`."""
         key = self.key
         size = self.setting.name or (self.shape.name if self.shape else None) or key.part
         if key.width and key.length:
@@ -105,16 +105,16 @@ class Report:
 
     @cached_property
     def readings(self) -> Sequence[Reading]:
-        """Those of rows that have a result."""
+        """The readings of rows that have a result."""
         return [reading for readings in self.groups for reading in readings]
 
     @cached_property
     def timed(self) -> Sequence[Reading]:
-        """Those of steps and of attention that have times."""
+        """The readings of steps and of attention that have times."""
         return [reading for reading in self.of("steps", "attention") if reading.times]
 
     def of(self, *subjects: Subject) -> list[Reading]:
-        """Returns those with a result of the tables about these subjects."""
+        """Returns the readings with a result of the tables about these subjects."""
         return [reading for found in self.groups if found[0].table.subject in subjects for reading in found]
 
 
@@ -155,7 +155,7 @@ def _read(
         changes: dict[str, Any] = dict(variant)
         setting = replace(row.setting, **changes) if variant else row.setting
         shape = None if table.subject == "attention" else find_shape(setting, edition=edition)
-        times, memory = _times_and_memory(figures)
+        times, memory = _split_figures(figures)
         steps = setting.steps or ASSUMED_STEPS.get(table.subject, 10)
         unwarmed = _ALL if setting.warmup_steps == 0 else _UNWARMED if provenance.warms_forward_only else ()
         cold = find_cold(times, steps=steps, is_sample=not provenance.has_population_std, unwarmed=unwarmed)
@@ -165,7 +165,7 @@ def _read(
             row=row,
             provenance=provenance,
             setting=setting,
-            key=_key(table, setting, provenance, shape),
+            key=_make_key(table, setting, provenance, shape),
             shape=shape,
             steps=steps,
             times=times,
@@ -188,7 +188,7 @@ def _by_variant(figures: Sequence[PublishedFigure]) -> Mapping[Variant, Sequence
     return groups
 
 
-def _times_and_memory(
+def _split_figures(
     figures: Sequence[PublishedFigure],
 ) -> tuple[dict[Quantity, Time], dict[tuple[Quantity, str], PublishedFigure]]:
     """Returns each time with its spread, and the figures of memory by their quantity and the part that they are of.
@@ -213,7 +213,7 @@ def _times_and_memory(
     return {quantity: Time(mean, stds.get(quantity)) for quantity, mean in means.items()}, memory
 
 
-def _key(table: PublishedTable, setting: Setting, provenance: Provenance, shape: Size | None) -> CellKey:
+def _make_key(table: PublishedTable, setting: Setting, provenance: Provenance, shape: Size | None) -> CellKey:
     numbers = (shape.d_model, shape.d_ff, shape.layers, shape.heads, shape.vocabulary) if shape else None
     return CellKey(
         machine=table.machine,

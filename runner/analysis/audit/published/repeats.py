@@ -1,4 +1,4 @@
-"""Does a report say the same of a cell wherever it says it? Rules about figures that stand twice, and about ratios.
+"""Audits repeated figures: whether a report says the same of a cell everywhere, and rules about ratios.
 
     [found for rule in REPEAT_RULES for found in rule(report)]
 
@@ -48,8 +48,8 @@ def profiled_beside_unprofiled(report: Report) -> Found:
 
 
 def duplicate_key(report: Report) -> Found:
-    """One cell twice in a table, with different figures."""
-    for readings in _repeated(report):
+    """Finds one cell twice in a table, with different figures."""
+    for readings in _find_repeated(report):
         different = _differ(readings, REPEATED)
         if different:
             first, last, name = different
@@ -62,7 +62,7 @@ def duplicate_key(report: Report) -> Found:
             yield touching([first, last], doubt("duplicate_key", sentence, **evidence))
 
 
-def _repeated(report: Report) -> Iterator[Sequence[Reading]]:
+def _find_repeated(report: Report) -> Iterator[Sequence[Reading]]:
     """Yields the timed readings of each cell that stands more than once in one table."""
     for readings in report.groups:
         timed = [r for r in readings if r.times] if readings[0].table.subject in ("steps", "attention") else []
@@ -73,7 +73,7 @@ def _repeated(report: Report) -> Iterator[Sequence[Reading]]:
 
 
 def not_reproducible(report: Report) -> Found:
-    """The same cell in two tables, or after another warm-up, with another time, though neither is cold."""
+    """Finds the same cell in two tables, or after another warm-up, with another time, although neither is cold."""
     groups: dict[object, list[Reading]] = defaultdict(list)
     for reading in report.readings:
         is_sound = reading.times and not has_impossible_ratio(reading) and reading.key.shape
@@ -84,11 +84,11 @@ def not_reproducible(report: Report) -> Found:
         if different and different[0].key.length:
             first, last, name = different
             if first.table is not last.table or first.key != last.key:
-                yield _contradict(first, last, name)
-                yield _contradict(last, first, name)
+                yield _find_contradiction(first, last, name)
+                yield _find_contradiction(last, first, name)
 
 
-def _contradict(here: Reading, there: Reading, name: Quantity) -> PublishedFinding:
+def _find_contradiction(here: Reading, there: Reading, name: Quantity) -> PublishedFinding:
     a, b = here.times[name].mean, there.times[name].mean
     sentence = (
         f"{here.words} takes {format_ms(a)} {name_time(name)} here and {format_ms(b)} in line {there.row.line} of "
@@ -111,15 +111,15 @@ def _differ(found: Sequence[Reading], share: float) -> tuple[Reading, Reading, Q
 
 
 def ratio_off(report: Report) -> Found:
-    """A stated speedup or ratio that no two times of its row have."""
+    """Finds a stated speedup or ratio that no two times of its row have."""
     for reading in report.readings:
         stated = [f for f in reading.figures if f.quantity in ("speedup", "ratio") and f.value]
         if not stated:
             continue
         times = [f for f in reading.row.figures if f.quantity in _PASSES and f.value and f.statistic != "std"]
-        possible = list(permutations([_Printed(abs(f.value or 0.0), _last_digit(f), f) for f in times], 2))
+        possible = list(permutations([_Printed(abs(f.value or 0.0), _find_last_digit(f), f) for f in times], 2))
         for figure in stated if possible else ():
-            ratio, digit = figure.value or 0.0, _last_digit(figure)
+            ratio, digit = figure.value or 0.0, _find_last_digit(figure)
             if any(_is_ratio(ratio, digit, a, b) for a, b in possible):
                 continue
             a, b = min(((a.figure, b.figure) for a, b in possible), key=lambda pair: abs(_divide(*pair) - ratio))
@@ -139,7 +139,7 @@ class _Printed(NamedTuple):
 
 
 def _is_ratio(stated: float, digit: float, above: _Printed, below: _Printed) -> bool:
-    """Whether the two have the stated ratio, all three being rounded or cut at their last digit."""
+    """Returns whether the two have the stated ratio, all three being rounded or cut at their last digit."""
     if below.size <= below.digit:
         return True  # rounded away: it may be anything
     least = (above.size - above.digit) / (below.size + below.digit)
@@ -151,7 +151,7 @@ def _divide(above: PublishedFigure, below: PublishedFigure) -> float:
     return (above.value or 0.0) / (below.value or 1.0)
 
 
-def _last_digit(figure: PublishedFigure) -> float:
+def _find_last_digit(figure: PublishedFigure) -> float:
     """Returns what one unit of the last printed digit is worth, in the figure's unit; a thousandth where unclear."""
     digits = figure.text.strip().replace(",", "")
     try:

@@ -1,4 +1,4 @@
-"""What the audit says of many published tables: the grade of each row, and every finding by its code.
+"""Summarizes the audit of many published tables: the grade of each row, and every finding by its code.
 
     for group in group_published(audit_published(tables)):
         print(group.severity, group.code, group.rows, group.remedy)

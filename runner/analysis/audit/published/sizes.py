@@ -1,4 +1,4 @@
-"""Which shape a published row is of: its own numbers, or the size that its name means in its report's edition.
+"""Finds the shape of a published row: its own numbers, or the size that its name means in its report's edition.
 
     find_shape(setting, edition=edition_of(settings))         # Size(name="xl@2025", d_model=1600, …)
 
@@ -90,7 +90,7 @@ def shape_of(d_model: int, d_ff: int, layers: int, heads: int, vocabulary: int) 
 
 
 def fits_known_size(parameters: float) -> bool:
-    """Whether a parameter count is that of a size of the assignment, within what rounding explains."""
+    """Returns whether a parameter count is that of a size of the assignment, within rounding."""
     return any(_is_close(parameters, size) for size in SIZES.values())
 
 

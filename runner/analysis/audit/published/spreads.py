@@ -1,8 +1,8 @@
-"""Do the steps of a published row differ too much for its mean? Rules about standard deviations.
+"""Audits the standard deviations of published rows: whether the steps differ too much for their mean.
 
     [found for rule in SPREAD_RULES for found in rule(report)]
 
-What one cold step explains is worked out in `times`. Each rule's name is its findings' code.
+`times` computes what one cold step explains. Each rule's name is its findings' code.
 """
 
 from collections.abc import Sequence
@@ -21,12 +21,12 @@ _JUDGED = frozenset({"forward", "backward", "optimizer", "forward_backward", "st
 
 
 def is_cold(reading: Reading, quantity: Quantity) -> bool:
-    """Whether one cold step explains the spread of a mean and moves it."""
+    """Returns whether one cold step explains the spread of a mean and moves it."""
     return quantity in reading.cold
 
 
 def judged(reading: Reading) -> Sequence[tuple[Quantity, Time]]:
-    """Returns the times whose spread is that of steps: not that of a difference."""
+    """Returns the times whose spread is that of steps, and not that of a difference."""
     out = "backward" if is_subtracted(reading) else "duration"
     return [
         (name, time) for name, time in reading.times.items() if name in _JUDGED and name != out and time.std is not None
@@ -34,7 +34,7 @@ def judged(reading: Reading) -> Sequence[tuple[Quantity, Time]]:
 
 
 def is_uneven(reading: Reading, quantity: Quantity) -> bool:
-    """Whether a mean says little: its steps were cold, or differ too much."""
+    """Returns whether a mean says little, because its steps were cold or differ too much."""
     time = reading.times.get(quantity)
     return time is not None and (is_cold(reading, quantity) or (time.std or 0.0) > SPREAD * abs(time.mean))
 
@@ -59,7 +59,7 @@ def cold_step(report: Report) -> Found:
 
 
 def wide_spread(report: Report) -> Found:
-    """Where one cold step does not explain it."""
+    """Finds a wide spread that one cold step does not explain."""
     for reading in report.timed:
         wide = [
             (quantity, time)
@@ -77,7 +77,7 @@ def wide_spread(report: Report) -> Found:
 
 
 def rounded_std(report: Report) -> Found:
-    """A standard deviation of 0: it is smaller than the last digit that was printed, or was never worked out."""
+    """Finds a standard deviation of 0, which is smaller than the last printed digit, or was never computed."""
     for readings in report.groups:
         zero = [
             reading

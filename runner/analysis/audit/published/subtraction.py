@@ -1,8 +1,8 @@
-"""Was a backward pass measured, or is it the difference of two loops?
+"""Finds backward passes that are the difference of two loops instead of measured.
 
     is_subtracted(reading)      # backward = forward_backward - forward to the digit, and its std their root of squares
 
-How far a row is from such a difference is worked out in `times`.
+`times` computes how far a row is from such a difference.
 """
 
 from runner.analysis.audit.findings import doubt
@@ -18,7 +18,7 @@ MANY = 3
 
 
 def is_subtracted(reading: Reading) -> bool:
-    """Whether the spread of backward is that of a difference, to six digits."""
+    """Returns whether the spread of backward is that of a difference, to six digits."""
     return reading.misfit <= EXACT
 
 

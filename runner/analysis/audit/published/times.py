@@ -1,4 +1,4 @@
-"""The times of one published row, and what their spreads say: which mean one cold step explains, whether backward is
+"""Explains the times of one published row by their spreads: the means that one cold step explains, whether backward is
 the difference of two loops, and how many times as long as forward it takes.
 
     find_cold({"forward": Time(34.2, 34.4)}, steps=10, is_sample=True, unwarmed=…)["forward"].steady     # 23.3 ms
@@ -46,8 +46,9 @@ _NONE: ColdTimes = {}
 
 
 def find_cold(times: Times, *, steps: int, is_sample: bool, unwarmed: Collection[Quantity]) -> ColdTimes:
-    """Returns the means whose spread one cold step explains and which it moves. `unwarmed` are the passes that did not
-    run before the first step; a standard deviation is that of a sample or of the population."""
+    """Returns the means whose spread one cold step explains, and which it moves. `unwarmed` are the passes that did not
+    run before the first step; `is_sample` says whether a standard deviation is that of a sample or of the
+    population."""
     if steps < 2:
         return _NONE
     root, found = math.sqrt(steps if is_sample else steps - 1), {}

@@ -9,7 +9,7 @@ from runner.analysis.audit.published.audit import audit_published
 from runner.analysis.audit.published.corrections import Correction, correct
 from runner.analysis.audit.published.readings import read_tables
 from runner.analysis.compare.published import stand_beside, wanted_cell
-from runner.results import Measured
+from runner.results import StepResult
 from runner.schema import AttentionCell, StepCell
 from runner.store.queries.selection import Selection
 from runner.store.queries.steps import load_steps
@@ -57,7 +57,7 @@ def test_cells_are_matched_on_their_numbers(tmp_path: Path) -> None:
     db = rows.store(tmp_path / "results.duckdb", run, [rows.ok(run, cell), rows.ok(run, other)])
     tables = write_report(tmp_path, {"t": "model_size,context_length,forward_mean_ms\nsmall,256,500\nsmall,512,900"})
     (readings,) = read_tables(tables).values()
-    measured: list[Measured] = load_steps(db, Selection())
+    measured: list[StepResult] = load_steps(db, Selection())
     (pair,) = stand_beside(readings, steps=measured, attention=[])
     assert pair.reading.row.line == 2
     assert pair.ratio == pytest.approx(500 / (rows.step_ms(cell) * 30 / 88), rel=1e-4)
