@@ -76,7 +76,12 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 
 def pytest_configure(config: pytest.Config) -> None:
     """pytest-xdist would begin with the files of the most tests. A shell that starts this in the background has SIGINT
-    ignored, and the sweeps that tests interrupt would inherit that."""
+    ignored, and the sweeps that tests interrupt would inherit that. Where Python is told to write no bytecode, it goes
+    beside pytest's cache: tests start hundreds of processes, and each would compile torch or Streamlit anew, which
+    takes as long as the rest of their imports."""
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+        sys.dont_write_bytecode = False
+        os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(ROOT.parent / ".pytest_cache/bytecode")
     for name in ADJUSTABLE:
         os.environ.pop(name, None)  # tests are about the threads and the allocator that Stepscope sets
     config.option.loadscopereorder = False
