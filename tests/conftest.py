@@ -1,5 +1,6 @@
 """What every test shares."""
 
+import gc
 import os
 import signal
 import sys
@@ -91,6 +92,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order = {ROOT / name: position for position, name in enumerate(LONGEST)}
     items.sort(key=lambda item: order.get(item.path, len(order)))
+
+
+def pytest_collection_finish() -> None:
+    """What is there by now stays. A garbage collection, of which every measuring in this process asks for some, would
+    look at all of it, for half a second."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
