@@ -22,23 +22,24 @@ MAIN = sys.modules["__main__"]
 ROOT = Path(__file__).parent
 #: The files that take longest begin, so that no process is left with one of them when the other has nothing to do.
 LONGEST = (
-    "e2e/test_sharing.py",
-    "e2e/test_app.py",
-    "pages/offline/test_export.py",
-    "pages/report/test_page.py",
     "runner/sweep/test_sweep.py",
-    "pages/kernels/test_page.py",
-    "pages/peak_memory/test_page.py",
-    "pages/memory_timeline/test_page.py",
-    "runner/measure/test_compile.py",
     "pages/ui/test_evidence.py",
-    "runner/engines/test_engine.py",
+    "runner/measure/test_compile.py",
+    "pages/report/test_page.py",
+    "e2e/test_sharing.py",
+    "pages/peak_memory/test_page.py",
+    "e2e/test_app.py",
+    "pages/sql/test_sql.py",
+    "runner/cli/test_replay.py",
+    "e2e/test_reference.py",
+    "pages/kernels/test_page.py",
+    "runner/analysis/test_costs.py",
+    "runner/store/test_merge.py",
+    "runner/own/test_measuring.py",
+    "runner/importers/test_fuzz.py",
     "runner/measure/test_memory.py",
-    "pages/compare/test_page.py",
-    "runner/store/test_processes.py",
-    "pages/ui/test_pins.py",
-    "pages/ui/test_downloads.py",
-    "e2e/test_sign_in.py",
+    "pages/offline/test_export.py",
+    "runner/models/test_model.py",
 )
 #: What a machine that only measures lacks: of the extras `app` and `dev`, what tests import.
 MAY_LACK = (
