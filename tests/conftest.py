@@ -1,5 +1,6 @@
 """What every test shares."""
 
+import gc
 import os
 import signal
 import sys
@@ -21,23 +22,24 @@ MAIN = sys.modules["__main__"]
 ROOT = Path(__file__).parent
 #: The files that take longest begin, so that no process is left with one of them when the other has nothing to do.
 LONGEST = (
-    "e2e/test_sharing.py",
-    "e2e/test_app.py",
-    "pages/offline/test_export.py",
-    "pages/report/test_page.py",
     "runner/sweep/test_sweep.py",
-    "pages/kernels/test_page.py",
-    "pages/peak_memory/test_page.py",
-    "pages/memory_timeline/test_page.py",
-    "runner/measure/test_compile.py",
     "pages/ui/test_evidence.py",
-    "runner/engines/test_engine.py",
+    "runner/measure/test_compile.py",
+    "pages/report/test_page.py",
+    "e2e/test_sharing.py",
+    "pages/peak_memory/test_page.py",
+    "e2e/test_app.py",
+    "pages/sql/test_sql.py",
+    "runner/cli/test_replay.py",
+    "e2e/test_reference.py",
+    "pages/kernels/test_page.py",
+    "runner/analysis/test_costs.py",
+    "runner/store/test_merge.py",
+    "runner/own/test_measuring.py",
+    "runner/importers/test_fuzz.py",
     "runner/measure/test_memory.py",
-    "pages/compare/test_page.py",
-    "runner/store/test_processes.py",
-    "pages/ui/test_pins.py",
-    "pages/ui/test_downloads.py",
-    "e2e/test_sign_in.py",
+    "pages/offline/test_export.py",
+    "runner/models/test_model.py",
 )
 #: What a machine that only measures lacks: of the extras `app` and `dev`, what tests import.
 MAY_LACK = (
@@ -76,7 +78,12 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 
 def pytest_configure(config: pytest.Config) -> None:
     """pytest-xdist would begin with the files of the most tests. A shell that starts this in the background has SIGINT
-    ignored, and the sweeps that tests interrupt would inherit that."""
+    ignored, and the sweeps that tests interrupt would inherit that. Where Python is told to write no bytecode, it goes
+    beside pytest's cache: tests start hundreds of processes, and each would compile torch or Streamlit anew, which
+    takes as long as the rest of their imports."""
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+        sys.dont_write_bytecode = False
+        os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(ROOT.parent / ".pytest_cache/bytecode")
     for name in ADJUSTABLE:
         os.environ.pop(name, None)  # tests are about the threads and the allocator that Stepscope sets
     config.option.loadscopereorder = False
@@ -86,6 +93,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order = {ROOT / name: position for position, name in enumerate(LONGEST)}
     items.sort(key=lambda item: order.get(item.path, len(order)))
+
+
+def pytest_collection_finish() -> None:
+    """What is there by now stays. A garbage collection, of which every measuring in this process asks for some, would
+    look at all of it, for half a second."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

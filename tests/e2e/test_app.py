@@ -54,8 +54,13 @@ def test_overview_has_an_address_too(browser: Browser, address: str) -> None:
         settled(visit.page)
         assert visit.page.get_by_role("dialog").count() == 0
         assert visit.page.locator("[data-testid=stSidebarNavLink][aria-current=page]").inner_text().endswith("Overview")
+        assert visit.page.get_by_test_id("stException").count() == 0
+        visit.page.set_viewport_size({"width": 390, "height": 844})
+        settled(visit.page)
+        assert fits_sideways(visit.page), "turned to a phone's width"
 
 
+@pytest.mark.soak
 def test_the_mark_at_the_end_of_a_sentence_opens_it(browser: Browser, address: str) -> None:
     """The mark stands in the last line and says what it is for; what it opens is below, as wide as the page."""
     with opened(browser, f"{address}/training-step") as visit:
@@ -77,10 +82,11 @@ def test_the_mark_at_the_end_of_a_sentence_opens_it(browser: Browser, address: s
         assert below["width"] > 0.9 * whole["width"]
 
 
-@pytest.mark.parametrize("path", [page and pytest.param(page, marks=pytest.mark.soak) for page in PAGES])
+@pytest.mark.soak
+@pytest.mark.parametrize("path", PAGES)
 def test_every_page(browser: Browser, address: str, path: str) -> None:
     """Every page opens by its address, says its question, asks nothing of the outside, and goes with the width of a
-    phone. In `make test` this is so of Overview, and of the others in the tests of each."""
+    phone. In `make test` each is opened by tests of its own."""
     with opened(browser, f"{address}/{path}") as visit:
         expect(visit.page.get_by_role("heading", level=1)).to_have_text(PAGES[path])
         shown = f"{CHART}, [data-testid=stDataFrame], [data-testid=stCode], canvas"  # or how to measure what is missing
@@ -103,23 +109,19 @@ def test_the_server_asks_nobody(address: str, asked: Path) -> None:
     asked.unlink()
 
 
-def test_filters_go_to_the_url_and_back(browser: Browser, address: str) -> None:
-    """A filter that is clicked is in the URL; the URL brings the same view to somebody else, also on the next page."""
+def test_filters_go_to_the_url(browser: Browser, address: str) -> None:
+    """A filter that is clicked is in the URL, also on the next page. What a URL asks for, the cold deep link shows."""
     with opened(browser, f"{address}/training-step") as visit:
         expect(visit.page.locator(CHART).first).to_be_visible()
         visit.page.get_by_test_id("stSidebar").get_by_role("button", name="toy-64", exact=True).click()
         expect(visit.page).to_have_url(re.compile("size=toy-64"))
         settled(visit.page)
-        seen, link = _labels(visit.page, "phases"), visit.page.url
+        seen = _labels(visit.page, "phases")
         headings = visit.page.locator(".st-key-card-phases .annotation-text").all_text_contents()
         visit.page.get_by_test_id("stSidebarNavLink").filter(has_text="Mixed precision").click()
         expect(visit.page.get_by_role("heading", level=1)).to_have_text(PAGES["mixed-precision"])
         expect(visit.page).to_have_url(re.compile("size=toy-64"))
     assert (headings, seen) == (["toy-64"], ["64", "128", "256"])
-    with opened(browser, link) as visit:
-        expect(visit.page.locator(CHART).first).to_be_visible()
-        settled(visit.page)
-        assert _labels(visit.page, "phases") == seen
 
 
 def test_a_value_that_is_gone_is_reported(browser: Browser, address: str) -> None:

@@ -51,6 +51,7 @@ def test_no_page_takes_a_text_for_more(browser: Browser, address: str, path: str
         assert hostile.TEXT in visit.page.get_by_test_id("stAlert").first.inner_text()
 
 
+@pytest.mark.soak
 def test_a_query_shows_its_columns_and_values_as_they_are(browser: Browser, address: str) -> None:
     name = hostile.TEXT.replace('"', "'").replace("\n", " ")
     query = f"""SELECT '{name.replace("'", "''")}' AS who, 1 AS "{name}", 'x' AS "{name} {{2}}" """

@@ -68,18 +68,24 @@ def test_a_new_clone_opens_on_reference_rows(browser: Browser, address: str) -> 
         assert "11 measured cells from 1 run on 1 machine" in words
         assert "Your machine against" not in words
     with opened(browser, f"{address}/training-step") as visit:
-        assert NOTICE in said(visit.page)
+        words = said(visit.page)
+        assert NOTICE in words
+        assert "Not in this file" not in words
         assert len([trace for trace in drawn(visit.page, "phases") if trace["x"]]) >= 4
+        visit.page.locator(".st-key-_why-answer summary").first.click()
+        expect(visit.page.get_by_text("This query returns exactly these lines.").first).to_be_visible()
+
+
+@pytest.mark.soak
+def test_a_link_to_reference_rows(browser: Browser, address: str) -> None:
+    with opened(browser, f"{address}/attention") as visit:
+        assert NOTICE in said(visit.page)
         visit.page.get_by_text("Copy link").click()
         link = visit.page.locator("[data-testid=stPopoverBody] code").inner_text()
     with opened(browser, link) as visit:
         words = said(visit.page)
         assert "Since this link was made" not in words
         assert "Not in this file" not in words
-        visit.page.locator(".st-key-_why-answer summary").first.click()
-        expect(visit.page.get_by_text("This query returns exactly these lines.").first).to_be_visible()
-    with opened(browser, f"{address}/attention") as visit:
-        assert NOTICE in said(visit.page)
 
 
 def test_programs_are_told(address: str) -> None:
@@ -90,6 +96,7 @@ def test_programs_are_told(address: str) -> None:
     assert fetch(f"{address}/api/v1")[0]["reference"] is True
 
 
+@pytest.mark.soak
 def test_an_exported_page_says_so(clone: Path, tmp_path: Path) -> None:
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pages.export", "attention", "--out", str(tmp_path / "out")]
@@ -99,6 +106,7 @@ def test_an_exported_page_says_so(clone: Path, tmp_path: Path) -> None:
     assert "reference-h200.duckdb" in html
 
 
+@pytest.mark.soak
 def test_the_first_own_cell_takes_their_place(browser: Browser, clone: Path, address: str) -> None:
     """Of a reader who has chosen among the reference rows, while a sweep runs: nothing of the choice is left to be
     missed, and the card compares."""
@@ -126,6 +134,7 @@ def test_the_first_own_cell_takes_their_place(browser: Browser, clone: Path, add
         assert NOTICE in said(visit.page), "they are back once there is nothing else"
 
 
+@pytest.mark.soak
 def test_a_damaged_reference_leaves_the_empty_page(browser: Browser, clone: Path, tmp_path: Path) -> None:
     root = tmp_path / "stepscope"
     shutil.copytree(clone, root, ignore=shutil.ignore_patterns("results.duckdb*"))

@@ -145,6 +145,7 @@ def test_signing_in_brings_back_to_the_link(browser: Browser, address: str, prov
         expect(visit.page.get_by_role("heading", level=1)).to_have_text("Sign in to read these results")
 
 
+@pytest.mark.soak
 def test_who_is_not_on_the_list_is_refused(browser: Browser, address: str, provider: Provider) -> None:
     provider.person = {"email": "eve@example.net", "email_verified": True}
     with opened(browser, address) as visit:
@@ -154,6 +155,7 @@ def test_who_is_not_on_the_list_is_refused(browser: Browser, address: str, provi
         assert visit.page.get_by_test_id("stSidebarNavLink").count() == 0
 
 
+@pytest.mark.soak
 def test_broken_secrets_admit_nobody(browser: Browser, tmp_path: Path) -> None:
     with _served_with(tmp_path, "[auth\nredirect_uri = ") as address, opened(browser, address) as visit:
         expect(visit.page.get_by_role("heading", level=1)).to_have_text("The server's secrets cannot be read")

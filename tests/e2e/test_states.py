@@ -99,8 +99,7 @@ def test_a_page_at_rest_runs_nothing(browser: Browser, address: str, file: Path)
         visit.page.reload()
         settled(visit.page)
         told.clear()
-        for _ in range(3):
-            visit.page.wait_for_event("response", lambda answer: answer.url.endswith("/state"))
+        visit.page.wait_for_event("response", lambda answer: answer.url.endswith("/state"))
         assert told == []
         rows.store(file, of, [rows.ok(of, rows.asked("toy-64", context=128))])
         visit.page.wait_for_function(f"{BARS} == 8")

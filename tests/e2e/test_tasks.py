@@ -52,7 +52,7 @@ def address(path: Path, site: Site) -> Iterator[str]:
         yield found
 
 
-@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize("number", [0, *(pytest.param(number, marks=pytest.mark.soak) for number in range(1, 5))])
 def test_the_answer_stands_on_the_first_screen(browser: Browser, address: str, path: Path, number: int) -> None:
     task = load_tasks(path)[number]
     assert task.answers, task.missing

@@ -91,6 +91,7 @@ def test_the_answer_is_the_terminals(browser: Browser, address: str, path: Path)
         assert fits_sideways(visit.page), "turned to a phone's width"
 
 
+@pytest.mark.soak
 def test_a_choice_is_in_the_url_and_comes_back(browser: Browser, address: str) -> None:
     with opened(browser, f"{address}/compare") as visit:
         page = visit.page
@@ -116,6 +117,7 @@ def test_a_choice_is_in_the_url_and_comes_back(browser: Browser, address: str) -
             assert sentences(visit.page) == seen
 
 
+@pytest.mark.soak
 def test_a_pinned_dot_shows_its_samples_and_what_was_left_out_is_listed(
     browser: Browser, address: str, path: Path
 ) -> None:
@@ -129,6 +131,7 @@ def test_a_pinned_dot_shows_its_samples_and_what_was_left_out_is_listed(
         expect(visit.page.get_by_test_id("stExpander").get_by_test_id("stDataFrame")).to_be_visible()
 
 
+@pytest.mark.soak
 def test_sides_that_are_gone_or_the_same_are_reported(browser: Browser, address: str) -> None:
     with opened(browser, f"{address}/compare?compare=Labels&label-a=long+ago&label-b=before") as visit:
         alerts = visit.page.get_by_test_id("stAlert")

@@ -148,6 +148,7 @@ def test_a_reader_draws_one_thing_over_another(address: str, browser: Browser) -
         expect(page.get_by_text("Of batch 4.")).to_be_visible()
 
 
+@pytest.mark.soak
 def test_other_machines_are_marked_and_what_piles_up_is_said(address: str, browser: Browser) -> None:
     asked_for = {"steps-color": "nothing", "machines": "all, marked", "steps-is-batch": "all of them",
                  "steps-is-precision": "fp32", "steps-x": "Context", "scale": "log"}  # fmt: skip

@@ -149,6 +149,7 @@ def test_the_waterfall_sums_to_the_difference(at_kernels: Page, otherwise: Page)
     assert sum(bars["x"][:-1]) == pytest.approx(52)
 
 
+@pytest.mark.soak
 def test_choosers_and_filters_are_in_the_link(browser: Browser, address: str) -> None:
     with opened(browser, f"{address}?precision=bf16") as visit:
         expect(visit.page.get_by_text(f"In {BF16}, matrix products take 41%")).to_be_visible()
@@ -161,6 +162,7 @@ def test_choosers_and_filters_are_in_the_link(browser: Browser, address: str) ->
         expect(visit.page.get_by_text("Phase: the link asks for “never”")).to_be_visible()
 
 
+@pytest.mark.soak
 def test_an_imported_trace(browser: Browser, address: str) -> None:
     """Chosen like the others and marked; its names are text. FLOPs of it are not known, and its sum is of kernels."""
     with opened(browser, f"{address}?trace=report.sqlite+·+imported&difference-by=kernel") as visit:
@@ -193,6 +195,7 @@ def test_on_a_phone(at_kernels: Page) -> None:
     assert fits_sideways(at_kernels)
 
 
+@pytest.mark.soak
 def test_nothing_measured_yet(browser: Browser, address: str, file: Path) -> None:
     """A run that is not of kernels, chosen in the sidebar."""
     run = next(run for run in load_contents(file).runs if run.label == "no kernels")

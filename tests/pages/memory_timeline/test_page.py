@@ -149,6 +149,7 @@ def test_drawn_total_pin_and_cursor(browser: Browser, address: str) -> None:
         assert "activation20.0 MiB" in found.locator(".legend").inner_text().replace("\n", "")
 
 
+@pytest.mark.soak
 def test_a_link_shows_the_same_window_cursor_block_and_search(browser: Browser, address: str) -> None:
     """Of both panes; the table is of the moment of the cursor, and what Share gives away is that table."""
     with opened(browser, f"{address}?timeline=by+hand&beside={TRAIN}&fold=nothing") as visitor:
@@ -192,6 +193,7 @@ def _taken_away(page: Page) -> str:
     return shared.locator("code").first.inner_text()
 
 
+@pytest.mark.soak
 def test_a_place_in_another_recording_is_not_shown(browser: Browser, address: str) -> None:
     """It was measured anew since, or the link is of a stranger: the timeline is whole, and the reader is told."""
     with opened(browser, f"{address}?timeline=by+hand&zoom=timeline-left:00000000,5,6,7,8,450,1,<img>") as visitor:
@@ -253,6 +255,7 @@ def test_keys_and_wheel_change_the_window_and_the_peak_stays(browser: Browser, a
         expect(found).not_to_have_attribute("data-cursor", "2981")
 
 
+@pytest.mark.soak
 def test_two_timelines_fold_and_difference(browser: Browser, address: str, written: tuple[Path, TimelineRow]) -> None:
     by_label = {item.label: item for item in stored(written[0])}
     with opened(browser, f"{address}?timeline={TRAIN}&beside={INFERENCE}&fold=256+KiB") as visitor:
@@ -269,6 +272,7 @@ def test_two_timelines_fold_and_difference(browser: Browser, address: str, writt
         assert len(picture) > 5_000
 
 
+@pytest.mark.soak
 def test_what_a_snapshot_held_before_is_one_entry(browser: Browser, tmp_path: Path, site: Site) -> None:
     """4 blocks of 8 MiB were there, of which one goes; 1 MiB and 2 MiB come. So the picture is 3 MiB high instead of 35
     and the list begins with what the step did."""

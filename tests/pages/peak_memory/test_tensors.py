@@ -62,6 +62,7 @@ def test_parts_and_tensors_beside_their_formulas(browser: Browser, on_an_h200: s
         assert "2 of 18 tensors are as predicted to the byte; together 386 KiB" in said(page)
 
 
+@pytest.mark.soak
 def test_attentions_tensors_beside_their_formulas(browser: Browser, on_an_h200: str) -> None:
     """On CUDA a fourth square is alive at the peak, 8 × 65,536² × 4 bytes each, and cuBLAS's two workspaces."""
     with opened(browser, f"{on_an_h200}/attention") as visit:

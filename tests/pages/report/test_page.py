@@ -88,6 +88,7 @@ def test_a_question_opens_to_its_tables(page: Page) -> None:
     expect(box.locator("code").filter(has_text="python -m runner sweep").first).to_be_visible()
 
 
+@pytest.mark.soak
 def test_the_html_file_opens_offline_with_every_chart(browser: Browser, file: Path, tmp_path: Path) -> None:
     """Written by the command; nothing is asked of anybody, and tables stand there without a click on a chart."""
     done = run("report", "--format", "html", "--out", str(tmp_path / "report.html"), db=file)

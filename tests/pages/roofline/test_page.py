@@ -96,6 +96,7 @@ def test_changes_bounds_and_shares(page: Page) -> None:
     assert f"toy-256 · 128 tok · fp32 reaches {RATE / 2e12:.0%} of the peak of its precision" in said(page)
 
 
+@pytest.mark.soak
 def test_another_step_by_its_link(browser: Browser, address: str) -> None:
     with opened(browser, f"{address}/roofline?base={quote('toy-256 · 128 · train · bf16 · eager')}") as visit:
         words = said(visit.page)

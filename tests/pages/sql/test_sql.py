@@ -53,26 +53,26 @@ def refusal(db: Path, query: str, *, seconds: float = 100.0) -> str:
     [
         ("SELECT * FROM read_text('/etc/passwd')", "asks for more than rows"),
         ("FROM '/etc/passwd'", "does not exist"),
-        ("FROM glob('/etc/*')", "asks for more than rows"),
+        pytest.param("FROM glob('/etc/*')", "asks for more than rows", marks=pytest.mark.soak),
         ("FROM read_duckdb('{db}', table_name='steps')", "asks for more than rows"),
-        ("FROM 'https://example.com/rows.csv'", "asks for more than rows"),
+        pytest.param("FROM 'https://example.com/rows.csv'", "asks for more than rows", marks=pytest.mark.soak),
         ("FROM enable_logging(storage='file', storage_config={{'path': '{folder}/log'}})", "asks for more than rows"),
-        ("SELECT getenv('HOME')", "does not exist"),
+        pytest.param("SELECT getenv('HOME')", "does not exist", marks=pytest.mark.soak),
         ("COPY steps TO '{folder}/taken.csv'", "kind COPY"),
-        ("EXPLAIN ANALYZE COPY steps TO '{folder}/taken.csv'", "kind COPY"),
+        pytest.param("EXPLAIN ANALYZE COPY steps TO '{folder}/taken.csv'", "kind COPY", marks=pytest.mark.soak),
         ("ATTACH '{folder}/new.duckdb'", "kind ATTACH"),
-        ("DETACH file", "kind DETACH"),
-        ("DELETE FROM file.main.steps", "kind DELETE"),
+        pytest.param("DETACH file", "kind DETACH", marks=pytest.mark.soak),
+        pytest.param("DELETE FROM file.main.steps", "kind DELETE", marks=pytest.mark.soak),
         ("WITH gone AS (DELETE FROM file.main.steps RETURNING *) FROM gone", "read-only"),
         ("SET memory_limit = '1TB'", "kind SET"),
-        ("PRAGMA database_list", "kind PRAGMA"),
-        ("INSTALL httpfs", "kind LOAD"),
-        ("LOAD json", "kind LOAD"),
+        pytest.param("PRAGMA database_list", "kind PRAGMA", marks=pytest.mark.soak),
+        pytest.param("INSTALL httpfs", "kind LOAD", marks=pytest.mark.soak),
+        pytest.param("LOAD json", "kind LOAD", marks=pytest.mark.soak),
         ("SELECT 1; SELECT 2", "2 statements"),
         ("", "0 statements"),
         ("SELECT repeat('x', 2000000000)", "too much memory"),
         ("SELECT ?", "parameters"),
-        ("SELECT con FROM con", "does not exist"),
+        pytest.param("SELECT con FROM con", "does not exist", marks=pytest.mark.soak),
     ],
 )
 def test_attacks_are_refused(db: Path, query: str, said: str) -> None:
@@ -146,7 +146,13 @@ def test_no_file(tmp_path: Path) -> None:
     assert "none.duckdb does not exist" in refusal(tmp_path / "none.duckdb", "SELECT 1")
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.title)
+@pytest.mark.parametrize(
+    "example",
+    [
+        pytest.param(one, id=one.title, marks=[pytest.mark.soak] if place % 3 else [])
+        for place, one in enumerate(EXAMPLES)
+    ],
+)
 def test_examples_can_be_asked_and_drawn(db: Path, example: Example) -> None:
     answer = ask(db, example.query)
     choice = example.choice
@@ -199,7 +205,13 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize(("query", "first"), ODD, ids=[query[:60] for query, _ in ODD])
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        pytest.param(*odd, id=odd[0][:60], marks=[pytest.mark.soak] if place % 3 else [])
+        for place, odd in enumerate(ODD)
+    ],
+)
 def test_whatever_comes_back_is_shown_and_drawn(db: Path, query: str, first: str) -> None:
     """As every kind of chart; a drawing stays small, and rows keep their order and their values."""
     columns = columns_of(ask(db, query, most_rows=10_000))

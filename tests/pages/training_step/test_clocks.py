@@ -67,11 +67,15 @@ def test_without_other_clocks_there_is_nothing_to_choose(tmp_path: Path) -> None
         Visits(path).visit("training-step", {"clock": ["device time"]})
 
 
-def test_it_is_drawn_by_the_clock_of_the_link(browser: Browser, address: str) -> None:
+@pytest.mark.soak
+def test_without_a_clock_in_the_link_it_says_what_the_host_sets(browser: Browser, address: str) -> None:
     with opened(browser, f"{address}/training-step", width=390) as visit:
         for width in at_widths(visit.page, 390, 1440):
             assert "the host sets this time" in traces(visit.page, "phases")
             assert fits_sideways(visit.page), width
+
+
+def test_it_is_drawn_by_the_clock_of_the_link(browser: Browser, address: str) -> None:
     with opened(browser, f"{address}/training-step?clock=device+time", width=390) as visit:
         for width in at_widths(visit.page, 390, 1440):
             drawn = traces(visit.page, "phases")

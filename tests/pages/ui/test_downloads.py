@@ -174,6 +174,7 @@ def test_the_png_is_the_same_picture_at_twice_the_size(shared: Page) -> None:
     assert color_of("forward").lower() in seen["frequent"]
 
 
+@pytest.mark.soak
 def test_a_table_has_no_picture(browser: Browser, address: str) -> None:
     with opened(browser, f"{address}?phases-as=Table") as visit:
         visit.page.locator(".st-key-card-phases").get_by_role("button", name="Share").click()

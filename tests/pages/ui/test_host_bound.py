@@ -114,12 +114,13 @@ def test_without_device_times_nothing_is_added(tmp_path: Path) -> None:
     assert "Device ratio (×)" not in cards["card-precision-speedup"]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("place", "card", "ringed"),
     [
         ("mixed-precision", "precision-speedup", [1, 1, 2, 2]),  # forward and whole step
-        pytest.param("torch-compile", "ways", [3.2], marks=pytest.mark.soak),
-        pytest.param("compare?compare=Precisions", "compare-pairs", [1, 2], marks=pytest.mark.soak),
+        ("torch-compile", "ways", [3.2]),
+        ("compare?compare=Precisions", "compare-pairs", [1, 2]),
     ],
 )
 def test_rings_show_which(browser: Browser, address: str, place: str, card: str, ringed: list[float]) -> None:

@@ -109,6 +109,7 @@ def _the_largest_context_and_batch_of_a_model(page: Page) -> None:
     expect(page.get_by_text("In 8.00 GiB, a train step of small in fp32 fits 24 sequences")).to_be_visible()
 
 
+@pytest.mark.soak
 def test_a_peak_is_pinned_to_its_phases(browser: Browser, address: str) -> None:
     """And the link of the page visited next writes its own default choices, none of this page's."""
     with opened(browser, f"{address}/peak-memory?cell=00000000-0000-7000-8000-000000000000") as visit:

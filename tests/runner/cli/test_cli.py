@@ -199,7 +199,7 @@ def test_a_shape_that_makes_no_sense_is_refused_before_anything_is_measured(tmp_
     assert "an even head width" in done.stdout
 
 
-@pytest.mark.parametrize("interrupt", [False, True])
+@pytest.mark.parametrize("interrupt", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_on_a_terminal_a_bar_that_gives_the_cursor_back(tmp_path: Path, interrupt: bool) -> None:
     ours, theirs = pty.openpty()
     endless = ("--steps", "10000000", "--max-steps", "10000000", "--max-seconds", "500") if interrupt else ()

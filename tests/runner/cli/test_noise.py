@@ -39,6 +39,8 @@ def test_the_noise_of_real_processes(tmp_path: Path) -> None:
     cells = (tiny(), tiny(context=32))
     with (
         patch("runner.sweep.noise.PROCESSES", 2),
+        patch("runner.cli.noise.LOAD_SECONDS", 0.1),
+        patch("runner.cli.noise.PACE_SECONDS", 0.1),
         patch("runner.sweep.noise.noise_cells", lambda kind: cells),
         patch("tempfile.tempdir", str(tmp_path)),
     ):
@@ -59,6 +61,7 @@ def test_a_device_that_is_missing_is_one_clear_error() -> None:
     assert "Traceback" not in done.output
 
 
+@pytest.mark.soak
 def test_an_interrupt_ends_it_and_leaves_nothing(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "runner", "doctor", "--noise", "--device", "cpu"],

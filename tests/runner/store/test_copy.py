@@ -45,23 +45,27 @@ def test_a_copy_has_all_rows_as_they_are_and_those_of_the_spool(tmp_path: Path) 
 WRITES = """
 from tests.synthetic.stored import write_cell
 from pathlib import Path
+file = Path(sys.argv[1])
 written = 0
 print("begun", flush=True)
 while True:
-    write_cell(Path(sys.argv[1])); written += 1
-    ingest(sys.argv[1], patience_s=0.03)
+    write_cell(file); written += 1
     print(written, flush=True)
+    ingest(file, patience_s=0.03)
+    while len(Spool(file).files()) > 5:
+        ingest(file, patience_s=10)
 """
 
 
 def test_copies_of_a_file_in_use_are_whole(tmp_path: Path) -> None:
-    """A process writes and ingests one cell after the other. A copy has at least those that were written before."""
+    """A process writes and ingests one cell after the other, and waits for the copy to be made once it has five that
+    wait. A copy has at least those that were written before."""
     db = tmp_path / "results.duckdb"
     made(db)
     writer = python(WRITES, db, cwd=Path(__file__).parents[3])
     try:
         assert said(writer) == "begun"
-        for number in range(5):
+        for number in range(3):
             written = int(said(writer))
             out = tmp_path / f"copy{number}.duckdb"
             copy_file(db, out)

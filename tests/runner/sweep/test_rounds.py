@@ -242,6 +242,7 @@ def test_one_that_was_measured_once_goes_on_under_its_run(tmp_path: Path) -> Non
     assert rows(path, "SELECT count(*) AS runs FROM runs") == [{"runs": 1}]
 
 
+@pytest.mark.soak
 def test_interrupted_among_its_further_rounds_it_goes_on_with_them(tmp_path: Path) -> None:
     path = tmp_path / "results.duckdb"
     process = start("sweep", *AUTO, db=path)
