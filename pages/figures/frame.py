@@ -46,6 +46,10 @@ def escape_text(text: str) -> str:
     return escape(text, quote=False).replace("%{", "&#37;{")
 
 
+#: What holds no text.
+_NUMBERS = {int, float, bool, type(None)}
+
+
 def restrict(figure: go.Figure) -> go.Figure:
     """Returns the figure with no tags in its texts but those that charts write themselves: no links."""
     return go.Figure(_restrict_value(figure.to_dict()), skip_invalid=False)
@@ -57,7 +61,7 @@ def _restrict_value(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _restrict_value(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_restrict_value(inner) for inner in value]
+        return value if {*map(type, value)} <= _NUMBERS else [_restrict_value(inner) for inner in value]
     if getattr(getattr(value, "dtype", None), "hasobject", False):
         return [_restrict_value(inner) for inner in value.tolist()]
     return value
