@@ -6,9 +6,9 @@
     ...     con.execute("SELECT count(*) FROM steps").fetchone()
     (44,)
 
-A reader opens, queries and closes: an open connection keeps a running sweep's rows out of the file (they wait in the
-spool and are seen all the same). Nothing here opens the file except through DuckDB: in a process that has it open,
-closing a second handle would drop the first one's lock. Limits: one machine, a local file system.
+A reader opens, queries and closes: an open connection keeps a sweep's rows in the spool, where they are seen all the
+same. Nothing here opens the file except through DuckDB: in a process that has it open, closing a second handle would
+drop the first one's lock. Limits: one machine, a local file system.
 """
 
 import contextlib
@@ -47,12 +47,12 @@ from runner.store.shared import take_connection
 from runner.store.spool import Spool, sync_folder
 from runner.store.staging import UNREADABLE, Document, is_newer, load_document, row_id, stage_checked
 from runner.store.survey import Survey, survey
+from runner.store.turns import take_turn
 from runner.store.views import Member, explain_damage, make_views
 
 #: How long a reader waits for a writer (s); an ingest takes about 50 ms.
 READER_PATIENCE_S = 2.0
-#: The limits of an ingest between two cells of a sweep: how long it waits for readers, and after how long it leaves the
-#: remaining files to the next one (s). It takes at least one file.
+#: The limits of an ingest between two cells: how long it waits for readers, and when it leaves the rest for later (s).
 QUICK: Mapping[str, float] = {"patience_s": 0.03, "most_s": 0.03}
 
 _STORED = [table for table in TABLES.values() if table.stored]
@@ -240,21 +240,20 @@ def open_reader(
     The rows are those of one moment. The connection reaches no file but this one and those in `folder`; `limits` are
     settings for it, as SQL. Raises DatabaseBusy when a writer holds the file for longer than READER_PATIENCE_S,
     DatabaseMissing when there is neither file nor spool, DatabaseForeign when the file is not one to read, and
-    DatabaseDamaged in a query that needs a damaged table, unless damaged tables are to be `empty`. Of a folder or a
-    list of files the views are over all that can be read; see `runner.store.members`."""
+    DatabaseDamaged in a query of a damaged table, unless damaged ones are to be `empty`. Of several see `members`."""
     if is_fleet(Path(db_path)):
         with open_fleet(Path(db_path), patience_s=READER_PATIENCE_S, folder=folder, limits=limits) as con:
             mark_state(con, fingerprint(db_path))
             yield con
         return
-    path = Path(db_path).absolute()
-    spool, deadline = Spool(path), time.monotonic() + READER_PATIENCE_S
+    spool = Spool(path := Path(db_path).absolute())
     # Nothing can leave the spool while its lock is shared, so no row is missed between the file and the spool.
     with (
+        take_turn(spool, patience_s=READER_PATIENCE_S),
         take_connection(path, folder=folder, limits=limits) as taken,
         spool.lock("shared", patience_s=READER_PATIENCE_S) as locked,
     ):
-        con = taken.con
+        con, deadline = taken.con, time.monotonic() + READER_PATIENCE_S
         if not locked:
             raise busy_error(path)
         if not path.exists():
@@ -296,6 +295,6 @@ def look_through(db_path: Path | str) -> Survey:
         return survey_fleet(Path(db_path), patience_s=READER_PATIENCE_S)
     path = Path(db_path).absolute()
     with Spool(path).lock("shared", patience_s=READER_PATIENCE_S) as locked:
-        if not locked:
-            raise busy_error(path)
-        return survey(path, deadline=time.monotonic() + READER_PATIENCE_S) if path.exists() else Survey()
+        if locked:
+            return survey(path, deadline=time.monotonic() + READER_PATIENCE_S) if path.exists() else Survey()
+        raise busy_error(path)

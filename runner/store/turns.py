@@ -1,0 +1,55 @@
+"""How readers leave a sweep its gaps: it moves cells into the file only while nobody reads, and looks for that moment
+after each cell.
+
+    with take_turn(spool, patience_s=2.0): ...        # every reader of the file
+
+In one process AT_ONCE threads read at a time; the others wait without holding anything, and each is done sooner. Where
+cells wait in the spool all the same, readers wait for them to get into the file, because each of them reads the spool.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from contextvars import ContextVar
+from pathlib import Path
+
+from runner.store.spool import Spool
+
+AT_ONCE = 2
+
+_free = threading.BoundedSemaphore(AT_ONCE)
+#: Those who read just now.
+_reading: set[object] = set()
+_has_turn: ContextVar[bool] = ContextVar("_has_turn", default=False)
+#: Until when nobody waits for a sweep, because that was in vain: another program may hold the file.
+_in_vain_until: dict[Path, float] = {}
+
+
+@contextlib.contextmanager
+def take_turn(spool: Spool, *, patience_s: float) -> Iterator[None]:
+    """Waits until it is this reader's turn, and then up to `patience_s` for a sweep that is behind. A reader within a
+    reader has its turn already."""
+    if _has_turn.get():
+        yield
+        return
+    with _free:
+        _give_way(spool, patience_s)
+        token, reader = _has_turn.set(True), object()
+        _reading.add(reader)
+        try:
+            yield
+        finally:
+            _reading.remove(reader)
+            _has_turn.reset(token)
+
+
+def _give_way(spool: Spool, patience_s: float) -> None:
+    """Waits until the sweep is no longer behind, or has not come although nobody was reading."""
+    since = time.monotonic()
+    while _in_vain_until.get(spool.folder, since) <= since and spool.is_behind():
+        time.sleep(0.02)
+        if _reading:
+            since = time.monotonic()
+        elif time.monotonic() - since > patience_s:
+            _in_vain_until[spool.folder] = time.monotonic() + 5 * patience_s
