@@ -98,7 +98,15 @@ def name_models(models: Iterable[Model]) -> dict[Model, str]:
     """Returns a name for each model; shapes that would share one say in which numbers they differ."""
     names = {model: model_name(model) for model in models}
     shared = {name for name, count in Counter(names.values()).items() if count > 1}
-    return {model: _tell_apart(model, name) if name in shared else name for model, name in names.items()}
+    return _Names({model: _tell_apart(model, name) if name in shared else name for model, name in names.items()})
+
+
+class _Names(dict[Model, str]):
+    """Also names a model that was not among the others, such as one that a sweep has measured since."""
+
+    def __missing__(self, model: Model) -> str:
+        name = model_name(model)
+        return _tell_apart(model, name) if name in self.values() else name
 
 
 def _tell_apart(model: Model, name: str) -> str:
