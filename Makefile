@@ -1,6 +1,7 @@
 # make demo   install, measure this machine, open the dashboard        make test   everything the tests need, and the tests
 # make check  style and types                                          make soak   the long tests, which make test leaves out
 # make bench  what Stepscope itself costs                              make lock   renew requirements.lock
+# make ray    the tests of --engine ray, which start a cluster here
 
 PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
@@ -9,7 +10,7 @@ BIN := $(VENV)/bin
 SERVE ?= 1
 SWEEP ?=
 
-.PHONY: demo test soak check bench lock clean
+.PHONY: demo test soak ray check bench lock clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python -m runner sweep $(SWEEP)
@@ -21,9 +22,12 @@ test: $(VENV)/.test
 	$(BIN)/python -m tests.install_chromium
 	$(BIN)/pytest --numprocesses 3 --dist loadfile -m "not soak"
 
-soak: $(VENV)/.soak
+soak: $(VENV)/.test
 	$(BIN)/python -m tests.install_chromium
 	$(BIN)/pytest --numprocesses 2 --dist loadfile -m soak --timeout 3600
+
+ray: $(VENV)/.ray
+	$(BIN)/pytest -m "" tests/runner/engines/test_ray.py
 
 check: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -43,9 +47,8 @@ $(VENV)/.test: pyproject.toml requirements.lock | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --no-compile --constraint requirements.lock --editable '.[runner,app,dev]'
 	@touch $@
 
-# Ray is for its own tests alone, which are skipped where it cannot be installed.
-$(VENV)/.soak: $(VENV)/.test
-	-$(BIN)/pip install --quiet --no-compile --constraint requirements.lock --editable '.[ray]'
+$(VENV)/.ray: $(VENV)/.test
+	$(BIN)/pip install --quiet --no-compile --constraint requirements.lock --editable '.[ray]'
 	@touch $@
 
 $(VENV)/bin/python:
