@@ -17,7 +17,7 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -52,8 +52,6 @@ from runner.store.views import Member, explain_damage, make_views
 
 #: How long a reader waits for a writer (s); an ingest takes about 50 ms.
 READER_PATIENCE_S = 2.0
-#: The limits of an ingest between two cells: how long it waits for readers, and when it leaves the rest for later (s).
-QUICK: Mapping[str, float] = {"patience_s": 0.03, "most_s": 0.03}
 
 _STORED = [table for table in TABLES.values() if table.stored]
 

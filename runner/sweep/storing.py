@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from runner.errors import StoreError
-from runner.store.database import QUICK, ingest
+from runner.store.database import ingest
 from runner.store.spool import Spool
+from runner.store.turns import limit_ingest
 
 #: The longest that the last ingest of a sweep waits for readers (s).
 LAST_INGEST_SECONDS = 5.0
@@ -40,7 +41,7 @@ def store(db: Path, rows: Mapping[str, Sequence[object]], *, name: str) -> None:
             expected="room on the disk and the right to write there",
             do=f"Cells that were finished before are kept. {again}",
         ) from error
-    ingest(db, **QUICK)
+    ingest(db, **limit_ingest(Spool(db)))
 
 
 def ingest_all(db: Path) -> int:

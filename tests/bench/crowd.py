@@ -23,8 +23,9 @@ from pathlib import Path
 from statistics import quantiles
 from uuid import UUID
 
-from runner.store.database import QUICK, ingest, open_reader
+from runner.store.database import ingest, open_reader
 from runner.store.spool import Spool
+from runner.store.turns import limit_ingest
 from tests.bench.grid import fill
 from tests.bench.readers import PAGES, find_server
 from tests.bench.visitor import Visitor
@@ -118,7 +119,7 @@ def _sweep(path: Path, rate: float, over: Event, done: Connection) -> None:
         began = time.perf_counter()
         tables: Tables = {"runs": [of], "steps": [one.step], "timings": one.timings, "samples": one.samples}
         spool.write(tables, str(one.step.cell_id))
-        ingest(path, **QUICK)
+        ingest(path, **limit_ingest(spool))
         added.append((time.perf_counter() - began) * 1e3)
         ids.add(one.step.cell_id)
     with open_reader(path) as reader:  # the file and what waits in its spool

@@ -20,8 +20,9 @@ from statistics import quantiles
 from uuid import UUID
 
 from runner.schema import RunRow, SampleRow, StepRow, new_id, utc_now
-from runner.store.database import QUICK, ingest, open_reader
+from runner.store.database import ingest, open_reader
 from runner.store.spool import Spool
+from runner.store.turns import limit_ingest
 from tests.bench.result import Result
 
 CELL_S, READERS, SAMPLES = 0.1, 4, 40
@@ -103,7 +104,7 @@ def _sweep(db_path: Path, *, cells: int, cell_s: float) -> tuple[set[UUID], list
         cell_id = new_id()
         began = time.perf_counter()
         spool.write(cell_rows(run, cell_id), str(cell_id))
-        ingest(db_path, **QUICK)
+        ingest(db_path, **limit_ingest(spool))
         added.append((time.perf_counter() - began) * 1e3)
         ids.add(cell_id)
     return ids, added
