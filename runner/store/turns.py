@@ -55,11 +55,12 @@ def take_turn(spool: Spool, *, patience_s: float) -> Iterator[None]:
 
 
 def _give_way(spool: Spool, patience_s: float) -> None:
-    """Waits until the sweep is no longer behind, or has not come although nobody was reading."""
-    since = time.monotonic()
+    """Waits until the sweep is no longer behind, or gets on no more although nobody is reading."""
+    since, least = time.monotonic(), len(spool.files())
     while _in_vain_until.get(spool.folder, since) <= since and spool.is_behind():
         time.sleep(0.02)
-        if _reading:
-            since = time.monotonic()
+        waiting = len(spool.files())
+        if _reading or waiting < least:
+            since, least = time.monotonic(), min(waiting, least)
         elif time.monotonic() - since > patience_s:
             _in_vain_until[spool.folder] = time.monotonic() + 5 * patience_s

@@ -41,7 +41,7 @@ def store(db: Path, rows: Mapping[str, Sequence[object]], *, name: str) -> None:
             expected="room on the disk and the right to write there",
             do=f"Cells that were finished before are kept. {again}",
         ) from error
-    ingest(db, **limit_ingest(Spool(db)))
+    ingest(db, **limit_ingest(spool))
 
 
 def ingest_all(db: Path) -> int:
