@@ -219,10 +219,11 @@ def student_quantile(confidence: float, dof: float) -> float:
     for _ in range(100):  # Newton's method, which comes from below because the tail is convex; else halves
         excess = _incomplete_beta(dof / (dof + t * t), dof / 2, 0.5) - (1 - confidence)
         low, high = (t, high) if excess > 0 else (low, t)
-        following = t + excess / (2 * _student_density(t, dof))
-        before, t = t, following if low < following < high else (low + high) / 2
-        if abs(t - before) <= 1e-12 * t:
+        density = _student_density(t, dof)  # zero far out, where only halving leads back
+        following = t + excess / (2 * density) if density else math.inf
+        if abs(following - t) <= 1e-12 * t:
             break
+        t = following if low < following < high else (low + high) / 2
     return t
 
 

@@ -88,7 +88,7 @@ def _measure(path: Path, *, sessions: int, minutes: float, rate: float) -> None:
     here, there = context.Pipe(duplex=False)
     with served(path) as address:
         server, crowd = find_server(address), Crowd(address=address)
-        sweep = context.Process(target=_sweep, args=(path, rate, over, there))
+        sweep = context.Process(target=_sweep, args=(path, rate, over, there), daemon=True)
         threads = [threading.Thread(target=crowd.browse, args=(number,)) for number in range(sessions)]
         sweep.start()
         for thread in threads:

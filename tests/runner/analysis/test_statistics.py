@@ -181,3 +181,11 @@ def _measure(generator: random.Random, rounds: int, spread: float) -> list[Round
     std = 0.05 * (math.sqrt(spread / generator.gammavariate(spread / 2, 2)) if math.isfinite(spread) else 1)
     medians = [math.exp(generator.gauss(0, std)) for _ in range(rounds)]
     return [summarize_round([ms * math.exp(generator.gauss(0, 0.02)) for _ in range(12)]) for ms in medians]
+
+
+def test_a_quantile_of_many_degrees_of_freedom_is_nearly_the_normal_one() -> None:
+    """From 400 on Student's t differs from the normal distribution by less than a percent, whatever the rounding."""
+    for step in range(200):
+        dof = 10 ** (2.61 + step * 0.0125)
+        for confidence, normal in ((0.95, 1.959964), (0.99, 2.575829)):
+            assert student_quantile(confidence, dof) == pytest.approx(normal, rel=0.01)
