@@ -17,6 +17,7 @@ from runner.results.times import Clock
 from runner.schema import Bound, Row, TimingRow
 from runner.sweep.noise import KindNoise, ProcessMedians, repeat_cells, summarize_kinds
 from runner.sweep.prepare import Prepared
+from runner.sweep.spent import Spent
 
 #: How long the load of others is looked at before anything is measured (s).
 LOAD_SECONDS = 1.0
@@ -75,7 +76,7 @@ class _Watcher(PlainLines):
         super().finished(row, timings, left_s=left_s)
         self.repetitions.append(ProcessMedians.of(row, timings))
 
-    def ended(self, *, statuses: Mapping[str, int], out_of_budget: int) -> None:
+    def ended(self, *, statuses: Mapping[str, int], out_of_budget: int, spent: Spent) -> None:
         """Prints nothing, because the noise follows."""
 
 

@@ -16,6 +16,7 @@ from runner.schema import DONE, Row, TimingRow
 from runner.schema.titles import title
 from runner.sweep.prepare import Expected, Prepared
 from runner.sweep.rounds import ENOUGH
+from runner.sweep.spent import Spent
 
 STATUS_STYLES = {"ok": "green", "skipped": "yellow", "oom": "magenta"} | dict.fromkeys(
     ("timeout", "crashed", "error"), "red"
@@ -57,12 +58,14 @@ class PlainLines:
         status, result = (row.status, STATUS_STYLES[row.status]), f"  {_format_result(row, timings)}"
         self._say(Text.assemble(start, status, result, (left, "dim")))
 
-    def ended(self, *, statuses: Mapping[str, int], out_of_budget: int) -> None:
+    def ended(self, *, statuses: Mapping[str, int], out_of_budget: int, spent: Spent) -> None:
         if not statuses and not out_of_budget:
             self._say("Nothing to measure: every cell is done. --fresh measures them again.")
             return
         counts = ", ".join(f"{number} {status}" for status, number in sorted(statuses.items())) or "nothing"
         self._say(f"Measured: {counts}. Look at them: streamlit run app.py")
+        if statuses:
+            self._say(f"The time went to: {spent.describe()}.")
         if out_of_budget:
             self._say(f"The budget ran out with {out_of_budget} cells to go; the same command goes on with them.")
         elif set(statuses) - DONE:
@@ -104,9 +107,9 @@ class TerminalBar(PlainLines):
         super().finished(row, timings, left_s=left_s)
         self.bar.update(self.task, advance=1)
 
-    def ended(self, *, statuses: Mapping[str, int], out_of_budget: int) -> None:
+    def ended(self, *, statuses: Mapping[str, int], out_of_budget: int, spent: Spent) -> None:
         self.bar.stop()
-        super().ended(statuses=statuses, out_of_budget=out_of_budget)
+        super().ended(statuses=statuses, out_of_budget=out_of_budget, spent=spent)
 
     def close(self) -> None:
         """Removes the bar and shows the cursor again, however the sweep ended."""

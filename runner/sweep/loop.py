@@ -32,6 +32,7 @@ from runner.store.spool import Spool
 from runner.store.writable import check_writable
 from runner.sweep.prepare import Expected, Prepared, Settings, new_run, prepare
 from runner.sweep.rounds import FurtherRounds
+from runner.sweep.spent import Spent
 from runner.sweep.storing import ingest_all, make_folder, store
 from runner.temporary import remove_leftovers, unusable_error
 
@@ -47,7 +48,7 @@ class Watcher(Protocol):
     def added(self, count: int) -> None: ...
     def doing(self, item: Expected, phase: str, *, left_s: float) -> None: ...
     def finished(self, row: Row, timings: list[TimingRow], *, left_s: float) -> None: ...
-    def ended(self, *, statuses: Mapping[str, int], out_of_budget: int) -> None: ...
+    def ended(self, *, statuses: Mapping[str, int], out_of_budget: int, spent: Spent) -> None: ...
 
 
 def sweep(request: Request, settings: Settings, *, watcher: Watcher) -> int:
@@ -78,6 +79,7 @@ class Sweep:
         self.cells: list[Expected] = []
         self.plan: list[PlanRow] = []
         self.positions: dict[history.CellRound, int] = {}
+        self.spent = Spent()
         self._add(prepared.cells)
         self.began = self.beat_at = time.monotonic()
 
@@ -99,7 +101,8 @@ class Sweep:
             )
         if not owed and not self.prepared.joined:
             self.spool.remove_plan(self.run_id)
-        self.watcher.ended(statuses=counts, out_of_budget=len(left))
+        spent = replace(self.spent, all_s=time.monotonic() - self.began)
+        self.watcher.ended(statuses=counts, out_of_budget=len(left), spent=spent)
         return 1 if owed or set(counts) - DONE or self.prepared.left_out else 0
 
     def _measure_all(self, left: deque[Expected], counts: Counter[str]) -> None:
@@ -164,6 +167,7 @@ class Sweep:
         self._store({table.name: [row], **details}, name=str(cell_id))
         timings = [timing for timing in details.get("timings", ()) if isinstance(timing, TimingRow)]
         self.prepared.forecast.learn(cell, predicted=item.predicted.seconds, measured=seconds)
+        self.spent += Spent.of(row)
         self.further.record(item, _summarize(row, timings, seconds=seconds))
         self._update_plan(position, state="done", status=outcome.status, seconds=seconds)
         self.watcher.finished(row, timings, left_s=self._seconds_left(rest) + self._seconds_after())

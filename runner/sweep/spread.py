@@ -25,6 +25,7 @@ from runner.schema import Row, TimingRow
 from runner.store.spool import Spool
 from runner.sweep.loop import Sweep, Watcher
 from runner.sweep.prepare import Expected, Prepared, Settings, prepare
+from runner.sweep.spent import Spent
 
 #: What must be the same on all places; a row says what was measured with.
 SAME = ("python", "torch", "git_commit")
@@ -132,7 +133,7 @@ class _Shared:
 
     def __init__(self, watcher: Watcher) -> None:
         self.watcher, self.lock = watcher, threading.Lock()
-        self.statuses, self.out_of_budget, self.begun = Counter[str](), 0, False
+        self.statuses, self.spent, self.out_of_budget, self.begun = Counter[str](), Spent(), 0, False
 
     def begin(self, prepared: Sequence[Prepared]) -> None:
         total, longest = sum(len(one.owed) for one in prepared), max(one.seconds for one in prepared)
@@ -146,7 +147,7 @@ class _Shared:
         self.watcher.waiting(f"{len(prepared)} places: {listed}.")
 
     def end(self) -> None:
-        self.watcher.ended(statuses=self.statuses, out_of_budget=self.out_of_budget)
+        self.watcher.ended(statuses=self.statuses, out_of_budget=self.out_of_budget, spent=self.spent)
 
     def waiting(self, reason: str) -> None:
         with self.lock:
@@ -167,7 +168,8 @@ class _Shared:
         with self.lock:
             self.watcher.finished(row, timings, left_s=left_s)
 
-    def ended(self, *, statuses: Mapping[str, int], out_of_budget: int) -> None:
+    def ended(self, *, statuses: Mapping[str, int], out_of_budget: int, spent: Spent) -> None:
         with self.lock:
             self.statuses.update(statuses)
             self.out_of_budget += out_of_budget
+            self.spent += spent

@@ -13,6 +13,7 @@ from runner.store.queries.progress import load_progress
 from runner.sweep.loop import sweep
 from runner.sweep.prepare import Expected, Prepared, prepare
 from runner.sweep.rounds import MAX_SHARE
+from runner.sweep.spent import Spent
 from tests.command import TINY, parsed, rows, tiny
 
 SHAPE: dict[str, Any] = {"d_model": 8, "d_ff": 16, "layers": 1, "heads": 2, "vocabulary": 32}
@@ -60,7 +61,7 @@ class Listener:
         found = load_progress(self.db)
         self.left.append((left_s, found[0].seconds_left if found else None))
 
-    def ended(self, *, statuses: Mapping[str, int], out_of_budget: int) -> None: ...
+    def ended(self, *, statuses: Mapping[str, int], out_of_budget: int, spent: Spent) -> None: ...
 
 
 def test_page_and_terminal_say_the_same_and_rows_say_it_the_next_time(tmp_path: Path) -> None:
