@@ -61,7 +61,7 @@ def per(trace: KernelTrace) -> str:
 
 
 def phase_words(phase: str) -> str:
-    return "no known phase" if phase == UNKNOWN else WORDS.get(phase, phase)
+    return "phase unknown" if phase == UNKNOWN else WORDS.get(phase, phase)
 
 
 def phases_of(found: Iterable[str]) -> list[str]:

@@ -50,7 +50,7 @@ def draw_changes(frame: Frame) -> None:
         key="changes",
         title=f"Against {title(base.cell)}",
         note=f"The time of this step over that of the changed one, with 95% intervals. {INTERVALS} "
-        f"Above the dotted line one option is changed, below it several. {_describe_run(frame, run)}",
+        f"Above the dotted line one option is changed, below it several. {_describe_run(frame, run)}".strip(),
         alt=f"Speedups of changes on a log axis. {words}",
         rows=[_make_row(base, change) for change in changes],
         cells=[base.cell, *(change.cell.cell for change in changes)],
@@ -165,7 +165,10 @@ def _make_row(base: StepResult, change: Counterfactual) -> dict[str, Any]:
 
 
 def _describe_run(frame: Frame, run: UUID) -> str:
-    """Says which run measured it: by its label, else by its command."""
-    of = next(item for item in frame.contents.runs if item.run_id == run)
+    """Says which run measured it: by its label, else by its command. Of one that began after the page, it says
+    nothing."""
+    of = next((item for item in frame.contents.runs if item.run_id == run), None)
+    if of is None:
+        return ""
     when = f", {of.started_at:%Y-%m-%d %H:%M} UTC" if of.started_at else ""
     return f"Measured by {quoted(of.label or of.argv or 'an imported run')}{when}."

@@ -55,21 +55,16 @@ def draw_coverage(frame: Frame) -> None:
 
 def _sort_key(frame: Frame, row: StepResult) -> tuple[Any, ...]:
     """Returns a sort key: sizes from small to large, then precision and backend in the schema's order, plain cells
-    first."""
+    first. A size that a sweep has added since the page began comes last."""
     steps, cell = TABLES["steps"], row.cell
-    choices = [steps.column(name).choices for name in ("precision", "backend")]
-    places = [
-        c.index(value) if value in c else len(c)
-        for c, value in zip(choices, (cell.precision, cell.backend), strict=True)
+    order: list[Sequence[object]] = [
+        list(frame.contents.shapes),
+        *(steps.column(name).choices for name in ("precision", "backend")),
     ]
+    values = (Model.of(cell), cell.precision, cell.backend)
+    places = [known.index(value) if value in known else len(known) for known, value in zip(order, values, strict=True)]
     own = frame.size_of(cell)
-    return (
-        list(frame.contents.shapes).index(Model.of(cell)),
-        *places,
-        own != frame.sizes[Model.of(cell)],
-        own,
-        cell.context,
-    )
+    return *places, own != frame.sizes[Model.of(cell)], own, cell.context
 
 
 # ---------------------------------------------------------------------------------------------- the grid of any page

@@ -168,7 +168,7 @@ def test_an_imported_trace(browser: Browser, address: str) -> None:
     with opened(browser, f"{address}?trace=report.sqlite+·+imported&difference-by=kernel") as visit:
         words = said(visit.page)
         assert "In report.sqlite · imported, matrix products take 63% of the 0.380 ms that the kernels of" in words
-        assert "no known phase 21%" in words
+        assert "phase unknown 21%" in words
         assert "softmax takes 0.0200 ms and the matrix products around it 0.120 ms: 17% of their time." in words
         assert "FLOPs of this trace are not known." in words
         assert "The kernels of report.sqlite · imported take 0.380 ms" in words
