@@ -93,9 +93,9 @@ def _name_value(name: str, value: Any) -> str:
 
 
 def clear() -> None:
-    """Clears every filter but the machine."""
-    for key in FILTERS[1:]:
-        st.session_state.pop(key, None)
+    """Clears every filter but the machine and the mode."""
+    for name, _, value in list_filters_in_force(FILTERS):
+        remove_filter(name, value)
 
 
 def list_filters_in_force(heeded: Sequence[str]) -> list[tuple[str, str, str]]:
@@ -111,9 +111,9 @@ def list_filters_in_force(heeded: Sequence[str]) -> list[tuple[str, str, str]]:
 
 
 def remove_filter(name: str, value: str) -> None:
-    """Takes one value off a filter."""
+    """Takes one value off a filter. One that has no state any more would come back from the page's address."""
     if name == "run":
-        st.session_state.pop(name, None)
+        st.session_state[name] = ALL_RUNS
     else:
         st.session_state[name] = [one for one in st.session_state.get(name) or () if one != value]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from pages.ui.filters import clear
+from pages.ui.filters import FILTERS, clear, list_filters_in_force
 from pages.ui.markdown import literal, quoted, restrict
 from pages.ui.reference import explain_missing
 from runner.errors import DatabaseBusy, DatabaseDamaged, DatabaseForeign, DatabaseMissing, StoreError
@@ -112,4 +112,5 @@ def no_rows(what: str, do: str) -> None:
     """Draws, in place of a chart, what is missing and what would bring it."""
     with st.container(border=True):
         st.markdown(restrict(f"**{what}** {do}"))
-        st.button("Clear filters", on_click=clear, key=f"clear {what}", type="tertiary")
+        if list_filters_in_force(FILTERS):
+            st.button("Clear filters", on_click=clear, key=f"clear {what}", type="tertiary")

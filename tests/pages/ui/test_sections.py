@@ -9,6 +9,7 @@ from streamlit.testing.v1 import AppTest
 from pages.navigation import OPEN
 from pages.offline.visit import nodes
 from pages.ui.markdown import plain
+from runner.store.queries.overview import load_contents
 from tests.synthetic import rows
 
 MAIN = Path(__file__).parents[3] / "pages/main.py"
@@ -71,3 +72,22 @@ def test_a_page_shows_the_filters_that_it_heeds_and_keeps_the_others(
     assert labels == ["Mode", "Size", "Context", "Precision", "Backend"]
     assert not [button for button in page.main.button if str(button.key).startswith("_chip-")]
     assert page.session_state["precision"] == ["bf16"]
+
+
+def test_filters_are_offered_to_be_cleared_where_there_are_any(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the page's address, too, which a widget takes up again when it has no state."""
+    of = rows.run(label="one")
+    file = rows.store(tmp_path / "r.duckdb", of, [rows.ok(of, rows.asked(context=length)) for length in (64, 128)])
+    assert "Clear filters" not in labels(opened(file, "mixed-precision", monkeypatch))
+    (run,) = load_contents(file).runs
+    page = opened(file, "mixed-precision", monkeypatch, context=["64"], run=[run.name])
+    assert [label for label in labels(page) if ":" in label] == [f"Run: {run.name}", "Context: 64"]
+    next(button for button in page.main.button if button.label == "Clear filters").click().run()
+    assert not [label for label in labels(page) if ":" in label or label == "Clear filters"]
+    page = opened(file, "mixed-precision", monkeypatch, run=[run.name])
+    next(button for button in page.main.button if str(button.key).startswith("_chip-")).click().run()
+    assert f"Run: {run.name}" not in labels(page), "a chip takes the run off, too"
+
+
+def labels(page: AppTest) -> list[str]:
+    return [plain(button.label) for button in page.main.button]
