@@ -20,7 +20,6 @@ from runner.errors import DatabaseBusy, DatabaseDamaged, StoreError
 from runner.store.database import default_path, fingerprint, look_through
 from runner.store.queries.overview import load_contents
 from runner.store.reference import choose_file
-from runner.store.shared import share_connection
 
 ICON, LOGO = (str(Path(__file__).parent / name) for name in ("icon.svg", "logo.svg"))
 STYLES = (Path(__file__).parent / "ui" / "page.css", small.STYLE)
@@ -58,24 +57,23 @@ def _draw_file(own: Path, pages: dict[str, st.Page], drawers: list[DrawPage], ch
             states.announce_own()
             watch("")
             return
-        with share_connection(path):
-            file_contents = cached(path, shown, load_contents)
-            if not file_contents.runs and not file_contents.published:
-                states.empty()
-                watch(state)
-                return
-            heeded = next((PAGES[at].filters for at, page in pages.items() if page == chosen), filters.FILTERS)
-            frame = Frame(
-                path=path,
-                state=shown,
-                contents=file_contents,
-                selection=filters.sidebar(file_contents, heeded),
-                pages=pages,
-                topics=TOPICS,
-                filters=heeded,
-            )
-            drawers.append(lambda page: page.draw(frame))
-            _draw(frame, chosen, partial(watch, state))
+        file_contents = cached(path, shown, load_contents)
+        if not file_contents.runs and not file_contents.published:
+            states.empty()
+            watch(state)
+            return
+        heeded = next((PAGES[at].filters for at, page in pages.items() if page == chosen), filters.FILTERS)
+        frame = Frame(
+            path=path,
+            state=shown,
+            contents=file_contents,
+            selection=filters.sidebar(file_contents, heeded),
+            pages=pages,
+            topics=TOPICS,
+            filters=heeded,
+        )
+        drawers.append(lambda page: page.draw(frame))
+        _draw(frame, chosen, partial(watch, state))
     except StoreError as error:
         states.explain(error, path)
         # A busy file becomes free without a trace in its state, so that it is tried again in any case.

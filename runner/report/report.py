@@ -14,22 +14,15 @@ from runner.report.questions import QUESTIONS
 from runner.report.rows import Rows, Scope
 from runner.report.text import MAX_LINES
 from runner.report.wanted import commands
-from runner.store.shared import share_connection
 
 
 def load_report(path: Path, scope: Scope) -> Report:
     """Returns the report of a file."""
-    with share_connection(path):
-        return make_report(Rows(path, scope))
+    return make_report(Rows(path, scope))
 
 
 def make_report(rows: Rows) -> Report:
     """Answers every question as far as the rows do."""
-    with share_connection(rows.path):
-        return _make_report(rows)
-
-
-def _make_report(rows: Rows) -> Report:
     answered: list[Answered] = []
     still_open: list[Open] = []
     for question in QUESTIONS:

@@ -17,7 +17,7 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -33,7 +33,6 @@ from runner.store.attached import (
     default_value,
     foreign_error,
     format_reason,
-    insert_rows,
     is_damage,
     is_stepscope,
     list_unknown,
@@ -42,16 +41,20 @@ from runner.store.attached import (
 )
 from runner.store.fleet import is_fleet, list_files
 from runner.store.members import open_fleet, refuse_fleet, survey_fleet
+from runner.store.moving import move_files
 from runner.store.remembered import mark_state
-from runner.store.shared import take_connection
+from runner.store.shared import Taken, take_connection
 from runner.store.spool import Spool, sync_folder
-from runner.store.staging import UNREADABLE, Document, is_newer, load_document, row_id, stage_checked
+from runner.store.staging import row_id
 from runner.store.survey import Survey, survey
 from runner.store.turns import take_turn
 from runner.store.views import Member, explain_damage, make_views
 
 #: How long a reader waits for a writer (s); an ingest takes about 50 ms.
 READER_PATIENCE_S = 2.0
+#: The limits of an ingest between two cells of a sweep: it does not wait for readers, who wait for it where cells pile
+#: up (`runner.store.turns`).
+BETWEEN_CELLS: Mapping[str, float] = {"patience_s": 0.0, "most_s": 0.1}
 
 _STORED = [table for table in TABLES.values() if table.stored]
 
@@ -88,14 +91,14 @@ def _fingerprint(paths: Sequence[Path]) -> str:
 
 
 def ingest(db_path: Path | str, *, patience_s: float = 0.1, most_s: float = 1.0) -> int:
-    """Moves the finished cells of the spool into the file, one transaction each; returns how many.
+    """Moves the finished cells of the spool into the file, many in a transaction; returns how many.
 
     Tries for `patience_s` to be alone with the file. Returns 0 if readers or another writer hold it for longer, and the
     cells wait for the next call. Makes the file where there is none, and adds tables and columns that it lacks. Stops
-    after `most_s`; a long backlog needs calls until one returns 0. A spool file that cannot be used becomes `*.bad`,
-    with a warning; one from a newer Stepscope stays. Raises DatabaseForeign, having changed nothing, when the file is
-    not Stepscope's, and StoreError when it cannot be written, such as on a full disk: then nothing has left the spool
-    that is not in the file."""
+    after the transaction that passes `most_s`; a long backlog needs calls until one returns 0. A spool file that cannot
+    be used becomes `*.bad`, with a warning; one from a newer Stepscope stays. Raises DatabaseForeign, having changed
+    nothing, when the file is not Stepscope's, and StoreError when it cannot be written, such as on a full disk: then
+    nothing has left the spool that is not in the file."""
     path = Path(db_path).absolute()
     spool = Spool(path)
     if not path.exists() and not spool.files():
@@ -103,7 +106,7 @@ def ingest(db_path: Path | str, *, patience_s: float = 0.1, most_s: float = 1.0)
     bad: dict[str, str] = {}
     try:
         with open_writer(path, patience_s=patience_s) as con:
-            ingested = _ingest(con, spool, most_s=most_s, bad=bad)
+            ingested = move_files(con, spool, most_s=most_s, bad=bad)
     except DatabaseBusy:
         return 0
     if bad:
@@ -127,7 +130,8 @@ def open_writer(path: Path, *, patience_s: float, folder: Path | None = None) ->
             if not locked:
                 raise busy_error(path)
             # Within the lock, where no reader competes for the cores.
-            with connect(path, _half(spool), folder=folder) as con:
+            with _take(path, folder=folder) as taken:
+                con = taken.con
                 if not path.exists():
                     _create(con, path, spool)
                 with attach(con, path, access="READ_WRITE", deadline=deadline):
@@ -143,51 +147,15 @@ def open_writer(path: Path, *, patience_s: float, folder: Path | None = None) ->
         ) from error
 
 
-def _ingest(con: DuckDBPyConnection, spool: Spool, *, most_s: float, bad: dict[str, str]) -> int:
-    spool.remove_leftovers()
-    ingested, end = 0, time.monotonic() + most_s
-    for file in spool.files():
-        if time.monotonic() > end:
-            break
-        try:
-            document = load_document(file)
-            if is_newer(document):
-                continue
-            _insert(con, document, file)
-        except UNREADABLE as error:
-            spool.set_aside(file)
-            bad[file.name] = format_reason(error)
-        else:
-            file.unlink()
-            ingested += 1
-    return ingested
-
-
-def _insert(con: DuckDBPyConnection, document: Document, file: Path) -> None:
-    """Inserts one file's rows in one transaction; changes nothing when one of `UNREADABLE` is raised."""
-    con.begin()
-    try:
-        for table in stage_checked(con, document, _STORED, present=TABLES, where=file):
-            insert_rows(con, table, f"temp.main.spool_{table.name} AS new")
-    except UNREADABLE:
-        con.rollback()
-        raise
-    con.commit()
-
-
 def _create(con: DuckDBPyConnection, path: Path, spool: Spool) -> None:
     """Makes the file under another name first, so that a kill never leaves half a file. Needs the spool's lock."""
-    half = _half(spool)
+    half = spool.half
     for leftover in (half, half.with_name(half.name + ".wal")):
         leftover.unlink(missing_ok=True)
     with attach(con, half, access="STORAGE_VERSION 'v1.2.0'", deadline=0.0):
         _upgrade(con, half)
     half.rename(path)
     sync_folder(path.parent)
-
-
-def _half(spool: Spool) -> Path:
-    return spool.folder / ".new.duckdb"
 
 
 def _upgrade(con: DuckDBPyConnection, path: Path) -> None:
@@ -248,7 +216,7 @@ def open_reader(
     # Nothing can leave the spool while its lock is shared, so no row is missed between the file and the spool.
     with (
         take_turn(spool, patience_s=READER_PATIENCE_S),
-        take_connection(path, folder=folder, limits=limits) as taken,
+        _take(path, folder=folder, limits=limits) as taken,
         spool.lock("shared", patience_s=READER_PATIENCE_S) as locked,
     ):
         con, deadline = taken.con, time.monotonic() + READER_PATIENCE_S
@@ -271,6 +239,18 @@ def open_reader(
                 taken.shown = state
             with _explain_errors(path, surveyed):
                 yield con
+
+
+@contextlib.contextmanager
+def _take(path: Path, *, folder: Path | None, limits: Sequence[str] = ()) -> Iterator[Taken]:
+    """Yields a connection that others use, too, or one of its own that reaches further or has limits."""
+    if folder is None and not limits:
+        with take_connection(path) as taken:
+            yield taken
+        return
+    files = (path, Spool(path).half)
+    with connect(*files, folder=folder, limits=limits) as con:
+        yield Taken(files=files, con=con)
 
 
 @contextlib.contextmanager

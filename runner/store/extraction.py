@@ -145,7 +145,7 @@ def _check_document(con: DuckDBPyConnection, file: Path) -> None:
         document = load_document(file)
         if is_newer(document):
             raise UsageError(f"{file} has columns that this Stepscope does not know.", do="Update Stepscope here.")
-        stage_checked(con, document, list(TABLES.values()), present={}, where=file)
+        stage_checked(con, [document], list(TABLES.values()), present={}, where=file)
     except RowsRefused:
         raise
     except UNREADABLE as error:

@@ -1,86 +1,89 @@
-"""One connection for many readers of one file: opening it and making its views is most of what a short reader takes.
+"""Connections that stay open between readers: opening one and making its views is most of what a short reader takes.
 
-    with share_connection(path):                       # whoever asks many questions at once, such as a report
-        load_steps(path, chosen), load_attention(path, chosen)
+    with take_connection(path) as taken:               # one that nobody uses just now, or a new one
+        with attach(taken.con, path, access="READ_ONLY", deadline=deadline): ...
 
-Every reader within takes this connection in turn. It is attached to the file only while one of them reads, so that a
-sweep gets its rows in between two of them, and the next one sees them. Limits: the readers of one thread; one within
-another gets a connection of its own.
+A connection is attached to the file only while somebody uses it, so that a sweep gets its rows in between two readers,
+and the next one sees them. The last KEPT of a process stay open. A process that was forked opens its own: DuckDB's
+threads are not in it.
 """
 
+import atexit
 import contextlib
-from collections.abc import Iterator, Sequence
-from contextvars import ContextVar
+import os
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from duckdb import DuckDBPyConnection
 
 from runner.store.attached import connect
+from runner.store.spool import Spool
+
+KEPT = 4
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Taken:
-    """A connection, and the state of the file that its views show; None as long as it has none."""
+    """A connection that can open `files`, and the state of the file that its views show; None as long as it has no
+    views."""
 
+    files: tuple[Path, ...]
     con: DuckDBPyConnection
+    opened: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     shown: object = None
 
 
-@dataclass(kw_only=True)
-class _Shared:
-    """The connection that the readers of one file share: there is one from the first of them on."""
-
-    path: Path
-    taken: Taken | None = None
-    is_free: bool = True
-    opened: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
-
-    @contextlib.contextmanager
-    def use(self) -> Iterator[Taken]:
-        if self.taken is None:
-            self.taken = Taken(con=self.opened.enter_context(connect(self.path)))
-        self.is_free = False
-        try:
-            yield self.taken
-        except BaseException:
-            self.close()  # an error may have ended it
-            raise
-        finally:
-            self.is_free = True
-
-    def close(self) -> None:
-        self.opened.close()
-        self.taken = None
-
-
-_shared: ContextVar[_Shared | None] = ContextVar("_shared", default=None)
+#: The one that has not been used for longest comes first.
+_idle: list[Taken] = []
+_lock = threading.Lock()
+#: What a forked process may not even close.
+_of_parent: list[Taken] = []
 
 
 @contextlib.contextmanager
-def share_connection(db_path: Path | str) -> Iterator[None]:
-    """Lets the readers of a file that are opened within share one connection. Opens nothing itself."""
-    path, outer = Path(db_path).absolute(), _shared.get()
-    if outer is not None and outer.path == path:
-        yield
-        return
-    own = _Shared(path=path)
-    token = _shared.set(own)
+def take_connection(path: Path | None) -> Iterator[Taken]:
+    """Yields a connection with nothing attached that can open this file, and nobody else has meanwhile."""
+    # A link that leads elsewhere by now is another file.
+    files = (path, Spool(path).half, path.resolve()) if path else ()
+    taken = _find(files) or _open(files)
     try:
-        yield
-    finally:
-        _shared.reset(token)
-        own.close()
+        yield taken
+    except BaseException:
+        taken.opened.close()  # an error may have ended it
+        raise
+    with _lock:
+        _idle.append(taken)
+        surplus = [_idle.pop(0) for _ in range(len(_idle) - KEPT)]
+    for one in surplus:
+        one.opened.close()
 
 
-@contextlib.contextmanager
-def take_connection(path: Path, *, folder: Path | None, limits: Sequence[str]) -> Iterator[Taken]:
-    """Yields the connection that the readers of this file share just now, if it is free and reaches as far, else one of
-    its own."""
-    shared = _shared.get()
-    if shared is not None and shared.path == path and shared.is_free and folder is None and not limits:
-        with shared.use() as taken:
-            yield taken
-        return
-    with connect(path, folder=folder, limits=limits) as con:
-        yield Taken(con=con)
+def _find(files: tuple[Path, ...]) -> Taken | None:
+    with _lock:
+        place = next((place for place, one in enumerate(_idle) if one.files == files), None)
+        return None if place is None else _idle.pop(place)
+
+
+def _open(files: tuple[Path, ...]) -> Taken:
+    with contextlib.ExitStack() as opened:
+        con = opened.enter_context(connect(*files))
+        return Taken(files=files, con=con, opened=opened.pop_all())
+
+
+@atexit.register
+def close_all() -> None:
+    """Closes what nobody uses just now."""
+    while _idle:
+        _idle.pop().opened.close()
+
+
+def _leave_to_parent() -> None:
+    global _lock
+    _of_parent.extend(_idle)
+    _idle.clear()
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)

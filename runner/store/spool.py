@@ -30,7 +30,7 @@ RETRY_S = 0.002
 #: A write takes milliseconds, so a temporary file of this age is left over from a process that was killed (s).
 LEFTOVER_AGE_S = 60.0
 #: More files than these wait only where readers leave a sweep no gap. Every reader reads them all.
-MAX_WAITING, ACTIVE_S = 20, 2.0
+MAX_WAITING, ACTIVE_S = 50, 2.0
 
 _TEMPORARY, _PLAN, _BAD, _TURN = ".tmp", "plan-", ".bad", ".turn"
 
@@ -41,6 +41,8 @@ class Spool:
     def __init__(self, db_path: Path | str) -> None:
         path = Path(db_path).absolute()
         self.folder = path.with_name(path.name + ".spool")
+        #: Where a new results file is made, so that a kill never leaves half of one.
+        self.half = self.folder / ".new.duckdb"
 
     def write(self, rows: Mapping[str, Sequence[object]], name: str) -> None:
         """Writes the rows of one finished cell. On return they survive a crash of the process or the machine.

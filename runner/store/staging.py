@@ -20,8 +20,8 @@ from duckdb import DuckDBPyConnection
 
 from runner.errors import RowsRefused
 from runner.schema import TABLES, Table
-from runner.store.attached import connect
 from runner.store.contract import check
+from runner.store.shared import take_connection
 from runner.store.spool import to_document
 from runner.store.survey import NO_RUNS, select_runs
 
@@ -107,20 +107,31 @@ def stage(
 
 
 def stage_checked(
-    con: DuckDBPyConnection, document: Document, tables: Sequence[Table], *, present: Collection[str], where: Path
+    con: DuckDBPyConnection,
+    documents: Sequence[Document],
+    tables: Sequence[Table],
+    *,
+    present: Collection[str],
+    where: Path,
 ) -> list[Table]:
-    """Stages one document. Raises RowsRefused, naming the file `where`, for rows that break the contract, and whatever
+    """Stages documents. Raises RowsRefused, naming the file `where`, for rows that break the contract, and whatever
     `stage` raises."""
-    staged = stage(con, [document], tables, present=present)
+    staged = stage(con, documents, tables, present=present)
     for table in staged:
-        check(con, table, f"temp.main.spool_{table.name}", where=where, published=select_published([document]))
+        check(con, table, f"temp.main.spool_{table.name}", where=where, published=select_published(documents))
     return staged
 
 
 def check_rows(rows: Mapping[str, Sequence[object]], *, where: Path) -> None:
     """Raises RowsRefused unless rows that were made from the file `where` keep the contract."""
-    with connect() as con:
-        stage_checked(con, to_document(rows), list(TABLES.values()), present={}, where=where)
+    with take_connection(None) as taken:
+        drop(taken.con, stage_checked(taken.con, [to_document(rows)], list(TABLES.values()), present={}, where=where))
+
+
+def drop(con: DuckDBPyConnection, staged: Sequence[Table]) -> None:
+    """Drops staged rows, which the connection would keep until the next ones."""
+    for table in staged:
+        con.execute(f"DROP TABLE temp.main.spool_{table.name}")
 
 
 def row_id(table: Table) -> str:

@@ -19,7 +19,6 @@ from duckdb import DuckDBPyConnection
 from runner.schema import TABLES
 from runner.store.attached import (
     attach,
-    connect,
     foreign_error,
     format_reason,
     is_damage,
@@ -29,6 +28,7 @@ from runner.store.attached import (
     select_stored_rows,
 )
 from runner.store.contract import count_invalid
+from runner.store.shared import take_connection
 
 NO_RUNS = "SELECT NULL::UUID WHERE false"
 
@@ -83,7 +83,8 @@ def _examine(path: Path, before: Survey, damaged: dict[str, str], *, deadline: f
     """Examines all tables but those in `damaged`; None when another one joined them, which ends the connection."""
     name = ""
     try:
-        with connect(path) as con, attach(con, path, access="READ_ONLY", deadline=deadline):
+        with take_connection(path) as taken, attach(taken.con, path, access="READ_ONLY", deadline=deadline):
+            con = taken.con
             stored = {table: frozenset(columns) for table, columns in load_columns(con, path).items()}
             if not is_stepscope(stored):
                 raise foreign_error(path, "it holds no results")

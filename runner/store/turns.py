@@ -1,8 +1,7 @@
 """How readers leave a sweep its gaps: it moves cells into the file only while nobody reads, and looks for that moment
 after each cell.
 
-    with take_turn(spool, patience_s=2.0): ...        # every reader of the file
-    ingest(path, **limit_ingest(spool))               # a sweep, after each cell
+    with take_turn(spool, patience_s=2.0): ...  # every reader of the file
 
 In one process AT_ONCE threads read at a time; the others wait without holding anything, and each is done sooner. Where
 cells wait in the spool all the same, readers wait for them to get into the file, because each of them reads the spool.
@@ -11,17 +10,13 @@ cells wait in the spool all the same, readers wait for them to get into the file
 import contextlib
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
 
 from runner.store.spool import Spool
 
 AT_ONCE = 2
-#: The limits of an ingest between two cells (s): how long it waits for readers, and when it leaves the rest to the next
-#: one. While the sweep is behind, readers wait for it, and it takes more at a time.
-QUICK: Mapping[str, float] = {"patience_s": 0.03, "most_s": 0.03}
-CATCHING_UP: Mapping[str, float] = {"patience_s": 0.1, "most_s": 0.15}
 
 _free = threading.BoundedSemaphore(AT_ONCE)
 #: Those who read just now.
@@ -29,11 +24,6 @@ _reading: set[object] = set()
 _has_turn: ContextVar[bool] = ContextVar("_has_turn", default=False)
 #: Until when nobody waits for a sweep, because that was in vain: another program may hold the file.
 _in_vain_until: dict[Path, float] = {}
-
-
-def limit_ingest(spool: Spool) -> Mapping[str, float]:
-    """Returns the limits of the ingest that follows a cell."""
-    return CATCHING_UP if spool.is_behind() else QUICK
 
 
 @contextlib.contextmanager

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from runner.errors import StoreError
-from runner.store.database import ingest
+from runner.store.database import BETWEEN_CELLS, ingest
 from runner.store.spool import Spool
-from runner.store.turns import limit_ingest
 
 #: The longest that the last ingest of a sweep waits for readers (s).
 LAST_INGEST_SECONDS = 5.0
@@ -41,12 +40,13 @@ def store(db: Path, rows: Mapping[str, Sequence[object]], *, name: str) -> None:
             expected="room on the disk and the right to write there",
             do=f"Cells that were finished before are kept. {again}",
         ) from error
-    ingest(db, **limit_ingest(spool))
+    ingest(db, **BETWEEN_CELLS)
 
 
 def ingest_all(db: Path) -> int:
     """Moves the whole spool into the file, unless others hold it for LAST_INGEST_SECONDS; returns how many cells are
     left."""
-    while ingest(db, patience_s=LAST_INGEST_SECONDS):
+    spool = Spool(db)
+    while spool.files() and ingest(db, patience_s=LAST_INGEST_SECONDS):
         pass
-    return len(Spool(db).files())
+    return len(spool.files())

@@ -23,9 +23,8 @@ from pathlib import Path
 from statistics import quantiles
 from uuid import UUID
 
-from runner.store.database import ingest, open_reader
+from runner.store.database import BETWEEN_CELLS, ingest, open_reader
 from runner.store.spool import Spool
-from runner.store.turns import limit_ingest
 from tests.bench.grid import fill
 from tests.bench.readers import PAGES, find_server
 from tests.bench.visitor import Visitor
@@ -112,14 +111,14 @@ def _sweep(path: Path, rate: float, over: Event, done: Connection) -> None:
     many cells were not in the file in the end."""
     of, added, ids = rows.run(label="while all look"), list[float](), set[UUID]()
     shapes = [(size, context) for size in rows.TOYS for context in (32, 64, 128, 256, 512)]
-    spool = Spool(path)
-    while not over.wait(1 / rate):
+    spool, start = Spool(path), time.monotonic()
+    while not over.wait(max(0.0, start + len(added) / rate - time.monotonic())):
         size, context = shapes[len(added) % len(shapes)]
         one = rows.ok(of, rows.asked(size, context=context), round=len(added) // len(shapes))
         began = time.perf_counter()
         tables: Tables = {"runs": [of], "steps": [one.step], "timings": one.timings, "samples": one.samples}
         spool.write(tables, str(one.step.cell_id))
-        ingest(path, **limit_ingest(spool))
+        ingest(path, **BETWEEN_CELLS)
         added.append((time.perf_counter() - began) * 1e3)
         ids.add(one.step.cell_id)
     with open_reader(path) as reader:  # the file and what waits in its spool

@@ -20,9 +20,8 @@ from statistics import quantiles
 from uuid import UUID
 
 from runner.schema import RunRow, SampleRow, StepRow, new_id, utc_now
-from runner.store.database import ingest, open_reader
+from runner.store.database import BETWEEN_CELLS, ingest, open_reader
 from runner.store.spool import Spool
-from runner.store.turns import limit_ingest
 from tests.bench.result import Result
 
 CELL_S, READERS, SAMPLES = 0.1, 4, 40
@@ -104,7 +103,7 @@ def _sweep(db_path: Path, *, cells: int, cell_s: float) -> tuple[set[UUID], list
         cell_id = new_id()
         began = time.perf_counter()
         spool.write(cell_rows(run, cell_id), str(cell_id))
-        ingest(db_path, **limit_ingest(spool))
+        ingest(db_path, **BETWEEN_CELLS)
         added.append((time.perf_counter() - began) * 1e3)
         ids.add(cell_id)
     return ids, added

@@ -11,7 +11,7 @@ from pathlib import Path
 import duckdb
 
 from runner.schema import TABLES
-from runner.store.database import ingest
+from runner.sweep.storing import ingest_all
 from tests.synthetic import everything, memory_rows, rows, timelines, traces
 
 #: Where no browser may ever ask; nothing listens there.
@@ -46,8 +46,7 @@ def store(path: Path, *, phases: bool = False) -> Path:
         memory_rows.store(path, [memory_rows.memory(of, {"parameters": 2**20, "activations": 2**22})])
         timelines.write(path, of, timelines.step(allocations=300))
     everything.store(path)
-    while ingest(path):
-        pass
+    ingest_all(path)
     with duckdb.connect(str(path)) as file:
         held = {name for (name,) in file.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
         for table in (table for table in TABLES.values() if table.name in held):

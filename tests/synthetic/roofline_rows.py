@@ -12,8 +12,8 @@ from typing import Any
 from uuid import UUID
 
 from runner.schema import CeilingRow, KernelRow, ProfileCell, ProfileRow, new_id
-from runner.store.database import ingest
 from runner.store.spool import Spool
+from runner.sweep.storing import ingest_all
 from tests.synthetic import rows
 from tests.synthetic.rows import TOYS, asked, failed, ok
 
@@ -85,6 +85,5 @@ def store(path: Path) -> Path:
     own: dict[str, Any] = {"run_id": of.run_id, "cell_id": new_id()}
     row = profile(**TOYS["toy-256"], **own, busy_share=0.5, host_bound_share=0.5)
     Spool(path).write({"profiles": [row], "kernels": [replace(one, **own) for one in KERNELS]}, "profile")
-    while ingest(path):
-        pass
+    ingest_all(path)
     return path

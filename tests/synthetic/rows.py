@@ -7,9 +7,11 @@ the real spool and the real ingest.
 """
 
 import random
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
@@ -28,8 +30,9 @@ from runner.schema import (
     new_id,
     utc_now,
 )
-from runner.store.database import ingest
+from runner.store.database import open_writer
 from runner.store.spool import Spool
+from runner.sweep.storing import ingest_all
 
 TOYS: dict[str, dict[str, Any]] = {
     "toy-64": {"d_model": 64, "d_ff": 192, "layers": 2, "heads": 2, "vocabulary": 2048},
@@ -204,10 +207,21 @@ def store_tables(path: Path, cells: Iterable[Mapping[str, Sequence[object]]]) ->
         for name, rows in tables.items():
             together.setdefault(name, []).extend(rows)
     if together:
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(_make_empty_file())
         Spool(path).write(together, str(new_id()))
-    while ingest(path):
-        pass
+    ingest_all(path)
     return path
+
+
+@cache
+def _make_empty_file() -> bytes:
+    """Making its tables is half of what storing a few rows takes."""
+    with tempfile.TemporaryDirectory() as folder:
+        with open_writer(path := Path(folder) / "empty.duckdb", patience_s=0.0):
+            pass
+        return path.read_bytes()
 
 
 def spooled(path: Path, of: RunRow, rows: Rows) -> None:

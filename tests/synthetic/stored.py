@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from runner.schema import RunRow, StepRow, new_id
-from runner.store.database import ingest, open_reader
+from runner.store.database import open_reader
 from runner.store.spool import Spool
+from runner.sweep.storing import ingest_all
 from tests.bench.store import cell_rows
 
 RUN = RunRow(run_id=new_id(), sweep_key="test", host="bench1")
@@ -26,8 +27,7 @@ def made(db: Path) -> bytes:
     """A results file of three cells; returns what is in it."""
     for _ in range(3):
         write_cell(db)
-    while ingest(db):  # one takes what it can in a tenth of a second
-        pass
+    ingest_all(db)
     return db.read_bytes()
 
 

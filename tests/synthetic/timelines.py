@@ -24,8 +24,8 @@ from runner.schema import (
     TimelineRow,
     new_id,
 )
-from runner.store.database import ingest
 from runner.store.spool import Spool
+from runner.sweep.storing import ingest_all
 
 BASE, ALIGNMENT = 0x7F00_0000_0000, 512
 KIB, MIB = 2**10, 2**20
@@ -196,8 +196,7 @@ def write(path: Path, of: RunRow, made: Step, *, title: str | None = None) -> Ti
     (timeline,) = brought["timelines"]
     assert isinstance(timeline, TimelineRow)
     Spool(path).write(brought, str(timeline.cell_id))
-    while ingest(path):
-        pass
+    ingest_all(path)
     return timeline
 
 

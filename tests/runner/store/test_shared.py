@@ -1,5 +1,9 @@
-"""Readers that share one connection see what each would see alone, and hold the file only while they read."""
+"""Readers that take one connection in turn see what each would see alone, and hold the file only while they read."""
 
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import patch
 
@@ -10,9 +14,10 @@ from runner.errors import DatabaseDamaged, DatabaseMissing
 from runner.report.report import load_report
 from runner.report.rows import Scope
 from runner.schema import PlanRow
+from runner.store import shared
 from runner.store.database import ingest, open_reader
-from runner.store.shared import share_connection
 from runner.store.spool import Spool
+from tests.command import PATIENCE_S, ROOT
 from tests.runner.store.test_damage import damage
 from tests.synthetic import rows
 from tests.synthetic.stored import RUN, made, read, write_cell
@@ -26,87 +31,125 @@ def db(tmp_path: Path) -> Path:
     return tmp_path / "results.duckdb"
 
 
-def test_readers_within_take_one_connection_in_turn(db: Path) -> None:
-    with share_connection(db):
-        with open_reader(db) as first, open_reader(db) as nested:
-            assert nested is not first
-            assert first.execute(STEPS).fetchall() == nested.execute(STEPS).fetchall()
-        with share_connection(db), open_reader(db) as second:
-            assert second is first
-        with open_reader(db) as third:
-            assert third is first
-    with open_reader(db) as outside:
-        assert outside is not first
+@pytest.fixture(autouse=True)
+def _none_open() -> Iterator[None]:
+    shared.close_all()
+    yield
+    shared.close_all()
+
+
+def test_a_reader_takes_the_connection_of_one_before_it(db: Path) -> None:
+    with open_reader(db) as first, open_reader(db) as nested:
+        assert nested is not first
+        assert first.execute(STEPS).fetchall() == nested.execute(STEPS).fetchall()
+    with open_reader(db) as second, open_reader(db) as third:
+        assert {id(second), id(third)} == {id(first), id(nested)}
+
+
+def test_only_the_last_few_stay_open(tmp_path: Path) -> None:
+    for number in range(shared.KEPT + 2):
+        made(tmp_path / f"{number}.duckdb")
+        read(tmp_path / f"{number}.duckdb", STEPS)
+    assert len(shared._idle) == shared.KEPT
+    assert shared._idle[-1].files[0] == tmp_path / f"{shared.KEPT + 1}.duckdb"
+
+
+def test_a_link_that_leads_elsewhere_is_followed(db: Path, tmp_path: Path) -> None:
+    made(tmp_path / "other.duckdb")
+    link = tmp_path / "link.duckdb"
+    for target in (db, tmp_path / "other.duckdb"):
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+        assert read(link, STEPS) == read(target, STEPS)
+
+
+def test_a_forked_process_opens_its_own_and_leaves_in_silence(db: Path) -> None:
+    script = """
+        import os, sys
+        from runner.store.database import open_reader
+        def count():
+            with open_reader(sys.argv[1]) as con:
+                return con.execute("SELECT count(*) FROM steps").fetchone()[0], id(con)
+        before = count()
+        if child := os.fork():
+            code = os.waitpid(child, 0)[1]
+            print("parent", *count(), code)
+        else:
+            print("child", *count(), flush=True)
+            os._exit(0)  # as a process of multiprocessing ends
+    """
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(script), str(db)],
+        capture_output=True, text=True, timeout=PATIENCE_S, cwd=ROOT,
+    )  # fmt: skip
+    (child, cells, its), (parent, same, own, code) = (line.split() for line in done.stdout.splitlines())
+    assert (child, parent, code, done.stderr) == ("child", "parent", "0", "")
+    assert cells == same == str(len(read(db, STEPS)))
+    assert its != own
 
 
 def test_the_file_is_free_between_two_readers_and_the_next_one_sees_what_came(db: Path) -> None:
-    with share_connection(db):
-        before = read(db, STEPS)
-        cell = write_cell(db)
-        assert read(db, STEPS) == sorted([*before, (cell.cell_id,)]), "in the spool"
-        assert ingest(db, patience_s=0.0) == 1, "nobody holds the file"
-        assert read(db, STEPS) == sorted([*before, (cell.cell_id,)]), "in the file"
-        with duckdb.connect(str(db)) as con:  # nobody has the file open
-            con.execute("DELETE FROM steps")
-        assert read(db, STEPS) == []
+    before = read(db, STEPS)
+    cell = write_cell(db)
+    assert read(db, STEPS) == sorted([*before, (cell.cell_id,)]), "in the spool"
+    assert ingest(db, patience_s=0.0) == 1, "nobody holds the file"
+    assert read(db, STEPS) == sorted([*before, (cell.cell_id,)]), "in the file"
+    with duckdb.connect(str(db)) as con:  # nobody has the file open
+        con.execute("DELETE FROM steps")
+    assert read(db, STEPS) == []
 
 
 def test_a_plan_is_as_new_as_its_last_heartbeat(db: Path) -> None:
     plan = PlanRow(
         run_id=RUN.run_id, position=0, experiment="benchmark", cell_key="0", round=0, title="a", state="waiting"
     )
-    with share_connection(db):
-        for written in ([plan], []):
-            Spool(db).write_plan(written, RUN.run_id)
-            assert len(read(db, "FROM plan")) == len(written)
+    for written in ([plan], []):
+        Spool(db).write_plan(written, RUN.run_id)
+        assert len(read(db, "FROM plan")) == len(written)
 
 
 def test_another_file_put_in_its_place_is_read(db: Path, tmp_path: Path) -> None:
     made(tmp_path / "other.duckdb")
-    with share_connection(db):
-        before = read(db, STEPS)
-        expected = read(tmp_path / "other.duckdb", STEPS)
-        (tmp_path / "other.duckdb").replace(db)
-        assert read(db, STEPS) == expected != before
+    before = read(db, STEPS)
+    expected = read(tmp_path / "other.duckdb", STEPS)
+    (tmp_path / "other.duckdb").replace(db)
+    assert read(db, STEPS) == expected != before
 
 
 def test_a_reader_after_one_that_failed_reads(db: Path) -> None:
-    with share_connection(db):
-        before = read(db, STEPS)
-        with pytest.raises(duckdb.Error):
-            read(db, "SELECT nothing FROM steps")
-        with pytest.raises(RuntimeError), open_reader(db):
-            raise RuntimeError
-        assert read(db, STEPS) == before
+    before = read(db, STEPS)
+    with pytest.raises(duckdb.Error):
+        read(db, "SELECT nothing FROM steps")
+    with pytest.raises(RuntimeError), open_reader(db):
+        raise RuntimeError
+    assert read(db, STEPS) == before
 
 
 def test_there_may_be_no_file(tmp_path: Path) -> None:
     db = tmp_path / "none.duckdb"
-    with share_connection(db):
-        with pytest.raises(DatabaseMissing):
-            read(db, STEPS)
-        cell = write_cell(db)
-        assert read(db, STEPS) == [(cell.cell_id,)], "of the spool alone"
-        assert ingest(db) == 1
-        assert read(db, STEPS) == [(cell.cell_id,)]
+    with pytest.raises(DatabaseMissing):
+        read(db, STEPS)
+    cell = write_cell(db)
+    assert read(db, STEPS) == [(cell.cell_id,)], "of the spool alone"
+    assert ingest(db) == 1
+    assert read(db, STEPS) == [(cell.cell_id,)]
 
 
 def test_what_is_damaged_is_refused_or_empty_as_each_reader_asks(tmp_path: Path) -> None:
     file = rows.store(tmp_path / "results.duckdb", of := rows.run(), rows.laptop(of))
-    with share_connection(file):
-        whole = read(file, "SELECT count(*) FROM samples")
-        damage(file, "samples")
-        for _ in range(2):
-            with pytest.raises(DatabaseDamaged):
-                read(file, "SELECT count(*) FROM samples")
-            with open_reader(file, damaged="empty") as con:
-                assert con.execute("SELECT count(*) FROM samples").fetchall() == [(0,)]
+    whole = read(file, "SELECT count(*) FROM samples")
+    damage(file, "samples")
+    for _ in range(2):
+        with pytest.raises(DatabaseDamaged):
+            read(file, "SELECT count(*) FROM samples")
+        with open_reader(file, damaged="empty") as con:
+            assert con.execute("SELECT count(*) FROM samples").fetchall() == [(0,)]
     assert whole > [(0,)]
 
 
-def test_a_report_opens_one_connection(tmp_path: Path) -> None:
+def test_a_report_after_a_reader_opens_no_connection(tmp_path: Path) -> None:
     file = rows.store(tmp_path / "results.duckdb", of := rows.run(), rows.laptop(of))
-    read(file, STEPS)  # the first reader of a process examines the file
+    read(file, STEPS)
     with patch.object(duckdb, "connect", side_effect=duckdb.connect) as connect:
         assert load_report(file, Scope()).answered
-    assert connect.call_count == 1
+    assert connect.call_count == 0

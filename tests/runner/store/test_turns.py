@@ -9,7 +9,7 @@ import pytest
 from runner.store import turns
 from runner.store.database import ingest, open_reader
 from runner.store.spool import MAX_WAITING, Spool
-from runner.store.turns import AT_ONCE, CATCHING_UP, QUICK, limit_ingest, take_turn
+from runner.store.turns import AT_ONCE, take_turn
 from tests.synthetic import rows
 
 PATIENCE_S = 60.0
@@ -97,7 +97,6 @@ def test_so_many_read_at_once_and_a_reader_within_another_does_not_count(tmp_pat
     assert len(most) == AT_ONCE + 3
 
 
-def test_a_sweep_that_is_behind_takes_more_at_a_time(spool: Spool, tmp_path: Path, active: None) -> None:
-    assert limit_ingest(spool) == CATCHING_UP
-    ingest(tmp_path / "r.duckdb", patience_s=1.0)
-    assert limit_ingest(spool) == QUICK
+def test_a_sweep_that_is_behind_catches_up_at_once(spool: Spool, tmp_path: Path, active: None) -> None:
+    assert ingest(tmp_path / "r.duckdb", most_s=0.0) == MAX_WAITING + 1, "all of them in one transaction"
+    assert not spool.files()
