@@ -20,7 +20,7 @@ endif
 
 test: $(VENV)/.test
 	$(BIN)/python -m tests.install_chromium
-	$(BIN)/pytest --numprocesses 3 --dist loadfile -m "not soak"
+	$(BIN)/pytest --numprocesses 4 --dist loadfile -m "not soak"
 
 soak: $(VENV)/.test
 	$(BIN)/python -m tests.install_chromium

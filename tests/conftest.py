@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -97,9 +98,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """What is there by now stays. A garbage collection, of which every measuring in this process asks for some, would
-    look at all of it, for half a second."""
+    look at all of it, for half a second. Streamlit's AppTest looks through all installed packages before each page, for
+    components that none of them has: a seventh of a second."""
     gc.collect()
     gc.freeze()
+    if "streamlit.testing.v1" in sys.modules:
+        from streamlit.components.v2 import manifest_scanner
+
+        manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)
 
 
 @pytest.fixture(scope="session", autouse=True)

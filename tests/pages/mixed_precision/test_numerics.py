@@ -20,8 +20,8 @@ from runner.schema import (
     PartialSumRow,
     new_id,
 )
-from runner.store.database import ingest
 from runner.store.spool import Spool
+from runner.sweep.storing import ingest_all
 from tests.browser import Site, opened, said, traces, unfold
 from tests.runner.measure.test_numerics import cell, measured
 from tests.synthetic import rows
@@ -49,8 +49,7 @@ def written(db: Path) -> Path:
         Spool(db).write({"runs": [of], "numerics": [row], "dtypes": read_off, "normalisation": statistics},
                         str(ids["cell_id"]))  # fmt: skip
     _write_sum(db, of)
-    while ingest(db):
-        pass
+    ingest_all(db)
     return db
 
 
