@@ -7,12 +7,13 @@ A place runs one cell at a time. The engine `local` has one, this machine; `ray`
 """
 
 import pkgutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
+from uuid import UUID
 
 from runner.errors import StepscopeError, UsageError
-from runner.job import CeilingJob, Ceilings, Job, Outcome, OwnModelJob
+from runner.job import CeilingJob, Ceilings, Compiled, CompileJob, Job, Outcome, OwnModelJob
 from runner.schema.own import OwnModel
 
 #: Every engine: the file of this folder that has its name. The first is the default.
@@ -25,6 +26,9 @@ class Engine(Protocol):
     def describe(self, device: str) -> dict[str, Any]: ...
     def describe_model(self, job: OwnModelJob) -> OwnModel: ...
     def ceilings(self, job: CeilingJob) -> Ceilings: ...
+    def compile(
+        self, jobs: Sequence[CompileJob], *, room_bytes: int, timeout_s: float, beat: Callable[[int], None]
+    ) -> Mapping[UUID, Compiled | None]: ...
     def measure(self, job: Job, *, timeout_s: float, beat: Callable[[str], None] = ...) -> Outcome: ...
     def end(self) -> None: ...
 

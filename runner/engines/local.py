@@ -25,7 +25,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from multiprocessing import forkserver, resource_tracker, util
 from multiprocessing.connection import Connection, wait
@@ -33,13 +33,15 @@ from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psutil
 
+from runner.engines.compiling import Worker, compile_at_once
 from runner.engines.telemetry import Telemetry, gpu_handle
 from runner.errors import BadModel, StepscopeError, UsageError
 from runner.experiments import KINDS, TRIAL
-from runner.job import CeilingJob, Ceilings, Job, Measurement, Outcome, OwnModelJob
+from runner.job import CeilingJob, Ceilings, Compiled, CompileJob, Job, Measurement, Outcome, OwnModelJob
 from runner.schema.own import OwnModel
 from runner.temporary import mark, temporary_folder, unusable_error
 
@@ -53,10 +55,21 @@ CEILINGS_SECONDS = 60.0
 MODEL_SECONDS = 300.0
 
 
+#: The cores that are left to the sweep and the system while cells are compiled.
+FREE_CORES = 2
+
+
 def count_cores() -> int:
     """Returns how many cores this process may use; two hardware threads of one core count once."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(allowed, psutil.cpu_count(logical=False) or allowed)
+
+
+def count_compilers(device: str) -> int:
+    """Returns how many cells are compiled at the same time, each by one thread; 0 where it is not worth it or where the
+    cores are what is measured."""
+    at_once = count_cores() - FREE_CORES if device.startswith("cuda") else 0
+    return at_once if at_once > 1 else 0
 
 
 #: The environment of every worker, set before torch is imported.
@@ -77,7 +90,7 @@ ADJUSTABLE = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "MALLOC_MMAP_THRESHOLD_", "M
 
 _Message = tuple[Any, ...]
 #: What a worker is given; a text names the device of a machine to describe.
-AnyJob = Job | CeilingJob | OwnModelJob | str
+AnyJob = Job | CeilingJob | CompileJob | OwnModelJob | str
 
 
 class LocalEngine:
@@ -123,6 +136,17 @@ class LocalEngine:
             return ceilings
         how = f"no result within {CEILINGS_SECONDS:g} s" if message is None else str(message[1])
         return Ceilings(rows=(), missing={"all": f"{how}{f': {text}' if text else ''}"})
+
+    def compile(
+        self, jobs: Sequence[CompileJob], *, room_bytes: int, timeout_s: float, beat: Callable[[int], None]
+    ) -> Mapping[UUID, Compiled | None]:
+        """Compiles cells ahead of their turn, several at once; see `compile_at_once`."""
+        at_once = count_compilers(jobs[0].job.device) if jobs else 0
+        if not at_once:
+            return {}
+        return compile_at_once(
+            jobs, start=self._start, at_once=at_once, room_bytes=room_bytes, timeout_s=timeout_s, beat=beat
+        )
 
     def measure(self, job: Job, *, timeout_s: float, beat: Callable[[str], None] = lambda phase: None) -> Outcome:
         """Measures one cell. Calls `beat` with the phase whenever it changes and every BEAT_SECONDS."""
@@ -177,19 +201,28 @@ class LocalEngine:
     ) -> tuple[_Message | None, str, str]:
         """Returns the worker's last message (None if it ran out of time), its phase, and the last line it printed."""
         with temporary_folder("worker") as folder:
-            log = folder / "output"
-            ours, theirs = self.context.Pipe()
-            process = self.context.Process(target=_work, args=(theirs, job, str(log)), daemon=False)
+            worker = self._start(job, log := folder / "output")
             try:
-                with _uninterrupted():
-                    self._start_server()
-                    process.start()
-                theirs.close()
-                message, phase = _listen(ours, process, ends=time.monotonic() + timeout_s, beat=beat)
+                message, phase = _listen(worker.pipe, worker.process, ends=time.monotonic() + timeout_s, beat=beat)
             finally:
-                _end(process)
-                ours.close()
+                worker.end()
             return message, phase, _last_line(log)
+
+    def _start(self, job: AnyJob, log: Path) -> Worker:
+        """Starts a worker whose output goes to `log`."""
+        ours, theirs = self.context.Pipe()
+        worker = Worker(
+            process=self.context.Process(target=_work, args=(theirs, job, str(log)), daemon=False), pipe=ours
+        )
+        try:
+            with _uninterrupted():
+                self._start_server()
+                worker.process.start()
+        except BaseException:
+            worker.end()
+            raise
+        theirs.close()
+        return worker
 
 
 @contextlib.contextmanager
@@ -250,16 +283,6 @@ def _listen(
             return message, phase
         phase = message[1]
     return None, phase
-
-
-def _end(process: BaseProcess) -> None:
-    """Kills the process and everything it started, if it was started."""
-    if process.pid is None:
-        return
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.kill()
-    process.join()
 
 
 def _last_line(log: Path) -> str:

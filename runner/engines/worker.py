@@ -3,9 +3,9 @@
     Process(target=work, args=(pipe, job))
 
 Messages are tuples: ("doing", phase), then one of ("measured", Measurement), ("described", columns),
-("ceilings", Ceilings), ("understood", OwnModel), ("failed", status, message, values) or ("refused", error). A process
-that dies sends nothing more; its exit code tells the engine why. The process leads its own group, so that the compilers
-it starts end with it, and it ends when the sweep does, however the sweep ended.
+("ceilings", Ceilings), ("understood", OwnModel), ("compiled", ms, is_cold), ("failed", status, message, values) or
+("refused", error). A process that dies sends nothing more; its exit code tells the engine why. The process leads its
+own group, so that the compilers it starts end with it, and it ends when the sweep does, however the sweep ended.
 """
 
 import multiprocessing
@@ -21,15 +21,16 @@ from typing import Any
 
 from runner.errors import BadModel, Skipped, StepscopeError
 from runner.experiments import TRIAL, kind_of
-from runner.job import CeilingJob, Job, OwnModelJob, RanOut
+from runner.job import CeilingJob, CompileJob, Job, OwnModelJob, RanOut
 from runner.measure.machine.ceilings import measure_ceilings
 from runner.measure.machine.environment import describe
 from runner.measure.memory import limits
 from runner.measure.memory.allocations import is_out_of_memory
 from runner.measure.own.describing import describe_own
+from runner.measure.timing.ahead import run_first_step
 
 
-def work(pipe: Connection, job: Job | CeilingJob | OwnModelJob | str, log: str) -> None:
+def work(pipe: Connection, job: Job | CeilingJob | CompileJob | OwnModelJob | str, log: str) -> None:
     """Measures `job`, or describes the machine where `job` names a device. All output goes to the file `log`."""
     _isolate(log)
     try:
@@ -41,6 +42,9 @@ def work(pipe: Connection, job: Job | CeilingJob | OwnModelJob | str, log: str) 
         elif isinstance(job, OwnModelJob):
             limits.limit(job.device, None)
             pipe.send(("understood", describe_own(job)))
+        elif isinstance(job, CompileJob):
+            limits.limit(job.job.device, None)
+            pipe.send(("compiled", *run_first_step(job)))
         else:
             pipe.send(_measure(pipe, job))
     except StepscopeError as error:

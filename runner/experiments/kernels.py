@@ -14,7 +14,7 @@ from runner.experiments.models import EDITIONS, SIZES, check_model, compile_seco
 from runner.schema import PHASES, ProfileCell, ProfileRow, TimingRow
 
 #: The number of steps that a cell runs without and with the profiler, and the time to read the events (s).
-STEPS_RUN = 20
+STEPS_RUN = 12
 EXTRA_SECONDS = 1.0
 
 GRID = Grid.of(ProfileCell, modes=("inference", "train"), precisions=("fp32",))

@@ -189,6 +189,15 @@ class StepRow(StepCell, TimedRow):
         float | None,
         Column("Compile time, warm", "s", "The same, compiled once more with the cache that the first time filled."),
     ] = None
+    compiled_at_once: Annotated[
+        int | None,
+        Column(
+            "Compiled at once",
+            "",
+            "Cells compiled at the same time, each by one thread, before the first of them was timed; nothing where "
+            "the cell was compiled in its turn. Only of cells with an empty cache.",
+        ),
+    ] = None
     graphs: Annotated[
         int | None, Column("Graphs", "", "Graphs compiled up to the end of the warm-up; compiled cells only.")
     ] = None

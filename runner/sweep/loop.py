@@ -9,18 +9,16 @@ starts; moving it into the file is tried once, without waiting for readers.
 """
 
 import contextlib
-import fcntl
-import os
-import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID
 
 from runner.engines.engine import Engine, open_engine
+from runner.formats import format_duration
 from runner.job import CeilingJob, Job, Outcome
 from runner.plan.planning import Request
 from runner.results.times import RoundTime, find_bound
@@ -30,11 +28,13 @@ from runner.store import history
 from runner.store.history import MeasuredRound
 from runner.store.spool import Spool
 from runner.store.writable import check_writable
+from runner.sweep.ahead import Ahead
+from runner.sweep.machine_lock import lock_machine
 from runner.sweep.prepare import Expected, Prepared, Settings, new_run, prepare
 from runner.sweep.rounds import FurtherRounds
 from runner.sweep.spent import Spent
 from runner.sweep.storing import ingest_all, make_folder, store
-from runner.temporary import remove_leftovers, unusable_error
+from runner.temporary import temporary_folder
 
 #: The time between two heartbeats of a running sweep (s).
 HEARTBEAT_SECONDS = 4.0
@@ -61,14 +61,21 @@ def sweep(request: Request, settings: Settings, *, watcher: Watcher) -> int:
         with open_engine(settings.engine, on=settings.on) as places:
             return spread(request, settings, places, watcher=watcher)
     with open_engine("local", on=settings.on) as (engine,), lock_machine(watcher.waiting):
-        prepared = prepare(request, settings, engine)
-        return Sweep(prepared, settings, engine=engine, watcher=watcher).run()
+        return run_sweep(prepare(request, settings, engine), settings, engine=engine, watcher=watcher)
+
+
+def run_sweep(prepared: Prepared, settings: Settings, *, engine: Engine, watcher: Watcher) -> int:
+    """Measures the owed cells of a prepared sweep in one place and returns the exit code."""
+    with temporary_folder("compiled") as folder:
+        return Sweep(prepared, settings, engine=engine, watcher=watcher, folder=folder).run()
 
 
 class Sweep:
     """A running sweep. Its state is the plan, which live pages show."""
 
-    def __init__(self, prepared: Prepared, settings: Settings, *, engine: Engine, watcher: Watcher) -> None:
+    def __init__(
+        self, prepared: Prepared, settings: Settings, *, engine: Engine, watcher: Watcher, folder: Path
+    ) -> None:
         self.prepared, self.settings, self.engine, self.watcher = prepared, settings, engine, watcher
         self.spool = Spool(settings.db)
         known = prepared.joined or (None if settings.fresh else history.find_run(settings.db, prepared.key))
@@ -79,7 +86,7 @@ class Sweep:
         self.cells: list[Expected] = []
         self.plan: list[PlanRow] = []
         self.positions: dict[history.CellRound, int] = {}
-        self.spent = Spent()
+        self.spent, self.ahead = Spent(), Ahead(folder, memory_bytes=prepared.machine["device_memory_bytes"] or 0)
         self._add(prepared.cells)
         self.began = self.beat_at = time.monotonic()
 
@@ -109,6 +116,7 @@ class Sweep:
         """Measures the cells one after the other, as far as the budget reaches; what is left stays in `left`."""
         if left and self.is_new:
             self._begin_run()
+        self._compile_ahead(left)
         while left and not self._is_out_of_budget():
             counts[self._measure(left.popleft(), left).status] += 1
 
@@ -118,6 +126,29 @@ class Sweep:
         make_folder(self.settings.db)
         self._store({"runs": [run]}, name=f"run-{self.run_id}")
         self._measure_ceilings("start")
+
+    def _compile_ahead(self, left: Collection[Expected]) -> None:
+        """Compiles what can be compiled before it is timed."""
+        began, settings = time.monotonic(), self.settings
+
+        def beat(ended: int, number: int) -> None:
+            first = next(iter(left))
+            phase = f"{number} cells are compiled ahead, {ended} have been"
+            self.watcher.doing(first, phase, left_s=self._seconds_left(left) + self._seconds_after())
+            if time.monotonic() - self.beat_at > HEARTBEAT_SECONDS:
+                self._update_plan(self.positions[first.id])
+
+        count = self.ahead.compile(
+            left,
+            self.engine,
+            make_job=lambda item: self._make_job(item, new_id()),
+            timeout_s=min(settings.timeout_s, settings.budget_s or settings.timeout_s),
+            beat=beat,
+        )
+        if count:
+            took_s = time.monotonic() - began
+            self.spent += Spent(compiling_s=took_s)
+            self.watcher.waiting(f"{count} cells were compiled ahead of their turn in {format_duration(took_s)}.")
 
     def _next_round(self) -> deque[Expected]:
         """Returns the cells to measure once more, and adds them to the plan if there is time for them."""
@@ -192,7 +223,14 @@ class Sweep:
         if self.settings.skip_predicted_oom and memory and (item.predicted.peak_bytes or 0) > memory:
             sizes = f"{(item.predicted.peak_bytes or 0) / 2**30:.1f} GiB on a device of {memory / 2**30:.1f} GiB"
             return Outcome(status="skipped", message=f"Predicted to need {sizes} (--skip-predicted-oom).")
-        job = Job(
+        job = replace(self._make_job(item, cell_id), compiled=self.ahead.take(item))
+        try:
+            return self.engine.measure(job, timeout_s=self.settings.timeout_s, beat=beat)
+        finally:
+            self.ahead.drop(item)
+
+    def _make_job(self, item: Expected, cell_id: UUID) -> Job:
+        return Job(
             experiment=item.planned.experiment,
             cell=item.planned.cell,
             run_id=self.run_id,
@@ -201,7 +239,6 @@ class Sweep:
             device_name=self.device_name,
             flops=self.prepared.counted(item.planned.cell),
         )
-        return self.engine.measure(job, timeout_s=self.settings.timeout_s, beat=beat)
 
     def _store(self, rows: Mapping[str, Sequence[object]], *, name: str) -> None:
         store(self.settings.db, rows, name=name)
@@ -258,22 +295,3 @@ def _summarize(row: Row, timings: Sequence[TimingRow], *, seconds: float) -> Mea
         bound = find_bound(step.median_ms, step.device_ms)
         time = RoundTime(median_ms=step.median_ms, low_ms=step.low_ms, high_ms=step.high_ms, n=step.n)
     return MeasuredRound(status=row.status, seconds=seconds, bound=bound, time=time)
-
-
-@contextlib.contextmanager
-def lock_machine(report: Callable[[str], None]) -> Iterator[None]:
-    """Waits until no other sweep measures on this machine, because two at once slow each other down. The lock ends with
-    the process."""
-    path = Path(tempfile.gettempdir(), f"stepscope-{os.getuid()}.lock")
-    with contextlib.ExitStack() as opened:
-        try:
-            lock = opened.enter_context(path.open("a"))
-        except OSError as error:
-            raise unusable_error(error) from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            report("Another sweep is measuring on this machine; waiting for it to end.")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        remove_leftovers()
-        yield

@@ -25,11 +25,14 @@ class Spent:
 
     @classmethod
     def of(cls, row: Row) -> Self:
-        """Returns the seconds of a cell. Compiling happens during the warm-up and is taken out of it."""
+        """Returns the seconds of a cell. Compiling happens during the warm-up and is taken out of it; what was compiled
+        ahead of its turn is compiled once more, with its cache."""
         measured, warmup, first, again, building = (
             getattr(row, f"{name}_seconds", None) or 0.0
             for name in ("measure", "warmup", "compile", "compile_warm", "build")
         )
+        if getattr(row, "compiled_at_once", None):
+            first, again = again, 0.0
         compiling = min(first, warmup)
         return cls(measured_s=measured, warmup_s=warmup - compiling, compiling_s=compiling + again, building_s=building)
 

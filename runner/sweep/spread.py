@@ -23,7 +23,7 @@ from runner.plan.planning import Request
 from runner.plan.shards import Shard
 from runner.schema import Row, TimingRow
 from runner.store.spool import Spool
-from runner.sweep.loop import Sweep, Watcher
+from runner.sweep.loop import Watcher, run_sweep
 from runner.sweep.prepare import Expected, Prepared, Settings, prepare
 from runner.sweep.spent import Spent
 
@@ -60,7 +60,7 @@ class _Placed:
     def __init__(self, place: Engine, machine: dict[str, Any], number: int) -> None:
         self.place, self.machine, self.number = place, machine, number
         self.describe_model, self.ceilings = place.describe_model, place.ceilings
-        self.measure, self.end = place.measure, place.end
+        self.compile, self.measure, self.end = place.compile, place.measure, place.end
 
     def describe(self, device: str) -> dict[str, Any]:
         return self.machine
@@ -100,7 +100,7 @@ def _run(plan: tuple[Prepared, _Placed], settings: Settings, shared: "_Shared") 
     """Returns the exit code of one place; None when it was lost."""
     prepared, placed = plan
     try:
-        return Sweep(prepared, settings, engine=placed, watcher=shared).run()
+        return run_sweep(prepared, settings, engine=placed, watcher=shared)
     except PlaceLost as lost:
         shared.waiting(str(lost))
         return None

@@ -33,9 +33,10 @@ from runner.models.ranges import is_under_nsys, listen_to_ranges
 from runner.schema import PHASES, ProfileCell, StepCell, TraceRow
 from runner.schema.titles import title
 
-#: The profiled steps after a first one that does not count; odd, so that one of them is the median.
-STEPS = 5
-LIMITS = StepLimits(warmup=5, min_steps=10, max_steps=30, seconds=3.0, min_slow_steps=3)
+#: The profiled steps after a first one that does not count, of a step that is short and of one that is longer than
+#: LONG_MS, whose times differ less; odd, so that one of them is the median.
+STEPS, LONG_STEPS, LONG_MS = 5, 3, 200.0
+LIMITS = StepLimits(warmup=3, min_steps=10, max_steps=30, seconds=2.0, min_slow_steps=3)
 
 
 def measure_kernels(job: Job, report: Callable[[str], None]) -> Measurement:
@@ -73,20 +74,21 @@ def _run_passes(cell: ProfileCell, device: Device, *, report: Callable[[str], No
     with the median time."""
     report("build")
     began = time.perf_counter()
-    step = ModelStep(StepCell(**{name: getattr(cell, name) for name in ProfileCell.names()}), device)
+    step = ModelStep(profiled_step(cell), device)
     device.synchronize()
     built, compiler = time.perf_counter(), CompilerLog()
     try:
         steps = _time(step, device, compiler=compiler, report=report)
         report("profile")
-        profiled_ms, trace = _profile(step, device)
+        profiled = LONG_STEPS if steps.summary.median > LONG_MS else STEPS
+        profiled_ms, trace = _profile(step, device, steps=profiled)
     except BaseException:
         report(step.phase or "profile")
         raise
     unprofiled_ms = steps.summary.median
     compiled = compiler.values(steps) if is_compiled(cell.backend) else {}
     return {
-        "steps": STEPS,
+        "steps": profiled,
         "unprofiled_step_ms": unprofiled_ms,
         "profiled_step_ms": profiled_ms,
         "overhead_share": profiled_ms / unprofiled_ms - 1,
@@ -95,6 +97,11 @@ def _run_passes(cell: ProfileCell, device: Device, *, report: Callable[[str], No
         "build_seconds": built - began,
         "measure_seconds": time.perf_counter() - built,
     }, trace
+
+
+def profiled_step(cell: ProfileCell) -> StepCell:
+    """Returns the step that the cell profiles."""
+    return StepCell(**{name: getattr(cell, name) for name in ProfileCell.names()})
 
 
 def _check(cell: ProfileCell, device: Device) -> None:
@@ -134,7 +141,7 @@ def _watch_modules(step: ModelStep) -> AbstractContextManager[None]:
     return named_modules(step.workload) if is_watched else nullcontext()
 
 
-def _profile(step: ModelStep, device: Device) -> tuple[float, Trace]:
+def _profile(step: ModelStep, device: Device, *, steps: int) -> tuple[float, Trace]:
     """Returns the median time of the profiled steps (ms) and the trace of the step that took it. The first step, which
     starts the profiler, does not count."""
     activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device.type == "cuda")
@@ -147,7 +154,7 @@ def _profile(step: ModelStep, device: Device) -> tuple[float, Trace]:
             listen_to_ranges(record_function),
             profile(activities=activities, record_shapes=True) as profiler,
         ):
-            for _ in range(1 + STEPS):
+            for _ in range(1 + steps):
                 step.between()
                 times.append(time_step(step, device, phases=len(PHASES[step.cell.mode])).step_ms)
     finally:

@@ -15,6 +15,7 @@ import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from torch import Tensor
 from torch._dynamo.utils import counters
 
 from runner.errors import Skipped
+from runner.job import Compiled
 from runner.measure.machine.device import Device
 from runner.measure.machine.environment import cpp_compiler
 from runner.measure.memory.allocations import is_out_of_memory
@@ -29,9 +31,9 @@ from runner.measure.timing.timing import Step, Steps, time_step
 from runner.models.workload import Workload
 from runner.schema import Backend, CompileCache
 
-#: Modes of torch.compile that record CUDA graphs, where there is CUDA.
 #: Gradients of two passes that differ by less are those of the same computation.
 SAME = 1e-3
+#: Modes of torch.compile that record CUDA graphs, where there is CUDA.
 GRAPHED = ("compiled-reduce-overhead", "compiled-max-autotune")
 
 
@@ -75,14 +77,23 @@ def compiler_cache(cache: CompileCache) -> Iterator[None]:
     if cache == "shared":
         yield
         return
-    with tempfile.TemporaryDirectory(prefix="stepscope-compiler-", ignore_cleanup_errors=True) as folder:
-        before = dict(os.environ)
-        os.environ |= {"TORCHINDUCTOR_CACHE_DIR": folder, "TRITON_CACHE_DIR": os.path.join(folder, "triton")}
-        try:
-            yield
-        finally:
-            os.environ.clear()
-            os.environ |= before
+    with (
+        tempfile.TemporaryDirectory(prefix="stepscope-compiler-", ignore_cleanup_errors=True) as folder,
+        cache_in(Path(folder)),
+    ):
+        yield
+
+
+@contextmanager
+def cache_in(folder: Path) -> Iterator[None]:
+    """Makes the compiler and Triton keep their work in this folder, and use what they find there."""
+    before = dict(os.environ)
+    os.environ |= {"TORCHINDUCTOR_CACHE_DIR": str(folder), "TRITON_CACHE_DIR": str(folder / "triton")}
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ |= before
 
 
 class CompilerLog:
@@ -149,8 +160,7 @@ def cold_and_warm(step: Step, device: Device, *, steps: Steps, between: Callable
     cache that the first one filled. Must be called last, because it drops everything compiled in this process."""
     from torch._inductor.utils import clear_caches
 
-    hits = counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"]
-    steady = steady_ms(steps)
+    hits, steady = count_hits(), steady_ms(steps)
     torch.compiler.reset()
     clear_caches()  # code loaded from the cache, which reset() keeps and a new process would load
     between()
@@ -159,6 +169,23 @@ def cold_and_warm(step: Step, device: Device, *, steps: Steps, between: Callable
         "compile_cold_seconds": None if hits else _beyond(steps.samples[0].step_ms, steady),
         "compile_warm_seconds": _beyond(again, steady),
     }
+
+
+def compiled_ahead(compiled: Compiled, *, steps: Steps) -> dict[str, object]:
+    """Returns the same columns for a cell that was compiled ahead: its first step here was one with a filled cache."""
+    steady = steady_ms(steps)
+    cold = _beyond(compiled.first_ms, steady)
+    return {
+        "compile_seconds": cold,
+        "compile_cold_seconds": cold if compiled.is_cold else None,
+        "compile_warm_seconds": _beyond(steps.samples[0].step_ms, steady),
+        "compiled_at_once": compiled.at_once,
+    }
+
+
+def count_hits() -> int:
+    """Returns how many graphs this process has taken from the compiler's cache."""
+    return counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"]
 
 
 def _beyond(first_ms: float, steady_ms: float) -> float:

@@ -22,9 +22,12 @@ from runner.measure.memory import limits
 from runner.measure.timing.compilation import (
     GRAPHED,
     CompilerLog,
+    cache_in,
     cold_and_warm,
     compile_model,
+    compiled_ahead,
     compiler_cache,
+    count_hits,
     gradient_error,
     is_compiled,
 )
@@ -185,7 +188,7 @@ def measure_step(job: Job, report: Callable[[str], None]) -> Measurement:
     assert isinstance(cell, StepCell)
     require_attention(cell, device)
     precision.apply(cell.precision, device)
-    with compiler_cache(cell.compile_cache):
+    with cache_in(job.compiled.folder) if job.compiled else compiler_cache(cell.compile_cache):
         return _measure(job, cell, device, report=report)
 
 
@@ -235,20 +238,23 @@ def _measure(job: Job, cell: StepCell, device: Device, *, report: Callable[[str]
         "samples": steps.rows(job.run_id, job.cell_id),
     }
     if is_compiled(cell.backend):
-        values |= _check_compiled(step, cell, device, steps=steps, report=report)
+        values |= _check_compiled(step, job, device, steps=steps, report=report)
     return Measurement(values=values, details=details)
 
 
 def _check_compiled(
-    step: ModelStep, cell: StepCell, device: Device, *, steps: Steps, report: Callable[[str], None]
+    step: ModelStep, job: Job, device: Device, *, steps: Steps, report: Callable[[str], None]
 ) -> dict[str, object]:
-    """Compares the gradients with eager ones and, for a cell with an empty cache, compiles once more."""
-    values: dict[str, object] = {}
+    """Compares the gradients with eager ones and, for a cell with an empty cache that was not compiled ahead, compiles
+    once more."""
+    cell, values = step.cell, dict[str, object]()
+    if job.compiled and count_hits():
+        values |= compiled_ahead(job.compiled, steps=steps)
     if cell.mode in ("backward", "train"):
         report("compare with eager")
         step.restart()
         values["compiled_gradient_error"] = gradient_error(step.gradients, is_random=cell.model_key is not None)
-    if cell.compile_cache == "empty":
+    if cell.compile_cache == "empty" and not values.get("compiled_at_once"):
         report("compile again")  # which takes seconds, and CUPTI makes its launches slower by microseconds
         values |= cold_and_warm(step, device, steps=steps, between=step.between)
     return values

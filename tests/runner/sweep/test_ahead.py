@@ -1,0 +1,148 @@
+"""Cells that are compiled ahead of their turn, in real processes; cores of a CPU stand for the idle ones of a GPU."""
+
+import multiprocessing
+import os
+import re
+import signal
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from runner.engines.compiling import Worker, compile_at_once
+from runner.experiments.experiment import Prediction
+from runner.job import CompileJob, Job
+from runner.plan.planning import Planned
+from runner.schema import AttentionCell, Cell, new_id
+from runner.schema.steps import StepCell
+from runner.sweep.ahead import choose_compiled
+from runner.sweep.prepare import Expected
+from tests.command import TINY, rows, run, tiny
+
+Ends = Callable[[Connection], None]
+
+
+def expected(cell: Cell) -> Expected:
+    return Expected(
+        planned=Planned(cell=cell, experiment="compile", round=0),
+        predicted=Prediction(step_flops=1, seconds=1.0, peak_bytes=1),
+    )
+
+
+def test_what_can_be_compiled_is_compiled_once() -> None:
+    compiled, carefully = tiny(backend="compiled"), tiny(backend="compiled", max_steps=9)
+    tuned, eager = tiny(backend="compiled-max-autotune"), tiny()
+    cold = tiny(backend="compiled", compile_cache="empty")
+    attention = AttentionCell(
+        implementation="naive", seq_len=64, d_head=16, precision="fp32", causal=True, backend="compiled"
+    )
+    chosen = choose_compiled(map(expected, (eager, compiled, carefully, tuned, cold, attention)))
+    assert [item.planned.cell for item in chosen] == [compiled, cold, attention]
+
+
+# ----------------------------------------------------------------------------------------------------- at the same time
+
+
+def works(pipe: Connection) -> None:
+    time.sleep(0.2)
+    pipe.send(("compiled", 1500.0, True))
+
+
+def is_killed(pipe: Connection) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def refuses(pipe: Connection) -> None:
+    pipe.send(("refused", ValueError("no compiler")))
+
+
+def hangs(pipe: Connection) -> None:
+    time.sleep(600)
+
+
+def compile_all(*ends: Ends, peak_bytes: int = 1, at_once: int = 2) -> tuple[list[str], int]:
+    """Returns the names of those that were compiled, and how many ran at the same time at most. There is room for 10
+    bytes, and 3 s for each."""
+    jobs = {new_id(): end for end in ends}
+    started: list[Worker] = []
+    most = 0
+
+    def start(job: CompileJob, log: Path) -> Worker:
+        nonlocal most
+        ours, theirs = multiprocessing.Pipe()
+        process = multiprocessing.get_context("fork").Process(target=jobs[job.job.cell_id], args=(theirs,))
+        process.start()
+        theirs.close()
+        started.append(Worker(process=process, pipe=ours))
+        most = max(most, sum(not worker.pipe.closed for worker in started))
+        return started[-1]
+
+    def job(number: int, cell_id: object) -> CompileJob:
+        cell: StepCell = tiny(backend="compiled")
+        made = Job(
+            experiment="compile", cell=cell, run_id=new_id(), cell_id=[*jobs][number], device="cpu", device_name=""
+        )
+        return CompileJob(job=made, folder=Path(str(cell_id)), peak_bytes=peak_bytes)
+
+    found = compile_at_once(
+        [job(number, cell_id) for number, cell_id in enumerate(jobs)],
+        start=start,
+        at_once=at_once,
+        room_bytes=10,
+        timeout_s=3.0,
+        beat=lambda ended: None,
+    )
+    assert all(worker.process.exitcode is not None for worker in started), "no process is left behind"
+    assert all(known and known.first_ms == 1500.0 and known.folder.name == str(key) for key, known in found.items())
+    return [jobs[key].__name__ for key in found], most
+
+
+def test_cells_are_compiled_at_the_same_time_as_cores_and_memory_allow() -> None:
+    assert compile_all(works, works, works) == (["works"] * 3, 2)
+    assert compile_all(works, works, works, at_once=3) == (["works"] * 3, 3)
+    assert compile_all(works, works, works, peak_bytes=5, at_once=3) == (["works"] * 3, 2), "2 × 5 bytes fit into 10"
+    assert compile_all(works, works, peak_bytes=11) == (["works"] * 2, 1), "one that fits nowhere is tried alone"
+
+
+def test_what_fails_ahead_is_left_to_its_turn() -> None:
+    assert compile_all(is_killed, works, refuses, hangs) == (["works"], 2)
+
+
+# ----------------------------------------------------------------------------------------------------------- in a sweep
+
+
+@pytest.mark.soak
+def test_cells_that_were_compiled_ahead_know_what_compiling_takes_cold_and_warm(tmp_path: Path) -> None:
+    db, words = tmp_path / "results.duckdb", ("--modes", "inference,forward", "--backends", "eager,compiled-block")
+    with patch("runner.engines.local.count_compilers", lambda device: 2):
+        done = run("sweep", *TINY, *words, "--compile-cache", "empty", "--attention", "sdpa", "--warmup", "2", db=db)
+    assert done.returncode == 0, done.stdout
+    assert "2 cells were compiled ahead of their turn" in done.stdout
+    eager, _, *compiled = rows(db, "FROM steps ORDER BY backend DESC")
+    assert [row["compiled_at_once"] for row in compiled] == [2, 2], "of both"
+    for row in compiled:
+        assert row["compile_cold_seconds"] == row["compile_seconds"] > 3 * row["compile_warm_seconds"] > 0
+        assert row["compile_seconds"] > row["warmup_seconds"], "it was not compiled in its turn"
+        assert (row["graphs"], row["recompiles"], row["compiler_fallback"]) == (1, 0, False)
+    assert eager["compiled_at_once"] is None
+
+
+@pytest.mark.soak
+def test_a_cell_that_shares_its_cache_finds_there_what_was_compiled_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own first step then takes less than half of what compiling both ahead took."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    db, words = tmp_path / "results.duckdb", ("--modes", "inference,forward", "--backends", "compiled-block")
+    with patch("runner.engines.local.count_compilers", lambda device: 2):
+        done = run("sweep", *TINY, *words, "--attention", "sdpa", "--warmup", "2", db=db)
+    assert (took := re.search(r"2 cells were compiled ahead of their turn in (\d+) s", done.stdout)), done.stdout
+    compiled = rows(db, "FROM steps")
+    assert {(row["status"], row["compile_cache"], row["compiled_at_once"]) for row in compiled} == {
+        ("ok", "shared", None)
+    }
+    assert max(row["compile_seconds"] for row in compiled) < int(took[1]) / 2
+    assert not [*(tmp_path / "cache").rglob("*.best_config")]
