@@ -28,11 +28,9 @@ def describe_own(job: OwnModelJob) -> OwnModel:
     described: OwnModel | None = None
     for batch, context in job.points:
         found = _describe_at(loaded, spec, batch=batch, context=context, device="meta" if described else job.device)
-        if described is None:
-            described = found
-        else:
-            missing = described.missing or found.missing
-            described = replace(described, flops={**described.flops, **found.flops}, missing=missing)
+        described = replace(described or found, flops={**(described.flops if described else {}), **found.flops})
+        if described.missing:  # without data it says nothing of the other points either
+            break
     assert described is not None, "no point to build at"
     if job.runs:
         _run_once(loaded, spec, job)

@@ -1,6 +1,7 @@
 """Own models in a real sweep: good ones and bad ones side by side, again later, and in a config file."""
 
 import json
+import re
 from pathlib import Path
 
 import duckdb
@@ -93,6 +94,24 @@ def test_a_sweep_goes_on_without_what_cannot_be_built_and_keeps_rows_of_what_fai
     assert "the same work in every step" in messages["growing"]
     assert "depends on no parameter" in messages["frozen"]
     assert children == (1,)
+
+
+def test_a_model_that_asks_its_data_is_planned_at_every_context(tmp_path: Path) -> None:
+    """As transformers' Llama does since 5.18: on the meta device, where operations are counted, there are no data."""
+    asking = own_file(
+        tmp_path,
+        f"""
+        class Asking(nn.Linear):
+            def forward(self, x):
+                return super().forward(x) if x.sum().item() else x
+        def build(want):
+            return Asking(4, 1), torch.ones(want.batch, want.context, 4), {LOSS}
+        """,
+    )
+    words = ("--experiment", "benchmark", "--model", asking, "--contexts", "8,16,32", *LIMITS)
+    done = run("sweep", *words, "--dry-run", db=tmp_path / "own.duckdb")
+    assert done.returncode == 0, done.stdout
+    assert re.findall(r"mine@\w+ · (\d+) · train", done.stdout) == ["8", "16", "32"], done.stdout
 
 
 def test_every_experiment_measures_an_own_model_and_the_sweep_knows_what_is_done(tmp_path: Path) -> None:
