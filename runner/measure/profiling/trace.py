@@ -23,6 +23,19 @@ from runner.models.ranges import MODEL_RANGES, MODULE_RANGE, PHASE_RANGES
 STEP = "step"
 _BACKWARD_SCOPE = 1  # at::RecordScope::BACKWARD_FUNCTION
 _NODE = "autograd::engine::evaluate_function: "
+#: What CUPTI calls its own work, which it reports among the host's calls (the kinds of CUpti_ActivityOverheadKind, in
+#: PyTorch's spelling). Their correlation ids are those of operators that have nothing to do with them.
+_OVERHEADS = {
+    "Activity Buffer Request",
+    "Buffer Flush",
+    "Command Buffer Full",
+    "Driver Compiler",
+    "Instrumentation",
+    "Lazy Function Loading",
+    "Resource",
+    "Runtime Triggered Module Loading",
+    "UVM Activity Init",
+}
 _LAUNCHERS = ("cuda", "cu")  # of CUDA's runtime and driver: cudaLaunchKernel, cuLaunchKernelEx
 
 
@@ -137,7 +150,7 @@ class Trace:
     def __init__(self, events: Iterable[ProfilerEvent]) -> None:
         ordered = sorted(events, key=lambda event: (event.start_ns, -event.end_ns))
         self.kernels = [event for event in ordered if event.kind == "kernel"]
-        self.host = [event for event in ordered if event.kind != "kernel"]
+        self.host = [event for event in ordered if event.kind != "kernel" and event.name not in _OVERHEADS]
         self.parents, self.own_ns = _nested(self.host)
         self._places: dict[int, WorkPlace] = {}
 

@@ -54,6 +54,8 @@ def on_cuda() -> Trace:
         ("triton_poi_fused_add_0", 760, 860, 0),  # launched without an operator; the driver's call tells
         ("nobody's", 860, 960, 0),
     ]
+    # The profiler waits while the device's queue is full, and says so under the number of an operator.
+    backward.append(call("Command Buffer Full", 156, 158, thread=autograd, correlation=products[1]))
     correlation = {"sm90_gemm": 900, "triton_poi_fused_add_0": 901}
     device = [
         ProfilerEvent("kernel", name, start, end, thread=7, linked=linked, correlation=correlation.get(name, 999))
