@@ -99,10 +99,10 @@ def _describe_runs(runs: Sequence[RunSummary]) -> list[tuple[str, str]]:
         when = f"{run.started_at:%Y-%m-%d %H:%M} UTC" if run.started_at else "at an unknown time"
         called = run.given or run.label
         label = f", labeled {called}" if called else ""
-        cells = f"{run.ok} cells ok, {run.failed} failed, {run.skipped} skipped"
+        cells = f"{run.ok} cells ok, {run.failed} out of memory or failed, {run.skipped} skipped"
         found.append(("Run", f"{when}{label}, by {run.argv or 'an unknown command'}: {cells}"))
     if len(runs) > _MAX_RUNS:
-        found.append(("Run", f"and {len(runs) - _MAX_RUNS} earlier ones"))
+        found.append(("Run", f"and {format_count(len(runs) - _MAX_RUNS, 'earlier one')}"))
     return found
 
 

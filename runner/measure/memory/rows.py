@@ -171,6 +171,9 @@ def timeline_details(step: RecordedStep, job: Job, *, device: Device) -> dict[st
         marks=list(zip(timeline.starts, PHASES[job.cell.mode], strict=False)),
         phased=True,
     )
+    if cuda:
+        peak = max((mark.peak_allocated or 0 for mark in step.marks[1:]), default=0)
+        columns["timeline"] |= {"baseline_block_bytes": step.marks[0].allocated, "peak_block_bytes": peak or None}
     about = About(
         run_id=job.run_id,
         cell_id=job.cell_id,

@@ -1,5 +1,6 @@
 """A1 and A2: single-head attention by length and width: its time and its memory."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -161,7 +162,12 @@ def _answer_memory(rows: Rows) -> Answer:
 
 
 def _describe_growth(cells: Sequence[AttentionResult]) -> str:
-    """Says the fitted powers of the length by which memory grows, for each head width."""
+    """Says the fitted powers of the length by which memory grows, for each head width, in one precision: that of which
+    most cells were measured."""
+    measured = Counter(cell.cell.precision for cell in cells if cell.status == "ok")
+    if measured:
+        precision = measured.most_common(1)[0][0]
+        cells = [cell for cell in cells if cell.cell.precision == precision]
     parts: Mapping[str, Value] = {
         "memory before backward": lambda cell: cell.before_backward_bytes,
         "what is saved for backward": lambda cell: cell.saved_bytes,
@@ -173,7 +179,7 @@ def _describe_growth(cells: Sequence[AttentionResult]) -> str:
             one = next(iter(fits.values()))
             powers = ", ".join(f"S^{fit.exponent:.2f} for d_head {width}" for width, fit in fits.items())
             span = f"{one.lengths} lengths, {one.low:,} to {one.high:,} tokens"
-            sentences.append(f"{words} grows as {powers} (least squares over {span})")
+            sentences.append(f"{words} grows as {powers} (least squares over {span}, in {precision})")
     if not sentences:
         return "Too few lengths were measured to fit a growth."
     text = "; ".join(sentences)

@@ -60,12 +60,17 @@ def _describe_timeline(line: Timeline, cell: MemoryCell, phases: Sequence[PhaseP
         f"{'the training step' if cell.mode == 'train' else cell.mode} of {model_name(cell)}{at_tokens(cell.context)}"
     )
     ends = [f"{format_bytes(phase.left)} at the end of {phase.phase}" for phase in phases if phase.left is not None]
-    start = f"In {name} memory in use goes from {format_bytes(line.baseline_bytes)}"
-    start += f" to {', '.join(ends)}; its peak is {format_bytes(line.peak_bytes)}."
+    # The allocator counts blocks, which are larger than what the recording says was asked for.
+    before = line.baseline_block_bytes if line.origin == "cuda-allocator" else line.baseline_bytes
+    at_start = [] if before is None else [f"{format_bytes(before)} at its start"]
+    peaks = (phase.allocated for phase in phases if phase.allocated is not None)
+    peak = format_bytes(max(peaks, default=line.peak_block_bytes or line.peak_bytes))
+    held = ", ".join([*at_start, *ends])
+    start = f"In {name} memory in use is {held}; its peak is {peak}." if held else f"The peak of {name} is {peak}."
     left = {phase.phase: phase.left for phase in phases if phase.left is not None}
     if not {"forward", "backward"} <= left.keys():
         return start
-    seen = left["forward"] > line.baseline_bytes and left["forward"] > left["backward"]
+    seen = left["forward"] > (before or line.baseline_bytes) and left["forward"] > left["backward"]
     if seen:
         return f"{start} So the phases can be seen: it rises while forward keeps activations and falls in backward."
     return f"{start} It does not fall from the end of forward to that of backward: totals alone do not tell the phases."
@@ -92,8 +97,9 @@ def _make_timeline(rows: Rows, line: Timeline, cell: MemoryCell, phases: Sequenc
         lines=tuple(lines),
         note=f"{line.allocations:,} allocations recorded over {line.duration_us / 1e3:,.2f} ms (recording slows the "
         "step "
-        f"down); {format_bytes(line.baseline_bytes)} held before, peak {format_bytes(line.peak_bytes)} after "
-        f"{line.peak_at_us / 1e3:,.2f} ms.",
+        f"down), of the bytes asked for: {format_bytes(line.baseline_bytes)} held before, peak "
+        f"{format_bytes(line.peak_bytes)} after {line.peak_at_us / 1e3:,.2f} ms. The columns count the allocator's "
+        "blocks, which are rounded up.",
     )
 
 
