@@ -71,11 +71,18 @@ def draw_costs(frame: Frame, items: Sequence[CompileSpeedup]) -> None:
         Card(
             key="compile-seconds",
             title="Compile time, apart from the steps",
-            note="The first step minus the median one; compiled by one thread, importing the compiler not counted.",
+            note="The first step minus the median one; compiled by one thread, "
+            f"{_describe_neighbors(items)}importing the compiler not counted.",
             alt=f"Compile seconds of each compiled cell on a log axis. {words}",
         ),
         unit="s",
     )
+
+
+def _describe_neighbors(items: Sequence[CompileSpeedup]) -> str:
+    """Says how many cells were compiled at the same time, if several were."""
+    at_once = max((item.cost.compiled_at_once or 0 for item in items if item.cost), default=0)
+    return f"up to {at_once} cells at the same time, " if at_once > 1 else ""
 
 
 def draw_paid(frame: Frame, items: Sequence[CompileSpeedup]) -> None:

@@ -114,8 +114,8 @@ class PhaseSample:
 
 @dataclass(frozen=True, kw_only=True)
 class CompileCost:
-    """The cost of compiling one cell on one machine, None where it was not measured. `fallback` says whether the
-    compiler gave up."""
+    """The cost of compiling one cell on one machine, None where it was not measured. `compiled_at_once` is how many
+    cells were compiled together, None for one that was compiled alone; `fallback` says whether the compiler gave up."""
 
     machine: str
     torch: str | None
@@ -123,6 +123,7 @@ class CompileCost:
     cold_seconds: float | None
     warm_seconds: float | None
     shared_seconds: float | None
+    compiled_at_once: int | None
     graphs: int | None
     graph_breaks: int | None
     recompiles: int | None

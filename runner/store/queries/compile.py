@@ -23,6 +23,7 @@ _COSTS = f"""
     SELECT c.machine, c.torch, median(s.compile_cold_seconds) AS cold_seconds,
         median(s.compile_warm_seconds) AS warm_seconds,
         median(s.compile_seconds) FILTER (s.compile_cache = 'shared') AS shared_seconds,
+        max(s.compiled_at_once) AS compiled_at_once,
         max(s.graphs) AS graphs, max(s.graph_breaks) AS graph_breaks, max(s.recompiles) AS recompiles,
         max(s.compiled_gradient_error) AS compiled_gradient_error,
         bool_or(s.compiler_fallback) AS fallback, {_ASKED}

@@ -36,7 +36,12 @@ from tests.synthetic import rows
 
 SLOWER = {"compiled-max-autotune": 0.8}
 COSTS: dict[str, dict[str, Any]] = {
-    "compiled": {"compile_seconds": 20.0, "compile_cold_seconds": 20.0, "compile_warm_seconds": 2.0},
+    "compiled": {
+        "compile_seconds": 20.0,
+        "compile_cold_seconds": 20.0,
+        "compile_warm_seconds": 2.0,
+        "compiled_at_once": 14,
+    },
     "compiled-block": {"compile_seconds": 10.0},
     "compiled-max-autotune": {"compile_seconds": 40.0, "compile_cold_seconds": 40.0, "compile_warm_seconds": 4.0},
 }
@@ -290,6 +295,7 @@ def test_the_page_says_what_compiling_buys_and_when_it_is_paid_for(page: Page) -
 
 
 def test_costs_and_steps_are_drawn_and_the_lines_cross_where_they_should(page: Page) -> None:
+    assert "compiled by one thread, up to 14 cells at the same time, importing" in said(page)
     assert texts(page, "compile-seconds") == ["10.0", "2.00", "20.0", "4.00", "40.0"]
     assert texts(page, "paid-after") == ["1,530", "15,300", "9,160", "never"]
     lines = {trace["name"] for trace in drawn(page, "crossing")}
