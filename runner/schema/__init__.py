@@ -114,6 +114,8 @@ def _load_tables() -> list[Table]:
 
 
 TABLES: Mapping[str, Table] = {table.name: table for table in _load_tables()}
+#: The tables of a file; the other is one of the spool.
+STORED = tuple(table for table in TABLES.values() if table.stored)
 
 
 def table_of(cell: Cell | type[Cell]) -> Table:

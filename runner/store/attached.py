@@ -19,7 +19,7 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from runner.errors import DatabaseBusy, DatabaseForeign
-from runner.schema import TABLES, Column, Table, utc_now
+from runner.schema import STORED, TABLES, Column, Table, utc_now
 from runner.store.spool import RETRY_S
 
 #: Extensions are never fetched from the web; more threads than a query uses only slow the opening.
@@ -35,7 +35,7 @@ _BUSY = ("Could not set lock on file", "Unique file handle conflict")
 #: DuckDB's errors for a block that is not as it was written. Some of them end the connection.
 _DAMAGE = (duckdb.IOException, duckdb.SerializationException, duckdb.InternalException, duckdb.FatalException)
 #: The tables of a file, with the type of each column.
-_STORED = {table.name: {c.name: c.sql_type for c in table.columns} for table in TABLES.values() if table.stored}
+_STORED = {table.name: {c.name: c.sql_type for c in table.columns} for table in STORED}
 #: The endings of files that DuckDB keeps beside a database.
 _LOGS = (".wal", ".wal.checkpoint", ".wal.recovery")
 _CONFINED = (

@@ -25,7 +25,7 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from runner.errors import DatabaseBusy, DatabaseMissing, StoreError
-from runner.schema import TABLES, Table
+from runner.schema import STORED, Table
 from runner.store.attached import (
     attach,
     busy_error,
@@ -55,8 +55,6 @@ READER_PATIENCE_S = 2.0
 #: The limits of an ingest between two cells of a sweep: it does not wait for readers, who wait for it where cells pile
 #: up (`runner.store.turns`).
 BETWEEN_CELLS: Mapping[str, float] = {"patience_s": 0.0, "most_s": 0.1}
-
-_STORED = [table for table in TABLES.values() if table.stored]
 
 
 def default_path() -> Path:
@@ -167,7 +165,7 @@ def _upgrade(con: DuckDBPyConnection, path: Path) -> None:
     if unknown := list_unknown(stored):
         raise newer_error(path, unknown)
     con.begin()
-    for table in _STORED:
+    for table in STORED:
         if table.name not in stored:
             con.execute(_ddl(table))
             continue

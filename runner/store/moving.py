@@ -12,15 +12,13 @@ from pathlib import Path
 
 from duckdb import DuckDBPyConnection
 
-from runner.schema import TABLES
+from runner.schema import STORED, TABLES
 from runner.store.attached import format_reason, insert_rows
 from runner.store.spool import Spool
 from runner.store.staging import UNREADABLE, Document, drop, is_newer, load_document, stage_checked
 
 #: What one transaction takes at most of the spool.
 BATCH_BYTES = 2**20
-
-_STORED = [table for table in TABLES.values() if table.stored]
 
 
 def move_files(con: DuckDBPyConnection, spool: Spool, *, most_s: float, bad: dict[str, str]) -> int:
@@ -71,7 +69,7 @@ def _insert(con: DuckDBPyConnection, documents: Sequence[Document], *, where: Pa
     """Inserts the rows of these spool files in one transaction; changes nothing when one of `UNREADABLE` is raised."""
     con.begin()
     try:
-        staged = stage_checked(con, documents, _STORED, present=TABLES, where=where)
+        staged = stage_checked(con, documents, STORED, present=TABLES, where=where)
         for table in staged:
             insert_rows(con, table, f"temp.main.spool_{table.name} AS new")
         drop(con, staged)

@@ -62,7 +62,8 @@ def take_connection(path: Path | None) -> Iterator[Taken]:
 
 def _find(files: tuple[Path, ...]) -> Taken | None:
     with _lock:
-        place = next((place for place, one in enumerate(_idle) if one.files == files), None)
+        # The one that was used last has views of the latest rows.
+        place = next((place for place in reversed(range(len(_idle))) if _idle[place].files == files), None)
         return None if place is None else _idle.pop(place)
 
 

@@ -9,6 +9,7 @@ starts; moving it into the file is tried once, without waiting for readers.
 """
 
 import contextlib
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -116,7 +117,8 @@ class Sweep:
         """Measures the cells one after the other, as far as the budget reaches; what is left stays in `left`."""
         if left and self.is_new:
             self._begin_run()
-        self._compile_ahead(left)
+        if not self._is_out_of_budget():
+            self._compile_ahead(left)
         while left and not self._is_out_of_budget():
             counts[self._measure(left.popleft(), left).status] += 1
 
@@ -129,7 +131,7 @@ class Sweep:
 
     def _compile_ahead(self, left: Collection[Expected]) -> None:
         """Compiles what can be compiled before it is timed."""
-        began, settings = time.monotonic(), self.settings
+        began = time.monotonic()
 
         def beat(ended: int, number: int) -> None:
             first = next(iter(left))
@@ -142,7 +144,7 @@ class Sweep:
             left,
             self.engine,
             make_job=lambda item: self._make_job(item, new_id()),
-            timeout_s=min(settings.timeout_s, settings.budget_s or settings.timeout_s),
+            timeout_s=min(self.settings.timeout_s, self._budget_left()),
             beat=beat,
         )
         if count:
@@ -270,7 +272,11 @@ class Sweep:
         return self.further.seconds_left() + self.prepared.ceiling_seconds
 
     def _is_out_of_budget(self) -> bool:
-        return self.settings.budget_s is not None and time.monotonic() - self.began >= self.settings.budget_s
+        return self._budget_left() <= 0
+
+    def _budget_left(self) -> float:
+        """Returns for how long cells may be started (s); without a budget, for ever."""
+        return math.inf if self.settings.budget_s is None else self.settings.budget_s - (time.monotonic() - self.began)
 
     def _plan_row(self, position: int, item: Expected) -> PlanRow:
         status = self.prepared.done.get(item.id)
