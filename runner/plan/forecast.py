@@ -8,7 +8,7 @@
 
 A cell that was measured before on this machine takes its median. Any other cell takes its prediction times the ratio of
 measured to predicted seconds of its kind, and a running sweep scales what is left by its own ratios. Limits: a kind
-that was never measured is scaled by the ratio of all kinds. Standard library only.
+that was never measured is scaled by the ratio of all kinds that are not compiled. Standard library only.
 """
 
 from collections import defaultdict
@@ -77,8 +77,15 @@ class _Ratios:
 
     def ratio(self, kind: str) -> float:
         """Returns measured over predicted; 1 before anything was measured."""
-        overall = (sum(self._measured.values()) + FAMILIAR_S) / (sum(self._predicted.values()) + FAMILIAR_S)
+        overall = (self._sum(self._measured) + FAMILIAR_S) / (self._sum(self._predicted) + FAMILIAR_S)
         return (self._measured[kind] + overall * FAMILIAR_S) / (self._predicted[kind] + FAMILIAR_S)
+
+    def _sum(self, seconds: Mapping[str, float]) -> float:
+        """Returns the seconds of kinds that say something of others: compiling takes what nothing else does."""
+        return sum(seconds[kind] for kind in seconds if _COMPILED not in kind)
+
+
+_COMPILED = " compiled"
 
 
 @lru_cache(maxsize=20_000)

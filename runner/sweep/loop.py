@@ -135,7 +135,7 @@ class Sweep:
 
         def beat(ended: int, number: int) -> None:
             first = next(iter(left))
-            phase = f"{number} cells are compiled ahead, {ended} have been"
+            phase = f"compiling {number} cells ahead, {ended} done"
             self.watcher.doing(first, phase, left_s=self._seconds_left(left) + self._seconds_after())
             if time.monotonic() - self.beat_at > HEARTBEAT_SECONDS:
                 self._update_plan(self.positions[first.id])

@@ -35,9 +35,13 @@ def test_what_a_sweep_learns_scales_what_is_left_and_compiling_is_another_kind()
     forecast, compiled = Forecast(), tiny(backend="compiled")
     assert forecast.left(tiny(), 3.0) == 3.0
     forecast.learn(compiled, predicted=10.0, measured=40.0)
+    assert forecast.left(compiled, 1.0) == pytest.approx((40 + 5) / 15)
+    assert forecast.left(tiny(), 1.0) == 1.0, "compiling says nothing of what is not compiled"
+    forecast.learn(tiny(), predicted=10.0, measured=40.0)
     every = (40 + 5) / (10 + 5)
     assert forecast.left(compiled, 1.0) == pytest.approx((40 + 5 * every) / 15)
-    assert forecast.left(tiny(), 1.0) == pytest.approx(every), "nothing is known of these alone"
+    memory = MemoryCell(**SHAPE, context=16, mode="train", precision="fp32")
+    assert forecast.left(memory, 1.0) == pytest.approx(every), "nothing is known of these alone"
 
 
 class Listener:
