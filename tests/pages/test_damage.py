@@ -54,6 +54,7 @@ def test_pages_without_the_damaged_table_work_and_the_others_name_it(
     assert run("list", "runs", db=file).returncode == 0
 
 
+@pytest.mark.soak
 def test_rows_that_break_the_contract_are_counted_and_the_others_shown(file: Path) -> None:
     with duckdb.connect(str(file)) as con:
         con.execute("UPDATE steps SET status = 'banana' WHERE context = 64 AND precision = 'bf16'")

@@ -67,6 +67,7 @@ def test_the_latest_runs_that_share_a_cell_are_compared(shared: Path) -> None:
         assert re.search("1 comparable cell|graded D in", words)
 
 
+@pytest.mark.soak
 def test_two_versions_of_an_own_model_share_their_cells(tmp_path: Path) -> None:
     path, words = tmp_path / "results.duckdb", ("--experiment", "benchmark", "--rounds", "1", "--max-steps", "4")
     for width in (4, 5):

@@ -71,6 +71,7 @@ def test_the_filters_of_the_page_hold(tmp_path: Path) -> None:
     assert f"is 2.00× slower than {DEVICE} (1 comparable cell)" in said(overview(path, precision=["bf16"]))
 
 
+@pytest.mark.soak
 def test_without_a_shared_cell_one_command_would_make_some(tmp_path: Path) -> None:
     """The smallest shape of the reference in its plain precision."""
     words = said(overview(own(tmp_path / "r.duckdb", (rows.asked("toy-256"), 1.0))))
@@ -89,6 +90,7 @@ def test_neither_of_its_own_nor_without_one(tmp_path: Path, monkeypatch: pytest.
     assert "Your machine against" not in said(overview(path))
 
 
+@pytest.mark.soak
 def test_a_damaged_reference_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = pack_reference(tmp_path / "broken/gpu")
     (broken / "timings.parquet").write_bytes(b"PAR1 and nothing more")

@@ -35,6 +35,7 @@ def repeated(context: int, *medians: float, bound: Bound | None = None, shares: 
     return found
 
 
+@pytest.mark.soak
 def test_the_noise_of_real_processes(tmp_path: Path) -> None:
     cells = (tiny(), tiny(context=32))
     with (

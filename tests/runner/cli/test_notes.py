@@ -74,6 +74,7 @@ def test_a_hidden_run_does_not_count_and_comes_back(file: Path) -> None:
     assert [one.label for one in load_contents(file).runs] == ["after", "between", "before"]
 
 
+@pytest.mark.soak
 def test_notes_merge_as_rows_do(file: Path, tmp_path: Path) -> None:
     """A note that was taken back in one file is gone in the other, whichever way they merge."""
     other = tmp_path / "other.duckdb"

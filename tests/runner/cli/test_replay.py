@@ -100,6 +100,7 @@ def test_a_replay_leaves_the_plan_of_an_interrupted_sweep(tmp_path: Path) -> Non
     assert [found.total for found in load_progress(path)] == [2]
 
 
+@pytest.mark.soak
 def test_a_sweep_of_the_same_cell_is_still_done_after_a_replay(tmp_path: Path) -> None:
     path = tmp_path / "r.duckdb"
     assert run("sweep", *TINY, db=path).returncode == 0
@@ -192,6 +193,7 @@ def test_a_row_of_another_table_says_what_can_be_replayed(tmp_path: Path) -> Non
     assert "is a row of memory. Expected a row of steps or attention" in done.stdout
 
 
+@pytest.mark.soak
 def test_a_device_that_is_missing_is_an_error_and_leaves_no_run(db: Path) -> None:
     (row, *_) = stored(db, "FROM steps WHERE mode = 'inference'")
     runs = len(stored(db, "FROM runs"))

@@ -166,6 +166,7 @@ def test_a_device_that_is_not_there_is_refused(engine: LocalEngine, device: str)
         engine.describe(device)
 
 
+@pytest.mark.soak
 def test_without_a_compiler_compiled_cells_are_skipped(tmp_path: Path) -> None:
     db = tmp_path / "r.duckdb"
     done = run_apart(

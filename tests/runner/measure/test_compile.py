@@ -201,6 +201,7 @@ def test_compiled_under_autocast_products_are_joined_and_nothing_else_changes() 
         torch.testing.assert_close(a.grad, b.grad, rtol=5e-2, atol=2e-3)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("grad_mode", "checkpoint_blocks"), [(torch.no_grad, 0), (torch.inference_mode, 1), (torch.enable_grad, 1)]
 )

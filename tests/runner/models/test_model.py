@@ -157,6 +157,7 @@ def test_what_a_device_lacks_is_said_and_true() -> None:
         unavailable("flash", "cpu")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("attention", "checkpoint_blocks", "precision"),
     [

@@ -85,6 +85,7 @@ def test_page_and_terminal_say_the_same_and_rows_say_it_the_next_time(tmp_path: 
     assert {item.planned.cell.key: item.predicted.seconds for item in again.cells} == pytest.approx(taken)
 
 
+@pytest.mark.soak
 def test_page_and_terminal_say_the_same_of_further_rounds(tmp_path: Path) -> None:
     """Before the first of five cells the time of the three timed ones is to come once more, as far as their share of
     the first round goes."""

@@ -28,7 +28,7 @@ from tests.fuzz import SOAK_EXAMPLES, Reader
 from tests.synthetic import rows
 
 #: Inputs an importer: few in the suite, many in `make soak`.
-EXAMPLES = (20, pytest.param(SOAK_EXAMPLES, marks=pytest.mark.soak, id="soak"))
+EXAMPLES = (8, pytest.param(SOAK_EXAMPLES, marks=pytest.mark.soak, id="soak"))
 
 HEADER, BLOCK, WORD = 4096, 262_144, 8
 #: A flip: where in the file, as a share of its length, and which bit.

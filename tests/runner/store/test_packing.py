@@ -82,6 +82,7 @@ def test_a_folder_of_other_files_stays_as_it_is(file: Path, tmp_path: Path) -> N
     assert not (tmp_path / "packed").exists()
 
 
+@pytest.mark.soak
 def test_commands_that_read_take_the_folder(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     pack(file, tmp_path / "packed")

@@ -189,6 +189,7 @@ def test_a_models_largest_batch(tmp_path: Path) -> None:
     assert found["largest_peak_bytes"] <= 192 * 2**20
 
 
+@pytest.mark.soak
 def test_a_kernel_that_is_not_there_is_skipped(tmp_path: Path) -> None:
     done = run("frontier", *WORDS, "--attention", "sdpa-cudnn", db=tmp_path / "r.duckdb")
     assert done.returncode == 0, done.stdout

@@ -142,6 +142,7 @@ def test_a_second_time_there_is_nothing_to_measure_unless_fresh(db: Path) -> Non
     assert [row["cells"] for row in found] == [6, 1], "measured again, under a run of its own"
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
 def test_a_step_keeps_its_memory_unless_the_user_says_otherwise(tmp_path: Path) -> None:
     db = tmp_path / "results.duckdb"
