@@ -102,4 +102,4 @@ def test_the_charts_of_the_section(page: Page) -> None:
     lost = traces(page, "normalization")["lost"]
     assert lost["x"] == [1024]
     unfold(page, "dtypes")
-    assert page.locator(".st-key-card-dtypes .js-plotly-plot").count() == 1
+    expect(page.locator(".st-key-card-dtypes .js-plotly-plot")).to_have_count(1)
