@@ -105,6 +105,8 @@ def _describe_memory(longest: AttentionResult, cells: Sequence[AttentionResult])
     if first.predicted_peak_bytes and first.limit_bytes:
         needed, there = format_bytes(first.predicted_peak_bytes), format_bytes(first.limit_bytes)
         out += f": it would need {needed} of the {there} there are"
+        if first.is_fragmented:
+            out += f", but {format_bytes(first.asked_bytes or 0)} of it were not free in one piece"
     return f"{grows}; {out}." if grows else f" {out}."
 
 

@@ -116,6 +116,7 @@ def _draw_lost(
     if not lost:
         return
     words = f"the device holds {format_bytes(limit)}" if limit else "out of memory"
+    firsts = {point.line: point for point in sorted(lost, key=lambda point: -point.length)}
     figure.add_hline(y=ceiling, line={"color": RED, "width": 1.4, "dash": "dash"})
     figure.add_annotation(
         text=words, x=0, xref="paper", xanchor="left", y=math.log10(ceiling), yanchor="top", showarrow=False,
@@ -128,7 +129,7 @@ def _draw_lost(
         y=list(places),
         marker={"symbol": "x", "size": 10, "color": [color_of(point.entity) for point in lost],
                 "line": {"color": RED, "width": 2}},
-        text=[f"{point.line}  " for point in lost],
+        text=[f"{point.line}  " if point == firsts[point.line] else "" for point in lost],
         textposition="middle left",
         textfont={"color": RED, "size": 12},
         **hover_cells((point.cell_id, _describe_lost(point)) for point in lost),

@@ -7,7 +7,7 @@ from statistics import geometric_mean
 from pages.figures.frame import format_error
 from pages.torch_compile.figures import format_steps
 from pages.torch_compile.speedups import CompileSpeedup
-from pages.ui.answers import describe_ratio, describe_spread, remarks
+from pages.ui.answers import count_certain, describe_ratio, describe_spread, remarks
 from pages.ui.frame import Frame
 from runner.analysis.compare.break_even import PaidAfter
 from runner.formats import at_tokens, format_number
@@ -27,7 +27,8 @@ def answer(frame: Frame, items: Sequence[CompileSpeedup]) -> str:
     times, word = describe_ratio(ratios)
     slower = sum(item.step.outcome == "worse" for item in compiled)
     most = max(compiled, key=lambda item: item.step.ratio)
-    parts = [f"**{best}** makes the step **{times}× {word}** than eager {describe_spread(ratios)}."]
+    certain = f"; {count_certain(ratios)}" if len(ratios) > 1 else ""
+    parts = [f"**{best}** makes the step **{times}× {word}** than eager {describe_spread(ratios)}{certain}."]
     text = remarks(ratios).strip()
     parts += [text] if text else []
     if slower:

@@ -104,7 +104,7 @@ def speedup_answer(compared: Speedups[StepResult], *, baseline: str, variant: st
         return "" if compared.speedups else without_pair(compared, baseline=baseline, variant=variant)
     times, word = describe_ratio(speedups)
     start = f"**{variant}** makes the {WORDS[phase]} **{times}× {word}** than {baseline}"
-    certain = f"; {_count_certain(speedups)}" if len(speedups) > 1 else ""
+    certain = f"; {count_certain(speedups)}" if len(speedups) > 1 else ""
     return f"{start} {describe_spread(speedups)}{certain}.{remarks(speedups)}"
 
 
@@ -154,7 +154,7 @@ def describe_spread(ratios: Sequence[Ratio]) -> str:
     return f"(geometric mean of {len(ratios)} pairs, {format_number(least)}× to {format_number(most)}×)"
 
 
-def _count_certain(ratios: Sequence[Ratio]) -> str:
+def count_certain(ratios: Sequence[Ratio]) -> str:
     """Says of how many pairs it is certain which way is faster."""
     outcomes = Counter(ratio.outcome for ratio in ratios)
     if outcomes["better"] == len(ratios):

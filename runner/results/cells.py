@@ -73,6 +73,14 @@ class AttentionResult(TimedResult):
     compile_seconds: float | None = None
 
     @property
+    def is_fragmented(self) -> bool:
+        """Whether it ran out of memory although what was asked for would have fit beside what was in use: the rest is
+        held in pieces that are too small."""
+        if not self.asked_bytes or self.in_use_bytes is None or not self.limit_bytes:
+            return False
+        return self.in_use_bytes + self.asked_bytes <= self.limit_bytes
+
+    @property
     def limit_bytes(self) -> int | None:
         """The memory that the cell had to fit in."""
         return self.device_bytes or self.machine_bytes

@@ -94,10 +94,10 @@ def _describe_times(cells: Sequence[AttentionResult]) -> str:
         return f"All {format_count(len(lost), 'cell')} ran out of memory."
     longest = max(done, key=lambda cell: (cell.cell.seq_len, cell.cell.d_head))
     forward, backward = (format_ms(longest.times[phase].median_ms) for phase in ("forward", "backward"))
-    start = (
-        f"At {longest.cell.seq_len:,} tokens and d_head {longest.cell.d_head} the forward pass takes {forward}, the "
-    )
-    start += f"backward pass {backward} (medians)."
+    precisions = {cell.cell.precision for cell in done}
+    place = f"{longest.cell.seq_len:,} tokens and d_head {longest.cell.d_head}"
+    place += f" in {longest.cell.precision}" if len(precisions) > 1 else ""
+    start = f"At {place} the forward pass takes {forward}, the backward pass {backward} (medians)."
     passes = [cell.times["forward"].n or 0 for cell in done]
     few = (
         f" Fewer than 100 passes were measured in {sum(n < 100 for n in passes)} of {len(done)} cells."
@@ -204,6 +204,8 @@ def _describe_lost(first: AttentionResult | None) -> str:
         start += f": it needs {needed} by formula, and there are {there}"
     if first.asked_bytes is not None and first.in_use_bytes is not None:
         start += f"; with {format_bytes(first.in_use_bytes)} in use it asked for {format_bytes(first.asked_bytes)} more"
+        if first.is_fragmented:
+            start += ", which were not free in one piece"
     return f"{start}."
 
 

@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from pages.attention.answers import answer
 from pages.offline.visit import Visits, nodes
 from pages.ui.markdown import plain
 from runner.store.queries.attention import load_attention, load_frontiers
@@ -98,6 +99,16 @@ def test_time_against_length(at_attention: Page) -> None:
     assert drawn["out of memory"]["y"][0] > 48
     assert "from 512 to 2,048 tokens naive as S²·⁰⁰, sdpa-flash as S²·⁰⁰" in said(at_attention)
     assert at_attention.get_by_test_id("stException").count() == 0
+
+
+def test_what_was_not_free_in_one_piece_is_told(tmp_path: Path) -> None:
+    """96 × 12,288² bytes are 13.5 GiB of 16; 6 were in use, and the 7 that it asked for lay in pieces."""
+    of, path = rows.run(), tmp_path / "results.duckdb"
+    lost = {"asked_bytes": 7 * GIB, "in_use_bytes": 6 * GIB, "device_bytes": 16 * GIB, "failed_phase": "backward"}
+    memory_rows.store(path, [attention(of, seq_len=512), attention(of, seq_len=12288, status="oom", values=lost)])
+    assert "it would need 13.5 GiB of the 16.0 GiB there are, but 7.00 GiB of it were not free in one piece" in answer(
+        load_attention(path, Selection())
+    )
 
 
 def test_memory_against_length(at_attention: Page) -> None:
