@@ -69,6 +69,7 @@ def test_rows_that_break_the_contract_are_counted_and_the_others_shown(file: Pat
         assert client.get("/healthz").json()["rows_left_out"] == {"steps": 6, "timings": timings}
 
 
+@pytest.mark.soak
 def test_of_a_folder_a_broken_file_is_named_and_the_others_are_shown(file: Path, tmp_path: Path) -> None:
     folder = tmp_path / "fleet"
     folder.mkdir()

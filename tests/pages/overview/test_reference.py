@@ -65,6 +65,7 @@ def test_the_ratio_of_each_shared_cell(tmp_path: Path) -> None:
     assert "that come with Stepscope, not of your machine" not in words
 
 
+@pytest.mark.soak
 def test_the_filters_of_the_page_hold(tmp_path: Path) -> None:
     path = own(tmp_path / "r.duckdb", (CELLS[0], 2.0), (CELLS[2], 1.0))
     assert f"is 4.00× slower than {DEVICE} (1 comparable cell)" in said(overview(path, precision=["fp32"]))

@@ -135,6 +135,7 @@ def test_without_repeated_cells_it_says_what_that_means(tmp_path: Path) -> None:
     assert not {"card-noise", "card-canary"} & set(visit.rows)
 
 
+@pytest.mark.soak
 def test_both_are_drawn_and_fit(browser: Browser, address: str) -> None:
     with opened(browser, f"{address}/trust?machine={HERE}", width=390) as visit:
         for width in at_widths(visit.page, 390, 1440):

@@ -89,6 +89,7 @@ def test_the_rounds_that_a_replay_was_compared_with_still_count(db: Path) -> Non
     assert cell.times["step"].step.rounds == already + 1
 
 
+@pytest.mark.soak
 def test_a_replay_leaves_the_plan_of_an_interrupted_sweep(tmp_path: Path) -> None:
     path = tmp_path / "r.duckdb"
     assert run("sweep", *TINY, db=path).returncode == 0

@@ -174,6 +174,7 @@ def test_where_memory_does_not_suffice_for_both_the_difference_is_unknown() -> N
 # ------------------------------------------------------------------------------------------------------------ the model
 
 
+@pytest.mark.soak
 def test_compiled_under_autocast_products_are_joined_and_nothing_else_changes() -> None:
     """Four products a layer and the head instead of seven; the same numbers and gradients as the plain model."""
     cell = tiny(precision="bf16", layers=1)

@@ -149,6 +149,7 @@ def test_a_checkpointed_step_counts_what_it_computes_again() -> None:
         assert sums[phase, "attention softmax", "aten::_softmax"].calls == cell.layers
 
 
+@pytest.mark.soak
 def test_compiled_operators_know_their_phase_and_no_range() -> None:
     """Traced for backward as torch.compile does it, and run without its C++: its kernels take a minute to compile."""
     cell = tiny(mode="backward", layers=1)

@@ -161,6 +161,7 @@ def test_what_cannot_be_merged_is_one_error(tmp_path: Path, fleet: Path) -> None
     assert foreign.read_bytes() == before
 
 
+@pytest.mark.soak
 def test_a_killed_merge_resumes(tmp_path: Path, fleet: Path) -> None:
     """It is killed when the first of the three files is in; the others come with the next one, each row once."""
     db = tmp_path / "all.duckdb"
