@@ -97,7 +97,7 @@ def test_a_sweep_goes_on_without_what_cannot_be_built_and_keeps_rows_of_what_fai
 
 
 def test_a_model_that_asks_its_data_is_planned_at_every_context(tmp_path: Path) -> None:
-    """As transformers' Llama does since 5.18: on the meta device, where operations are counted, there are no data."""
+    """As the Llama of transformers 5.23 does: on the meta device, where operations are counted, there are no data."""
     asking = own_file(
         tmp_path,
         f"""
