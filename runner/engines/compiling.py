@@ -20,7 +20,7 @@ from uuid import UUID
 from runner.job import Compiled, CompileJob
 from runner.temporary import temporary_folder
 
-#: The time between two beats (s).
+#: The time between two beats of what runs (s).
 BEAT_SECONDS = 1.0
 
 

@@ -37,16 +37,13 @@ from uuid import UUID
 
 import psutil
 
-from runner.engines.compiling import Worker, compile_at_once
+from runner.engines.compiling import BEAT_SECONDS, Worker, compile_at_once
 from runner.engines.telemetry import Telemetry, gpu_handle
 from runner.errors import BadModel, StepscopeError, UsageError
 from runner.experiments import KINDS, TRIAL
 from runner.job import CeilingJob, Ceilings, Compiled, CompileJob, Job, Measurement, Outcome, OwnModelJob
 from runner.schema.own import OwnModel
 from runner.temporary import mark, temporary_folder, unusable_error
-
-#: The time between two beats of a running job (s).
-BEAT_SECONDS = 1.0
 
 #: The limit for measuring the ceilings, which should take 1 s on a CPU and 3 s on CUDA (s).
 CEILINGS_SECONDS = 60.0

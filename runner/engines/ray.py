@@ -25,8 +25,9 @@ from types import ModuleType
 from typing import Any
 from uuid import UUID
 
+from runner.engines.compiling import BEAT_SECONDS
 from runner.engines.engine import PlaceLost
-from runner.engines.local import ADJUSTABLE, BEAT_SECONDS, CEILINGS_SECONDS, ENVIRONMENT, MODEL_SECONDS, LocalEngine
+from runner.engines.local import ADJUSTABLE, CEILINGS_SECONDS, ENVIRONMENT, MODEL_SECONDS, LocalEngine
 from runner.errors import StepscopeError, UsageError
 from runner.job import CeilingJob, Ceilings, Compiled, CompileJob, Job, Outcome, OwnModelJob
 from runner.schema.own import OwnModel
