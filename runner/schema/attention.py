@@ -142,6 +142,9 @@ class AttentionRow(AttentionCell, TimedRow):
         float | None, Column("Warm-up time", "s", "The warm-up iterations, compilation included.")
     ] = None
     measure_seconds: Annotated[float | None, Column("Measuring time", "s", "The measured iterations.")] = None
+    unwaited_seconds: Annotated[
+        float | None, Column("Loop's time", "s", "The iterations of the loop, and the one traced for the device time.")
+    ] = None
     compile_seconds: Annotated[
         float | None, Column("Compile time", "s", "First iteration minus the median one; compiled only.")
     ] = None

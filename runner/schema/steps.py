@@ -178,6 +178,9 @@ class StepRow(StepCell, TimedRow):
         None
     )
     measure_seconds: Annotated[float | None, Column("Measuring time", "s", "The measured steps.")] = None
+    unwaited_seconds: Annotated[
+        float | None, Column("Loop's time", "s", "The steps of the loop, and the one traced for the device time.")
+    ] = None
     compile_seconds: Annotated[
         float | None, Column("Compile time", "s", "First step minus the median measured step; compiled cells only.")
     ] = None

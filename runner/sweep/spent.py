@@ -14,8 +14,8 @@ from runner.schema import Row
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """Seconds of a sweep by what they went to, of `all_s`. The rest is what starts a process and ends it, what is
-    measured beside the steps (loops, device times, ceilings), and the store."""
+    """Seconds of a sweep by what they went to, of `all_s`. Measured steps are those waited for and those of the loop.
+    The rest is what starts a process and ends it, ceilings, and the store."""
 
     measured_s: float = 0.0
     warmup_s: float = 0.0
@@ -27,14 +27,19 @@ class Spent:
     def of(cls, row: Row) -> Self:
         """Returns the seconds of a cell. Compiling happens during the warm-up and is taken out of it; what was compiled
         ahead of its turn is compiled once more, with its cache."""
-        measured, warmup, first, again, building = (
+        measured, unwaited, warmup, first, again, building = (
             getattr(row, f"{name}_seconds", None) or 0.0
-            for name in ("measure", "warmup", "compile", "compile_warm", "build")
+            for name in ("measure", "unwaited", "warmup", "compile", "compile_warm", "build")
         )
         if getattr(row, "compiled_at_once", None):
             first, again = again, 0.0
         compiling = min(first, warmup)
-        return cls(measured_s=measured, warmup_s=warmup - compiling, compiling_s=compiling + again, building_s=building)
+        return cls(
+            measured_s=measured + unwaited,
+            warmup_s=warmup - compiling,
+            compiling_s=compiling + again,
+            building_s=building,
+        )
 
     def __add__(self, other: Self) -> "Spent":
         names = self.__dataclass_fields__

@@ -109,6 +109,7 @@ def measure_attention(job: Job, report: Callable[[str], None]) -> Measurement:
             **_predict(cell, device),
             "build_seconds": build_seconds,
             **_rates(cell, steps),
+            "unwaited_seconds": clocks.seconds,
             "bound": clocks.bound,
             "device_share": clocks.device_share,
             **steps.usage,

@@ -16,10 +16,11 @@ from runner.schema import Bound, Phase
 @dataclass(frozen=True, kw_only=True)
 class Clocks:
     """The median of each phase and sum of a step in a loop, and what the device needs for it (ms). Empty where
-    unknown."""
+    unknown. `seconds` is how long finding them took."""
 
     loop_ms: Mapping[Phase, float] = field(default_factory=dict)
     device_ms: Mapping[Phase, float] = field(default_factory=dict)
+    seconds: float | None = None
 
     @property
     def device_share(self) -> float | None:

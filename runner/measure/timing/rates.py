@@ -60,4 +60,5 @@ def rate_values(steps: Steps, flops: StepFlops | None, *, job: Job, clocks: Cloc
         **steps.usage,
         "warmup_seconds": steps.warmup_seconds,
         "measure_seconds": steps.measure_seconds,
+        "unwaited_seconds": clocks.seconds,
     }

@@ -8,6 +8,7 @@ returns when its work is done, so that waiting costs it nothing, and MPS cannot 
 than a tenth of a second take longer than that.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -25,10 +26,13 @@ def measure_unwaited(
     """Returns the loop times and the device times of the phases and sums of `steps`; unknown where there is no CUDA."""
     if device.type != "cuda":
         return UNKNOWN
+    began = time.perf_counter()
     loop = time_loop(step, device, steps=steps, between=between, ends=ends)
     number = len(steps.samples) + len(loop.samples) + 1
     traced = trace_phases(step, device, phases=len(steps.phases), between=partial(between, number))
+    seconds = time.perf_counter() - began
     if traced is None:
-        return Clocks(loop_ms=loop.medians())
+        return Clocks(loop_ms=loop.medians(), seconds=seconds)
     alone = Sample(device_ms=traced, host_ms=traced, step_ms=sum(traced))
-    return Clocks(loop_ms=loop.medians(), device_ms=replace(steps, samples=(alone,), warmup=0).medians())
+    device_ms = replace(steps, samples=(alone,), warmup=0).medians()
+    return Clocks(loop_ms=loop.medians(), device_ms=device_ms, seconds=seconds)
