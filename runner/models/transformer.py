@@ -14,11 +14,12 @@ padding mask. Casting a built model with `.to(dtype)` would round the rotary tab
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812  (the name every PyTorch reader knows)
-from einops import rearrange
+from einops import einsum, rearrange
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -87,32 +88,36 @@ class RopeFunction(torch.autograd.Function):
         return apply_rope(gradients[0], cosine_te, -sine_te), None
 
 
+def rotate_in_half_precision(x_bhte: Tensor, rope_2te: Tensor) -> Tensor:
+    """Returns `apply_rope` with the gradient of RopeFunction."""
+    rotated_bhte: Tensor = RopeFunction.apply(x_bhte, rope_2te)  # type: ignore[no-untyped-call]
+    return rotated_bhte
+
+
 def rotate(x_bhte: Tensor, rope_2te: Tensor) -> Tensor:
     """Returns queries or keys rotated by their positions."""
     with named_range("rope"):
         if are_joined(x_bhte):
-            rotated_bhte: Tensor = RopeFunction.apply(x_bhte, rope_2te)  # type: ignore[no-untyped-call]
-            return rotated_bhte
+            return rotate_in_half_precision(x_bhte, rope_2te)
         rotated_bhte = apply_rope(x_bhte, *rope_2te)
         # Compiled, it keeps x's layout, which fused attention need not copy.
         return rotated_bhte if torch.compiler.is_compiling() else rotated_bhte.contiguous()
 
 
 class Product(torch.autograd.Function):
-    """x W^T in autocast's dtype, with the gradient of W in float32, in which it was summed. Plain autocast writes it in
+    """x W^T in half precision, with the gradient of W in float32, in which it was summed. Plain autocast writes it in
     half precision and casts it back, with one more kernel for each weight."""
 
     @staticmethod
-    def forward(ctx: Any, x_bti: Tensor, weight_oi: Tensor) -> Tensor:
+    def forward(ctx: Any, x_bti: Tensor, weight_oi: Tensor, dtype: torch.dtype) -> Tensor:
         """Takes (batch, time, inputs) and float32 (outputs, inputs); returns (batch, time, outputs)."""
-        dtype = torch.get_autocast_dtype(x_bti.device.type)
         low_bti, low_oi = x_bti.to(dtype), weight_oi.to(dtype)
         ctx.save_for_backward(low_bti, low_oi)
         ctx.x_dtype = x_bti.dtype
         return F.linear(low_bti, low_oi)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
         """Returns the gradients of x and of the weight."""
         low_bti, low_oi = ctx.saved_tensors
         (gradient_bto,) = gradients
@@ -121,7 +126,19 @@ class Product(torch.autograd.Function):
             gradient_oi = torch.mm(gradient_on, low_ni, out_dtype=torch.float32)
         else:  # only CUDA has a product that writes another dtype than it reads
             gradient_oi = torch.mm(gradient_on, low_ni).float()
-        return (gradient_bto @ low_oi).to(ctx.x_dtype), gradient_oi
+        return (gradient_bto @ low_oi).to(ctx.x_dtype), gradient_oi, None
+
+
+def multiply(x_bti: Tensor, weight_oi: Tensor, dtype: torch.dtype) -> Tensor:
+    """Returns x W^T of shape (batch, time, outputs) with the gradient of Product."""
+    product_bto: Tensor = Product.apply(x_bti, weight_oi, dtype)  # type: ignore[no-untyped-call]
+    return product_bto
+
+
+#: Functions that the compiler takes as one node of its graph, instead of tracing their Python code at every call.
+#: Traced, einops parses its patterns each time, and a function with a gradient of its own keeps the graph from being
+#: cached.
+WHOLE_FUNCTIONS: tuple[Callable[..., Tensor], ...] = (rearrange, einsum, rotate_in_half_precision, multiply)
 
 
 def are_joined(x_btd: Tensor) -> bool:
@@ -135,7 +152,7 @@ def linear(x_btd: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
     if not are_joined(x_btd):
         return tuple(layer(x_btd) for layer in layers)
     weights_od = torch.cat([layer.weight for layer in layers])
-    joined: Tensor = Product.apply(x_btd, weights_od)  # type: ignore[no-untyped-call]
+    joined = multiply(x_btd, weights_od, torch.get_autocast_dtype(x_btd.device.type))
     if len(layers) == 1:  # no chunk: the compiler pads what is only read through a view, and the loss copies that
         return (joined,)
     if not joined.is_cuda:

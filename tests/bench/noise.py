@@ -76,13 +76,13 @@ def make_cells(device: str) -> tuple[list[Cell], list[tuple[StepCell, StepCell]]
         short = [_attention(name, 256, precision="fp32", max_seconds=1.0) for name in ("naive", "sdpa")]
         return [*toys, *short], [(toys[2], widen(toys[2]))]
     steps = [
-        _step(size, 512, mode=mode, precision=precision, backend=backend, max_seconds=1.5, **FAST)
+        _step(size, 512, mode=mode, precision=precision, backend=backend, min_steps=6, max_seconds=1.0, **FAST)
         for size, mode, backend, precisions in CUDA_KINDS
         for precision in precisions
     ]
     attention = [
-        _attention("naive", 1024, precision="fp32", max_seconds=1.5),
-        _attention("sdpa-flash", 4096, precision="bf16", max_seconds=1.5),
+        _attention("naive", 1024, precision="fp32", max_seconds=1.0),
+        _attention("sdpa-flash", 4096, precision="bf16", max_seconds=1.0),
     ]
     device_bound = [
         cell

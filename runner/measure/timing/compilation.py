@@ -9,15 +9,18 @@ out work is faster, too. Compile times are those of one thread (`runner.engines.
 that importing the compiler takes.
 """
 
+import hashlib
 import math
 import os
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import einops
 import torch
 from torch import Tensor
 from torch._dynamo.utils import counters
@@ -28,8 +31,9 @@ from runner.measure.machine.device import Device
 from runner.measure.machine.environment import cpp_compiler
 from runner.measure.memory.allocations import is_out_of_memory
 from runner.measure.timing.timing import Step, Steps, time_step
+from runner.models import transformer
 from runner.models.workload import Workload
-from runner.schema import Backend, CompileCache
+from runner.schema import Backend, CompileCache, Precision
 
 #: Gradients of two passes that differ by less are those of the same computation.
 SAME = 1e-3
@@ -37,7 +41,7 @@ SAME = 1e-3
 GRAPHED = ("compiled-reduce-overhead", "compiled-max-autotune")
 
 
-def compile_model(workload: Workload, backend: Backend, device: Device) -> Callable[..., Any]:
+def compile_model(workload: Workload, backend: Backend, device: Device, *, precision: Precision) -> Callable[..., Any]:
     """Returns the model as the backend runs it; compilation itself happens in the first step. Raises Skipped where the
     backend cannot work."""
     model: Callable[..., Any] = workload.model
@@ -48,6 +52,7 @@ def compile_model(workload: Workload, backend: Backend, device: Device) -> Calla
         raise Skipped("Mode reduce-overhead is CUDA graphs, which need an NVIDIA GPU.")
     import torch._inductor.compile_fx  # so that the first step does not count it as compiling
 
+    _take_whole(transformer.WHOLE_FUNCTIONS, precision)
     if backend == "compiled-block":
         if not workload.blocks:
             raise Skipped("No block of this model repeats, so that there is none to compile alone.")
@@ -57,6 +62,27 @@ def compile_model(workload: Workload, backend: Backend, device: Device) -> Calla
     mode = {"compiled": "default"}.get(backend, backend.removeprefix("compiled-"))
     compiled: Callable[..., Any] = torch.compile(model, mode=mode)
     return compiled
+
+
+def _take_whole(functions: Iterable[Callable[..., Any]], precision: Precision) -> None:
+    """Makes the compiler take these functions as one node of its graph each, and use graphs in its cache only where
+    the source of the model and the precision are the same.
+
+    PyTorch 2.11 leaves autocast's dtype out of the key: a step in fp16 would run what was compiled for bf16."""
+    from torch._inductor import config
+
+    key = " ".join((_hash_models(), einops.__version__, precision))
+    for function in functions:
+        torch.compiler.allow_in_graph(function)  # type: ignore[no-untyped-call]
+    config.unsafe_marked_cacheable_functions = {
+        f"{function.__module__}.{function.__name__}": key for function in functions
+    }
+
+
+@cache
+def _hash_models() -> str:
+    """Returns a hash of the source that holds the functions."""
+    return hashlib.sha256(Path(transformer.__file__).read_bytes()).hexdigest()
 
 
 def is_compiled(backend: Backend) -> bool:

@@ -63,7 +63,7 @@ class ModelStep:
         self.workload = make_workload(cell, device)
         self.model = self.workload.model
         self.model.train(cell.mode != "inference")
-        self.run = compile_model(self.workload, cell.backend, device)
+        self.run = compile_model(self.workload, cell.backend, device, precision=cell.precision)
         self.autocast = precision.autocast(cell, device)
         self.optimizer = _adamw(self.model, cell) if cell.mode == "train" else None
         scaled = cell.precision == "fp16" and cell.mode in ("backward", "train")

@@ -1,5 +1,8 @@
 """torch.compile: what a row says of it, and what CUDA graphs need."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -16,7 +19,7 @@ from runner.measure.timing.compilation import CompilerLog, gradient_error
 from runner.measure.timing.step import ModelStep
 from runner.measure.timing.timing import StepLimits, measure
 from runner.models.transformer import Transformer
-from tests.command import TINY, run, tiny
+from tests.command import ROOT, TINY, run, tiny
 from tests.command import rows as read
 
 COUNTED: dict[str, Any] = {"graphs": 1, "graph_breaks": 0, "recompiles": 0, "compiler_fallback": False}
@@ -47,6 +50,44 @@ def test_a_cell_compiled_with_an_empty_cache_knows_both_times(tmp_path: Path) ->
     assert row["compile_cold_seconds"] == pytest.approx((first - sorted(others[1:])[1]) / 1e3)
     assert len(samples) == 5, "compiling once more is no sample"
     assert {name: row[name] for name in COUNTED} == COUNTED
+
+
+FIRST_STEP = """
+import sys
+from torch._dynamo.utils import counters
+from runner.measure.machine.device import Device
+from runner.measure.timing.step import ModelStep
+from runner.measure.timing.timing import time_step
+from tests.command import tiny
+
+step = ModelStep(tiny(precision=sys.argv[1], backend="compiled", attention="sdpa"), Device("cpu"))
+step.between()
+time_step(step, Device("cpu"), phases=4)
+found = counters["aot_autograd"]
+print(step.loss.item(), found["autograd_cache_hit"], found["autograd_cache_bypass"])
+"""
+
+
+def run_first_step(precision: str, folder: Path) -> tuple[float, bool]:
+    """Returns the loss of a step compiled in a fresh process, and whether its graph came from the cache in `folder`."""
+    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(folder), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    command = [sys.executable, "-c", FIRST_STEP, precision]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    loss, hits, bypassed = done.stdout.split()
+    assert bypassed == "0", "a graph of our model was not kept"
+    return float(loss), hits == "1"
+
+
+@pytest.mark.soak
+def test_a_second_process_takes_the_graph_of_a_step_from_the_cache_of_its_precision(tmp_path: Path) -> None:
+    """Without what `compile_model` sets, PyTorch keeps no graph that has a gradient of its own, and PyTorch 2.11 runs
+    the graph of bf16 for fp16."""
+    loss, from_cache = run_first_step("bf16", tmp_path)
+    assert not from_cache
+    assert run_first_step("bf16", tmp_path) == (loss, True)
+    _, from_cache = run_first_step("fp16", tmp_path)
+    assert not from_cache, "fp16 ran what was compiled for bf16"
 
 
 def test_only_what_is_compiled_has_a_cache_and_a_cost(swept: Path) -> None:
