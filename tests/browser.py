@@ -1,10 +1,10 @@
-"""A real server and a real browser for tests: `streamlit run app.py` in a process of its own, headless Chromium.
+"""A real server and a real browser for tests: `streamlit run app.py` in its own process, and headless Chromium.
 
     with served(database) as address, chromium() as browser: ...
     with site.showing(database) as address: ...      # the server that the tests of a process share
 
-The browser is the system's Chromium (Debian's headless shell does a fifth less work) or Chrome, else Playwright's own
-download; `python -m tests.install_chromium` sees to it that there is one.
+The browser is the system's Chromium or Chrome (Debian's headless shell does a fifth less work), else Playwright's own
+download. `python -m tests.install_chromium` installs one if there is none.
 """
 
 import contextlib
@@ -38,15 +38,15 @@ from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 ROOT = Path(__file__).parent.parent
-#: How long a page may take to show what it is about to show. A second on a quiet machine.
+#: How long to wait for what a page is about to show, which takes a second on an idle machine.
 PATIENCE_S = 60.0
-#: On a deep link Streamlit looks for its own server below the page's path before it looks at the root; both answers are
-#: right, but the browser reports the first.
+#: On a deep link Streamlit looks for its own server below the page's path before it looks at the root. Both answers are
+#: right, but the browser reports the first as an error.
 OWN_NOISE = ("_stcore/health", "_stcore/host-config")
-#: Plotly's, where the pointer is over a chart at the moment in which new rows replace it. Nothing is lost by it.
+#: An error of Plotly's if the pointer is over a chart at the moment when new rows replace it. Nothing is lost by it.
 PLOTLYS_NOISE = "reading '_hoverlayer'"
-#: Whether the script has run to its end, all of it is drawn, nothing moves any more but what moves for ever, and
-#: nothing has changed for so many frames, which take longer on a busy machine. Called once a frame.
+#: Returns whether the script has ended, everything is drawn, no animation but an endless one is running, and nothing
+#: has changed for this many frames (frames take longer on a busy machine). Called once a frame.
 AT_REST = """frames => {
     const rest = window.atRest ??= {frames: 0}
     if (!rest.watch) {
@@ -67,7 +67,7 @@ AT_REST = """frames => {
 
 @dataclass
 class Runs:
-    """What a page and its server say to one another about runs of the script."""
+    """What a page and its server tell each other about runs of the script."""
 
     owed: bool = False
 
@@ -84,9 +84,9 @@ class Runs:
             self.owed &= message.script_finished == ForwardMsg.FINISHED_EARLY_FOR_RERUN
 
 
-#: Of every page that a test has opened.
+#: The runs of every page that a test has opened.
 RUNS: WeakKeyDictionary[Page, Runs] = WeakKeyDictionary()
-#: Of every browser, where visitors come from.
+#: The context of every browser in which its pages are opened.
 VISITORS: WeakKeyDictionary[Browser, BrowserContext] = WeakKeyDictionary()
 
 
@@ -94,8 +94,9 @@ VISITORS: WeakKeyDictionary[Browser, BrowserContext] = WeakKeyDictionary()
 def served(
     database: Path, *, script: str = "app.py", below: str = "", root: Path = ROOT, env: Mapping[str, str | None] = {}
 ) -> Iterator[str]:
-    """The address of a fresh server over this file, `below` such as /team, of the checkout `root`, with these variables
-    of the environment, or without those that are None. Nothing has been asked of it yet but whether it is alive."""
+    """Yields the address of a fresh server that reads this file. `below` is a base path such as /team, `root` the
+    checkout, and `env` changes environment variables; None removes one. Only the health check has been requested so
+    far."""
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         port = probe.getsockname()[1]
@@ -117,15 +118,15 @@ def served(
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """A server for all tests of a process that need none of their own: it costs seconds before its first page."""
+    """A server that the tests of a process share, because its first page takes seconds."""
 
     address: str
-    #: Where it looks for results unless it is told of another place.
+    #: Where it looks for results unless it is given another file.
     file: Path
 
     @contextlib.contextmanager
     def showing(self, database: Path) -> Iterator[str]:
-        """The server's address, while it reads this file."""
+        """Yields the server's address while the server reads this file."""
         before = self._show(str(database))
         try:
             yield self.address
@@ -149,15 +150,15 @@ def _await_health(address: str, server: "subprocess.Popen[bytes]") -> None:
 
 
 def installed() -> str | None:
-    """The system's Chromium or Chrome."""
+    """Returns the path of the system's Chromium or Chrome."""
     names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
     return next((path for name in names if (path := shutil.which(name))), None)
 
 
 @contextlib.contextmanager
 def chromium(*, one_process: bool = False) -> Iterator[Browser]:
-    """A headless browser, and `expect` as patient as the pages that it opens. In one process, pages share the scripts
-    that another has compiled, and open in 1.4 s instead of 2.2."""
+    """Yields a headless browser, and makes `expect` wait as long as pages may take. In one process, pages share
+    compiled scripts and open in 1.4 s instead of 2.2."""
     expect.set_options(timeout=1e3 * PATIENCE_S)
     with sync_playwright() as playwright:
         flags = ["--process-per-site"] if one_process else []
@@ -170,24 +171,24 @@ def chromium(*, one_process: bool = False) -> Iterator[Browser]:
 
 @dataclass
 class Watched:
-    """A page of which everything that should not happen is written down."""
+    """A page together with everything that happened on it and should not have."""
 
     page: Page
     outside: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
     def check(self) -> None:
-        """Fails when a request left the machine or the console reported an error."""
+        """Fails if a request left the machine or the console reported an error."""
         assert not self.outside, f"requests to the outside: {self.outside}"
         assert not self.errors, f"errors in the browser's console: {self.errors}"
 
 
 @contextlib.contextmanager
 def opened(browser: Browser, address: str, *, width: int = 1440, height: int = 900) -> Iterator[Watched]:
-    """A new visitor at `address`; checked when left. The browser has seen the dashboard's scripts before, and knows
-    nobody: a fifth of the time of a page is loading them."""
+    """Opens `address` as a new visitor, and checks the page at the end. The browser has the dashboard's scripts in its
+    cache, because loading them is a fifth of a page's time, but no cookies."""
     origin = "{0.scheme}://{0.netloc}".format(urlsplit(address))
-    if browser not in VISITORS:  # a process ends with its last page: one stays
+    if browser not in VISITORS:  # the process ends with its last page, so one page stays open
         VISITORS[browser] = browser.new_context(locale="en-US")
         VISITORS[browser].new_page().goto(f"{origin}/_stcore/health")
     context = VISITORS[browser]
@@ -224,16 +225,16 @@ def opened(browser: Browser, address: str, *, width: int = 1440, height: int = 9
 
 
 def settled(page: Page, *, frames: int = 10) -> None:
-    """Waits until the page shows all that it is going to: it owes no run of the script, and has been at rest."""
+    """Waits until the page is complete: no run of the script is pending and nothing has moved for some frames."""
     deadline = time.monotonic() + PATIENCE_S
     page.wait_for_function(AT_REST, arg=frames)
     while RUNS[page].owed:
-        assert time.monotonic() < deadline, "a run of the script that the page has asked for is not over"
+        assert time.monotonic() < deadline, "a run of the script that the page requested has not ended"
         page.wait_for_function(AT_REST, arg=frames)
 
 
 def unfold(page: Page, card: str) -> None:
-    """Opens the line that a card is folded into, where it is; it is there when this returns."""
+    """Opens the line into which a card is folded, if there is one; the card is visible when this returns."""
     page.wait_for_selector(f".st-key-show-{card}, .st-key-card-{card}")
     box = page.locator(f".st-key-show-{card} details:not([open]) > summary")
     if box.count():
@@ -242,7 +243,7 @@ def unfold(page: Page, card: str) -> None:
 
 
 def of_chart(page: Page, card: str, expression: str) -> Any:
-    """What a JavaScript expression says of `chart`, the Plotly chart of a card."""
+    """Returns the value of a JavaScript expression in which `chart` is the Plotly chart of a card."""
     unfold(page, card)
     page.wait_for_selector(f".st-key-card-{card} .js-plotly-plot .main-svg")
     return page.evaluate(
@@ -251,7 +252,7 @@ def of_chart(page: Page, card: str, expression: str) -> Any:
 
 
 def drawn(page: Page, card: str) -> list[dict[str, Any]]:
-    """The traces of a card's chart: name, and x, y, base and text as lists."""
+    """Returns the traces of a card's chart: the name, and x, y, base and text as lists."""
     found: list[dict[str, Any]] = of_chart(
         page,
         card,
@@ -262,18 +263,18 @@ def drawn(page: Page, card: str) -> list[dict[str, Any]]:
 
 
 def traces(page: Page, card: str) -> dict[str, dict[str, Any]]:
-    """The same by name."""
+    """Returns the traces of a card's chart by name."""
     return {trace["name"]: trace for trace in drawn(page, card)}
 
 
 def said(page: Page) -> str:
-    """All words of the page, once it has been drawn to its end."""
+    """Returns all words of the page after it has been drawn completely."""
     settled(page)
     return re.sub(r"\s+", " ", page.get_by_test_id("stMain").inner_text())
 
 
 def at_widths(page: Page, *widths: int) -> Iterator[int]:
-    """Turns the page to one width after the other, and goes on once it is at rest there."""
+    """Sets the page to one width after the other, and yields each width when the page is complete."""
     for width in widths:
         page.set_viewport_size({"width": width, "height": 900})
         settled(page)
@@ -281,6 +282,6 @@ def at_widths(page: Page, *widths: int) -> Iterator[int]:
 
 
 def fits_sideways(page: Page) -> bool:
-    """Whether nothing of the page is beyond its right edge, where a phone would have to scroll to."""
+    """Returns whether nothing is beyond the page's right edge, so that a phone need not scroll sideways."""
     fits: bool = page.get_by_test_id("stMain").evaluate("main => main.scrollWidth <= main.clientWidth")
     return fits

@@ -1,12 +1,12 @@
-"""The command line as a person uses it, and the rows it left in the file.
+"""Runs the command line as a person does, and reads the rows that it stored in the file.
 
-    done = run("sweep", *TINY, "--contexts", "16,32", db=path)           # in this process; its workers are their own
-    done = run_apart("list", db=path, env={"COLUMNS": "80"})             # in a process of its own, as `start` does
+    done = run("sweep", *TINY, "--contexts", "16,32", db=path)           # in this process; workers have their own
+    done = run_apart("list", db=path, env={"COLUMNS": "80"})             # in its own process, like `start`
     cells = rows(path, "SELECT cell_key, status FROM steps")
 
-`TINY` makes every cell a matter of a tenth of a second and measures it once; what a test wants otherwise goes behind
-it, the last one wins.
-Sweeps leave out the ceilings unless `--ceilings` is among the words: they take 2 s and most tests ask nothing of them.
+With `TINY` every cell takes about a tenth of a second and is measured once. A test adds other values after it, because
+the last value of an option counts.
+Sweeps leave out the ceilings unless `--ceilings` is given: they take 2 s and most tests do not need them.
 """
 
 import os
@@ -33,7 +33,7 @@ from runner.sweep.request import parse_request
 
 ROOT = Path(__file__).parent.parent
 Found = TypeVar("Found")
-#: How long a command may take that takes seconds on a quiet machine; less than the `timeout` of a test.
+#: How long to wait for a command that takes seconds on an idle machine; less than the `timeout` of a test.
 PATIENCE_S = 250.0
 TINY = shlex.split(
     "--experiment benchmark --sizes toy-64 --contexts 16 --batch 1 --modes train --precisions fp32 --backends eager "
@@ -42,7 +42,7 @@ TINY = shlex.split(
 
 
 def tiny(**asked: Any) -> StepCell:
-    """The cell that `TINY` asks for, or one beside it."""
+    """Returns the cell that `TINY` asks for, with these values changed."""
     values: dict[str, Any] = {
         **size_named("toy-64").numbers, "context": 16, "batch": 1, "mode": "train", "precision": "fp32",
         "warmup_steps": 1, "min_steps": 3, "max_steps": 3,
@@ -51,7 +51,7 @@ def tiny(**asked: Any) -> StepCell:
 
 
 def run(*words: str, db: Path) -> subprocess.CompletedProcess[str]:
-    """`python -m runner WORDS --db DB`, run to its end in this process; both outputs in one.
+    """Runs `python -m runner WORDS --db DB` to its end in this process; both outputs come as one.
 
     Sweeps share a fork server, so that torch is imported once and not by each of them.
     """
@@ -64,7 +64,7 @@ def run(*words: str, db: Path) -> subprocess.CompletedProcess[str]:
 
 
 def start(*words: str, db: Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-    """The same in a process of its own, started; its output is read from the pipe at the end."""
+    """Starts the command in its own process. Its output can be read from the pipe at the end."""
     return subprocess.Popen(
         [sys.executable, "-m", "runner", *_line(*words, db=db)],
         cwd=ROOT,
@@ -76,7 +76,7 @@ def start(*words: str, db: Path, env: Mapping[str, str] | None = None) -> subpro
 
 
 def run_apart(*words: str, db: Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """The same, run to its end."""
+    """Runs the command to its end in its own process."""
     process = start(*words, db=db, env=env)
     output = ended(process)
     return subprocess.CompletedProcess(process.args, process.returncode, stdout=output)
@@ -88,7 +88,7 @@ def _line(*words: str, db: Path) -> list[str]:
 
 
 def ended(process: subprocess.Popen[str]) -> str:
-    """What a command has said by its end, which is waited for."""
+    """Waits for a command to end and returns its output."""
     try:
         return process.communicate(timeout=PATIENCE_S)[0]
     finally:
@@ -96,7 +96,7 @@ def ended(process: subprocess.Popen[str]) -> str:
 
 
 def awaited(process: subprocess.Popen[str], look: Callable[[], Found]) -> Found:
-    """What `look` finds, once it finds anything. Fails when the command ends before, with what it said."""
+    """Returns the result of `look` as soon as it finds something. If the command ends first, fails with its output."""
     while not (found := look()):
         assert process.poll() is None, process.stdout and process.stdout.read()
         time.sleep(0.02)
@@ -104,7 +104,7 @@ def awaited(process: subprocess.Popen[str], look: Callable[[], Found]) -> Found:
 
 
 def rows(db: Path, sql: str) -> list[dict[str, Any]]:
-    """What a reader sees now, as dictionaries by column."""
+    """Returns what a reader sees now, as one dictionary a row."""
     with open_reader(db) as connection:
         cursor = connection.execute(sql)
         names = [column[0] for column in cursor.description or ()]
@@ -112,14 +112,14 @@ def rows(db: Path, sql: str) -> list[dict[str, Any]]:
 
 
 def parsed(*words: str) -> tuple[Request, Settings]:
-    """What the words of a `sweep` command ask for: parsed by the real command, which is stopped there."""
+    """Returns what the words of a `sweep` command ask for: the real command parses them and is stopped after that."""
     with patch("runner.cli.main.parse_request", side_effect=_Parsed) as stopped, pytest.raises(_Parsed):
         app(["sweep", *words], standalone_mode=False)
     return parse_request(*stopped.call_args.args, **stopped.call_args.kwargs)
 
 
 class _Parsed(Exception):
-    """Raised in place of going on."""
+    """Raised to stop the command after parsing."""
 
 
 #: The experiments whose cells are end-to-end steps.
@@ -127,19 +127,19 @@ STEPS = ("--experiment", "benchmark", "--experiment", "mixed-precision")
 
 
 def planned(*words: str, device: str = "cpu", memory: int | None = None) -> list[Any]:
-    """The cells that the words of a `sweep` command make; of the experiments on steps, where the words name none."""
+    """Returns the cells that a `sweep` command plans; if it names no experiment, those of the experiments on steps."""
     experiments = () if "--experiment" in words else STEPS
     return list(plan(parsed(*experiments, *words)[0], device=device, device_memory_bytes=memory))
 
 
 def asked(commands: Sequence[str], flag: str) -> set[str]:
-    """The values that these commands give to an axis, together."""
+    """Returns all values that these commands give to an axis."""
     words = [shlex.split(command) for command in commands]
     return {value for each in words if flag in each for value in each[each.index(flag) + 1].split(",")}
 
 
 def family(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    """Everything below a running command: fork server, resource tracker, worker, compilers."""
+    """Returns all descendants of a running command: fork server, resource tracker, worker, compilers."""
     try:
         return psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:
@@ -147,7 +147,7 @@ def family(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 
 def workers(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    """The processes that measure: children of the fork server, each the leader of a group of its own."""
+    """Returns the processes that measure: children of the fork server, each of which leads a process group."""
     found = []
     for child in family(process):
         try:
@@ -160,6 +160,7 @@ def workers(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 
 def gone(processes: Sequence[psutil.Process], *, within_s: float = 60.0) -> bool:
-    """Whether all of them end in time. A zombie has ended; whoever started it has yet to notice."""
+    """Returns whether all of them end in time. A zombie counts as ended, although its parent has not collected it
+    yet."""
     _, alive = psutil.wait_procs(list(processes), timeout=within_s)
     return all(process.status() == psutil.STATUS_ZOMBIE for process in alive if process.is_running())

@@ -1,4 +1,4 @@
-"""What every test shares."""
+"""Hooks and fixtures of all tests."""
 
 import gc
 import os
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MAIN = sys.modules["__main__"]
 ROOT = Path(__file__).parent
-#: The files that take longest begin, so that no process is left with one of them when the other has nothing to do.
+#: The files that take longest come first, so that no process starts one of them when the others have finished.
 LONGEST = (
     "runner/sweep/test_sweep.py",
     "pages/ui/test_evidence.py",
@@ -42,7 +42,7 @@ LONGEST = (
     "pages/offline/test_export.py",
     "runner/models/test_model.py",
 )
-#: What a machine that only measures lacks: of the extras `app` and `dev`, what tests import.
+#: Packages of the extras `app` and `dev` that tests import and a machine for measuring alone may lack.
 MAY_LACK = (
     "authlib",
     "axe_playwright_python",
@@ -61,7 +61,7 @@ MAY_LACK = (
 
 
 class Module(pytest.Module):
-    """A file of tests. It is skipped where it imports, however indirectly, a package that this machine may lack."""
+    """A file of tests that is skipped if it imports, even indirectly, a package that this machine may lack."""
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         try:
@@ -78,15 +78,15 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """pytest-xdist would begin with the files of the most tests. A shell that starts this in the background has SIGINT
-    ignored, and the sweeps that tests interrupt would inherit that. Where Python is told to write no bytecode, it goes
-    beside pytest's cache: tests start hundreds of processes, and each would compile torch or Streamlit anew, which
-    takes as long as the rest of their imports."""
+    """Turns off the order of pytest-xdist, which starts with the files that have the most tests. Restores SIGINT,
+    because a shell that starts pytest in the background ignores it and the sweeps that tests interrupt would inherit
+    that. If Python is told to write no bytecode, it is written beside pytest's cache: tests start hundreds of
+    processes, and compiling torch or Streamlit again takes each as long as the rest of its imports."""
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
         sys.dont_write_bytecode = False
         os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(ROOT.parent / ".pytest_cache/bytecode")
     for name in ADJUSTABLE:
-        os.environ.pop(name, None)  # tests are about the threads and the allocator that Stepscope sets
+        os.environ.pop(name, None)  # tests check the threads and the allocator that Stepscope itself sets
     config.option.loadscopereorder = False
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -97,9 +97,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is there by now stays. A garbage collection, of which every measuring in this process asks for some, would
-    look at all of it, for half a second. Streamlit's AppTest looks through all installed packages before each page, for
-    components that none of them has: a seventh of a second."""
+    """Freezes the objects that exist now: every measurement in this process collects garbage, which would walk all of
+    them for half a second. Also stops Streamlit's AppTest from searching all installed packages for components before
+    each page: there are none, and the search takes a seventh of a second."""
     gc.collect()
     gc.freeze()
     if "streamlit.testing.v1" in sys.modules:
@@ -110,8 +110,8 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_lock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Sweeps of the tests wait for one another, and not for a sweep that somebody runs on this machine. No test sees
-    the reference rows that ship, but those that name a reference of their own."""
+    """Makes the sweeps of the tests wait for one another, and not for a sweep that someone runs on this machine. Also
+    hides the shipped reference rows from tests that do not name a reference of their own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("tmp")))
         patch.setenv("STEPSCOPE_REFERENCE", "")
@@ -120,14 +120,14 @@ def own_lock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """Streamlit's AppTest leaves its script as the main module, which every process of multiprocessing runs first. Put
-    right before the fixtures of a whole file, which may start a sweep."""
+    """Restores the main module, because Streamlit's AppTest leaves its script there and every process of
+    multiprocessing runs it first. This happens before the fixtures of a file, which may start a sweep."""
     sys.modules["__main__"] = MAIN
 
 
 @pytest.fixture(scope="session")
 def browser() -> "Iterator[Browser]":
-    """A headless browser for all tests of a process: what it has compiled of the dashboard's scripts, it keeps."""
+    """Yields a headless browser for all tests of a process, which keeps the dashboard's compiled scripts."""
     from tests.browser import chromium
 
     with chromium(one_process=True) as found:
@@ -136,7 +136,7 @@ def browser() -> "Iterator[Browser]":
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Site]":
-    """A server for all tests of a process that need none of their own."""
+    """Yields a server for all tests of a process that need none of their own."""
     from tests.browser import Site, served
 
     file = tmp_path_factory.mktemp("site") / "results.duckdb"

@@ -1,7 +1,7 @@
-"""The command line, with workers in which things go wrong: `python -m tests.faulty sweep … --contexts 16,101,102`.
+"""The command line with workers that fail: `python -m tests.faulty sweep … --contexts 16,101,102`.
 
-The context of a cell says what happens to its worker; any other context is measured as ever. The fork server imports
-this file too, and the workers have what it changes.
+The context of a cell decides what happens to its worker; any other context is measured as usual. The fork server
+imports this file too, so the changes apply in its workers.
 """
 
 import importlib
@@ -22,7 +22,7 @@ _real: list[Callable[[Job, Callable[[str], None]], Measurement]] = []
 
 
 def measure_step(job: Job, report: Callable[[str], None]) -> Measurement:
-    """What the worker calls in place of the real one, which it calls for every other cell."""
+    """Replaces the real function in the worker, and calls it for all other cells."""
     context = getattr(job.cell, "context", 0)
     report("build")
     if context == KILLED:
@@ -39,7 +39,7 @@ def measure_step(job: Job, report: Callable[[str], None]) -> Measurement:
 
 
 def _break_cuda() -> None:
-    """Leaves an error that every later call of this process to CUDA gets, too."""
+    """Causes an error that every later call of CUDA in this process returns, too."""
     import torch
 
     values = torch.zeros(1, device="cuda")
@@ -48,7 +48,7 @@ def _break_cuda() -> None:
 
 
 def change_clock(after: int) -> None:
-    """Sets the clock of the sweep's own process back by an hour once it was asked for so many ids."""
+    """Sets the clock of the sweep's own process back by an hour after it has made this many ids."""
     from runner.schema import cells
 
     asked, real = [0], time.time_ns
@@ -63,7 +63,7 @@ def change_clock(after: int) -> None:
 def _patch() -> None:
     from runner.measure.timing import step
 
-    if step.measure_step.__module__ == step.__name__:  # a worker imports this file once more, as its main module
+    if step.measure_step.__module__ == step.__name__:  # a worker imports this file again as its main module
         _real.append(step.measure_step)
         patch.object(step, "measure_step", measure_step).start()
 

@@ -1,10 +1,10 @@
-"""Files of others, broken in every way: what `hypothesis` builds and what flipped bytes make of real ones.
+"""Foreign files that are broken in every way: files built by `hypothesis`, and real files with changed bytes.
 
     outcomes = fuzz(SNAPSHOT, examples=60, folder=tmp_path)       # Counter({"refused": 51, "imported": 9})
 
-An importer either adds rows that the store takes or ends in a StepscopeError; anything else fails. Pickles are read by
-a process with the limits of the one that an import starts, many by one. What is imported waits in the spool; the last
-SPOOLED of it go into a results file.
+An importer must either add rows that the store accepts or end in a StepscopeError; anything else fails the test.
+Pickles are read by a process with the same limits as in an import; one process reads many. Imported rows wait in the
+spool, and the last SPOOLED of its files are ingested into a results file.
 """
 
 import contextlib
@@ -31,9 +31,9 @@ from runner.importers.files import import_file
 from runner.store.database import ingest
 from runner.store.spool import Spool
 
-#: Examples of each importer in `make soak`; the environment may name another number.
+#: Examples for each importer in `make soak`; an environment variable may set another number.
 SOAK_EXAMPLES = int(os.environ.get("SOAK_EXAMPLES", "10000"))
-#: How long one example may take (s): far more than any needs on a busy machine.
+#: How long one example may take (s): far longer than any needs on a busy machine.
 PATIENCE_S = 60.0
 FLIPS, SPOOLED = 8, 20
 
@@ -46,23 +46,24 @@ while line := sys.stdin.buffer.readline():
     print(json.dumps(answer(io.BytesIO(sys.stdin.buffer.read(int(line))))), flush=True)
 """
 
-#: Keeps standard output for answers, because DuckDB takes `python -c` for an interactive session and draws the progress
-#: of slow queries there.
+#: Keeps standard output for answers only, because DuckDB takes `python -c` for an interactive session and draws the
+#: progress of slow queries there.
 _ANSWERS_ONLY = "import os, sys; sys.stdout = open(os.dup(1), 'w'); os.dup2(2, 1)\n"
 
 
 class Reader:
-    """A process that answers each request with a line. A new one takes over after so many files, and where a file has
-    ended it."""
+    """A process that answers each request with a line. It is replaced after `files` files, or when a file has ended
+    it."""
 
     def __init__(self, script: str, *, files: int = 500) -> None:
         self.process: subprocess.Popen[bytes] | None = None
         self.script, self.files, self.left = script, files, files
 
     def ask(self, request: bytes) -> "subprocess.CompletedProcess[bytes]":
-        """Returns the answer, or how the process ended. Raises TimeoutError where it does neither in PATIENCE_S.
+        """Returns the answer, or how the process ended. Raises TimeoutError if it does neither within PATIENCE_S.
 
-        An exception between a request and its answer ends the process, so that the next request gets its own answer."""
+        An exception between a request and its answer ends the process, so that the next request gets its own answer.
+        """
         self.left -= 1
         if self.left < 0:
             self.close()
@@ -89,7 +90,7 @@ class Reader:
 
 
 def _exchange(process: subprocess.Popen[bytes], request: bytes) -> bytes:
-    """Returns the line that answers the request, empty where the process ended. Raises TimeoutError."""
+    """Returns the line that answers the request, or an empty one if the process ended. Raises TimeoutError."""
     assert process.stdin is not None
     assert process.stdout is not None
     with contextlib.suppress(BrokenPipeError):
@@ -102,7 +103,7 @@ def _exchange(process: subprocess.Popen[bytes], request: bytes) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """One kind of file: its ending, what makes a real one, and strategies of whole files."""
+    """One kind of file: its suffix, a function that makes a real one, and strategies for whole files."""
 
     ending: str
     real: Callable[[Path], bytes]
@@ -110,7 +111,8 @@ class Kind:
 
 
 def fuzz(kind: Kind, *, examples: int, folder: Path) -> Counter[str]:
-    """Imports so many files of a kind, a half of them built and a half with bytes changed. Returns how they ended."""
+    """Imports `examples` files of a kind, one half built and one half with changed bytes. Returns how the imports
+    ended."""
     ends: Counter[str] = Counter()
 
     def read(path: Path) -> "subprocess.CompletedProcess[bytes]":
@@ -143,7 +145,7 @@ def fuzz(kind: Kind, *, examples: int, folder: Path) -> Counter[str]:
 
 
 def changed(real: bytes) -> Iterator[bytes]:
-    """The file with up to FLIPS bytes other than they were, or cut off, or with a piece of itself elsewhere."""
+    """Yields the file with up to FLIPS bytes changed, cut off, or with a piece of itself copied elsewhere."""
     order = random.Random(0)
     while True:
         content = bytearray(real)
@@ -159,7 +161,7 @@ def changed(real: bytes) -> Iterator[bytes]:
 
 
 def _end(path: Path, content: bytes, folder: Path) -> str:
-    """Imports the file. Returns `imported` or `refused`; whatever else happens is a defect and raises."""
+    """Imports the file. Returns `imported` or `refused`; anything else is a defect and raises."""
     path.write_bytes(content)
     db, began = folder / "results.duckdb", time.monotonic()
     refused = None
@@ -186,7 +188,7 @@ ODD = st.one_of(NUMBERS, st.none(), st.booleans(), st.floats(), st.text(max_size
 
 
 def _mostly(usual: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Mostly what is usual, else anything."""
+    """Returns a strategy that mostly draws the usual values, else anything."""
     return st.integers(0, 39).flatmap(lambda number: usual if number else ODD)
 
 

@@ -1,10 +1,9 @@
-"""Sees to it that the tests have a browser.
+"""Makes sure that the tests have a browser.
 
     python -m tests.install_chromium
 
-Nothing is done where Chromium starts already. Else Debian's headless shell is installed by apt-get, where this user may
-use that without a password; else Playwright downloads its own. If neither starts, one line says why, and the exit code
-is 1.
+Does nothing if Chromium already starts. Else apt-get installs Debian's headless shell, if this user may run it without
+a password; else Playwright downloads its own. If neither starts, one line says why, and the exit code is 1.
 """
 
 import os
@@ -22,7 +21,7 @@ PATIENCE_S = 900.0
 
 
 def starts() -> bool:
-    """Whether the browser that the tests use can be started."""
+    """Returns whether the browser that the tests use can be started."""
     try:
         with chromium():
             return True
@@ -31,7 +30,7 @@ def starts() -> bool:
 
 
 def call(*command: str) -> str:
-    """Runs a command without input; returns "" when it succeeded, else the line that says what went wrong."""
+    """Runs a command without input. Returns "" if it succeeded, else the line that says what went wrong."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=PATIENCE_S)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -44,14 +43,14 @@ def call(*command: str) -> str:
 
 
 def as_root() -> tuple[str, ...] | None:
-    """What a command of the system's administrator begins with; None where this user may not run one."""
+    """Returns the words that run a command as root: () for root itself, sudo else; None if this user may not."""
     if os.geteuid() == 0:
         return ()
     return ("sudo", "-n") if shutil.which("sudo") and not call("sudo", "-n", "true") else None
 
 
 def install_by_apt() -> str:
-    """Returns "" or why Debian's package could not be installed."""
+    """Returns "", or why Debian's package could not be installed."""
     if shutil.which("apt-get") is None:
         return "not here"
     if (root := as_root()) is None:
@@ -61,7 +60,7 @@ def install_by_apt() -> str:
 
 
 def install_by_playwright() -> str:
-    """Returns "" or why Playwright's own Chromium could not be downloaded."""
+    """Returns "", or why Playwright's own Chromium could not be downloaded."""
     return call(sys.executable, "-m", "playwright", "install", "--only-shell", "chromium")
 
 

@@ -1,4 +1,4 @@
-"""A reader's answer belongs to its question, whatever else happens in the reader's process or in the test's."""
+"""The reader of `tests.fuzz` gives each request its own answer, even after an interruption or other output."""
 
 import signal
 from contextlib import closing
@@ -16,7 +16,7 @@ con.execute("SET enable_progress_bar = true; SET progress_bar_time = 1")
 for line in sys.stdin:
     print(con.execute("SELECT count(*) FROM range(%d) WHERE hash(range) >= 0" % int(line)).fetchone()[0], flush=True)
 """
-#: Interrupts the asking process before it answers.
+#: Interrupts the process that asked before it answers.
 INTERRUPT = """
 import os, signal, sys
 for line in sys.stdin:
@@ -30,13 +30,13 @@ class Interrupted(Exception):
     pass
 
 
-def test_what_duckdb_draws_is_no_answer() -> None:
+def test_duckdbs_progress_bar_is_not_taken_for_an_answer() -> None:
     with closing(Reader(COUNT)) as reader:
         for rows in (20_000_000, 20_000_001, 20_000_002):
             assert reader.ask(b"%d\n" % rows).stdout == b"%d\n" % rows
 
 
-def test_an_interrupted_question_leaves_no_answer_behind() -> None:
+def test_an_interrupted_request_leaves_no_answer_behind() -> None:
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise Interrupted
 

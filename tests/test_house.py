@@ -1,4 +1,4 @@
-"""The rules of the house: who imports whom, what a column must say, what the documents must name."""
+"""The rules of the repository: which module imports which, what a column must state, what the documents must name."""
 
 import ast
 import contextlib
@@ -23,7 +23,7 @@ from runner.schema.columns import SQL_TYPES
 ROOT = Path(__file__).parent.parent
 MODULES = sorted(path.relative_to(ROOT) for folder in ("runner", "pages") for path in (ROOT / folder).rglob("*.py"))
 OUTSIDE = {"torch", "duckdb", "einops", "numpy", "typer", "rich", "psutil", "pynvml", "ray", "transformers"}
-#: Who may import whom within `runner`: each folder or file by name, and what it may know. `cli` may know everything.
+#: The folders and files of `runner`, each with those that it may import. `cli` may import everything.
 RUNNER_MAY = {
     "errors": set[str](),
     "visible": set(),
@@ -56,13 +56,13 @@ RUNNER_MAY = {
         "temporary",
     },
 }
-#: Where torch lives, and what pages may know of the runner.
+#: The folders that may import torch, and those of the runner that pages may import.
 WITH_TORCH = {"engines", "measure", "models"}
 PAGES_MAY = {"analysis", "errors", "experiments", "formats", "plan", "report", "results", "schema", "store", "visible"}
 
 
 def imported(path: Path) -> Iterator[str]:
-    """The modules that a file names in its import statements, wherever they stand."""
+    """Yields the modules that a file names in its import statements, wherever in the file they are."""
     for node in ast.walk(ast.parse((ROOT / path).read_text())):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
@@ -73,12 +73,12 @@ def imported(path: Path) -> Iterator[str]:
 
 
 def named(path: Path, *modules: str) -> set[str]:
-    """Which of `modules` the file imports, itself or something inside."""
+    """Returns those of `modules` that the file imports, as a whole or in part."""
     return {module for module in modules for name in imported(path) if name == module or name.startswith(f"{module}.")}
 
 
 def rooms(path: Path, package: str) -> set[str]:
-    """The folders and files of `runner` or `pages` that a file imports from."""
+    """Returns the folders and files of `runner` or `pages` that a file imports from."""
     return {name.split(".")[1] for name in imported(path) if name.startswith(f"{package}.")}
 
 
@@ -96,16 +96,16 @@ def test_imports_of_the_runner(path: Path) -> None:
     if room == "experiments":
         files = (ROOT / "runner/experiments").glob("*.py")
         declared = {f"runner.experiments.{file.stem}" for file in files if "\nEXPERIMENT = " in file.read_text()}
-        assert not named(path, *declared), "an experiment imports no other"
+        assert not named(path, *declared), "an experiment imports no other experiment"
     if room != "store":
-        assert not named(path, "duckdb"), "SQL lives in runner/store"
+        assert not named(path, "duckdb"), "SQL belongs in runner/store"
     if room != "engines":
-        assert not named(path, "ray"), "an engine is one file"
+        assert not named(path, "ray"), "an engine is a single file"
 
 
 @pytest.mark.parametrize("path", [path for path in MODULES if path.parts[0] == "pages"], ids=str)
 def test_imports_of_the_pages(path: Path) -> None:
-    """A page is a room of its own: pages share `ui` and `figures`, and only the frame and the export know them all."""
+    """Pages do not import each other: they share `ui` and `figures`, and only the frame and the export import all."""
     assert not named(path, "torch", "duckdb")
     assert rooms(path, "runner") <= PAGES_MAY
     room = path.parts[1]
@@ -118,7 +118,7 @@ def test_imports_of_the_pages(path: Path) -> None:
         assert rooms(path, "pages") <= {room, "figures", *shared}
 
 
-def test_no_folder_imports_itself_in_a_circle() -> None:
+def test_imports_between_folders_have_no_cycle() -> None:
     arrows: dict[str, set[str]] = {}
     for path in MODULES:
         for package in ("runner", "pages"):
@@ -129,10 +129,10 @@ def test_no_folder_imports_itself_in_a_circle() -> None:
         while left:
             reached.add(room := left.pop())
             left += arrows.get(room, set()) - reached - {room}
-        assert start not in reached, f"{start} imports itself by way of others"
+        assert start not in reached, f"{start} imports itself through other folders"
 
 
-#: What of Streamlit shows its first argument as Markdown.
+#: Functions of Streamlit that show their first argument as Markdown.
 MARKDOWN = (
     "badge", "caption", "checkbox", "download_button", "error", "expander", "feedback", "header", "info", "markdown",
     "popover", "radio", "segmented_control", "slider", "subheader", "success", "tabs", "title", "toast",
@@ -143,16 +143,17 @@ WRITERS = ("st", "column", "expander", "lead", "place", "said")
 
 @pytest.mark.parametrize("path", [path for path in MODULES if path.parts[0] == "pages"], ids=str)
 def test_what_is_shown_as_markdown_is_a_constant_or_restricted(path: Path) -> None:
-    """A label of somebody's run must not become a link: `pages.ui.markdown` says what is left of Markdown."""
+    """A run's label must not become a link: `pages.ui.markdown` defines which Markdown is allowed."""
     for call in ast.walk(ast.parse((ROOT / path).read_text())):
         match call:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=writer), attr=name), args=[first, *_]):
                 if writer in WRITERS and name in MARKDOWN:
-                    assert _is_safe(first), f"{path}:{call.lineno}: restrict(…)"
+                    assert _is_safe(first), f"{path}:{call.lineno}: use restrict(…)"
 
 
 def _is_safe(text: ast.expr) -> bool:
-    """Whether it is a constant, a choice of constants or a call of `restrict`; a widget's own label may be a name."""
+    """Returns whether it is a constant, a choice of constants or a call of `restrict`; a widget's label may be a
+    name."""
     match text:
         case ast.IfExp(body=one, orelse=other):
             return _is_safe(one) and _is_safe(other)
@@ -166,26 +167,26 @@ def _is_safe(text: ast.expr) -> bool:
 
 
 def _is_limit(part: ast.expr) -> bool:
-    """`{MAX_ROWS:,}`."""
+    """Returns whether it is a limit such as `{MAX_ROWS:,}`."""
     return isinstance(part, ast.FormattedValue) and isinstance(part.value, ast.Name) and part.value.id.isupper()
 
 
 @pytest.mark.parametrize("path", MODULES, ids=str)
-def test_a_file_says_what_it_is_for_and_is_one_thing(path: Path) -> None:
+def test_every_file_has_a_docstring_and_a_limited_length(path: Path) -> None:
     text = (ROOT / path).read_text()
     assert path.stem not in {"utils", "util", "common", "helpers", "misc"}
     assert len(text.splitlines()) <= 310
-    assert not text or ast.get_docstring(ast.parse(text)), "a docstring that says what the file answers"
+    assert not text or ast.get_docstring(ast.parse(text)), "the docstring of a file says what it is for"
 
 
 @pytest.mark.parametrize("module", ["runner.schema", "runner.experiments", "runner.cli.main", "runner.store.history"])
-def test_who_reads_rows_or_asks_for_help_needs_no_torch(module: str) -> None:
+def test_reading_rows_and_showing_help_need_no_torch(module: str) -> None:
     check = f"import sys, {module}; sys.exit('torch' in sys.modules or 'pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], cwd=ROOT, check=False).returncode == 0
 
 
 def distributions(requirements: Iterable[str]) -> set[str]:
-    """The installed distributions that these requirements name, and all that those need."""
+    """Returns the installed distributions that these requirements name, and all that those require."""
     found: set[str] = set()
     open_ones = [*requirements]
     while open_ones:
@@ -200,7 +201,8 @@ def distributions(requirements: Iterable[str]) -> set[str]:
 
 @pytest.mark.soak
 def test_the_gpu_tests_need_no_more_than_the_runner() -> None:
-    """All are collected, without an error, where only what the extra `runner` and pytest need can be imported."""
+    """They are collected without errors if only the requirements of the extra `runner` and of pytest can be
+    imported."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     there = distributions(
         [*project["dependencies"], *project["optional-dependencies"]["runner"], "pytest", "pytest-timeout"]
@@ -294,7 +296,7 @@ def test_the_readme_names_every_command_and_preset() -> None:
 
 
 def test_the_readmes_tree_is_true() -> None:
-    """In both directions, down to the second level."""
+    """Every entry exists and every file is listed, down to the second level."""
     text = (ROOT / "README.md").read_text().split("```tree\n")[1].split("```")[0]
     named: list[str] = []
     top = ""

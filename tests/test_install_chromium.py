@@ -1,6 +1,7 @@
-"""Where the tests' browser comes from on a machine without one: apt-get, else Playwright's download, else one line.
+"""Where the tests get a browser on a machine without one: apt-get, else Playwright's download, else an error of one
+line.
 
-Playwright tries its download five times, so that the tests of it are for `make soak`.
+Playwright tries its download five times, so the tests of it run in `make soak` only.
 """
 
 import functools
@@ -19,13 +20,13 @@ import pytest
 
 from tests.browser import ROOT, installed
 
-#: What commands of a system without a browser may call.
+#: The programs that exist on a simulated system without a browser.
 SYSTEM = ("env", "ln", "sh")
 
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
-    """A folder for PATH with these alone."""
+    """Returns a folder for PATH that contains only these programs."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in SYSTEM:
@@ -39,7 +40,7 @@ def write_program(path: Path, script: str) -> None:
 
 
 def install(programs: Path, *, downloads: str = "http://localhost:1") -> subprocess.CompletedProcess[str]:
-    """Runs it where only `programs` are and nothing has been downloaded yet; nobody answers at port 1."""
+    """Runs the installation with `programs` as PATH and without an earlier download. Nothing listens on port 1."""
     env = {**os.environ, "PATH": str(programs), "PLAYWRIGHT_DOWNLOAD_HOST": downloads}
     env["PLAYWRIGHT_BROWSERS_PATH"] = str(programs.parent / "browsers")
     words = [sys.executable, "-m", "tests.install_chromium"]
@@ -57,7 +58,8 @@ def test_apt_get_installs_it(programs: Path) -> None:
 
 
 class Archive(http.server.BaseHTTPRequestHandler):
-    """Answers every request with a browser of the name that was asked for; a script that starts the real one."""
+    """Answers every request with an archive of a browser with the requested name, which is a script that starts the
+    real one."""
 
     def __init__(self, *words: object, executable: str) -> None:
         self.executable = executable
@@ -82,7 +84,7 @@ class Archive(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def downloads() -> Iterator[str]:
-    """The address of a server in place of Playwright's."""
+    """Yields the address of a server that replaces Playwright's."""
     handler = functools.partial(Archive, executable=str(installed()))
     with http.server.ThreadingHTTPServer(("localhost", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

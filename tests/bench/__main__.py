@@ -1,10 +1,10 @@
-"""What Stepscope itself costs, and how often it is wrong: every bench in turn, and one table of figures and goals.
+"""What Stepscope itself costs and how often it is wrong: runs every bench in turn and prints one table of results.
 
     python -m tests.bench            # or: make bench
     python -m tests.bench models     # only these
     python -m tests.bench noise --seconds 600 --db noise.duckdb
 
-A bench is no test: it exits with 0 whatever it finds. Run it on a machine that does nothing else.
+A bench is not a test: it exits with 0 whatever the results are. Run it on an otherwise idle machine.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-#: Files beside this one, imported when it is their turn: half of them need a browser.
+#: The bench modules in this folder. Each is imported only when it runs, because half of them need a browser.
 BENCHES = ("step", "models", "cell", "store", "fleet", "app", "snapshot", "timeline", "published", "noise")
 
 
@@ -38,5 +38,5 @@ def main() -> None:
     Console(width=None if sys.stdout.isatty() else 160).print(table)
 
 
-if __name__ == "__main__":  # the store's readers import this module under another name
+if __name__ == "__main__":  # benches that start processes import this module under another name
     main()

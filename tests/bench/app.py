@@ -1,11 +1,11 @@
-"""How long a reader waits, over a thousand and a million cells, against a one-chart Streamlit page on the same rows.
+"""How long a reader waits for a page over a thousand and a million cells, compared with a one-chart Streamlit page.
 
     python -m tests.bench.app
 
-Gives, as medians of 10 in headless Chromium, the time from opening the page to its first chart and from changing a
-filter to the redrawn chart, for both pages, and their ratios; both once after new rows as well, when nothing that was
-read before counts. The two pages take turns. Every opening is a new visitor; every filter change asks for a selection
-that nobody asked for before. What ten readers at once see and cost is in `tests.bench.readers`.
+Measures, as medians of 10 in headless Chromium, the time from opening the page to its first chart and from changing a
+filter to the redrawn chart, for both pages, and their ratios. Both are measured once more after new rows have arrived,
+when nothing cached is valid. The two pages are measured alternately. Every opening is a new visitor; every filter
+change selects something that has not been selected before. `tests.bench.readers` measures ten readers at once.
 """
 
 import os
@@ -23,7 +23,7 @@ from tests.browser import chromium, opened, served
 
 REPEATS = 10
 FIRST, CHANGE, COLD = "page to first chart", "filter change to redraw", "first chart after new rows"
-#: Cells in the file -> how many times the one-chart page's time each may take.
+#: Number of cells in the file -> the largest allowed ratios to the one-chart page's times.
 GOALS = {1_000: {FIRST: 1.5, CHANGE: 1.5}, 1_000_000: {FIRST: 2.5, CHANGE: 3.0}}
 CHART = "document.querySelector('.js-plotly-plot')"
 DRAWN = f"{CHART} && {CHART}.data && {CHART}.data !== window.__before && {CHART}.querySelector('.bars .point path')"
@@ -32,7 +32,7 @@ Times = dict[str, dict[str, list[float]]]
 
 
 def first_chart(browser: Browser, address: str) -> float:
-    """Seconds from opening the page, as a new visitor, to its first chart."""
+    """Returns the seconds from opening the page as a new visitor to its first chart."""
     started = time.perf_counter()
     with opened(browser, address) as visit:
         visit.page.wait_for_function(DRAWN, polling="raf")
@@ -40,7 +40,7 @@ def first_chart(browser: Browser, address: str) -> float:
 
 
 def filter_changes(page: Page, names: list[str]) -> list[float]:
-    """Seconds from each click on one of `names` to the redrawn chart, each for a selection never seen before."""
+    """Returns the seconds from each click on one of `names` to the redrawn chart. Every selection is a new one."""
     found = []
     for name in names:
         page.wait_for_timeout(2_000)
@@ -53,12 +53,12 @@ def filter_changes(page: Page, names: list[str]) -> list[float]:
 
 
 def gray_code(labels: list[str], count: int) -> list[str]:
-    """Which pill to toggle each time, so that every selection on the way is a new one."""
+    """Returns the pill to toggle at each step so that no selection is repeated."""
     return [labels[((step & -step).bit_length()) - 1] for step in range(1, count + 1)]
 
 
 def run() -> list[Result]:
-    """Measure both pages over both files, in turn, and then ten readers of the larger one."""
+    """Measures both pages over both files, alternately, and then ten readers of the larger file."""
     results = []
     with tempfile.TemporaryDirectory() as folder:
         for cells, goals in GOALS.items():

@@ -1,9 +1,9 @@
-"""What does a cell cost beyond building, warming up and measuring? In a real sweep, from one start to the next.
+"""What does a cell cost beyond building, warming up and measuring? Measured in a real sweep, from start to start.
 
     python -m tests.bench.cell
 
-Starting the worker, sending the result, the spool, the ingest and the plan are all in it. Limits: nobody reads
-meanwhile (tests.bench.store has readers), and the cells are small.
+The cost includes starting the worker, sending the result, the spool, the ingest and the plan. Limits: nobody reads the
+file at the same time (tests.bench.store has readers), and the cells are small.
 """
 
 import itertools

@@ -1,11 +1,11 @@
-"""What a crowd of readers sees and costs while a sweep appends rows to the file that they read.
+"""What many readers see and cost while a sweep appends rows to the file that they read.
 
     python -m tests.bench.crowd                                   # 50 sessions, 10 cells a second, 10 minutes
     python -m tests.bench.crowd --sessions 10 --minutes 1 --db results.duckdb
 
-Every session goes from page to page, looks at each for LOOKS_S seconds, asks every two seconds whether there are new
-rows, as a page does, and has it drawn again when there are. Says what readers saw, what the store added to a cell, and
-minute by minute what the server holds in memory. All of it runs on this machine, readers and sweep included.
+Every session goes from page to page and stays on each for LOOKS_S seconds. Like a page, it asks every two seconds
+whether there are new rows, and redraws the page when there are. Prints what readers saw, the time that the store added
+to a cell, and the server's memory every half minute. Readers and sweep all run on this machine.
 """
 
 import argparse
@@ -38,7 +38,7 @@ Tables = Mapping[str, Sequence[object]]
 
 @dataclass(kw_only=True)
 class Crowd:
-    """What all sessions together saw."""
+    """What all sessions saw together."""
 
     address: str
     over: threading.Event = field(default_factory=threading.Event)
@@ -46,7 +46,7 @@ class Crowd:
     errors: Counter[str] = field(default_factory=Counter)
 
     def browse(self, number: int) -> None:
-        """One session."""
+        """Runs one session."""
         choice = random.Random(number)
         try:
             with Visitor(self.address) as visitor:
@@ -107,8 +107,8 @@ def _measure(path: Path, *, sessions: int, minutes: float, rate: float) -> None:
 
 
 def _sweep(path: Path, rate: float, over: Event, done: Connection) -> None:
-    """Stores a cell of a toy size every 1/rate seconds, as a sweep does. Sends what that took of each, in ms, and how
-    many cells were not in the file in the end."""
+    """Stores a toy cell every 1/rate seconds, as a sweep does. Sends the time that storing each one took (ms) and the
+    number of cells that were missing from the file in the end."""
     of, added, ids = rows.run(label="while all look"), list[float](), set[UUID]()
     shapes = [(size, context) for size in rows.TOYS for context in (32, 64, 128, 256, 512)]
     spool, start = Spool(path), time.monotonic()
@@ -121,9 +121,9 @@ def _sweep(path: Path, rate: float, over: Event, done: Connection) -> None:
         ingest(path, **BETWEEN_CELLS)
         added.append((time.perf_counter() - began) * 1e3)
         ids.add(one.step.cell_id)
-    with open_reader(path) as reader:  # the file and what waits in its spool
+    with open_reader(path) as reader:  # the file and the cells that wait in its spool
         found = [cell for (cell,) in reader.execute("SELECT cell_id FROM steps").fetchall()]
-    assert len(found) == len({*found}), "a cell is there twice"
+    assert len(found) == len({*found}), "a cell is in the file twice"
     done.send((added, len(ids - {*found})))
 
 

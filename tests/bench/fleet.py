@@ -1,4 +1,4 @@
-"""The results files of many machines: how long merging takes, and a page over a folder of them.
+"""The results files of many machines: how long it takes to merge them and to open a page over a folder of them.
 
 python -m tests.bench fleet
 """
@@ -16,7 +16,7 @@ from tests.bench.grid import fill
 from tests.bench.result import Result
 from tests.browser import chromium, served
 
-#: Files of about 50,000 rows each; so many are merged.
+#: Each file has about 50,000 rows. MERGED of the files are merged.
 FILES, CELLS, MERGED = 50, 1_000, 20
 GOAL_S, MAX_RATIO = 30.0, 1.5
 PAGE = "/training-step?way=fp32+%C2%B7+eager"
@@ -36,8 +36,8 @@ def run() -> list[Result]:
 
 
 def _compare_pages(folder: Path, merged: Path) -> list[Result]:
-    """The time from opening a page to its first chart, over the folder and over the file, in turn: as a new visitor,
-    and once more when a file has got new rows."""
+    """Measures the time from opening a page to its first chart, alternately over the folder and over the merged file:
+    as a new visitor, and once more after a file has changed."""
     times: dict[str, dict[Path, list[float]]] = {what: {folder: [], merged: []} for what in (FIRST, COLD)}
     with served(folder) as fleet, served(merged) as one, chromium() as browser:
         pages = {folder: f"{fleet}{PAGE}", merged: f"{one}{PAGE}"}
@@ -76,7 +76,7 @@ def _merge(files: list[Path], into: Path, again: bool) -> Result:
 
 
 def _worked_s() -> float:
-    """The processor time of this process and of those that it started, in seconds."""
+    """Returns the processor time of this process and its children in seconds."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 

@@ -1,10 +1,10 @@
-"""Results files of a thousand and of a million cells for the benches, with their timings and samples, made in SQL.
+"""Results files of a thousand and of a million cells for the benches, with timings and samples, generated in SQL.
 
     cells = fill(path, cells=1_000_000)
 
-A file is what sweeps of one grid leave behind: 36 sizes and contexts in every mode, precision and backend, three rounds
-each, again and again on four machines in turn; the smaller file is a part of the first. Its times follow a formula:
-nothing here was measured.
+A file looks like the result of sweeps over one grid: 36 sizes and contexts in every mode, precision and backend, in
+three rounds, repeated on four machines in turn. The smaller file is a part of the larger one. All times follow a
+formula: nothing here was measured.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ _STEPS = """
         'ok' AS status, 1 AS warmup_steps, 12 * layers * d_model * d_model AS parameters, 1e4 AS tokens_per_s,
         TIMESTAMP '2026-01-01' AS ingested_at, {defaults}
     FROM grid"""
-#: The columns of cells that the grid sets; all others have their defaults.
+#: The columns that the grid sets; all other columns have their defaults.
 _SET = "d_model d_ff layers heads context mode precision backend round warmup_steps"
 
 _TIMES = """
@@ -70,7 +70,8 @@ def _defaults() -> Iterator[str]:
 
 
 def fill(path: Path, *, cells: int) -> int:
-    """A new file with this many cells of `steps`, each with its timings and samples; returns how many samples."""
+    """Writes a new file with this many cells of `steps`, each with its timings and samples. Returns the number of
+    samples."""
     of = rows.run(label="sweep 0", host="bench0")
     rows.store(path, of, [rows.ok(of, rows.asked())])
     with duckdb.connect(path) as con:
@@ -83,5 +84,5 @@ def fill(path: Path, *, cells: int) -> int:
         found = con.execute("SELECT (SELECT count(*) FROM steps), (SELECT count(*) FROM samples)").fetchone()
     assert found is not None
     assert found[0] == cells, found
-    assert not look_through(path).left_out, "rows that a page would leave out"
+    assert not look_through(path).left_out, "a page would leave out some rows"
     return int(found[1])

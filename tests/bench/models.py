@@ -1,17 +1,18 @@
-"""Is our model fast? Its training step against the same shape written as people write it elsewhere.
+"""Is our model fast? Compares its training step with two common implementations of the same shape.
 
     python -m tests.bench.models
 
-Against a nanoGPT-style model (LayerNorm, learned positions, one product for queries, keys and values, GELU) and the
-Transformers library's Llama, of the same width, depth, heads and vocabulary. All three get the same switches: fused
-attention, torch.compile, bf16 autocast, fused AdamW; and the same loop, loss and tokens. Their matrix products cost the
-same FLOPs, counted by PyTorch and checked: a GELU network of two matrices is half again as wide as a gated one of
-three. The models take turns, in an order that is turned round each time. On CUDA twice: with every step waited for, and
-in rows of steps with a wait at the end, as a training loop has it, which the host's part of a step does not delay. The
-C library keeps what is freed (`ALLOCATOR`): else it gives memory back and takes it again, by turns in other models'
-steps, and on a CPU a step may take a fifth longer.
-Limits: one shape on a CPU; on CUDA three, all with the compiler's CUDA graphs, because without them the host sets the
-pace. Without the Transformers library there is no Llama.
+Compares it with a nanoGPT-style model (LayerNorm, learned positions, one product for queries, keys and values, GELU)
+and with the Transformers library's Llama, of the same width, depth, heads and vocabulary. All three get the same
+settings (fused attention, torch.compile, bf16 autocast, fused AdamW) and the same loop, loss and tokens. Their matrix
+products cost the same FLOPs, as counted and checked with PyTorch: a GELU network with two matrices is one and a half
+times as wide as a gated one with three. The models are measured alternately, and the order is reversed each time. On
+CUDA they are measured twice: once waiting for every step, and once with several steps in a row and a wait at the end,
+as a training loop runs, so that the host's part of a step delays nothing. The C library keeps freed memory
+(`ALLOCATOR`): otherwise it returns memory to the system and takes it again during other models' steps, which can make a
+step on a CPU a fifth longer.
+Limits: one shape on a CPU and three on CUDA, all with the compiler's CUDA graphs, because without them the host limits
+the speed. Without the Transformers library, Llama is left out.
 """
 
 import argparse
@@ -38,19 +39,20 @@ from runner.schema.sizes import SIZES
 from tests.bench.result import Result
 
 WARMUP, ROUNDS = 5, 40
-#: By the number of steps in a row, a model's turns in a round.
+#: Number of steps in a row -> how often a model is measured in a round.
 TURNS = {"cpu": {1: 4}, "cuda": {1: 4, 10: 1}}
-#: glibc's: nothing is given back before 16 GiB are free, and no tensor of less than 4 GiB has a mapping of its own.
+#: Settings of glibc: it returns nothing before 16 GiB are free, and a tensor below 4 GiB gets no mapping of its own.
 ALLOCATOR = {"MALLOC_TRIM_THRESHOLD_": str(2**34), "MALLOC_MMAP_THRESHOLD_": str(2**32)}
-#: How far the models' FLOPs may be apart, and how much slower than another ours may be by the interval's lower end.
+#: The largest relative difference of the models' FLOPs, and how much slower than another model ours may be at the lower
+#: end of the interval.
 SAME_FLOPS, GOAL = 0.01, 0.99
 
-#: FLOPs of a step; and by the number of steps in a row, the seconds of a step at each turn of each round.
+#: The FLOPs of a step, and for each number of steps in a row the seconds of a step, by round and repetition.
 Measured = tuple[int, dict[str, list[list[float]]]]
 
 
 class NanoBlock(nn.Module):
-    """One layer as nanoGPT has it: LayerNorm, one product for queries, keys and values, a GELU network."""
+    """One layer as in nanoGPT: LayerNorm, one product for queries, keys and values, a GELU network."""
 
     def __init__(self, cell: StepCell) -> None:
         super().__init__()
@@ -71,7 +73,7 @@ class NanoBlock(nn.Module):
 
 
 class NanoGPT(nn.Module):
-    """The model around them: learned positions, a head of its own."""
+    """The whole model: learned positions, the layers, and an output head that is not tied to the embedding."""
 
     def __init__(self, cell: StepCell) -> None:
         super().__init__()
@@ -95,7 +97,7 @@ class NanoGPT(nn.Module):
 
 
 class Llama(nn.Module):
-    """Transformers' Llama of the cell's shape; its logits."""
+    """Transformers' Llama of the cell's shape; returns its logits."""
 
     def __init__(self, cell: StepCell) -> None:
         super().__init__()
@@ -112,7 +114,7 @@ class Llama(nn.Module):
             tie_word_embeddings=False,
         )
         self.inner = LlamaForCausalLM(config)
-        assert config._attn_implementation == "sdpa", "fused attention, as the others"
+        assert config._attn_implementation == "sdpa", "uses fused attention, like the other models"
 
     def forward(self, tokens: Tensor) -> Tensor:
         return torch.as_tensor(self.inner(tokens).logits)
@@ -128,7 +130,7 @@ if find_spec("transformers"):
 
 
 def compared(device: str) -> Iterator[tuple[str, str, StepCell]]:
-    """What is measured on this device: a name, the mode of torch.compile, the shape."""
+    """Yields what is measured on this device: a name, the mode of torch.compile and the shape."""
     asked = {"mode": "train", "precision": "bf16", "attention": "sdpa"}
     if device == "cuda":
         for size, context in (("small", 512), ("small", 1024), ("large", 512)):
@@ -140,8 +142,8 @@ def compared(device: str) -> Iterator[tuple[str, str, StepCell]]:
 
 
 def step_flops(model: nn.Module, tokens: Tensor) -> int:
-    """Matrix-product FLOPs of forward and backward, as PyTorch counts them; attention unfused, because it knows no
-    FLOPs of the CPU's fused kernel."""
+    """Returns the matrix-product FLOPs of forward and backward as PyTorch counts them. Attention is unfused, because
+    PyTorch cannot count the FLOPs of the CPU's fused kernel."""
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         model(tokens).sum().backward()
     model.zero_grad()
@@ -149,7 +151,7 @@ def step_flops(model: nn.Module, tokens: Tensor) -> int:
 
 
 def training_step(model: nn.Module, tokens: Tensor, *, mode: str) -> Callable[[], None]:
-    """The loop's body with every switch on. On CUDA it waits for nothing."""
+    """Returns the body of a training loop with every setting on. On CUDA it waits for nothing."""
     run = torch.compile(model, mode=mode)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01, fused=True)
     inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].reshape(-1)
@@ -168,7 +170,7 @@ def training_step(model: nn.Module, tokens: Tensor, *, mode: str) -> Callable[[]
 
 
 def seconds_a_step(step: Callable[[], None], *, row: int, device: str) -> float:
-    """Of `row` steps, one after the other, with a wait at the end."""
+    """Returns the mean seconds of `row` steps that run one after the other, with a wait at the end."""
     began = time.perf_counter()
     for _ in range(row):
         step()
@@ -178,7 +180,7 @@ def seconds_a_step(step: Callable[[], None], *, row: int, device: str) -> float:
 
 
 def measured(cell: StepCell, *, device: str, mode: str) -> dict[str, Measured]:
-    """Every model's FLOPs of a step, and the seconds of its steps in rounds that all models share."""
+    """Returns every model's FLOPs of a step and the seconds of its steps, in rounds that all models share."""
     torch.manual_seed(0)
     tokens = torch.randint(cell.shape.vocabulary, (cell.batch, cell.context + 1), device=device)
     models = {name: build(cell).to(device) for name, build in MODELS.items()}
@@ -201,7 +203,7 @@ def measured(cell: StepCell, *, device: str, mode: str) -> dict[str, Measured]:
 
 
 def run() -> list[Result]:
-    """Measures in a process with a worker's environment: it has to be there before torch is."""
+    """Runs the measurement in a process with a worker's environment, which must be set before torch is imported."""
     command = [sys.executable, "-m", "tests.bench.models", "--inside"]
     environment = {**os.environ, **ENVIRONMENT, **ALLOCATOR}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
@@ -210,8 +212,8 @@ def run() -> list[Result]:
 
 
 def results(name: str, models: Mapping[str, Measured]) -> Iterator[Result]:
-    """The time of each other model over ours: the median of the rounds' ratios, in which a machine that is slower for
-    a while is so for both. Fails where their FLOPs are not the same."""
+    """Yields the ratio of each other model's time to ours: the median of the rounds' ratios, because a machine that
+    slows down for a while slows both models. Fails where their FLOPs differ."""
     flops, own = models["ours"]
     for other, (other_flops, by_row) in models.items():
         assert abs(other_flops / flops - 1) <= SAME_FLOPS, f"{other} has {other_flops} FLOPs a step, ours {flops}"

@@ -1,16 +1,16 @@
-"""Does Compare call equal cells different, and does it find a real difference? A/A and power, on this machine.
+"""Does Compare call equal cells different, and does it find a real difference? A/A tests and power on this machine.
 
     python -m tests.bench noise --seconds 300
-    python -m tests.bench noise --seconds 300 --db noise.duckdb      # the same again goes on where it stopped
-    python -m tests.bench noise --seconds 0 --db noise.duckdb        # measures nothing, judges what is there
+    python -m tests.bench noise --seconds 300 --db noise.duckdb      # run again, it continues where it stopped
+    python -m tests.bench noise --seconds 0 --db noise.duckdb        # measures nothing, evaluates the existing rows
 
-A real sweep measures kinds of cells in PROCESSES fresh processes each, interleaved, and keeps every row in a results
-file. Of each kind all disjoint sides are then held against each other as Compare does it, with the noise of the other
-kinds: one process a side, three a side, and as many as `--rounds auto` would take. A file of several machines, such as
-one that others were imported into, is judged machine by machine.
+A real sweep measures several kinds of cells, each in PROCESSES fresh processes, interleaved, and keeps every row in a
+results file. For each kind, all disjoint pairs of sides are then compared as Compare does it, with the noise of the
+other kinds: with one process a side, with three, and with as many as `--rounds auto` would take. In a file of several
+machines, such as one into which others were imported, each machine is evaluated by itself.
 
-Power is judged on a train step against the same with a wider feed-forward layer, chosen so that it has 5 % more work.
-Limits: sides of one kind share processes with other sides of it, so that the pairs are not independent.
+Power is estimated on a train step compared with the same step with a wider feed-forward layer, chosen to have 5 % more
+work. Limits: the pairs of one kind share processes, so they are not independent.
 """
 
 import itertools
@@ -43,11 +43,11 @@ from tests.bench.result import Result
 
 PROCESSES = 8
 SECONDS = 240.0
-#: How much more work the wider step has, and how often the two are held against each other.
+#: How much more work the wider step has, and how often the two steps are compared.
 MORE, REPETITIONS = 0.05, 200
 MAX_FALSE, MIN_FOUND = 0.01, 0.90
 BOTH = ("fp32", "bf16")
-#: On CUDA: size, mode, backend, precisions. A large training step is not compiled, which takes minutes.
+#: On CUDA: size, mode, backend, precisions. Large training steps are not compiled, because that takes minutes.
 CUDA_KINDS = (
     ("small", "train", "eager", BOTH),
     ("small", "train", "compiled", BOTH),
@@ -58,15 +58,15 @@ CUDA_KINDS = (
     ("small", "inference", "compiled", ("bf16",)),
     ("large", "inference", "compiled", ("bf16",)),
 )
-#: The small steps that the GPU bounds, on which power is judged.
+#: The small steps that are bound by the GPU, for which power is estimated.
 POWER = (("train", "fp32", "eager"), ("train", "bf16", "cuda-graphs"))
-#: As a user would train on CUDA.
+#: The settings with which one would train on CUDA.
 FAST = {"attention": "sdpa", "optimizer": "fused"}
 CLOCKS: Mapping[Clock, str] = {"step": "waited for", "loop": "in a loop", "device": "device time"}
 
 
 def make_cells(device: str) -> tuple[list[Cell], list[tuple[StepCell, StepCell]]]:
-    """Returns the kinds of cells for a device, and the pairs of a step and a wider one, whose first is such a kind."""
+    """Returns the kinds of cells for a device, and pairs of one of these steps and a wider one."""
     if device != "cuda":
         toys = [
             _step(size, 64, mode=mode, precision="fp32", max_seconds=1.0)
@@ -103,8 +103,8 @@ def _attention(implementation: Attention, seq_len: int, **how: Any) -> Attention
 
 
 def widen(cell: StepCell, *, multiple: int = 64) -> StepCell:
-    """Returns the step with the feed-forward width, a multiple of 64 as kernels like it, whose FLOPs are closest to
-    MORE more; of a toy, of any even width."""
+    """Returns the step with the feed-forward width whose FLOPs are closest to MORE more: a multiple of 64, which
+    kernels prefer, or for a toy any even width."""
     multiple = multiple if cell.shape.d_ff >= 16 * multiple else 2
     wider = (replace(cell, d_ff=cell.shape.d_ff + multiple * more) for more in range(1, 65))
     return min(wider, key=lambda one: abs(step_flops(one) / step_flops(cell) - 1 - MORE))
@@ -112,7 +112,7 @@ def widen(cell: StepCell, *, multiple: int = 64) -> StepCell:
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """One cell in one process: what bounds it, and its times of the whole step by each clock."""
+    """One cell in one process: what bounds it, and the times of its whole steps by each clock."""
 
     bound: Bound | None
     times: Mapping[Clock, RoundTime]
@@ -120,7 +120,7 @@ class Process:
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """One cell of one run, its processes in the order of their rounds."""
+    """One cell of one run; its processes are in the order of their rounds."""
 
     run: str
     table: str
@@ -133,12 +133,12 @@ class Kind:
 
 
 def bound_of(processes: Sequence[Process]) -> Bound | None:
-    """Returns what bounds a cell: the host where it does in any process."""
+    """Returns what bounds a cell: the host, if it does so in any process."""
     return pool_bounds(one.bound for one in processes)
 
 
 def load_kinds(db: Path) -> list[Kind]:
-    """Returns every timed cell of the file that was ok in at least two processes."""
+    """Returns every timed cell of the file with status ok in at least two processes."""
     found: dict[tuple[str, str, str], list[Process]] = {}
     with open_reader(db) as reader:
         for table in ("steps", "attention"):
@@ -161,8 +161,8 @@ def load_kinds(db: Path) -> list[Kind]:
 
 
 def noise_beside(kind: Kind, kinds: Sequence[Kind], sides: Sequence[Sequence[Process]], clock: Clock) -> "Noises":
-    """Returns the noise, by what bounds a cell, that a file of default settings would show: of the other kinds of the
-    run and table, each in ROUNDS rounds, and of the sides themselves."""
+    """Returns the noise, by what bounds a cell, that a file with default settings would show: that of the other kinds
+    of the run and table, each in ROUNDS rounds, and of the sides themselves."""
     beside = [one.processes[:ROUNDS] for one in kinds if (one.run, one.table) == (kind.run, kind.table) and one != kind]
     cells = [
         TimedCell(key="", table=kind.table, bound=bound_of(found), times=_times(found, clock), seconds=0.0)
@@ -180,7 +180,7 @@ def _times(processes: Sequence[Process], clock: Clock) -> tuple[RoundTime, ...]:
 
 
 def is_decided(sides: Sides, noises: Noises, clock: Clock) -> bool | None:
-    """Returns whether Compare calls the sides different; None where one has no time by the clock."""
+    """Returns whether Compare calls the sides different; None if one of them has no time by the clock."""
     times = [_times(side, clock) for side in sides]
     if not all(times):
         return None
@@ -189,7 +189,7 @@ def is_decided(sides: Sides, noises: Noises, clock: Clock) -> bool | None:
 
 
 def split_evenly(processes: Sequence[Process], size: int) -> Iterator[Sides]:
-    """Yields all disjoint sides of so many processes, each pair once."""
+    """Yields all disjoint pairs of sides with `size` processes each, every pair once."""
     for chosen in itertools.combinations(range(len(processes)), 2 * size):
         for first in itertools.combinations(chosen[1:], size - 1):
             a = {chosen[0], *first}
@@ -197,7 +197,7 @@ def split_evenly(processes: Sequence[Process], size: int) -> Iterator[Sides]:
 
 
 def take_default(processes: Sequence[Process], noises: Noises) -> Sequence[Process]:
-    """Returns the first processes, as many as `--rounds auto` measures: until the interval is narrow enough."""
+    """Returns as many of the first processes as `--rounds auto` measures: until the interval is narrow enough."""
     for count in range(1, min(MAX_ROUNDS, len(processes))):
         bound, times = bound_of(processes[:count]), _times(processes[:count], "step")
         cell = TimedCell(key="", table="steps", bound=bound, times=times, seconds=0)
@@ -207,7 +207,8 @@ def take_default(processes: Sequence[Process], noises: Noises) -> Sequence[Proce
 
 
 def split_by_default(kind: Kind, kinds: Sequence[Kind]) -> Iterator[Sides]:
-    """Yields sides of the rounds that `--rounds auto` would take, of half the processes each, drawn at random."""
+    """Yields pairs of sides, each with the rounds that `--rounds auto` would take from a random half of the
+    processes."""
     noises, order = noise_beside(kind, kinds, (), "step"), random.Random(kind.key)
     half = len(kind.processes) // 2
     for _ in range(REPETITIONS // 4):

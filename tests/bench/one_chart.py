@@ -1,4 +1,4 @@
-"""What the dashboard is measured against: the shortest Streamlit page that draws one chart of the same rows.
+"""The baseline for the dashboard's speed: the shortest Streamlit page that draws one chart of the same rows.
 
 STEPSCOPE_DB=… streamlit run tests/bench/one_chart.py
 """

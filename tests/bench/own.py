@@ -1,10 +1,10 @@
-"""Does the step of somebody else's model take as long under the runner as in a bare loop? In ABBA order.
+"""Does a step of a user's own model take as long under the runner as in a bare loop? Measured in ABBA order.
 
     python -m tests.bench.own                          # reduced configurations on a CPU
     python -m tests.bench.own --device cuda --full     # as published, in bf16
 
-Each model is built twice in one process: by the runner from `--model`, and by a few lines beside it as its own
-documentation has them. Limits: one process, so that what differs between processes is no part of the interval.
+Each model is built twice in one process: by the runner from `--model`, and by a few lines as in the model's own
+documentation. Limits: there is only one process, so the interval does not include differences between processes.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from tests.bench.result import Result
 HERE = Path(__file__).parents[1] / "own"
 PAIRS, WARMUP, GOAL = 200, 5, 1.05
 _SMALL = "hidden_size=128,intermediate_size=344,num_hidden_layers=2,num_attention_heads=4,num_key_value_heads=2"
-#: Each model: what `--model` names on a CPU, at full size, and the tokens of a sequence.
+#: Each model: the value of `--model` on a CPU, the value at full size, and the tokens of a sequence.
 MODELS: dict[str, tuple[str, str, int]] = {
     "llama": (f"hf:{HERE}/llama.json,{_SMALL},vocab_size=2048,head_dim=32", f"hf:{HERE}/llama.json", 1024),
     "qwen": (f"hf:{HERE}/qwen.json,{_SMALL},vocab_size=2048", f"hf:{HERE}/qwen.json", 1024),
@@ -46,7 +46,7 @@ MODELS: dict[str, tuple[str, str, int]] = {
 
 
 def own_cell(text: str, *, context: int, device: str, batch: int = 4, **asked: Any) -> StepCell:
-    """Returns the training step of an own model, in bf16 on CUDA."""
+    """Returns the cell of a training step of a user's own model, in bf16 on CUDA."""
     found: dict[str, Any] = {"precision": "bf16" if device == "cuda" else "fp32", "attention": "sdpa", **asked}
     key = load(parse_spec(text)).key
     sizes: dict[str, Any] = {**dict.fromkeys(SHAPE), "model": text, "model_key": key}
@@ -54,7 +54,8 @@ def own_cell(text: str, *, context: int, device: str, batch: int = 4, **asked: A
 
 
 def bare_step(text: str, cell: StepCell, device: Device) -> Callable[[], None]:
-    """A training loop's body, with nothing of the runner's; the model as its own documentation makes it."""
+    """Returns the body of a training loop without any code of the runner; the model is built as its documentation
+    says."""
     torch.manual_seed(0)
     spec = parse_spec(text)
     with torch.device(device.torch):
@@ -111,7 +112,7 @@ def bare_step(text: str, cell: StepCell, device: Device) -> Callable[[], None]:
 
 
 def runner_step(cell: StepCell, device: Device) -> Callable[[], None]:
-    """The step as a worker measures it, with its marks and what happens between steps."""
+    """Returns the step as a worker measures it, with its marks and the work between steps."""
     step = ModelStep(cell, device)
 
     def timed() -> None:
@@ -122,7 +123,7 @@ def runner_step(cell: StepCell, device: Device) -> Callable[[], None]:
 
 
 def compare(name: str, *, device: Device, is_full: bool, pairs: int) -> list[list[float]]:
-    """Seconds of the runner's steps and of the bare ones."""
+    """Returns the seconds of the runner's steps and of the bare ones."""
     reduced, full, context = MODELS[name]
     text = full if is_full else reduced
     cell = own_cell(text, context=context and (context if is_full else 64), device=device.type)
@@ -142,8 +143,8 @@ def compare(name: str, *, device: Device, is_full: bool, pairs: int) -> list[lis
 
 
 def run(*, device: str = "cpu", is_full: bool = False, pairs: int = PAIRS) -> list[Result]:
-    """Compares each model in a process of its own with a worker's environment. Models whose library is missing are left
-    out."""
+    """Compares each model in its own process with a worker's environment. Leaves out models whose library is
+    missing."""
     results = []
     for name in MODELS:
         words = [name, "--device", device, "--pairs", str(pairs), *["--full"] * is_full]

@@ -3,7 +3,7 @@
     python -m tests.bench.published
     audit of 100,000 published rows: 4.2 s (under 5 s)
 
-The rows are those of the shipped tables, over and over: 31 tables a report, their contexts and lengths as they are.
+The rows are repeated copies of the shipped tables: 31 tables a report, with their own contexts and lengths.
 """
 
 import time
@@ -20,7 +20,7 @@ ROWS, GOAL_SECONDS = 100_000, 5.0
 
 
 def make_tables(rows: int) -> list[PublishedTable]:
-    """Returns at least so many rows: copies of all shipped tables, each copy with reports of its own."""
+    """Returns at least this many rows: copies of all shipped tables, each copy with its own reports."""
     paths = sorted(path for path in REFERENCE.glob("*.csv") if path.name != "provenance.csv")
     shipped = [table for path in paths for table in read_published(path)]
     copies = -(-rows // sum(len(table.rows) for table in shipped))

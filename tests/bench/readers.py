@@ -1,11 +1,11 @@
-"""What ten readers at once see and cost: each opens another page of a large file that has just got new rows.
+"""What ten readers at once see and cost: each opens a different page of a large file that has just got new rows.
 
     python -m tests.bench.readers results.duckdb
 
-Three times: by readers without a browser (`visitor`), of whom each has a machine of its own, so that what they wait for
-is the server; by the same again, when nothing has changed; and by ten browsers on this machine, which draw the pages,
-too. Gives whether any of them saw an error, how long the last of them waited, how long the server worked, and the most
-memory that it held until all had their page and while all kept it open.
+Runs three times: with readers without a browser (`visitor`), which stand for readers on machines of their own who wait
+only for the server; with the same readers again when nothing has changed; and with ten browsers on this machine, which
+also draw the pages. Reports whether any of them saw an error, how long the slowest waited, the server's processor time,
+and its highest memory use until all had their page and while all kept it open.
 """
 
 import os
@@ -26,16 +26,16 @@ from tests.browser import chromium, served
 
 PAGES = ("", "training-step", "mixed-precision", "torch-compile", "kernels", "roofline", "attention",
          "peak-memory", "compare", "data")  # fmt: skip
-#: What a page is drawn in: rows of this file, or what it says where the file has none for it.
+#: The element a page shows its rows in, or what it shows instead if the file has no rows for it.
 SHOWN = "[data-testid=stPlotlyChart] .main-svg, [data-testid=stDataFrame] canvas, [data-testid=stCode]"
 DONE = "!document.querySelector('[data-testid=stStatusWidget], [data-testid=stSkeleton]')"
 MAX_BYTES, PATIENCE_S, GOAL_S = 2**30, 60, 5.0
 
 
 def measure(path: Path) -> list[Result]:
-    """Open all pages at once, wait for all, and look at what they say and what the server holds."""
+    """Opens all pages at once, waits for all of them, and checks what they show and how much memory the server uses."""
     with served(path) as address:
-        visit_all(address)  # whoever comes first waits for what the server imports
+        visit_all(address)  # the first visitor waits for the server's imports
         os.utime(path)
         results = [visit_all(address, "after new rows"), visit_all(address, "again")]
     with served(path) as address, chromium() as browser, _watched_bytes(find_server(address)) as held:
@@ -65,7 +65,7 @@ def measure(path: Path) -> list[Result]:
 
 
 def visit_all(address: str, when: str = "at first") -> Result:
-    """Has one reader without a browser open each page, all at once."""
+    """Opens every page at once, each with its own reader without a browser."""
     server, started = find_server(address), time.perf_counter()
     worked = _worked_s(server)
     with ThreadPoolExecutor(len(PAGES)) as pool:
@@ -93,7 +93,7 @@ def _arrive(browser: Browser, address: str) -> Page:
 
 
 def _drawn(page: Page) -> bool:
-    """Whether the page came to show its rows, and no error."""
+    """Returns whether the page came to show its rows without an error."""
     try:
         page.wait_for_selector(SHOWN, timeout=PATIENCE_S * 1e3)
         page.wait_for_function(DONE, timeout=PATIENCE_S * 1e3)
@@ -110,14 +110,14 @@ def find_server(address: str) -> psutil.Process:
 
 
 def _worked_s(process: psutil.Process) -> float:
-    """The processor time that it has had, in seconds."""
+    """Returns the processor time of the process so far, in seconds."""
     times = process.cpu_times()
     return times.user + times.system
 
 
 @contextmanager
 def _watched_bytes(process: psutil.Process) -> Iterator[list[int]]:
-    """The resident bytes of the process, looked at ten times a second."""
+    """Yields a list of the resident bytes of the process, to which a sample is added ten times a second."""
     held, over = [process.memory_info().rss], threading.Event()
 
     def look() -> None:

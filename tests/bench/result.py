@@ -1,11 +1,11 @@
-"""What a bench found: one figure beside its goal."""
+"""The result of a bench: one figure and its goal."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """`figure` and `goal` as a person reads them; `met` is None for a figure without a goal."""
+    """`figure` and `goal` are formatted for a person; `met` is None for a figure without a goal."""
 
     name: str
     figure: str

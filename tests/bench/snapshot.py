@@ -1,11 +1,11 @@
-"""How long does importing a snapshot of 100,000 events take, and how much smaller is it in the file than as a pickle?
+"""How long does it take to import a snapshot of 100,000 events, and how much smaller is it stored than as a pickle?
 
     python -m tests.bench.snapshot
     snapshot of 100,000 events, import: 3.7 s (under 5 s)
     snapshot, stored: 1.8 MB of 20.7 MB, 0.09 (at most 0.1 of the pickle)
 
-The snapshot is synthetic, in the form of `torch.cuda.memory._snapshot()`: 200 stacks of 30 frames, a list of its own
-for each event and frames that many lists share, as PyTorch makes them; allocations that mostly live for a short while.
+The snapshot is synthetic, in the form of `torch.cuda.memory._snapshot()`: 200 stacks of 30 frames, each event with its
+own list of frames and many lists sharing frames, as PyTorch makes them. Most allocations are short-lived.
 """
 
 import pickle
@@ -22,12 +22,12 @@ from runner.store.spool import Spool
 from tests.bench.result import Result
 
 EVENTS, STACKS, FRAMES = 100_000, 200, 30
-#: The longest import, and the largest share of the pickle's size that may be stored.
+#: The longest time of an import, and the largest stored size as a share of the pickle's.
 GOAL_SECONDS, GOAL_SHARE = 5.0, 0.1
 
 
 def synthetic(events: int) -> dict[str, Any]:
-    """A snapshot whose trace has `events` events: allocations, and both events of each free."""
+    """Returns a snapshot whose trace has `events` events: allocations, and two events for each free."""
     order = random.Random(0)
     stacks = [
         [
@@ -61,7 +61,7 @@ def synthetic(events: int) -> dict[str, Any]:
 
 
 def run(events: int = EVENTS) -> list[Result]:
-    """One import into a results file that has a run already."""
+    """Measures one import into a results file that already has a run."""
     with tempfile.TemporaryDirectory() as folder:
         path, db = Path(folder, "snapshot.pickle"), Path(folder, "results.duckdb")
         path.write_bytes(pickle.dumps(synthetic(events)))

@@ -1,10 +1,10 @@
-"""Does the runner's step cost more than the step itself? Against a bare loop, as anyone would write it.
+"""Does the runner's step cost more than the step itself? Compares it with a bare loop, as anyone would write it.
 
     python -m tests.bench.step
 
-The same model and cell, built twice in one process with a worker's settings, in ABBA order: the runner's step, the bare
-one, the bare one, the runner's. Then the instrumentation alone, around a step that does nothing. Limits: a CPU; on CUDA
-a mark is an event, which costs some microseconds more.
+The same model and cell are built twice in one process with a worker's settings and measured in ABBA order: the runner's
+step, the bare one, the bare one, the runner's. Then the instrumentation alone is measured, around a step that does
+nothing. Limits: runs on a CPU; on CUDA a mark is an event, which costs some microseconds more.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from runner.schema.sizes import SIZES
 from tests.bench.result import Result
 
 PAIRS, WARMUP, EMPTY = 200, 10, 2_000
-#: The upper end of the ratio's interval, and the share of a step that our own work may take.
+#: The largest upper end of the ratio's interval, and the largest share of a step that the instrumentation may take.
 GOAL_RATIO, GOAL_SHARE = 1.05, 0.01
 
 
@@ -49,7 +49,8 @@ def cell() -> StepCell:
 
 
 def bare_step(asked: StepCell) -> Callable[[], float]:
-    """A training loop's body between two calls of a clock, with nothing of the runner's but the model; in seconds."""
+    """Returns the body of a training loop between two clock readings, which uses only the model from the runner. Its
+    result is in seconds."""
     torch.manual_seed(0)
     model = Transformer(asked, device="cpu")
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01, foreach=True)
@@ -68,7 +69,7 @@ def bare_step(asked: StepCell) -> Callable[[], float]:
 
 
 def runner_step(asked: StepCell) -> Callable[[], float]:
-    """The step as a worker measures it, with its marks and what happens between steps; in seconds."""
+    """Returns the step as a worker measures it, with its marks and the work between steps. Its result is in seconds."""
     device = Device("cpu")
     step = ModelStep(asked, device)
 
@@ -80,7 +81,7 @@ def runner_step(asked: StepCell) -> Callable[[], float]:
 
 
 def instrumentation() -> float:
-    """Seconds that a step of four phases takes when it does nothing but mark them."""
+    """Returns the seconds of a step with four phases that does nothing but mark them."""
     device = Device("cpu")
 
     def empty(mark: Callable[[], None]) -> None:
@@ -91,14 +92,15 @@ def instrumentation() -> float:
 
 
 def elapsed(action: Callable[[], object]) -> float:
-    """Seconds by a clock outside, so that what each side tidies up after its own last look at a clock counts too."""
+    """Returns the seconds of an action by an outer clock, so that work after the action's own last clock reading counts
+    too."""
     began = time.perf_counter()
     action()
     return time.perf_counter() - began
 
 
 def measured() -> list[list[float]]:
-    """Seconds of the runner's steps, of the bare ones, and of the instrumentation alone."""
+    """Returns the seconds of the runner's steps, of the bare ones, and of the instrumentation alone."""
     ours, bare = runner_step(cell()), bare_step(cell())
     for _ in range(WARMUP):
         ours()
@@ -111,7 +113,7 @@ def measured() -> list[list[float]]:
 
 
 def run() -> list[Result]:
-    """Measures in a process with a worker's environment: it has to be there before torch is."""
+    """Runs the measurement in a process with a worker's environment, which must be set before torch is imported."""
     command = [sys.executable, "-m", "tests.bench.step", "--inside"]
     done = subprocess.run(command, env={**os.environ, **ENVIRONMENT}, stdout=subprocess.PIPE, text=True, check=True)
     ours, bare, (alone,) = json.loads(done.stdout)

@@ -1,9 +1,9 @@
-"""How long does a sweep wait for the store while others read the file without pause, and is any cell lost?
+"""How long does a sweep wait for the store while others read the file continuously, and is any cell lost?
 
     python -m tests.bench.store            # 200 cells that only sleep 100 ms, four readers
     cells 200  added p50 61 ms  p99 98 ms  lost 0  reader errors 0  reads 2113
 
-What is added to a cell is the time from its last measurement until the next cell may start: writing the spool file and
+The time added to a cell is the time from its last measurement until the next cell may start: writing the spool file and
 trying to ingest it. Limits: the readers compete with the sweep for the same cores, as they would on one machine.
 """
 
@@ -25,13 +25,13 @@ from runner.store.spool import Spool
 from tests.bench.result import Result
 
 CELL_S, READERS, SAMPLES = 0.1, 4, 40
-#: The most that the store may add to a cell, at the 99th percentile.
+#: The most that the store may add to a cell, in the 99th percentile.
 GOAL_MS = 150.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """What came of one trial. `waiting` is how many cells were still in the spool when the sweep ended."""
+    """The result of one trial. `waiting` is the number of cells that were still in the spool when the sweep ended."""
 
     added_ms: Sequence[float]
     lost: int
@@ -51,7 +51,7 @@ class Trial:
 
 
 def cell_rows(run: RunRow, cell_id: UUID, *, samples: int = SAMPLES) -> dict[str, Sequence[object]]:
-    """The rows of one finished cell, of which only the ids mean anything."""
+    """Returns the rows of one finished cell, of which only the ids mean anything."""
     step = StepRow(run_id=run.run_id, cell_id=cell_id, cell_key="0" * 16, status="ok", d_model=64, d_ff=192, layers=2,
                    heads=2, context=64, mode="train", precision="fp32")  # fmt: skip
     timed = [
@@ -62,7 +62,7 @@ def cell_rows(run: RunRow, cell_id: UUID, *, samples: int = SAMPLES) -> dict[str
 
 
 def trial(db_path: Path, *, cells: int, cell_s: float = CELL_S, readers: int = READERS) -> Trial:
-    """A sweep of cells that only sleep, while `readers` processes query the same file without pause."""
+    """Runs a sweep of cells that only sleep, while `readers` processes query the same file continuously."""
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
     pipes, processes = [], []
@@ -74,7 +74,7 @@ def trial(db_path: Path, *, cells: int, cell_s: float = CELL_S, readers: int = R
         processes.append(process)
     Spool(db_path).write({"runs": [RunRow(run_id=new_id(), sweep_key="before")]}, "before")
     for pipe in pipes:
-        pipe.recv()  # each has read once
+        pipe.recv()  # every reader has read once
     ids, added = _sweep(db_path, cells=cells, cell_s=cell_s)
     waiting = len(Spool(db_path).files())
     stop.set()
@@ -110,7 +110,7 @@ def _sweep(db_path: Path, *, cells: int, cell_s: float) -> tuple[set[UUID], list
 
 
 def _read(db_path: Path, stop: Event, done: Connection) -> None:
-    """Query without pause. The number of finished cells may never fall, whatever moves where meanwhile."""
+    """Queries continuously. The number of finished cells must never fall, wherever the rows move in the meantime."""
     reads, errors, seen = 0, list[str](), 0
     while not stop.is_set():
         try:

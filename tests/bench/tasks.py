@@ -1,12 +1,13 @@
-"""How many clicks and scrolls five questions take from the front page, and how soon each page draws its first chart.
+"""How many clicks and scrolls it takes from the front page to answer five questions, and how soon each page draws.
 
     python -m tests.bench.tasks results.duckdb
     python -m tests.bench.tasks results.duckdb --charts
-    python -m tests.bench.tasks results.duckdb --app ../older      # of the app of another checkout
+    python -m tests.bench.tasks results.duckdb --app ../older      # the app of another checkout
 
-A reader with a window of 1400 × 900 pixels looks at the screen, clicks on what leads on, and scrolls where nothing more
-leads on. A question is answered as soon as a sentence on the screen has what SQL, and not the page, says of the file.
-Charts are those that a new visitor sees first, the least of two visits.
+A reader with a window of 1400 × 900 pixels looks at the screen, clicks on the next link of the task, and scrolls when
+it is not on the screen. A question is answered as soon as a sentence on the screen contains the expected words, which
+come from SQL over the file and not from the page. For charts, the time is that of a new visitor until the first one,
+the faster of two visits.
 """
 
 import argparse
@@ -33,7 +34,7 @@ from tests.browser import AT_REST, ROOT, chromium, opened, served, settled
 
 WIDTH, HEIGHT = 1400, 900
 MAX_CLICKS, MAX_SCROLLS = 2, 15
-#: Every line of text of the page that stands whole on the screen and under nothing else.
+#: Finds every line of text that is completely on the screen and not covered by anything.
 LINES = """() => [...document.querySelectorAll("[data-testid=stMain] :is(p, li, h1, h2, h3, h4)")].flatMap(block => {
     const lines = [[]]
     for (const node of block.childNodes) node.nodeName === "BR" ? lines.push([]) : lines.at(-1).push(node)
@@ -47,18 +48,19 @@ LINES = """() => [...document.querySelectorAll("[data-testid=stMain] :is(p, li, 
         return top && (block.contains(top) || top.contains(block)) ? [range.toString().replace(/\\s+/g, " ")] : []
     })
 })"""
-#: What a page draws first: a chart, a small picture or a timeline. `rest` is a page that has none.
+#: The first drawing of a page: a chart, a small picture or a timeline. `rest` matches a page without any.
 CHARTS = "[data-testid=stPlotlyChart] .main-svg, .small-bars, [data-testid=stMain] canvas"
 FIRST = f"""frames => document.querySelector("{CHARTS}") ? "chart" : ({AT_REST})(frames) && "rest\""""
-#: The rows that count here: of each cell the latest run.
+#: The rows that count here: those of the latest run of each cell.
 LATEST = "FROM {} t WHERE status = 'ok' AND run_id = (SELECT max(run_id) FROM {} o WHERE o.cell_key = t.cell_key)"
 Words = Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A question, the names of what a reader clicks on one after the other, where it is there, and what has to stand in
-    one line: any of these lists of words. Without a list the file has no rows for it, and `missing` says which."""
+    """A question, the names that a reader clicks on in order, as far as they are there, and the expected words, all in
+    one line: any of these lists will do. Without a list the file has no rows for the question, and `missing` says
+    which."""
 
     question: str
     clicks: Sequence[str]
@@ -68,7 +70,7 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Walk:
-    """What a task took. `line` is the answer as it stands on the screen; empty where it was not found."""
+    """The cost of a task. `line` is the answer as shown on the screen; empty if it was not found."""
 
     clicks: int = 0
     scrolls: int = 0
@@ -80,7 +82,7 @@ class Walk:
 
 
 def load_tasks(path: Path) -> list[Task]:
-    """Returns the five tasks with what this file says to each."""
+    """Returns the five tasks with the answers that this file gives."""
     with open_reader(path) as reader:
 
         def ask(query: str) -> list[Any]:
@@ -175,7 +177,7 @@ def walk(page: Page, task: Task) -> Walk:
 
 
 def find_line(page: Page, answers: Sequence[Words]) -> str:
-    """Returns the first line on the screen that has all words of an answer, as words of their own; else nothing."""
+    """Returns the first line on the screen that has all words of an answer as whole words, else an empty string."""
     lines: list[str] = page.evaluate(LINES)
     return next((line for line in lines if any(all(_has(line, word) for word in words) for words in answers)), "")
 
@@ -185,7 +187,7 @@ def _has(line: str, word: str) -> bool:
 
 
 def _click(found: Locator) -> int:
-    """Clicks, and has a box list its options; returns 1 where a reader has to scroll to it."""
+    """Clicks, which makes a box list its options. Returns 1 if a reader has to scroll to it, else 0."""
     box, is_box = found.bounding_box(), found.get_attribute("role") == "combobox"
     found.click()
     if is_box:
@@ -194,7 +196,7 @@ def _click(found: Locator) -> int:
 
 
 def _find(page: Page, name: str) -> Locator | None:
-    """Returns the link, the button, the box or the option of a box that has this name; None where there is none."""
+    """Returns the link, the button, the box or the option of a box that has this name; None if there is none."""
     found = page.get_by_role("combobox", name=name)
     for role in ("link", "button", "option"):
         found = found.or_(page.get_by_role(role, name=name, exact=True))
@@ -208,7 +210,8 @@ def _is_at_end(page: Page) -> bool:
 
 
 def time_charts(browser: Browser, address: str) -> Iterator[tuple[str, float | None]]:
-    """Yields each page with the seconds until its first chart, the least of two visits; None for a page without."""
+    """Yields each page with the seconds until its first chart, the faster of two visits; None for a page without
+    one."""
     with opened(browser, address, width=WIDTH, height=HEIGHT) as visit:
         settled(visit.page)
         links = visit.page.get_by_test_id("stSidebarNav").get_by_role("link").all()
@@ -227,7 +230,8 @@ def _time_chart(browser: Browser, address: str) -> float | None:
 
 @contextmanager
 def app_over(path: Path, tree: Path) -> Iterator[str]:
-    """The address of the app of a checkout over a link to this file: what the server writes stays away from it."""
+    """Yields the address of a checkout's app over a link to this file, so that the server writes nothing next to the
+    file."""
     with tempfile.TemporaryDirectory(prefix="tasks-") as folder:
         link = Path(folder) / path.name
         link.symlink_to(path.resolve())

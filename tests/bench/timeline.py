@@ -1,12 +1,13 @@
-"""How fast is a timeline of 100,000 allocations drawn, first and on zoom, in headless Chromium?
+"""How fast is a timeline of 100,000 allocations drawn, at first and when zooming, in headless Chromium?
 
     python -m tests.bench.timeline
 
-First: from the component's being given its data to the end of its first drawing. Zoom: from the event's own time stamp
-to the task after the frame that shows it, 100 times by the wheel and 100 by keys, at changing places, every block drawn
-(nothing folded). The component leaves these marks in `data-first-draw-ms` and `data-frames-ms`, and in `data-draws-ms`
-its own part of each. Chromium hands a turn of the wheel to a page only with the next frame, so that the same is
-measured for a listener that draws nothing. Limits: a synthetic timeline; wants a machine that does nothing else.
+First drawing: from the moment the component gets its data to the end of its first drawing. Zoom: from the event's own
+time stamp to the task after the frame that shows it, 100 times with the wheel and 100 times with keys, at changing
+places, with every block drawn (nothing folded). The component writes these times to `data-first-draw-ms` and
+`data-frames-ms`, and its own part of each to `data-draws-ms`. Chromium delivers a turn of the wheel only with the next
+frame, so a listener that draws nothing is measured for comparison. Limits: the timeline is synthetic; needs an
+otherwise idle machine.
 """
 
 import tempfile
@@ -22,7 +23,7 @@ from tests.synthetic import rows, timelines
 ALLOCATIONS, ZOOMS, OPENINGS = 100_000, 100, 3
 GOAL_FIRST_MS, GOAL_ZOOM_MS = 500.0, 33.0
 
-#: What the component does on a turn of the wheel, without the drawing.
+#: What the component does on a turn of the wheel, without drawing.
 _IDLE = """found => {
     found.idle = []
     found.addEventListener("wheel", event => {
@@ -40,7 +41,7 @@ _IDLE = """found => {
 
 
 def run() -> list[Result]:
-    """The longest first drawing of a few openings, and the 95th percentile of the zooms."""
+    """Measures the slowest first drawing of a few openings, and the 95th percentile of the zooms."""
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         path = Path(folder, "results.duckdb")
         held = timelines.write(path, rows.run(), timelines.step(allocations=ALLOCATIONS)).allocations
@@ -75,7 +76,8 @@ def _first_ms(page: Page) -> float:
 
 
 def _zooms(page: Page) -> dict[str, list[float]]:
-    """Times (ms) by way of zooming; `drawing` is the script's part of all of them, `idle` the wheel over the title."""
+    """Returns times (ms) by how one zooms; `drawing` is the script's part of all, `idle` is the wheel over the
+    title."""
     found, title = page.locator(".timeline"), page.locator("h1")
     found.locator(".plot").focus()
     _turn(page, found.locator(".plot"))
@@ -90,7 +92,7 @@ def _zooms(page: Page) -> dict[str, list[float]]:
 
 
 def _turn(page: Page, over: Locator) -> None:
-    """Turn the wheel in and out, at another place after every ten turns."""
+    """Turns the wheel in and out, and changes the place after every ten turns."""
     box = over.bounding_box()
     assert box is not None
     for turn in range(ZOOMS):

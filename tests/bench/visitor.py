@@ -1,10 +1,10 @@
-"""A reader without a browser: asks the server for pages over its WebSocket and takes all that a browser would draw.
+"""A reader without a browser: asks the server for pages over its WebSocket and receives all that a browser would draw.
 
     with Visitor(address) as visitor:
         visit = visitor.open("training-step")        # visit.seconds, visit.size, visit.errors
 
-What a browser then takes to draw it is left out: readers have machines of their own. Limits: pictures and scripts,
-which a browser loads once and keeps, are not asked for.
+The time that a browser then takes to draw is left out, because readers have machines of their own. Limits: images and
+scripts, which a browser loads once and caches, are not requested.
 """
 
 import json
@@ -22,7 +22,7 @@ PATIENCE_S = 120.0
 
 @dataclass(frozen=True, kw_only=True)
 class Visit:
-    """How long one drawing of a page took until its last message, in seconds, its bytes, and the errors on it."""
+    """One drawing of a page: the seconds until its last message, its bytes, and the errors on it."""
 
     seconds: float
     size: int
@@ -30,7 +30,7 @@ class Visit:
 
 
 class Visitor:
-    """One session."""
+    """One session of a reader."""
 
     def __init__(self, address: str) -> None:
         self.address, self.page = address, ""
@@ -49,7 +49,7 @@ class Visitor:
         return self.redraw()
 
     def redraw(self) -> Visit:
-        """Has the page drawn again, as new rows do."""
+        """Draws the page again, as a page does when there are new rows."""
         request = BackMsg()
         request.rerun_script.page_name = self.page
         started, size, errors = time.perf_counter(), 0, list[str]()

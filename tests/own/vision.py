@@ -1,4 +1,4 @@
-"""Two models of torchvision, which nobody here wrote: `vit` and `resnet`, on random images."""
+"""Two models of torchvision as examples of foreign code: `vit` and `resnet`, on random images."""
 
 import torch
 from torch import nn
