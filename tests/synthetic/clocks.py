@@ -1,8 +1,8 @@
-"""Cells that a GPU measured by all clocks, for tests: what bounds them follows from the times that they are given.
+"""Cells that a GPU measured by all clocks, for tests: the given times decide what bounds them.
 
     rows.store(path, GPU, [by_clocks(GPU, rows.asked(), waited=32.0, loop=30.0, device=10.0)])
 
-Every sample of a cell is the same, the forward pass is half of every time.
+Every sample of a cell is the same, and the forward pass is half of every time.
 """
 
 from dataclasses import replace
@@ -12,17 +12,18 @@ from runner.schema import RunRow, StepCell
 from tests.synthetic.rows import Rows, run
 from tests.synthetic.sides import timed
 
-#: A cell of which the device works for less of its time in a loop is bound by the host.
+#: A cell is bound by the host if the device works for less than this share of its time in a loop.
 _DEVICE_BOUND = 0.95
 
 
 def gpu(**values: Any) -> RunRow:
-    """One sweep on a GPU machine that does not exist."""
+    """Returns one sweep on a GPU machine that does not exist."""
     return run(**{"device": "cuda", "device_name": "Example GPU", **values})
 
 
 def by_clocks(of: RunRow, cell: StepCell, *, waited: float, loop: float, device: float, **values: Any) -> Rows:
-    """A cell whose steps take just so long (ms) by each clock; `values` are of its row, such as `round`."""
+    """Returns a cell whose steps take exactly these times (ms) by each clock; `values` are columns of its row, such as
+    `round`."""
     bound = "device" if device >= _DEVICE_BOUND * loop else "host"
     found = timed(of, cell, (waited,) * 11, bound=bound, device_share=device / loop, **values)
     timings = [

@@ -1,6 +1,6 @@
-"""A results file with rows for every sentence that a page can say: they look like measurements and are none.
+"""A results file with rows for every sentence that a page can say. They look like measurements but are synthetic.
 
-store(path)          # whatever the file holds already stays
+store(path)          # keeps what the file already holds
 """
 
 from dataclasses import replace
@@ -17,7 +17,8 @@ LARGEST = {"sdpa-flash": 8192, "naive": 2048}
 
 
 def store(path: Path) -> Path:
-    """Tensors that are kept, what fits, what compiling costs, a machine that slows down, sums and errors."""
+    """Stores saved tensors, frontiers, compile times, ceilings of a machine that slows down, the four sums, and
+    errors."""
     of = rows.run()
     parts = {"parameters": 2**20, "activations": 2**22, "autocast_copies": 2**19}
     kept = [("aten::mm", "blocks.0.attention.query", 2**17), ("aten::mul", "blocks.0.feed_forward", 2**18)]
@@ -44,7 +45,7 @@ def store(path: Path) -> Path:
 
 
 def _attended(of: RunRow) -> memory_rows.Tables:
-    """An attention cell with a tensor that it keeps."""
+    """Returns an attention cell with a tensor that it saves for the backward pass."""
     tables = memory_rows.attention(of, seq_len=2048)
     (row,) = tables["attention"]
     assert isinstance(row, AttentionRow)

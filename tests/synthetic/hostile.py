@@ -1,9 +1,10 @@
-"""A results file in which every text that somebody else wrote tries to be more than text.
+"""A results file in which every text that a user or a foreign file can set tries to be more than text.
 
     store(path); store(path, phases=True)
 
-Rows of every kind are made as ever and ingested; then `TEXT` is written behind every text of every table whose values
-the schema does not list. `phases` are texts that a page also goes by: with them it knows no forward pass any more.
+Makes and ingests ordinary rows of every kind, then appends `TEXT` to every text column whose values the schema does not
+list. Pages look some of these texts up, such as the name of a phase; `phases` changes those too, so that for example no
+forward pass is recognized any more.
 """
 
 from pathlib import Path
@@ -14,13 +15,13 @@ from runner.schema import TABLES
 from runner.sweep.storing import ingest_all
 from tests.synthetic import everything, memory_rows, rows, timelines, traces
 
-#: Where no browser may ever ask; nothing listens there.
+#: An address that no browser may request; nothing listens there.
 OUTSIDE = "http://127.0.0.1:8999"
 TEXT = (
     f"![p]({OUTSIDE}/p.png) [in]({OUTSIDE}/x) <b>EVIL</b> **EVIL** <a href='{OUTSIDE}/h'>h</a> <img src={OUTSIDE}/i> "
     f":red[r] :smile: :material/home: $x$ `c` {OUTSIDE}/bare www.evil.example a@evil.example -> %{{x}}"
 )
-#: Texts that say which rows belong together, or what a row is about.
+#: Columns whose texts say which rows belong together, or what a row is about.
 PHASES = (
     "phase",
     "part",
@@ -38,7 +39,7 @@ _KEYS = ("cell_key", "sweep_key")
 
 
 def store(path: Path, *, phases: bool = False) -> Path:
-    """Every page has something to draw from it."""
+    """Writes the file, which has rows to draw for every page."""
     runs = [rows.run(label=name) for name in ("before", "after")]
     for of in runs:
         rows.store(path, of, [*rows.laptop(of), rows.failed(of, rows.asked(context=512))])

@@ -1,9 +1,9 @@
-"""Synthetic attention, memory and frontier rows: they look like measurements and are none.
+"""Synthetic attention, memory and frontier rows, which look like measurements.
 
     store(path, of, [attention(of, seq_len=1024), attention(of, implementation="sdpa-flash", seq_len=1024)])
 
-Values follow simple formulas, so that a test can work out by hand what a chart must show. Written through the real
-spool and the real ingest.
+Values follow simple formulas, so that a test can compute by hand what a chart must show. They are written through the
+real spool and the real ingest.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ from runner.schema import (
 from tests.synthetic.rows import store_tables
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
-#: Forward time in ms at 1024 tokens; it grows with the square, and backward takes twice as long.
+#: Forward time in ms at 1024 tokens. It grows with the square of the length, and backward takes twice as long.
 FORWARD_MS = {"naive": 4.0, "sdpa-flash": 1.0, "sdpa-math": 8.0}
 STEPS = 11
 SHAPE = {"d_model": 64, "d_ff": 192, "layers": 2, "heads": 2, "vocabulary": 2048}
@@ -36,20 +36,20 @@ Tables = dict[str, Sequence[object]]
 
 
 def forward_ms(cell: AttentionCell) -> float:
-    """The median forward time that a synthetic cell is given; compiled ways take half."""
+    """Returns the median forward time of a synthetic cell; compiled implementations take half."""
     half = 0.5 if cell.backend == "compiled" else 1.0
     return FORWARD_MS[cell.implementation] * half * (cell.seq_len / 1024) ** 2
 
 
 def peak_bytes(cell: AttentionCell) -> int:
-    """Naive grows with the square, the others with the length."""
+    """Returns the peak: that of naive attention grows with the square of the length, the others with the length."""
     squares = 3 * cell.seq_len if cell.implementation == "naive" else 8 * cell.d_head
     return squares * cell.batch * cell.seq_len * 4
 
 
 def attention(of: RunRow, *, seq_len: int, status: str = "ok", values: Mapping[str, Any] | None = None, **asked: Any
               ) -> Tables:  # fmt: skip
-    """One attention cell. `values` are columns of its row beyond what follows from the cell."""
+    """Returns one attention cell. `values` are columns of its row that do not follow from the cell."""
     rest = {"implementation": "naive", "d_head": 64, "precision": "fp32", **asked}
     cell = AttentionCell(seq_len=seq_len, **rest)
     ids: dict[str, Any] = {"run_id": of.run_id, "cell_id": new_id()}
@@ -63,7 +63,7 @@ def attention(of: RunRow, *, seq_len: int, status: str = "ok", values: Mapping[s
 
 
 def _times(ids: dict[str, Any], forward: float) -> Tables:
-    """Samples symmetric about their median, and their summaries."""
+    """Returns samples that are symmetric about their median, and their summaries."""
     medians: dict[Phase, float] = {
         "forward": forward,
         "backward": 2 * forward,
@@ -85,7 +85,8 @@ def _times(ids: dict[str, Any], forward: float) -> Tables:
 
 
 def frontier(of: RunRow, *, largest: int, limit_bytes: int = GIB, **asked: Any) -> Tables:
-    """An answer of `runner frontier`: it fits at `largest`, not 64 further; predicted 64 too far."""
+    """Returns a result of `runner frontier`: it fits at `largest`, does not fit 64 further, and was predicted 64 too
+    far."""
     rest = {"limited": "seq_len", "implementation": "naive", "precision": "fp32", "d_head": 64, "batch": 8, **asked}
     cell = FrontierCell(limit_bytes=limit_bytes, **rest)
     row = FrontierRow(**_key(cell), run_id=of.run_id, cell_id=new_id(), cell_key=cell.key, status="ok",
@@ -94,7 +95,7 @@ def frontier(of: RunRow, *, largest: int, limit_bytes: int = GIB, **asked: Any) 
 
 
 def memory(of: RunRow, parts: Mapping[str, int], *, values: Mapping[str, Any] | None = None, **asked: Any) -> Tables:
-    """One memory cell whose peak is the sum of `parts` (bytes by column without `_bytes`)."""
+    """Returns one memory cell whose peak is the sum of `parts` (bytes by column without `_bytes`)."""
     of_cell: dict[str, Any] = {**SHAPE, "context": 128, "mode": "train", "precision": "fp32", **asked}
     cell = MemoryCell(**of_cell)
     ids: dict[str, Any] = {"run_id": of.run_id, "cell_id": new_id()}
@@ -110,7 +111,8 @@ def memory(of: RunRow, parts: Mapping[str, int], *, values: Mapping[str, Any] | 
 
 
 def saved(tables: Tables, kept: Iterable[tuple[str, str, int]]) -> Tables:
-    """The same cell with what its first block keeps: (operation, module, bytes), in order of saving."""
+    """Returns the same cell with the tensors that its first block saves: (operation, module, bytes), in order of
+    saving."""
     (row,) = tables["memory"]
     assert isinstance(row, MemoryRow)
     found = [
@@ -126,5 +128,5 @@ def _key(cell: Any) -> dict[str, Any]:
 
 
 def store(path: Path, cells: Iterable[Tables]) -> Path:
-    """Write them into the file as a sweep would."""
+    """Writes them into the file as a sweep would."""
     return store_tables(path, cells)

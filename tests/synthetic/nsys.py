@@ -2,8 +2,8 @@
 
     made(tmp_path / "report.sqlite").close()
 
-Its kernels run when the host has long closed the range that launched them; the backward is launched by a thread of
-autograd's, on which no range was pushed.
+Its kernels run long after the host has closed the range that launched them. The backward is launched by a thread of
+autograd, on which no range was pushed.
 """
 
 import sqlite3
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.command import rows
 
-#: As `.schema` prints it for an export, as far as it is read.
+#: The part of the schema that is read, as `.schema` prints it for an export.
 SCHEMA = """
 CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL,
@@ -44,7 +44,7 @@ ADAM = "void at::native::multi_tensor_apply_kernel<at::native::FusedAdamMathFunc
 
 
 class Made:
-    """An export being made. Times are in µs, as the host's clock sees them."""
+    """An export under construction. Times are in µs, by the host's clock."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.connection, self.strings = path, sqlite3.connect(path), dict[str, int]()
@@ -66,7 +66,7 @@ class Made:
         self.add("NVTX_EVENTS", start * 1000, ends, 59, None, text, thread, None, text_id, 0)
 
     def call(self, at: int, *, thread: int = MAIN) -> int:
-        """A runtime call of 5 µs."""
+        """Adds a runtime call of 5 µs."""
         self.correlation += 1
         name = self.string("cudaLaunchKernel_v7000")
         self.add("CUPTI_ACTIVITY_KIND_RUNTIME", at * 1000, (at + 5) * 1000, 0, thread, self.correlation, name, 0)
@@ -78,7 +78,8 @@ class Made:
                  self.string(name), self.string(name[:20]), None, None)  # fmt: skip
 
     def step(self, start: int) -> None:
-        """One step of 1000 µs on the host: forward with two ranges, backward, optimizer, a copy between."""
+        """Adds one step of 1000 µs on the host: forward with two ranges, backward, optimizer, and a copy between
+        them."""
         self.range(start, start + 990, f"step {start // 1000}")
         self.range(start, start + 400, "forward", by_id=True)
         self.kernel(start + 10, GEMM, runs=start + 450, takes=30)
@@ -103,7 +104,7 @@ class Made:
 
 
 def made(path: Path) -> Made:
-    """The export of two steps, with all that a report says of its machine."""
+    """Returns the export of two steps, with everything that a report says about its machine."""
     found = Made(path)
     for start in (1000, 3000):
         found.step(start)
@@ -111,12 +112,12 @@ def made(path: Path) -> Made:
     found.add("TARGET_INFO_SYSTEM_ENV", 0, "", "Hostname", 1, SECRET)
     found.add("TARGET_INFO_SYSTEM_ENV", 0, "", "EnvironmentVariables", 2, f"TOKEN={SECRET}")
     found.add("META_DATA_CAPTURE", "command", f"python train.py --key {SECRET}")
-    found.add("ProcessStreams", PID, found.string("stdout"), found.string(SECRET))  # as exports of 2022 have it
+    found.add("ProcessStreams", PID, found.string("stdout"), found.string(SECRET))  # as in exports of 2022
     found.string(f"/home/{SECRET}/train.py")
     return found
 
 
 def kernels(db: Path) -> dict[tuple[str, str, str], tuple[float, float]]:
-    """(phase, range, kernel) -> calls and time a step, to the nanosecond."""
+    """Returns calls and time for each step, to the nanosecond, by (phase, range, kernel)."""
     found = rows(db, "SELECT phase, scope, kernel, calls, device_ms FROM kernels")
     return {(r["phase"], r["scope"], r["kernel"]): (r["calls"], round(r["device_ms"], 6)) for r in found}

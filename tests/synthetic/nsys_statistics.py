@@ -1,4 +1,4 @@
-"""What `nsys stats` prints: tables as CSV, and the same in columns."""
+"""The output of `nsys stats`: tables as CSV, and the same tables in columns."""
 
 import csv
 
@@ -19,7 +19,7 @@ API_SUM = """
 Time (%),Total Time (ns),Num Calls,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name
 100.0,999999999,12,1.0,1.0,1,1,0.0,cudaLaunchKernel
 """
-#: The same as `nsys stats` prints it where no format is named: names are cut to 100 characters.
+#: The same table as `nsys stats` prints it without a format: names are cut to 100 characters.
 KERN_COLUMNS = """\
 Processing [report.sqlite] with [/opt/nvidia/nsight-systems/2025.3.2/host-linux-x64/reports/cuda_gpu_kern_sum.py]...
 
@@ -55,7 +55,7 @@ optimizer step,PushPop,7,7,4,4,40000,1,1,1,1,0,"copy<int, 4>"
 
 
 def columns(table: str) -> str:
-    """A table of CSV in columns."""
+    """Returns a table of CSV in columns."""
     rows = list(csv.reader(table.splitlines()))
     wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [rows[0], ["-" * width for width in wide], *rows[1:]]

@@ -1,4 +1,4 @@
-"""Published tables for tests, written as CSV into a folder and read back by the reader that imports use."""
+"""Published tables for tests: written into a folder as CSV and read back by the reader of imports."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from runner.published.reading import read_published
 from runner.results.published import PublishedTable
 
-#: What a report says of itself, by the columns of `provenance.csv`.
+#: What a report says about itself, by the columns of `provenance.csv`.
 KNOWN = {
     "machine": "NVIDIA A100-SXM4-80GB",
     "batch_size": "4 (end to end); 8 (attention)",
@@ -20,7 +20,7 @@ KNOWN = {
 
 def write_report(folder: Path, tables: Mapping[str, str], **known: str) -> list[PublishedTable]:
     """Returns the tables of a report called `r` after writing each as `r_<name>.csv`. `known` changes what the report
-    says of itself; a table's text may be indented."""
+    says about itself; a table's text may be indented."""
     said = {"report": "r", **KNOWN, **known}
     lines = [",".join(said), ",".join(f'"{value}"' for value in said.values())]
     (folder / "provenance.csv").write_text("\n".join(lines) + "\n")

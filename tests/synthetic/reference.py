@@ -1,4 +1,4 @@
-"""Rows packed as the reference, of a machine that does not exist, for tests of what shows them.
+"""Reference rows of a machine that does not exist, for tests of what shows them.
 
 pack_reference(folder)                 # toy-64 and toy-128 at 128 tokens, twice as fast as `rows.ok`, 3 rounds each
 """
@@ -18,7 +18,7 @@ def run() -> RunRow:
 
 
 def pack_reference(folder: Path) -> Path:
-    """Returns the folder, packed from a file beside it."""
+    """Packs the rows from a file beside the folder and returns the folder."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     file, of = folder.parent / "packed-from.duckdb", run()
     rows.store(file, of, [rows.ok(of, cell, round=number, slower=0.5) for cell in CELLS for number in range(3)])

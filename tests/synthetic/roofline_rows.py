@@ -1,9 +1,9 @@
-"""A results file for what is said about limits: ceilings, profiled kernels and one step in many ways, made by hand.
+"""A results file for everything about limits: ceilings, profiled kernels and one step measured in many ways.
 
     store(path)          # the H200 of tests.synthetic.rows' host: `MACHINE`
 
-bf16 takes half the time of fp32 and compiled blocks 1/1.2 of eager's (`rows.FASTER`); nothing else changes any. The
-plain step has nine rounds, from which the noise of the machine is known.
+bf16 takes half the time of fp32, and compiled blocks take 1/1.2 of eager's (`rows.FASTER`); nothing else changes the
+time. The plain step has nine rounds, which determine the noise of the machine.
 """
 
 from dataclasses import replace
@@ -19,7 +19,7 @@ from tests.synthetic.rows import TOYS, asked, failed, ok
 
 RUN = UUID(int=1)
 MACHINE = "NVIDIA H200 · bench1"
-#: The ways in which the plain step of toy-256 was measured in the first run, besides those that failed.
+#: The settings under which the first run measured the plain step of toy-256, apart from those that failed.
 WAYS: tuple[dict[str, Any], ...] = (
     {},
     {"precision": "bf16"},
@@ -31,7 +31,7 @@ WAYS: tuple[dict[str, Any], ...] = (
 
 
 def ceiling(name: str, value: float, *, moment: Any = "start", doubt: float = 0.01, run: UUID = RUN) -> CeilingRow:
-    """`matmul bf16` in FLOP/s, or `copy` in bytes/s."""
+    """Returns a ceiling: `matmul bf16` in FLOP/s, or `copy` in bytes/s."""
     kind, _, precision = name.partition(" ")
     rest: dict[str, Any] = {"ceiling": kind, "precision": precision or None, "interval_share": doubt}
     rest |= {"bytes_per_s" if kind == "copy" else "flops_per_s": value}
@@ -45,7 +45,7 @@ def kernel(ms: float, kernel_class: Any, flops: int | None = None, moved_bytes: 
     )  # fmt: skip
 
 
-#: 6 and 2 ms of products at 100 and 2 operations a byte, and 1 ms each of what has no figures.
+#: 6 and 2 ms of matrix products at 100 and 2 operations a byte, and two times 1 ms of kernels without figures.
 KERNELS = (
     kernel(6, "matmul", 1000, 10),
     kernel(2, "matmul", 20, 10),
@@ -55,7 +55,7 @@ KERNELS = (
 
 
 def profile(**values: Any) -> ProfileRow:
-    """A profiled training step of toy-64 at 128 tokens; `values` are any other columns."""
+    """Returns a profiled training step of toy-64 at 128 tokens; `values` are any other columns."""
     asked_for: dict[str, Any] = {**TOYS["toy-64"], "context": 128, "mode": "train", "precision": "fp32", **values}
     key = ProfileCell(**{name: value for name, value in asked_for.items() if name in ProfileCell.names()})
     ids: dict[str, Any] = {"run_id": RUN, "cell_id": RUN, "cell_key": key.key, "status": "ok"}
@@ -63,8 +63,8 @@ def profile(**values: Any) -> ProfileRow:
 
 
 def store(path: Path) -> Path:
-    """A run that changes the plain step of toy-256 in many ways, and a later one that measures it once more. Both have
-    ceilings; the first has a profile, and its bf16 products slow down by a fifth."""
+    """Writes a run that changes the plain step of toy-256 in many ways, and a later run that measures it once more.
+    Both have ceilings. The first has a profile, and its bf16 products slow down by a fifth."""
     of = rows.run(device_name="NVIDIA H200", device="cuda", argv="python -m runner sweep --label first")
     cells = [ok(of, asked("toy-256", **way)) for way in WAYS]
     cells += [ok(of, asked("toy-256"), round=number) for number in range(1, 9)]

@@ -1,9 +1,9 @@
-"""Synthetic rows for tests of what reads them: they look like measurements and are none.
+"""Synthetic rows for tests of what reads them; they look like measurements.
 
     store(path, [run(), *cell(some_run, mode="train", precision="bf16", factor=0.5)])
 
-Times follow simple formulas (`step_ms`), so that a test can work out by hand what a chart must show. Written through
-the real spool and the real ingest.
+Times follow simple formulas (`step_ms`), so that a test can compute by hand what a chart must show. They are written
+through the real spool and the real ingest.
 """
 
 import random
@@ -39,14 +39,14 @@ TOYS: dict[str, dict[str, Any]] = {
     "toy-128": {"d_model": 128, "d_ff": 384, "layers": 3, "heads": 4, "vocabulary": 2048},
     "toy-256": {"d_model": 256, "d_ff": 768, "layers": 4, "heads": 8, "vocabulary": 2048},
 }
-#: How the time of a step is shared out, and how fast each precision and backend is against fp32 and eager.
+#: The share of each phase in a step, and how fast each precision and backend is compared with fp32 and eager.
 SHARES: dict[Phase, float] = {"forward": 0.30, "loss": 0.02, "backward": 0.56, "optimizer": 0.12}
 FASTER = {"fp32": 1.0, "tf32": 1.6, "bf16": 2.0, "fp16": 1.9, "eager": 1.0, "compiled": 1.25, "compiled-block": 1.2}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Everything one cell brings."""
+    """All rows of one cell."""
 
     step: StepRow
     timings: tuple[TimingRow, ...] = ()
@@ -54,7 +54,7 @@ class Rows:
 
 
 def run(**values: Any) -> RunRow:
-    """One sweep on a machine that does not exist."""
+    """Returns one sweep on a machine that does not exist."""
     rest: dict[str, Any] = {
         "sweep_key": "0" * 16,
         "preset": "laptop",
@@ -75,20 +75,20 @@ def run(**values: Any) -> RunRow:
 
 
 def asked(size: str = "toy-64", **values: Any) -> StepCell:
-    """A cell of a toy size."""
+    """Returns a cell of a toy size."""
     rest = {"context": 128, "mode": "train", "precision": "fp32", **TOYS[size], **values}
     return StepCell(**rest)
 
 
 def step_ms(cell: StepCell) -> float:
-    """The median time that a synthetic cell is given: its work over what its precision and backend gain."""
+    """Returns the median time of a synthetic cell: its work divided by the gain of its precision and backend."""
     work: float = cell.shape.layers * cell.shape.d_model**1.5 * cell.context / 20_000
     return work / FASTER[cell.precision] / FASTER.get(cell.backend, 1.1)
 
 
 def ok(of: RunRow, cell: StepCell, *, round: int = 0, steps: int = 11, slower: float = 1.0) -> Rows:
-    """A cell that worked: `steps` measured steps, symmetric about `step_ms`, the first warm-up step 6 times as
-    long; all times are `slower` by this factor."""
+    """Returns a cell that worked: `steps` measured steps, symmetric about `step_ms`, the first warm-up step 6 times as
+    long; all times are longer by the factor `slower`."""
     cell_id, phases = new_id(), PHASES[cell.mode]
     noise = random.Random(f"{cell.key} {round}")
     whole = sum(SHARES[phase] for phase in phases)
@@ -119,7 +119,7 @@ def ok(of: RunRow, cell: StepCell, *, round: int = 0, steps: int = 11, slower: f
 
 
 def failed(of: RunRow, cell: StepCell, *, status: str = "oom", phase: str = "backward", message: str = "") -> Rows:
-    """A cell without a result."""
+    """Returns a cell without a result."""
     message = message or "tried to allocate 2.5 GiB; 1.1 GiB are free"
     return Rows(step=_row(of, cell, cell_id=new_id(), status=status, failed_phase=phase, message=message))
 
@@ -164,7 +164,8 @@ def _timings(samples: Sequence[SampleRow], phases: Sequence[Phase]) -> Iterable[
 
 
 def laptop(of: RunRow) -> list[Rows]:
-    """A whole small sweep: three sizes, three contexts, two precisions, some compiled, a warm-up ablation, failures."""
+    """Returns a whole small sweep: three sizes, three contexts, two precisions, some compiled cells, a warm-up
+    ablation, and failures."""
     cells = [
         asked(size, context=context, precision=precision)
         for size in TOYS
@@ -195,13 +196,13 @@ def laptop(of: RunRow) -> list[Rows]:
 
 
 def store(path: Path, of: RunRow, cells: Sequence[Rows]) -> Path:
-    """Write the run and its cells into the file, through the spool."""
+    """Writes the run and its cells into the file, through the spool."""
     return store_tables(path, [_tables(of, rows) for rows in cells])
 
 
 def store_tables(path: Path, cells: Iterable[Mapping[str, Sequence[object]]]) -> Path:
-    """Write the rows of cells by table into the file, and whatever waits in its spool. One spool file holds them all:
-    a transaction for each would be most of what the fixtures of the tests take."""
+    """Writes the rows of cells by table into the file, and ingests its spool. One spool file holds them all: one
+    transaction a cell would take most of the time of the tests' fixtures."""
     together: dict[str, list[object]] = {}
     for tables in cells:
         for name, rows in tables.items():
@@ -217,7 +218,7 @@ def store_tables(path: Path, cells: Iterable[Mapping[str, Sequence[object]]]) ->
 
 @cache
 def _make_empty_file() -> bytes:
-    """Making its tables is half of what storing a few rows takes."""
+    """Returns a file with empty tables; creating them is half the time of storing a few rows."""
     with tempfile.TemporaryDirectory() as folder:
         with open_writer(path := Path(folder) / "empty.duckdb", patience_s=0.0):
             pass
@@ -225,7 +226,7 @@ def _make_empty_file() -> bytes:
 
 
 def spooled(path: Path, of: RunRow, rows: Rows) -> None:
-    """Write one finished cell where a running sweep would."""
+    """Writes one finished cell where a running sweep would."""
     Spool(path).write(_tables(of, rows), str(rows.step.cell_id))
 
 
@@ -234,7 +235,8 @@ def _tables(of: RunRow, rows: Rows) -> dict[str, Sequence[object]]:
 
 
 def plan(of: RunRow, titles: Sequence[str], *, done: int, age_s: float = 0.0) -> list[PlanRow]:
-    """What a sweep says of itself while it runs: `done` cells behind it, one being measured, the rest waiting."""
+    """Returns the plan of a running sweep: `done` cells are measured, one is being measured, and the rest are
+    waiting."""
     beat = utc_now() - timedelta(seconds=age_s)
     states: list[PlanState] = ["running" if place == done else "waiting" for place in range(len(titles))]
     states[:done] = ["done"] * done

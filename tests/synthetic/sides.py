@@ -1,9 +1,9 @@
-"""Two labeled runs whose comparison can be worked out by hand, for the tests of Compare in terminal and browser.
+"""Two labeled runs whose comparison can be computed by hand, for the tests of Compare in the terminal and the browser.
 
-    path = written(folder)         # before and after: 4× as fast, ½× as fast, alike; a cell of each way to be left out
+path = written(folder)         # 4× as fast, ½× as fast, equal; and a cell for each reason to leave one out
 
-Every sample of a cell is the same, and so are the five rounds of one, so that the machine has no noise to speak of;
-the samples of `NOISY` overlap.
+Every sample of a cell is the same, and so are its five rounds, so that the machine has practically no noise; the
+samples of `NOISY` overlap.
 """
 
 import time
@@ -18,7 +18,7 @@ from tests.synthetic import memory_rows
 from tests.synthetic.memory_rows import MIB
 from tests.synthetic.rows import Rows, asked, failed, run, store
 
-#: The geometric mean of 4, ½ and 1 is the cube root of 2; the reasons in the order of the cells.
+#: The geometric mean of 4, ½ and 1 is the cube root of 2. The reasons are in the order of the cells.
 SENTENCE = (
     "Steps: after is 1.26× faster than before (geometric mean of 3 comparable cells): 1 faster, 1 slower, "
     "1 undecided; 7 left out (1 not measured in after, 1 out of memory in after, 1 out of memory in both, "
@@ -32,7 +32,7 @@ NOISY = tuple(10.0 + 0.5 * place for place in range(-5, 6))
 
 
 def timed(of: RunRow, cell: StepCell, samples: tuple[float, ...], **values: Any) -> Rows:
-    """A cell whose whole steps took just so long (ms); half of each is the forward pass."""
+    """Returns a cell whose whole steps take exactly these times (ms); half of each is the forward pass."""
     ids: dict[str, Any] = {"run_id": of.run_id, "cell_id": new_id()}
     key = {name: getattr(cell, name) for name in StepCell.names()}
     row = StepRow(**key, **ids, cell_key=cell.key, status="ok", steps=len(samples), **values)
@@ -51,7 +51,7 @@ def timed(of: RunRow, cell: StepCell, samples: tuple[float, ...], **values: Any)
 
 
 def run_named(label: str, **values: Any) -> RunRow:
-    """A run whose id is later than those before it: ids of one millisecond are in no order."""
+    """Returns a run whose id is later than those before it: ids of the same millisecond are not ordered."""
     time.sleep(0.002)
     return run(label=label, **values)
 
@@ -61,7 +61,7 @@ def context(tokens: int, **values: Any) -> StepCell:
 
 
 def before_and_after() -> list[tuple[RunRow, list[Rows]]]:
-    """Both runs with their cells, contexts 16, 32, … in the order of `SENTENCE`."""
+    """Returns both runs with their cells, whose contexts are 16, 32, … in the order of `SENTENCE`."""
     before = run_named("before", threads=2, torch="2.12.0")
     after = run_named("after", threads=1, torch="2.13.0")
     few = (10.0,) * 5
@@ -92,7 +92,8 @@ def before_and_after() -> list[tuple[RunRow, list[Rows]]]:
 
 
 def written(folder: Path) -> Path:
-    """A file with these two runs, their peaks of memory (8 and 4 MiB), and a third run, `again`, like the second."""
+    """Returns a file with these two runs, their peaks of memory (8 and 4 MiB), and a third run, `again`, which equals
+    the second."""
     path = folder / "results.duckdb"
     runs = before_and_after()
     for (of, cells), size in zip(runs, (8 * MIB, 4 * MIB), strict=True):
@@ -105,7 +106,7 @@ def written(folder: Path) -> Path:
 
 
 def label(name: str) -> Side:
-    """The side that is the runs of this label."""
+    """Returns the side that consists of the runs with this label."""
     return Side(kind="label", value=name, title=name)
 
 

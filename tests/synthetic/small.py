@@ -1,5 +1,5 @@
-"""A small results file with rows of every experiment, from two runs of one machine and one of another. Nothing in it
-was measured.
+"""A small results file with rows of every experiment, from two runs of one machine and one run of another. All of it is
+synthetic.
 
 store_small(path)
 """
@@ -13,7 +13,7 @@ from tests.synthetic import memory_rows, rows, timelines, traces
 
 
 def store_small(path: Path) -> Path:
-    """A small sweep of everything, one cell of it measured again later, and some of it on another machine."""
+    """Stores a small sweep of everything, one cell measured again later, and some cells on another machine."""
     of = rows.run()
     rows.store(path, of, rows.laptop(of))
     again = replace(of, run_id=new_id(), label="again")

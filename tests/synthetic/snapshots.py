@@ -1,4 +1,4 @@
-"""Snapshots of CUDA's allocator, event by event, as PyTorch documents them."""
+"""Snapshots of CUDA's allocator, built event by event in the form that PyTorch documents."""
 
 import pickle
 from pathlib import Path
@@ -25,8 +25,8 @@ def segment(address: int, *blocks: dict[str, Any], device: int = 0) -> dict[str,
             "segment_pool_id": (0, 0), "allocated_size": 0, "active_size": 0, "blocks": list(blocks)}  # fmt: skip
 
 
-#: A ring that has lost its beginning: 512 bytes at 4,096 were there and stay, 300 at 5,120 were there and go, and so
-#: on as the test below says, in the form that `torch.cuda.memory._snapshot` documents.
+#: A ring buffer that has lost its beginning, in the form that `torch.cuda.memory._snapshot` documents. 512 bytes at
+#: 4,096 existed before and stay, and 300 at 5,120 existed before and are freed; the test explains the rest.
 DOCUMENTED = {
     "segments": [
         segment(
@@ -40,7 +40,7 @@ DOCUMENTED = {
     ],
     "device_traces": [
         [
-            event("free_completed", 1_000_000, 5120, 300),  # its request, and its birth, are lost
+            event("free_completed", 1_000_000, 5120, 300),  # its request and its allocation are lost
             event("segment_alloc", 1_000_005, 4096, 3072),
             event("alloc", 1_000_010, 5120, 1000, frames=frames("inner", "outer")),
             event("alloc", 1_000_020, 6144, 512, frames=frames(HTML)),
@@ -57,7 +57,7 @@ DOCUMENTED = {
 
 
 def trace(*events: object) -> dict[str, Any]:
-    """A snapshot of nothing but one device's events."""
+    """Returns a snapshot that has only one device's events."""
     return {"segments": [], "device_traces": [list(events)]}
 
 

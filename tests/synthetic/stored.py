@@ -1,4 +1,4 @@
-"""Cells without meaning in a results file, for the tests of the store: only their ids count."""
+"""Meaningless cells in a results file, for the tests of the store: only their ids matter."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ RUN = RunRow(run_id=new_id(), sweep_key="test", host="bench1")
 
 
 def write_cell(db: Path, **values: Any) -> StepRow:
-    """One cell with three samples into the spool."""
+    """Writes one cell with three samples into the spool."""
     rows = cell_rows(RUN, new_id(), samples=3)
     (step,) = rows["steps"]
     assert isinstance(step, StepRow)
@@ -24,7 +24,7 @@ def write_cell(db: Path, **values: Any) -> StepRow:
 
 
 def made(db: Path) -> bytes:
-    """A results file of three cells; returns what is in it."""
+    """Writes a results file of three cells and returns its bytes."""
     for _ in range(3):
         write_cell(db)
     ingest_all(db)
@@ -32,13 +32,13 @@ def made(db: Path) -> bytes:
 
 
 def read(db: Path, query: str) -> list[tuple[Any, ...]]:
-    """What a reader who opens the file now gets."""
+    """Returns the result for a reader who opens the file now."""
     with open_reader(db) as con:
         return con.execute(query).fetchall()
 
 
 def counts(db: Path) -> tuple[int, ...]:
-    """Rows and different rows of `steps`, rows of `samples`, rows of `runs`."""
+    """Returns the numbers of rows and of distinct rows of `steps`, of rows of `samples` and of rows of `runs`."""
     query = """SELECT count(*), count(DISTINCT cell_id), (SELECT count(*) FROM samples), (SELECT count(*) FROM runs)
                FROM steps"""
     return read(db, query)[0]

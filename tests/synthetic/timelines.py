@@ -1,9 +1,9 @@
-"""Synthetic memory timelines: a made-up step of a Transformer, as its allocator would see it. No measurement.
+"""Synthetic memory timelines: a made-up step of a Transformer as its allocator would see it.
 
     write(path, rows.run(), step(mode="train", allocations=100_000))
 
-Everything follows from `allocations`, so that the same call always gives the same timeline. Blocks of one moment never
-overlap: a freed block is used again by one of its size, as a caching allocator does.
+Everything follows from `allocations`, so that the same call always returns the same timeline. Blocks that exist at the
+same time never overlap: as in a caching allocator, a freed block is used again for one of its size.
 """
 
 from collections.abc import Sequence
@@ -30,14 +30,14 @@ from runner.sweep.storing import ingest_all
 BASE, ALIGNMENT = 0x7F00_0000_0000, 512
 KIB, MIB = 2**10, 2**20
 LAYER = ("attention.q_proj", "attention.output_proj", "ffn.w1", "ffn.w2", "norm1", "norm2")
-#: What each thing of a layer weighs, in units of a layer's width; the last is what a long name does to a page.
+#: The size of each tensor of a layer, in units of a layer's width. `HOSTILE` is a name that tries to run a script.
 WEIGHTS = (4, 4, 12, 12, 1, 1)
 HOSTILE = "<img src=x onerror=\"document.title='owned'\">"
 
 
 @dataclass
 class Step:
-    """A step being made: an allocator with a clock."""
+    """A step under construction: an allocator with a clock."""
 
     blocks: list[dict[str, Any]] = field(default_factory=list)
     marks: list[tuple[int, str]] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Step:
     def allocate(
         self, size: int, category: Category, *, module: str | None = None, operation: str = "aten::empty"
     ) -> int:
-        """A block of at least `size` bytes; returns its number."""
+        """Allocates a block of at least `size` bytes and returns its number."""
         size = -(-size // ALIGNMENT) * ALIGNMENT
         holes = self._free.setdefault(size, [])
         address = holes.pop() if holes else self._end
@@ -86,7 +86,7 @@ class Step:
 def step(
     *, mode: Mode = "train", precision: Precision = "fp32", allocations: int = 2_000, unit: int = 96 * KIB
 ) -> Step:
-    """A step with about this many allocations. `unit` is the size of the smallest parameter of a layer."""
+    """Returns a step with about this many allocations. `unit` is the size of the smallest parameter of a layer."""
     made = Step(mode=mode, precision=precision)
     layers, trains = 4, mode == "train"
     half = 2 if precision == "bf16" else 1
@@ -139,7 +139,7 @@ def _train(made: Step, kept: list[tuple[str, int, int]], *, temporaries: int, un
 
 
 def _temporaries(made: Step, count: int, *, module: str, unit: int) -> None:
-    """Short-lived blocks of a few sizes, two alive at a time."""
+    """Allocates short-lived blocks of a few sizes, two of them at a time."""
     before = None
     for number in range(count):
         size = (unit, 4 * KIB, unit // 2, ALIGNMENT, 2 * unit)[number % 5]
@@ -154,7 +154,7 @@ def _temporaries(made: Step, count: int, *, module: str, unit: int) -> None:
 
 
 def peak_of(blocks: Sequence[dict[str, Any]]) -> tuple[int, int]:
-    """The largest total and its first moment, by going through every birth and death."""
+    """Returns the largest total and its first moment, by going through every allocation and free."""
     changes: dict[int, int] = {}
     for block in blocks:
         changes[block["born_us"]] = changes.get(block["born_us"], 0) + block["allocated_bytes"]
@@ -169,7 +169,7 @@ def peak_of(blocks: Sequence[dict[str, Any]]) -> tuple[int, int]:
 
 
 def tables(of: RunRow, made: Step, *, title: str | None = None) -> dict[str, list[object]]:
-    """The rows of one memory cell with its timeline, by table."""
+    """Returns the rows of one memory cell with its timeline, by table."""
     cell = MemoryCell(d_model=256, d_ff=768, layers=4, heads=8, vocabulary=2048, context=128, mode=made.mode,
                       precision=made.precision, timeline=True)  # fmt: skip
     ids: dict[str, Any] = {"run_id": of.run_id, "cell_id": new_id()}
@@ -191,7 +191,7 @@ def tables(of: RunRow, made: Step, *, title: str | None = None) -> dict[str, lis
 
 
 def write(path: Path, of: RunRow, made: Step, *, title: str | None = None) -> TimelineRow:
-    """Write it into the results file as a sweep would."""
+    """Writes it into the results file as a sweep would."""
     brought = tables(of, made, title=title)
     (timeline,) = brought["timelines"]
     assert isinstance(timeline, TimelineRow)
@@ -201,8 +201,8 @@ def write(path: Path, of: RunRow, made: Step, *, title: str | None = None) -> Ti
 
 
 def snapshot(made: Step) -> dict[str, Any]:
-    """The same as somebody else's CUDA snapshot of the step alone: what was there before lies in one segment, what came
-    and went is in the trace, and nothing says what it is for."""
+    """Returns the step as a foreign CUDA snapshot of that step alone: older blocks are in one segment, later ones in
+    the trace, and nothing says what they are for."""
     older = [block for block in made.blocks if block["phase"] is None]
     end = made.blocks[-1]["address"] + 64 * MIB
     happened = sorted(

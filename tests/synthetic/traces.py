@@ -1,9 +1,10 @@
-"""Synthetic profiles and their kernels: they look like measurements and are none.
+"""Synthetic profiles and their kernels, which look like measurements.
 
     store(path, [profiled(of, mode="train"), profiled(of, mode="train", precision="bf16")])
 
-Times are whole numbers of ms per step (`KERNELS`), so that a test can work out by hand what a chart must show; bf16
-takes half of what a matrix product takes in fp32, and casts. Written through the real spool and the real ingest.
+Times are whole numbers of ms per step (`KERNELS`), so that a test can compute by hand what a chart must show. In bf16 a
+matrix product takes half as long as in fp32, and casts are added. Rows are written through the real spool and the real
+ingest.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +34,7 @@ KERNELS = (
     ("backward", "attention softmax", SOFTMAX, 2, 6.0, None),
     ("optimizer", "", ADAM, 4, 6.0, None),
 )
-#: What modes run of it.
+#: The phases that each mode runs.
 PHASES: Mapping[str, tuple[str, ...]] = {
     "inference": ("forward",), "forward": ("forward",), "backward": ("forward", "backward"),
     "train": ("forward", "backward", "optimizer"),
@@ -42,7 +43,7 @@ Tables = dict[str, Sequence[object]]
 
 
 def profiled(of: RunRow, *, mode: Mode = "train", values: Mapping[str, Any] | None = None, **asked: Any) -> Tables:
-    """One profiled cell whose step takes 2 ms more than its kernels, and a tenth more with the profiler."""
+    """Returns a profiled cell whose step takes 2 ms more than its kernels, and a tenth longer under the profiler."""
     cell = ProfileCell(**{**SHAPE, "context": 128, "precision": "fp32", "mode": mode, **asked})
     ids: dict[str, Any] = {"run_id": of.run_id, "cell_id": new_id()}
     key = {name: getattr(cell, name) for name in ProfileCell.names()}
@@ -62,7 +63,7 @@ def profiled(of: RunRow, *, mode: Mode = "train", values: Mapping[str, Any] | No
 
 
 def kernel_rows(ids: Mapping[str, Any], cell: ProfileCell) -> list[KernelRow]:
-    """The kernels of a cell; in bf16 matrix products take half as long, and 3 ms of casts come with the forward."""
+    """Returns the kernels of a cell; in bf16 matrix products take half as long, and the forward has 3 ms of casts."""
     half = 0.5 if cell.precision == "bf16" else 1.0
     cast = [("forward", "feed-forward", CAST, 6, 3.0, None)] if half < 1 else []
     return [
@@ -73,5 +74,5 @@ def kernel_rows(ids: Mapping[str, Any], cell: ProfileCell) -> list[KernelRow]:
 
 
 def store(path: Path, cells: Sequence[Tables]) -> Path:
-    """Write them into the file as a sweep would."""
+    """Writes them into the file as a sweep would."""
     return store_tables(path, cells)
